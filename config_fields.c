@@ -205,7 +205,8 @@ Status config_validate(const Config *c, Error *error) {
     if (c->parallel_block && c->norm_place != NORM_BEFORE)
         return error_set(error, "parallel_block needs norm_place 'before'");
     if (check_layers(c, error) != STATUS_OK) return STATUS_FAILED;
-    if (c->stack != STACK_PLAIN && stack_kind_validate(c, error) != STATUS_OK) return STATUS_FAILED;
+    if (c->stack != STACK_PLAIN && arrangement_validate(c, error) != STATUS_OK)
+        return STATUS_FAILED;
     if (check_positions(c, error) != STATUS_OK) return STATUS_FAILED;
     if (check_operations(c, error) != STATUS_OK) return STATUS_FAILED;
     if ((c->n_experts > 0 || c->swiglu_limit > 0.0f) && mixture_validate(c, error) != STATUS_OK)
@@ -214,7 +215,7 @@ Status config_validate(const Config *c, Error *error) {
 }
 
 double config_work(const Config *c, double n_rows, double n_logits) {
-    double layers = c->stack == STACK_PLAIN ? 0 : stack_kind_work(c);
+    double layers = c->stack == STACK_PLAIN ? 0 : arrangement_work(c);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         const HeadShape h = config_heads(c, l);
         double width = config_ffn_dim(c, l), each = (double)h.head_dim + h.value_dim;

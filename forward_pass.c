@@ -64,6 +64,14 @@ float forward_query_scale(const Config *c, size_t layer, int32_t position) {
     return 1.0f + c->query_scaling * (float)logarithm(1.0 + ((uint32_t)position + from_one) / unit);
 }
 
+void forward_check_finite(ForwardPass *pass, size_t layer, const float *x, size_t n) {
+    if (pass->model->isa->numeric->all_finite(x, n)) return;
+    int seen = atomic_load(&pass->bad_layer);
+    while ((int)layer < seen &&
+           !atomic_compare_exchange_weak(&pass->bad_layer, &seen, (int)layer)) {
+    }
+}
+
 /* ---- The feed-forward network ---- */
 
 void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts, float *y) {
@@ -92,7 +100,7 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
         float *up = m->up + i * width, *gate = m->gate + i * width;
         forward_add_bias(m, &f->up, up);
         if (c->gated) forward_add_bias(m, &f->gate, gate);
-        if (c->swiglu_limit > 0.0f || f->limit)
+        if (c->swiglu_limit > 0.0f || f->limit || f->cutoff)
             limited_activate(m->isa->numeric, c, f, gate, up);
         else if (c->activation == ACTIVATION_XIELU)
             m->isa->numeric->xielu(up, f->xielu, width);
@@ -113,3 +121,11 @@ void feed_forward(ForwardPass *pass, const FeedForward *f, size_t n, const float
     feed_forwards(pass, &(FeedForwardRows){f, 0, n, in, NULL}, 1, y);
     forward_gather(pass, f->down.outputs, y, n);
 }
+
+static void feed_forward_run(ForwardPass *pass, const Branch *b) {
+    forward_add_time(pass, PART_REST);
+    feed_forward(pass, &pass->model->weights.layers[b->layer].ffn, pass->n, b->in, b->out);
+    forward_add_time(pass, PART_FEED_FORWARD);
+}
+
+const BranchKind feed_forward_kind = {.name = "feed-forward", .run = feed_forward_run};

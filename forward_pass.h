@@ -9,7 +9,9 @@
 
 #include "attention.h"
 #include "base/threads.h"
+#include "branch.h"
 #include "isa.h"
+#include "layer_kind.h"
 #include "model_row.h"
 #include "weights.h"
 
@@ -18,6 +20,8 @@ struct Model {
     const Config *config;
     const ModelFile *file;
     Weights weights;
+    const Arrangement *arrangement;
+    BranchList branches; /* of all layers */
     const Isa *isa;
     int n_threads;
     uint32_t context, max_rows;
@@ -58,25 +62,24 @@ struct Model {
     float *scaled_freqs; /* [rotary_dim / 2], a RoPE table made for this context; or NULL */
 };
 
-struct ForwardPass;
-
-/* Steps of model.c, for the stacks of layers/ (layer_kind.h), which compute blocks of their own. */
-typedef struct ForwardSteps {
-    /* y[n][dim] = the layer's attention, without the bias of the output projection. */
-    void (*attention)(struct ForwardPass *pass, size_t layer, const float *in, float *y);
-    /* Adds row `row` of y, with the bias and the post-norm, to the residual stream Model.x. */
-    void (*add)(struct ForwardPass *pass, size_t layer, size_t row, const Linear *last,
-                const Norm *post, const Norm *after, float *y);
-} ForwardSteps;
+/* Which layers a pass runs, and what lies before and after them: those of the model, or one of its
+ * prediction layers (layers/mtp.h). */
+typedef struct PassPath {
+    size_t first_layer, end_layer;
+    const Matrix *embedding; /* vocab_size x dim */
+    const Norm *final_norm;
+    const Linear *output;
+    const float *hidden; /* [n][dim], beside the tokens' embeddings: prediction layers; or NULL */
+} PassPath;
 
 /* One call of model_forward, shared by its threads. */
 typedef struct ForwardPass {
     Model *model;
+    const PassPath *path;
     KvCache *cache;
     const Row *rows;
     size_t n;
     float *logits;
-    const ForwardSteps *steps;
     size_t first_layer, end_layer; /* the part of the layers that is being run */
     atomic_int bad_layer;          /* the first one with a non-finite value; n_layers: the logits */
     double last_time;              /* of the first thread's last forward_add_time */
@@ -112,6 +115,10 @@ void forward_rotate(const Model *model, size_t layer, size_t row, float *x);
 /* What a row's queries are multiplied by at its position. */
 float forward_query_scale(const Config *config, size_t layer, int32_t position);
 
+/* Records the layer (n_layers: the logits) if x[n] holds a non-finite value and no earlier layer is
+ * recorded. */
+void forward_check_finite(ForwardPass *pass, size_t layer, const float *x, size_t n);
+
 /* ---- The feed-forward network ---- */
 
 /* Some rows of a call to feed_forwards, and the network that they go through. */
@@ -132,5 +139,8 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
 /* y[n][dim] = feed-forward of in[n][dim], without the bias of its last projection. */
 void feed_forward(ForwardPass *pass, const FeedForward *network, size_t n, const float *in,
                   float *y);
+
+/* The branches of models without mixtures, beside attention (self_attention.h). */
+extern const BranchKind feed_forward_kind;
 
 #endif

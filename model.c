@@ -1,9 +1,10 @@
-/* The forward pass, in the order of the data: embed; for each layer `block`, which is
- * attention_block (or what a layer of another kind does, layer_kind.h) and ffn_block; output_head.
- * At the end, model_forward. Steps that are used in many places: forward_pass.c. Opening and
- * closing a model: model_setup.c. */
+/* The forward pass, in the order of the data: embed; run_branches, which is the one loop over the
+ * branches of all layers (branch.h); output_head. At the end, model_forward. The lists of branches:
+ * branches.c. What most branches do: self_attention.c, and the feed-forward network in
+ * forward_pass.c. Opening and closing a model: model_setup.c. */
 #include "model.h"
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
@@ -14,6 +15,35 @@
 
 /* With fewer multiply-adds one thread is done before a second one has woken up. */
 static const double SOLO_WORK = 2e6;
+
+/* ---- Reading the residual stream ---- */
+
+/* Reads row `row` of x for branch b. */
+static void read_row(const ForwardPass *pass, const Branch *b, size_t row) {
+    const Model *m = pass->model;
+    size_t dim = m->config->dim;
+    float *x = m->x + row * dim, *in = b->in + row * dim;
+    if (b->pre) forward_normalize(m, b->pre, in, x, dim);
+    if (b->pre_replaces_x) memcpy(x, in, dim * sizeof *x);
+    if (!b->router_scale) return;
+    float *routed = b->routed + row * dim;
+    forward_normalize(m, &(Norm){.weight = b->router_scale}, routed, x, dim);
+    m->isa->numeric->scale(routed, 1.0f / sqrtf((float)dim), dim);
+}
+
+/* Reads row `row` of x for all branches of the group that begins with b. */
+static void read_group(const ForwardPass *pass, const Branch *b, size_t row) {
+    if (b->streams && b->streams->read) b->streams->read(pass, b, row);
+    for (;; b++) {
+        read_row(pass, b, row);
+        if (!b->same_x) return;
+    }
+}
+
+/* Whether the group can be read as soon as x is there. */
+static bool reads_at_once(const Branch *group) {
+    return !group->streams || !group->streams->gather;
+}
 
 /* ---- Embedding ---- */
 
@@ -46,33 +76,20 @@ static void add_sinusoid(const Model *m, float *x, int32_t position) {
     }
 }
 
-static bool norm_before(const Config *c) {
-    return c->norm_place == NORM_BEFORE || c->norm_place == NORM_AROUND ||
-           c->norm_place == NORM_STREAM;
-}
-
-/* Pre-norm for layer l's attention (and for its FFN in a parallel block). */
-static void pre_norm(const Model *m, size_t l, size_t row) {
-    const LayerWeights *w = &m->weights.layers[l];
-    size_t dim = m->config->dim, at = row * dim;
-    if (!norm_before(m->config)) return;
-    forward_normalize(m, &w->attention_norm, m->normed + at, m->x + at, dim);
-    if (m->config->norm_place == NORM_STREAM) memcpy(m->x + at, m->normed + at, dim * sizeof *m->x);
-    if (m->config->parallel_block && w->ffn_norm.present)
-        forward_normalize(m, &w->ffn_norm, m->normed2 + at, m->x + at, dim);
-}
-
 /* x = the embedding of each row's token, scaled, plus its position where the model adds positions.
- * Also the first layer's pre-norm. */
+ * Also reads it for the first branches, where that needs nothing else. */
 static void embed(ForwardPass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;
+    const PassPath *path = pass->path;
+    const Branch *first = m->branches.all + m->branches.first[path->first_layer];
+    bool reads = reads_at_once(first);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         const Row *row = &pass->rows[i];
         float *x = m->x + i * c->dim;
         int32_t position = row->position + (int32_t)c->position_offset;
-        matrix_row(&m->weights.token_embedding, (size_t)row->token, x);
+        matrix_row(path->embedding, (size_t)row->token, x);
         if (m->partner && m->partner->embedded) m->partner->embedded(m->partner, i, x);
         if (c->embedding_scale != 1.0f) m->isa->numeric->scale(x, c->embedding_scale, c->dim);
         if (c->position == POSITION_LEARNED)
@@ -83,218 +100,90 @@ static void embed(ForwardPass *pass) {
         if (m->weights.embedding_norm.present)
             forward_normalize(m, &m->weights.embedding_norm, x, x, c->dim);
         m->attention_rows[i] = (AttentionRow){row->sequence, row->position};
-        pre_norm(m, 0, i);
+        if (reads) read_group(pass, first, i);
     }
     forward_wait(pass);
 }
 
-/* ---- Attention ---- */
+/* ---- The layers ---- */
 
-/* Normalizes x[pass->n][width] in place. */
-static void normalize_rows(ForwardPass *pass, const Norm *norm, float *x, size_t width) {
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++)
-        forward_normalize(pass->model, norm, x + i * width, x + i * width, width);
-    forward_wait(pass);
-}
-
-static void normalize_head(const Model *m, const Norm *norm, size_t head, size_t head_dim,
-                           float *x) {
-    size_t own = m->config->qk_norm == QK_NORM_EACH ? head * head_dim : 0;
-    const Norm of_head = {.weight = norm->weight ? norm->weight + own : NULL,
-                          .bias = norm->bias ? norm->bias + own : NULL};
-    forward_normalize(m, &of_head, x, x, head_dim);
-}
-
-static void clip(float *x, size_t n, float limit) {
-    for (size_t i = 0; i < n; i++) x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
-}
-
-/* Normalizes, clips and rotates the heads of one row's queries or keys. */
-static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t row, float *heads,
-                        size_t n_heads) {
-    const Config *c = m->config;
-    size_t head_dim = config_heads(c, layer).head_dim;
-    bool norms_all = norm->present && c->qk_norm == QK_NORM_ALL;
-    if (norms_all) forward_normalize(m, norm, heads, heads, n_heads * head_dim);
-    if (c->qkv_clip > 0.0f) clip(heads, n_heads * head_dim, c->qkv_clip);
-    for (size_t head = 0; head < n_heads; head++) {
-        float *x = heads + head * head_dim;
-        bool is_normed = norm->present && !norms_all, after = c->qk_norm_after_rope;
-        if (is_normed && !after) normalize_head(m, norm, head, head_dim, x);
-        forward_rotate(m, layer, row, x);
-        if (is_normed && after && c->rope_table[layer] != 2)
-            normalize_head(m, norm, head, head_dim, x);
-    }
-}
-
-/* Gives queries and keys their final form, and stores keys and values in the cache. */
-static void prepare_heads(ForwardPass *pass, size_t l) {
-    Model *m = pass->model;
-    const Config *c = m->config;
-    const LayerWeights *w = &m->weights.layers[l];
-    const HeadShape h = config_heads(c, l);
-    size_t q_dim = w->wq.w.rows, k_dim = w->wk.w.rows, v_dim = (size_t)h.n_kv_heads * h.value_dim;
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        float *q = m->q + i * q_dim, *k = m->k + i * k_dim, *v = m->v + i * v_dim;
-        forward_add_bias(m, &w->wq, q);
-        shape_heads(m, &w->q_norm, l, i, q, h.n_heads);
-        float scale = forward_query_scale(c, l, pass->rows[i].position);
-        if (scale != 1.0f) m->isa->numeric->scale(q, scale, q_dim);
-        if (c->kv_distance[l] > 0) continue;
-        forward_add_bias(m, &w->wk, k);
-        if (!w->wv.w.data) memcpy(v, k, v_dim * sizeof *v);
-        forward_add_bias(m, &w->wv, v);
-        if (c->qkv_clip > 0.0f) clip(v, v_dim, c->qkv_clip);
-        if (c->value_scale != 1.0f) m->isa->numeric->scale(v, c->value_scale, v_dim);
-        for (size_t head = 0; c->value_norm && head < h.n_kv_heads; head++)
-            forward_normalize(m, &(Norm){0}, v + head * h.value_dim, v + head * h.value_dim,
-                              h.value_dim);
-        shape_heads(m, &w->k_norm, l, i, k, h.n_kv_heads);
-        kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, k, v);
-    }
-    forward_wait(pass);
-}
-
-/* Multiplies each head's output by its activated gate, or each element by its own. */
-static void gate_heads(ForwardPass *pass, const HeadShape *h, const Linear *w) {
-    Model *m = pass->model;
+/* x = norm_after(after * (before * x + scale * y)), or what the branch does to the streams. */
+static void add_output(ForwardPass *pass, const Branch *b, size_t row, float *y) {
+    const Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
-    size_t width = (size_t)h->n_heads * h->value_dim, n_gates = w->w.rows;
+    size_t dim = m->config->dim;
+    float *x = m->x + row * dim;
+    if (b->streams && b->streams->add) {
+        b->streams->add(pass, b, row, y);
+        return;
+    }
+    if (b->before != 1.0f) numeric->scale(x, b->before, dim);
+    numeric->add_scaled(x, y, b->scale, dim);
+    if (b->after != 1.0f) numeric->scale(x, b->after, dim);
+    if (b->norm_after) forward_normalize(m, b->norm_after, x, x, dim);
+}
+
+/* Adds row `row` of the outputs of the branches from b to `end`, which are a group. */
+static void add_group(ForwardPass *pass, const Branch *b, const Branch *end, size_t row) {
+    const Model *m = pass->model;
+    const Numeric *numeric = m->isa->numeric;
+    size_t dim = m->config->dim, at = row * dim;
+    float *sum = NULL; /* of the outputs so far that are added as one */
+    for (; b < end; b++) {
+        float *y = b->out + at;
+        if (b->last) forward_add_bias(m, b->last, y);
+        if (b->post) forward_normalize(m, b->post, y, y, dim);
+        if (b->adds_input) numeric->add_scaled(y, b->in + at, 1.0f, dim);
+        if (sum) {
+            numeric->add_scaled(sum, y, b->share, dim);
+            y = sum;
+        } else if (b->share != 1.0f) {
+            numeric->scale(y, b->share, dim);
+        }
+        sum = b->addition == ADD_TO_NEXT ? y : NULL;
+        if (b->addition != ADD_TO_X) continue;
+        if (b->sum_post) forward_normalize(m, b->sum_post, y, y, dim);
+        add_output(pass, b, row, y);
+        if (b->also) add_output(pass, b->also, row, b->also->out + at);
+    }
+    if (!end[-1].streams || !end[-1].streams->add)
+        forward_check_finite(pass, end[-1].layer, m->x + at, dim);
+}
+
+/* Runs the group of branches that begins with b. Returns its end. */
+static const Branch *run_group(ForwardPass *pass, const Branch *b) {
+    for (;; b++) {
+        if (b->gate) norm_gate_apply(pass, b);
+        b->kind->run(pass, b);
+        if (!b->same_x) return b + 1;
+    }
+}
+
+/* The layers from pass->first_layer to end_layer. One loop over rows adds the outputs of a group of
+ * branches and reads what the next group needs, of the next layer as well, because every loop over
+ * rows ends in a wait. */
+static void run_branches(ForwardPass *pass) {
+    const BranchList *list = &pass->model->branches;
+    const Branch *b = list->all + list->first[pass->first_layer];
+    const Branch *end = list->all + list->first[pass->end_layer];
+    const Branch *last = list->all + list->first[pass->path->end_layer];
+    while (b < end) {
+        if (!reads_at_once(b)) {
+            b->streams->gather(pass, b);
 #pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        float *gate = m->attention_gate + i * n_gates, *out = m->attended + i * width;
-        forward_add_bias(m, w, gate);
-        numeric->activate(pass->model->config->gate_activation, gate, n_gates == width ? out : NULL,
-                          n_gates);
-        if (n_gates == width) memcpy(out, gate, width * sizeof *out);
-        for (size_t head = 0; n_gates != width && head < h->n_heads; head++)
-            numeric->scale(out + head * h->value_dim, gate[head], h->value_dim);
-    }
-    forward_wait(pass);
-}
-
-/* Computes the attention block of layer l: projections of `in` to q, k and v, attention over the KV
- * cache, and the output projection without its bias into y. */
-static void attention_block(ForwardPass *pass, size_t l, const float *in, float *y) {
-    Model *m = pass->model;
-    const Config *c = m->config;
-    const LayerWeights *w = &m->weights.layers[l];
-    const HeadShape h = config_heads(c, l);
-    const Product qkv[] = {{&w->wq.w, m->q, w->wq.w.rows},
-                           {&w->wk.w, m->k, w->wk.w.rows},
-                           {&w->wv.w, m->v, w->wv.w.rows}};
-    const AttentionParams params = {
-        .layer = l,
-        .cache_layer = l - c->kv_distance[l],
-        .n_heads = h.n_heads,
-        .n_kv_heads = h.n_kv_heads,
-        .head_dim = h.head_dim,
-        .value_dim = h.value_dim,
-        .scale = c->attention_scale / (c->attention_scale_falls ? (float)(l + 1) : 1.0f),
-        .softcap = c->attention_softcap,
-        .window = c->window[l],
-        .chunk = c->chunk[l],
-        .alibi_slopes = m->weights.alibi_slopes,
-        .sinks = w->sinks,
-    };
-    const Product out = {&w->wo.w, y, w->wo.w.rows};
-    forward_add_time(pass, PART_REST);
-    forward_multiply(m, in, pass->n, qkv, c->kv_distance[l] > 0 ? 1 : w->wv.w.data ? 3 : 2);
-    if (w->attention_gate.w.data) {
-        const Product gate = {&w->attention_gate.w, m->attention_gate, w->attention_gate.w.rows};
-        forward_multiply(m, in, pass->n, &gate, 1);
-    }
-    forward_add_time(pass, PART_PROJECTIONS);
-    prepare_heads(pass, l);
-    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
-                      pass->n, m->q, m->attended, m->observer);
-    if (w->attention_gate.w.data) gate_heads(pass, &h, &w->attention_gate);
-    forward_gather(pass, w->wo.inputs, m->attended, pass->n);
-    if (w->inner_norm.present) normalize_rows(pass, &w->inner_norm, m->attended, w->wo.w.cols);
-    forward_add_time(pass, PART_ATTENTION);
-    forward_multiply(m, m->attended, pass->n, &out, 1);
-    forward_gather(pass, w->wo.outputs, y, pass->n);
-    forward_add_time(pass, PART_PROJECTIONS);
-}
-
-/* ---- The stack ---- */
-
-/* y = the layer's feed-forward or mixture of experts, without the bias of the last projection. */
-static void ffn_block(ForwardPass *pass, size_t l, const float *in, float *y) {
-    const LayerWeights *w = &pass->model->weights.layers[l];
-    forward_add_time(pass, PART_REST);
-    if (w->router.w.data) {
-        mixture_forward(pass, w, in, in, y);
-    } else {
-        feed_forward(pass, &w->ffn, pass->n, in, y);
-    }
-    forward_add_time(pass, PART_FEED_FORWARD);
-}
-
-/* Records the layer if x[n] holds a non-finite value and no earlier layer is recorded. */
-static void check_finite(ForwardPass *pass, int layer, const float *x, size_t n) {
-    if (pass->model->isa->numeric->all_finite(x, n)) return;
-    int seen = atomic_load(&pass->bad_layer);
-    while (layer < seen && !atomic_compare_exchange_weak(&pass->bad_layer, &seen, layer)) {
-    }
-}
-
-/* Adds y, the output of layer l's attention or FFN, to a row of the residual stream: x += y, with
- * the bias of the last projection, the norm of y (`post`) or of the sum (`after`), and the scale
- * that the family has. */
-static void add_to_residual(ForwardPass *pass, size_t l, size_t row, const Linear *last,
-                            const Norm *post, const Norm *after, float *y) {
-    Model *m = pass->model;
-    const Config *c = m->config;
-    float *x_row = m->x + row * c->dim, *y_row = y + row * c->dim;
-    forward_add_bias(m, last, y_row);
-    if (post->present) forward_normalize(m, post, y_row, y_row, c->dim);
-    m->isa->numeric->add_scaled(x_row, y_row, c->residual_scale, c->dim);
-    if (c->norm_place == NORM_AFTER) forward_normalize(m, after, x_row, x_row, c->dim);
-    check_finite(pass, (int)l, x_row, c->dim);
-}
-
-/* One block of the stack, x -> x. The norms are in the loops that add to the residual stream, not
- * in loops of their own, because every loop over rows ends in a wait. */
-static void block(ForwardPass *pass, size_t l) {
-    Model *m = pass->model;
-    const Config *c = m->config;
-    const LayerWeights *w = &m->weights.layers[l];
-    const float *in = norm_before(c) ? m->normed : m->x;
-    float *ffn_out = c->parallel_block ? m->z : m->y;
-    if (c->layer_kind[l] == LAYER_ATTENTION) {
-        attention_block(pass, l, in, m->y);
-    } else {
-        layer_kind(c->layer_kind[l])->forward(pass, l, in, m->y);
-    }
-    if (c->parallel_block) {
-        ffn_block(pass, l, w->ffn_norm.present ? m->normed2 : in, ffn_out);
-    } else {
+            for (size_t i = 0; i < pass->n; i++) read_group(pass, b, i);
+            forward_wait(pass);
+        }
+        const Branch *group = b, *next = run_group(pass, b);
+        bool reads = next < last && reads_at_once(next);
 #pragma omp for schedule(static) nowait
         for (size_t i = 0; i < pass->n; i++) {
-            size_t at = i * c->dim;
-            add_to_residual(pass, l, i, &w->wo, &w->post_attention_norm, &w->attention_norm, m->y);
-            if (c->without_ffn[l] && l + 1 < c->n_layers)
-                pre_norm(m, l + 1, i);
-            else if (norm_before(c))
-                forward_normalize(m, &w->ffn_norm, m->normed + at, m->x + at, c->dim);
-            if (c->norm_place == NORM_STREAM)
-                memcpy(m->x + at, m->normed + at, c->dim * sizeof *m->x);
+            add_group(pass, group, next, i);
+            if (reads) read_group(pass, next, i);
         }
         forward_wait(pass);
-        if (c->without_ffn[l]) return;
-        ffn_block(pass, l, in, ffn_out);
+        b = next;
     }
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        if (c->parallel_block)
-            add_to_residual(pass, l, i, &w->wo, &w->post_attention_norm, &w->attention_norm, m->y);
-        add_to_residual(pass, l, i, &w->ffn.down, &w->post_ffn_norm, &w->ffn_norm, ffn_out);
-        if (l + 1 < c->n_layers) pre_norm(m, l + 1, i);
-    }
-    forward_wait(pass);
 }
 
 /* ---- Output ---- */
@@ -315,22 +204,23 @@ static void output_head(ForwardPass *pass) {
     if (c->final_norm) {
 #pragma omp for schedule(static) nowait
         for (size_t i = 0; i < n; i++)
-            forward_normalize(m, &m->weights.final_norm, m->normed + i * c->dim,
+            forward_normalize(m, pass->path->final_norm, m->normed + i * c->dim,
                               m->normed + i * c->dim, c->dim);
         forward_wait(pass);
     }
     if (!pass->logits) return;
-    const Product out = {&m->weights.output.w, pass->logits, m->weights.output.w.rows};
-    forward_multiply(m, m->normed, n, &out, 1);
-    forward_gather(pass, m->weights.output.outputs, pass->logits, n);
+    const Linear *output = pass->path->output;
+    const Product product = {&output->w, pass->logits, output->w.rows};
+    forward_multiply(m, m->normed, n, &product, 1);
+    forward_gather(pass, output->outputs, pass->logits, n);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < n; i++) {
         float *logits = pass->logits + i * c->vocab_size;
-        forward_add_bias(m, &m->weights.output, logits);
+        forward_add_bias(m, output, logits);
         if (c->logit_scale != 1.0f) m->isa->numeric->scale(logits, c->logit_scale, c->vocab_size);
         if (c->logit_softcap > 0.0f)
             m->isa->numeric->softcap(logits, c->logit_softcap, c->vocab_size);
-        check_finite(pass, (int)c->n_layers, logits, c->vocab_size);
+        forward_check_finite(pass, c->n_layers, logits, c->vocab_size);
     }
     forward_wait(pass);
 }
@@ -338,15 +228,16 @@ static void output_head(ForwardPass *pass) {
 /* Computes the layers from pass->first_layer to end_layer, with what lies before the first and
  * after the last. */
 static void forward(ForwardPass *pass) {
-    const Config *c = pass->model->config;
-    if (pass->first_layer == 0) embed(pass);
-    if (c->stack == STACK_PLAIN) {
-        for (size_t l = pass->first_layer; l < pass->end_layer; l++) block(pass, l);
-    } else {
-        stack_kind(c->stack)->forward(pass);
+    const Model *m = pass->model;
+    if (pass->first_layer == pass->path->first_layer) {
+        embed(pass);
+        if (m->arrangement->begin) m->arrangement->begin(pass);
     }
+    run_branches(pass);
+    bool ends = pass->end_layer == pass->path->end_layer;
+    if (ends && m->arrangement->end) m->arrangement->end(pass);
     forward_add_time(pass, PART_REST);
-    if (pass->end_layer < c->n_layers) return;
+    if (!ends) return;
     output_head(pass);
     forward_add_time(pass, PART_OUTPUT);
 }
@@ -355,14 +246,14 @@ static void forward(ForwardPass *pass) {
 static bool run_layers(ForwardPass *pass) {
     Model *m = pass->model;
     PassControl *control = m->control;
-    size_t n_layers = m->config->n_layers;
+    size_t begin = pass->path->first_layer, end = pass->path->end_layer, n_layers = end - begin;
     double work = m->row_work * (double)pass->n, of_layer = work / (double)n_layers;
     bool in_parts = control && !m->exchange && work > control->part_work;
     size_t n = in_parts ? (size_t)(control->part_work / of_layer) + 1 : n_layers;
-    while (pass->end_layer < n_layers) {
-        double done = (double)pass->end_layer / (double)n_layers;
+    for (pass->end_layer = begin; pass->end_layer < end;) {
+        double done = (double)(pass->end_layer - begin) / (double)n_layers;
         pass->first_layer = pass->end_layer;
-        pass->end_layer = n < n_layers - pass->first_layer ? pass->first_layer + n : n_layers;
+        pass->end_layer = n < end - pass->first_layer ? pass->first_layer + n : end;
         double part = of_layer * (double)(pass->end_layer - pass->first_layer);
         int n_threads = part < SOLO_WORK ? 1 : m->n_threads;
         if (control) n_threads = control->begin(control, n_threads, pass->n, part, done);
@@ -431,16 +322,15 @@ static Status bad_value(const Model *m, int layer, Error *error) {
                      modelfile_path(m->file), layer);
 }
 
-Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float *logits,
-                     Error *error) {
+Status model_forward_along(Model *m, const PassPath *path, KvCache *cache, const Row *rows,
+                           size_t n, float *logits, Error *error) {
     if (n == 0 || n > m->max_rows)
         return error_set(error, "%zu rows, but a call takes 1 to %u", n, m->max_rows);
     for (size_t i = 0; i < n; i++)
         if (check_row(m, cache, rows, i, error) != STATUS_OK) return STATUS_FAILED;
     Status status = reserve_pages(cache, rows, n, error);
-    static const ForwardSteps steps = {attention_block, add_to_residual};
     ForwardPass pass = {
-        .model = m, .cache = cache, .rows = rows, .n = n, .logits = logits, .steps = &steps};
+        .model = m, .path = path, .cache = cache, .rows = rows, .n = n, .logits = logits};
     if (m->exchange) m->exchange->begin(m->exchange, &pass, status == STATUS_OK);
     if (status != STATUS_OK) return status;
     if (m->partner && m->partner->begin) m->partner->begin(m->partner, rows, n);
@@ -457,4 +347,13 @@ Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float 
         kvcache_commit(cache, rows[first].sequence, end - first);
     }
     return STATUS_OK;
+}
+
+Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float *logits,
+                     Error *error) {
+    const PassPath path = {.end_layer = m->config->n_layers,
+                           .embedding = &m->weights.token_embedding,
+                           .final_norm = &m->weights.final_norm,
+                           .output = &m->weights.output};
+    return model_forward_along(m, &path, cache, rows, n, logits, error);
 }

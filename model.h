@@ -49,6 +49,11 @@ KvType model_kv_type(const Model *model);
 Status model_forward(Model *model, KvCache *cache, const Row *rows, size_t n, float *logits,
                      Error *error);
 
+/* model_forward along a path (forward_pass.h): one that begins or ends elsewhere. */
+struct PassPath;
+Status model_forward_along(Model *model, const struct PassPath *path, KvCache *cache,
+                           const Row *rows, size_t n, float *logits, Error *error);
+
 /* From the next model_forward on, adds the time of each part to seconds[MODEL_PARTS]; NULL stops
  * that. */
 void model_set_clock(Model *model, double *seconds);

@@ -8,8 +8,8 @@
 
 #include "base/lines.h"
 #include "base/numbers.h"
+#include "branches.h"
 #include "config_fields.h"
-#include "forward_pass.h"
 #include "layer_kind.h"
 #include "weights.h"
 
@@ -47,13 +47,12 @@ static Widths widest(const Config *c) {
 /* The most that any layer's kind asks for. */
 static void find_layer_memory(Model *m) {
     const Config *c = m->config;
-    if (c->stack != STACK_PLAIN) {
-        m->layer_row_floats = stack_kind(c->stack)->row_floats(c);
-        m->layer_thread_floats = round_up(stack_kind(c->stack)->thread_floats(c), 16);
-    }
+    const Arrangement *a = m->arrangement;
+    if (a->row_floats) m->layer_row_floats = a->row_floats(c);
+    if (a->thread_floats) m->layer_thread_floats = round_up(a->thread_floats(c), 16);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         if (c->layer_kind[l] == LAYER_ATTENTION) continue;
-        const LayerKind *kind = layer_kind(c->layer_kind[l]);
+        const BranchKind *kind = layer_kind(c->layer_kind[l]);
         size_t row = kind->row_floats ? kind->row_floats(c) : 0;
         size_t thread = kind->thread_floats ? round_up(kind->thread_floats(c), 16) : 0;
         m->layer_row_floats = larger(m->layer_row_floats, row);
@@ -181,7 +180,7 @@ static Status choose_frequencies(Model *m, float theta, Error *error) {
 static Status find_own_weights(Model *m, Error *error) {
     const Config *c = m->config;
     Finder finder = {.file = m->file, .config = c, .error = error};
-    if (c->stack != STACK_PLAIN) stack_kind(c->stack)->find(&finder, &m->weights);
+    if (m->arrangement->find) m->arrangement->find(&finder, &m->weights);
     for (uint32_t l = 0; l < c->n_layers && finder.status == STATUS_OK; l++) {
         if (c->layer_kind[l] == LAYER_ATTENTION) continue;
         snprintf(finder.prefix, sizeof finder.prefix, "layers.%u.", l);
@@ -207,11 +206,14 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     if (m->max_rows > m->context && !options->max_rows) m->max_rows = m->context;
     m->ffn_rows = larger(m->max_rows, m->config->n_experts_used);
     m->row_work = config_work(m->config, 1, 1);
+    static const Arrangement plain = {.list = branches_list};
+    m->arrangement = m->config->stack == STACK_PLAIN ? &plain : arrangement_of(m->config->stack);
     Status status = weights_find(&m->weights, file, error);
     if (status == STATUS_OK) status = find_own_weights(m, error);
     if (status == STATUS_OK) status = allocate(m, error);
     if (status == STATUS_OK) status = choose_frequencies(m, options->rope_theta, error);
     if (status == STATUS_OK && m->exchange) status = m->exchange->divide(m->exchange, m, error);
+    if (status == STATUS_OK) status = branches_make(m, error);
     if (status != STATUS_OK) {
         model_close(m);
         return status;
@@ -229,6 +231,7 @@ void model_close(Model *m) {
     matmul_memory_free(m->matmul);
     attention_memory_free(m->attention);
     weights_free(&m->weights);
+    free(m->branches.all);
     free(m);
 }
 

@@ -38,6 +38,8 @@ typedef struct FeedForward {
     Norm inner_norm;    /* before down: BitNet */
     const float *xielu; /* [4], Numeric.xielu's parameters: Apertus */
     const float *limit; /* of gate and up (limited_activate): Step 3.5; NULL = none */
+    const float
+        *cutoff; /* gates below so many standard deviations above the mean are 0: Gemma 3n */
 } FeedForward;
 
 typedef struct LayerWeights {
@@ -57,7 +59,7 @@ typedef struct LayerWeights {
     FeedForward *experts;           /* [n_experts] */
     FeedForward shared;             /* the expert that every token uses */
     Matrix shared_gate; /* 1 x dim, gives the shared expert's share before the sigmoid */
-    void *own; /* weights of a layer of another kind (layer_kind.h) or of the stack, owned */
+    void *own; /* weights of Config.layer_kind, of the type that the kind's `find` makes; owned */
 } LayerWeights;
 
 typedef struct Weights {
@@ -73,7 +75,7 @@ typedef struct Weights {
     LayerWeights *layers; /* [n_layers], owned */
     uint32_t n_layers;
     FeedForward *experts; /* [n_layers][n_experts], owned; NULL when there are none */
-    void *stack;          /* what no layer has of the stack's own weights (layer_kind.h), owned */
+    void *stack;          /* weights of Config.stack (Arrangement.find), owned */
 } Weights;
 
 /* Finds every tensor that the file's Config asks for and checks its shape; the Error names the

@@ -11,9 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "forward_pass.h"
 #include "layers/per_layer.h"
-#include "layers/stacks.h"
+#include "layers/arrangements.h"
 #include "layers/sums.h"
 
 typedef struct AltupLayer {
@@ -25,18 +24,17 @@ typedef struct AltupLayer {
     const float *scale;   /* [dim], of the active stream before the gate; NULL: none */
     Matrix left, right;   /* Laurel's: rank x dim, dim x rank */
     Norm laurel_norm;     /* [dim] */
-    const float *cutoff;  /* [1] standard deviations above the mean; NULL: all gates are kept */
 } AltupLayer;
 
 typedef struct AltupWeights {
     PerLayerTable table;
     Matrix in[16], out[16]; /* dim x dim, of all streams but the first */
+    AltupLayer layers[];    /* [n_layers] */
 } AltupWeights;
 
-/* Working memory of a call: sections of Model.layer_rows, each with a row for each of max_rows. */
+/* Working memory of a call, behind the rows of per_layer.h: each with a row for each of max_rows.
+ */
 typedef struct Sections {
-    float *inputs;  /* [n][n_layers * per_layer_dim] */
-    float *gated;   /* [n][per_layer_dim] */
     float *streams; /* [S][max_rows][dim] */
     float *routed;  /* [n][S], the router's output */
     float *reduced; /* [n][rank] */
@@ -44,8 +42,8 @@ typedef struct Sections {
 } Sections;
 
 static size_t row_floats(const Config *c) {
-    size_t p = c->per_layer_dim, streams = c->altup_streams;
-    return (c->n_layers + 1) * p + (streams + 1) * c->dim + streams + c->laurel_rank;
+    size_t streams = c->altup_streams;
+    return per_layer_row_floats(c) + (streams + 1) * c->dim + streams + c->laurel_rank;
 }
 
 /* A thread's copy of a row of all streams, or of an embedding. */
@@ -56,10 +54,8 @@ static size_t thread_floats(const Config *c) {
 
 static Sections sections(const Model *m) {
     const Config *c = m->config;
-    size_t n = m->max_rows, p = c->per_layer_dim;
-    Sections s = {.inputs = m->layer_rows};
-    s.gated = s.inputs + n * c->n_layers * p;
-    s.streams = s.gated + n * p;
+    size_t n = m->max_rows;
+    Sections s = {.streams = m->layer_rows + n * per_layer_row_floats(c)};
     s.routed = s.streams + n * c->altup_streams * c->dim;
     s.reduced = s.routed + n * c->altup_streams;
     s.laurel = s.reduced + n * c->laurel_rank;
@@ -73,11 +69,9 @@ static float *stream_row(const Model *m, const Sections *s, size_t stream, size_
 
 /* ---- Weights ---- */
 
-static AltupLayer *find_layer(Finder *f, uint32_t l) {
+static void find_layer(Finder *f, uint32_t l, AltupLayer *layer, FeedForward *ffn) {
     const Config *c = f->config;
     size_t streams = c->altup_streams, rank = c->laurel_rank;
-    AltupLayer *layer = stack_allocate(f, sizeof *layer);
-    if (!layer) return NULL;
     snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
     per_layer_find_gate(f, &layer->gate);
     layer->router = weights_matrix(f, "altup.router", streams, c->dim, true);
@@ -88,23 +82,24 @@ static AltupLayer *find_layer(Finder *f, uint32_t l) {
     layer->left = weights_matrix(f, "laurel.left", rank, c->dim, true);
     layer->right = weights_matrix(f, "laurel.right", c->dim, rank, true);
     layer->laurel_norm = weights_norm(f, "laurel.norm", c->dim, true);
-    layer->cutoff = weights_vector(f, "gate_cutoff", 1, 1, false);
-    return layer;
+    ffn->cutoff = weights_vector(f, "gate_cutoff", 1, 1, false);
 }
 
 static void find(Finder *f, Weights *weights) {
     const Config *c = f->config;
-    AltupWeights *own = stack_allocate(f, sizeof *own);
+    AltupWeights *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
-    if (own) per_layer_find_table(f, &own->table);
-    for (uint32_t i = 1; own && i < c->altup_streams; i++) {
+    if (!own) return;
+    per_layer_find_table(f, &own->table);
+    for (uint32_t i = 1; i < c->altup_streams; i++) {
         char name[32];
         snprintf(name, sizeof name, "altup.in.%u", i);
         own->in[i] = weights_matrix(f, name, c->dim, c->dim, true);
         snprintf(name, sizeof name, "altup.out.%u", i);
         own->out[i] = weights_matrix(f, name, c->dim, c->dim, true);
     }
-    for (uint32_t l = 0; l < c->n_layers; l++) weights->layers[l].own = find_layer(f, l);
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        find_layer(f, l, &own->layers[l], &weights->layers[l].ffn);
 }
 
 /* ---- Prediction and correction ---- */
@@ -135,137 +130,111 @@ static float combine(const float *row, const float *x, size_t n) {
     return sum;
 }
 
-/* Replaces the streams by their predictions for layer l, and prepares its attention: x = the active
- * stream, Model.normed = its pre-norm. */
-static void predict(ForwardPass *pass, size_t l, const Sections *s) {
-    Model *m = pass->model;
+static const AltupLayer *layer_of(const Model *m, const Branch *b) {
+    return &((const AltupWeights *)m->weights.stack)->layers[b->layer];
+}
+
+/* The coefficients of the prediction depend on the active stream. */
+static void predict_gather(ForwardPass *pass, const Branch *b) {
+    const Model *m = pass->model;
+    const Sections s = sections(m);
+    route(pass, layer_of(m, b), stream_row(m, &s, m->config->altup_active, 0), s.routed);
+}
+
+/* Replaces a row of the streams by its predictions. x = the active stream. */
+static void predict_read(const ForwardPass *pass, const Branch *b, size_t row) {
+    const Model *m = pass->model;
     const Config *c = m->config;
-    const LayerWeights *w = &m->weights.layers[l];
-    const AltupLayer *own = w->own;
+    const Sections s = sections(m);
+    const AltupLayer *own = layer_of(m, b);
     size_t dim = c->dim, n_streams = c->altup_streams;
     float *old = m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats;
-    route(pass, own, stream_row(m, s, c->altup_active, 0), s->routed);
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        const float *routed = s->routed + i * n_streams;
-        for (size_t k = 0; k < n_streams; k++)
-            memcpy(old + k * dim, stream_row(m, s, k, i), dim * sizeof *old);
-        for (size_t j = 0; j < n_streams; j++)
-            for (size_t k = 0; k < n_streams; k++) {
-                const float *row = own->predict + (j * n_streams + k) * n_streams;
-                m->isa->numeric->add_scaled(stream_row(m, s, j, i), old + k * dim,
-                                            combine(row, routed, n_streams), dim);
-            }
-        float *x = m->x + i * dim;
-        memcpy(x, stream_row(m, s, c->altup_active, i), dim * sizeof *x);
-        forward_normalize(m, &w->attention_norm, m->normed + i * dim, x, dim);
-    }
-    forward_wait(pass);
+    const float *routed = s.routed + row * n_streams;
+    for (size_t k = 0; k < n_streams; k++)
+        memcpy(old + k * dim, stream_row(m, &s, k, row), dim * sizeof *old);
+    for (size_t j = 0; j < n_streams; j++)
+        for (size_t k = 0; k < n_streams; k++) {
+            const float *coefficients = own->predict + (j * n_streams + k) * n_streams;
+            m->isa->numeric->add_scaled(stream_row(m, &s, j, row), old + k * dim,
+                                        combine(coefficients, routed, n_streams), dim);
+        }
+    memcpy(m->x + row * dim, stream_row(m, &s, c->altup_active, row), dim * sizeof *old);
 }
 
-/* Corrects the streams, which hold predictions, by x, the active stream after the block. Leaves
- * what gates the layer's own input in Model.normed. */
-static void correct(ForwardPass *pass, const AltupLayer *own, const Sections *s) {
-    Model *m = pass->model;
+/* Those of the correction depend on x, the active stream after the layer. */
+static void correct_gather(ForwardPass *pass, const Branch *b) {
+    const Sections s = sections(pass->model);
+    route(pass, layer_of(pass->model, b), pass->model->x, s.routed);
+}
+
+/* Corrects a row of the streams, which hold predictions, by x. Branch.in = what gates the layer's
+ * own input. */
+static void correct_read(const ForwardPass *pass, const Branch *b, size_t row) {
+    const Model *m = pass->model;
     const Config *c = m->config;
+    const Sections s = sections(m);
+    const AltupLayer *own = layer_of(m, b);
     size_t dim = c->dim, n_streams = c->altup_streams;
     float *change = m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats;
-    route(pass, own, m->x, s->routed);
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        const float *active = stream_row(m, s, c->altup_active, i), *x = m->x + i * dim;
-        float *gating = m->normed + i * dim;
-        for (size_t k = 0; k < dim; k++) change[k] = x[k] - active[k];
-        for (size_t j = 0; j < n_streams; j++) {
-            const float *row = own->correct + j * n_streams;
-            float share = combine(row, s->routed + i * n_streams, n_streams) + 1.0f;
-            m->isa->numeric->add_scaled(stream_row(m, s, j, i), change, share, dim);
-        }
-        for (size_t k = 0; k < dim; k++)
-            gating[k] = own->scale ? active[k] * own->scale[k] : active[k];
+    const float *active = stream_row(m, &s, c->altup_active, row), *x = m->x + row * dim;
+    float *gating = b->in + row * dim;
+    for (size_t k = 0; k < dim; k++) change[k] = x[k] - active[k];
+    for (size_t j = 0; j < n_streams; j++) {
+        const float *coefficients = own->correct + j * n_streams;
+        float share = combine(coefficients, s.routed + row * n_streams, n_streams) + 1.0f;
+        m->isa->numeric->add_scaled(stream_row(m, &s, j, row), change, share, dim);
     }
-    forward_wait(pass);
+    for (size_t k = 0; k < dim; k++) gating[k] = own->scale ? active[k] * own->scale[k] : active[k];
 }
 
-/* ---- Feed-forward ---- */
-
-/* gate[n] = max(0, gate - mean - cutoff * standard deviation). NaN stays NaN. */
-static void cut_gate(float *gate, size_t n, float cutoff) {
-    float mean = sums_mean(gate, n);
-    float edge = fmaf(sqrtf(sums_mean_square(gate, mean, n)), cutoff, mean);
-    for (size_t i = 0; i < n; i++) gate[i] = gate[i] < edge ? 0.0f : gate[i] - edge;
+/* Adds y to all streams but the first. */
+static void add_to_others(ForwardPass *pass, const Branch *b, size_t row, float *y) {
+    const Model *m = pass->model;
+    const Sections s = sections(m);
+    (void)b;
+    for (size_t j = 1; j < m->config->altup_streams; j++)
+        m->isa->numeric->add_scaled(stream_row(m, &s, j, row), y, 1.0f, m->config->dim);
 }
 
-/* y = the feed-forward of in, whose gates are cut. */
-static void sparse_feed_forward(ForwardPass *pass, const FeedForward *f, float cutoff,
-                                const float *in, float *y) {
+/* ---- The branches ---- */
+
+static void laurel_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
-    const Config *c = m->config;
-    const Product inner[] = {{&f->up.w, m->up, f->width}, {&f->gate.w, m->gate, f->width}};
-    const Product out = {&f->down.w, y, c->dim};
-    forward_multiply(m, in, pass->n, inner, 2);
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        float *up = m->up + i * f->width, *gate = m->gate + i * f->width;
-        cut_gate(gate, f->width, cutoff);
-        m->isa->numeric->activate(c->activation, gate, up, f->width);
-    }
-    forward_wait(pass);
-    forward_multiply(m, m->gate, pass->n, &out, 1);
+    const AltupLayer *own = b->weights;
+    const Sections s = sections(m);
+    const Product left = {&own->left, s.reduced, own->left.rows};
+    const Product right = {&own->right, b->out, m->config->dim};
+    forward_multiply(m, b->in, pass->n, &left, 1);
+    forward_multiply(m, s.reduced, pass->n, &right, 1);
 }
 
-/* ---- The stack ---- */
-
-/* Adds Laurel's map of attention's input to a row of x, which has attention added already, and
- * scales the sum; prepares the feed-forward's input. */
-static void add_laurel(const Model *m, const LayerWeights *w, const Sections *s, size_t row) {
-    const AltupLayer *own = w->own;
-    const Numeric *numeric = m->isa->numeric;
-    size_t dim = m->config->dim;
-    float *x = m->x + row * dim, *normed = m->normed + row * dim, *laurel = s->laurel + row * dim;
-    forward_normalize(m, &own->laurel_norm, laurel, laurel, dim);
-    numeric->add_scaled(laurel, normed, 1.0f, dim);
-    numeric->add_scaled(x, laurel, 1.0f, dim);
-    numeric->scale(x, 1.0f / sqrtf(2.0f), dim);
-    forward_normalize(m, &w->ffn_norm, normed, x, dim);
-}
-
-/* One block, on the streams' predictions. */
-static void block(ForwardPass *pass, size_t l, const Sections *s) {
-    Model *m = pass->model;
-    const Config *c = m->config;
+/* x = the active stream's prediction. x = (x + attention + laurel) / sqrt(2), x += feed-forward;
+ * the streams are corrected by x; then the layer's own input is added to all but the first. */
+static void list(Model *m, size_t l) {
+    static const BranchKind laurel_kind = {.name = "laurel", .run = laurel_run};
+    static const StreamUse predicts = {.gather = predict_gather, .read = predict_read};
+    static const StreamUse corrects = {
+        .gather = correct_gather, .read = correct_read, .add = add_to_others};
     const LayerWeights *w = &m->weights.layers[l];
-    const AltupLayer *own = w->own;
-    const Product left = {&own->left, s->reduced, c->laurel_rank};
-    const Product right = {&own->right, s->laurel, c->dim};
-    forward_multiply(m, m->normed, pass->n, &left, 1);
-    forward_multiply(m, s->reduced, pass->n, &right, 1);
-    pass->steps->attention(pass, l, m->normed, m->y);
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        pass->steps->add(pass, l, i, &w->wo, &w->post_attention_norm, NULL, m->y);
-        add_laurel(m, w, s, i);
-    }
-    forward_wait(pass);
-    forward_add_time(pass, PART_REST);
-    if (own->cutoff) {
-        sparse_feed_forward(pass, &w->ffn, *own->cutoff, m->normed, m->y);
-    } else {
-        feed_forward(pass, &w->ffn, pass->n, m->normed, m->y);
-    }
-    forward_add_time(pass, PART_FEED_FORWARD);
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++)
-        pass->steps->add(pass, l, i, &w->ffn.down, &w->post_ffn_norm, NULL, m->y);
-    forward_wait(pass);
-    correct(pass, own, s);
-    per_layer_output(pass, &own->gate, l, s->inputs, m->normed, s->gated, m->y);
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++)
-        for (size_t j = 1; j < c->altup_streams; j++)
-            m->isa->numeric->add_scaled(stream_row(m, s, j, i), m->y + i * c->dim, 1.0f, c->dim);
-    forward_wait(pass);
+    const AltupLayer *own = &((const AltupWeights *)m->weights.stack)->layers[l];
+    Branch *attention = branches_mix(m, l);
+    branches_read(attention, &w->attention_norm, m->normed);
+    attention->streams = &predicts;
+    attention->same_x = true;
+    Branch *laurel = branches_append(m, l, &laurel_kind);
+    branches_read(laurel, NULL, m->normed);
+    laurel->weights = own;
+    laurel->out = sections(m).laurel;
+    laurel->post = &own->laurel_norm;
+    laurel->adds_input = true;
+    laurel->after = 1.0f / sqrtf(2.0f);
+    branches_read(branches_feed_forward(m, l), &w->ffn_norm, m->normed);
+    Branch *input = per_layer_branch(m, l, &own->gate);
+    branches_read(input, NULL, m->normed);
+    input->streams = &corrects;
 }
+
+/* ---- Before the first layer and after the last ---- */
 
 /* Root mean square. */
 static float magnitude(const float *x, size_t n) {
@@ -280,35 +249,39 @@ static void match_magnitude(const Model *m, float *y, const float *x) {
 }
 
 /* Fills the streams: the first with x, the others with maps of it. */
-static void begin(ForwardPass *pass, const Sections *s) {
+static void begin(ForwardPass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;
     const AltupWeights *own = m->weights.stack;
+    const Sections s = sections(m);
+    per_layer_inputs(pass, &own->table);
     for (size_t j = 1; j < c->altup_streams; j++) {
-        const Product in = {&own->in[j], stream_row(m, s, j, 0), c->dim};
+        const Product in = {&own->in[j], stream_row(m, &s, j, 0), c->dim};
         forward_multiply(m, m->x, pass->n, &in, 1);
     }
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         const float *x = m->x + i * c->dim;
-        memcpy(stream_row(m, s, 0, i), x, c->dim * sizeof *x);
-        for (size_t j = 1; j < c->altup_streams; j++) match_magnitude(m, stream_row(m, s, j, i), x);
+        memcpy(stream_row(m, &s, 0, i), x, c->dim * sizeof *x);
+        for (size_t j = 1; j < c->altup_streams; j++)
+            match_magnitude(m, stream_row(m, &s, j, i), x);
     }
     forward_wait(pass);
 }
 
 /* x = the mean of the first stream and maps of the others. */
-static void end(ForwardPass *pass, const Sections *s) {
+static void end(ForwardPass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;
     const AltupWeights *own = m->weights.stack;
+    const Sections s = sections(m);
     size_t dim = c->dim;
     for (size_t j = 1; j <= c->altup_streams; j++) {
         const Product out = {&own->out[j], m->y, dim};
-        if (j < c->altup_streams) forward_multiply(m, stream_row(m, s, j, 0), pass->n, &out, 1);
+        if (j < c->altup_streams) forward_multiply(m, stream_row(m, &s, j, 0), pass->n, &out, 1);
 #pragma omp for schedule(static) nowait
         for (size_t i = 0; i < pass->n; i++) {
-            const float *first = stream_row(m, s, 0, i);
+            const float *first = stream_row(m, &s, 0, i);
             float *x = m->x + i * dim, *y = m->y + i * dim;
             if (j == 1) memcpy(x, first, dim * sizeof *x);
             if (j < c->altup_streams) {
@@ -322,19 +295,11 @@ static void end(ForwardPass *pass, const Sections *s) {
     }
 }
 
-static void forward(ForwardPass *pass) {
-    Model *m = pass->model;
-    const Sections s = sections(m);
-    const AltupWeights *own = m->weights.stack;
-    if (pass->first_layer == 0) {
-        per_layer_inputs(pass, &own->table, s.inputs);
-        begin(pass, &s);
-    }
-    for (size_t l = pass->first_layer; l < pass->end_layer; l++) {
-        predict(pass, l, &s);
-        block(pass, l, &s);
-    }
-    if (pass->end_layer == m->config->n_layers) end(pass, &s);
-}
-
-const StackKind stack_altup = {find, row_floats, thread_floats, forward};
+const Arrangement altup_arrangement = {
+    .find = find,
+    .row_floats = row_floats,
+    .thread_floats = thread_floats,
+    .list = list,
+    .begin = begin,
+    .end = end,
+};

@@ -38,9 +38,12 @@ static KvLayer cached(const Config *c, uint32_t layer) {
     return stored;
 }
 
-static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+static void beside_run(ForwardPass *pass, const Branch *b) {
+    size_t layer = b->layer;
+    const float *in = b->in;
+    float *y = b->out;
     Model *m = pass->model;
-    const Beside *w = m->weights.layers[layer].own;
+    const Beside *w = b->weights;
     size_t dim = m->config->dim;
     float *attended = m->layer_rows, *memory = attended + m->max_rows * dim;
     const AttentionPartRows rows = attention_part_rows(m, memory);
@@ -57,5 +60,10 @@ static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) 
     forward_wait(pass);
 }
 
-const LayerKind beside_layer = {
-    .find = find, .row_floats = row_floats, .cached = cached, .forward = forward};
+const BranchKind beside_layer = {
+    .name = "attention and mamba 2",
+    .find = find,
+    .row_floats = row_floats,
+    .cached = cached,
+    .run = beside_run,
+};

@@ -5,6 +5,6 @@
 
 #include "layer_kind.h"
 
-extern const LayerKind beside_layer;
+extern const BranchKind beside_layer;
 
 #endif

@@ -319,10 +319,13 @@ static void attend_all(ForwardPass *pass, const AttentionParams *params, const R
     forward_wait(pass);
 }
 
-static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
+static void blocks_run(ForwardPass *pass, const Branch *b) {
+    size_t l = b->layer;
+    const float *in = b->in;
+    float *y = b->out;
     Model *m = pass->model;
     const Config *c = m->config;
-    const Blocks *w = m->weights.layers[l].own;
+    const Blocks *w = b->weights;
     const HeadShape h = config_heads(c, l);
     const Parts p = parts_of(c, &h);
     const Rows r = rows_of(m, &p);
@@ -354,4 +357,11 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
     forward_add_time(pass, PART_PROJECTIONS);
 }
 
-const LayerKind blocks_layer = {find, row_floats, thread_floats, cached, forward};
+const BranchKind blocks_layer = {
+    .name = "block attention",
+    .find = find,
+    .row_floats = row_floats,
+    .thread_floats = thread_floats,
+    .cached = cached,
+    .run = blocks_run,
+};

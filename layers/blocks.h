@@ -18,6 +18,6 @@
 
 #include "layer_kind.h"
 
-extern const LayerKind blocks_layer;
+extern const BranchKind blocks_layer;
 
 #endif

@@ -40,10 +40,13 @@ static KvLayer cached(const Config *c, uint32_t layer) {
     return (KvLayer){.state_floats = state_convolution_floats(c->state_kernel, c->dim)};
 }
 
-static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+static void convolution_run(ForwardPass *pass, const Branch *branch) {
+    size_t layer = branch->layer;
+    const float *in = branch->in;
+    float *y = branch->out;
     Model *m = pass->model;
     const Recurrence *recurrence = recurrence_of(m);
-    const ShortConvolution *w = m->weights.layers[layer].own;
+    const ShortConvolution *w = branch->weights;
     size_t dim = m->config->dim;
     float *b = m->layer_rows, *c = b + m->max_rows * dim, *x = c + m->max_rows * dim;
     const Product inputs[] = {{&w->b.w, b, dim}, {&w->c.w, c, dim}, {&w->x.w, x, dim}};
@@ -66,5 +69,10 @@ static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) 
     state_project(pass, &w->out, x, y);
 }
 
-const LayerKind convolution_layer = {
-    .find = find, .row_floats = row_floats, .cached = cached, .forward = forward};
+const BranchKind convolution_layer = {
+    .name = "convolution",
+    .find = find,
+    .row_floats = row_floats,
+    .cached = cached,
+    .run = convolution_run,
+};

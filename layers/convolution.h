@@ -5,6 +5,6 @@
 
 #include "layer_kind.h"
 
-extern const LayerKind convolution_layer;
+extern const BranchKind convolution_layer;
 
 #endif

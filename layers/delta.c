@@ -226,9 +226,12 @@ static void project(ForwardPass *pass, const Delta *d, const float *in, const De
     if (n > 0) forward_multiply_sets(m, second, n);
 }
 
-static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+static void delta_run(ForwardPass *pass, const Branch *b) {
+    size_t layer = b->layer;
+    const float *in = b->in;
+    float *y = b->out;
     Model *m = pass->model;
-    const Delta *d = m->weights.layers[layer].own;
+    const Delta *d = b->weights;
     const StateSizes sizes = state_sizes(m->config);
     const DeltaRows rows = rows_of(m);
     forward_add_time(pass, PART_REST);
@@ -247,5 +250,10 @@ static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) 
     state_project(pass, &d->out, rows.z, y);
 }
 
-const LayerKind delta_layer = {
-    .find = find, .row_floats = row_floats, .cached = cached, .forward = forward};
+const BranchKind delta_layer = {
+    .name = "delta net",
+    .find = find,
+    .row_floats = row_floats,
+    .cached = cached,
+    .run = delta_run,
+};

@@ -7,6 +7,6 @@
 
 #include "layer_kind.h"
 
-extern const LayerKind delta_layer;
+extern const BranchKind delta_layer;
 
 #endif

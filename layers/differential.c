@@ -110,10 +110,13 @@ static void subtract(ForwardPass *pass, size_t l, const Differential *w, const f
     forward_wait(pass);
 }
 
-static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
+static void differential_run(ForwardPass *pass, const Branch *b) {
+    size_t l = b->layer;
+    const float *in = b->in;
+    float *y = b->out;
     Model *m = pass->model;
     const Config *c = m->config;
-    const Differential *w = m->weights.layers[l].own;
+    const Differential *w = b->weights;
     const HeadShape h = config_heads(c, l);
     const Parts p = parts_of(&h);
     size_t n = m->max_rows;
@@ -148,4 +151,10 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
     forward_add_time(pass, PART_PROJECTIONS);
 }
 
-const LayerKind differential_kind = {find, row_floats, NULL, cached, forward};
+const BranchKind differential_kind = {
+    .name = "differential attention",
+    .find = find,
+    .row_floats = row_floats,
+    .cached = cached,
+    .run = differential_run,
+};

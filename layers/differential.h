@@ -16,6 +16,6 @@
 
 #include "layer_kind.h"
 
-extern const LayerKind differential_kind;
+extern const BranchKind differential_kind;
 
 #endif

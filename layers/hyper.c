@@ -28,8 +28,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "forward_pass.h"
-#include "layers/stacks.h"
+#include "layers/arrangements.h"
 #include "layers/sums.h"
 
 typedef struct HyperMap {
@@ -66,7 +65,7 @@ static HyperMap find_map(Finder *f, const char *name, size_t rows, size_t scales
 static void find(Finder *f, Weights *weights) {
     const Config *c = f->config;
     size_t streams = c->altup_streams, shares = hyper_shares(c), scales = c->hyper_rounds ? 3 : 2;
-    HyperWeights *own = stack_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
+    HyperWeights *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
     if (!own) return;
     f->prefix[0] = '\0';
@@ -82,7 +81,7 @@ static void find(Finder *f, Weights *weights) {
 
 static size_t row_floats(const Config *c) {
     size_t streams = c->altup_streams;
-    return stack_kind_floats(c) + streams * c->dim + hyper_shares(c);
+    return arrangement_kind_floats(c) + streams * c->dim + hyper_shares(c);
 }
 
 /* Room for the streams of a row while they are mixed. */
@@ -92,7 +91,7 @@ static size_t thread_floats(const Config *c) {
 
 /* [n][S][dim] */
 static float *streams_of(const Model *m) {
-    return m->layer_rows + m->max_rows * stack_kind_floats(m->config);
+    return m->layer_rows + m->max_rows * arrangement_kind_floats(m->config);
 }
 
 /* [n][hyper_shares], or [n][S] at the end */
@@ -149,34 +148,33 @@ static void shares_of_row(const Model *m, const HyperMap *w, const float *flat, 
     if (mixes) make_mix(m, shares + 2 * streams, w->scale[2], w->base + 2 * streams);
 }
 
-/* Model.x = the streams by their shares. The shares of a block's output stay in memory. */
-static void join(ForwardPass *pass, const HyperMap *w, const Norm *norm) {
+/* What the map gives for the streams: Branch.map, or that of the end. */
+static void map_streams(ForwardPass *pass, const HyperMap *w) {
     Model *m = pass->model;
+    const Product map = {&w->map, shares_of(m), w->map.rows};
+    if (w->map.rows > 0) forward_multiply(m, streams_of(m), pass->n, &map, 1);
+}
+
+/* x = the row's streams by their shares. The shares of a branch's output stay in memory. */
+static void join_row(const Model *m, const HyperMap *w, size_t row) {
     const Config *c = m->config;
     const Numeric *numeric = m->isa->numeric;
     size_t dim = c->dim, streams = c->altup_streams, n = w->map.rows;
-    const Product map = {&w->map, shares_of(m), n};
-    if (n > 0) forward_multiply(m, streams_of(m), pass->n, &map, 1);
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        const float *flat = streams_of(m) + i * streams * dim;
-        float *shares = shares_of(m) + i * n, *x = m->x + i * dim;
-        if (n > 0) shares_of_row(m, w, flat, shares);
-        memset(x, 0, dim * sizeof *x);
-        for (size_t s = 0; s < streams; s++)
-            numeric->add_scaled(x, flat + s * dim, n > 0 ? shares[s] : 1.0f, dim);
-        if (n == 0) numeric->scale(x, 1.0f / (float)streams, dim);
-        if (norm) forward_normalize(m, norm, m->normed + i * dim, x, dim);
-    }
-    forward_wait(pass);
+    const float *flat = streams_of(m) + row * streams * dim;
+    float *shares = shares_of(m) + row * n, *x = m->x + row * dim;
+    if (n > 0) shares_of_row(m, w, flat, shares);
+    memset(x, 0, dim * sizeof *x);
+    for (size_t s = 0; s < streams; s++)
+        numeric->add_scaled(x, flat + s * dim, n > 0 ? shares[s] : 1.0f, dim);
+    if (n == 0) numeric->scale(x, 1.0f / (float)streams, dim);
 }
 
-/* Records the layer if x[n] holds a non-finite value and no earlier layer is recorded. */
-static void check_finite(ForwardPass *pass, int layer, const float *x, size_t n) {
-    if (pass->model->isa->numeric->all_finite(x, n)) return;
-    int seen = atomic_load(&pass->bad_layer);
-    while (layer < seen && !atomic_compare_exchange_weak(&pass->bad_layer, &seen, layer)) {
-    }
+static void gather(ForwardPass *pass, const Branch *b) {
+    map_streams(pass, b->stream_weights);
+}
+
+static void read(const ForwardPass *pass, const Branch *b, size_t row) {
+    join_row(pass->model, b->stream_weights, row);
 }
 
 /* stream[s] = sum over j of mix[j][s] * stream[j] */
@@ -190,46 +188,33 @@ static void mix_streams(const Model *m, const float *mix, float *stream) {
             m->isa->numeric->add_scaled(stream + s * dim, old + j * dim, mix[j * streams + s], dim);
 }
 
-/* Adds Model.y and the bias of `last` to the streams, by the shares that `join` made. */
-static void share_out(ForwardPass *pass, size_t l, const Linear *last) {
-    Model *m = pass->model;
+/* Adds y to the streams, by the shares that join_row made. */
+static void add(ForwardPass *pass, const Branch *b, size_t row, float *y) {
+    const Model *m = pass->model;
     const Config *c = m->config;
     const Numeric *numeric = m->isa->numeric;
-    size_t dim = c->dim, streams = c->altup_streams, n = hyper_shares(c);
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        float *y = m->y + i * dim, *stream = streams_of(m) + i * streams * dim;
-        const float *shares = shares_of(m) + i * n + streams;
-        forward_add_bias(m, last, y);
-        if (c->residual_scale != 1.0f) numeric->scale(y, c->residual_scale, dim);
-        if (c->hyper_rounds > 0) mix_streams(m, shares + streams, stream);
-        for (size_t s = 0; s < streams; s++)
-            numeric->add_scaled(stream + s * dim, y, shares[s], dim);
-        check_finite(pass, (int)l, stream, streams * dim);
-    }
-    forward_wait(pass);
+    size_t dim = c->dim, streams = c->altup_streams;
+    float *stream = streams_of(m) + row * streams * dim;
+    const float *shares = shares_of(m) + row * hyper_shares(c) + streams;
+    if (b->scale != 1.0f) numeric->scale(y, b->scale, dim);
+    if (c->hyper_rounds > 0) mix_streams(m, shares + streams, stream);
+    for (size_t s = 0; s < streams; s++) numeric->add_scaled(stream + s * dim, y, shares[s], dim);
+    forward_check_finite(pass, b->layer, stream, streams * dim);
 }
 
-static void block(ForwardPass *pass, size_t l, const HyperMap maps[2]) {
-    Model *m = pass->model;
+/* ---- The branches ---- */
+
+static void list(Model *m, size_t l) {
+    static const StreamUse use = {.gather = gather, .read = read, .add = add};
+    const HyperWeights *own = m->weights.stack;
     const LayerWeights *w = &m->weights.layers[l];
-    uint32_t kind = m->config->layer_kind[l];
-    join(pass, &maps[0], &w->attention_norm);
-    if (kind == LAYER_ATTENTION) {
-        pass->steps->attention(pass, l, m->normed, m->y);
-    } else {
-        layer_kind(kind)->forward(pass, l, m->normed, m->y);
-    }
-    share_out(pass, l, &w->wo);
-    join(pass, &maps[1], &w->ffn_norm);
-    forward_add_time(pass, PART_REST);
-    if (w->router.w.data) {
-        mixture_forward(pass, w, m->normed, m->normed, m->y);
-    } else {
-        feed_forward(pass, &w->ffn, pass->n, m->normed, m->y);
-    }
-    forward_add_time(pass, PART_FEED_FORWARD);
-    share_out(pass, l, &w->ffn.down);
+    Branch *attention = branches_mix(m, l), *ffn = branches_feed_forward(m, l);
+    branches_read(attention, &w->attention_norm, m->normed);
+    branches_read(ffn, &w->ffn_norm, m->normed);
+    attention->post = ffn->post = NULL;
+    attention->streams = ffn->streams = &use;
+    attention->stream_weights = &own->layers[l][0];
+    ffn->stream_weights = &own->layers[l][1];
 }
 
 /* Every stream begins as the embedding. */
@@ -243,11 +228,20 @@ static void begin(ForwardPass *pass) {
     forward_wait(pass);
 }
 
-static void forward(ForwardPass *pass) {
+/* The streams are joined as for a branch. */
+static void end(ForwardPass *pass) {
     const HyperWeights *own = pass->model->weights.stack;
-    if (pass->first_layer == 0) begin(pass);
-    for (size_t l = pass->first_layer; l < pass->end_layer; l++) block(pass, l, own->layers[l]);
-    if (pass->end_layer == pass->model->config->n_layers) join(pass, &own->end, NULL);
+    map_streams(pass, &own->end);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) join_row(pass->model, &own->end, i);
+    forward_wait(pass);
 }
 
-const StackKind stack_hyper = {find, row_floats, thread_floats, forward};
+const Arrangement hyper_arrangement = {
+    .find = find,
+    .row_floats = row_floats,
+    .thread_floats = thread_floats,
+    .list = list,
+    .begin = begin,
+    .end = end,
+};

@@ -322,10 +322,13 @@ static void add_output_bias(ForwardPass *pass, const Linear *wo, float *y) {
     forward_wait(pass);
 }
 
-static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
+static void latent_run(ForwardPass *pass, const Branch *b) {
+    size_t l = b->layer;
+    const float *in = b->in;
+    float *y = b->out;
     Model *m = pass->model;
     const Config *c = m->config;
-    const Latent *w = m->weights.layers[l].own;
+    const Latent *w = b->weights;
     const HeadShape h = config_heads(c, l);
     const Parts p = parts_of(c, (uint32_t)l);
     size_t n_heads = h.n_heads, n = m->max_rows, key = c->latent_dim + h.rotary_dim;
@@ -407,4 +410,11 @@ static void forward(ForwardPass *pass, size_t l, const float *in, float *y) {
     forward_add_time(pass, PART_PROJECTIONS);
 }
 
-const LayerKind latent_kind = {find, row_floats, thread_floats, cached, forward};
+const BranchKind latent_kind = {
+    .name = "latent attention",
+    .find = find,
+    .row_floats = row_floats,
+    .thread_floats = thread_floats,
+    .cached = cached,
+    .run = latent_run,
+};

@@ -40,6 +40,6 @@ typedef struct Latent {
     Matrix list[]; /* both */
 } Latent;
 
-extern const LayerKind latent_kind;
+extern const BranchKind latent_kind;
 
 #endif

@@ -14,7 +14,7 @@
 #include "layers/none.h"
 #include "layers/shared_block.h"
 
-static const LayerKind *const kinds[LAYER_KINDS] = {
+static const BranchKind *const kinds[LAYER_KINDS] = {
     [LAYER_LATENT] = &latent_kind,
     [LAYER_DELTA] = &delta_layer,
     [LAYER_CONVOLUTION] = &convolution_layer,
@@ -29,6 +29,6 @@ static const LayerKind *const kinds[LAYER_KINDS] = {
     [LAYER_BLOCKS] = &blocks_layer,
 };
 
-const LayerKind *layer_kind(uint32_t number) {
+const BranchKind *layer_kind(uint32_t number) {
     return number < LAYER_KINDS ? kinds[number] : NULL;
 }

@@ -114,9 +114,12 @@ static void gate(ForwardPass *pass, const Lightning *w, const LightningRows *row
     forward_wait(pass);
 }
 
-static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+static void lightning_run(ForwardPass *pass, const Branch *b) {
+    size_t layer = b->layer;
+    const float *in = b->in;
+    float *y = b->out;
     Model *m = pass->model;
-    const Lightning *w = m->weights.layers[layer].own;
+    const Lightning *w = b->weights;
     const LightningRows rows = rows_of(m);
     size_t width = state_sizes(m->config).values;
     const Product inputs[] = {{&w->q, rows.q, width},
@@ -138,5 +141,10 @@ static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) 
     state_project(pass, &w->out, rows.gate, y);
 }
 
-const LayerKind lightning_layer = {
-    .find = find, .row_floats = row_floats, .cached = cached, .forward = forward};
+const BranchKind lightning_layer = {
+    .name = "lightning attention",
+    .find = find,
+    .row_floats = row_floats,
+    .cached = cached,
+    .run = lightning_run,
+};

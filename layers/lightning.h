@@ -10,6 +10,6 @@
 
 #include "layer_kind.h"
 
-extern const LayerKind lightning_layer;
+extern const BranchKind lightning_layer;
 
 #endif

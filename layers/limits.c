@@ -1,13 +1,28 @@
+#include <math.h>
+
 #include "layer_kind.h"
+#include "layers/sums.h"
 #include "weights.h"
 
 static void clip(float *x, size_t n, float least, float most) {
     for (size_t i = 0; i < n; i++) x[i] = x[i] > most ? most : x[i] < least ? least : x[i];
 }
 
+/* gate[n] = max(0, gate - mean - cutoff * standard deviation). NaN stays NaN. */
+static void cut_gate(float *gate, size_t n, float cutoff) {
+    float mean = sums_mean(gate, n);
+    float edge = fmaf(sqrtf(sums_mean_square(gate, mean, n)), cutoff, mean);
+    for (size_t i = 0; i < n; i++) gate[i] = gate[i] < edge ? 0.0f : gate[i] - edge;
+}
+
 void limited_activate(const Numeric *numeric, const Config *c, const FeedForward *f, float *gate,
                       float *up) {
     size_t n = f->width;
+    if (f->cutoff) {
+        cut_gate(gate, n, *f->cutoff);
+        numeric->activate(c->activation, gate, up, n);
+        return;
+    }
     float limit = f->limit ? *f->limit : c->swiglu_limit;
     if (f->limit && !c->limit_first) numeric->activate(c->activation, gate, NULL, n);
     clip(gate, n, -INFINITY, limit);

@@ -164,9 +164,12 @@ static void gate(ForwardPass *pass, const MambaRows *rows) {
     forward_wait(pass);
 }
 
-static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+static void mamba_run(ForwardPass *pass, const Branch *b) {
+    size_t layer = b->layer;
+    const float *in = b->in;
+    float *y = b->out;
     Model *m = pass->model;
-    const Mamba *w = m->weights.layers[layer].own;
+    const Mamba *w = b->weights;
     const MambaRows rows = rows_of(m);
     size_t channels = m->config->state_heads;
     const Product inputs[] = {{&w->z.w, rows.z, channels}, {&w->x.w, rows.x, channels}};
@@ -187,5 +190,10 @@ static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) 
     state_project(pass, &w->out, rows.z, y);
 }
 
-const LayerKind mamba_layer = {
-    .find = find, .row_floats = row_floats, .cached = cached, .forward = forward};
+const BranchKind mamba_layer = {
+    .name = "mamba",
+    .find = find,
+    .row_floats = row_floats,
+    .cached = cached,
+    .run = mamba_run,
+};

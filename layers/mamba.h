@@ -6,6 +6,6 @@
 
 #include "layer_kind.h"
 
-extern const LayerKind mamba_layer;
+extern const BranchKind mamba_layer;
 
 #endif

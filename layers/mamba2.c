@@ -186,10 +186,18 @@ static KvLayer cached(const Config *c, uint32_t layer) {
     return (KvLayer){.state_floats = mamba2_state_floats(c)};
 }
 
-static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+static void mamba2_kind_run(ForwardPass *pass, const Branch *b) {
+    size_t layer = b->layer;
+    const float *in = b->in;
+    float *y = b->out;
     Model *m = pass->model;
-    mamba2_run(pass, layer, m->weights.layers[layer].own, in, m->layer_rows, y);
+    mamba2_run(pass, layer, b->weights, in, m->layer_rows, y);
 }
 
-const LayerKind mamba2_layer = {
-    .find = find, .row_floats = mamba2_row_floats, .cached = cached, .forward = forward};
+const BranchKind mamba2_layer = {
+    .name = "mamba 2",
+    .find = find,
+    .row_floats = mamba2_row_floats,
+    .cached = cached,
+    .run = mamba2_kind_run,
+};

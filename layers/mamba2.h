@@ -9,7 +9,7 @@
 #include "layers/state_steps.h"
 #include "weights.h"
 
-extern const LayerKind mamba2_layer;
+extern const BranchKind mamba2_layer;
 
 /* What projections are multiplied by: all before their bias, and each after it (Falcon-H1). */
 typedef enum Mamba2Scale {
@@ -42,7 +42,7 @@ void mamba2_find(Finder *finder, Mamba2 *weights);
 size_t mamba2_row_floats(const Config *config);
 size_t mamba2_state_floats(const Config *config);
 
-/* y[n][dim] = the output for in[n][dim], as LayerKind.forward has it; memory[max_rows][floats of a
+/* y[n][dim] = the output for in[n][dim], as BranchKind.run has it; memory[max_rows][floats of a
  * row]. */
 void mamba2_run(ForwardPass *pass, size_t layer, const Mamba2 *weights, const float *in,
                 float *memory, float *y);

@@ -11,13 +11,7 @@
 #include <stdio.h>
 
 #include "forward_pass.h"
-#include "layer_kind.h"
-#include "layers/stacks.h"
-
-/* A norm's gate; without data where the norm has none. */
-typedef struct NormGate {
-    Matrix down, up; /* rank x dim, dim x rank */
-} NormGate;
+#include "layers/arrangements.h"
 
 /* The gates of a layer's norms: before attention, and before the feed-forward. */
 typedef struct LayerGates {
@@ -39,7 +33,7 @@ static NormGate find_gate(Finder *f, const char *norm) {
 static void find(Finder *f, Weights *weights) {
     const Config *c = f->config;
     if (c->adapter_rank == 0) return;
-    LayerGates *gates = stack_allocate(f, c->n_layers * sizeof *gates);
+    LayerGates *gates = arrangement_allocate(f, c->n_layers * sizeof *gates);
     weights->stack = gates;
     for (uint32_t l = 0; gates && l < c->n_layers; l++) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
@@ -49,23 +43,18 @@ static void find(Finder *f, Weights *weights) {
 }
 
 static size_t row_floats(const Config *c) {
-    return c->adapter_rank == 0 ? 0 : stack_kind_floats(c) + c->adapter_rank + (size_t)c->dim;
+    return c->adapter_rank == 0 ? 0 : arrangement_kind_floats(c) + c->adapter_rank + (size_t)c->dim;
 }
 
-static size_t no_floats(const Config *c) {
-    (void)c;
-    return 0;
-}
-
-/* Multiplies Model.normed by the gate. */
-static void apply_gate(ForwardPass *pass, const NormGate *gate) {
+void norm_gate_apply(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
+    const NormGate *gate = b->gate;
     const Numeric *numeric = m->isa->numeric;
     size_t dim = m->config->dim, rank = gate->down.rows;
-    float *low = m->layer_rows + m->max_rows * stack_kind_floats(m->config);
+    float *low = m->layer_rows + m->max_rows * arrangement_kind_floats(m->config);
     float *gates = low + m->max_rows * rank;
     const Product down = {&gate->down, low, rank}, up = {&gate->up, gates, dim};
-    forward_multiply(m, m->normed, pass->n, &down, 1);
+    forward_multiply(m, b->in, pass->n, &down, 1);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++)
         numeric->activate(ACTIVATION_SILU, low + i * rank, NULL, rank);
@@ -73,67 +62,39 @@ static void apply_gate(ForwardPass *pass, const NormGate *gate) {
     forward_multiply(m, low, pass->n, &up, 1);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float *x = m->normed + i * dim;
+        float *x = b->in + i * dim;
         numeric->activate(ACTIVATION_SIGMOID, gates + i * dim, NULL, dim);
         for (size_t k = 0; k < dim; k++) x[k] *= gates[i * dim + k];
     }
     forward_wait(pass);
 }
 
-/* Model.normed = the norm of the residual stream, with its gate where `gate` is not NULL and has
- * data. Returns it, or the stream itself where the layer has no such norm. */
-static const float *input_of(ForwardPass *pass, const Norm *norm, const NormGate *gate) {
-    Model *m = pass->model;
-    size_t dim = m->config->dim;
-    if (!norm->weight) return m->x;
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++)
-        forward_normalize(m, norm, m->normed + i * dim, m->x + i * dim, dim);
-    forward_wait(pass);
-    if (gate && gate->down.data) apply_gate(pass, gate);
-    return m->normed;
+/* Lets the branch read the norm, where the layer has it, with its gate. */
+static void read_norm(const Model *m, Branch *b, const Norm *norm, const NormGate *gate) {
+    if (!norm->weight) return;
+    branches_read(b, norm, m->normed);
+    if (gate && gate->down.data) b->gate = gate;
 }
 
-/* Adds Model.y with the bias of `last` and the norm of the sum's second part. The sum has n_parts
- * parts now. */
-static void add(ForwardPass *pass, size_t l, const Linear *last, const Norm *post, size_t n_parts) {
-    Model *m = pass->model;
-    size_t dim = m->config->dim;
-    bool by_depth = m->config->residual_by_depth;
-    float before = sqrtf((float)(n_parts - 1)), after = 1.0f / sqrtf((float)n_parts);
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        if (by_depth) m->isa->numeric->scale(m->x + i * dim, before, dim);
-        pass->steps->add(pass, l, i, last, post, NULL, m->y);
-        if (by_depth) m->isa->numeric->scale(m->x + i * dim, after, dim);
-    }
-    forward_wait(pass);
+/* The sum that the branch is added to has n_parts parts then. */
+static void weigh(const Model *m, Branch *b, size_t n_parts) {
+    if (!m->config->residual_by_depth) return;
+    b->before = sqrtf((float)(n_parts - 1));
+    b->after = 1.0f / sqrtf((float)n_parts);
 }
 
-static void block(ForwardPass *pass, size_t l) {
-    Model *m = pass->model;
+static void list(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     const LayerGates *gates = m->weights.stack ? (const LayerGates *)m->weights.stack + l : NULL;
-    const float *in = input_of(pass, &w->attention_norm, gates ? &gates->attention : NULL);
-    if (m->config->layer_kind[l] == LAYER_ATTENTION) {
-        pass->steps->attention(pass, l, in, m->y);
-    } else {
-        layer_kind(m->config->layer_kind[l])->forward(pass, l, in, m->y);
-    }
-    add(pass, l, &w->wo, &w->post_attention_norm, 2 * l + 2);
-    in = input_of(pass, &w->ffn_norm, gates ? &gates->ffn : NULL);
-    forward_add_time(pass, PART_REST);
-    if (w->router.w.data) {
-        mixture_forward(pass, w, in, in, m->y);
-    } else {
-        feed_forward(pass, &w->ffn, pass->n, in, m->y);
-    }
-    forward_add_time(pass, PART_FEED_FORWARD);
-    add(pass, l, &w->ffn.down, &w->post_ffn_norm, 2 * l + 3);
+    Branch *attention = branches_mix(m, l), *ffn = branches_feed_forward(m, l);
+    read_norm(m, attention, &w->attention_norm, gates ? &gates->attention : NULL);
+    read_norm(m, ffn, &w->ffn_norm, gates ? &gates->ffn : NULL);
+    weigh(m, attention, 2 * l + 2);
+    weigh(m, ffn, 2 * l + 3);
 }
 
-static void forward(ForwardPass *pass) {
-    for (size_t l = pass->first_layer; l < pass->end_layer; l++) block(pass, l);
-}
-
-const StackKind stack_mixed_norms = {find, row_floats, no_floats, forward};
+const Arrangement mixed_norms_arrangement = {
+    .find = find,
+    .row_floats = row_floats,
+    .list = list,
+};

@@ -221,12 +221,20 @@ void mixture_sum(ForwardPass *pass, const LayerWeights *w, const float *routed, 
     sum_experts(pass, w, routed, in, width, false, y);
 }
 
-void mixture_forward(ForwardPass *pass, const LayerWeights *w, const float *routed, const float *in,
-                     float *y) {
+static void mixture_run(ForwardPass *pass, const Branch *b) {
     const Config *c = pass->model->config;
-    bool shared = c->shared_ffn_dim > 0, joined = shared && routed == in && c->zero_experts == 0;
+    const LayerWeights *w = &pass->model->weights.layers[b->layer];
+    const float *routed = b->routed ? b->routed : b->in;
+    bool shared = c->shared_ffn_dim > 0, joined = shared && !b->routed && c->zero_experts == 0;
+    forward_add_time(pass, PART_REST);
     joined = joined && joins_experts(w);
-    sum_experts(pass, w, routed, in, c->dim, joined, y);
-    if (c->zero_experts > 0) run_zero_experts(pass, in, y);
-    if (shared && !joined) mixture_add_shared(pass, w, in, y);
+    sum_experts(pass, w, routed, b->in, c->dim, joined, b->out);
+    if (c->zero_experts > 0) run_zero_experts(pass, b->in, b->out);
+    if (shared && !joined) mixture_add_shared(pass, w, b->in, b->out);
+    forward_add_time(pass, PART_FEED_FORWARD);
+}
+
+const BranchKind *mixture_kind(void) {
+    static const BranchKind kind = {.name = "mixture", .run = mixture_run};
+    return &kind;
 }

@@ -1,4 +1,4 @@
-/* The steps of mixture_forward (layer_kind.h), for mixtures whose experts read something else than
+/* The steps of mixture_kind (layer_kind.h), for mixtures whose experts read something else than
  * the router. All threads of the forward pass call them. */
 #ifndef LAYERS_MIXTURE_H
 #define LAYERS_MIXTURE_H

@@ -87,28 +87,34 @@ KvShape mtp_kv_shape(const Mtp *mtp, KvType type) {
 
 /* ---- Calls ---- */
 
-void mtp_hidden(const Model *model, size_t first, size_t n, float *out) {
+/* out[n][dim] = the norm of rows [first, first + n) of x. */
+static void final_states(const Model *model, const Norm *norm, size_t first, size_t n, float *out) {
     size_t dim = model->config->dim;
     for (size_t i = 0; i < n; i++) {
         const float *x = model->x + (first + i) * dim;
         if (model->config->final_norm) {
-            forward_normalize(model, &model->weights.final_norm, out + i * dim, x, dim);
+            forward_normalize(model, norm, out + i * dim, x, dim);
         } else {
             memcpy(out + i * dim, x, dim * sizeof *out);
         }
     }
 }
 
+void mtp_hidden(const Model *model, size_t first, size_t n, float *out) {
+    final_states(model, &model->weights.final_norm, first, n, out);
+}
+
 Status mtp_forward(Mtp *mtp, KvCache *cache, uint32_t layer, const Row *rows, size_t n,
                    const float *hidden, float *logits, float *next, Error *error) {
-    Model *m = mtp->model;
-    MtpStack *stack = m->weights.stack;
-    stack->layer = layer;
-    stack->hidden = hidden;
-    m->weights.token_embedding = stack->layers[layer].embedding;
-    m->weights.final_norm = stack->layers[layer].final_norm;
-    m->weights.output = stack->layers[layer].output;
-    Status status = model_forward(m, cache, rows, n, logits, error);
-    if (status == STATUS_OK && next) mtp_hidden(m, 0, n, next);
+    const MtpStack *stack = mtp->model->weights.stack;
+    const MtpLayer *own = &stack->layers[layer];
+    const PassPath path = {.first_layer = stack->first + layer,
+                           .end_layer = stack->first + layer + 1,
+                           .embedding = &own->embedding,
+                           .final_norm = &own->final_norm,
+                           .output = &own->output,
+                           .hidden = hidden};
+    Status status = model_forward_along(mtp->model, &path, cache, rows, n, logits, error);
+    if (status == STATUS_OK && next) final_states(mtp->model, &own->final_norm, 0, n, next);
     return status;
 }

@@ -2,7 +2,7 @@
 #ifndef LAYERS_MTP_STACK_H
 #define LAYERS_MTP_STACK_H
 
-#include "layers/stacks.h"
+#include "layers/arrangements.h"
 
 /* What a prediction layer has beside its layer. */
 typedef struct MtpLayer {
@@ -12,12 +12,10 @@ typedef struct MtpLayer {
     Linear output;                                /* vocab_size x dim */
 } MtpLayer;
 
-/* Weights.stack of the model that computes prediction layers, and what its current call needs. */
+/* Weights.stack of the model that computes prediction layers. */
 typedef struct MtpStack {
     MtpLayer layers[CONFIG_MAX_MTP_LAYERS];
     uint32_t first, n; /* layers [first, first + n) of the model are the prediction layers */
-    uint32_t layer;    /* the one that the call computes */
-    const float *hidden;
 } MtpStack;
 
 #endif

@@ -71,9 +71,11 @@ static void project(ForwardPass *pass, const Linear *linear, const float *in, si
     forward_wait(pass);
 }
 
-static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+static void narrow_run(ForwardPass *pass, const Branch *b) {
+    const float *in = b->in;
+    float *y = b->out;
     const Model *m = pass->model;
-    const Narrow *w = m->weights.layers[layer].own;
+    const Narrow *w = b->weights;
     const NarrowRows rows = rows_of(m);
     project(pass, &w->in, in, m->config->expert_dim, rows.in);
     mixture_sum(pass, &w->mixture, in, rows.in, m->config->expert_dim, rows.sum);
@@ -82,5 +84,10 @@ static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) 
     forward_add_time(pass, PART_FEED_FORWARD);
 }
 
-const LayerKind narrow_layer = {
-    .find = find, .row_floats = row_floats, .cached = cached, .forward = forward};
+const BranchKind narrow_layer = {
+    .name = "narrow mixture",
+    .find = find,
+    .row_floats = row_floats,
+    .cached = cached,
+    .run = narrow_run,
+};

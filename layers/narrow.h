@@ -14,6 +14,6 @@ typedef struct Narrow {
     FeedForward experts[]; /* those of mixture */
 } Narrow;
 
-extern const LayerKind narrow_layer;
+extern const BranchKind narrow_layer;
 
 #endif

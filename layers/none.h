@@ -4,6 +4,6 @@
 
 #include "layer_kind.h"
 
-extern const LayerKind no_layer;
+extern const BranchKind no_layer;
 
 #endif

@@ -37,9 +37,19 @@ static void join_embedding(const Model *m, const PerLayerTable *table, const Row
     numeric->scale(inputs, 1.0f / sqrtf(2.0f), all);
 }
 
-void per_layer_inputs(ForwardPass *pass, const PerLayerTable *table, float *inputs) {
+/* [n][n_layers * p], then gated [n][p]. */
+static float *inputs_of(const Model *m) {
+    return m->layer_rows;
+}
+
+size_t per_layer_row_floats(const Config *c) {
+    return ((size_t)c->n_layers + 1) * c->per_layer_dim;
+}
+
+void per_layer_inputs(ForwardPass *pass, const PerLayerTable *table) {
     Model *m = pass->model;
     size_t all = (size_t)m->config->n_layers * m->config->per_layer_dim;
+    float *inputs = inputs_of(m);
     const Product projection = {&table->projection, inputs, all};
     float *embedding = m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats;
     forward_multiply(m, m->x, pass->n, &projection, 1);
@@ -49,20 +59,26 @@ void per_layer_inputs(ForwardPass *pass, const PerLayerTable *table, float *inpu
     forward_wait(pass);
 }
 
-void per_layer_output(ForwardPass *pass, const PerLayerGate *gate, size_t l, const float *inputs,
-                      const float *in, float *gated, float *y) {
+static void per_layer_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const Config *c = m->config;
+    const PerLayerGate *w = b->weights;
     size_t p = c->per_layer_dim, all = c->n_layers * p;
-    const Product inner = {&gate->gate, gated, p}, outer = {&gate->projection, y, c->dim};
-    forward_multiply(m, in, pass->n, &inner, 1);
+    const float *inputs = inputs_of(m) + b->layer * p;
+    float *gated = inputs_of(m) + m->max_rows * all;
+    const Product inner = {&w->gate, gated, p}, outer = {&w->projection, b->out, c->dim};
+    forward_multiply(m, b->in, pass->n, &inner, 1);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++)
-        m->isa->numeric->activate(c->activation, gated + i * p, inputs + i * all + l * p, p);
+        m->isa->numeric->activate(c->activation, gated + i * p, inputs + i * all, p);
     forward_wait(pass);
     forward_multiply(m, gated, pass->n, &outer, 1);
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++)
-        forward_normalize(m, &gate->norm, y + i * c->dim, y + i * c->dim, c->dim);
-    forward_wait(pass);
+}
+
+Branch *per_layer_branch(Model *m, size_t l, const PerLayerGate *gate) {
+    static const BranchKind kind = {.name = "layer input", .run = per_layer_run};
+    Branch *b = branches_append(m, l, &kind);
+    b->weights = gate;
+    b->post = &gate->norm;
+    return b;
 }

@@ -7,7 +7,7 @@
 #ifndef LAYERS_PER_LAYER_H
 #define LAYERS_PER_LAYER_H
 
-#include "forward_pass.h"
+#include "branches.h"
 #include "weights.h"
 
 typedef struct PerLayerTable {
@@ -25,16 +25,15 @@ typedef struct PerLayerGate {
 void per_layer_find_table(Finder *finder, PerLayerTable *table);
 void per_layer_find_gate(Finder *finder, PerLayerGate *gate);
 
-/* Floats of working memory that per_layer_inputs needs for each thread. */
+/* Floats of working memory for each row, the first of Model.layer_rows, and for each thread. */
+size_t per_layer_row_floats(const Config *config);
 size_t per_layer_thread_floats(const Config *config);
 
-/* inputs[n][n_layers * p] = (norm(projection(x) / sqrt(dim)) + embedding[token] * sqrt(p)) /
+/* Makes the inputs of all layers, (norm(projection(x) / sqrt(dim)) + embedding[token] * sqrt(p)) /
  * sqrt(2), the norm over each layer's p elements. x is Model.x, the rows' embeddings. */
-void per_layer_inputs(ForwardPass *pass, const PerLayerTable *table, float *inputs);
+void per_layer_inputs(ForwardPass *pass, const PerLayerTable *table);
 
-/* y[n][dim] = norm(projection(activation(gate(in[n][dim])) * the layer's inputs)). `gated` holds
- * n * p floats. */
-void per_layer_output(ForwardPass *pass, const PerLayerGate *gate, size_t layer,
-                      const float *inputs, const float *in, float *gated, float *y);
+/* Appends the branch x += norm(projection(activation(gate(x)) * the layer's input)). */
+Branch *per_layer_branch(Model *model, size_t layer, const PerLayerGate *gate);
 
 #endif

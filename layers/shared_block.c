@@ -136,7 +136,7 @@ static void join(ForwardPass *pass, const SharedBlock *w, float *joined) {
     for (size_t i = 0; i < pass->n; i++) {
         float *row = joined + i * 2 * dim;
         memcpy(row, m->x + i * dim, dim * sizeof *row);
-        matrix_row(&m->weights.token_embedding, (size_t)pass->rows[i].token, row + dim);
+        matrix_row(pass->path->embedding, (size_t)pass->rows[i].token, row + dim);
         if (m->config->embedding_scale != 1.0f)
             m->isa->numeric->scale(row + dim, m->config->embedding_scale, dim);
         forward_normalize(m, &w->norm, row, row, 2 * dim);
@@ -201,12 +201,13 @@ static void feed(ForwardPass *pass, const SharedBlock *w, const BlockRows *rows)
 }
 
 /* The layer's input `in`, the norm of the residual stream alone, is not needed. */
-static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) {
+static void shared_block_run(ForwardPass *pass, const Branch *b) {
+    size_t layer = b->layer;
+    float *y = b->out;
     Model *m = pass->model;
-    const SharedBlock *w = m->weights.layers[layer].own;
+    const SharedBlock *w = b->weights;
     const BlockRows rows = rows_of(m);
     size_t dim = m->config->dim;
-    (void)in;
     join(pass, w, rows.joined);
     forward_add_time(pass, PART_REST);
     attend(pass, layer, w, &rows);
@@ -222,5 +223,10 @@ static void forward(ForwardPass *pass, size_t layer, const float *in, float *y) 
     mamba2_run(pass, layer, &w->mamba, rows.memory, rows.memory + m->max_rows * dim, y);
 }
 
-const LayerKind shared_block_layer = {
-    .find = find, .row_floats = row_floats, .cached = cached, .forward = forward};
+const BranchKind shared_block_layer = {
+    .name = "shared block",
+    .find = find,
+    .row_floats = row_floats,
+    .cached = cached,
+    .run = shared_block_run,
+};

@@ -11,6 +11,6 @@
 
 #include "layer_kind.h"
 
-extern const LayerKind shared_block_layer;
+extern const BranchKind shared_block_layer;
 
 #endif

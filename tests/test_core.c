@@ -63,28 +63,11 @@ static void wrong_arguments_are_named(void **state) {
     free(core);
 }
 
-/* 7,000 lines are a day's reading. */
-static void the_core_is_small(void **state) {
-    (void)state;
-    if (getenv("VERBATIM_RUNNER") && *getenv("VERBATIM_RUNNER")) skip();
-    const char *build = getenv("VERBATIM_BUILD");
-    char *command;
-    assert_true(asprintf(&command, "make -s core-lines BUILD='%s' | tail -n 1",
-                         build ? build : "build") > 0);
-    Process p = RUN("/bin/sh", "-c", command);
-    print_message("%s", p.out);
-    long lines = strtol(p.out, NULL, 10);
-    assert_true(lines > 1000 && lines <= 7000);
-    process_free(&p);
-    free(command);
-}
-
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_core_prints_what_run_prints),
         cmocka_unit_test(wrong_arguments_are_named),
-        cmocka_unit_test(the_core_is_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* What the kinds of stacks read of the configuration. It stands apart from stack_kinds.c because
+/* What the arrangements read of the configuration. It stands apart from arrangement_table.c because
  * config_fields.c calls it, as layer_fields.c does. */
 #include "layer_kind.h"
 
@@ -51,7 +51,7 @@ static Status validate_hyper(const Config *c, Error *error) {
     return STATUS_OK;
 }
 
-Status stack_kind_validate(const Config *c, Error *error) {
+Status arrangement_validate(const Config *c, Error *error) {
     if (c->stack == STACK_HYPER) return validate_hyper(c, error);
     if (c->stack == STACK_SHORTCUT) return validate_shortcut(c, error);
     if (c->stack == STACK_MTP) return validate_prediction(c, error);
@@ -68,7 +68,7 @@ Status stack_kind_validate(const Config *c, Error *error) {
     return c->stack == STACK_ALTUP ? validate_altup(c, error) : STATUS_OK;
 }
 
-double stack_kind_work(const Config *c) {
+double arrangement_work(const Config *c) {
     double dim = c->dim, layers = c->n_layers, streams = c->altup_streams;
     double work = layers * dim * 3.0 * c->per_layer_dim;
     if (c->stack == STACK_MTP) return 2.0 * dim * dim;

@@ -1,0 +1,124 @@
+/* A layer of a decoder as a list of branches.
+ *
+ * Whatever a layer does, it adds something to the residual stream x, again and again:
+ *
+ *     x = norm_after(after * (before * x + scale * post(f(pre(x)))))
+ *
+ * where most models have a part of this alone. A Branch is one such addition: f is attention, a
+ * feed-forward network, a mixture of experts, a recurrent state and so on (BranchKind). branches.c
+ * makes the list of each layer when the model is opened, from Config and the weights; model.c has
+ * the one loop over them. `run MODEL --layers` prints them. For example
+ *
+ *     x += attention(norm(x));  x += feed-forward(norm(x))        a llama
+ *     x = norm(x + attention(x));  x = norm(x + feed-forward(x))  the original transformer
+ *     x += attention(norm(x)) and feed-forward(the same)          GPT-J: both read the same x
+ *
+ * Branches that read the same x are a group: they run one after the other, then one loop over rows
+ * adds their outputs and reads what the next group needs, so that a group costs one wait of all
+ * threads beside those of its products. */
+#ifndef BRANCH_H
+#define BRANCH_H
+
+#include "layer_kind.h"
+#include "model_row.h"
+#include "weights.h"
+
+struct ForwardPass;
+
+/* What f is. The kinds outside the core are files of layers/ (layer_kind.h). */
+struct BranchKind {
+    const char *name; /* for people */
+    /* Branch.out = f(Branch.in), without the bias of Branch.last. All threads of the forward pass
+     * call it, and it returns when all are done (forward_pass.h). */
+    void (*run)(struct ForwardPass *pass, const Branch *branch);
+    /* The kinds of Config.layer_kind:
+     * Finds the weights of a layer. Returns memory that weights_free gives to free(), or NULL after
+     * a failure, which the finder then holds. */
+    void *(*find)(struct Finder *finder, uint32_t layer);
+    /* Floats of working memory for each row of a call, and for each thread. NULL: none. */
+    size_t (*row_floats)(const Config *config);
+    size_t (*thread_floats)(const Config *config);
+    /* What the layer stores in the cache. */
+    KvLayer (*cached)(const Config *config, uint32_t layer);
+};
+
+/* When a branch's output is added, and to what. */
+typedef enum Addition {
+    ADD_TO_X,    /* when its group has run */
+    ADD_TO_NEXT, /* to the output of the next branch of its group: x += f + g has other bits than
+                  * x += f; x += g */
+    ADD_LATER    /* after the output of the branch whose `also` this one is: LongCat */
+} Addition;
+
+/* How a branch uses several residual streams (Arrangement). */
+typedef struct StreamUse {
+    /* All threads: products that reading the streams needs. The group is then read in a loop of its
+     * own. */
+    void (*gather)(struct ForwardPass *pass, const Branch *branch);
+    /* x's row `row`, before `pre`; NULL: it is there. */
+    void (*read)(const struct ForwardPass *pass, const Branch *branch, size_t row);
+    /* Adds y[dim] to the streams; NULL: it is added to x. */
+    void (*add)(struct ForwardPass *pass, const Branch *branch, size_t row, float *y);
+} StreamUse;
+
+/* A gate of a norm's output: x * sigmoid(up silu(down x)). */
+typedef struct NormGate {
+    Matrix down, up; /* rank x dim, dim x rank; without data: no gate */
+} NormGate;
+
+struct Branch {
+    const BranchKind *kind;
+    size_t layer;
+    const void *weights; /* what BranchKind.find returned; NULL: those of LayerWeights */
+
+    /* ---- What f reads ---- */
+    float *in;                  /* [n][dim]; x itself where f reads it as it is */
+    const Norm *pre;            /* in = pre(x); NULL: `in` is x, or the input of another branch */
+    bool pre_replaces_x;        /* x = in: BLOOM */
+    const NormGate *gate;       /* multiplies `in`: A.X K2; NULL: none */
+    const float *router_scale;  /* [dim], routed = norm(x) * this / sqrt(dim): Gemma 4 */
+    float *routed;              /* [n][dim], what a router reads instead of `in`; NULL: `in` */
+    const StreamUse *streams;   /* NULL: x is the only stream */
+    const void *stream_weights; /* for `streams`, of its own type */
+
+    /* ---- How its output is added ---- */
+    float *out;         /* [n][dim] */
+    const Linear *last; /* whose bias is added to `out`; NULL: none */
+    const Norm *post;
+    bool adds_input; /* out += in, after `post`: Laurel */
+    float share;     /* of `out` in a sum of several outputs (ADD_TO_NEXT) */
+    const Norm *sum_post;
+    float before, scale, after;
+    const Norm *norm_after;
+    Addition addition;
+    bool same_x;        /* the next branch is of the same group */
+    const Branch *also; /* an earlier branch, whose output is added after this one's */
+};
+
+/* The branches of all layers, in order. */
+typedef struct BranchList {
+    Branch *all; /* owned */
+    size_t n, capacity;
+    size_t first[CONFIG_MAX_LAYERS + 1]; /* of each layer, and the end */
+} BranchList;
+
+/* How the layers of a model get their branches (Config.stack): most as branches.c has it, others
+ * (layer_kind.h) with weights, streams and working memory of their own. */
+struct Arrangement {
+    /* Finds the weights that weights_find does not know: weights->stack and fields of layers. A
+     * failure is the finder's. */
+    void (*find)(struct Finder *finder, struct Weights *weights);
+    /* Floats of working memory for each row of a call, and for each thread: Model.layer_rows and
+     * Model.layer_threads. */
+    size_t (*row_floats)(const Config *config);
+    size_t (*thread_floats)(const Config *config);
+    /* Appends the branches of a layer (branches.h). */
+    void (*list)(Model *model, size_t layer);
+    /* All threads: what comes before the first layer, when x holds the rows' embeddings, and after
+     * the last one; NULL: nothing. What one layer leaves for the next lies in the rows' working
+     * memory, because a pass may run in parts. */
+    void (*begin)(struct ForwardPass *pass);
+    void (*end)(struct ForwardPass *pass);
+};
+
+#endif

@@ -1,0 +1,18 @@
+/* The arrangements of layers/ (layer_kind.h), each in the file of its name. */
+#ifndef LAYERS_ARRANGEMENTS_H
+#define LAYERS_ARRANGEMENTS_H
+
+#include "branches.h"
+
+extern const Arrangement gemma4_arrangement, altup_arrangement, shortcut_arrangement,
+    mixed_norms_arrangement, mtp_arrangement, hyper_arrangement;
+
+/* Zeroed memory for weights that weights_free gives to free(); NULL after a failure, which the
+ * finder then holds. */
+void *arrangement_allocate(Finder *finder, size_t bytes);
+
+/* Floats of each row of Model.layer_rows that the kinds of layers use. What an arrangement keeps
+ * from one layer to the next lies behind max_rows of them. */
+size_t arrangement_kind_floats(const Config *config);
+
+#endif
