@@ -14,11 +14,9 @@ size_t tensor_scales_bytes(TensorType type, size_t cols) {
     return round_up(groups * PANEL_ROWS * sizeof(uint16_t), LINE_BYTES);
 }
 
-/* The stored code of input k of row r. */
-static int32_t code_at(const TensorTypeInfo *info, const uint8_t *panel, size_t k, size_t r) {
-    size_t n = info->line_inputs;
-    uint8_t byte = panel[k / n * LINE_BYTES + 4 * r + k % 4];
-    if (info->bits == 4) return k % n < 4 ? byte & 15 : byte >> 4;
+/* The code in a byte: of 8 bits, or of 4 in either half. */
+static int32_t code_in(const TensorTypeInfo *info, uint8_t byte, bool upper) {
+    if (info->bits == 4) return upper ? byte >> 4 : byte & 15;
     return info->is_signed ? (int8_t)byte : byte;
 }
 
@@ -29,8 +27,12 @@ static void read_codes(TensorType type, size_t cols, const uint8_t *panel, size_
     const uint16_t *minima = scales + tensor_scales_bytes(type, cols) / sizeof *scales;
     group->scale = half_to_float(scales[g * PANEL_ROWS + r]);
     group->minimum = info->has_min ? half_to_float(minima[g * PANEL_ROWS + r]) : 0.0f;
-    for (size_t i = 0; i < info->group; i++)
-        group->codes[i] = code_at(info, panel, g * info->group + i, r) - info->zero;
+    /* A line has 4 bytes of each row: 4 inputs, or 8, the last 4 of which are in the upper halves.
+     */
+    const uint8_t *line = panel + g * info->group / info->line_inputs * LINE_BYTES + 4 * r;
+    for (size_t i = 0; i < info->group; line += LINE_BYTES)
+        for (size_t k = 0; k < info->line_inputs; k++)
+            group->codes[i++] = code_in(info, line[k % 4], k >= 4) - info->zero;
 }
 
 static const PanelReader line_reader = {lines_bytes, read_codes};
