@@ -4,6 +4,8 @@
 #include <omp.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -58,6 +60,12 @@ static void pause_briefly(void) {
 #endif
 }
 
+/* The largest team whose threads all have a processor, so that one that spins delays no other. */
+static unsigned largest_spinning_team(void) {
+    const char *policy = getenv("OMP_WAIT_POLICY");
+    return policy && strcasecmp(policy, "passive") == 0 ? 1 : (unsigned)omp_get_num_procs();
+}
+
 void barrier_wait(Barrier *b) {
     enum { SPINS = 2000 };
     unsigned team = (unsigned)omp_get_num_threads(), generation = atomic_load(&b->generation);
@@ -69,7 +77,9 @@ void barrier_wait(Barrier *b) {
             syscall(SYS_futex, &b->generation, FUTEX_WAKE_PRIVATE, team, NULL, NULL, 0);
         return;
     }
-    for (int i = 0; i < SPINS; i++) {
+    unsigned spinning = atomic_load_explicit(&b->spinning, memory_order_relaxed);
+    if (spinning == 0) atomic_store(&b->spinning, spinning = largest_spinning_team());
+    for (int i = 0; team <= spinning && i < SPINS; i++) {
         if (atomic_load_explicit(&b->generation, memory_order_acquire) != generation) return;
         pause_briefly();
     }

@@ -11,12 +11,15 @@ int threads_default(void);
 /* A barrier for the threads of an OpenMP team, which wait for each other many times a layer.
  * OpenMP's own barrier calls the kernel each time to wake sleeping threads, and spins for
  * milliseconds while another process uses the processor of a thread, which delays that process
- * further. This barrier spins for about 20 microseconds, then sleeps. Initialize it with zeros. */
+ * further. This barrier spins for about 20 microseconds, then sleeps; it sleeps at once where a
+ * team has more threads than there are processors, or where OMP_WAIT_POLICY is "passive".
+ * Initialize it with zeros. */
 typedef struct Barrier {
     atomic_uint arrived;
     char padding[60]; /* the waiting threads poll another cache line */
     atomic_uint generation, sleepers;
-    char end_padding[56];
+    atomic_uint spinning; /* the largest team whose threads spin; 0: not known yet */
+    char end_padding[52];
 } Barrier;
 
 /* Returns once every thread of the team has called it; outside a parallel region at once. */

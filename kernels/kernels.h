@@ -15,6 +15,7 @@
 #ifndef KERNELS_H
 #define KERNELS_H
 
+#include "base/outside_core.h"
 #include "kernels/isa_list.h"
 #include "kernels/tensor.h"
 
@@ -89,5 +90,8 @@ void matmul(const Kernels *kernels, MatmulMemory *memory, size_t n_inputs, const
     bool kernels_##name##_supported(void);
 EACH_ISA(DECLARE_KERNELS)
 #undef DECLARE_KERNELS
+
+/* kernels_reference.spin; the core has no bench. */
+OUTSIDE_CORE(double kernels_reference_spin(bool integers, size_t rounds), return 0;)
 
 #endif

@@ -74,23 +74,6 @@ static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, s
     quantize_row(group, x + task * n_inputs, n_inputs, 0, 1, block);
 }
 
-static double spin(bool integers, size_t rounds) {
-    volatile int32_t factor = 1;
-    volatile float float_factor = 0.0f;
-    int32_t sum = 0, a = factor;
-    float float_sum = 0.0f, b = float_factor;
-    for (size_t r = 0; r < rounds; r++) {
-        if (integers) {
-            sum = (int32_t)((uint32_t)sum * (uint32_t)a + 1u);
-        } else {
-            float_sum = fmaf(b, b, float_sum);
-        }
-    }
-    factor = sum;
-    float_factor = float_sum;
-    return 2.0 * (double)rounds;
-}
-
 bool kernels_reference_supported(void) {
     return true;
 }
@@ -103,5 +86,5 @@ const Kernels kernels_reference = {
     .pack_tasks = pack_tasks,
     .pack = pack,
     .multiply = multiply,
-    .spin = spin,
+    .spin = kernels_reference_spin,
 };
