@@ -101,14 +101,34 @@ static void show_channels(AnswerView *view, const char *text, size_t length) {
     }
 }
 
-/* The mark that changes from reasoning to answer or back, and its length without what follows the
- * token; 0: there is none. */
-static size_t next_mark(const AnswerView *view, const char **mark) {
-    const AnswerFormat *format = view->format;
-    *mark = view->thinking ? format->think_close : format->think_open;
-    if (!*mark) return 0;
-    if (!view->thinking && strstr(*mark, ">thought")) return strcspn(*mark, "t");
-    return strcspn(*mark, "\n");
+/* A mark around reasoning, without what follows the token; no length: the format has none. */
+typedef struct Mark {
+    const char *text;
+    size_t length;
+} Mark;
+
+static Mark opening(const AnswerFormat *format) {
+    const char *text = format->think_open;
+    if (!text) return (Mark){0};
+    return (Mark){text, strstr(text, ">thought") ? strcspn(text, "t") : strcspn(text, "\n")};
+}
+
+static Mark closing(const AnswerFormat *format) {
+    const char *text = format->think_close;
+    return text ? (Mark){text, strcspn(text, "\n")} : (Mark){0};
+}
+
+/* Finds a mark in text[length]; NULL: it is not there. */
+static const char *find(Mark mark, const char *text, size_t length) {
+    return mark.length ? memmem(text, length, mark.text, mark.length) : NULL;
+}
+
+/* How many of the last bytes of text[length] may begin the mark. */
+static size_t begun(Mark mark, const char *text, size_t length) {
+    size_t n = mark.length == 0 || length < mark.length ? length : mark.length - 1;
+    if (mark.length == 0) return 0;
+    while (n > 0 && memcmp(text + length - n, mark.text, n) != 0) n--;
+    return n;
 }
 
 void answer_view_put(AnswerView *view, const char *text, size_t length) {
@@ -118,19 +138,25 @@ void answer_view_put(AnswerView *view, const char *text, size_t length) {
     }
     text_put(&view->waiting, text, length, 0);
     if (view->waiting.failed) return;
-    const char *at = view->waiting.bytes, *mark, *found;
-    size_t left = view->waiting.length, n;
-    while ((n = next_mark(view, &mark)) > 0 && (found = memmem(at, left, mark, n))) {
-        size_t before = (size_t)(found - at);
+    const Mark open = opening(view->format), close = closing(view->format);
+    const char *at = view->waiting.bytes;
+    size_t left = view->waiting.length;
+    for (;;) {
+        const char *opens = view->thinking ? NULL : find(open, at, left);
+        const char *closes = find(close, at, left);
+        bool is_open = opens && (!closes || opens < closes);
+        const char *mark = is_open ? opens : closes;
+        if (!mark) break;
+        size_t before = (size_t)(mark - at), n = is_open ? open.length : close.length;
         put_part(view, at, before);
-        if (!view->thinking) set_thinking(view, true);
-        put_thought(view, mark, n);
-        if (mark == view->format->think_close) set_thinking(view, false);
-        at = found + n;
+        if (is_open) set_thinking(view, true);
+        if (view->thinking) put_thought(view, mark, n); /* what closes nothing is not shown */
+        if (!is_open && view->thinking) set_thinking(view, false);
+        at = mark + n;
         left -= before + n;
     }
-    size_t held = n > 0 && left >= n ? n - 1 : n > 0 ? left : 0;
-    while (held > 0 && memcmp(at + left - held, mark, held) != 0) held--;
+    size_t held = begun(close, at, left), other = view->thinking ? 0 : begun(open, at, left);
+    if (other > held) held = other;
     put_part(view, at, left - held);
     memmove(view->waiting.bytes, at + left - held, held);
     view->waiting.length = held;
@@ -144,7 +170,11 @@ void answer_view_begin(AnswerView *view) {
 }
 
 void answer_view_begin_reasoning(AnswerView *view) {
+    const Mark open = opening(view->format);
     set_thinking(view, true);
+    if (view->format->has_channels) return;
+    put_thought(view, open.text, open.length); /* the prompt has it, but nobody has seen that */
+    put_thought(view, "\n", 1);
 }
 
 void answer_view_end(AnswerView *view) {

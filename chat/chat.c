@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +25,22 @@ static bool asks_to_leave(const char *text) {
     return strcmp(text, "exit") == 0 || strcmp(text, "quit") == 0;
 }
 
+/* Whether the message is the path of a picture or a recording, as a terminal pastes it for a file
+ * that is dropped there. */
+static bool is_media_path(const char *text) {
+    static const char *const endings[] = {".png", ".jpg",  ".jpeg", ".gif", ".webp",
+                                          ".bmp", ".heic", ".mp3",  ".wav", ".mp4"};
+    size_t n = strlen(text);
+    while (n > 0 && strchr(" '\"\n", text[n - 1])) n--;
+    bool is_path = (text[0] == '/' || text[0] == '~' || text[0] == '.' || text[0] == '\'') &&
+                   !memchr(text, '\n', n);
+    for (size_t i = 0; is_path && i < sizeof endings / sizeof *endings; i++) {
+        size_t length = strlen(endings[i]);
+        if (n > length && strncasecmp(text + n - length, endings[i], length) == 0) return true;
+    }
+    return false;
+}
+
 /* Runs a command or answers a message. *first: no message was answered yet; over pipes an empty
  * line separates answers. */
 static Status handle(Chat *chat, char *text, bool *first, Error *error) {
@@ -33,6 +50,8 @@ static Status handle(Chat *chat, char *text, bool *first, Error *error) {
         chat->leaves = true;
         return STATUS_OK;
     }
+    if (line_editor_is_terminal(chat->editor) && is_media_path(text))
+        note("(this program reads only text: the model sees the name, not what is in the file)");
     if (!*first && !line_editor_is_terminal(chat->editor)) answer_view_newline(&chat->view);
     *first = false;
     return turn_say(chat, text, error);
@@ -115,12 +134,27 @@ static Status finish_last_turn(Chat *chat, Error *error) {
     return STATUS_OK;
 }
 
+/* Shows a person where a resumed conversation stands: the last message and the end of its answer.
+ */
+static void show_last_exchange(const Chat *chat) {
+    enum { MOST = 2000 }; /* bytes of the answer */
+    const char *message = dialogue_last_said(&chat->dialogue, false);
+    const char *answer = dialogue_last_said(&chat->dialogue, true);
+    if (message) note_message("> ", message, "");
+    if (!answer) return;
+    size_t length = strlen(answer), from = length > MOST ? length - MOST : 0;
+    while (((unsigned char)answer[from] & 0xC0) == 0x80) from++;
+    note("%s%s", from > 0 ? "..." : "", answer + from);
+}
+
 static void show_banner(const Chat *chat) {
     const char *name = model_config(chat->session->model)->name;
     size_t n = turn_messages(chat);
     note("%s. /help lists the commands, Ctrl-D leaves.",
          *name ? name : modelfile_path(chat->session->file));
-    if (n > 0) note("(%zu message%s so far)", n, plural(n));
+    if (n == 0) return;
+    note("(%zu message%s so far)", n, plural(n));
+    show_last_exchange(chat);
 }
 
 /* Prepares the conversation, then answers -i TEXT or talks. */

@@ -192,17 +192,44 @@ static Status command_quit(Chat *chat, char *argument, Error *error) {
     return STATUS_OK;
 }
 
-/* Opens the user's editor on `argument`, or on the message that did not fit, and says what comes
- * back. */
-static Status command_edit(Chat *chat, char *argument, Error *error) {
+/* Opens the user's editor on a draft. *text, freed by the caller, is what was written, without its
+ * last newlines; *length 0: nothing was. */
+static Status edit(Chat *chat, const char *draft, char **text, size_t *length, Error *error) {
+    if (courier_edit(&chat->courier, draft, text, length, error) != STATUS_OK) return STATUS_FAILED;
+    while (*length > 0 && (*text)[*length - 1] == '\n') (*text)[--*length] = '\0';
+    return STATUS_OK;
+}
+
+/* Lets the user rewrite the last answer, from which the conversation then goes on. */
+static Status edit_answer(Chat *chat, Error *error) {
+    const char *answer = dialogue_last_said(&chat->dialogue, true);
     char *text;
     size_t length;
-    const char *draft = !*argument && chat->returned ? chat->returned : argument;
-    if (courier_edit(&chat->courier, draft, &text, &length, error) != STATUS_OK)
-        return STATUS_FAILED;
-    while (length > 0 && text[length - 1] == '\n') text[--length] = '\0';
+    if (!answer) return error_set(error, "/edit answer: there is no answer yet");
+    if (edit(chat, answer, &text, &length, error) != STATUS_OK) return STATUS_FAILED;
+    Status status = STATUS_OK;
+    if (length > 0) status = dialogue_replace_answer(&chat->dialogue, text, length, error);
+    if (status == STATUS_OK)
+        note("%s", length > 0 ? "(the answer is replaced)" : "(nothing was written: it stays)");
+    free(text);
+    return status;
+}
+
+/* /edit TEXT: opens the user's editor on a new message and says what comes back. /edit: on the
+ * message that did not fit, or else on the last message, which what comes back replaces. */
+static Status command_edit(Chat *chat, char *argument, Error *error) {
+    char *text, *undone = NULL;
+    size_t length;
+    if (strcmp(argument, "answer") == 0) return edit_answer(chat, error);
+    const char *last = dialogue_last_said(&chat->dialogue, false);
+    bool replaces = !*argument && !chat->returned && last;
+    const char *draft = *argument ? argument : chat->returned ? chat->returned : last ? last : "";
+    if (edit(chat, draft, &text, &length, error) != STATUS_OK) return STATUS_FAILED;
     note("%s", length > 0 ? text : "(nothing was written in the editor: no message)");
-    Status status = length > 0 ? turn_say(chat, text, error) : STATUS_OK;
+    Status status = STATUS_OK;
+    if (length > 0 && replaces) status = dialogue_undo(&chat->dialogue, 1, &undone, error);
+    free(undone);
+    if (length > 0 && status == STATUS_OK) status = turn_say(chat, text, error);
     free(text);
     return status;
 }
@@ -213,7 +240,8 @@ static const Command commands[] = {
     {"/reset", "[yes]", "forget the conversation (yes: without a question)", command_reset, false},
     {"/undo", "[N]", "take back the last exchange, or N of them", command_undo, false},
     {"/retry", "", "another answer to the last message", command_retry, false},
-    {"/edit", "[TEXT]", "write the message in $EDITOR", command_edit, true},
+    {"/edit", "[TEXT]", "change the last message in $EDITOR (/edit answer: the answer)",
+     command_edit, true},
     {"/save", "FILE", "write the conversation to a file", command_save, false},
     {"/load", "FILE", "go on with a conversation from a file", command_load, false},
     {"/set", "[NAME VALUE]", "show or change an option, as in /set temperature 0.7", command_set,
@@ -245,6 +273,19 @@ static const struct Alias {
                {"/clear", "/reset"}, {"/new", "/reset"},   {"/h", "/help"},
                {"/?", "/help"},      {"/regen", "/retry"}, {"/regenerate", "/retry"}};
 
+/* Commands of other programs that have no single command here. */
+static const struct {
+    const char *name, *says;
+} elsewhere[] = {
+    {"/show", "/info describes the model, /set shows the options, /system the system prompt"},
+    {"/image", "this program reads only text"},
+    {"/audio", "this program reads only text"},
+    {"/video", "this program reads only text"},
+    {"/read", "/load goes on with a conversation; a file as a message: run MODEL -m chat -i TEXT "
+              "-f FILE"},
+    {"/models", "run --list shows the models on this machine"},
+};
+
 static const Command *find_command(const char *name, size_t length) {
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (strlen(aliases[i].name) == length && memcmp(aliases[i].name, name, length) == 0)
@@ -265,6 +306,9 @@ Status commands_run(Chat *chat, char *line, Error *error) {
     if (command) return command->run(chat, argument, error);
     const char *names[N_COMMANDS];
     line[length] = '\0';
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (strcmp(elsewhere[i].name, line) == 0)
+            return error_set(error, "no command %s: %s", line, elsewhere[i].says);
     for (size_t i = 0; i < N_COMMANDS; i++) names[i] = commands[i].name;
     const char *near = spelling_nearest(line, names, N_COMMANDS);
     if (near) return error_set(error, "no command %s; did you mean %s?", line, near);

@@ -528,6 +528,18 @@ Status dialogue_undo(Dialogue *d, size_t n, char **text, Error *error) {
     return truncate_to(d, first, error);
 }
 
+const char *dialogue_last_said(const Dialogue *d, bool answer) {
+    size_t n = conversation_length(&d->conversation), at = last_of_user(d);
+    if (answer) at = at < n && n - at > 1 ? n - 1 : n;
+    return at < n ? conversation_content(&d->conversation, at) : NULL;
+}
+
+Status dialogue_replace_answer(Dialogue *d, const char *text, size_t length, Error *error) {
+    size_t n = conversation_length(&d->conversation);
+    if (truncate_to(d, n - 1, error) != STATUS_OK) return STATUS_FAILED;
+    return conversation_append(&d->conversation, "assistant", text, length, error);
+}
+
 Status dialogue_retract(Dialogue *d, bool *retracted, Error *error) {
     size_t n = conversation_length(&d->conversation), last = last_of_user(d);
     *retracted = last < n;

@@ -81,6 +81,12 @@ size_t dialogue_exchanges(const Dialogue *dialogue);
  * when there was none) is what the user had said first in them. */
 Status dialogue_undo(Dialogue *dialogue, size_t n, char **text, Error *error);
 
+/* The content of the last message of the user, or of the answer to it; NULL: there is none. */
+const char *dialogue_last_said(const Dialogue *dialogue, bool answer);
+
+/* Puts a text in the place of the last answer. It is the user's: it was not made by the model. */
+Status dialogue_replace_answer(Dialogue *dialogue, const char *text, size_t length, Error *error);
+
 /* Takes back the last answer, so that dialogue_answer gives another one. False: none. */
 Status dialogue_retract(Dialogue *dialogue, bool *retracted, Error *error);
 

@@ -15,6 +15,9 @@ typedef struct Setting {
     double low, high;
 } Setting;
 
+/* The temperature above which a person is told what it does. */
+#define HOT 2.0
+
 #define SAMPLING(field) offsetof(GenerationOptions, sampling.field)
 static const Setting settings[] = {
     {"temperature", false, SAMPLING(temperature), 0, 1e3},
@@ -179,6 +182,8 @@ static Status change_setting(GenerationOptions *o, const char *name, const char 
         } else {
             *(float *)at = (float)number;
         }
+        if (strcmp(name, "temperature") == 0 && number > HOT)
+            note("(above %g nearly every token is a matter of chance)", HOT);
         return STATUS_OK;
     }
     return unknown_setting(name, error);

@@ -491,6 +491,11 @@ static void reasoning_ends_by_its_budget_and_is_kept_apart(void **state) {
             assert_non_null(strstr(saved, "\"reasoning_content\":\""));
         }
         assert_null(strstr(p.out, "<|"));
+        /* The prompt opens the reasoning; what closes it on the screen has been opened there. */
+        Process shown = talk_reasoning("hello\n", marks[i]);
+        char *close = strstr(shown.out, "</think>"), *open = strstr(shown.out, "<think>");
+        assert_true(i > 0 || (open && close && open < close));
+        process_free(&shown);
         assert_null(strstr(saved, "think>"));
         free(saved);
         process_free(&p);

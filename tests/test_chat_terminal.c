@@ -263,6 +263,56 @@ static void the_editor_writes_a_message(void **state) {
     free(editor);
 }
 
+/* /edit alone is about the last message, /edit answer about the answer to it; a resumed chat shows
+ * both. */
+static void the_editor_changes_the_last_message_or_its_answer(void **state) {
+    (void)state;
+    static const char script[] = "#!/bin/sh\nsed -i 's/^one$/two/; t; s/.*/better/' \"$1\"\n";
+    char *session = chat_inside("changed"), *editor = chat_inside("changes");
+    file_write(editor, script, sizeof script - 1);
+    chmod(editor, 0700);
+    setenv("EDITOR", editor, 1);
+    unsetenv("VISUAL");
+    Person *p = SIT_DOWN("-n", "2", "--session", session);
+    person_expect(p, "> ");
+    person_type(p, "/edit answer\n");
+    person_expect(p, "there is no answer yet");
+    person_expect(p, "\n> ");
+    person_type(p, "one\n");
+    person_expect(p, "\n> ");
+    person_type(p, "/edit\n");
+    person_expect(p, "two");
+    person_expect(p, "\n> ");
+    person_type(p, "/edit answer\n");
+    person_expect(p, "(the answer is replaced)");
+    person_expect(p, "\n> ");
+    person_type(p, "/show\n");
+    person_expect(p, "/info describes the model");
+    person_expect(p, "\n> ");
+    person_type(p, "/image a.png\n");
+    person_expect(p, "this program reads only text");
+    person_expect(p, "\n> ");
+    person_type(p, "/set temperature 5\n");
+    person_expect(p, "a matter of chance");
+    person_expect(p, "\n> ");
+    person_type(p, "/tmp/a.png\n");
+    person_expect(p, "the model sees the name");
+    person_expect(p, "\n> ");
+    person_type(p, "/undo\n");
+    assert_int_equal(person_leave(p), 0);
+    size_t length;
+    char *text = file_read(session, &length);
+    assert_null(strstr(text, "\"one\""));
+    assert_non_null(strstr(text, "\"two\""));
+    assert_non_null(strstr(text, "\"content\":\"better\""));
+    p = SIT_DOWN("-n", "2", "--session", session);
+    person_expect(p, "(2 messages so far)");
+    person_expect(p, "> two");
+    person_expect(p, "better");
+    assert_int_equal(person_leave(p), 0);
+    free(text), free(session), free(editor);
+}
+
 static void an_editor_that_is_left_without_writing_sends_nothing(void **state) {
     (void)state;
     char *session = chat_inside("unwritten");
@@ -698,6 +748,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(history_survives),
         cmocka_unit_test(history_goes_through_no_link_of_another_user),
         cmocka_unit_test(the_editor_writes_a_message),
+        cmocka_unit_test(the_editor_changes_the_last_message_or_its_answer),
         cmocka_unit_test(an_editor_that_is_left_without_writing_sends_nothing),
         cmocka_unit_test(tab_completes_files_and_settings),
         cmocka_unit_test(a_kill_loses_at_most_the_answer_in_progress),
