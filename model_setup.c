@@ -234,8 +234,11 @@ KvShape model_kv_shape(const Model *m, KvType type) {
     return shape;
 }
 
-KvType model_kv_type(const Model *m) {
+TensorType model_weight_type(const Model *m) {
     const Matrix *first = &m->weights.layers[0].wq.w;
-    if (!first->data) first = &m->weights.output.w;
-    return first->type == TENSOR_F32 ? KV_F32 : KV_F16;
+    return first->data ? first->type : m->weights.output.w.type;
+}
+
+KvType model_kv_type(const Model *m) {
+    return model_weight_type(m) == TENSOR_F32 ? KV_F32 : KV_F16;
 }
