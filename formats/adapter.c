@@ -14,7 +14,6 @@
 #include "base/text.h"
 #include "formats/adapter_modules.h"
 #include "formats/families.h"
-#include "formats/gguf_families.h"
 #include "formats/sha256.h"
 
 /* ---- Opening ---- */
@@ -269,7 +268,8 @@ static Status add_part(Reading *r, const SourceTensor *t) {
         m->n_experts ? read_expert(r, m) : read_factor(r, m->own_name, of_rows, whole);
     if (!part.rows_factor) return STATUS_FAILED;
     a->parts[a->n_parts++] = part;
-    return t->map.head ? STATUS_OK : reorder(r, &a->parts[a->n_parts - 1]); /* RULE_PAIRED did it */
+    return t->map.head ? STATUS_OK
+                       : reorder(r, &a->parts[a->n_parts - 1]); /* ORDER_PAIRED did it */
 }
 
 /* ---- Names ---- */
@@ -292,9 +292,10 @@ static Status list_matrices(Reading *r) {
                : error_prefix(r->error, "%s", r->adapter->path);
 }
 
-static Status apply_rules(Reading *r, const TensorRule *rules) {
+static Status apply_rules(Reading *r, const TensorRule *rules, const char *layers) {
     const Config *c = r->base->config;
-    const RuleContext context = {.source = &r->source, .table = &r->table, .is_adapter = true};
+    const RuleContext context = {
+        .source = &r->source, .table = &r->table, .layers = layers, .is_adapter = true};
     r->source.config = *c;
     r->source.path = r->adapter->path;
     r->source.files = r->adapter->files;
@@ -323,7 +324,7 @@ static Status read_peft(Reading *r) {
         return error_set(r->error, "%s: adapters for a model of type '%s' are not known",
                          r->adapter->path, c->family);
     Config own = config_default();
-    if (family->preset) family->preset(&own);
+    if (preset_apply(family->set, &own, r->error) != STATUS_OK) return STATUS_FAILED;
     const Config *ordered = r->base->is_reordered ? &own : c;
     r->interleaved = ordered->rope_pairing == ROPE_INTERLEAVED;
     if (adapter_read_peft(&r->modules, &r->adapter->files[0], &r->adapter->files[1], c, r->error) !=
@@ -333,7 +334,7 @@ static Status read_peft(Reading *r) {
     r->adapter->cols_factors = calloc(r->modules.n + 1, sizeof *r->adapter->cols_factors);
     if (!r->cols_factor_of || !r->adapter->cols_factors)
         return error_set(r->error, "%s: no memory", r->adapter->path);
-    return apply_rules(r, family->tensors);
+    return apply_rules(r, family->tensors, family_layers(family));
 }
 
 static Status read_gguf(Reading *r) {
@@ -350,7 +351,7 @@ static Status read_gguf(Reading *r) {
     r->adapter->cols_factors = calloc(r->modules.n + 1, sizeof *r->adapter->cols_factors);
     if (!r->cols_factor_of || !r->adapter->cols_factors)
         return error_set(r->error, "%s: no memory", r->adapter->path);
-    return apply_rules(r, family->tensors);
+    return apply_rules(r, family->tensors, GGUF_LAYERS);
 }
 
 static Status add_digest(Adapter *a, Error *error) {

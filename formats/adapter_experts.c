@@ -22,9 +22,12 @@ static const Names all_names[] = {
 static const Names *names_of(const Family *family) {
     char piece[64];
     for (size_t i = 0; i < sizeof all_names / sizeof *all_names; i++) {
-        snprintf(piece, sizeof piece, "%s.%%u.%s.", all_names[i].stack, all_names[i].gate);
-        for (const TensorRule *rule = family->tensors; rule->to; rule++)
-            if (strstr(rule->from, piece)) return &all_names[i];
+        size_t n = (size_t)snprintf(piece, sizeof piece, "%s.%%u.%s", all_names[i].stack,
+                                    all_names[i].gate);
+        for (const TensorRule *rule = family->tensors; rule->to; rule++) {
+            const char *at = strstr(rule->from, piece);
+            if (at && (at[n] == '.' || at[n] == '\0')) return &all_names[i];
+        }
     }
     return NULL;
 }

@@ -21,8 +21,11 @@ char *adapter_peft_name(const Family *family, const char *module) {
     }
     if (!found && strncmp(module, outer, sizeof outer - 1) == 0) rest += sizeof outer - 1;
     size_t first = strcspn(rest, "."); /* "layers", or "lm_head", which no prefix stands before */
+    const char *layers = family_layers(family);
+    found = found || (strncmp(layers, rest, first) == 0 && layers[first] == '.');
     for (const TensorRule *rule = family->tensors; !found && rule->to; rule++)
-        found = strncmp(rule->from, rest, first) == 0 && rule->from[first] == '.';
+        found = strncmp(rule->from, rest, first) == 0 &&
+                (rule->from[first] == '.' || rule->from[first] == '\0');
     if (!found) start = "model.";
     size_t size = strlen(start) + strlen(rest) + sizeof ".weight";
     char *name = malloc(size);

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "formats/sizes.h"
+
 /* The name of a layer's tensor for a letter. */
 static void name_of(char *name, size_t size, const char *names, uint32_t layer, char letter) {
     size_t n = 0;
@@ -42,7 +44,9 @@ static Status join_convolution(const RuleContext *context, const char *names, ui
 
 Status convolutions_join(const RuleContext *context, const char *names, Error *error) {
     const Config *c = &context->source->config;
-    size_t channels = extent_of(N_STATE_MIXED, c, 0), taps = c->state_kernel;
+    size_t channels =
+               size_of("2 * state_key_heads * state_key_dim + state_heads * state_value_dim", c, 0),
+           taps = c->state_kernel;
     for (uint32_t l = 0; l < c->n_layers; l++) {
         char name[128];
         name_of(name, sizeof name, names, l, 'q');

@@ -6,34 +6,72 @@
 #include "formats/json.h"
 #include "formats/multimodal.h"
 
-/* clang-format off */
-static const Family *const tables[] = {
-    families_llama,
-    families_gpt,
-    families_experts,
-    families_routed,
-    families_scored,
-    families_recent,
-    families_vision,
-    families_ernie,
-    families_mixtures,
-    families_state,
-    families_mamba,
-    families_gemma,
-    families_latent,
-    families_indexed,
-    families_blocks,
-    families_linear,
-    families_streams,
-};
-/* clang-format on */
-enum { TABLES = sizeof tables / sizeof *tables };
+/* The i-th family in the order of all tables; NULL past the end. */
+static const Family *family_number(size_t i) {
+    for (const Family *const *table = all_families; *table; table++)
+        for (const Family *family = *table; family->model_type; family++)
+            if (i-- == 0) return family;
+    return NULL;
+}
 
 const Family *family_find(const char *model_type) {
-    for (size_t i = 0; i < TABLES; i++)
-        for (const Family *family = tables[i]; family->model_type; family++)
-            if (strcmp(family->model_type, model_type) == 0) return family;
+    const Family *family;
+    for (size_t i = 0; (family = family_number(i)); i++)
+        if (family->keys && strcmp(family->model_type, model_type) == 0) return family;
     return NULL;
+}
+
+/* ---- Architectures of GGUF files ---- */
+
+/* What is looked for, and what the walk over all architectures has found. */
+typedef struct Search {
+    const char *architecture;
+    const char *model_type; /* NULL: any */
+    const GgufModel *model; /* needs_tensor is looked up in it; NULL: entries are not tested */
+    bool with_needs;        /* entries with needs_tensor are meant, else those without */
+    const Family *family;
+} Search;
+
+static const GgufFamily *search(Search *s) {
+    for (size_t i = 0; (s->family = family_number(i)); i++) {
+        if (s->model_type && strcmp(s->family->model_type, s->model_type) != 0) continue;
+        for (const GgufFamily *f = s->family->gguf; f && f->architecture; f++) {
+            if (strcmp(f->architecture, s->architecture) != 0) continue;
+            if (s->model && s->with_needs != (f->needs_tensor != NULL)) continue;
+            if (s->model && f->needs_tensor && !gguf_model_has(s->model, f->needs_tensor)) continue;
+            if (!s->model && !s->model_type && f->needs_tensor) continue;
+            return f;
+        }
+    }
+    return NULL;
+}
+
+const GgufFamily *gguf_family_find(const GgufModel *model, const char **model_type) {
+    const GgufFamily *found = NULL;
+    for (int i = 0; i < 2 && !found; i++) {
+        Search s = {.architecture = model->architecture, .model = model, .with_needs = i == 0};
+        found = search(&s);
+        if (found) *model_type = s.family->model_type;
+    }
+    return found;
+}
+
+const GgufFamily *gguf_family_of(const char *architecture, const char *model_type) {
+    Search own = {.architecture = architecture, .model_type = model_type};
+    Search any = {.architecture = architecture};
+    const GgufFamily *found = search(&own);
+    return found ? found : search(&any);
+}
+
+void gguf_family_names(char *text, size_t size) {
+    const Family *family;
+    size_t length = 0;
+    if (size) text[0] = '\0';
+    for (size_t i = 0; (family = family_number(i)) && length < size; i++)
+        for (const GgufFamily *f = family->gguf; f && f->architecture && length < size; f++)
+            if (!f->needs_tensor)
+                length += (size_t)snprintf(text + length, size - length, "%s%s", length ? ", " : "",
+                                           f->architecture);
 }
 
 /* ---- Why a model cannot run ---- */
@@ -93,12 +131,12 @@ static double likeness(const char *a, const char *b) {
 static const char *nearest(const char *model_type) {
     const char *best = NULL, *name;
     double most = 0.0;
-    for (size_t i = 0; i < TABLES; i++)
-        for (const Family *family = tables[i]; family->model_type; family++) {
-            if (likeness(model_type, family->model_type) <= most) continue;
-            best = family->model_type;
-            most = likeness(model_type, best);
-        }
+    const Family *family;
+    for (size_t i = 0; (family = family_number(i)); i++) {
+        if (!family->keys || likeness(model_type, family->model_type) <= most) continue;
+        best = family->model_type;
+        most = likeness(model_type, best);
+    }
     for (size_t i = 0; (name = multimodal_type(i)); i++) {
         if (likeness(model_type, name) <= most) continue;
         best = name;

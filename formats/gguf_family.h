@@ -1,32 +1,37 @@
-/* What an entry of the table of GGUF architectures is made of; gguf_families.h finds one. */
+/* What the architecture of GGUF files means: a part of a family's description (family.h). */
 #ifndef FORMATS_GGUF_FAMILY_H
 #define FORMATS_GGUF_FAMILY_H
 
 #include "formats/gguf_model.h"
+#include "formats/presets.h"
+
+/* What stands before names in a layer. */
+#define GGUF_LAYERS "blk.%u."
+
+/* Reads the keys that only this architecture has. */
+typedef Status GgufFinish(const GgufModel *model, Config *config);
+/* Adds tensors that are none in the file. */
+typedef Status GgufMore(GgufModel *model);
 
 typedef struct GgufFamily {
     const char *architecture; /* general.architecture */
-    const char *model_type;   /* transformers' name of the family */
-    const TensorRule *tensors;
+    /* The entry is only for files that have this tensor. NULL: for all files of the architecture.
+     */
+    const char *needs_tensor;
     /* How the elements that RoPE rotates together are paired in q and k: llama.cpp reorders the
      * rows of llamas and their nearest kin (interleaved) and leaves most others as transformers
      * has them (halves). */
     RopePairing pairing;
-    /* Sets the fields that no key gives, and reads the keys that only this family has. NULL: none.
-     */
-    Status (*finish)(const GgufModel *model, Config *config);
-    /* Adds tensors that are none in the file. NULL: none. */
-    Status (*more)(GgufModel *model);
-    /* Sets the fields of layers that depend on their windows. NULL: none. */
-    Status (*by_layer)(const GgufModel *model, Config *config);
+    const Preset *set; /* fields that no key gives; set after the keys of all architectures */
+    const TensorRule *tensors;
+    GgufFinish *finish;
+    GgufMore *more;
+    GgufFinish *by_layer; /* sets the fields of layers that depend on their windows */
     /* Which layers have the window of attention.sliding_window, unless
      * attention.sliding_window_pattern says otherwise: all but every full_every-th; 1: all;
      * 0: the family has no windows, and the key is refused. */
     uint32_t full_every;
-    uint32_t window; /* used where attention.sliding_window is absent */
-    /* The entry is only for files that have this tensor. NULL: for all files of the architecture.
-     */
-    const char *needs_tensor;
+    uint32_t window;    /* used where attention.sliding_window is absent */
     double local_theta; /* RoPE base of layers with a window, where rope.freq_base_swa is absent;
                          * 0: as in the other layers; below 0: the same base without the scaling */
     bool
@@ -40,8 +45,5 @@ typedef struct GgufFamily {
     bool pads_rope_freqs;     /* rope_freqs.weight, which is for layers without a window, is as long
                                * as the layers with one need */
 } GgufFamily;
-
-/* The entries for layers with a state (gguf_states.c); ends with one without an architecture. */
-extern const GgufFamily gguf_families_state[];
 
 #endif

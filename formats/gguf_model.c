@@ -39,3 +39,13 @@ bool gguf_model_text(const GgufModel *model, const char *name, TokenizerString *
     Key key = key_of(model, name);
     return gguf_text(&model->gguf, key.text, value);
 }
+
+bool gguf_model_has(const GgufModel *m, const char *name) {
+    return raw_table_find(&m->table, name) != NULL;
+}
+
+bool gguf_model_layer_has(const GgufModel *m, uint32_t layer, const char *rest) {
+    char name[64];
+    snprintf(name, sizeof name, "blk.%u.%s", layer, rest);
+    return gguf_model_has(m, name);
+}

@@ -21,4 +21,8 @@ bool gguf_model_text(const GgufModel *model, const char *name, TokenizerString *
 /* The key's value as the file has it; NULL: absent. */
 const GgufValue *gguf_model_find(const GgufModel *model, const char *name);
 
+/* Whether the file has the tensor `name`; blk.LAYER.REST. */
+bool gguf_model_has(const GgufModel *model, const char *name);
+bool gguf_model_layer_has(const GgufModel *model, uint32_t layer, const char *rest);
+
 #endif

@@ -3,7 +3,7 @@
 #ifndef FORMATS_GGUF_POSITIONS_H
 #define FORMATS_GGUF_POSITIONS_H
 
-#include "formats/gguf_families.h"
+#include "formats/gguf_family.h"
 
 /* Adds the tables that config->position asks for to the source. */
 Status gguf_add_positions(GgufModel *model, const GgufFamily *family);

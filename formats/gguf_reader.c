@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "config_fields.h"
-#include "formats/gguf_families.h"
+#include "formats/families.h"
 #include "formats/gguf_positions.h"
 #include "formats/pooling.h"
 #include "formats/scale_join.h"
@@ -383,9 +383,9 @@ static void copy_general(GgufModel *r) {
 /* ---- Tensors ---- */
 
 /* Finds the architecture and refuses what this program cannot compute. */
-static Status find_family(const GgufModel *r, const GgufFamily **family) {
+static Status find_family(const GgufModel *r, const GgufFamily **family, const char **model_type) {
     bool causal = true;
-    *family = gguf_family_find(r);
+    *family = gguf_family_find(r, model_type);
     if (!*family || (!(*family)->needs_tensor && shape_in_layers(r, "ffn_gate_inp", 2) &&
                      r->source->config.n_experts == 0)) {
         char known[600];
@@ -401,10 +401,12 @@ static Status find_family(const GgufModel *r, const GgufFamily **family) {
 
 static Status read_tensors(GgufModel *r) {
     const GgufFamily *family;
+    const char *model_type;
     Config *c = &r->source->config;
-    if (find_family(r, &family) != STATUS_OK) return STATUS_FAILED;
-    snprintf(c->family, sizeof c->family, "%s", family->model_type);
+    if (find_family(r, &family, &model_type) != STATUS_OK) return STATUS_FAILED;
+    snprintf(c->family, sizeof c->family, "%s", model_type);
     c->rope_pairing = family->pairing;
+    if (preset_apply(family->set, c, r->error) != STATUS_OK) return STATUS_FAILED;
     if (family->finish && family->finish(r, c) != STATUS_OK) return STATUS_FAILED;
     if (c->position != POSITION_ROPE && c->latent_dim == 0) c->rotary_dim = 0;
     if (read_router(r) != STATUS_OK || read_windows(r, family) != STATUS_OK) return STATUS_FAILED;
@@ -413,6 +415,7 @@ static Status read_tensors(GgufModel *r) {
         return error_prefix(r->error, "%s", r->source->path);
     RuleContext context = {.source = r->source,
                            .table = &r->table,
+                           .layers = GGUF_LAYERS,
                            .tied = !raw_table_find(&r->table, "output.weight")};
     PredictionForm form = family->predicts ? PREDICTION_GGUF : PREDICTION_NONE;
     if (prediction_find(&context, form, r->error) != STATUS_OK ||

@@ -237,7 +237,7 @@ static const char *find_prefix(const Directory *d, const TensorRule *rules) {
     if (strncmp(rules->from, "model.", 6) != 0) return NULL;
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         char name[128];
-        snprintf(name, sizeof name, "%s%s", prefixes[i], rules->from + 6);
+        snprintf(name, sizeof name, "%s%s%s", prefixes[i], rules->from + 6, rules_weight(rules));
         if (raw_table_find(&d->table, name)) return prefixes[i];
     }
     return NULL;
@@ -245,7 +245,7 @@ static const char *find_prefix(const Directory *d, const TensorRule *rules) {
 
 /* Refuses tensors of layers that no rule took, except tables in old checkpoints that can be
  * computed, and Phi 4's adapters for images and sound. */
-static Status check_leftovers(const RuleContext *context, const TensorRule *rules, Error *error) {
+static Status check_leftovers(const RuleContext *context, Error *error) {
     static const char *const harmless[] = {".inv_freq",
                                            ".masked_bias",
                                            ".attn.bias",
@@ -261,11 +261,10 @@ static Status check_leftovers(const RuleContext *context, const TensorRule *rule
                                            ".self_attn.diagonal_decay",
                                            NULL};
     char layers[64];
-    while (!strstr(rules->from, "%u")) rules++;
-    bool replaced = context->prefix && strncmp(rules->from, "model.", 6) == 0;
-    const char *rest = rules->from + (replaced ? 6 : 0);
+    bool replaced = context->prefix && strncmp(context->layers, "model.", 6) == 0;
+    const char *rest = context->layers + (replaced ? 6 : 0);
     snprintf(layers, sizeof layers, "%s%.*s", replaced ? context->prefix : "",
-             (int)(strstr(rest, "%u") - rest), rest);
+             (int)strcspn(rest, "%"), rest);
     return rules_check_leftovers(context, layers, harmless, context->source->config.family, error);
 }
 
@@ -276,8 +275,10 @@ static bool lacks_head(const Directory *d, const TensorRule *rules) {
         json_string_value(json_array_get(json_object_get(d->config, "architectures"), 0));
     while (rules->to && strcmp(rules->to, "output") != 0) rules++;
     if (!rules->to || !class || !ends_with(class, "Model")) return false;
+    char name[128];
+    snprintf(name, sizeof name, "%s%s", rules->from, rules_weight(rules));
     for (size_t i = 0; i < d->table.n; i++)
-        if (ends_with(d->table.items[i].name, rules->from)) return false;
+        if (ends_with(d->table.items[i].name, name)) return false;
     return true;
 }
 
@@ -289,6 +290,7 @@ static Status add_tensors(Directory *d, const Family *family) {
     RuleContext context = {.source = d->source,
                            .table = &d->table,
                            .prefix = find_prefix(d, family->tensors),
+                           .layers = family_layers(family),
                            .tied = tied,
                            .biases = family->any_biases ? NULL : biases};
     if (!context.tied && lacks_head(d, family->tensors)) {
@@ -302,7 +304,7 @@ static Status add_tensors(Directory *d, const Family *family) {
     if (family->more && family->more(&context, d->config, d->error) != STATUS_OK)
         return STATUS_FAILED;
     if (own_model_is(d->config)) return STATUS_OK; /* it has looked at all tensors itself */
-    return check_leftovers(&context, family->tensors, d->error);
+    return check_leftovers(&context, d->error);
 }
 
 /* The sinusoids' frequencies: exp(i * -ln(base) / dim) in float32 for even i, or, where the last

@@ -263,6 +263,9 @@ static Status add_sizes(Description *d) {
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
+#define Q_ROWS "n_heads * head_dim"
+#define KV_ROWS "n_kv_heads * head_dim"
+
 static const char *keep_name(Description *d, const char *name) {
     OwnModel *own = d->own;
     return own->names[own->n_names++] = strdup(name);
@@ -276,36 +279,43 @@ static void add_rule(Description *d, const char *to, OwnPart part, TensorRule ru
     rule.from = keep_name(d, d->weights[part]);
     own->rules[own->n_rules++] = rule;
     if (!d->biases[part][0]) return;
-    snprintf(bias_to, sizeof bias_to, "%s.bias", to);
+    size_t end = strcspn(to, "w"); /* of the name, where `to` is that of one part: "- wk -" */
+    end += strcspn(to + end, " ");
+    snprintf(bias_to, sizeof bias_to, "%.*s.bias%s", (int)end, to, to + end);
     rule.to = keep_name(d, bias_to);
     rule.from = keep_name(d, d->biases[part]);
-    rule.flags = RULE_OPTIONAL;
-    if (rule.rows != N_ONE) rule.cols = rule.rows, rule.rows = N_ONE;
+    rule.form = FORM_VECTOR;
+    rule.cols = rule.same_as = NULL;
+    rule.optional = true;
     own->rules[own->n_rules++] = rule;
 }
 
-static void add_matrix(Description *d, const char *to, OwnPart part, Extent rows, Extent cols) {
-    unsigned flags = json_flag(d->config, "transposed", false) ? RULE_TRANSPOSED : 0;
+static RuleTurned turned(const Description *d) {
+    return json_flag(d->config, "transposed", false) ? TURNED_ALWAYS : TURNED_NEVER;
+}
+
+static void add_matrix(Description *d, const char *to, OwnPart part, const char *rows,
+                       const char *cols) {
     if (!strstr(d->weights[part], "%h"))
-        add_rule(d, to, part, (TensorRule){.rows = rows, .cols = cols, .flags = flags});
+        add_rule(
+            d, to, part,
+            (TensorRule){.form = FORM_MATRIX, .rows = rows, .cols = cols, .turned = turned(d)});
 }
 
 static void add_norm(Description *d, const char *to, OwnPart part) {
     const char *kind = json_text(d->config, "norm");
     if (kind && strcmp(kind, "annotated") == 0) return; /* `more` adds it */
-    add_rule(d, to, part, (TensorRule){.rows = N_ONE, .cols = N_DIM});
+    add_rule(d, to, part, (TensorRule){.form = FORM_VECTOR, .rows = "dim"});
 }
 
 static void add_fused(Description *d) {
-    unsigned flags = json_flag(d->config, "transposed", false) ? RULE_TRANSPOSED : 0;
-    const TensorRule q = {.rows = N_Q, .cols = N_DIM, .flags = flags, .fused = {N_Q, N_KV, N_KV}};
-    TensorRule k = q, v = q;
-    k.rows = v.rows = N_KV;
-    k.skip[0] = v.skip[0] = N_Q;
-    v.skip[1] = N_KV;
-    add_rule(d, "wq", OWN_WQKV, q);
-    add_rule(d, "wk", OWN_WQKV, k);
-    add_rule(d, "wv", OWN_WQKV, v);
+    const TensorRule rule = {.form = FORM_MATRIX,
+                             .rows = Q_ROWS " + " KV_ROWS " + " KV_ROWS,
+                             .cols = "dim",
+                             .turned = turned(d)};
+    add_rule(d, "wq - -", OWN_WQKV, rule);
+    add_rule(d, "- wk -", OWN_WQKV, rule);
+    add_rule(d, "- - wv", OWN_WQKV, rule);
 }
 
 static Status add_rules(Description *d) {
@@ -320,25 +330,27 @@ static Status add_rules(Description *d) {
         if (strstr(d->weights[part], "%h") && json_flag(d->config, "transposed", false))
             return error_set(d->error, "config.json: transposed: not known where each head has "
                                        "matrices of its own");
-    add_rule(d, "token_embedding", OWN_EMBEDDING, (TensorRule){.rows = N_VOCAB, .cols = N_DIM});
+    add_rule(d, "token_embedding", OWN_EMBEDDING,
+             (TensorRule)MATRIX(NULL, NULL, "vocab_size", "dim"));
     const char *positions = json_text(d->config, "positions");
     if (positions && strcmp(positions, "learned") == 0)
         add_rule(d, "position_embedding", OWN_POSITIONS,
-                 (TensorRule){.rows = N_POSITIONS, .cols = N_DIM, .flags = RULE_VECTOR});
-    add_matrix(d, "wq", OWN_WQ, N_Q, N_DIM);
-    add_matrix(d, "wk", OWN_WK, N_KV, N_DIM);
-    add_matrix(d, "wv", OWN_WV, N_KV, N_DIM);
+                 (TensorRule)TABLE(NULL, NULL, "context + position_offset", "dim"));
+    add_matrix(d, "wq", OWN_WQ, Q_ROWS, "dim");
+    add_matrix(d, "wk", OWN_WK, KV_ROWS, "dim");
+    add_matrix(d, "wv", OWN_WV, KV_ROWS, "dim");
     add_fused(d);
-    add_matrix(d, "wo", OWN_WO, N_DIM, N_Q);
+    add_matrix(d, "wo", OWN_WO, "dim", Q_ROWS);
     add_norm(d, "attention_norm", OWN_ATTENTION_NORM);
-    add_matrix(d, "w_gate", OWN_GATE, N_FFN, N_DIM);
-    add_matrix(d, "w_up", OWN_UP, N_FFN, N_DIM);
-    add_matrix(d, "w_down", OWN_DOWN, N_DIM, N_FFN);
+    add_matrix(d, "w_gate", OWN_GATE, "ffn_dim", "dim");
+    add_matrix(d, "w_up", OWN_UP, "ffn_dim", "dim");
+    add_matrix(d, "w_down", OWN_DOWN, "dim", "ffn_dim");
     add_norm(d, "ffn_norm", OWN_FFN_NORM);
     add_norm(d, "final_norm", OWN_FINAL_NORM);
     if (!d->weights[OWN_OUTPUT][0]) snprintf(d->weights[OWN_OUTPUT], NAME, "output.weight");
     add_rule(d, "output", OWN_OUTPUT,
-             (TensorRule){.rows = N_VOCAB, .cols = N_DIM, .flags = RULE_TIED});
+             (TensorRule)MATRIX(NULL, NULL, "vocab_size", "dim", .same_as = "token_embedding",
+                                .if_tied = true));
     for (size_t i = 0; i < d->own->n_names; i++)
         if (!d->own->names[i]) return error_set(d->error, "no memory");
     return STATUS_OK;
@@ -360,10 +372,14 @@ static void keep_special(const Description *d) {
 /* ---- The family ------------------------------------------------------------------------------ */
 
 static const ConfigRule own_config[] = {
-    SIZE_KEYS(REQUIRED, REQUIRED, REQUIRED, REQUIRED, REQUIRED),
-    KV_HEADS(0),
-    HEAD_DIM(0),
-    CONTEXT(REQUIRED),
+    {"vocab_size", "vocab_size", REQUIRED},
+    {"hidden_size", "dim", REQUIRED},
+    {"intermediate_size", "ffn_dim", REQUIRED},
+    {"num_hidden_layers", "n_layers", REQUIRED},
+    {"num_attention_heads", "n_heads", REQUIRED},
+    {"num_key_value_heads", "n_kv_heads", 0},
+    {"head_dim", "head_dim", 0},
+    {"max_position_embeddings", "context", REQUIRED},
     {"norm_eps", "norm_eps", 1e-5},
     {"activation", "activation", ACTIVATION_RELU},
     {"attention_scale", "attention_scale", 0},
@@ -486,7 +502,9 @@ static Status add_annotated_norm(const RuleContext *c, const char *to, const cha
     if (source_add_values(c->source, to, 1, n, values, error) != STATUS_OK ||
         rules_read(c, bias, 1, n, &values, error) != STATUS_OK)
         return STATUS_FAILED;
-    snprintf(bias_to, sizeof bias_to, "%s.bias", to);
+    size_t end = strcspn(to, "w"); /* of the name, where `to` is that of one part: "- wk -" */
+    end += strcspn(to + end, " ");
+    snprintf(bias_to, sizeof bias_to, "%.*s.bias%s", (int)end, to, to + end);
     return source_add_values(c->source, bias_to, 1, n, values, error);
 }
 
@@ -644,7 +662,7 @@ Status own_model_describe(OwnModel *own, json_t *config, RawTable *table, Error 
     Description d = {.own = own, .config = config, .table = table, .error = error};
     const char *wanted = json_text(config, "names");
     *own = (OwnModel){.family = {.model_type = "own_transformer",
-                                 .config = own_config,
+                                 .keys = own_config,
                                  .finish = own_finish,
                                  .more = own_more,
                                  .any_biases = true,

@@ -4,40 +4,37 @@
 #include <string.h>
 
 #include "config_fields.h"
-#include "formats/tensor_rules.h"
 
-#define PART_OF(to, from, rows, cols, flags)                                                       \
-    {                                                                                              \
-        "mtp." to, from ".weight", rows, cols, flags, {0}, {                                       \
-            0                                                                                      \
-        }                                                                                          \
-    }
 #define FURTHER "model.layers.%u."
-#define BLOCK "blk.%u.nextn."
+#define BLOCK "blk.%u."
 
 static const TensorRule mtp_rules[] = {
-    PART_OF("embedding_norm", "mtp.pre_fc_norm_embedding", N_ONE, N_DIM, RULE_ADD_ONE),
-    PART_OF("hidden_norm", "mtp.pre_fc_norm_hidden", N_ONE, N_DIM, RULE_ADD_ONE),
-    PART_OF("projection", "mtp.fc", N_DIM, N_TWO_DIMS, 0),
-    PART_OF("final_norm", "mtp.norm", N_ONE, N_DIM, RULE_ADD_ONE),
+    VECTOR("mtp.embedding_norm", "mtp.pre_fc_norm_embedding.weight", "dim",
+           .values = VALUES_PLUS_ONE),
+    VECTOR("mtp.hidden_norm", "mtp.pre_fc_norm_hidden.weight", "dim", .values = VALUES_PLUS_ONE),
+    MATRIX("mtp.projection", "mtp.fc.weight", "dim", "2 * dim"),
+    VECTOR("mtp.final_norm", "mtp.norm.weight", "dim", .values = VALUES_PLUS_ONE),
     {0},
 };
 static const TensorRule nextn_rules[] = {
-    PART_OF("embedding_norm", FURTHER "enorm", N_ONE, N_DIM, 0),
-    PART_OF("hidden_norm", FURTHER "hnorm", N_ONE, N_DIM, 0),
-    PART_OF("projection", FURTHER "eh_proj", N_DIM, N_TWO_DIMS, 0),
-    PART_OF("final_norm", FURTHER "shared_head.norm", N_ONE, N_DIM, RULE_OPTIONAL),
-    PART_OF("embedding", FURTHER "embed_tokens", N_VOCAB, N_DIM, RULE_OF_EMBEDDING),
-    PART_OF("output", FURTHER "shared_head.head", N_VOCAB, N_DIM, RULE_OF_OUTPUT),
+    VECTOR("mtp.embedding_norm", ".enorm.weight", "dim"),
+    VECTOR("mtp.hidden_norm", ".hnorm.weight", "dim"),
+    MATRIX("mtp.projection", ".eh_proj.weight", "dim", "2 * dim"),
+    VECTOR("mtp.final_norm", ".shared_head.norm.weight", "dim", .optional = true),
+    MATRIX("mtp.embedding", ".embed_tokens.weight", "vocab_size", "dim",
+           .same_as = "token_embedding"),
+    MATRIX("mtp.output", ".shared_head.head.weight", "vocab_size", "dim", .same_as = "output"),
     {0},
 };
 static const TensorRule gguf_rules[] = {
-    PART_OF("embedding_norm", BLOCK "enorm", N_ONE, N_DIM, 0),
-    PART_OF("hidden_norm", BLOCK "hnorm", N_ONE, N_DIM, 0),
-    PART_OF("projection", BLOCK "eh_proj", N_DIM, N_TWO_DIMS, 0),
-    PART_OF("final_norm", BLOCK "shared_head_norm", N_ONE, N_DIM, RULE_OPTIONAL),
-    PART_OF("embedding", BLOCK "embed_tokens", N_VOCAB, N_DIM, RULE_OF_EMBEDDING),
-    PART_OF("output", BLOCK "shared_head_head", N_VOCAB, N_DIM, RULE_OF_OUTPUT),
+    VECTOR("mtp.embedding_norm", ".nextn.enorm.weight", "dim"),
+    VECTOR("mtp.hidden_norm", ".nextn.hnorm.weight", "dim"),
+    MATRIX("mtp.projection", ".nextn.eh_proj.weight", "dim", "2 * dim"),
+    VECTOR("mtp.final_norm", ".nextn.shared_head_norm.weight", "dim", .optional = true),
+    MATRIX("mtp.embedding", ".nextn.embed_tokens.weight", "vocab_size", "dim",
+           .same_as = "token_embedding"),
+    MATRIX("mtp.output", ".nextn.shared_head_head.weight", "vocab_size", "dim",
+           .same_as = "output"),
     {0},
 };
 
@@ -47,9 +44,9 @@ static const struct {
     const char *mtp_prefix; /* RuleContext's; the number then counts from 0 */
 } forms[] = {
     [PREDICTION_NONE] = {NULL, NULL, NULL},
-    [PREDICTION_MTP] = {mtp_rules, "mtp.layers.%u.input_layernorm.weight", "mtp.layers."},
+    [PREDICTION_MTP] = {mtp_rules, "mtp.layers.%u.input_layernorm.weight", "mtp.layers.%u."},
     [PREDICTION_NEXTN] = {nextn_rules, FURTHER "eh_proj.weight", NULL},
-    [PREDICTION_GGUF] = {gguf_rules, BLOCK "eh_proj.weight", NULL},
+    [PREDICTION_GGUF] = {gguf_rules, BLOCK "nextn.eh_proj.weight", NULL},
 };
 
 /* Whether the source has prediction layer number i. */
@@ -103,5 +100,7 @@ Status prediction_add(const RuleContext *c, PredictionForm form, Error *error) {
     for (uint32_t i = 0; status == STATUS_OK && i < config->mtp_layers; i++)
         status = rules_apply_to_layer(c, forms[form].rules, config->n_layers + i, error);
     if (status != STATUS_OK || !c->mtp_prefix) return status;
-    return rules_check_leftovers(c, c->mtp_prefix, harmless, config->family, error);
+    char layers[64];
+    snprintf(layers, sizeof layers, "%.*s", (int)strcspn(c->mtp_prefix, "%"), c->mtp_prefix);
+    return rules_check_leftovers(c, layers, harmless, config->family, error);
 }

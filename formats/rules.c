@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "formats/sizes.h"
 
 /* ---- The table of raw tensors ---- */
 
@@ -41,128 +42,143 @@ void raw_table_free(RawTable *table) {
     *table = (RawTable){0};
 }
 
-/* ---- Rules ---- */
+/* ---- One tensor of ours ---- */
 
-size_t extent_of(Extent extent, const Config *c, uint32_t layer) {
-    const HeadShape heads = config_heads(c, layer);
-    switch (extent) {
-    case N_ONE:
-        return 1;
-    case N_DIM:
-        return c->dim;
-    case N_TWO_DIMS:
-        return 2 * (size_t)c->dim;
-    case N_VOCAB:
-        return c->vocab_size;
-    case N_FFN:
-        return config_ffn_dim(c, layer);
-    case N_Q:
-        return (size_t)heads.n_heads * heads.head_dim;
-    case N_KV:
-        return (size_t)heads.n_kv_heads * heads.head_dim;
-    case N_HEAD:
-        return heads.head_dim;
-    case N_V:
-        return (size_t)heads.n_kv_heads * heads.value_dim;
-    case N_OUT:
-        return (size_t)heads.n_heads * heads.value_dim;
-    case N_HEADS:
-        return heads.n_heads;
-    case N_POSITIONS:
-        return (size_t)c->context + c->position_offset;
-    case N_EXPERTS:
-        return c->n_experts;
-    case N_EXPERT_DIM:
-        return c->expert_dim ? c->expert_dim : c->dim;
-    case N_EXPERT_FFN:
-        return c->expert_ffn_dim;
-    case N_SHARED_FFN:
-        return c->shared_ffn_dim;
-    case N_GROUP:
-        return (size_t)(heads.n_heads / heads.n_kv_heads) * heads.head_dim;
-    case N_STATE_HEADS:
-        return c->state_heads;
-    case N_STATE_KEYS:
-        return (size_t)c->state_key_heads * c->state_key_dim;
-    case N_STATE_OUT:
-        return (size_t)c->state_heads * c->state_value_dim;
-    case N_STATE_OUTS:
-        return 2 * (size_t)c->state_heads * c->state_value_dim;
-    case N_STATE_VALUE:
-        return c->state_value_dim;
-    case N_STATE_MIXED:
-        return 2 * (size_t)c->state_key_heads * c->state_key_dim +
-               (size_t)c->state_heads * c->state_value_dim;
-    case N_STATE_TAPS:
-        return c->state_kernel;
-    case N_STATE_RANK:
-        return c->state_rank;
-    case N_ADAPTER:
-        return c->adapter_rank;
-    case N_PER_LAYER:
-        return c->per_layer_dim;
-    case N_PER_LAYERS:
-        return (size_t)c->n_layers * c->per_layer_dim;
-    case N_PER_LAYER_VOCAB:
-        return c->per_layer_vocab;
-    case N_STREAMS:
-        return c->altup_streams;
-    case N_STREAM_PAIRS:
-        return (size_t)c->altup_streams * c->altup_streams;
-    case N_LAUREL:
-        return c->laurel_rank;
-    case N_TWO:
-        return 2;
-    case N_THREE:
-        return 3;
-    case N_STREAMS_DIM:
-        return (size_t)c->altup_streams * c->dim;
-    case N_STREAM_SHARES:
-        return (size_t)c->altup_streams * (2 + (c->hyper_rounds > 0 ? c->altup_streams : 0));
-    case N_VALUE:
-        return heads.value_dim;
-    case N_REST:
-        return heads.head_dim > heads.rotary_dim ? heads.head_dim - heads.rotary_dim : 0;
-    case N_LATENT:
-        return c->latent_dim;
-    case N_LATENT_Q:
-        return c->latent_q_dim;
-    case N_LATENT_QS:
-        return 2 * (size_t)c->latent_q_dim;
-    case N_LATENT_KV:
-        return (size_t)c->latent_dim + heads.rotary_dim;
-    case N_INDEX:
-        return c->index_dim;
-    case N_INDEX_HEADS:
-        return c->index_heads;
-    case N_INDEX_Q:
-        return (size_t)c->index_heads * c->index_dim;
-    case N_INDEX_POOL:
-        return c->index_pool;
-    default:
-        return 0;
-    }
-}
+/* What a rule makes in one layer: a tensor for each name in `to`, and its bias. */
+typedef struct Part {
+    const TensorRule *rule;
+    char to[MODELFILE_NAME_BYTES], from[256]; /* with "%u" and the like */
+    bool is_bias;                             /* of a FORM_LINEAR or FORM_NORM */
+    bool is_vector;                           /* one row */
+    bool optional;
+    size_t rows, cols;  /* a vector has 1 row */
+    size_t skip, fused; /* rows of the stored tensor before this part, and in all; fused 0: the part
+                         * is all of it */
+    HeadTiles row_tiles, col_tiles;
+} Part;
 
-static bool names_layer(const TensorRule *rule) {
-    return rule->to && strstr(rule->from, "%u");
+static bool is_in_layer(const TensorRule *rule) {
+    return rule->to && (rule->from[0] == '.' || strstr(rule->from, "%u"));
 }
 
 static bool names_expert(const TensorRule *rule) {
     return strstr(rule->to, "%u");
 }
 
-/* Replaces each "%u" of the pattern by the next of numbers[]; false when `out` is too small. (Not
- * printf: the pattern may hold other text.) */
-static bool fill_name(char *out, size_t size, const char *pattern, const uint32_t *numbers) {
+/* Whether all experts' tensors are one stored tensor. */
+static bool stacks_experts(const TensorRule *rule) {
+    const char *number = strstr(rule->from, "%u");
+    if (number && rule->from[0] != '.') number = strstr(number + 1, "%u"); /* the first: layer */
+    return names_expert(rule) && !rule->each_head && !number;
+}
+
+/* The order of a tensor's rows or columns that are heads of states: of term `term` of the sum, or
+ * of all its terms. */
+static HeadTiles tiles_of(const TensorRule *rule, const SizeSum *sum, size_t term,
+                          const Config *c) {
+    bool tiles = rule->order == ORDER_STATES && c->state_tiled;
+    bool groups = rule->order == ORDER_TILED_STATES && !c->state_tiled;
+    if (!(tiles || groups) || sum->heads_width == 0 || c->state_key_heads == 0 ||
+        c->state_heads % c->state_key_heads != 0)
+        return (HeadTiles){0};
+    size_t of_key = c->state_heads / c->state_key_heads, first = 0;
+    if (term < sum->n_terms && term != sum->heads_term) return (HeadTiles){0};
+    for (size_t i = 0; term == SIZE_TERMS && i < sum->heads_term; i++) first += sum->terms[i];
+    return (HeadTiles){.first = first,
+                       .groups = tiles ? c->state_key_heads : of_key,
+                       .per_group = tiles ? of_key : c->state_key_heads,
+                       .width = sum->heads_width};
+}
+
+static bool has_bias(const TensorRule *rule) {
+    return rule->form == FORM_LINEAR || rule->form == FORM_NORM;
+}
+
+const char *rules_weight(const TensorRule *rule) {
+    return has_bias(rule) ? ".weight" : "";
+}
+
+static size_t count_names(const char *names) {
+    size_t n = 1;
+    for (; (names = strchr(names, ' ')); names++) n++;
+    return n;
+}
+
+/* Fills in `part` for name number `term` of the rule; false: a name is too long or a size is none.
+ */
+static bool make_part(Part *part, const TensorRule *rule, size_t term, bool is_bias,
+                      const Config *config, uint32_t layer) {
+    const char *name = rule->to, *rows = rule->rows ? rule->rows : "dim";
+    SizeSum sum, cols;
+    *part = (Part){.rule = rule, .is_bias = is_bias, .optional = rule->optional || is_bias};
+    for (size_t i = 0; i < term; i++) name = strchr(name, ' ') + 1;
+    int to = snprintf(part->to, sizeof part->to, "%.*s%s", (int)strcspn(name, " "), name,
+                      is_bias ? ".bias" : "");
+    int from = snprintf(part->from, sizeof part->from, "%s%s", rule->from,
+                        is_bias ? ".bias" : rules_weight(rule));
+    if (to >= (int)sizeof part->to || from >= (int)sizeof part->from ||
+        !size_sum(rows, config, layer, &sum))
+        return false;
+    size_t n_names = count_names(rule->to), n = sum.total;
+    if (n_names > 1 && n_names != sum.n_terms) return false;
+    if (n_names > 1) {
+        part->fused = sum.total;
+        for (size_t i = 0; i < term; i++) part->skip += sum.terms[i];
+        n = sum.terms[term];
+    }
+    if (rule->order == ORDER_PAIRED) part->fused = sum.total;
+    const HeadTiles tiles = tiles_of(rule, &sum, n_names > 1 ? term : SIZE_TERMS, config);
+    part->is_vector = is_bias || rule->form == FORM_NORM || rule->form == FORM_VECTOR;
+    if (part->is_vector) {
+        part->rows = 1;
+        part->cols = n;
+        part->col_tiles = tiles;
+        return true;
+    }
+    if (!rule->cols || !size_sum(rule->cols, config, layer, &cols)) return false;
+    part->rows = n;
+    part->cols = cols.total;
+    part->row_tiles = tiles;
+    part->col_tiles = tiles_of(rule, &cols, SIZE_TERMS, config);
+    return true;
+}
+
+static bool is_turned(const Part *part) {
+    return part->rule->turned == TURNED_ALWAYS && !part->is_vector;
+}
+
+/* Which stored rows become the tensor's rows. */
+static RowMap map_of(const Part *part, const Config *config, uint32_t layer, size_t rows) {
+    const TensorRule *rule = part->rule;
+    uint32_t head_dim = config_heads(config, layer).head_dim;
+    if (rule->by && part->fused) {
+        size_t n = size_of(rule->by, config, layer);
+        if (n == 0) n = 1; /* the shape check has failed already */
+        return (RowMap){.first = part->skip / n, .chunk = rows / n, .stride = part->fused / n};
+    }
+    if (rule->order == ORDER_PAIRED && config->rope_pairing == ROPE_HALVES && head_dim % 2 == 0)
+        return (RowMap){.head = head_dim};
+    return (RowMap){.first = part->skip};
+}
+
+/* ---- Names ---- */
+
+/* Writes the pattern with the numbers in it: each "%u" is the next of `layer` (where the pattern
+ * names it) and `number`, "%q" half of the layer, "%p" whether that leaves a rest. false: too long.
+ * (Not printf: the pattern may hold other text.) */
+static bool fill_name(char *out, size_t size, const char *pattern, bool names_layer, uint32_t layer,
+                      uint32_t number) {
     size_t length = 0;
-    for (const char *p = pattern; *p;) {
+    for (const char *p = pattern; *p; p++) {
         char piece[16] = {*p};
-        if (strncmp(p, "%u", 2) == 0) {
-            snprintf(piece, sizeof piece, "%u", *numbers++);
+        if (*p == '%' && (p[1] == 'u' || p[1] == 'q' || p[1] == 'p')) {
+            uint32_t own = names_layer ? layer : number;
+            if (p[1] == 'q') own = layer / 2;
+            if (p[1] == 'p') own = layer % 2;
+            if (p[1] != 'p') names_layer = false;
+            snprintf(piece, sizeof piece, "%u", own);
             p++;
         }
-        p++;
         size_t n = strlen(piece);
         if (length + n >= size) return false;
         memcpy(out + length, piece, n);
@@ -171,6 +187,53 @@ static bool fill_name(char *out, size_t size, const char *pattern, const uint32_
     out[length] = '\0';
     return true;
 }
+
+/* Copies `from`, its leading "model." replaced by the context's prefix; false: too long. */
+static bool with_prefix(const RuleContext *c, const char *from, char *out, size_t size) {
+    bool replaced = c->prefix && strncmp(from, "model.", 6) == 0;
+    int length = snprintf(out, size, "%s%s", replaced ? c->prefix : "", from + (replaced ? 6 : 0));
+    return length >= 0 && (size_t)length < size;
+}
+
+/* Writes the name of the tensor in the source that the part reads; false: too long. */
+static bool source_name(const RuleContext *c, const Part *part, uint32_t layer, uint32_t number,
+                        char *from, size_t size) {
+    uint32_t n_layers = c->source->config.n_layers;
+    bool in_layer = part->from[0] == '.', is_mtp = in_layer && c->mtp_prefix && layer >= n_layers;
+    char whole[256], pattern[256];
+    if (in_layer) {
+        int length = snprintf(whole, sizeof whole, "%s%s",
+                              is_mtp      ? c->mtp_prefix
+                              : c->layers ? c->layers
+                                          : "",
+                              part->from + 1);
+        if (length >= (int)sizeof whole) return false;
+    }
+    if (is_mtp) return fill_name(from, size, whole, true, layer - n_layers, number);
+    return with_prefix(c, in_layer ? whole : part->from, pattern, sizeof pattern) &&
+           fill_name(from, size, pattern, true, layer, number);
+}
+
+/* Lengthens the name of a tensor beside the model proper (the output head) to the one that the
+ * source has: below the whole prefix, or below what stands before ".model." in it
+ * ("language_model.", "thinker."), or ".backbone.". false: too long. */
+static bool below_outer_model(const RuleContext *c, char *name, size_t size) {
+    const char *proper = c->prefix && ends_with(c->prefix, ".backbone.") ? "backbone." : "model.";
+    size_t length = c->prefix ? strlen(c->prefix) : 0, rest = strlen(proper);
+    char longer[256];
+    if (length <= rest || strncmp(name, c->prefix, length) == 0 || raw_table_find(c->table, name))
+        return true;
+    for (int i = 0; i < 2; i++, length -= rest) {
+        if (snprintf(longer, sizeof longer, "%.*s%s", (int)length, c->prefix, name) >=
+            (int)sizeof longer)
+            return false;
+        if (raw_table_find(c->table, longer)) return snprintf(name, size, "%s", longer) < (int)size;
+        if (strcmp(c->prefix + length - rest, proper) != 0) break;
+    }
+    return true;
+}
+
+/* ---- Taking a tensor ---- */
 
 static Status cannot_read(const RuleContext *c, const RawTensor *raw, Error *error) {
     return error_set(error, "%s: tensor '%.100s' is of type %s, which this program cannot read",
@@ -186,12 +249,6 @@ static Status wrong_shape(const RuleContext *c, const RawTensor *raw, size_t row
                                    (unsigned long long)raw->dims[i]);
     return error_set(error, "%s: tensor '%.100s' is %s, expected %zu x %zu", c->source->path,
                      raw->name, raw->n_dims ? shape : "a scalar", rows, cols);
-}
-
-static size_t count_numbers(const char *pattern) {
-    size_t n = 0;
-    for (; (pattern = strstr(pattern, "%u")); pattern++) n++;
-    return n;
 }
 
 /* Describes one expert's part of a tensor that stacks all experts, in a dimension of its own or, in
@@ -238,25 +295,13 @@ static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t e
     return STATUS_OK;
 }
 
-/* Rows of the whole fused matrix; 0: not fused. */
-static size_t fused_rows(const TensorRule *rule, const Config *config, uint32_t layer) {
-    size_t fused = 0;
-    for (size_t i = 0; i < sizeof rule->fused / sizeof *rule->fused; i++)
-        fused += extent_of(rule->fused[i], config, layer);
-    return fused;
-}
-
 /* Describes the part of one head that the rule takes from a tensor of all heads. The heads may be a
  * dimension of their own. */
-static Status split_head(const RuleContext *c, const TensorRule *rule, const RawTensor *all,
+static Status split_head(const RuleContext *c, const Part *part, const RawTensor *all,
                          uint32_t layer, uint32_t head, RawTensor *one, Error *error) {
-    const Config *config = &c->source->config;
-    bool transposed = rule->flags & RULE_TRANSPOSED;
-    size_t rows = extent_of(transposed ? rule->cols : rule->rows, config, layer);
-    size_t cols = extent_of(transposed ? rule->rows : rule->cols, config, layer);
-    size_t of_head = fused_rows(rule, config, layer), row_bytes;
-    size_t n_heads = config_heads(config, layer).n_heads;
-    if (of_head == 0) of_head = rows;
+    size_t rows = part->rows, cols = part->cols, row_bytes;
+    size_t of_head = part->fused ? part->fused : rows;
+    size_t n_heads = config_heads(&c->source->config, layer).n_heads;
     bool stacked = all->n_dims == 3 && all->dims[0] == n_heads && all->dims[1] == of_head &&
                    all->dims[2] == cols;
     if (!stacked && (all->n_dims != 2 || all->dims[0] != n_heads * of_head || all->dims[1] != cols))
@@ -266,7 +311,7 @@ static Status split_head(const RuleContext *c, const TensorRule *rule, const Raw
     one->dims[0] = rows;
     one->dims[1] = cols;
     if (all->type == STORED_TYPES) return STATUS_OK; /* `take` refuses the type */
-    uint64_t skip = head * of_head + extent_of(rule->skip[0], config, layer);
+    uint64_t skip = head * of_head + part->skip;
     one->blocks.first = skip;
     if (all->scales.present || (stacked && all->blocks.per_matrix) ||
         !stored_bytes(all->type, cols, &row_bytes) ||
@@ -275,45 +320,6 @@ static Status split_head(const RuleContext *c, const TensorRule *rule, const Raw
         return error_set(error, "%s: the heads of tensor '%.100s' cannot be told apart",
                          c->source->path, all->name);
     return STATUS_OK;
-}
-
-/* Which stored rows become the tensor's rows. */
-static RowMap map_of(const TensorRule *rule, const Config *config, uint32_t layer, size_t rows) {
-    RowMap map = {.first = extent_of(rule->skip[0], config, layer) +
-                           extent_of(rule->skip[1], config, layer)};
-    if (rule->flags & RULE_GROUPED) {
-        const HeadShape heads = config_heads(config, layer);
-        map.chunk = rows / heads.n_kv_heads;
-        map.stride = extent_of(N_GROUP, config, layer) + heads.head_dim + heads.value_dim;
-    } else if (rule->flags & (RULE_BY_HEAD | RULE_BY_STATE_KEY)) {
-        bool by_head = rule->flags & RULE_BY_HEAD;
-        size_t n = by_head ? config_heads(config, layer).n_heads : config->state_key_heads;
-        if (n == 0) n = 1; /* the shape check has failed already */
-        map = (RowMap){.first = map.first / n,
-                       .chunk = rows / n,
-                       .stride = fused_rows(rule, config, layer) / n};
-    } else if (rule->flags & RULE_PAIRED && config->rope_pairing == ROPE_HALVES &&
-               config_heads(config, layer).head_dim % 2 == 0) {
-        map = (RowMap){.head = config_heads(config, layer).head_dim};
-    } else if (rule->flags & (RULE_EVEN | RULE_ODD)) {
-        map = (RowMap){.first = rule->flags & RULE_ODD ? 1 : 0, .chunk = 1, .stride = 2};
-    }
-    return map;
-}
-
-/* The order of a tensor's rows or columns (`extent`) that are heads of states. */
-static HeadTiles tiles_of(const TensorRule *rule, Extent extent, const Config *c, uint32_t layer) {
-    bool tiles = rule->flags & RULE_STATES && c->state_tiled;
-    bool groups = rule->flags & RULE_TILED_STATES && !c->state_tiled;
-    bool by_head = extent == N_STATE_OUT || extent == N_STATE_MIXED;
-    if (!(tiles || groups) || !(by_head || extent == N_STATE_HEADS) || c->state_key_heads == 0 ||
-        c->state_value_dim == 0 || c->state_heads % c->state_key_heads != 0)
-        return (HeadTiles){0};
-    size_t of_key = c->state_heads / c->state_key_heads;
-    return (HeadTiles){.first = extent == N_STATE_MIXED ? 2 * extent_of(N_STATE_KEYS, c, layer) : 0,
-                       .groups = tiles ? c->state_key_heads : of_key,
-                       .per_group = tiles ? of_key : c->state_key_heads,
-                       .width = by_head ? c->state_value_dim : 1};
 }
 
 /* Whether the tensor is rows x cols. A vector (rows 1) may have any dimensions of 1 beside its own,
@@ -329,32 +335,28 @@ static bool has_shape(const RawTensor *raw, size_t rows, size_t cols) {
     return n == 2 && dims[0] == rows && dims[1] == cols;
 }
 
-/* Adds the tensor `to` that the rule makes of `raw`, after checking shape and type. */
-static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor *raw,
-                   uint32_t layer, const char *to, Error *error) {
-    const Config *config = &c->source->config;
-    size_t rows = extent_of(rule->rows, config, layer), cols = extent_of(rule->cols, config, layer);
-    size_t fused = fused_rows(rule, config, layer);
-    bool is_vector =
-        rule->flags & RULE_VECTOR || (rule->rows == N_ONE && !(rule->flags & RULE_MATRIX));
+/* Adds the tensor `to` that the part makes of `raw`, after checking shape and type. */
+static Status take(const RuleContext *c, const Part *part, const RawTensor *raw, uint32_t layer,
+                   const char *to, Error *error) {
+    const TensorRule *rule = part->rule;
+    size_t rows = part->rows, cols = part->cols, fused = part->fused;
     /* MXFP4's blocks run along the inputs, so those tensors are outputs x inputs already. */
-    bool turned = rule->flags & RULE_EITHER_WAY && !has_shape(raw, fused ? fused : rows, cols);
-    bool transposed = (turned || rule->flags & RULE_TRANSPOSED) && rule->rows != N_ONE &&
-                      !raw->scales.present && !c->is_adapter;
-    if (rule->rows == N_ONE && fused) rows = cols, cols = 1;
+    bool turned = is_turned(part) || (rule->turned == TURNED_WHERE_IT_FITS && !part->is_vector &&
+                                      !has_shape(raw, fused ? fused : rows, cols));
+    bool transposed = turned && !raw->scales.present && !c->is_adapter;
+    bool is_slice = part->is_vector && fused; /* of a vector */
+    if (is_slice) rows = cols, cols = 1;
     size_t stored_rows = fused ? fused : rows, stored_cols = cols;
     if (transposed) stored_rows = cols, stored_cols = fused ? fused : rows;
-    bool is_slice = rule->rows == N_ONE && fused; /* of a vector */
     if (!has_shape(raw, is_slice ? 1 : stored_rows, is_slice ? fused : stored_cols))
         return wrong_shape(c, raw, stored_rows, stored_cols, error);
     if (raw->type == STORED_TYPES) return cannot_read(c, raw, error);
-    if (raw->scales.present && raw->type == STORED_Q4_0 &&
-        rule->flags & (RULE_TRANSPOSED | RULE_EITHER_WAY))
+    if (raw->scales.present && raw->type == STORED_Q4_0 && rule->turned != TURNED_NEVER)
         return error_set(error, "%s: tensor '%.100s': transposed codes of 4 bits are not known",
                          c->source->path, raw->name);
     SourceTensor *tensor = source_add(c->source, error, "%s", to);
     if (!tensor) return STATUS_FAILED;
-    tensor->is_vector = is_vector;
+    tensor->is_vector = part->is_vector || rule->form == FORM_TABLE;
     tensor->rows = rows;
     tensor->cols = cols;
     tensor->stored = raw->type;
@@ -366,27 +368,38 @@ static Status take(const RuleContext *c, const TensorRule *rule, const RawTensor
     tensor->stored_rows = stored_rows;
     tensor->stored_cols = stored_cols;
     tensor->transposed = transposed;
-    tensor->add = rule->flags & RULE_ADD_ONE ? 1.0f : 0.0f;
-    tensor->minus_exp = rule->flags & RULE_MINUS_EXP;
-    tensor->map = map_of(rule, config, layer, rows);
-    tensor->map.tiles = tiles_of(rule, rule->rows, config, layer);
-    tensor->columns = tiles_of(rule, rule->cols, config, layer);
+    tensor->add = rule->values == VALUES_PLUS_ONE && !part->is_bias ? 1.0f : 0.0f;
+    tensor->minus_exp = rule->values == VALUES_MINUS_EXP && !part->is_bias;
+    tensor->map = map_of(part, &c->source->config, layer, rows);
+    tensor->map.tiles = part->row_tiles;
+    tensor->columns = part->col_tiles;
     return STATUS_OK;
 }
 
-/* Copies `from`, its leading "model." replaced by the context's prefix; false: too long. */
-static bool with_prefix(const RuleContext *c, const char *from, char *out, size_t size) {
-    bool replaced = c->prefix && strncmp(from, "model.", 6) == 0;
-    int length = snprintf(out, size, "%s%s", replaced ? c->prefix : "", from + (replaced ? 6 : 0));
-    return length >= 0 && (size_t)length < size;
+/* Takes one head's part, which is turned after it has been cut out. */
+static Status take_head(const RuleContext *c, const Part *part, const RawTensor *all,
+                        uint32_t layer, uint32_t head, const char *to, Error *error) {
+    RawTensor one;
+    Part of_head = *part;
+    if (split_head(c, part, all, layer, head, &one, error) != STATUS_OK) return STATUS_FAILED;
+    of_head.skip = of_head.fused = 0;
+    if (is_turned(part)) {
+        of_head.rows = part->cols;
+        of_head.cols = part->rows;
+    }
+    return take(c, &of_head, &one, layer, to, error);
 }
 
-/* Reads the values that the rule makes of `raw`, through a tensor that is added to the source and
- * removed again. */
-static Status read_values(const RuleContext *c, const TensorRule *rule, RawTensor *raw,
-                          uint32_t layer, float *out, Error *error) {
+/* Reads the values of one head's vector, through a tensor that is added to the source and removed
+ * again. */
+static Status read_head(const RuleContext *c, RawTensor *raw, uint32_t layer, float *out,
+                        Error *error) {
+    static const TensorRule one = VECTOR("head", "", "head_dim");
     Source *source = c->source;
-    if (take(c, rule, raw, layer, "values", error) != STATUS_OK) return STATUS_FAILED;
+    Part part;
+    if (!make_part(&part, &one, 0, false, &source->config, layer) ||
+        take(c, &part, raw, layer, "values", error) != STATUS_OK)
+        return STATUS_FAILED;
     SourceTensor tensor = source->tensors[--source->n_tensors];
     raw->used = true;
     return source_read_floats(source, &tensor, 0, tensor.rows, out, error);
@@ -428,11 +441,10 @@ Status rules_read(const RuleContext *c, const char *from, size_t rows, size_t co
 
 /* Adds one vector that joins the tensors of all heads, whose names are `from` with its "%h"
  * replaced by the head's number. */
-static Status join_heads(const RuleContext *c, const TensorRule *rule, const char *from,
-                         uint32_t layer, const char *to, Error *error) {
-    size_t head_dim = extent_of(N_HEAD, &c->source->config, layer);
-    size_t n = extent_of(rule->cols, &c->source->config, layer) / head_dim;
-    const TensorRule one = {.to = "head", .from = from, .rows = N_ONE, .cols = N_HEAD};
+static Status join_heads(const RuleContext *c, const Part *part, const char *from, uint32_t layer,
+                         const char *to, Error *error) {
+    size_t head_dim = config_heads(&c->source->config, layer).head_dim;
+    size_t n = part->cols / head_dim;
     const char *rest = strstr(from, "%h");
     float *values = malloc(n * head_dim * sizeof *values);
     Status status = values ? STATUS_OK : error_set(error, "%s: no memory", c->source->path);
@@ -440,11 +452,11 @@ static Status join_heads(const RuleContext *c, const TensorRule *rule, const cha
         char name[288];
         snprintf(name, sizeof name, "%.*s%zu%s", (int)(rest - from), from, i, rest + 2);
         RawTensor *raw = raw_table_find(c->table, name);
-        if (!raw && i == 0 && (rule->flags & RULE_OPTIONAL)) {
+        if (!raw && i == 0 && part->optional) {
             free(values);
             return STATUS_OK;
         }
-        status = raw ? read_values(c, &one, raw, layer, values + i * head_dim, error)
+        status = raw ? read_head(c, raw, layer, values + i * head_dim, error)
                      : error_set(error, "%s: tensor '%s' is missing", c->source->path, name);
     }
     if (status == STATUS_OK)
@@ -453,14 +465,14 @@ static Status join_heads(const RuleContext *c, const TensorRule *rule, const cha
     return status;
 }
 
-/* Whether the model has the rule's tensor, as far as RuleContext.biases says. */
-static bool may_have(const RuleContext *c, const TensorRule *rule) {
-    size_t n = strlen(rule->to);
-    if (!c->biases || !(rule->flags & RULE_OPTIONAL) || !ends_with(rule->to, ".bias")) return true;
+/* Whether the model has the part, as far as RuleContext.biases says. */
+static bool may_have(const RuleContext *c, const Part *part) {
+    size_t n = strlen(part->to);
+    if (!c->biases || !part->optional || !ends_with(part->to, ".bias")) return true;
     char word[MODELFILE_NAME_BYTES];
     n -= strlen(".bias");
-    bool is_norm = n >= 4 && memcmp(rule->to + n - 4, "norm", 4) == 0;
-    snprintf(word, sizeof word, " %.*s ", (int)n, rule->to);
+    bool is_norm = n >= 4 && memcmp(part->to + n - 4, "norm", 4) == 0;
+    snprintf(word, sizeof word, " %.*s ", (int)n, part->to);
     return strstr(c->biases, word) || (is_norm && strstr(c->biases, " norms "));
 }
 
@@ -491,154 +503,107 @@ static const SourceTensor *find_tensor(const Source *source, const char *name) {
     return NULL;
 }
 
-/* Adds the tensor `to`, which has the data of the earlier tensor `with` (a string constant) unless
- * the source has another, as an output head that is tied to the embedding has. transformers ties
- * a head only where the file has none of its own, or one with the embedding's values. */
-static Status tie(const RuleContext *c, const TensorRule *rule, const char *from, const char *to,
-                  const char *with, Error *error) {
+/* Adds the tensor `to`, which has the data of the earlier tensor `same_as` unless the source has
+ * another, as an output head that is tied to the embedding has. transformers ties a head only where
+ * the file has none of its own, or one with the embedding's values. */
+static Status tie(const RuleContext *c, const Part *part, const char *from, const char *to,
+                  Error *error) {
     Source *source = c->source;
     RawTensor *own = raw_table_find(c->table, from);
+    const char *with = part->rule->same_as;
     const SourceTensor *other = find_tensor(source, with);
     if (other && other->shares) other = find_tensor(source, other->shares);
     bool equal = true;
     if (own && other) {
         SourceTensor first = *other; /* `take` may move it */
         own->used = true;
-        if (take(c, rule, own, 0, to, error) != STATUS_OK ||
+        if (take(c, part, own, 0, to, error) != STATUS_OK ||
             compare_values(source, &source->tensors[source->n_tensors - 1], &first, &equal,
                            error) != STATUS_OK)
             return STATUS_FAILED;
         if (!equal) return STATUS_OK;
         source->n_tensors--;
     }
-    return source_add_shared(source, to, with, extent_of(rule->rows, &source->config, 0),
-                             extent_of(rule->cols, &source->config, 0), error);
+    return source_add_shared(source, to, with, part->rows, part->cols, error);
 }
 
-/* Lengthens the name of a tensor beside the model proper (the output head) to the one that the
- * source has: below the whole prefix, or below what stands before ".model." in it
- * ("language_model.", "thinker."), or ".backbone.". false: too long. */
-static bool below_outer_model(const RuleContext *c, char *name, size_t size) {
-    const char *proper = c->prefix && ends_with(c->prefix, ".backbone.") ? "backbone." : "model.";
-    size_t length = c->prefix ? strlen(c->prefix) : 0, rest = strlen(proper);
-    char longer[256];
-    if (length <= rest || strncmp(name, c->prefix, length) == 0 || raw_table_find(c->table, name))
-        return true;
-    for (int i = 0; i < 2; i++, length -= rest) {
-        if (snprintf(longer, sizeof longer, "%.*s%s", (int)length, c->prefix, name) >=
-            (int)sizeof longer)
-            return false;
-        if (raw_table_find(c->table, longer)) return snprintf(name, size, "%s", longer) < (int)size;
-        if (strcmp(c->prefix + length - rest, proper) != 0) break;
-    }
-    return true;
+/* ---- Applying rules ---- */
+
+/* Takes the stored tensor `raw` for the expert or head `number`. */
+static Status take_number(const RuleContext *c, const Part *part, RawTensor *raw, uint32_t layer,
+                          uint32_t number, const char *to, Error *error) {
+    const TensorRule *rule = part->rule;
+    RawTensor one = *raw;
+    raw->used = true;
+    if (c->is_adapter && (rule->each_head || stacks_experts(rule)))
+        return error_set(error,
+                         "%s: '%.100s' is stored in parts, for each head or expert, to which "
+                         "this program cannot add",
+                         c->source->path, raw->name);
+    if (rule->each_head) return take_head(c, part, raw, layer, number, to, error);
+    if (stacks_experts(rule) && unstack(c, raw, number, &one, error) != STATUS_OK)
+        return STATUS_FAILED;
+    return take(c, part, &one, layer, to, error);
 }
 
-/* Replaces "%p" in a name by the half of a pair of layers. */
-static void fill_half(char *name, uint32_t layer) {
-    char *half = strstr(name, "%p");
-    if (!half) return;
-    *half = layer % 2 ? '1' : '0';
-    memmove(half + 1, half + 2, strlen(half + 2) + 1);
-}
-
-/* Writes the name of the tensor in the source that the rule reads, for the layer and the expert
- * numbers[]; false: too long. */
-static bool source_name(const RuleContext *c, const TensorRule *rule, const uint32_t *numbers,
-                        char *from, size_t size) {
-    static const char layers[] = "model.layers.";
-    uint32_t n_layers = c->source->config.n_layers, own[2] = {numbers[0], numbers[1]};
-    char pattern[256];
-    bool fits;
-    if (c->mtp_prefix && numbers[0] >= n_layers && strncmp(rule->from, layers, 13) == 0) {
-        own[0] -= n_layers;
-        int length = snprintf(pattern, sizeof pattern, "%s%s", c->mtp_prefix, rule->from + 13);
-        fits = length < (int)sizeof pattern;
-    } else {
-        fits = with_prefix(c, rule->from, pattern, sizeof pattern);
-    }
-    if (rule->flags & RULE_PAIR) own[0] /= 2;
-    fits = fits && fill_name(from, size, pattern, own);
-    if (rule->flags & RULE_PAIR && fits) fill_half(from, numbers[0]);
-    return fits;
-}
-
-/* Applies one rule; numbers[] are the layer and the expert. `in_layer`: what it makes is a tensor
- * of the layer. */
-static Status apply(const RuleContext *c, const TensorRule *rule, const uint32_t *numbers,
-                    bool in_layer, Error *error) {
+/* Makes one part for the expert or head `number`. `in_layer`: it is a tensor of the layer. */
+static Status apply_part(const RuleContext *c, const Part *part, uint32_t layer, uint32_t number,
+                         bool in_layer, Error *error) {
+    const TensorRule *rule = part->rule;
     char from[256], to[MODELFILE_NAME_BYTES], within[MODELFILE_NAME_BYTES];
-    bool fits = source_name(c, rule, numbers, from, sizeof from);
-    if (rule->flags & RULE_FIRST && numbers[0] % 2 == 1) return STATUS_OK;
-    if (in_layer) {
-        fits = fits && fill_name(within, sizeof within, rule->to, numbers + 1);
-        int length = snprintf(to, sizeof to, "layers.%u.%s", numbers[0], fits ? within : "");
-        fits = fits && length < (int)sizeof to;
-    } else {
-        snprintf(to, sizeof to, "%s", rule->to);
-    }
-    if (!fits) return error_set(error, "%s: a name is too long", c->source->path);
-    if (!below_outer_model(c, from, sizeof from))
+    bool fits = source_name(c, part, layer, number, from, sizeof from) &&
+                below_outer_model(c, from, sizeof from) &&
+                fill_name(within, sizeof within, part->to, false, layer, number);
+    int length = !fits      ? 0
+                 : in_layer ? snprintf(to, sizeof to, "layers.%u.%s", layer, within)
+                            : snprintf(to, sizeof to, "%s", within);
+    if (!fits || length >= (int)sizeof to)
         return error_set(error, "%s: a name is too long", c->source->path);
-    bool is_joined = rule->flags & (RULE_OF_EMBEDDING | RULE_OF_OUTPUT) || strstr(from, "%h");
-    if (c->is_adapter && is_joined) return STATUS_OK;
-    if ((rule->flags & RULE_TIED) && c->tied)
-        return tie(c, rule, from, to, "token_embedding", error);
-    if (rule->flags & RULE_OF_EMBEDDING) return tie(c, rule, from, to, "token_embedding", error);
-    if (rule->flags & RULE_OF_OUTPUT) return tie(c, rule, from, to, "output", error);
-    if (strstr(from, "%h")) return join_heads(c, rule, from, numbers[0], to, error);
+    bool ties = rule->same_as && !part->is_bias && (c->tied || !rule->if_tied);
+    if (c->is_adapter && ((rule->same_as && !rule->if_tied) || strstr(from, "%h")))
+        return STATUS_OK;
+    if (ties) return tie(c, part, from, to, error);
+    if (strstr(from, "%h")) return join_heads(c, part, from, layer, to, error);
     RawTensor *raw = raw_table_find(c->table, from);
-    if ((rule->flags & RULE_OWN_KEYS) && c->source->config.kv_distance[numbers[0]] > 0) {
+    if (rule->own_keys && c->source->config.kv_distance[layer] > 0) {
         if (raw) raw->used = true;
         return STATUS_OK;
     }
-    if (raw && !may_have(c, rule))
+    if (raw && !may_have(c, part))
         return error_set(error,
                          "%s: tensor '%.100s': with this config.json, a model of type '%s' has no "
                          "such bias",
                          c->source->path, from, c->source->config.family);
-    if (raw) {
-        RawTensor one = *raw;
-        raw->used = true;
-        bool in_parts =
-            rule->flags & RULE_HEADS || (names_expert(rule) && count_numbers(rule->from) == 1);
-        if (c->is_adapter && in_parts)
-            return error_set(error,
-                             "%s: '%.100s' is stored in parts, for each head or expert, to which "
-                             "this program cannot add",
-                             c->source->path, from);
-        if (rule->flags & RULE_HEADS) {
-            const TensorRule part = {rule->to,    rule->from, rule->rows, rule->cols,
-                                     rule->flags, {0},        {0}};
-            if (split_head(c, rule, raw, numbers[0], numbers[1], &one, error) != STATUS_OK)
-                return STATUS_FAILED;
-            return take(c, &part, &one, numbers[0], to, error);
-        }
-        if (names_expert(rule) && count_numbers(rule->from) == 1 &&
-            unstack(c, raw, numbers[1], &one, error) != STATUS_OK)
-            return STATUS_FAILED;
-        return take(c, rule, &one, numbers[0], to, error);
-    }
-    if (rule->flags & RULE_OPTIONAL || c->is_adapter) return STATUS_OK;
+    if (raw) return take_number(c, part, raw, layer, number, to, error);
+    if (part->optional || c->is_adapter) return STATUS_OK;
     return error_set(error, "%s: tensor '%s' is missing", c->source->path, from);
 }
 
-static Status apply_in_layer(const RuleContext *c, const TensorRule *rule, uint32_t layer,
-                             Error *error) {
+/* Applies one rule: each of its names, first the weight and then the bias, each for all experts or
+ * heads. */
+static Status apply(const RuleContext *c, const TensorRule *rule, uint32_t layer, bool in_layer,
+                    Error *error) {
     const Config *config = &c->source->config;
-    uint32_t n = names_expert(rule) ? config->n_experts - config->zero_experts : 1;
-    if (rule->flags & RULE_HEADS) n = config_heads(config, layer).n_heads;
+    const size_t halves = has_bias(rule) ? 2 : 1; /* weight, bias */
+    size_t n_names = count_names(rule->to);
+    uint32_t n = in_layer && names_expert(rule) ? config->n_experts - config->zero_experts : 1;
     Status status = STATUS_OK;
-    for (uint32_t i = 0; status == STATUS_OK && i < n; i++)
-        status = apply(c, rule, (uint32_t[]){layer, i}, true, error);
+    if (rule->each_head) n = config_heads(config, layer).n_heads;
+    if (rule->first_of_pair && layer % 2 == 1) return STATUS_OK;
+    for (size_t i = 0; i < halves * n_names && status == STATUS_OK; i++) {
+        Part part;
+        if (!make_part(&part, rule, i / halves, i % halves == 1, config, layer))
+            return error_set(error, "%s: the rule for '%s' is wrong", c->source->path, rule->to);
+        for (uint32_t k = 0; k < n && status == STATUS_OK && part.to[0] != '-'; k++)
+            status = apply_part(c, &part, layer, k, in_layer, error);
+    }
     return status;
 }
 
 Status rules_apply_to_layer(const RuleContext *c, const TensorRule *rules, uint32_t layer,
                             Error *error) {
     Status status = STATUS_OK;
-    for (; status == STATUS_OK && rules->to; rules++)
-        status = apply_in_layer(c, rules, layer, error);
+    for (; status == STATUS_OK && rules->to; rules++) status = apply(c, rules, layer, true, error);
     return status;
 }
 
@@ -646,15 +611,15 @@ Status rules_apply(const RuleContext *c, const TensorRule *rules, Error *error) 
     uint32_t n_layers = c->source->config.n_layers + c->source->config.mtp_layers;
     Status status = STATUS_OK;
     while (status == STATUS_OK && rules->to) {
-        if (!names_layer(rules)) {
-            status = apply(c, rules++, (uint32_t[]){0, 0}, false, error);
+        if (!is_in_layer(rules)) {
+            status = apply(c, rules++, 0, false, error);
             continue;
         }
         const TensorRule *end = rules;
-        while (names_layer(end)) end++;
+        while (is_in_layer(end)) end++;
         for (uint32_t layer = 0; layer < n_layers; layer++)
             for (const TensorRule *rule = rules; status == STATUS_OK && rule < end; rule++)
-                status = apply_in_layer(c, rule, layer, error);
+                status = apply(c, rule, layer, true, error);
         rules = end;
     }
     return status;

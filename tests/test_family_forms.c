@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "formats/family.h"
+#include "formats/sizes.h"
 #include "tests/fixture.h"
 #include "tests/hashed_weights.h"
 #include "tests/tiny_model.h"
@@ -227,8 +229,72 @@ static void internlm2_is_a_llama_with_joined_projections(void **state) {
     fixture_free(&f);
 }
 
+/* ---- Descriptions ---- */
+
+/* Whether each name in `to` has a term of `rows`, and all sizes are known. */
+static void check_rules(const char *family, const TensorRule *rules) {
+    const Config config = config_default();
+    for (; rules->to; rules++) {
+        size_t n_names = 1;
+        SizeSum sum;
+        for (const char *p = rules->to; *p; p++) n_names += *p == ' ';
+        if (!size_sum(rules->rows ? rules->rows : "dim", &config, 0, &sum) ||
+            (n_names > 1 && n_names != sum.n_terms))
+            fail_msg("%s: '%s' has rows '%s'", family, rules->to, rules->rows);
+        if (rules->cols && !size_sum(rules->cols, &config, 0, &sum))
+            fail_msg("%s: '%s' has columns '%s'", family, rules->to, rules->cols);
+        if (rules->by && !size_sum(rules->by, &config, 0, &sum))
+            fail_msg("%s: '%s' lies by '%s'", family, rules->to, rules->by);
+        bool is_vector = rules->form == FORM_NORM || rules->form == FORM_VECTOR;
+        if (is_vector != !rules->cols)
+            fail_msg("%s: '%s' is %s", family, rules->to, is_vector ? "a vector" : "a matrix");
+    }
+}
+
+static void check_presets(const char *family, const Preset *presets) {
+    Config config = config_default();
+    Error error;
+    if (preset_apply(presets, &config, &error) != STATUS_OK) fail_msg("%s: %s", family, error.text);
+}
+
+/* A name of a size or a field that does not exist shows here, not when the first model is read. */
+static void every_description_names_known_sizes_and_fields(void **state) {
+    (void)state;
+    for (const Family *const *table = all_families; *table; table++)
+        for (const Family *family = *table; family->model_type; family++) {
+            if (family->keys) check_rules(family->model_type, family->tensors);
+            check_presets(family->model_type, family->set);
+            for (const GgufFamily *g = family->gguf; g && g->architecture; g++) {
+                check_rules(g->architecture, g->tensors);
+                check_presets(g->architecture, g->set);
+            }
+        }
+}
+
+static void sizes_are_sums_of_products(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"",     "dim +",   "* dim", "dim dim",
+                                        "dimm", "dim - 1", "2 *",   "Dim"};
+    Config config = config_default();
+    SizeSum sum;
+    config.dim = 10;
+    config.n_heads = 3;
+    config.head_dim = 4;
+    config.n_kv_heads = 1;
+    assert_true(size_sum("n_heads * head_dim + 2 * n_kv_heads * head_dim + 5", &config, 0, &sum));
+    assert_int_equal(sum.total, 25);
+    assert_int_equal(sum.n_terms, 3);
+    assert_int_equal(sum.terms[1], 8);
+    assert_true(size_sum("99999999999999999999 * dim", &config, 0, &sum));
+    assert_true(sum.total == SIZE_MAX);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (size_sum(wrong[i], &config, 0, &sum)) fail_msg("'%s' is a size", wrong[i]);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_description_names_known_sizes_and_fields),
+        cmocka_unit_test(sizes_are_sums_of_products),
         cmocka_unit_test(gpt2_is_read_without_its_prefix),
         cmocka_unit_test(a_model_that_thinks_and_talks_is_read_by_its_first_half),
         cmocka_unit_test(phi4mm_is_phi4_multimodal_without_its_adapters),

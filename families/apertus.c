@@ -1,0 +1,106 @@
+/* Apertus: no gate, xIELU with parameters of each layer, norms of queries and keys. */
+#include "families/shared.h"
+#include "formats/xielu.h"
+
+static FamilyMore apertus_more;
+static GgufMore gguf_apertus_more;
+
+const Family families_apertus[] = {
+    {
+        .model_type = "apertus",
+        .set = SET({"rope_theta", 1.2e7}, {"qk_norm", QK_NORM_HEAD}, {"gated", 0}),
+        .keys = KEYS(SIZE_KEYS(131072, 4096, 14336, 32, 32), KV_HEADS(0), HEAD_DIM(0),
+                     CONTEXT(65536), {"rms_norm_eps", "norm_eps", 1e-5},
+                     {"hidden_act", "activation", ACTIVATION_XIELU}),
+        .biases = BIASES({QKVO, "attention_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                NORM("attention_norm", ".attention_layernorm"),
+                NORM("ffn_norm", ".feedforward_layernorm"),
+                LLAMA_ATTENTION,
+                QK_HEAD_NORMS,
+                LINEAR("w_up", ".mlp.up_proj", "ffn_dim", "dim"),
+                LINEAR("w_down", ".mlp.down_proj", "dim", "ffn_dim"),
+                LLAMA_END,
+                {0},
+            },
+        .rope = {.absent = "{\"rope_type\": \"llama3\", \"rope_theta\": 12000000.0, \"factor\": "
+                           "8.0, \"original_max_position_embeddings\": 8192, \"low_freq_factor\": "
+                           "1.0, \"high_freq_factor\": 4.0}"},
+        .bos_id = 1,
+        .eos_id = 2,
+        .more = apertus_more,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "apertus",
+                    .set = SET({"gated", 0}, {"activation", ACTIVATION_XIELU},
+                               {"qk_norm", QK_NORM_HEAD}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            GGUF_ATTENTION,
+                            GGUF_SOME_QK_HEAD_NORMS,
+                            NORM("ffn_norm", ".ffn_norm"),
+                            GGUF_UNGATED_FFN,
+                            GGUF_END,
+                            {0},
+                        },
+                    .more = gguf_apertus_more,
+                },
+                {0},
+            },
+    },
+    {0},
+};
+
+/* Reads one number of layer's xIELU; `absent` where the file lacks it. */
+static Status read_parameter(const RuleContext *c, uint32_t layer, const char *name, double absent,
+                             double *out, Error *error) {
+    char from[128];
+    float *value = NULL;
+    *out = absent;
+    snprintf(from, sizeof from, FROM_LAYER "mlp.act_fn.%s", layer, name);
+    if (!isnan(absent) && !rules_find(c, from)) return STATUS_OK;
+    if (rules_read(c, from, 1, 1, &value, error) != STATUS_OK) return STATUS_FAILED;
+    *out = (double)*value;
+    free(value);
+    return STATUS_OK;
+}
+
+/* Adds the parameters of each layer's xIELU. */
+static Status apertus_more(const RuleContext *c, const json_t *json, Error *error) {
+    (void)json;
+    const Config *config = &c->source->config;
+    for (uint32_t i = 0; config->activation == ACTIVATION_XIELU && i < config->n_layers; i++) {
+        Xielu xielu;
+        if (read_parameter(c, i, "alpha_p", NAN, &xielu.alpha_p, error) != STATUS_OK ||
+            read_parameter(c, i, "alpha_n", NAN, &xielu.alpha_n, error) != STATUS_OK ||
+            read_parameter(c, i, "beta", 0.5, &xielu.beta, error) != STATUS_OK ||
+            read_parameter(c, i, "eps", -1e-6, &xielu.eps, error) != STATUS_OK ||
+            xielu_add(c->source, i, &xielu, error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+/* The element of layer i, or the number that holds for all layers. */
+static bool gguf_number_of_layer(const GgufModel *m, const char *key, uint32_t i, double *value) {
+    const GgufValue *found = gguf_find(&m->gguf, key);
+    return found && gguf_element(found, found->is_array ? i : 0, value);
+}
+
+static Status gguf_apertus_more(GgufModel *m) {
+    for (uint32_t i = 0; i < m->source->config.n_layers; i++) {
+        Xielu xielu;
+        if (!gguf_number_of_layer(m, "xielu.alpha_p", i, &xielu.alpha_p) ||
+            !gguf_number_of_layer(m, "xielu.alpha_n", i, &xielu.alpha_n) ||
+            !gguf_number_of_layer(m, "xielu.beta", i, &xielu.beta) ||
+            !gguf_number_of_layer(m, "xielu.eps", i, &xielu.eps))
+            return error_set(m->error, "%s: xielu.* does not give 4 numbers for layer %u",
+                             m->source->path, i);
+        if (xielu_add(m->source, i, &xielu, m->error) != STATUS_OK) return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,134 @@
+/* Ling 3 (Bailing hybrid): delta attention beside latent attention. */
+#include "families/shared.h"
+#include "formats/convolutions.h"
+
+static FamilyFinish bailing_hybrid_finish;
+static FamilyMore bailing_hybrid_more;
+
+const Family families_bailing_hybrid[] = {
+    /* The activation of the feed-forward is that of the convolution as well. */
+    {
+        .model_type = "bailing_hybrid",
+        .set =
+            SET({"rope_pairing", ROPE_INTERLEAVED}, {"rope_theta", 6e6},
+                {"router", ROUTER_SIGMOID_SCORES}, {"latent_norm_eps", 1e-6}, {"state_by_key", 1}),
+        .keys = KEYS(
+            SIZE_KEYS(157184, 2560, 6144, 42, 32), {"kv_lora_rank", "latent_dim", 512},
+            {"qk_nope_head_dim", "head_dim", 128}, {"qk_rope_head_dim", "rotary_dim", 64},
+            {"v_head_dim", "value_dim", 128},
+            {"max_position_embeddings|model_max_length", "context", 262144},
+            {"rms_norm_eps", "norm_eps", 1e-6}, {"num_local_experts|num_experts", "n_experts", 512},
+            {"num_experts_per_tok|num_experts_per_token", "n_experts_used", 8},
+            {"moe_intermediate_size", "expert_ffn_dim", 768},
+            {"n_group|num_expert_group", "router_groups", 8},
+            {"topk_group", "router_groups_used", 4},
+            {"norm_topk_prob|moe_renormalize", "router_normalize", 1},
+            {"routed_scaling_factor", "router_scale", 2.5}, {"head_dim", "state_key_dim", 128},
+            {"short_conv_kernel_size", "state_kernel", 4}),
+        .fixed = FIXED({"hidden_act", "\"silu\""}),
+        .biases = BIASES({" wkv_a wo ", "attention_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.word_embeddings"),
+                LLAMA_NORMS,
+                DENSE_OR_EXPERTS,
+                CORRECTION(".mlp.gate.expert_bias"),
+                SHARED_EXPERT(".mlp.shared_experts."),
+                LLAMA_END,
+                {0},
+            },
+        .bos_id = -1,
+        .eos_id = 156895,
+        .finish = bailing_hybrid_finish,
+        .more = bailing_hybrid_more,
+    },
+    {0},
+};
+
+static const TensorRule bailing_hybrid_latent[] = {
+    MATRIX("wq", ".attention.q_proj.weight", "n_heads * head_dim", "dim", .optional = true),
+    LINEAR("wkv_a", ".attention.kv_a_proj_with_mqa", "latent_dim + rotary_dim", "dim"),
+    VECTOR("kv_norm", ".attention.kv_a_layernorm.weight", "latent_dim", .optional = true),
+    HEADS_OF_LATENT(".attention.kv_b_proj.weight"),
+    MATRIX("attention_gate", ".attention.g_proj.weight", "n_heads", "dim", .optional = true),
+    LINEAR("wo", ".attention.dense", "dim", "n_heads * value_dim"),
+    {0},
+};
+
+static const TensorRule bailing_hybrid_delta[] = {
+    MATRIX("delta.q", ".attention.q_proj.weight", "state_key_heads * state_key_dim", "dim",
+           .optional = true),
+    MATRIX("delta.k", ".attention.k_proj.weight", "state_key_heads * state_key_dim", "dim",
+           .optional = true),
+    MATRIX("delta.v", ".attention.v_proj.weight", "state_heads * state_value_dim", "dim",
+           .optional = true),
+    MATRIX("delta.a", ".attention.f_proj.weight", "state_key_heads * state_key_dim", "dim",
+           .optional = true),
+    MATRIX("delta.z", ".attention.g_proj.weight", "state_heads * state_value_dim", "dim",
+           .optional = true),
+    MATRIX("delta.b", ".attention.b_proj.weight", "state_heads", "dim", .optional = true),
+    MATRIX("delta.out", ".attention.dense.weight", "dim", "state_heads * state_value_dim",
+           .optional = true),
+    VECTOR("delta.decay", ".attention.A_log", "state_heads", .values = VALUES_MINUS_EXP,
+           .optional = true),
+    VECTOR("delta.step_bias", ".attention.dt_bias", "state_key_heads * state_key_dim",
+           .optional = true),
+    VECTOR("delta.norm", ".attention.o_norm.weight", "state_value_dim", .optional = true),
+    {0},
+};
+
+/* A gate is optional for layers of other families. */
+static Status bailing_hybrid_more(const RuleContext *context, const json_t *json, Error *error) {
+    const Config *c = &context->source->config;
+    (void)json;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        bool attends = c->layer_kind[l] == LAYER_LATENT;
+        char name[MODELFILE_NAME_BYTES];
+        snprintf(name, sizeof name, FROM_LAYER "attention.g_proj.weight", l);
+        if (attends && !rules_find(context, name))
+            return error_set(error, "%s: has no tensor '%s'", context->source->path, name);
+        if (rules_apply_to_layer(context, attends ? bailing_hybrid_latent : bailing_hybrid_delta, l,
+                                 error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return convolutions_join(context, "model.layers.%u.attention.%c_conv1d.weight", error);
+}
+
+/* Without layer_types every layer_group_size-th layer attends. */
+static Status bailing_hybrid_kinds(const json_t *json, Config *config, Error *error) {
+    static const KindName names[] = {
+        {"linear_attention", LAYER_DELTA}, {"full_attention", LAYER_LATENT}, {0}};
+    const json_t *types = json_value(json, "layer_types");
+    uint32_t every = 0;
+    if (types) return state_read_kinds(types, names, config, error);
+    if (state_read_whole(json, "layer_group_size", 6, &every, error) != STATUS_OK)
+        return STATUS_FAILED;
+    for (uint32_t l = 0; l < config->n_layers; l++)
+        config->layer_kind[l] = (l + 1) % every == 0 ? LAYER_LATENT : LAYER_DELTA;
+    return STATUS_OK;
+}
+
+static Status bailing_hybrid_finish(const json_t *json, Config *config, Error *error) {
+    static const RopeKeys rope;
+    const char *key =
+        json_value(json, "n_shared_experts") ? "n_shared_experts" : "num_shared_experts";
+    double bound = json_number(json, "kda_lower_bound", -5), factor = 1;
+    if (config->head_dim > 1 << 12 || config->rotary_dim > 1 << 12 || config->value_dim == 0 ||
+        config->n_heads == 0)
+        return error_set(error,
+                         "config.json: qk_nope_head_dim %u, qk_rope_head_dim %u, v_head_dim %u",
+                         config->head_dim, config->rotary_dim, config->value_dim);
+    if (json_flag(json, "kda_safe_gate", true)) {
+        if (!(bound < 0 && bound > -1e3))
+            return error_set(error, "config.json: kda_lower_bound is %g, which must be below 0",
+                             bound);
+        config->state_decay_most = (float)-bound;
+    }
+    if (rope_score_factor(&rope, json, &factor, error) != STATUS_OK) return STATUS_FAILED;
+    config->head_dim += config->rotary_dim;
+    config->n_kv_heads = config->state_heads = config->state_key_heads = config->n_heads;
+    config->state_value_dim = config->state_key_dim;
+    config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim) * factor);
+    if (family_shared_width(json, key, 1, config, error) != STATUS_OK) return STATUS_FAILED;
+    return bailing_hybrid_kinds(json, config, error);
+}

@@ -1,0 +1,93 @@
+/* Beam: a mixture by scores whose residuals are scaled. */
+#include "families/shared.h"
+
+static FamilyFinish beam_finish;
+static FamilyMore beam_more;
+
+const Family families_beam[] = {
+    /* The gates of a head's elements have one bias, which beam_more adds. transformers reads
+       rope_parameters alone. */
+    {
+        .model_type = "beam",
+        .set = SET({"qk_norm", QK_NORM_HEAD}, {"query_scaling", 0.1}, {"query_scaling_floor", 2048},
+                   {"query_scaling_unrotated", 1}, {"stack", STACK_MIXED_NORMS},
+                   {"router", ROUTER_SIGMOID_SCORES}, {"query_power", 1}, {"residual_by_depth", 1}),
+        .keys =
+            KEYS(SIZE_KEYS(151936, 5120, 20480, 52, 48), KV_HEADS(8), HEAD_DIM(128), CONTEXT(8192),
+                 {"rms_norm_eps", "norm_eps", 1e-6}, {"hidden_act", "activation", ACTIVATION_SILU},
+                 {"num_experts", "n_experts", 256}, {"num_experts_per_tok", "n_experts_used", 8},
+                 {"moe_intermediate_size", "expert_ffn_dim", 2560}, {"n_group", "router_groups", 8},
+                 {"topk_group", "router_groups_used", 4}, {"norm_topk_prob", "router_normalize", 1},
+                 {"routed_scaling_factor", "router_scale", 2.5}),
+        .fixed = FIXED({"rope_scaling", "null"}),
+        .biases = BIASES({QKVO, "attention_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                NORM("attention_norm", ".input_layernorm"),
+                NORM("post_attention_norm", ".post_attention_layernorm"),
+                NORM("ffn_norm", ".pre_feedforward_layernorm"),
+                NORM("post_ffn_norm", ".post_feedforward_layernorm"),
+                LLAMA_ATTENTION,
+                QK_HEAD_NORMS,
+                MATRIX("attention_gate", ".self_attn.gate_proj.weight", "n_heads * value_dim",
+                       "dim"),
+                DENSE_OR_EXPERTS,
+                CORRECTION(".mlp.gate.e_score_correction_bias"),
+                LLAMA_END,
+                {0},
+            },
+        .rope = {.theta = "rope_parameters.rope_theta",
+                 .local_theta = 10000,
+                 .local_theta_key = "rope_parameters.rope_theta"},
+        .bos_id = -1,
+        .eos_id = -1,
+        .finish = beam_finish,
+        .more = beam_more,
+    },
+    {0},
+};
+
+/* Without layer_types every 6th layer and the last have full attention. rope_parameters has null
+ * for the kinds of layers without RoPE; where it is absent, layers with full attention have none.
+ */
+static Status beam_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *types = json_value(json, "layer_types");
+    const json_t *cap = json_object_get(json, "final_logit_softcapping"); /* null: none */
+    const json_t *rope = json_value(json, "rope_parameters");
+    if (config->n_layers == 0) return error_set(error, "config.json: no layers");
+    if (family_windows(json, types, config, 512, 0, 6, error) != STATUS_OK) return STATUS_FAILED;
+    if (!types) config->window[config->n_layers - 1] = 0;
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        bool slides = config->window[i] > 0;
+        const char *kind = slides ? "sliding_attention" : "full_attention";
+        bool rotates = rope ? json_value(rope, kind) != NULL : slides;
+        config->rope_table[i] = !rotates ? 2 : slides ? 1 : 0;
+    }
+    config->logit_softcap = cap ? (float)json_number_value(cap) : 30.0f;
+    return family_refuse_zero(json, "final_logit_softcapping", error);
+}
+
+static Status beam_more(const RuleContext *context, const json_t *json, Error *error) {
+    const Config *c = &context->source->config;
+    (void)json;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        const HeadShape h = config_heads(c, l);
+        size_t n = (size_t)h.n_heads * h.value_dim;
+        char name[96];
+        float *of_heads;
+        snprintf(name, sizeof name, FROM_LAYER "self_attn.gate_bias", l);
+        Status status = rules_read(context, name, 1, h.n_heads, &of_heads, error);
+        float *bias = malloc(n * sizeof *bias);
+        for (size_t i = 0; status == STATUS_OK && bias && i < n; i++)
+            bias[i] = of_heads[i / h.value_dim];
+        free(of_heads);
+        snprintf(name, sizeof name, "layers.%u.attention_gate.bias", l);
+        if (status == STATUS_OK)
+            status = source_add_values(context->source, name, 1, n, bias, error);
+        else
+            free(bias);
+        if (status != STATUS_OK) return status;
+    }
+    return STATUS_OK;
+}

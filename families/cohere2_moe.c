@@ -1,0 +1,133 @@
+/* Cohere's mixtures: Command R7B's layers with experts and dense layers before them. */
+#include "families/shared.h"
+
+static FamilyFinish cohere2_moe_finish;
+static GgufFinish gguf_cohere2moe_finish;
+
+const Family families_cohere2_moe[] = {
+    /* transformers does not read it, because the class declares it. */
+    {
+        .model_type = "cohere2_moe",
+        .set = SET({"norm", NORM_LAYER}, {"parallel_block", 1}, {"rope_pairing", ROPE_INTERLEAVED}),
+        .keys = KEYS(SIZE_KEYS(256000, 8192, 22528, 40, 64), KV_HEADS(0), HEAD_DIM(128),
+                     CONTEXT(8192), {"layer_norm_eps", "norm_eps", 1e-5},
+                     {"hidden_act", "activation", ACTIVATION_SILU},
+                     {"logit_scale", "logit_scale", 0.0625}, {"num_experts", "n_experts", 8},
+                     {"num_experts_per_tok", "n_experts_used", 2},
+                     {"intermediate_size", "expert_ffn_dim", 22528}),
+        .fixed = FIXED({"rope_scaling", "null"}),
+        .biases = BIASES({QKVO, "attention_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                NORM("attention_norm", ".input_layernorm"),
+                LLAMA_ATTENTION,
+                DENSE_OR_EXPERTS,
+                SHARED_EXPERT(".mlp.shared_experts."),
+                LLAMA_END,
+                {0},
+            },
+        .norms_have_no_bias = true,
+        .tied = true,
+        .bos_id = 5,
+        .eos_id = 255001,
+        .finish = cohere2_moe_finish,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "cohere2moe",
+                    .pairing = ROPE_INTERLEAVED,
+                    .set = SET({"router", ROUTER_SIGMOID_SCORES}, {"router_normalize", 1}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            GGUF_ATTENTION,
+                            GGUF_ROUTED,
+                            GGUF_END,
+                            {0},
+                        },
+                    .full_every = 4,
+                    .full_are_not_rotated = true,
+                    .dense_are_rotated = true,
+                    .finish = gguf_cohere2moe_finish,
+                },
+                {0},
+            },
+    },
+    {0},
+};
+
+/* Whether layer i has one feed-forward instead of experts. */
+static bool is_dense(const json_t *json, uint32_t i, double n_first) {
+    const json_t *types = json_value(json, "mlp_layer_types");
+    const char *type = json_string_value(json_array_get(types, i));
+    return types ? type && strcmp(type, "dense") == 0 : i < n_first;
+}
+
+/* Every n-th layer has no window and no RoPE, counted anew after the first dense ones, which have a
+ * pattern of their own. A pattern of 1 gives dense layers RoPE without windows. */
+static Status cohere2_moe_windows(const json_t *json, Config *config, Error *error) {
+    double n_dense = json_number(json, "first_k_dense_replace", 0);
+    double dense_every = json_number(json, "prefix_dense_sliding_window_pattern", 1);
+    const json_t *types = json_value(json, "layer_types");
+    uint32_t every;
+    if (family_pattern(json, 4, &every, error) != STATUS_OK ||
+        family_windows(json, types, config, 4096, 0, 0, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (!(dense_every >= 1 && dense_every < 1e6))
+        return error_set(error, "config.json: prefix_dense_sliding_window_pattern is %g",
+                         dense_every);
+    if (!(n_dense >= 0 && n_dense <= config->n_layers))
+        return error_set(error, "config.json: first_k_dense_replace is %g", n_dense);
+    uint32_t first = (uint32_t)n_dense;
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        uint32_t place = i < first ? i + 1 : i + 1 - first;
+        uint32_t pattern = i < first ? (uint32_t)dense_every : every;
+        if (!types && place % pattern == 0) config->window[i] = 0;
+        bool rotated = config->window[i] || (dense_every == 1 && is_dense(json, i, n_dense));
+        config->rope_table[i] = rotated ? 0 : 2;
+    }
+    return STATUS_OK;
+}
+
+/* A softmax over the chosen experts is one over all of them whose shares are normalized. */
+static Status cohere2_moe_router(const json_t *json, Config *config, Error *error) {
+    const char *kind = json_text(json, "expert_selection_fn");
+    if (kind && strcmp(kind, "softmax") != 0 && strcmp(kind, "sigmoid") != 0)
+        return error_set(error, "config.json: expert_selection_fn '%.40s' is not known", kind);
+    bool is_sigmoid = kind && strcmp(kind, "sigmoid") == 0;
+    config->router = is_sigmoid ? ROUTER_SIGMOID_SCORES : ROUTER_SOFTMAX_SCORES;
+    config->router_normalize = !is_sigmoid || json_flag(json, "norm_topk_prob", true);
+    return STATUS_OK;
+}
+
+static Status cohere2_moe_finish(const json_t *json, Config *config, Error *error) {
+    const char *strategy = json_text(json, "shared_expert_combination_strategy");
+    double eps = json_number(json, "rms_norm_eps", -1);
+    double width = json_number(json, "prefix_dense_intermediate_size", config->ffn_dim);
+    if (strategy && strcmp(strategy, "average") != 0 && strcmp(strategy, "sum") != 0)
+        return error_set(error,
+                         "config.json: shared_expert_combination_strategy '%.40s' is not known",
+                         strategy);
+    if (eps >= 0) {
+        config->norm = NORM_RMS;
+        config->norm_eps = (float)eps;
+    }
+    if (!(width >= 1 && width <= 1 << 20 && width == floor(width)))
+        return error_set(error, "config.json: prefix_dense_intermediate_size is %g", width);
+    config->ffn_dim = (uint32_t)width;
+    if (family_shared_width(json, "num_shared_experts", 0, config, error) != STATUS_OK ||
+        cohere2_moe_router(json, config, error) != STATUS_OK)
+        return STATUS_FAILED;
+    /* The average of the chosen experts' output and the shared one's. */
+    if (config->shared_ffn_dim > 0 && (!strategy || strcmp(strategy, "average") == 0))
+        config->router_scale = config->shared_scale = 0.5f;
+    return cohere2_moe_windows(json, config, error);
+}
+
+/* The converter takes only models that average the chosen experts with the shared one. */
+static Status gguf_cohere2moe_finish(const GgufModel *m, Config *c) {
+    if (gguf_cohere_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    if (c->shared_ffn_dim > 0) c->router_scale = c->shared_scale = 0.5f;
+    return STATUS_OK;
+}

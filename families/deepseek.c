@@ -1,0 +1,191 @@
+/* DeepSeek V2, V3 and V3.2, and Kimi K2: latent attention, experts in groups, indexers. */
+#include "families/shared.h"
+
+static FamilyFinish deepseek_v2_finish;
+
+static const TensorRule experts_tensors[] = {
+    EMBEDDING("model.embed_tokens"),
+    LLAMA_NORMS,
+    LATENT_ATTENTION,
+    DENSE_OR_EXPERTS,
+    GATE_UP_EXPERTS(".mlp.experts."),
+    DENSE_BIASES,
+    CORRECTION(".mlp.gate.e_score_correction_bias"),
+    SHARED_EXPERT(".mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
+
+static const ConfigRule deepseek_v3_config[] = {
+    SIZE_KEYS(129280, 7168, 18432, 61, 128),
+    {"kv_lora_rank", "latent_dim", 512},
+    {"q_lora_rank", "latent_q_dim", 1536},
+    {"qk_nope_head_dim", "head_dim", 128},
+    {"qk_rope_head_dim", "rotary_dim", 64},
+    {"v_head_dim", "value_dim", 128},
+    CONTEXT(4096),
+    {"rms_norm_eps", "norm_eps", 1e-6},
+    {"hidden_act", "activation", ACTIVATION_SILU},
+    {"n_routed_experts|num_local_experts", "n_experts", 256},
+    {"num_experts_per_tok", "n_experts_used", 8},
+    {"moe_intermediate_size", "expert_ffn_dim", 2048},
+    {"n_group", "router_groups", 8},
+    {"topk_group", "router_groups_used", 4},
+    {"norm_topk_prob", "router_normalize", 1},
+    {"routed_scaling_factor", "router_scale", 2.5},
+    {0},
+};
+
+static const BiasRule attention_biases[] = {
+    {" wq_a wkv_a wo ", "attention_bias", false},
+    {0},
+};
+
+const Family families_deepseek[] = {
+    {
+        .model_type = "deepseek_v2",
+        .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"router", ROUTER_SOFTMAX_SCORES},
+                   {"latent_norm_eps", 1e-6}),
+        .keys = KEYS(
+            SIZE_KEYS(102400, 4096, 11008, 32, 32), {"kv_lora_rank", "latent_dim", 512},
+            {"q_lora_rank", "latent_q_dim", 1536}, {"qk_nope_head_dim", "head_dim", 128},
+            {"qk_rope_head_dim", "rotary_dim", 64}, {"v_head_dim", "value_dim", 128}, CONTEXT(2048),
+            {"rms_norm_eps", "norm_eps", 1e-6}, {"hidden_act", "activation", ACTIVATION_SILU},
+            {"n_routed_experts|num_experts", "n_experts", 64},
+            {"num_experts_per_tok", "n_experts_used", REQUIRED},
+            {"moe_intermediate_size", "expert_ffn_dim", 1407}, {"n_group", "router_groups", 0},
+            {"topk_group", "router_groups_used", 0}, {"routed_scaling_factor", "router_scale", 1}),
+        .biases = BIASES({" wq_a wkv_a wo ", "attention_bias", false},
+                         {DENSE_AND_SHARED, "mlp_bias", false}),
+        .tensors = experts_tensors,
+        .bos_id = 1,
+        .eos_id = 2,
+        .finish = deepseek_v2_finish,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "deepseek2",
+                    .pairing = ROPE_INTERLEAVED,
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            NORM("attention_norm", ".attn_norm"),
+                            GGUF_LATENT_ATTENTION,
+                            NORM("ffn_norm", ".ffn_norm"),
+                            GGUF_ROUTED,
+                            GGUF_END,
+                            {0},
+                        },
+                    .mscales_are_equal = true,
+                    .predicts = true,
+                    .finish = gguf_deepseek2_finish,
+                },
+                {0},
+            },
+    },
+    {
+        .model_type = "deepseek_v3",
+        .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"router", ROUTER_SIGMOID_SCORES},
+                   {"latent_norm_eps", 1e-6}),
+        .keys = deepseek_v3_config,
+        .biases = attention_biases,
+        .tensors = experts_tensors,
+        .prediction = PREDICTION_NEXTN,
+        .bos_id = 0,
+        .eos_id = 1,
+        .finish = family_deepseek_v3_finish,
+    },
+    {
+        .model_type = "kimi_k2",
+        .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"router", ROUTER_SIGMOID_SCORES},
+                   {"latent_norm_eps", 1e-6}),
+        .keys = deepseek_v3_config,
+        .biases = attention_biases,
+        .tensors = experts_tensors,
+        .prediction = PREDICTION_NEXTN,
+        .bos_id = 0,
+        .eos_id = 1,
+        .finish = family_deepseek_v3_finish,
+    },
+    {
+        .model_type = "deepseek_v32",
+        .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"router", ROUTER_SIGMOID_SCORES},
+                   {"latent_norm_eps", 1e-6}),
+        .keys =
+            KEYS(SIZE_KEYS(129280, 7168, 18432, 61, 128), {"kv_lora_rank", "latent_dim", 512},
+                 {"q_lora_rank", "latent_q_dim", 1536}, {"qk_nope_head_dim", "head_dim", 128},
+                 {"qk_rope_head_dim", "rotary_dim", 64}, {"v_head_dim", "value_dim", 128},
+                 CONTEXT(163840), {"rms_norm_eps", "norm_eps", 1e-6},
+                 {"hidden_act", "activation", ACTIVATION_SILU},
+                 {"num_experts|n_routed_experts|num_local_experts", "n_experts", 256},
+                 {"num_experts_per_tok", "n_experts_used", 8},
+                 {"moe_intermediate_size", "expert_ffn_dim", 2048}, {"n_group", "router_groups", 8},
+                 {"topk_group", "router_groups_used", 4}, {"norm_topk_prob", "router_normalize", 1},
+                 {"routed_scaling_factor", "router_scale", 2.5}, {"index_topk", "index_topk", 2048},
+                 {"index_head_dim", "index_dim", 128}, {"index_n_heads", "index_heads", 64}),
+        .biases =
+            BIASES({" wq_a wkv_a wo ", "attention_bias", false}, {" indexer.k_norm ", NULL, true}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                LLAMA_NORMS,
+                LATENT_ATTENTION,
+                DENSE_OR_EXPERTS,
+                GATE_UP_EXPERTS(".mlp.experts."),
+                DENSE_BIASES,
+                CORRECTION(".mlp.gate.e_score_correction_bias"),
+                SHARED_EXPERT(".mlp.shared_experts."),
+                LLAMA_END,
+                INDEXER,
+                {0},
+            },
+        .prediction = PREDICTION_NEXTN,
+        .bos_id = 0,
+        .eos_id = 1,
+        .finish = family_deepseek_v32_finish,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "deepseek32",
+                    .pairing = ROPE_INTERLEAVED,
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            NORM("attention_norm", ".attn_norm"),
+                            GGUF_LATENT_ATTENTION,
+                            NORM("ffn_norm", ".ffn_norm"),
+                            GGUF_ROUTED,
+                            MATRIX("indexer.wq", ".indexer.attn_q_b.weight",
+                                   "index_heads * index_dim", "latent_q_dim", .optional = true),
+                            MATRIX("indexer.wk", ".indexer.attn_k.weight", "index_dim", "dim",
+                                   .optional = true),
+                            NORM("indexer.k_norm", ".indexer.k_norm", "index_dim",
+                                 .optional = true),
+                            MATRIX("indexer.weights", ".indexer.proj.weight", "index_heads", "dim",
+                                   .optional = true),
+                            GGUF_END,
+                            {0},
+                        },
+                    .mscales_are_equal = true,
+                    .predicts = true,
+                    .finish = gguf_indexed_finish,
+                },
+                {0},
+            },
+    },
+    {0},
+};
+
+static const RopeKeys plain_rope;
+
+static Status deepseek_v2_finish(const json_t *json, Config *config, Error *error) {
+    const char *method = json_text(json, "topk_method");
+    if (!method || strcmp(method, "greedy") == 0) {
+        config->router_groups = config->router_groups_used = 0;
+    } else if (strcmp(method, "group_limited_greedy") != 0) {
+        return error_set(error, "config.json: topk_method '%.40s' is not known", method);
+    }
+    if (family_shared_width(json, "n_shared_experts", 2, config, error) != STATUS_OK)
+        return STATUS_FAILED;
+    return latent_heads(json, &plain_rope, config, error);
+}

@@ -1,0 +1,192 @@
+/* ERNIE 4.5: a llama with interleaved RoPE, and its mixtures. */
+#include "families/shared.h"
+
+static FamilyFinish ernie_finish;
+static FamilyFinish vl_finish;
+static FamilyMore vl_more;
+
+const Family families_ernie4_5[] = {
+    {
+        .model_type = "ernie4_5_moe",
+        .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"rope_theta", 500000},
+                   {"router", ROUTER_SOFTMAX_SCORES}, {"router_normalize", 1}),
+        .keys =
+            KEYS(SIZE_KEYS(103424, 2560, 12288, 28, 20), KV_HEADS(4), HEAD_DIM(0), CONTEXT(131072),
+                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU},
+                 {"moe_num_experts|num_experts", "n_experts", 64},
+                 {"moe_k|num_experts_per_tok", "n_experts_used", 6},
+                 {"moe_intermediate_size", "expert_ffn_dim", 1536},
+                 {"moe_norm_min", "router_sum_min", 1e-12}),
+        .biases = BIASES(
+            {QKVO GATED " shared.w_up shared.w_down shared.w_gate output ", "use_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                LLAMA_NORMS,
+                LLAMA_ATTENTION,
+                DENSE_OR_EXPERTS,
+                DENSE_BIASES,
+                CORRECTION(".mlp.moe_statics.e_score_correction_bias"),
+                SHARED_EXPERT(".mlp.shared_experts."),
+                LLAMA_END,
+                {0},
+            },
+        .tied = true,
+        .bos_id = 1,
+        .eos_id = 2,
+        .finish = ernie_finish,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "ernie4_5-moe",
+                    .pairing = ROPE_INTERLEAVED,
+                    .set = SET({"router", ROUTER_SOFTMAX_SCORES}, {"router_normalize", 1},
+                               {"router_sum_min", 1e-12}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            GGUF_ATTENTION,
+                            NORM("ffn_norm", ".ffn_norm"),
+                            GGUF_ROUTED,
+                            GGUF_END,
+                            {0},
+                        },
+                },
+                {0},
+            },
+    },
+    /* The experts of a text are the first half of a layer's, with a router and a correction of
+       their own. */
+    {
+        .model_type = "ernie4_5_vl_moe_text",
+        .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"rope_theta", 500000},
+                   {"router", ROUTER_SOFTMAX_SCORES}, {"router_normalize", 1}),
+        .keys =
+            KEYS(SIZE_KEYS(103424, 2560, 12288, 28, 20), KV_HEADS(4), HEAD_DIM(0), CONTEXT(131072),
+                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU},
+                 {"num_experts|moe_num_experts", "n_experts", 64},
+                 {"num_experts_per_tok|moe_k", "n_experts_used", 6},
+                 {"moe_norm_min", "router_sum_min", 1e-12}),
+        .biases = BIASES({QKVO DENSE_AND_SHARED, "use_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                LLAMA_NORMS,
+                LLAMA_ATTENTION,
+                MATRIX("router", ".mlp.gate.weight", "n_experts", "dim", .turned = TURNED_ALWAYS,
+                       .optional = true),
+                DENSE_OR_ROUTED,
+                DENSE_BIASES,
+                VECTOR("router.correction -", ".mlp.moe_statics.e_score_correction_bias",
+                       "n_experts + n_experts", .optional = true),
+                SHARED_EXPERT(".mlp.shared_experts."),
+                LLAMA_END,
+                {0},
+            },
+        .tied = true,
+        .bos_id = -1,
+        .eos_id = -1,
+        .finish = vl_finish,
+        .more = vl_more,
+    },
+    {
+        .model_type = "ernie4_5",
+        .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"rope_theta", 500000}),
+        .keys =
+            KEYS(SIZE_KEYS(103424, 1024, 3072, 18, 16), KV_HEADS(2), HEAD_DIM(128), CONTEXT(131072),
+                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU}),
+        .biases = BIASES({QKVO GATED, "use_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                LLAMA_NORMS,
+                LLAMA_ATTENTION,
+                LLAMA_FFN,
+                LLAMA_END,
+                {0},
+            },
+        .tied = true,
+        .bos_id = 1,
+        .eos_id = 2,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "ernie4_5",
+                    .pairing = ROPE_INTERLEAVED,
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            GGUF_ATTENTION,
+                            NORM("ffn_norm", ".ffn_norm"),
+                            GGUF_FFN,
+                            GGUF_END,
+                            {0},
+                        },
+                },
+                {0},
+            },
+    },
+    {0},
+};
+
+static Status ernie_finish(const json_t *json, Config *config, Error *error) {
+    return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
+}
+
+/* moe_intermediate_size is a list of the widths of a text's experts and of the images'. The class
+ * knows no scaling of RoPE. */
+static Status vl_finish(const json_t *json, Config *config, Error *error) {
+    static const char *const objects[] = {"rope_scaling", "rope_parameters"};
+    const json_t *widths = json_value(json, "moe_intermediate_size");
+    json_int_t width = widths ? json_integer_value(json_array_get(widths, 0)) : 1536;
+    if (widths && json_array_size(widths) != 2)
+        return error_set(error, "config.json: moe_intermediate_size is not a list of two widths");
+    if (width <= 0 || width > 1 << 20)
+        return error_set(error, "config.json: moe_intermediate_size: the first width is no size");
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *rope = json_value(json, objects[i]);
+        const char *type = json_text(rope, "rope_type");
+        if (!type) type = json_text(rope, "type");
+        if (type && strcmp(type, "default") != 0)
+            return error_set(error,
+                             "config.json: %s: '%.40s' is not known for a model of type "
+                             "'ernie4_5_vl_moe'",
+                             objects[i], type);
+    }
+    config->expert_ffn_dim = (uint32_t)width;
+    return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
+}
+
+static void leave_out(const RuleContext *c, const char *name) {
+    RawTensor *raw = rules_find(c, name);
+    if (raw) raw->used = true;
+}
+
+/* Refuses a layer whose tensors are not of the kind that mlp_layer_types gives it. Leaves out the
+ * images' router and their experts, which follow those of a text. */
+static Status vl_more(const RuleContext *c, const json_t *json, Error *error) {
+    static const char *const parts[] = {"gate", "up", "down"};
+    const Config *config = &c->source->config;
+    const json_t *kinds = json_value(json, "mlp_layer_types");
+    if (kinds && json_array_size(kinds) < config->n_layers)
+        return error_set(error, "config.json: mlp_layer_types is not a list of %u layers",
+                         config->n_layers);
+    for (uint32_t l = 0; l < config->n_layers; l++) {
+        char name[96];
+        const char *kind = json_string_value(json_array_get(kinds, l));
+        bool sparse = kinds ? kind && strcmp(kind, "sparse") == 0 : l > 0;
+        snprintf(name, sizeof name, "model.layers.%u.mlp.%s.weight", l,
+                 sparse ? "gate_proj" : "gate");
+        if (rules_find(c, name))
+            return error_set(error, "tensor '%s': by mlp_layer_types layer %u is %s", name, l,
+                             sparse ? "sparse" : "dense");
+        snprintf(name, sizeof name, "model.layers.%u.mlp.gate.weight_1", l);
+        leave_out(c, name);
+        for (uint32_t i = 0; i < 3 * config->n_experts; i++) {
+            snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%u.%s_proj.weight", l,
+                     config->n_experts + i / 3, parts[i % 3]);
+            leave_out(c, name);
+        }
+    }
+    return STATUS_OK;
+}

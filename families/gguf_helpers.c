@@ -1,0 +1,122 @@
+#include "families/gguf_helpers.h"
+
+#include <math.h>
+#include <stdio.h>
+
+Status gguf_latent_finish(const GgufModel *m, Config *c) {
+    c->value_dim = c->n_heads ? c->dim / c->n_heads : 0;
+    gguf_model_uint(m, "attention.kv_lora_rank", &c->latent_dim);
+    gguf_model_uint(m, "attention.q_lora_rank", &c->latent_q_dim);
+    gguf_model_uint(m, "attention.value_length", &c->value_dim);
+    gguf_model_uint(m, "attention.key_length_mla", &c->head_dim);
+    gguf_model_uint(m, "attention.value_length_mla", &c->value_dim);
+    if (c->head_dim == 0 || c->value_dim == 0 || c->latent_dim == 0)
+        return error_set(m->error,
+                         "%s: latent attention with keys of %u, values of %u and a latent "
+                         "of %u elements",
+                         m->source->path, c->head_dim, c->value_dim, c->latent_dim);
+    c->n_kv_heads = c->n_heads;
+    c->latent_norm_eps = 1e-6f;
+    c->attention_scale = (float)(1.0 / sqrt((double)c->head_dim));
+    for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++)
+        c->layer_kind[i] = LAYER_LATENT;
+    return STATUS_OK;
+}
+
+Status gguf_cohere_finish(const GgufModel *m, Config *c) {
+    double scale = 1.0;
+    gguf_model_float(m, "logit_scale", &scale);
+    c->logit_scale = (float)scale;
+    c->norm = NORM_LAYER;
+    c->parallel_block = true;
+    if (gguf_model_has(m, "blk.0.attn_q_norm.weight")) c->qk_norm = QK_NORM_EACH;
+    return STATUS_OK;
+}
+
+/* Queries grow with the position by attention.temperature_scale. */
+Status gguf_mistral3_finish(const GgufModel *m, Config *c) {
+    double scale = 0.0;
+    gguf_model_float(m, "attention.temperature_scale", &scale);
+    if (scale == 0.0) return STATUS_OK;
+    c->query_scaling = (float)scale;
+    c->query_scaling_floor = c->context;
+    gguf_model_uint(m, "rope.scaling.original_context_length", &c->query_scaling_floor);
+    return STATUS_OK;
+}
+
+/* Whether a layer ranks experts with a correction, which those with sigmoid scores do. */
+bool gguf_has_correction(const GgufModel *m, const Config *c) {
+    for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%u.exp_probs_b.bias", i);
+        if (gguf_model_has(m, name)) return true;
+    }
+    return false;
+}
+
+/* YaRN's mscale_all_dim, of which the file gives a tenth. */
+void gguf_scale_scores(const GgufModel *m, Config *c) {
+    double multiplier = 0.0, factor = 1.0;
+    gguf_model_float(m, "rope.scaling.factor", &factor);
+    if (gguf_model_float(m, "rope.scaling.yarn_log_multiplier", &multiplier) && factor > 1.0) {
+        double mscale = multiplier * log(factor) + 1.0;
+        c->attention_scale *= (float)(mscale * mscale);
+    }
+}
+
+/* DeepSeek V2 and V3, and what llama.cpp takes for them: GLM-4.7-Flash, Youtu, Kimi K2. */
+Status gguf_deepseek2_finish(const GgufModel *m, Config *c) {
+    if (gguf_latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    bool sigmoid = gguf_has_correction(m, c);
+    c->router = sigmoid ? ROUTER_SIGMOID_SCORES : ROUTER_SOFTMAX_SCORES;
+    if (sigmoid) snprintf(c->family, sizeof c->family, "deepseek_v3");
+    gguf_scale_scores(m, c);
+    return STATUS_OK;
+}
+
+/* DeepSeek V3.2 and GLM-5. A layer without an indexer of its own takes the choice of the one before
+ * it. */
+Status gguf_indexed_finish(const GgufModel *m, Config *c) {
+    if (gguf_latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    c->router = ROUTER_SIGMOID_SCORES;
+    gguf_scale_scores(m, c);
+    gguf_model_uint(m, "attention.indexer.head_count", &c->index_heads);
+    gguf_model_uint(m, "attention.indexer.key_length", &c->index_dim);
+    gguf_model_uint(m, "attention.indexer.top_k", &c->index_topk);
+    for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%u.indexer.attn_k.weight", i);
+        c->indexer[i] = gguf_model_has(m, name) ? INDEXER_OWN : INDEXER_SHARED;
+    }
+    return STATUS_OK;
+}
+
+/* Reads the sizes of the states. */
+Status gguf_read_state(const GgufModel *m, Config *c) {
+    uint32_t inner = 0;
+    gguf_model_uint(m, "ssm.conv_kernel", &c->state_kernel);
+    gguf_model_uint(m, "ssm.state_size", &c->state_key_dim);
+    gguf_model_uint(m, "ssm.group_count", &c->state_key_heads);
+    gguf_model_uint(m, "ssm.time_step_rank", &c->state_heads);
+    gguf_model_uint(m, "ssm.inner_size", &inner);
+    if (c->state_heads == 0 || inner % c->state_heads != 0)
+        return error_set(m->error, "%s: ssm.inner_size %u does not fit ssm.time_step_rank %u",
+                         m->source->path, inner, c->state_heads);
+    c->state_value_dim = inner / c->state_heads;
+    return STATUS_OK;
+}
+
+/* Layers without key/value heads are of the kind `other`, the rest of the kind `attends`. */
+Status gguf_kinds_by_heads(const GgufModel *m, Config *c, LayerKindNumber attends,
+                           LayerKindNumber other) {
+    const GgufValue *heads = gguf_model_find(m, "attention.head_count_kv");
+    double n = 1.0;
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
+        if (heads && !gguf_element(heads, heads->is_array ? l : 0, &n))
+            return error_set(m->error, "%s: attention.head_count_kv is not a list of %u layers",
+                             m->source->path, c->n_layers);
+        c->layer_kind[l] = n == 0.0 ? other : attends;
+    }
+    if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
+    return STATUS_OK;
+}

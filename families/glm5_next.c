@@ -1,0 +1,173 @@
+/* GLM-5 Next: delta attention with decays by key, latent attention to pools of positions. */
+#include "families/shared.h"
+#include "formats/convolutions.h"
+
+static FamilyFinish glm5_next_finish;
+static FamilyMore glm5_next_more;
+
+const Family families_glm5_next[] = {
+    /* Without the tail, the first queries would see nothing, of which transformers makes the mean
+       of all positions, also of later ones. */
+    {
+        .model_type = "glm5_next_text",
+        .set = SET({"position", POSITION_NONE}, {"stack", STACK_HYPER},
+                   {"router", ROUTER_SIGMOID_SCORES}, {"limit_first", 1}, {"hyper_scale", 2},
+                   {"state_by_key", 1}),
+        .keys = KEYS(
+            SIZE_KEYS(154880, 4096, 12288, 45, 64), {"kv_lora_rank", "latent_dim", 512},
+            {"q_lora_rank", "latent_q_dim", 1536}, {"qk_nope_head_dim", "head_dim", 256},
+            {"v_head_dim", "value_dim", 256}, CONTEXT(1048576), {"rms_norm_eps", "norm_eps", 1e-5},
+            {"n_routed_experts|num_local_experts", "n_experts", 288},
+            {"num_experts_per_tok", "n_experts_used", 8},
+            {"moe_intermediate_size", "expert_ffn_dim", 2048}, {"n_group", "router_groups", 1},
+            {"topk_group", "router_groups_used", 1}, {"norm_topk_prob", "router_normalize", 1},
+            {"routed_scaling_factor", "router_scale", 2.5}, {"index_topk", "index_topk", 2048},
+            {"index_head_dim", "index_dim", 128}, {"index_n_heads", "index_heads", 32},
+            {"index_kpool", "index_pool", 16}, {"hc_mult", "altup_streams", 4},
+            {"hc_eps", "hyper_eps", 1e-6}, {"hc_sinkhorn_iters", "hyper_rounds", 20},
+            {"swiglu_limit", "swiglu_limit", 10}),
+        .fixed = FIXED({"hidden_act", "\"silu\""}, {"qk_rope_head_dim", "0"},
+                       {"index_kpool_always_select_tail", "true"}),
+        .biases =
+            BIASES({" wq_a wkv_a wo ", "attention_bias", false}, {" indexer.k_norm ", NULL, true}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                LLAMA_NORMS,
+                MATRIX("hyper.attention", ".hc_attn_fn", "hyper_maps", "altup_streams * dim",
+                       .optional = true),
+                VECTOR("hyper.attention.base", ".hc_attn_base", "hyper_maps", .optional = true),
+                VECTOR("hyper.attention.scale", ".hc_attn_scale", "3", .optional = true),
+                MATRIX("hyper.ffn", ".hc_ffn_fn", "hyper_maps", "altup_streams * dim",
+                       .optional = true),
+                VECTOR("hyper.ffn.base", ".hc_ffn_base", "hyper_maps", .optional = true),
+                VECTOR("hyper.ffn.scale", ".hc_ffn_scale", "3", .optional = true),
+                MATRIX("hyper.attention", ".attn_hc.fn", "hyper_maps", "altup_streams * dim",
+                       .optional = true),
+                VECTOR("hyper.attention.base", ".attn_hc.base", "hyper_maps", .optional = true),
+                VECTOR("hyper.attention.scale", ".attn_hc.scale", "3", .optional = true),
+                MATRIX("hyper.ffn", ".ffn_hc.fn", "hyper_maps", "altup_streams * dim",
+                       .optional = true),
+                VECTOR("hyper.ffn.base", ".ffn_hc.base", "hyper_maps", .optional = true),
+                VECTOR("hyper.ffn.scale", ".ffn_hc.scale", "3", .optional = true),
+                DENSE_OR_EXPERTS,
+                CORRECTION(".mlp.gate.e_score_correction_bias"),
+                SHARED_EXPERT(".mlp.shared_experts."),
+                LLAMA_END,
+                {0},
+            },
+        .rope = {.none = true},
+        .bos_id = -1,
+        .eos_id = -1,
+        .finish = glm5_next_finish,
+        .more = glm5_next_more,
+    },
+    {0},
+};
+
+static const TensorRule glm5_next_latent[] = {
+    LINEAR("wq_a", ".self_attn.q_a_proj", "latent_q_dim", "dim", .optional = true),
+    VECTOR("q_norm", ".self_attn.q_a_layernorm.weight", "latent_q_dim", .optional = true),
+    MATRIX("wq_b", ".self_attn.q_b_proj.weight", "n_heads * head_dim", "latent_q_dim",
+           .optional = true),
+    LINEAR("wkv_a", ".self_attn.kv_a_proj_with_mqa", "latent_dim + rotary_dim", "dim",
+           .optional = true),
+    VECTOR("kv_norm", ".self_attn.kv_a_layernorm.weight", "latent_dim", .optional = true),
+    HEADS_OF_LATENT(".self_attn.kv_b_proj.weight"),
+    LINEAR("wo", ".self_attn.o_proj", "dim", "n_heads * value_dim", .optional = true),
+    INDEXER,
+    MATRIX("indexer.pool_gate", ".self_attn.indexer.index_kpool_compress_gate", "index_dim", "dim",
+           .optional = true),
+    TABLE("indexer.pool_bias", ".self_attn.indexer.index_kpool_compress_ape", "index_pool",
+          "index_dim", .optional = true),
+    {0},
+};
+
+static const TensorRule glm5_next_delta[] = {
+    KIMI_DELTA,
+    {0},
+};
+
+/* Zeros that mean something else, or nothing, in the classes. */
+static Status refuse_zeros(const json_t *json, Error *error) {
+    static const char *const keys[] = {"hc_mult", "hc_sinkhorn_iters", "swiglu_limit"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (family_refuse_zero(json, keys[i], error) != STATUS_OK) return STATUS_FAILED;
+    return STATUS_OK;
+}
+
+static Status glm5_next_more(const RuleContext *context, const json_t *json, Error *error) {
+    const Config *c = &context->source->config;
+    (void)json;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        bool attends = c->layer_kind[l] == LAYER_LATENT;
+        if (rules_apply_to_layer(context, attends ? glm5_next_latent : glm5_next_delta, l, error) !=
+            STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return convolutions_join(context, "model.layers.%u.self_attn.%c_conv1d.weight", error);
+}
+
+/* Without layer_types every fourth layer attends. */
+static Status glm5_next_kinds(const json_t *json, Config *config, Error *error) {
+    static const KindName names[] = {{"linear_attention", LAYER_DELTA},
+                                     {"indexed_attention", LAYER_LATENT},
+                                     {"full_attention", LAYER_LATENT},
+                                     {0}};
+    const json_t *types = json_value(json, "layer_types");
+    if (types) return state_read_kinds(types, names, config, error);
+    for (uint32_t l = 0; l < config->n_layers; l++)
+        config->layer_kind[l] = l % 4 == 3 ? LAYER_LATENT : LAYER_DELTA;
+    return STATUS_OK;
+}
+
+/* A layer that takes the choice of the layer before it needs one that has chosen: transformers
+ * passes a choice on once. */
+static Status check_sharing(const Config *c, Error *error) {
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (c->indexer[l] == INDEXER_SHARED && (l == 0 || c->indexer[l - 1] != INDEXER_OWN))
+            return error_set(error,
+                             "config.json: layer %u shares the choice of a layer that does not "
+                             "choose",
+                             l);
+    return STATUS_OK;
+}
+
+/* The least logarithm of a decay; null: none. linear_attn_config takes a null back unless its
+ * safe_gate is false. */
+static Status glm5_next_bound(const json_t *json, Config *config, Error *error) {
+    const json_t *linear = json_object_get(json, "linear_attn_config");
+    const json_t *outer = json_object_get(json, "linear_lower_bound");
+    const json_t *inner = json_object_get(linear, "gate_lower_bound");
+    const json_t *bound = inner ? inner : outer;
+    double value = json_is_number(bound) ? json_number_value(bound) : -5;
+    if (json_is_null(bound) && !(json_is_object(linear) && json_flag(linear, "safe_gate", true)))
+        return STATUS_OK;
+    if (!(value < 0 && value > -1e3))
+        return error_set(error, "config.json: linear_lower_bound is %g, which must be below 0",
+                         value);
+    config->state_decay_most = (float)-value;
+    return STATUS_OK;
+}
+
+static Status glm5_next_finish(const json_t *json, Config *config, Error *error) {
+    if (refuse_zeros(json, error) != STATUS_OK ||
+        family_refuse_zero(json, "index_kpool", error) != STATUS_OK ||
+        state_linear_sizes(json, 64, config, error) != STATUS_OK ||
+        glm5_next_bound(json, config, error) != STATUS_OK ||
+        glm5_next_kinds(json, config, error) != STATUS_OK ||
+        family_indexers(json, config, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (config->head_dim > 1 << 12 || config->head_dim == 0 || config->value_dim == 0 ||
+        config->latent_q_dim == 0)
+        return error_set(error, "config.json: qk_nope_head_dim %u, v_head_dim %u, q_lora_rank %u",
+                         config->head_dim, config->value_dim, config->latent_q_dim);
+    for (uint32_t l = 0; l < config->n_layers; l++)
+        if (config->layer_kind[l] != LAYER_LATENT) config->indexer[l] = INDEXER_NONE;
+    config->n_kv_heads = config->n_heads;
+    config->latent_norm_eps = config->norm_eps;
+    config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));
+    if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
+        return STATUS_FAILED;
+    return check_sharing(config, error);
+}

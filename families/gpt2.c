@@ -1,0 +1,168 @@
+/* GPT-1, GPT-2 and StarCoder (GPT BigCode): learned positions, layer norms, no gate. */
+#include "families/shared.h"
+
+static FamilyFinish openai_gpt_finish;
+static FamilyFinish gpt2_finish;
+static FamilyFinish gpt_bigcode_finish;
+
+static const BiasRule all_biases[] = {
+    {QKVO UP_DOWN, NULL, true},
+    {0},
+};
+
+static const ConfigRule gpt2_config[] = {
+    {"vocab_size", "vocab_size", 50257},
+    {"n_embd|hidden_size", "dim", 768},
+    {"n_layer|num_hidden_layers", "n_layers", 12},
+    {"n_head|num_attention_heads", "n_heads", 12},
+    {"n_positions|max_position_embeddings", "context", 1024},
+    {"n_inner", "ffn_dim", 0},
+    {"layer_norm_epsilon", "norm_eps", 1e-5},
+    {"activation_function", "activation", ACTIVATION_GELU_TANH},
+    {0},
+};
+
+static const FixedKey no_cross_attention[] = {
+    {"add_cross_attention", "false"},
+    {0},
+};
+
+static const TensorRule gguf_gpt2_tensors[] = {
+    EMBEDDING("token_embd"),
+    TABLE("position_embedding", "position_embd.weight", "context + position_offset", "dim"),
+    GGUF_ATTENTION,
+    NORM("ffn_norm", ".ffn_norm"),
+    GGUF_UNGATED_FFN,
+    GGUF_END,
+    {0},
+};
+
+const Family families_gpt2[] = {
+    {
+        .model_type = "openai-gpt",
+        .set = SET({"norm", NORM_LAYER}, {"norm_place", NORM_AFTER}, {"final_norm", 0},
+                   {"position", POSITION_LEARNED}, {"gated", 0}),
+        .keys = KEYS({"vocab_size", "vocab_size", 40478}, {"n_embd|hidden_size", "dim", 768},
+                     {"n_layer|num_hidden_layers", "n_layers", 12},
+                     {"n_head|num_attention_heads", "n_heads", 12},
+                     {"n_positions|max_position_embeddings", "context", 512},
+                     {"layer_norm_epsilon", "norm_eps", 1e-5},
+                     {"afn", "activation", ACTIVATION_GELU_TANH}),
+        .biases = all_biases,
+        .layers = "model.h.%u.",
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.tokens_embed"),
+                TABLE("position_embedding", "model.positions_embed.weight",
+                      "context + position_offset", "dim"),
+                NORM("attention_norm", ".ln_1"),
+                NORM("ffn_norm", ".ln_2"),
+                LINEAR("wq wk wv", ".attn.c_attn",
+                       "n_heads * head_dim + n_kv_heads * head_dim + n_kv_heads * head_dim", "dim",
+                       .turned = TURNED_ALWAYS),
+                LINEAR("wo", ".attn.c_proj", "dim", "n_heads * head_dim", .turned = TURNED_ALWAYS),
+                LINEAR("w_up", ".mlp.c_fc", "ffn_dim", "dim", .turned = TURNED_ALWAYS),
+                LINEAR("w_down", ".mlp.c_proj", "dim", "ffn_dim", .turned = TURNED_ALWAYS),
+                OUTPUT("lm_head"),
+                {0},
+            },
+        .tied = true,
+        .bos_id = -1,
+        .eos_id = -1,
+        .finish = openai_gpt_finish,
+    },
+    {
+        .model_type = "gpt2",
+        .set = SET({"norm", NORM_LAYER}, {"position", POSITION_LEARNED}, {"gated", 0}),
+        .keys = gpt2_config,
+        .fixed = no_cross_attention,
+        .biases = all_biases,
+        .layers = "model.h.%u.",
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.wte"),
+                TABLE("position_embedding", "model.wpe.weight", "context + position_offset", "dim"),
+                NORM("attention_norm", ".ln_1"),
+                NORM("ffn_norm", ".ln_2"),
+                LINEAR("wq wk wv", ".attn.c_attn",
+                       "n_heads * head_dim + n_kv_heads * head_dim + n_kv_heads * head_dim", "dim",
+                       .turned = TURNED_ALWAYS),
+                LINEAR("wo", ".attn.c_proj", "dim", "n_heads * head_dim", .turned = TURNED_ALWAYS),
+                LINEAR("w_up", ".mlp.c_fc", "ffn_dim", "dim", .turned = TURNED_ALWAYS),
+                LINEAR("w_down", ".mlp.c_proj", "dim", "ffn_dim", .turned = TURNED_ALWAYS),
+                NORM("final_norm", "model.ln_f"),
+                OUTPUT("lm_head"),
+                {0},
+            },
+        .tied = true,
+        .bos_id = 50256,
+        .eos_id = 50256,
+        .finish = gpt2_finish,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "gpt2",
+                    .set = SET({"position", POSITION_LEARNED}, {"norm", NORM_LAYER}, {"gated", 0},
+                               {"activation", ACTIVATION_GELU_TANH}),
+                    .tensors = gguf_gpt2_tensors,
+                },
+                {0},
+            },
+    },
+    {
+        .model_type = "gpt_bigcode",
+        .set = SET({"norm", NORM_LAYER}, {"position", POSITION_LEARNED}, {"gated", 0}),
+        .keys = gpt2_config,
+        .fixed = no_cross_attention,
+        .biases = all_biases,
+        .layers = "model.h.%u.",
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.wte"),
+                TABLE("position_embedding", "model.wpe.weight", "context + position_offset", "dim"),
+                NORM("attention_norm", ".ln_1"),
+                NORM("ffn_norm", ".ln_2"),
+                LINEAR("wq wk wv", ".attn.c_attn",
+                       "n_heads * head_dim + n_kv_heads * head_dim + n_kv_heads * head_dim", "dim",
+                       .by = "n_kv_heads"),
+                LINEAR("wo", ".attn.c_proj", "dim", "n_heads * head_dim"),
+                LINEAR("w_up", ".mlp.c_fc", "ffn_dim", "dim"),
+                LINEAR("w_down", ".mlp.c_proj", "dim", "ffn_dim"),
+                NORM("final_norm", "model.ln_f"),
+                OUTPUT("lm_head"),
+                {0},
+            },
+        .tied = true,
+        .bos_id = 50256,
+        .eos_id = 50256,
+        .finish = gpt_bigcode_finish,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "starcoder",
+                    .set = SET({"position", POSITION_LEARNED}, {"norm", NORM_LAYER}, {"gated", 0},
+                               {"activation", ACTIVATION_GELU_TANH}),
+                    .tensors = gguf_gpt2_tensors,
+                },
+                {0},
+            },
+    },
+    {0},
+};
+
+static Status gpt2_finish(const json_t *json, Config *config, Error *error) {
+    config->attention_scale_falls = json_flag(json, "scale_attn_by_inverse_layer_idx", false);
+    if (!json_flag(json, "scale_attn_weights", true)) config->attention_scale = 1.0f;
+    return family_wide_ffn(json, config, error);
+}
+
+static Status openai_gpt_finish(const json_t *json, Config *config, Error *error) {
+    /* GPT-1's "gelu" means the tanh approximation. */
+    if (config->activation == ACTIVATION_GELU) config->activation = ACTIVATION_GELU_TANH;
+    return family_wide_ffn(json, config, error);
+}
+
+static Status gpt_bigcode_finish(const json_t *json, Config *config, Error *error) {
+    if (json_flag(json, "multi_query", true)) config->n_kv_heads = 1;
+    return gpt2_finish(json, config, error);
+}

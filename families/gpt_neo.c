@@ -1,0 +1,67 @@
+/* GPT-Neo: every second layer has a window, scores are not scaled. */
+#include "families/shared.h"
+
+static FamilyFinish gpt_neo_finish;
+
+const Family families_gpt_neo[] = {
+    {
+        .model_type = "gpt_neo",
+        .set = SET({"norm", NORM_LAYER}, {"position", POSITION_LEARNED}, {"gated", 0}),
+        .keys = KEYS({"vocab_size", "vocab_size", 50257}, {"hidden_size", "dim", 2048},
+                     {"num_layers|num_hidden_layers", "n_layers", 24},
+                     {"num_heads|num_attention_heads", "n_heads", 16},
+                     {"intermediate_size", "ffn_dim", 0}, CONTEXT(2048),
+                     {"layer_norm_epsilon", "norm_eps", 1e-5},
+                     {"activation_function", "activation", ACTIVATION_GELU_TANH}),
+        .biases = BIASES({" wo w_up w_down ", NULL, true}),
+        .layers = "model.h.%u.",
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.wte"),
+                TABLE("position_embedding", "model.wpe.weight", "context + position_offset", "dim"),
+                NORM("attention_norm", ".ln_1"),
+                NORM("ffn_norm", ".ln_2"),
+                SEPARATE_QKV(".attn.attention."),
+                LINEAR("wo", ".attn.attention.out_proj", "dim", "n_heads * head_dim"),
+                LINEAR("w_up", ".mlp.c_fc", "ffn_dim", "dim"),
+                LINEAR("w_down", ".mlp.c_proj", "dim", "ffn_dim"),
+                NORM("final_norm", "model.ln_f"),
+                OUTPUT("lm_head"),
+                {0},
+            },
+        .tied = true,
+        .bos_id = 50256,
+        .eos_id = 50256,
+        .finish = gpt_neo_finish,
+    },
+    {0},
+};
+
+/* Sets the windows from attention_types: [[["global", "local"], 12]] means that pair of layers, 12
+ * times. */
+static Status gpt_neo_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *types = json_value(json, "attention_types");
+    double window = json_number(json, "window_size", 256);
+    uint32_t layer = 0;
+    if (!(window >= 1 && window < 1 << 28))
+        return error_set(error, "config.json: window_size is %g", window);
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const json_t *kinds = json_array_get(json_array_get(types, i), 0);
+        json_int_t times = json_integer_value(json_array_get(json_array_get(types, i), 1));
+        size_t n = json_array_size(kinds);
+        for (json_int_t k = 0; k < times && n > 0 && layer < config->n_layers; k++) {
+            for (size_t at = 0; at < n && layer < config->n_layers; at++) {
+                const char *kind = json_string_value(json_array_get(kinds, at));
+                if (!kind || (strcmp(kind, "global") != 0 && strcmp(kind, "local") != 0))
+                    return error_set(error, "config.json: attention type '%.40s' is not known",
+                                     kind ? kind : "(no text)");
+                config->window[layer++] = strcmp(kind, "local") == 0 ? (uint32_t)window : 0;
+            }
+        }
+    }
+    if (layer != config->n_layers)
+        return error_set(error, "config.json: attention_types is not for %u layers",
+                         config->n_layers);
+    config->attention_scale = 1.0f;
+    return family_wide_ffn(json, config, error);
+}

@@ -1,0 +1,36 @@
+/* GPT-J: one norm, interleaved RoPE of a part of each head. */
+#include "families/shared.h"
+
+const Family families_gptj[] = {
+    {
+        .model_type = "gptj",
+        .set = SET({"norm", NORM_LAYER}, {"parallel_block", 1}, {"rope_pairing", ROPE_INTERLEAVED},
+                   {"gated", 0}),
+        .keys = KEYS({"vocab_size", "vocab_size", 50400}, {"n_embd|hidden_size", "dim", 4096},
+                     {"n_layer|num_hidden_layers", "n_layers", 28},
+                     {"n_head|num_attention_heads", "n_heads", 16},
+                     {"n_positions|max_position_embeddings", "context", 2048},
+                     {"n_inner", "ffn_dim", 0}, {"layer_norm_epsilon", "norm_eps", 1e-5},
+                     {"activation_function", "activation", ACTIVATION_GELU_TANH},
+                     {"rotary_dim", "rotary_dim", 64}),
+        .biases = BIASES({UP_DOWN " output ", NULL, true}),
+        .layers = "model.h.%u.",
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.wte"),
+                NORM("attention_norm", ".ln_1"),
+                SEPARATE_QKV(".attn."),
+                LINEAR("wo", ".attn.out_proj", "dim", "n_heads * head_dim"),
+                LINEAR("w_up", ".mlp.fc_in", "ffn_dim", "dim"),
+                LINEAR("w_down", ".mlp.fc_out", "dim", "ffn_dim"),
+                NORM("final_norm", "model.ln_f"),
+                OUTPUT("lm_head"),
+                {0},
+            },
+        .rope = {.none = true},
+        .bos_id = 50256,
+        .eos_id = 50256,
+        .finish = family_wide_ffn,
+    },
+    {0},
+};

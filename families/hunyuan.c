@@ -1,0 +1,195 @@
+/* Hunyuan's dense models and mixtures: norms of heads after RoPE; and Hy 3. */
+#include "families/shared.h"
+
+static FamilyFinish hunyuan_finish;
+static FamilyFinish hy_v3_finish;
+
+const Family families_hunyuan[] = {
+    {
+        .model_type = "hunyuan_v1_moe",
+        .set = SET({"qk_norm", QK_NORM_HEAD}, {"qk_norm_after_rope", 1},
+                   {"router", ROUTER_SOFTMAX_CHOSEN}),
+        .keys =
+            KEYS(SIZE_KEYS(290943, 4096, 11008, 32, 32), KV_HEADS(0), HEAD_DIM(0), CONTEXT(2048),
+                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU},
+                 {"num_experts|num_local_experts", "n_experts", 1},
+                 {"intermediate_size", "expert_ffn_dim", 11008},
+                 {"intermediate_size", "shared_ffn_dim", 11008}),
+        .biases = BIASES({QKVO, "attention_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                LLAMA_NORMS,
+                LLAMA_ATTENTION,
+                NORM("q_norm", ".self_attn.query_layernorm", "head_dim"),
+                NORM("k_norm", ".self_attn.key_layernorm", "head_dim"),
+                LINEAR("router", ".mlp.gate.wg", "n_experts", "dim"),
+                SOME_EXPERTS(".mlp.experts."),
+                SHARED_WEIGHTS(".mlp.shared_mlp."),
+                LLAMA_END,
+                {0},
+            },
+        .rope = {.has_alpha = true},
+        .bos_id = 1,
+        .eos_id = 2,
+        .finish = hunyuan_finish,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "hunyuan-moe",
+                    .set = SET({"qk_norm_after_rope", 1}, {"router", ROUTER_SOFTMAX_CHOSEN},
+                               {"qk_norm", QK_NORM_HEAD}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            GGUF_ATTENTION,
+                            GGUF_QK_HEAD_NORMS,
+                            NORM("ffn_norm", ".ffn_norm"),
+                            GGUF_ROUTED,
+                            GGUF_END,
+                            {0},
+                        },
+                },
+                {0},
+            },
+    },
+    {
+        .model_type = "hunyuan_v1_dense",
+        .set = SET({"qk_norm", QK_NORM_HEAD}, {"qk_norm_after_rope", 1}),
+        .keys =
+            KEYS(SIZE_KEYS(290943, 4096, 11008, 32, 32), KV_HEADS(0), HEAD_DIM(0), CONTEXT(2048),
+                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU}),
+        .biases = BIASES({QKVO, "attention_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                LLAMA_NORMS,
+                LLAMA_ATTENTION,
+                NORM("q_norm", ".self_attn.query_layernorm", "head_dim"),
+                NORM("k_norm", ".self_attn.key_layernorm", "head_dim"),
+                LLAMA_FFN,
+                LLAMA_END,
+                {0},
+            },
+        .rope = {.has_alpha = true},
+        .bos_id = 1,
+        .eos_id = 2,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "hunyuan-dense",
+                    .set = SET({"qk_norm_after_rope", 1}, {"router", ROUTER_SOFTMAX_CHOSEN},
+                               {"qk_norm", QK_NORM_HEAD}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            GGUF_ATTENTION,
+                            GGUF_QK_HEAD_NORMS,
+                            NORM("ffn_norm", ".ffn_norm"),
+                            GGUF_FFN,
+                            GGUF_END,
+                            {0},
+                        },
+                },
+                {0},
+            },
+    },
+    {
+        .model_type = "hy_v3",
+        .set = SET({"rope_theta", 11158840}, {"qk_norm", QK_NORM_HEAD},
+                   {"router", ROUTER_SIGMOID_SCORES}, {"router_normalize", 1}),
+        .keys = KEYS(SIZE_KEYS(120832, 4096, 13312, 80, 64), KV_HEADS(8), HEAD_DIM(128),
+                     CONTEXT(131072), {"rms_norm_eps", "norm_eps", 1e-5},
+                     {"hidden_act", "activation", ACTIVATION_SILU},
+                     {"num_experts|num_local_experts", "n_experts", 192},
+                     {"num_experts_per_tok", "n_experts_used", 8},
+                     {"moe_intermediate_size", "expert_ffn_dim", 1536},
+                     {"router_scaling_factor", "router_scale", 2.826}),
+        .biases = BIASES({QKVO, "attention_bias", false}, {DENSE_AND_SHARED, "mlp_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                LLAMA_NORMS,
+                LLAMA_ATTENTION,
+                QK_HEAD_NORMS,
+                DENSE_OR_EXPERTS,
+                DENSE_BIASES,
+                MATRIX("router", ".mlp.router.gate.weight", "n_experts", "dim", .optional = true),
+                CORRECTION(".mlp.expert_bias"),
+                SHARED_EXPERT(".mlp.shared_mlp."),
+                LLAMA_END,
+                {0},
+            },
+        .bos_id = -1,
+        .eos_id = -1,
+        .finish = hy_v3_finish,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "hy_v3",
+                    .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
+                               {"router_normalize", 1}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            GGUF_ATTENTION,
+                            GGUF_QK_HEAD_NORMS,
+                            NORM("ffn_norm", ".ffn_norm"),
+                            GGUF_ROUTED,
+                            GGUF_END,
+                            {0},
+                        },
+                },
+                {0},
+            },
+    },
+    /* The first files have other names beside or for two sizes, which count before the usual ones.
+     */
+    {
+        .model_type = "hunyuan_vl_text",
+        .set = SET({"qk_norm", QK_NORM_HEAD}, {"qk_norm_after_rope", 1}),
+        .keys =
+            KEYS({"org_vocab_size|vocab_size", "vocab_size", 290943}, {"hidden_size", "dim", 4096},
+                 {"intermediate_size", "ffn_dim", 11008}, {"num_hidden_layers", "n_layers", 32},
+                 {"num_attention_heads", "n_heads", 32},
+                 {"attention_head_dim|head_dim", "head_dim", 0}, KV_HEADS(0), CONTEXT(2048),
+                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU}),
+        .biases = BIASES({QKVO, "attention_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                LLAMA_NORMS,
+                LLAMA_ATTENTION,
+                NORM("q_norm", ".self_attn.query_layernorm", "head_dim"),
+                NORM("k_norm", ".self_attn.key_layernorm", "head_dim"),
+                LLAMA_FFN,
+                LLAMA_END,
+                {0},
+            },
+        .rope = {.has_alpha = true, .has_xdrope = true},
+        .tied = true,
+        .bos_id = 1,
+        .eos_id = 2,
+    },
+    {0},
+};
+
+/* moe_topk is a number, or a list with the same number for each layer. */
+static Status hunyuan_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *used = json_value(json, "moe_topk");
+    if (!used) used = json_value(json, "num_experts_per_tok");
+    double first = json_number_value(json_is_array(used) ? json_array_get(used, 0) : used);
+    if (!used) first = 1;
+    for (size_t i = 0; i < json_array_size(used); i++)
+        if (json_number_value(json_array_get(used, i)) != first)
+            return error_set(error, "config.json: moe_topk differs by layer, which this program "
+                                    "cannot compute");
+    if (!(first >= 1 && first <= CONFIG_MAX_EXPERTS && first == floor(first)))
+        return error_set(error, "config.json: moe_topk is %g", first);
+    config->n_experts_used = (uint32_t)first;
+    return STATUS_OK;
+}
+
+static Status hy_v3_finish(const json_t *json, Config *config, Error *error) {
+    return family_shared_width(json, "num_shared_experts", 1, config, error);
+}

@@ -1,0 +1,204 @@
+/* Kimi Linear: delta attention with decays by key beside latent attention without RoPE. */
+#include "families/shared.h"
+#include "formats/convolutions.h"
+
+static FamilyFinish kimi_linear_finish;
+static FamilyMore kimi_linear_more;
+static GgufFinish gguf_kimi_linear_finish;
+static GgufMore gguf_kimi_linear_more;
+
+const Family families_kimi_linear[] = {
+    /* The activation of the feed-forward is that of the convolution as well. */
+    {
+        .model_type = "kimi_linear",
+        .set = SET({"position", POSITION_NONE}, {"router", ROUTER_SIGMOID_SCORES},
+                   {"latent_norm_eps", 1e-6}, {"state_by_key", 1}),
+        .keys = KEYS(SIZE_KEYS(163840, 2304, 9216, 27, 32), {"kv_lora_rank", "latent_dim", 512},
+                     {"q_lora_rank", "latent_q_dim", 0}, {"qk_nope_head_dim", "head_dim", 128},
+                     {"qk_rope_head_dim", "rotary_dim", 64}, {"v_head_dim", "value_dim", 128},
+                     {"max_position_embeddings|model_max_length", "context", 1048576},
+                     {"rms_norm_eps", "norm_eps", 1e-5},
+                     {"num_local_experts|num_experts", "n_experts", 256},
+                     {"num_experts_per_tok|num_experts_per_token", "n_experts_used", 8},
+                     {"moe_intermediate_size", "expert_ffn_dim", 1024},
+                     {"n_group|num_expert_group", "router_groups", 1},
+                     {"topk_group", "router_groups_used", 1},
+                     {"norm_topk_prob|moe_renormalize", "router_normalize", 1},
+                     {"routed_scaling_factor", "router_scale", 2.446}),
+        .fixed = FIXED({"hidden_act", "\"silu\""}),
+        .biases = BIASES({" wq_a wkv_a wo ", "attention_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                LLAMA_NORMS,
+                SOME_FFN(".mlp."),
+                SOME_FFN(".block_sparse_moe."),
+                MATRIX("router", ".block_sparse_moe.gate.weight", "n_experts", "dim",
+                       .optional = true),
+                CORRECTION(".block_sparse_moe.gate.e_score_correction_bias"),
+                SOME_W123_EXPERTS(".block_sparse_moe.experts."),
+                SHARED_EXPERT(".block_sparse_moe.shared_experts."),
+                LLAMA_END,
+                {0},
+            },
+        .rope = {.none = true},
+        .bos_id = 163584,
+        .eos_id = 163586,
+        .finish = kimi_linear_finish,
+        .more = kimi_linear_more,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "kimi-linear",
+                    .pairing = ROPE_INTERLEAVED,
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            NORM("attention_norm", ".attn_norm"),
+                            NORM("ffn_norm", ".ffn_norm"),
+                            GGUF_SOME_FFN_WEIGHTS,
+                            GGUF_SOME_EXPERTS,
+                            CORRECTION(".exp_probs_b.bias"),
+                            GGUF_END,
+                            {0},
+                        },
+                    .finish = gguf_kimi_linear_finish,
+                    .more = gguf_kimi_linear_more,
+                },
+                {0},
+            },
+    },
+    {0},
+};
+
+static const TensorRule kimi_latent[] = {
+    MATRIX("wq", ".self_attn.q_proj.weight", "n_heads * head_dim", "dim", .optional = true),
+    LINEAR("wq_a", ".self_attn.q_a_proj", "latent_q_dim", "dim", .optional = true),
+    VECTOR("q_norm", ".self_attn.q_a_layernorm.weight", "latent_q_dim", .optional = true),
+    MATRIX("wq_b", ".self_attn.q_b_proj.weight", "n_heads * head_dim", "latent_q_dim",
+           .optional = true),
+    LINEAR("wkv_a", ".self_attn.kv_a_proj_with_mqa", "latent_dim + rotary_dim", "dim"),
+    VECTOR("kv_norm", ".self_attn.kv_a_layernorm.weight", "latent_dim", .optional = true),
+    HEADS_OF_LATENT(".self_attn.kv_b_proj.weight"),
+    LINEAR("wo", ".self_attn.o_proj", "dim", "n_heads * value_dim"),
+    {0},
+};
+
+static const TensorRule kimi_delta[] = {
+    KIMI_DELTA,
+    {0},
+};
+
+static const TensorRule gguf_kimi_latent[] = {
+    GGUF_LATENT_ATTENTION,
+    {0},
+};
+
+static const TensorRule gguf_kimi_delta[] = {
+    MATRIX("delta.q", ".attn_q.weight", "state_key_heads * state_key_dim", "dim", .optional = true),
+    MATRIX("delta.k", ".attn_k.weight", "state_key_heads * state_key_dim", "dim", .optional = true),
+    MATRIX("delta.v", ".attn_v.weight", "state_heads * state_value_dim", "dim", .optional = true),
+    MATRIX("delta.a_low", ".ssm_f_a.weight", "state_value_dim", "dim", .optional = true),
+    MATRIX("delta.a", ".ssm_f_b.weight", "state_key_heads * state_key_dim", "state_value_dim",
+           .optional = true),
+    MATRIX("delta.z_low", ".ssm_g_a.weight", "state_value_dim", "dim", .optional = true),
+    MATRIX("delta.z", ".ssm_g_b.weight", "state_heads * state_value_dim", "state_value_dim",
+           .optional = true),
+    MATRIX("delta.b", ".ssm_beta.weight", "state_heads", "dim", .optional = true),
+    MATRIX("delta.out", ".attn_output.weight", "dim", "state_heads * state_value_dim",
+           .optional = true),
+    VECTOR("delta.decay", ".ssm_a", "state_heads", .optional = true),
+    VECTOR("delta.step_bias", ".ssm_dt.bias", "state_key_heads * state_key_dim", .optional = true),
+    VECTOR("delta.norm", ".ssm_norm.weight", "state_value_dim", .optional = true),
+    {0},
+};
+
+static Status kimi_linear_more(const RuleContext *context, const json_t *json, Error *error) {
+    const Config *c = &context->source->config;
+    (void)json;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        const TensorRule *rules = c->layer_kind[l] == LAYER_LATENT ? kimi_latent : kimi_delta;
+        if (rules_apply_to_layer(context, rules, l, error) != STATUS_OK) return STATUS_FAILED;
+    }
+    return convolutions_join(context, "model.layers.%u.self_attn.%c_conv1d.weight", error);
+}
+
+/* Sets layer_kind from the lists of layers, which count from 1, in linear_attn_config. */
+static Status kimi_linear_lists(const json_t *full, const json_t *linear, Config *config,
+                                Error *error) {
+    const json_t *const lists[] = {full, linear};
+    for (uint32_t l = 0; l < config->n_layers; l++) config->layer_kind[l] = LAYER_KINDS;
+    for (int i = 0; i < 2; i++) {
+        const json_t *item;
+        size_t k;
+        json_array_foreach((json_t *)lists[i], k, item) {
+            json_int_t layer = json_integer_value(item);
+            if (layer >= 1 && layer <= config->n_layers)
+                config->layer_kind[layer - 1] = i == 0 ? LAYER_LATENT : LAYER_DELTA;
+        }
+    }
+    for (uint32_t l = 0; l < config->n_layers; l++)
+        if (config->layer_kind[l] == LAYER_KINDS)
+            return error_set(error, "config.json: linear_attn_config says nothing of layer %u",
+                             l + 1);
+    return STATUS_OK;
+}
+
+/* layer_types, or the lists of linear_attn_config; without both every fourth layer attends. */
+static Status kimi_linear_kinds(const json_t *json, const json_t *linear, Config *config,
+                                Error *error) {
+    static const KindName names[] = {
+        {"linear_attention", LAYER_DELTA}, {"full_attention", LAYER_LATENT}, {0}};
+    const json_t *types = json_value(json, "layer_types");
+    const json_t *full = json_value(linear, "full_attn_layers");
+    const json_t *states = json_value(linear, "kda_layers");
+    if (types) return state_read_kinds(types, names, config, error);
+    if (full && states) return kimi_linear_lists(full, states, config, error);
+    for (uint32_t l = 0; l < config->n_layers; l++)
+        config->layer_kind[l] = l > 0 && l % 4 == 0 ? LAYER_LATENT : LAYER_DELTA;
+    return STATUS_OK;
+}
+
+static Status kimi_linear_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *linear = json_value(json, "linear_attn_config");
+    const char *key =
+        json_value(json, "n_shared_experts") ? "n_shared_experts" : "num_shared_experts";
+    if (state_linear_sizes(json, 32, config, error) != STATUS_OK) return STATUS_FAILED;
+    if (config->head_dim > 1 << 12 || config->rotary_dim > 1 << 12 || config->value_dim == 0)
+        return error_set(error,
+                         "config.json: qk_nope_head_dim %u, qk_rope_head_dim %u, v_head_dim %u",
+                         config->head_dim, config->rotary_dim, config->value_dim);
+    config->head_dim += config->rotary_dim;
+    config->n_kv_heads = config->n_heads;
+    config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));
+    if (family_shared_width(json, key, 1, config, error) != STATUS_OK) return STATUS_FAILED;
+    return kimi_linear_kinds(json, linear, config, error);
+}
+
+/* As in llama.cpp, layers with a state have as many heads as those that attend. */
+static Status gguf_kimi_linear_finish(const GgufModel *m, Config *c) {
+    if (gguf_latent_finish(m, c) != STATUS_OK ||
+        gguf_kinds_by_heads(m, c, LAYER_LATENT, LAYER_DELTA) != STATUS_OK)
+        return STATUS_FAILED;
+    memset(c->layer_n_kv_heads, 0, sizeof c->layer_n_kv_heads);
+    gguf_model_uint(m, "ssm.conv_kernel", &c->state_kernel);
+    gguf_model_uint(m, "kda.head_dim", &c->state_key_dim);
+    c->state_value_dim = c->state_key_dim;
+    c->state_heads = c->state_key_heads = c->n_heads;
+    c->state_by_key = true;
+    c->position = POSITION_NONE;
+    c->router = ROUTER_SIGMOID_SCORES;
+    c->router_normalize = true;
+    return STATUS_OK;
+}
+
+static Status gguf_kimi_linear_more(GgufModel *m) {
+    const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
+    const Config *c = &m->source->config;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        const TensorRule *rules =
+            c->layer_kind[l] == LAYER_LATENT ? gguf_kimi_latent : gguf_kimi_delta;
+        if (rules_apply_to_layer(&context, rules, l, m->error) != STATUS_OK) return STATUS_FAILED;
+    }
+    return convolutions_join(&context, "blk.%u.ssm_conv1d_%c.weight", m->error);
+}

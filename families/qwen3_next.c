@@ -1,0 +1,381 @@
+/* Qwen3-Next and Qwen 3.5: gated DeltaNet beside gated attention. */
+#include "families/shared.h"
+
+static FamilyFinish qwen3_next_finish;
+static GgufFinish gguf_qwen3next_finish;
+static FamilyFinish qwen3_5_finish;
+static GgufFinish gguf_qwen35_finish;
+
+/* The activation of the feed-forward is that of the convolution as well. A bias of q_proj would
+ * reach the gate of the heads. */
+static const FixedKey qwen_fixed[] = {
+    {"hidden_act", "\"silu\""},
+    {"attention_bias", "false"},
+    {0},
+};
+
+static const TensorRule gguf_qwen35_tensors[] = {
+    EMBEDDING("token_embd"),
+    NORM("attention_norm", ".attn_norm"),
+    NORM("ffn_norm", ".post_attention_norm"),
+    MATRIX("wq attention_gate", ".attn_q.weight", "n_heads * head_dim + n_heads * value_dim", "dim",
+           .by = "n_heads", .optional = true),
+    MATRIX("wk", ".attn_k.weight", "n_kv_heads * head_dim", "dim", .optional = true),
+    MATRIX("wv", ".attn_v.weight", "n_kv_heads * value_dim", "dim", .optional = true),
+    MATRIX("wo", ".attn_output.weight", "dim", "n_heads * value_dim", .optional = true),
+    VECTOR("q_norm", ".attn_q_norm.weight", "head_dim", .optional = true),
+    VECTOR("k_norm", ".attn_k_norm.weight", "head_dim", .optional = true),
+    MATRIX("delta.q delta.k delta.v", ".attn_qkv.weight",
+           "state_key_heads * state_key_dim + state_key_heads * state_key_dim + state_heads * "
+           "state_value_dim",
+           "dim", .optional = true, .order = ORDER_TILED_STATES),
+    MATRIX("delta.z", ".attn_gate.weight", "state_heads * state_value_dim", "dim",
+           .order = ORDER_TILED_STATES, .optional = true),
+    MATRIX("delta.out", ".ssm_out.weight", "dim", "state_heads * state_value_dim",
+           .order = ORDER_TILED_STATES, .optional = true),
+    TABLE("delta.convolution", ".ssm_conv1d.weight", "state_kernel",
+          "2 * state_key_heads * state_key_dim + state_heads * state_value_dim",
+          .turned = TURNED_ALWAYS, .order = ORDER_TILED_STATES, .optional = true),
+    VECTOR("delta.decay", ".ssm_a", "state_heads", .order = ORDER_TILED_STATES, .optional = true),
+    VECTOR("delta.step_bias", ".ssm_dt.bias", "state_heads", .order = ORDER_TILED_STATES,
+           .optional = true),
+    VECTOR("delta.norm", ".ssm_norm.weight", "state_value_dim", .optional = true),
+    MATRIX("delta.b", ".ssm_beta.weight", "state_heads", "dim", .order = ORDER_TILED_STATES,
+           .optional = true),
+    MATRIX("delta.a", ".ssm_alpha.weight", "state_heads", "dim", .order = ORDER_TILED_STATES,
+           .optional = true),
+    GGUF_SOME_FFN_WEIGHTS,
+    GGUF_SOME_EXPERTS,
+    GGUF_END,
+    {0},
+};
+
+const Family families_qwen3_next[] = {
+    {
+        .model_type = "qwen3_next",
+        .set = SET({"qk_norm", QK_NORM_HEAD}),
+        .keys =
+            KEYS(SIZE_KEYS(151936, 2048, 5632, 48, 16), KV_HEADS(2), HEAD_DIM(256), CONTEXT(32768),
+                 {"rms_norm_eps", "norm_eps", 1e-6}, {"linear_conv_kernel_dim", "state_kernel", 4},
+                 {"linear_key_head_dim", "state_key_dim", 128},
+                 {"linear_value_head_dim", "state_value_dim", 128},
+                 {"linear_num_key_heads", "state_key_heads", 16},
+                 {"linear_num_value_heads", "state_heads", 32}, {"num_experts", "n_experts", 512},
+                 {"num_experts_per_tok", "n_experts_used", 10},
+                 {"moe_intermediate_size", "expert_ffn_dim", 512},
+                 {"shared_expert_intermediate_size", "shared_ffn_dim", 512}),
+        .fixed = qwen_fixed,
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                VECTOR("attention_norm", ".input_layernorm.weight", "dim",
+                       .values = VALUES_PLUS_ONE),
+                VECTOR("ffn_norm", ".post_attention_layernorm.weight", "dim",
+                       .values = VALUES_PLUS_ONE),
+                MATRIX("wq attention_gate", ".self_attn.q_proj.weight",
+                       "n_heads * head_dim + n_heads * value_dim", "dim", .by = "n_heads",
+                       .optional = true),
+                MATRIX("wk", ".self_attn.k_proj.weight", "n_kv_heads * head_dim", "dim",
+                       .optional = true),
+                MATRIX("wv", ".self_attn.v_proj.weight", "n_kv_heads * value_dim", "dim",
+                       .optional = true),
+                MATRIX("wo", ".self_attn.o_proj.weight", "dim", "n_heads * value_dim",
+                       .optional = true),
+                VECTOR("q_norm", ".self_attn.q_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,
+                       .optional = true),
+                VECTOR("k_norm", ".self_attn.k_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,
+                       .optional = true),
+                MATRIX("delta.q delta.k delta.v delta.z", ".linear_attn.in_proj_qkvz.weight",
+                       "state_key_heads * state_key_dim + state_key_heads * state_key_dim + "
+                       "state_heads * state_value_dim + state_heads * state_value_dim",
+                       "dim", .by = "state_key_heads", .optional = true),
+                MATRIX("delta.b delta.a", ".linear_attn.in_proj_ba.weight",
+                       "state_heads + state_heads", "dim", .by = "state_key_heads",
+                       .optional = true),
+                MATRIX("delta.out", ".linear_attn.out_proj.weight", "dim",
+                       "state_heads * state_value_dim", .optional = true),
+                TABLE("delta.convolution", ".linear_attn.conv1d.weight", "state_kernel",
+                      "2 * state_key_heads * state_key_dim + state_heads * state_value_dim",
+                      .turned = TURNED_ALWAYS, .optional = true),
+                VECTOR("delta.decay", ".linear_attn.A_log", "state_heads",
+                       .values = VALUES_MINUS_EXP, .optional = true),
+                VECTOR("delta.step_bias", ".linear_attn.dt_bias", "state_heads", .optional = true),
+                VECTOR("delta.norm", ".linear_attn.norm.weight", "state_value_dim",
+                       .optional = true),
+                DENSE_OR_EXPERTS,
+                SHARED_WEIGHTS(".mlp.shared_expert."),
+                MATRIX("shared.router", ".mlp.shared_expert_gate.weight", "1", "dim",
+                       .optional = true),
+                VECTOR("final_norm", "model.norm.weight", "dim", .values = VALUES_PLUS_ONE),
+                OUTPUT("lm_head"),
+                {0},
+            },
+        .rope = {.part = "partial_rotary_factor", .part_absent = 0.25},
+        .prediction = PREDICTION_MTP,
+        .bos_id = -1,
+        .eos_id = -1,
+        .finish = qwen3_next_finish,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "qwen3next",
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            NORM("attention_norm", ".attn_norm"),
+                            NORM("ffn_norm", ".post_attention_norm"),
+                            MATRIX("wq attention_gate", ".attn_q.weight",
+                                   "n_heads * head_dim + n_heads * value_dim", "dim",
+                                   .by = "n_heads", .optional = true),
+                            MATRIX("wk", ".attn_k.weight", "n_kv_heads * head_dim", "dim",
+                                   .optional = true),
+                            MATRIX("wv", ".attn_v.weight", "n_kv_heads * value_dim", "dim",
+                                   .optional = true),
+                            MATRIX("wo", ".attn_output.weight", "dim", "n_heads * value_dim",
+                                   .optional = true),
+                            VECTOR("q_norm", ".attn_q_norm.weight", "head_dim", .optional = true),
+                            VECTOR("k_norm", ".attn_k_norm.weight", "head_dim", .optional = true),
+                            MATRIX("delta.q delta.k delta.v", ".attn_qkv.weight",
+                                   "state_key_heads * state_key_dim + state_key_heads * "
+                                   "state_key_dim + state_heads * state_value_dim",
+                                   "dim", .optional = true),
+                            MATRIX("delta.z", ".attn_gate.weight", "state_heads * state_value_dim",
+                                   "dim", .optional = true),
+                            MATRIX("delta.out", ".ssm_out.weight", "dim",
+                                   "state_heads * state_value_dim", .optional = true),
+                            TABLE("delta.convolution", ".ssm_conv1d.weight", "state_kernel",
+                                  "2 * state_key_heads * state_key_dim + state_heads * "
+                                  "state_value_dim",
+                                  .turned = TURNED_ALWAYS, .optional = true),
+                            VECTOR("delta.decay", ".ssm_a", "state_heads", .optional = true),
+                            VECTOR("delta.step_bias", ".ssm_dt.bias", "state_heads",
+                                   .optional = true),
+                            VECTOR("delta.norm", ".ssm_norm.weight", "state_value_dim",
+                                   .optional = true),
+                            MATRIX(
+                                "delta.q delta.k delta.v delta.z", ".ssm_in.weight",
+                                "state_key_heads * state_key_dim + state_key_heads * state_key_dim "
+                                "+ state_heads * state_value_dim + state_heads * state_value_dim",
+                                "dim", .by = "state_key_heads", .optional = true),
+                            MATRIX("delta.b delta.a", ".ssm_ba.weight", "state_heads + state_heads",
+                                   "dim", .by = "state_key_heads", .optional = true),
+                            GGUF_SOME_FFN_WEIGHTS,
+                            GGUF_SOME_EXPERTS,
+                            GGUF_END,
+                            {0},
+                        },
+                    .predicts = true,
+                    .finish = gguf_qwen3next_finish,
+                },
+                {0},
+            },
+    },
+    {
+        .model_type = "qwen3_5_text",
+        .set = SET({"qk_norm", QK_NORM_HEAD}),
+        .keys =
+            KEYS(SIZE_KEYS(248320, 4096, 12288, 32, 16), KV_HEADS(4), HEAD_DIM(256), CONTEXT(32768),
+                 {"rms_norm_eps", "norm_eps", 1e-6}, {"linear_conv_kernel_dim", "state_kernel", 4},
+                 {"linear_key_head_dim", "state_key_dim", 128},
+                 {"linear_value_head_dim", "state_value_dim", 128},
+                 {"linear_num_key_heads", "state_key_heads", 16},
+                 {"linear_num_value_heads", "state_heads", 32}),
+        .fixed = qwen_fixed,
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                VECTOR("attention_norm", ".input_layernorm.weight", "dim",
+                       .values = VALUES_PLUS_ONE),
+                VECTOR("ffn_norm", ".post_attention_layernorm.weight",
+                       "dim", .values = VALUES_PLUS_ONE),
+                MATRIX("wq attention_gate", ".self_attn.q_proj.weight",
+                       "n_heads * head_dim + n_heads * value_dim", "dim", .by = "n_heads",
+                       .optional = true),
+                MATRIX("wk", ".self_attn.k_proj.weight", "n_kv_heads * head_dim",
+                       "dim", .optional = true),
+                MATRIX("wv", ".self_attn.v_proj.weight", "n_kv_heads * value_dim",
+                       "dim", .optional = true),
+                MATRIX("wo", ".self_attn.o_proj.weight", "dim", "n_heads * value_dim",
+                       .optional = true),
+                VECTOR("q_norm", ".self_attn.q_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,
+                       .optional = true),
+                VECTOR("k_norm", ".self_attn.k_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,
+                       .optional = true),
+                MATRIX("delta.q delta.k delta.v", ".linear_attn.in_proj_qkv.weight",
+                       "state_key_heads * state_key_dim + state_key_heads * state_key_dim + "
+                       "state_heads * state_value_dim",
+                       "dim", .order = ORDER_STATES, .optional = true),
+                MATRIX("delta.z", ".linear_attn.in_proj_z.weight", "state_heads * state_value_dim",
+                       "dim", .order = ORDER_STATES, .optional = true),
+                MATRIX("delta.b", ".linear_attn.in_proj_b.weight", "state_heads",
+                       "dim", .order = ORDER_STATES, .optional = true),
+                MATRIX("delta.a", ".linear_attn.in_proj_a.weight", "state_heads",
+                       "dim", .order = ORDER_STATES, .optional = true),
+                MATRIX("delta.out", ".linear_attn.out_proj.weight",
+                       "dim", "state_heads * state_value_dim", .order = ORDER_STATES,
+                       .optional = true),
+                TABLE("delta.convolution", ".linear_attn.conv1d.weight", "state_kernel",
+                      "2 * state_key_heads * state_key_dim + state_heads * state_value_dim",
+                      .turned = TURNED_ALWAYS, .order = ORDER_STATES, .optional = true),
+                VECTOR("delta.decay", ".linear_attn.A_log", "state_heads", .order = ORDER_STATES,
+                       .values = VALUES_MINUS_EXP, .optional = true),
+                VECTOR("delta.step_bias", ".linear_attn.dt_bias", "state_heads",
+                       .order = ORDER_STATES, .optional = true),
+                VECTOR("delta.norm", ".linear_attn.norm.weight", "state_value_dim",
+                       .optional = true),
+                LLAMA_FFN,
+                VECTOR("final_norm", "model.norm.weight", "dim", .values = VALUES_PLUS_ONE),
+                OUTPUT("lm_head"),
+                {0},
+            },
+        .rope = {.part = "partial_rotary_factor", .part_absent = 0.25},
+        .prediction = PREDICTION_MTP,
+        .bos_id = -1,
+        .eos_id = -1,
+        .finish = qwen3_5_finish,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "qwen35",
+                    .tensors = gguf_qwen35_tensors,
+                    .predicts = true,
+                    .finish = gguf_qwen35_finish,
+                },
+                {0},
+            },
+    },
+    /* Every layer is a mixture; there is no intermediate_size. */
+    {
+        .model_type = "qwen3_5_moe_text",
+        .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SOFTMAX_CHOSEN}),
+        .keys =
+            KEYS(SIZES_WITHOUT_FFN(248320, 2048, 40, 16), {"moe_intermediate_size", "ffn_dim", 512},
+                 KV_HEADS(2), HEAD_DIM(256), CONTEXT(32768), {"rms_norm_eps", "norm_eps", 1e-6},
+                 {"linear_conv_kernel_dim", "state_kernel", 4},
+                 {"linear_key_head_dim", "state_key_dim", 128},
+                 {"linear_value_head_dim", "state_value_dim", 128},
+                 {"linear_num_key_heads", "state_key_heads", 16},
+                 {"linear_num_value_heads", "state_heads", 32}, {"num_experts", "n_experts", 256},
+                 {"num_experts_per_tok", "n_experts_used", 8},
+                 {"moe_intermediate_size", "expert_ffn_dim", 512},
+                 {"shared_expert_intermediate_size", "shared_ffn_dim", 512}),
+        .fixed = qwen_fixed,
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                VECTOR("attention_norm", ".input_layernorm.weight", "dim",
+                       .values = VALUES_PLUS_ONE),
+                VECTOR("ffn_norm", ".post_attention_layernorm.weight",
+                       "dim", .values = VALUES_PLUS_ONE),
+                MATRIX("wq attention_gate", ".self_attn.q_proj.weight",
+                       "n_heads * head_dim + n_heads * value_dim", "dim", .by = "n_heads",
+                       .optional = true),
+                MATRIX("wk", ".self_attn.k_proj.weight", "n_kv_heads * head_dim",
+                       "dim", .optional = true),
+                MATRIX("wv", ".self_attn.v_proj.weight", "n_kv_heads * value_dim",
+                       "dim", .optional = true),
+                MATRIX("wo", ".self_attn.o_proj.weight", "dim", "n_heads * value_dim",
+                       .optional = true),
+                VECTOR("q_norm", ".self_attn.q_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,
+                       .optional = true),
+                VECTOR("k_norm", ".self_attn.k_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,
+                       .optional = true),
+                MATRIX("delta.q delta.k delta.v", ".linear_attn.in_proj_qkv.weight",
+                       "state_key_heads * state_key_dim + state_key_heads * state_key_dim + "
+                       "state_heads * state_value_dim",
+                       "dim", .order = ORDER_STATES, .optional = true),
+                MATRIX("delta.z", ".linear_attn.in_proj_z.weight", "state_heads * state_value_dim",
+                       "dim", .order = ORDER_STATES, .optional = true),
+                MATRIX("delta.b", ".linear_attn.in_proj_b.weight", "state_heads",
+                       "dim", .order = ORDER_STATES, .optional = true),
+                MATRIX("delta.a", ".linear_attn.in_proj_a.weight", "state_heads",
+                       "dim", .order = ORDER_STATES, .optional = true),
+                MATRIX("delta.out", ".linear_attn.out_proj.weight",
+                       "dim", "state_heads * state_value_dim", .order = ORDER_STATES,
+                       .optional = true),
+                TABLE("delta.convolution", ".linear_attn.conv1d.weight", "state_kernel",
+                      "2 * state_key_heads * state_key_dim + state_heads * state_value_dim",
+                      .turned = TURNED_ALWAYS, .order = ORDER_STATES, .optional = true),
+                VECTOR("delta.decay", ".linear_attn.A_log", "state_heads", .order = ORDER_STATES,
+                       .values = VALUES_MINUS_EXP, .optional = true),
+                VECTOR("delta.step_bias", ".linear_attn.dt_bias", "state_heads",
+                       .order = ORDER_STATES, .optional = true),
+                VECTOR("delta.norm", ".linear_attn.norm.weight", "state_value_dim",
+                       .optional = true),
+                DENSE_OR_EXPERTS,
+                GATE_UP_EXPERTS(".mlp.experts."),
+                SHARED_WEIGHTS(".mlp.shared_expert."),
+                MATRIX("shared.router", ".mlp.shared_expert_gate.weight", "1",
+                       "dim", .optional = true),
+                VECTOR("final_norm", "model.norm.weight", "dim", .values = VALUES_PLUS_ONE),
+                OUTPUT("lm_head"),
+                {0},
+            },
+        .rope = {.part = "partial_rotary_factor", .part_absent = 0.25},
+        .prediction = PREDICTION_MTP,
+        .bos_id = -1,
+        .eos_id = -1,
+        .finish = qwen3_5_finish,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "qwen35moe",
+                    .tensors = gguf_qwen35_tensors,
+                    .predicts = true,
+                    .finish = gguf_qwen35_finish,
+                },
+                {0},
+            },
+    },
+    {0},
+};
+
+/* Without layer_types every full_attention_interval-th layer attends. */
+static Status read_qwen_kinds(const json_t *json, Config *config, Error *error) {
+    static const KindName names[] = {
+        {"linear_attention", LAYER_DELTA}, {"full_attention", LAYER_ATTENTION}, {0}};
+    const json_t *types = json_value(json, "layer_types");
+    if (types) return state_read_kinds(types, names, config, error);
+    double interval = json_number(json, "full_attention_interval", 4);
+    if (!(interval >= 1 && interval <= 1e6))
+        return error_set(error, "config.json: full_attention_interval is %g", interval);
+    for (uint32_t l = 0; l < config->n_layers; l++)
+        config->layer_kind[l] = (l + 1) % (uint32_t)interval ? LAYER_DELTA : LAYER_ATTENTION;
+    return STATUS_OK;
+}
+
+static Status qwen3_next_finish(const json_t *json, Config *config, Error *error) {
+    if (json_flag(json, "norm_topk_prob", true)) config->router = ROUTER_SOFTMAX_CHOSEN;
+    return read_qwen_kinds(json, config, error);
+}
+
+static Status qwen3_5_finish(const json_t *json, Config *config, Error *error) {
+    config->state_tiled = true; /* ORDER_STATES */
+    return read_qwen_kinds(json, config, error);
+}
+
+static Status gguf_qwen3next_finish(const GgufModel *m, Config *c) {
+    const GgufValue *recurrent = gguf_model_find(m, "attention.recurrent_layers");
+    uint32_t interval = 4;
+    double is_recurrent;
+    gguf_model_uint(m, "full_attention_interval", &interval);
+    if (interval == 0)
+        return error_set(m->error, "%s: full_attention_interval is 0", m->source->path);
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
+        is_recurrent = (l + 1) % interval != 0;
+        if (recurrent && !gguf_element(recurrent, l, &is_recurrent))
+            return error_set(m->error, "%s: attention.recurrent_layers is not a list of %u layers",
+                             m->source->path, c->n_layers);
+        c->layer_kind[l] = is_recurrent != 0.0 ? LAYER_DELTA : LAYER_ATTENTION;
+    }
+    c->qk_norm = QK_NORM_HEAD;
+    c->router = ROUTER_SOFTMAX_CHOSEN;
+    if (c->n_experts > 0 && c->ffn_dim == 0) c->ffn_dim = c->expert_ffn_dim;
+    return gguf_read_state(m, c);
+}
+
+/* The converter reorders the heads of v, so that neighbours have different keys. */
+static Status gguf_qwen35_finish(const GgufModel *m, Config *c) {
+    c->state_tiled = true;
+    return gguf_qwen3next_finish(m, c);
+}

@@ -1,0 +1,219 @@
+/* Step 3.5: heads and RoPE by layer, gated attention, limited gates. */
+#include "families/shared.h"
+
+static FamilyFinish step_finish;
+static FamilyMore step_more;
+static GgufFinish gguf_step_finish;
+static GgufMore gguf_step_more;
+
+const Family families_step3p5[] = {
+    /* Step 3.5: where a key has two names, the older one decides, as in transformers. */
+    {
+        .model_type = "step3p5",
+        .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
+                   {"router_normalize", 1}),
+        .keys = KEYS(SIZE_KEYS(128815, 4096, 11264, 45, 64),
+                     {"num_attention_groups|num_key_value_heads", "n_kv_heads", 8}, HEAD_DIM(128),
+                     CONTEXT(128000), {"rms_norm_eps", "norm_eps", 1e-5},
+                     {"moe_num_experts|n_routed_experts", "n_experts", 288},
+                     {"moe_top_k|num_experts_per_tok", "n_experts_used", 8},
+                     {"moe_intermediate_size", "expert_ffn_dim", 1280},
+                     {"share_expert_dims|share_expert_dim", "shared_ffn_dim", 1280},
+                     {"moe_router_scaling_factor", "router_scale", 1}),
+        .fixed = FIXED({"use_bidirectional_attention", "false"}),
+        .biases = BIASES({QKVO, "attention_bias", false}, {DENSE_AND_SHARED, "mlp_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                VECTOR("attention_norm", ".input_layernorm.weight", "dim",
+                       .values = VALUES_PLUS_ONE),
+                VECTOR("ffn_norm", ".post_attention_layernorm.weight", "dim",
+                       .values = VALUES_PLUS_ONE),
+                LLAMA_ATTENTION,
+                VECTOR("q_norm", ".self_attn.q_norm.weight", "head_dim", .values = VALUES_PLUS_ONE),
+                VECTOR("k_norm", ".self_attn.k_norm.weight", "head_dim", .values = VALUES_PLUS_ONE),
+                MATRIX("attention_gate", ".self_attn.g_proj.weight", "n_heads", "dim"),
+                SOME_FFN(".mlp."),
+                DENSE_BIASES,
+                MATRIX("router", ".moe.gate.weight", "n_experts", "dim", .optional = true),
+                CORRECTION(".moe.router_bias"),
+                MATRIX("experts.%u.w_gate", ".moe.gate_proj.weight", "expert_ffn_dim", "dim",
+                       .optional = true),
+                MATRIX("experts.%u.w_up", ".moe.up_proj.weight", "expert_ffn_dim", "dim",
+                       .optional = true),
+                MATRIX("experts.%u.w_down", ".moe.down_proj.weight", "dim", "expert_ffn_dim",
+                       .optional = true),
+                SHARED_EXPERT(".share_expert."),
+                VECTOR("final_norm", "model.norm.weight", "dim", .values = VALUES_PLUS_ONE),
+                OUTPUT("lm_head"),
+                {0},
+            },
+        .rope = {.theta = "rope_parameters.rope_theta",
+                 .part = "rope_parameters.partial_rotary_factor",
+                 .part_absent = 1,
+                 .local_theta = 10000,
+                 .local_theta_key = "rope_parameters.rope_theta",
+                 .layer_lists = true},
+        .has_layer_config = true,
+        .bos_id = -1,
+        .eos_id = -1,
+        .finish = step_finish,
+        .more = step_more,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "step35",
+                    .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
+                               {"router_normalize", 1}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            GGUF_ATTENTION,
+                            GGUF_QK_HEAD_NORMS,
+                            NORM("ffn_norm", ".ffn_norm"),
+                            GGUF_ROUTED,
+                            GGUF_END,
+                            {0},
+                        },
+                    .full_every = 4,
+                    .local_theta = 10000,
+                    .pads_rope_freqs = true,
+                    .finish = gguf_step_finish,
+                    .more = gguf_step_more,
+                },
+                {0},
+            },
+    },
+    {0},
+};
+
+static const TensorRule gguf_gates_of_heads[] = {
+    MATRIX("attention_gate", ".attn_gate.weight", "n_heads", "dim"),
+    {0},
+};
+
+/* Sets the number of query heads of layer l from the object's num_attention_heads, if it has one.
+ */
+static Status step_layer_heads(const json_t *object, uint32_t l, Config *config, Error *error) {
+    const json_t *value = json_object_get(object, "num_attention_heads");
+    double n = value ? json_number_value(value) : config->n_heads;
+    if (value && !json_is_number(value))
+        return error_set(error, "config.json: layer %u: num_attention_heads is not a number", l);
+    if (!(n >= 1 && n <= 1 << 12 && n == floor(n)))
+        return error_set(error, "config.json: layer %u: num_attention_heads is %g", l, n);
+    config->layer_n_heads[l] = n == config->n_heads ? 0 : (uint32_t)n;
+    return STATUS_OK;
+}
+
+/* The layers that per_layer_config names, an object with the layers' numbers as keys. */
+static Status step_layer_config(const json_t *layers, Config *config, Error *error) {
+    const char *number, *key;
+    json_t *object, *value;
+    if (!json_is_object(layers))
+        return error_set(error, "config.json: per_layer_config is not an object");
+    json_object_foreach((json_t *)layers, number, object) {
+        char *end;
+        unsigned long l = strtoul(number, &end, 10);
+        if (end == number || *end || l >= config->n_layers || !json_is_object(object))
+            return error_set(error, "config.json: per_layer_config has no layer '%.40s'", number);
+        json_object_foreach(object, key, value) {
+            if (strcmp(key, "num_attention_heads") != 0)
+                return error_set(error,
+                                 "config.json: per_layer_config of layer %lu has '%.40s', which "
+                                 "this program cannot compute",
+                                 l, key);
+        }
+        if (step_layer_heads(object, (uint32_t)l, config, error) != STATUS_OK) return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+/* Layers with windows have query heads of their own number. */
+static Status step_heads(const json_t *json, Config *config, Error *error) {
+    const json_t *layers = json_value(json, "per_layer_config");
+    const json_t *other = json_value(json, "attention_other_setting");
+    if (layers) return step_layer_config(layers, config, error);
+    if (other && !json_is_object(other))
+        return error_set(error, "config.json: attention_other_setting is not an object");
+    json_t *heads =
+        json_pack("{s:O*}", "num_attention_heads", json_value(json, "num_sliding_attention_heads"));
+    if (!heads) return error_set(error, "config.json: no memory");
+    const json_t *source = json_object_size(heads) ? heads : other;
+    Status status = STATUS_OK;
+    for (uint32_t l = 0; source && status == STATUS_OK && l < config->n_layers; l++)
+        if (config->rope_table[l] == 1) status = step_layer_heads(source, l, config, error);
+    json_decref(heads);
+    return status;
+}
+
+static Status step_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *types = json_value(json, "layer_types"),
+                 *gating = json_object_get(json, "gating");
+    const char *gates = json_string_value(gating);
+    double scalar = json_number(json, "query_pre_attn_scalar", config->head_dim);
+    if (gating && !json_is_true(gating) && !(gates && strcmp(gates, "per-head") == 0))
+        return error_set(error, "config.json: gating is not \"per-head\", which this program "
+                                "cannot compute");
+    if (!(scalar > 0 && isfinite(scalar)))
+        return error_set(error, "config.json: query_pre_attn_scalar is %g", scalar);
+    config->attention_scale = (float)(1.0 / sqrt(scalar));
+    if (types && family_windows(json, types, config, 0, 0, 0, error) != STATUS_OK)
+        return STATUS_FAILED;
+    family_local_tables(types, config);
+    return step_heads(json, config, error);
+}
+
+/* Adds the limits that a list gives layers, as tensors: those of experts, or else of what is no
+ * expert of many, the shared one and the feed-forward of a layer without experts. */
+static Status step_limits(const RuleContext *context, const json_t *json, const char *key,
+                          bool of_experts, Error *error) {
+    const Config *config = &context->source->config;
+    const json_t *list = json_value(json, key);
+    for (uint32_t l = 0; list && json_array_size(list) > 0 && l < config->n_layers; l++) {
+        const json_t *value = json_array_get(list, l);
+        double limit = json_number_value(value);
+        bool fits = isfinite((float)limit) && (limit == 0 || (float)limit > 0);
+        if ((!json_is_number(value) && !json_is_null(value)) || !fits)
+            return error_set(error, "config.json: %s has no limit for layer %u", key, l);
+        if (limit > 0 && gate_limit_add(context->source, l, of_experts, limit, error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    if (list && !json_is_array(list)) return error_set(error, "config.json: %s is not a list", key);
+    return STATUS_OK;
+}
+
+static Status step_more(const RuleContext *context, const json_t *json, Error *error) {
+    if (step_limits(context, json, "swiglu_limits", true, error) != STATUS_OK) return STATUS_FAILED;
+    return step_limits(context, json, "swiglu_limits_shared", false, error);
+}
+
+/* Layers without a window rotate half of what the others do. */
+static Status gguf_step_finish(const GgufModel *m, Config *c) {
+    (void)m;
+    c->rope_local_rotary_dim = c->rotary_dim;
+    c->rotary_dim /= 2;
+    c->router_normalize = true;
+    return STATUS_OK;
+}
+
+static Status gguf_step_limits(GgufModel *m, const char *key, bool of_experts) {
+    const GgufValue *found = gguf_model_find(m, key);
+    for (uint32_t l = 0; found && l < m->source->config.n_layers; l++) {
+        double limit = 0.0;
+        if (!gguf_element(found, found->is_array ? l : 0, &limit) ||
+            !(limit >= 0.0 && isfinite((float)limit)))
+            return error_set(m->error, "%s: %s.%s gives layer %u no limit", m->source->path,
+                             m->architecture, key, l);
+        if (limit > 0.0 && gate_limit_add(m->source, l, of_experts, limit, m->error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+static Status gguf_step_more(GgufModel *m) {
+    const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
+    if (rules_apply(&context, gguf_gates_of_heads, m->error) != STATUS_OK ||
+        gguf_step_limits(m, "swiglu_clamp_exp", true) != STATUS_OK)
+        return STATUS_FAILED;
+    return gguf_step_limits(m, "swiglu_clamp_shexp", false);
+}

@@ -1,0 +1,209 @@
+/* Zamba 2: Mamba 2, and blocks of attention that layers share. */
+#include "families/shared.h"
+
+static FamilyFinish zamba2_finish;
+static FamilyMore zamba2_more;
+
+const Family families_zamba2[] = {
+    /* zamba2_more adds the blocks and the adapters. */
+    {
+        .model_type = "zamba2",
+        .keys =
+            KEYS(SIZE_KEYS(32000, 2560, 0, 54, 32), KV_HEADS(0), CONTEXT(4096),
+                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_GELU},
+                 {"n_mamba_heads", "state_heads", 8}, {"mamba_ngroups", "state_key_heads", 1},
+                 {"mamba_d_state", "state_key_dim", 64}, {"mamba_d_conv", "state_kernel", 4},
+                 {"num_mem_blocks", "shared_blocks", 1}, {"adapter_rank", "adapter_rank", 128}),
+        .biases =
+            BIASES({" mamba.z mamba.x mamba.b mamba.c mamba.step mamba.out w_up w_down w_gate ",
+                    "add_bias_linear", false},
+                   {" mamba.taps ", NULL, true}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                VECTOR("attention_norm", ".input_layernorm.weight", "dim", .optional = true),
+                VECTOR("attention_norm", ".mamba_decoder.input_layernorm.weight", "dim",
+                       .optional = true),
+                MAMBA2(".mamba."),
+                MAMBA2(".mamba_decoder.mamba."),
+                MATRIX("block_out", ".linear.weight", "dim", "dim", .optional = true),
+                NORM("final_norm", "model.final_layernorm"),
+                OUTPUT("lm_head"),
+                {0},
+            },
+        .tied = true,
+        .bos_id = 1,
+        .eos_id = 2,
+        .finish = zamba2_finish,
+        .more = zamba2_more,
+    },
+    {0},
+};
+
+/* The kinds of the layers: without layers_block_type, those of Zamba2-2.7B. Where embeddings are
+ * not tied, transformers ties no blocks either: each layer has a block of its own. */
+static Status zamba2_kinds(const json_t *json, Config *config, Error *error) {
+    static const KindName names[] = {
+        {"mamba", LAYER_MAMBA2}, {"linear_attention", LAYER_MAMBA2}, {"hybrid", LAYER_SHARED}, {0}};
+    const json_t *types = json_value(json, "layers_block_type");
+    if (!types) types = json_value(json, "layer_types");
+    if (!types && config->n_layers != 54)
+        return error_set(error, "config.json: layers_block_type is missing");
+    if (types && json_array_size(types) != config->n_layers)
+        return error_set(error, "config.json: layers_block_type is not a list of %u layers",
+                         config->n_layers);
+    if (types && state_read_kinds(types, names, config, error) != STATUS_OK) return STATUS_FAILED;
+    uint32_t n_shared = 0;
+    for (uint32_t l = 0; l < config->n_layers; l++) {
+        bool is_shared = (l > 0 && l % 6 == 0 && l <= 42) || l == 47 || l == 51;
+        if (!types) config->layer_kind[l] = is_shared ? LAYER_SHARED : LAYER_MAMBA2;
+        config->without_ffn[l] = 1;
+        n_shared += config->layer_kind[l] == LAYER_SHARED;
+    }
+    if (!json_flag(json, "tie_word_embeddings", true) && config->shared_blocks > 0 && n_shared > 0)
+        config->shared_blocks = n_shared;
+    return STATUS_OK;
+}
+
+/* Heads of the blocks, whose input is twice as wide as the residual stream, and of the states. */
+static Status zamba2_finish(const json_t *json, Config *config, Error *error) {
+    uint32_t expand = 1;
+    uint64_t wide = 2 * (uint64_t)config->dim;
+    double width = (double)(wide / config->n_heads);
+    if (wide % config->n_heads != 0 || width < 2 ||
+        json_number(json, "attention_head_dim", width) != width)
+        return error_set(error,
+                         "config.json: attention_head_dim is not twice hidden_size %u, "
+                         "divided by num_attention_heads %u",
+                         config->dim, config->n_heads);
+    if (state_read_whole(json, "mamba_expand", 2, &expand, error) != STATUS_OK)
+        return STATUS_FAILED;
+    uint64_t inner = (uint64_t)expand * config->dim;
+    if (config->state_heads == 0 || inner % config->state_heads != 0 || inner > 1 << 24)
+        return error_set(error, "config.json: n_mamba_heads %u, mamba_expand %u",
+                         config->state_heads, expand);
+    config->state_value_dim = (uint32_t)(inner / config->state_heads);
+    config->state_norm_eps = 1e-5f; /* whatever rms_norm_eps is */
+    config->head_dim = (uint32_t)width;
+    config->attention_scale = (float)(1.0 / sqrt(width / 2));
+    if (config->ffn_dim == 0) config->ffn_dim = config->dim > 1 << 18 ? 0 : 4 * config->dim;
+    if (json_flag(json, "use_long_context", false)) config->context = 16384;
+    if (!json_flag(json, "use_mem_rope", false)) config->position = POSITION_NONE;
+    return zamba2_kinds(json, config, error);
+}
+
+/* Applies rules[n] to one layer's names: each `from` follows `prefix`, each `to` follows `at`,
+ * behind the "- " that stands for a part before it. */
+static Status apply_named(const RuleContext *context, const TensorRule *rules, const char *prefix,
+                          const char *at, Error *error) {
+    Status status = STATUS_OK;
+    for (; rules->to && status == STATUS_OK; rules++) {
+        char from[160], to[MODELFILE_NAME_BYTES];
+        TensorRule one[2] = {*rules, {0}};
+        snprintf(from, sizeof from, "%s%s", prefix, rules->from);
+        const char *skip = strncmp(rules->to, "- ", 2) == 0 ? "- " : "";
+        snprintf(to, sizeof to, "%s%s%s", skip, at, rules->to + strlen(skip));
+        one[0].from = from;
+        one[0].to = to;
+        status = rules_apply(context, one, error);
+    }
+    return status;
+}
+
+/* A block, which the first layer that uses it holds. */
+static Status zamba2_block(const RuleContext *context, const json_t *json, uint32_t layer,
+                           uint32_t block, Error *error) {
+    static const TensorRule rules[] = {
+        VECTOR("norm", "input_layernorm.weight", "2 * dim"),
+        MATRIX("wq", "self_attn.q_proj.weight", "n_heads * head_dim", "2 * dim"),
+        MATRIX("wk", "self_attn.k_proj.weight", "n_kv_heads * head_dim", "2 * dim"),
+        MATRIX("wv", "self_attn.v_proj.weight", "n_kv_heads * value_dim", "2 * dim"),
+        MATRIX("wo", "self_attn.o_proj.weight", "dim", "n_heads * value_dim"),
+        VECTOR("ffn_norm", "pre_ff_layernorm.weight", "dim"),
+        MATRIX("w_gate -", "feed_forward.gate_up_proj.weight", "ffn_dim + ffn_dim", "dim"),
+        MATRIX("- w_up", "feed_forward.gate_up_proj.weight", "ffn_dim + ffn_dim", "dim"),
+        MATRIX("w_down", "feed_forward.down_proj.weight", "dim", "ffn_dim"),
+        {0}};
+    static const TensorRule biases[] = {
+        VECTOR("w_gate.bias -", "feed_forward.gate_up_proj.bias", "ffn_dim + ffn_dim"),
+        VECTOR("- w_up.bias", "feed_forward.gate_up_proj.bias", "ffn_dim + ffn_dim"),
+        VECTOR("w_down.bias", "feed_forward.down_proj.bias", "dim"),
+        {0}};
+    char prefix[80], at[32];
+    snprintf(prefix, sizeof prefix, "model.layers.%u.shared_transformer.", layer);
+    snprintf(at, sizeof at, "blocks.%u.", block);
+    Status status = apply_named(context, rules, prefix, at, error);
+    if (status == STATUS_OK && json_flag(json, "add_bias_linear", false))
+        status = apply_named(context, biases, prefix, at, error);
+    return status;
+}
+
+/* The adapters of the use-th layer with a block, which are lists in the layer `first` that holds
+ * the block. */
+static Status zamba2_adapters(const RuleContext *context, const json_t *json, uint32_t layer,
+                              uint32_t first, uint32_t use, Error *error) {
+    static const struct {
+        const char *list;
+        TensorRule rules[4];
+    } parts[] = {
+        {"self_attn.linear_q_adapter_list",
+         {MATRIX("q.in", "0.weight", "adapter_rank", "2 * dim"),
+          MATRIX("q.out", "1.weight", "n_heads * head_dim", "adapter_rank")}},
+        {"self_attn.linear_k_adapter_list",
+         {MATRIX("k.in", "0.weight", "adapter_rank", "2 * dim"),
+          MATRIX("k.out", "1.weight", "n_kv_heads * head_dim", "adapter_rank")}},
+        {"self_attn.linear_v_adapter_list",
+         {MATRIX("v.in", "0.weight", "adapter_rank", "2 * dim"),
+          MATRIX("v.out", "1.weight", "n_kv_heads * value_dim", "adapter_rank")}},
+        {"feed_forward.gate_up_proj_adapter_list",
+         {MATRIX("ffn.in", "0.weight", "adapter_rank", "dim"),
+          MATRIX("gate.out -", "1.weight", "ffn_dim + ffn_dim", "adapter_rank"),
+          MATRIX("- up.out", "1.weight", "ffn_dim + ffn_dim", "adapter_rank")}},
+    };
+    bool of_attention = json_flag(json, "use_shared_attention_adapter", false);
+    Status status = STATUS_OK;
+    for (size_t i = of_attention ? 0 : 3; i < 4 && status == STATUS_OK; i++) {
+        char prefix[128], at[48];
+        snprintf(prefix, sizeof prefix, "model.layers.%u.shared_transformer.%s.%u.", first,
+                 parts[i].list, use);
+        snprintf(at, sizeof at, "layers.%u.adapter.", layer);
+        status = apply_named(context, parts[i].rules, prefix, at, error);
+    }
+    return status;
+}
+
+/* Ignores copies of a block and of its adapters that a file holds for its later uses, as
+ * transformers does. */
+static void ignore_copies(const RuleContext *context, uint32_t layer) {
+    char prefix[80];
+    size_t n = (size_t)snprintf(prefix, sizeof prefix, "%slayers.%u.shared_transformer.",
+                                context->prefix ? context->prefix : "model.", layer);
+    for (size_t i = 0; i < context->table->n; i++)
+        if (strncmp(context->table->items[i].name, prefix, n) == 0)
+            context->table->items[i].used = true;
+}
+
+static Status zamba2_more(const RuleContext *context, const json_t *json, Error *error) {
+    const Config *c = &context->source->config;
+    uint32_t first[CONFIG_MAX_LAYERS], use = 0;
+    Status status = STATUS_OK;
+    for (uint32_t l = 0; l < c->n_layers && status == STATUS_OK; l++) {
+        char norm[96];
+        bool is_shared = c->layer_kind[l] == LAYER_SHARED;
+        snprintf(norm, sizeof norm, "model.layers.%u.%sinput_layernorm.weight", l,
+                 is_shared ? "mamba_decoder." : "");
+        if (!rules_find(context, norm))
+            return error_set(error, "%s: tensor '%s' is missing", context->source->path, norm);
+        if (!is_shared) continue;
+        uint32_t block = use % c->shared_blocks;
+        if (use < c->shared_blocks) {
+            first[use] = l;
+            status = zamba2_block(context, json, l, block, error);
+        }
+        if (status == STATUS_OK)
+            status = zamba2_adapters(context, json, l, first[block], use, error);
+        ignore_copies(context, l);
+        use++;
+    }
+    return status;
+}

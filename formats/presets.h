@@ -1,0 +1,17 @@
+/* Values that a family gives fields of Config. */
+#ifndef FORMATS_PRESETS_H
+#define FORMATS_PRESETS_H
+
+#include "config.h"
+
+/* The field called `field` has this value: a number, an enumerator of the field's, or 0 and 1 for
+ * false and true. */
+typedef struct Preset {
+    const char *field;
+    double value;
+} Preset;
+
+/* Sets the fields of presets[], which ends with one without a field; NULL: none. */
+Status preset_apply(const Preset *presets, Config *config, Error *error);
+
+#endif
