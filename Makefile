@@ -119,9 +119,10 @@ $(BUILD)/tests/measure_link $(BUILD)/tests/slow_network: $(BUILD)/%: $(BUILD)/%.
 	$(CC) $(ALL_CFLAGS) -o $@ $^
 
 # Tests of cluster/ need no MPI: tests/thread_wire.c joins threads instead of processes.
-RANK_HELPERS = tests/ranks.c tests/thread_wire.c
-CLUSTER_TEST_OBJECTS = $(RANK_HELPERS:%.c=$(BUILD)/%.o) $(patsubst %,$(BUILD)/mpi/cluster/%.o, \
-	codes cut divide divide_layers observed rank share steps)
+RANK_HELPERS = tests/ranks.c tests/thread_wire.c tests/wire_cases.c
+CLUSTER_OBJECTS = $(patsubst %,$(BUILD)/mpi/cluster/%.o, \
+	codes cut divide divide_layers message observed rank share steps)
+CLUSTER_TEST_OBJECTS = $(RANK_HELPERS:%.c=$(BUILD)/%.o) $(CLUSTER_OBJECTS)
 $(BUILD)/tests/test_cluster: $(CLUSTER_TEST_OBJECTS)
 
 # Programs without shared libraries. Of jansson only json_* stays visible: its archive has functions
@@ -198,8 +199,9 @@ $(SUITE): $(SUITE).o $(TESTS:%=%.o) $(TEST_HELPERS) $(CLUSTER_TEST_OBJECTS) $(BU
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS)
 	@for t in $(TESTS); do ln -sf suite $$t; done
 
+$(BUILD)/tests/fuzz_wire: $(CLUSTER_OBJECTS) $(BUILD)/tests/thread_wire.o $(BUILD)/tests/wire_cases.o
 $(BUILD)/tests/fuzz_%: $(BUILD)/tests/fuzz_%.o $(BUILD)/libverbatim.a
-	$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer -o $@ $^ $(ALL_LIBS)
+	$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(filter %.a,$^) $(ALL_LIBS)
 
 # A library that makes chosen calls of the programs fail; see tests/fault_runs.h.
 $(BUILD)/tests/faults.so: tests/faults/shim.c tests/faults/shim.h

@@ -41,7 +41,8 @@ Status cluster_join(Cluster **out, int *argc, char ***argv, bool *follows, Error
     /* cppcheck-suppress nullPointerRedundantCheck; wire_fail does not return */
     cluster->wire = wire;
     if (rank_new(&cluster->rank, wire, error) != STATUS_OK) wire_fail(wire, "%s", error->text);
-    *follows = wire_rank(wire) == 0 || follower_wait(wire);
+    if (wire_rank(wire) > 0 && follower_wait(wire, follows, error) != STATUS_OK)
+        wire_fail(wire, "%s", error->text);
     cluster->over = !*follows;
     *out = cluster;
     return STATUS_OK;
@@ -81,9 +82,10 @@ static Status run_follower(void *state, Session *session, Error *error) {
     (void)state;
     const Following following = {.model = session->model,
                                  .lora = session->adapters ? session->adapters->lora : NULL,
-                                 .observed = rank_observed(cluster->rank)};
+                                 .observed = rank_observed(cluster->rank),
+                                 .begun = rank_begun(cluster->rank)};
     Status status = follower_run(cluster->wire, &following, error);
-    cluster->over = true;
+    cluster->over = status == STATUS_OK; /* else cluster_leave ends all */
     return status;
 }
 

@@ -103,14 +103,26 @@ static void number_heads(Observed *o, size_t first) {
     }
 }
 
+/* The most floats that one rank keeps of a layer. */
+static size_t most_floats(const ForwardPass *pass) {
+    const Config *whole = modelfile_config(pass->model->file);
+    size_t heads = 0;
+    for (size_t l = 0; l < whole->n_layers; l++) {
+        size_t n = config_heads(whole, l).n_heads;
+        if (n > heads) heads = n;
+    }
+    return pass->n * heads * (KEPT_FLOATS + pass->model->context);
+}
+
 /* Gathers the kept rows of all ranks. */
-static void gather(Observed *o) {
+static void gather(Observed *o, size_t most) {
     size_t ranks = wire_ranks(o->wire), total = 0;
     uint64_t own = o->n, *all = calloc(ranks, sizeof *all);
     if (!all || o->failed) wire_fail(o->wire, "no memory for what attention shows");
     /* cppcheck-suppress nullPointerRedundantCheck; wire_fail does not return */
     wire_gather_bytes(o->wire, &own, sizeof own, all);
     for (size_t r = 0; r < ranks; r++) {
+        if (all[r] > most) wire_fail(o->wire, "rank %zu sent more of attention than there is", r);
         if (all[r] > INT_MAX - total)
             wire_fail(o->wire, "attention shows too much at once: choose a smaller --chunk");
         o->firsts[r] = (int)total;
@@ -125,23 +137,38 @@ static void gather(Observed *o) {
     o->n = 0;
 }
 
+/* Whether the row, of which `left` floats have come, can be one of this pass. */
+static bool is_sound(const ForwardPass *pass, const KeptRow *row, size_t left) {
+    const Config *whole = modelfile_config(pass->model->file);
+    int32_t last = 0;
+    for (size_t i = 0; i < pass->n; i++)
+        if (pass->rows[i].position > last) last = pass->rows[i].position;
+    return left >= KEPT_FLOATS && row->n <= left - KEPT_FLOATS && row->layer < whole->n_layers &&
+           row->row < pass->n && row->head < config_heads(whole, row->layer).n_heads &&
+           row->first >= 0 && (int64_t)row->first + row->n <= (int64_t)last + 1;
+}
+
 /* Gives rank 0's observer the rows of another rank, except of heads that an earlier rank has
  * computed, too. */
-static void show(const Observed *o, const Model *model, size_t rank, const ObservedHeads *heads) {
+static void show(const Observed *o, const ForwardPass *pass, size_t rank,
+                 const ObservedHeads *heads) {
+    const AttentionObserver *observer = pass->model->observer;
     size_t end = (size_t)o->firsts[rank] + (size_t)o->counts[rank];
     for (size_t at = (size_t)o->firsts[rank]; at < end;) {
-        KeptRow row;
-        memcpy(&row, o->received + at, sizeof row);
+        KeptRow row = {.n = 0};
+        if (end - at >= KEPT_FLOATS) memcpy(&row, o->received + at, sizeof row);
+        if (!is_sound(pass, &row, end - at))
+            wire_fail(o->wire, "rank %zu sent attention that it cannot have computed", rank);
         if (heads->sent[rank] > 0 && row.head * heads->value_dim >= (size_t)heads->sent_from[rank])
-            model->observer->weights(model->observer->context, row.layer, row.row, row.head,
-                                     row.first, o->received + at + KEPT_FLOATS, row.n);
+            observer->weights(observer->context, row.layer, row.row, row.head, row.first,
+                              o->received + at + KEPT_FLOATS, row.n);
         at += KEPT_FLOATS + row.n;
     }
 }
 
-void observed_hand_over(Observed *o, const Model *model, const ObservedHeads *heads) {
+void observed_hand_over(Observed *o, const ForwardPass *pass, const ObservedHeads *heads) {
     number_heads(o, heads->first);
-    gather(o);
+    gather(o, most_floats(pass));
     if (wire_rank(o->wire) != 0) return;
-    for (size_t r = 1; r < wire_ranks(o->wire); r++) show(o, model, r, heads);
+    for (size_t r = 1; r < wire_ranks(o->wire); r++) show(o, pass, r, heads);
 }

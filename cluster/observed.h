@@ -28,6 +28,6 @@ typedef struct ObservedHeads {
 
 /* After a layer's attention, on all ranks, one thread each: rank 0's observer receives the rows of
  * the other ranks' heads. */
-void observed_hand_over(Observed *observed, const Model *model, const ObservedHeads *heads);
+void observed_hand_over(Observed *observed, const ForwardPass *pass, const ObservedHeads *heads);
 
 #endif

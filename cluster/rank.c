@@ -10,6 +10,7 @@ struct Rank {
     Config *config; /* of the divided model */
     Divided divided;
     bool floats;
+    size_t begun; /* passes */
 };
 
 static Status divide(Exchange *exchange, Model *model, Error *error) {
@@ -22,6 +23,7 @@ static Status divide(Exchange *exchange, Model *model, Error *error) {
 
 static void begin(Exchange *exchange, const ForwardPass *pass, bool fits) {
     Rank *rank = (Rank *)exchange;
+    rank->begun++;
     if (rank->leader) leader_pass(rank->leader, pass, fits);
 }
 
@@ -62,6 +64,9 @@ Leader *rank_leader(Rank *rank) {
 }
 const Divided *rank_divided(const Rank *rank) {
     return &rank->divided;
+}
+const size_t *rank_begun(const Rank *rank) {
+    return &rank->begun;
 }
 Observed *rank_observed(Rank *rank) {
     return shares_observed(rank->shares);

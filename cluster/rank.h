@@ -21,6 +21,7 @@ void rank_send_floats(Rank *rank);
 Exchange *rank_exchange(Rank *rank);
 Leader *rank_leader(Rank *rank); /* NULL: it follows */
 const Divided *rank_divided(const Rank *rank);
-Observed *rank_observed(Rank *rank); /* of a rank that has divided its model */
+const size_t *rank_begun(const Rank *rank); /* how many passes of its model have begun */
+Observed *rank_observed(Rank *rank);        /* of a rank that has divided its model */
 
 #endif

@@ -165,7 +165,7 @@ static void put_row(const RankShare *s, size_t i, size_t n, float *whole) {
 /* Rank 0's observer of attention sees the other ranks' heads. */
 static void hand_over(const RankShare *s, ForwardPass *pass) {
     const ObservedHeads heads = {s->first / s->head, s->firsts, s->counts, s->head};
-    if (omp_get_thread_num() == 0) observed_hand_over(s->shares->observed, pass->model, &heads);
+    if (omp_get_thread_num() == 0) observed_hand_over(s->shares->observed, pass, &heads);
     forward_wait(pass);
 }
 

@@ -4,48 +4,9 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "cluster/message.h"
 #include "kvcache.h"
 #include "kvcache_pages.h"
-
-/* ---- Messages ---- */
-
-/* Beside the values of KvChange. */
-enum {
-    CACHE_NEW = 100,
-    ADAPTERS_SELECTED /* `position`: the bits of lora_select for `sequence` */
-};
-
-/* Something that was done to a cache, or to the adapters. */
-typedef struct Change {
-    int32_t kind;  /* KvChange or CACHE_NEW */
-    int32_t cache; /* its number */
-    int32_t sequence, other;
-    int64_t position;
-    int32_t type; /* CACHE_NEW: of keys and values; `sequence`: how many, `position`: most bytes */
-    int32_t reserved;
-} Change;
-
-typedef enum MessageKind {
-    MESSAGE_END,
-    MESSAGE_GO_ON,
-    MESSAGE_PASS,
-    MESSAGE_STATES, /* a pass without logits */
-    MESSAGE_FULL    /* a pass for which the cache has no room */
-} MessageKind;
-
-/* Then n_changes Changes and n_rows Rows. */
-typedef struct Header {
-    uint32_t kind, n_changes, n_rows;
-    int32_t cache;     /* of the rows */
-    uint32_t observed; /* ObservedKind */
-    uint32_t reserved; /* 0 */
-} Header;
-
-enum { SHORT = 2048 }; /* bytes of the first broadcast; a longer message takes a second one */
-
-static size_t message_bytes(const Header *h) {
-    return sizeof *h + h->n_changes * sizeof(Change) + h->n_rows * sizeof(Row);
-}
 
 /* ---- Rank 0 ---- */
 
@@ -63,7 +24,11 @@ struct Leader {
     size_t n_selected, selected_capacity;
 };
 
+static void send(Leader *leader, Header header, const Row *rows);
+
 static void add(Leader *leader, const Change *change) {
+    if (leader->n_changes == MESSAGE_MOST_CHANGES)
+        send(leader, (Header){.kind = MESSAGE_GO_ON}, NULL);
     if (!array_reserve(&leader->changes, &leader->changes_capacity, leader->n_changes + 1,
                        sizeof *change))
         wire_fail(leader->wire, "no memory to tell what happens to the cache");
@@ -76,6 +41,7 @@ static int32_t number_of(Leader *leader, const KvCache *cache) {
     while (i < leader->n_caches && leader->caches[i] != cache) i++;
     if (i < leader->n_caches) return (int32_t)i;
     for (i = 0; i < leader->n_caches && leader->caches[i];) i++;
+    if (i == MESSAGE_MOST_CACHES) wire_fail(leader->wire, "too many caches for ranks");
     if (i == leader->n_caches && !array_reserve(&leader->caches, &leader->caches_capacity,
                                                 ++leader->n_caches, sizeof *leader->caches))
         wire_fail(leader->wire, "no memory for another cache");
@@ -102,7 +68,7 @@ static void changed(KvMirror *mirror, const KvCache *cache, KvChange kind, int32
 
 static void send(Leader *leader, Header header, const Row *rows) {
     header.n_changes = (uint32_t)leader->n_changes;
-    size_t bytes = message_bytes(&header), room = bytes > SHORT ? bytes : SHORT;
+    size_t bytes = message_bytes(&header), room = bytes > MESSAGE_SHORT ? bytes : MESSAGE_SHORT;
     if (!array_reserve(&leader->message, &leader->message_capacity, room, 1))
         wire_fail(leader->wire, "no memory for a message of %zu bytes", bytes);
     unsigned char *at = leader->message;
@@ -113,8 +79,9 @@ static void send(Leader *leader, Header header, const Row *rows) {
     at += leader->n_changes * sizeof *leader->changes;
     if (rows) memcpy(at, rows, header.n_rows * sizeof *rows);
     leader->n_changes = 0;
-    wire_broadcast(leader->wire, leader->message, SHORT);
-    if (bytes > SHORT) wire_broadcast(leader->wire, leader->message + SHORT, bytes - SHORT);
+    wire_broadcast(leader->wire, leader->message, MESSAGE_SHORT);
+    if (bytes > MESSAGE_SHORT)
+        wire_broadcast(leader->wire, leader->message + MESSAGE_SHORT, bytes - MESSAGE_SHORT);
 }
 
 Status leader_new(Leader **out, Wire *wire, Error *error) {
@@ -190,54 +157,60 @@ typedef struct Follower {
     size_t n_caches, caches_capacity;
     Lora *lora;
     Observed *observed;
-    float *logits; /* [logits_rows][vocab_size] */
+    const size_t *begun; /* passes of the model, which count when they exchange something */
+    float *logits;       /* [logits_rows][vocab_size] */
     size_t logits_capacity;
     unsigned char *message;
     size_t message_capacity;
 } Follower;
 
-static void make_room(Follower *f, size_t bytes) {
-    if (!array_reserve(&f->message, &f->message_capacity, bytes, 1))
-        wire_fail(f->wire, "no memory for a message of %zu bytes", bytes);
+static MessageReceiver receiver_of(const Follower *f) {
+    return (MessageReceiver){f->model, f->lora, f->caches, f->n_caches};
 }
 
-static Header receive(Follower *f) {
-    Header header;
-    make_room(f, SHORT);
-    wire_broadcast(f->wire, f->message, SHORT);
-    memcpy(&header, f->message, sizeof header);
-    size_t bytes = message_bytes(&header);
-    if (bytes <= SHORT) return header;
-    make_room(f, bytes);
-    wire_broadcast(f->wire, f->message + SHORT, bytes - SHORT);
-    return header;
+static Status make_room(Follower *f, size_t bytes, Error *error) {
+    if (array_reserve(&f->message, &f->message_capacity, bytes, 1)) return STATUS_OK;
+    return error_set(error, "no memory for a message of %zu bytes", bytes);
 }
 
-static void make_cache(Follower *f, const Change *change) {
-    Error error;
+static Status receive(Follower *f, Header *header, Error *error) {
+    const MessageReceiver receiver = receiver_of(f);
+    Status status = make_room(f, MESSAGE_SHORT, error);
+    if (status != STATUS_OK) return status;
+    wire_broadcast(f->wire, f->message, MESSAGE_SHORT);
+    memcpy(header, f->message, sizeof *header);
+    status = message_check_header(&receiver, header, error);
+    if (status != STATUS_OK) return status;
+    size_t bytes = message_bytes(header);
+    if (bytes <= MESSAGE_SHORT) return STATUS_OK;
+    status = make_room(f, bytes, error);
+    if (status != STATUS_OK) return status;
+    wire_broadcast(f->wire, f->message + MESSAGE_SHORT, bytes - MESSAGE_SHORT);
+    return STATUS_OK;
+}
+
+static Status make_cache(Follower *f, const Change *change, Error *error) {
     const KvShape shape = model_kv_shape(f->model, (KvType)change->type);
     size_t i = (size_t)change->cache;
-    if (i >= f->n_caches) {
+    if (i == f->n_caches) {
         if (!array_reserve(&f->caches, &f->caches_capacity, i + 1, sizeof *f->caches))
-            wire_fail(f->wire, "no memory for another cache");
-        while (f->n_caches <= i) f->caches[f->n_caches++] = NULL;
+            return error_set(error, "no memory for another cache");
+        f->caches[f->n_caches++] = NULL;
     }
-    if (kvcache_new(&f->caches[i], &shape, (size_t)change->sequence, (size_t)change->position,
-                    &error) != STATUS_OK)
-        wire_fail(f->wire, "%s", error.text);
+    return kvcache_new(&f->caches[i], &shape, (size_t)change->sequence, (size_t)change->position,
+                       error);
 }
 
-static void apply(Follower *f, const Change *change) {
+static Status apply(Follower *f, const Change *change, Error *error) {
+    const MessageReceiver receiver = receiver_of(f);
     Error ignored; /* rank 0 fails in the same way */
     int32_t sequence = change->sequence, position = (int32_t)change->position;
-    if (change->kind == CACHE_NEW) {
-        make_cache(f, change);
-        return;
-    }
+    Status status = message_check_change(&receiver, change, error);
+    if (status != STATUS_OK) return status;
+    if (change->kind == CACHE_NEW) return make_cache(f, change, error);
     if (change->kind == ADAPTERS_SELECTED) {
-        if (!f->lora || !lora_select(f->lora, sequence, (uint64_t)change->position))
-            wire_fail(f->wire, "no memory, or no adapters, for sequence %d", sequence);
-        return;
+        if (lora_select(f->lora, sequence, (uint64_t)change->position)) return STATUS_OK;
+        return error_set(error, "no memory for the adapters of sequence %d", sequence);
     }
     KvCache *cache = f->caches[change->cache];
     switch ((KvChange)change->kind) {
@@ -264,55 +237,63 @@ static void apply(Follower *f, const Change *change) {
         kvcache_limit_snapshots(cache, (size_t)change->position);
         break;
     }
+    return STATUS_OK;
 }
 
-/* Reserves the rows' positions. Returns false when the cache has no room, as rank 0's `fits` says;
- * a rank that finds otherwise ends all. */
-static void reserve(Follower *f, KvCache *cache, const Row *rows, size_t n, bool fits) {
-    Error error = {.text = ""};
+/* Reserves the rows' positions. Fails where the cache has room and rank 0's has not (`fits`), or
+ * the other way round. */
+static Status reserve(KvCache *cache, const Row *rows, size_t n, bool fits, Error *error) {
     bool room = true;
     size_t first = 0, end;
     for (; first < n && room; first = end) {
         int32_t sequence = rows[first].sequence;
         for (end = first + 1; end < n && rows[end].sequence == sequence;) end++;
         if (kvcache_next(cache, sequence) != rows[first].position)
-            wire_fail(f->wire, "is out of step: sequence %d goes on at %d, not %d", sequence,
-                      kvcache_next(cache, sequence), rows[first].position);
-        room = kvcache_reserve(cache, sequence, end - first, &error) == STATUS_OK;
+            return error_set(error, "is out of step: sequence %d goes on at %d, not %d", sequence,
+                             kvcache_next(cache, sequence), rows[first].position);
+        room = kvcache_reserve(cache, sequence, end - first, error) == STATUS_OK;
         if (!room) end = first;
     }
-    if (room != fits)
-        wire_fail(f->wire, "%s", room ? "has more room for the cache than rank 0" : error.text);
+    if (room && !fits) return error_set(error, "has more room for the cache than rank 0");
+    if (!room && fits) return STATUS_FAILED;
     for (size_t i = 0; i < first && !fits; i = end) {
         for (end = i + 1; end < first && rows[end].sequence == rows[i].sequence;) end++;
         kvcache_cancel(cache, rows[i].sequence, false);
     }
+    return STATUS_OK;
 }
 
-static void run_pass(Follower *f, const Header *header, const Row *rows) {
-    Error error;
+static Status run_pass(Follower *f, const Header *header, const Row *rows, Error *error) {
+    const MessageReceiver receiver = receiver_of(f);
+    bool fits = header->kind != MESSAGE_FULL;
+    size_t wanted = 0, vocab = model_config(f->model)->vocab_size, begun = *f->begun;
+    Status status = message_check_rows(&receiver, header, rows, error);
+    if (status != STATUS_OK) return status;
     KvCache *cache = f->caches[header->cache];
-    size_t wanted = 0, vocab = model_config(f->model)->vocab_size;
     for (size_t i = 0; i < header->n_rows; i++) wanted += rows[i].wants_logits;
     if (!array_reserve(&f->logits, &f->logits_capacity, wanted * vocab, sizeof *f->logits))
-        wire_fail(f->wire, "no memory for the logits of %zu rows", wanted);
-    bool fits = header->kind != MESSAGE_FULL;
-    reserve(f, cache, rows, header->n_rows, fits);
+        return error_set(error, "no memory for the logits of %zu rows", wanted);
+    status = reserve(cache, rows, header->n_rows, fits, error);
+    if (status != STATUS_OK || !fits) return status;
     observed_begin(f->observed, f->model, (ObservedKind)header->observed);
+    status = model_forward(f->model, cache, rows, header->n_rows,
+                           header->kind == MESSAGE_PASS ? f->logits : NULL, error);
     /* A value that is not finite is one on all ranks: rank 0 says it, and goes on or ends. */
-    if (fits)
-        model_forward(f->model, cache, rows, header->n_rows,
-                      header->kind == MESSAGE_PASS ? f->logits : NULL, &error);
+    return *f->begun > begun ? STATUS_OK : status;
 }
 
-/* Handles one message. Returns what it was. */
-static MessageKind follow(Follower *f) {
-    const Header header = receive(f);
+/* Handles one message; *kind receives what it was. */
+static Status follow(Follower *f, MessageKind *kind, Error *error) {
+    Header header;
+    Status status = receive(f, &header, error);
+    if (status != STATUS_OK) return status;
     const Change *changes = (const Change *)(f->message + sizeof header);
-    for (size_t i = 0; i < header.n_changes; i++) apply(f, &changes[i]);
-    if (header.kind != MESSAGE_END && header.kind != MESSAGE_GO_ON)
-        run_pass(f, &header, (const Row *)(changes + header.n_changes));
-    return (MessageKind)header.kind;
+    *kind = (MessageKind)header.kind;
+    for (size_t i = 0; i < header.n_changes && status == STATUS_OK; i++)
+        status = apply(f, &changes[i], error);
+    if (status == STATUS_OK && header.n_rows > 0)
+        status = run_pass(f, &header, (const Row *)(changes + header.n_changes), error);
+    return status;
 }
 
 static void follower_free(Follower *f) {
@@ -322,20 +303,24 @@ static void follower_free(Follower *f) {
     free(f->message);
 }
 
-bool follower_wait(Wire *wire) {
+Status follower_wait(Wire *wire, bool *goes_on, Error *error) {
     Follower f = {.wire = wire};
-    bool goes_on = follow(&f) == MESSAGE_GO_ON;
+    MessageKind kind = MESSAGE_END;
+    Status status = follow(&f, &kind, error);
+    *goes_on = status == STATUS_OK && kind == MESSAGE_GO_ON;
     follower_free(&f);
-    return goes_on;
+    return status;
 }
 
 Status follower_run(Wire *wire, const Following *following, Error *error) {
     Follower f = {.wire = wire,
                   .model = following->model,
                   .lora = following->lora,
-                  .observed = following->observed};
-    (void)error;
-    while (follow(&f) != MESSAGE_END) continue;
+                  .observed = following->observed,
+                  .begun = following->begun};
+    MessageKind kind = MESSAGE_GO_ON;
+    Status status = STATUS_OK;
+    while (status == STATUS_OK && kind != MESSAGE_END) status = follow(&f, &kind, error);
     follower_free(&f);
-    return STATUS_OK;
+    return status;
 }

@@ -29,17 +29,19 @@ size_t leader_passes(const Leader *leader);
 /* Tells the others to go on: with what wire_open's caller waits for, or to their end. */
 void leader_say(Leader *leader, bool goes_on);
 
-/* Of the others: waits for leader_say and returns what it said. */
-bool follower_wait(Wire *wire);
+/* Of the others: waits for leader_say; *goes_on receives what it said. */
+Status follower_wait(Wire *wire, bool *goes_on, Error *error);
 
 /* What a rank that follows computes with. */
 typedef struct Following {
     Model *model;
     Lora *lora; /* the model's adapters, which are those of rank 0; NULL: none */
     Observed *observed;
+    const size_t *begun; /* rank_begun */
 } Following;
 
-/* Runs rank 0's passes until it says that it ends. */
+/* Runs rank 0's passes until it says that it ends. Fails when a message is not one that rank 0 can
+ * have meant (message.h): the caller ends all ranks. */
 Status follower_run(Wire *wire, const Following *following, Error *error);
 
 #endif

@@ -40,7 +40,8 @@ static void *follow(void *of_thread) {
     if (model_open(&session.model, file, &t->options, &error) != STATUS_OK ||
         start_adapters(&opening, &session, t->adapters, &error) != STATUS_OK)
         wire_fail(t->wire, "%s", error.text);
-    const Following following = {session.model, opening.adapters.lora, rank_observed(rank)};
+    const Following following = {session.model, opening.adapters.lora, rank_observed(rank),
+                                 rank_begun(rank)};
     if (follower_run(t->wire, &following, &error) != STATUS_OK)
         wire_fail(t->wire, "%s", error.text);
     adapter_opening_close(&opening);

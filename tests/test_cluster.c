@@ -16,6 +16,7 @@
 #include "tests/adapter_fixture.h"
 #include "tests/fixture.h"
 #include "tests/ranks.h"
+#include "tests/wire_cases.h"
 
 static void assert_same_bits(const char *what, const float *a, const float *b, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -254,6 +255,52 @@ static void adapters_give_the_same_bits(void **state) {
     }
 }
 
+/* ---- Wrong messages ---- */
+
+static void changed_messages_are_errors_of_the_ranks_that_follow(void **state) {
+    /* The header of exchange 1 is that of the first pass: kind, changes, rows, cache, observed. Its
+     * first change makes the cache: kind, number, sequences, other, bytes, type. */
+    static const struct {
+        size_t offset;
+        int value;
+        const char *said;
+    } cases[] = {
+        {0, 77, "message 77"},      {4, -1, "changes 4294967295"},
+        {8, -1, "rows 4294967295"}, {8, 0, "rows 0"},
+        {12, 9, "cache 9"},         {12, -1, "cache -1"},
+        {16, 5, "observer 5"},      {20, 1, "reserved field 1"},
+        {56, 55, "change 55"},      {28, -5, "new cache -5"},
+        {28, 50, "new cache 50"},   {32, -1, "sequences -1"},
+        {32, 0, "sequence 0"},      {44, -1, "bytes of a cache"},
+        {48, 3, "type of cache 3"}, {60, 1, "cache 1"},
+        {76, -1, "position -"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint8_t input[1 + WIRE_CHANGE_BYTES] = {0};
+        wire_case_write(input + 1, 1, cases[i].offset, cases[i].value);
+        WireErrors errors = wire_case_run(input, sizeof input);
+        for (size_t r = 1; r < WIRE_RANKS; r++)
+            if (!strstr(errors.of[r].text, cases[i].said))
+                fail_msg("case %zu, rank %zu: %s", i, r, errors.of[r].text);
+    }
+}
+
+static void any_changed_message_ends_ranks_in_an_orderly_manner(void **state) {
+    uint32_t seed = 1;
+    (void)state;
+    for (size_t i = 0; i < 90; i++) {
+        uint8_t input[1 + 2 * WIRE_CHANGE_BYTES];
+        for (size_t k = 0; k < sizeof input; k++) {
+            seed = seed * 1664525u + 1013904223u;
+            input[k] = (uint8_t)(seed >> 24);
+        }
+        input[0] = (uint8_t)i;
+        input[2] &= 1; /* one of the first 85 exchanges; the other change is of any */
+        wire_case_run(input, sizeof input);
+    }
+}
+
 /* ---- The programs ---- */
 
 int main(int argc, char **argv) {
@@ -264,6 +311,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(any_number_of_ranks_gives_the_same_bits),
         cmocka_unit_test(adapters_give_the_same_bits),
         cmocka_unit_test(an_observer_sees_the_heads_of_all_ranks),
+        cmocka_unit_test(changed_messages_are_errors_of_the_ranks_that_follow),
+        cmocka_unit_test(any_changed_message_ends_ranks_in_an_orderly_manner),
     };
     if (argc <= 1) return cmocka_run_group_tests_name("cluster", tests, NULL, NULL);
     char **names = fixture_names();

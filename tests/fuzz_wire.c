@@ -1,0 +1,10 @@
+/* Fuzz target: the input changes what three ranks send to each other (tests/wire_cases.h). They
+ * must end, each with an error or without. */
+#include "tests/wire_cases.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    wire_case_run(data, size);
+    return 0;
+}
