@@ -225,6 +225,7 @@ $(BUILD)/tests/soak_%: $(BUILD)/tests/soak_%.o $(TEST_HELPERS) $(BUILD)/libverba
 soak: all $(SOAKS)
 	@failed=; for t in $(SOAKS); do echo "== $$t"; \
 		VERBATIM_BUILD=$(BUILD) OMP_WAIT_POLICY=passive $$t || failed="$$failed $$t"; done; \
+	echo "== scripts/test-guards"; BUILD=$(BUILD) CC="$(CC)" scripts/test-guards || failed="$$failed test-guards"; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
 SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
