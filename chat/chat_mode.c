@@ -43,7 +43,7 @@ static Status check(Options *o, Error *error) {
     if (o->single_turn) return usage(error, "--single-turn is for -m chat");
     if (o->session && !o->replay)
         return usage(error, "--session keeps a conversation: use it with -m chat");
-    if (o->batch || o->render || o->replay) return STATUS_OK;
+    if (o->batch || o->render || o->replay || o->check_session) return STATUS_OK;
     if (o->system || o->chat_template)
         return usage(error, "-y and --chat-template are for -m chat and --batch");
     if (!reasons) return STATUS_OK;

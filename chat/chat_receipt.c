@@ -30,11 +30,13 @@ static json_t *make_item(const Dialogue *d, size_t first, size_t i) {
     json_t *prompt = json_array(), *item = NULL;
     for (size_t k = first; k < i; k++) json_array_append(prompt, (json_t *)message_at(d, k));
     char *text = prompt ? json_dumps(prompt, JSON_COMPACT) : NULL;
+    json_t *made_with = json_copy(json_object_get(answer, "made_with"));
+    json_object_del(made_with, "seal"); /* the receipt has its own; a keyed one hides messages */
     if (text)
         item = json_pack("{s:o, s:o, s:O}", "prompt",
                          receipt_text(d->session->receipt, text, strlen(text)), "sha256",
-                         digest_of(json_object_get(answer, "content")), "made_with",
-                         json_object_get(answer, "made_with"));
+                         digest_of(json_object_get(answer, "content")), "made_with", made_with);
+    json_decref(made_with);
     if (item && json_is_string(reasoning))
         json_object_set_new(item, "reasoning_sha256", digest_of(reasoning));
     free(text);
@@ -162,32 +164,45 @@ static Status set_made_with(Dialogue *d, const json_t *json, Error *error) {
 }
 
 /* An answer that the user has interrupted ends here by its length. */
-static void keep_interruption(Dialogue *d, const json_t *made_with) {
+static bool keep_interruption(Dialogue *d, const json_t *made_with) {
     static const char *const keys[] = {"finish", "tokens"};
     const char *finish = json_string_value(json_object_get(made_with, "finish"));
     size_t n = conversation_length(&d->conversation);
     json_t *own = json_object_get(message_at(d, n - 1), "made_with");
-    if (!finish || strcmp(finish, "interrupted") != 0) return;
+    if (!finish || strcmp(finish, "interrupted") != 0) return false;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         json_object_set(own, keys[i], json_object_get(made_with, keys[i]));
+    json_object_set_new(own, "seal", conversation_seal(&d->conversation, n - 1));
+    return true;
+}
+
+Status chat_receipt_repeat(Dialogue *d, const json_t *made_with, bool *interrupted, Error *error) {
+    const AnswerWatcher nobody = {0};
+    AnswerStats stats;
+    Status status = set_made_with(d, made_with, error);
+    *interrupted = false;
+    if (status == STATUS_OK) status = dialogue_answer(d, &nobody, &stats, error);
+    if (status == STATUS_OK && *d->session->interrupted) status = STATUS_INTERRUPTED;
+    if (status == STATUS_OK) *interrupted = keep_interruption(d, made_with);
+    return status;
 }
 
 /* Gives the answer of one item once more and compares. */
 static Status repeat(Dialogue *d, const Given *given, const json_t *item, Error *error) {
-    const AnswerWatcher nobody = {0};
-    const json_t *made_with = json_object_get(item, "made_with");
-    AnswerStats stats;
     size_t first = conversation_length(&d->conversation);
+    bool interrupted = false;
     Status status = add_prompt(d, given, item, error);
-    if (status == STATUS_OK) status = set_made_with(d, made_with, error);
     if (status == STATUS_OK && conversation_length(&d->conversation) == first)
         status = error_set(error, "the receipt's messages are damaged");
-    if (status == STATUS_OK) status = dialogue_answer(d, &nobody, &stats, error);
-    if (status == STATUS_OK && *d->session->interrupted) status = STATUS_INTERRUPTED;
+    if (status == STATUS_OK)
+        status = chat_receipt_repeat(d, json_object_get(item, "made_with"), &interrupted, error);
     if (status != STATUS_OK) return status;
-    keep_interruption(d, made_with);
     size_t last = conversation_length(&d->conversation) - 1;
-    return receipt_item(d->session->receipt, last + 1, make_item(d, first, last), error);
+    status = receipt_item(d->session->receipt, last + 1, make_item(d, first, last), error);
+    if (interrupted)
+        receipt_not_checked(d->session->receipt, "item.made_with.finish", last + 1,
+                            "the user ended the answer");
+    return status;
 }
 
 static Status run(void *state, Session *session, Error *error) {

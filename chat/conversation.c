@@ -9,18 +9,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/sha256.h"
 #include "system/descriptor.h"
 
 enum { CONVERSATION_VERSION = 1, MAX_BYTES = 1 << 28 };
 
 /* ---- Lines ------------------------------------------------------------------------------- */
 
-static char *header_line(const Conversation *c) {
+json_t *conversation_header(const Conversation *c) {
     char fingerprint[32];
     snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, c->fingerprint);
-    json_t *header =
-        json_pack("{s:i, s:s, s:s, s:I}", "verbatim_session", CONVERSATION_VERSION, "model",
-                  c->model, "fingerprint", fingerprint, "started", (json_int_t)c->started);
+    return json_pack("{s:i, s:s, s:s, s:I}", "verbatim_session", CONVERSATION_VERSION, "model",
+                     c->model, "fingerprint", fingerprint, "started", (json_int_t)c->started);
+}
+
+static char *header_line(const Conversation *c) {
+    json_t *header = conversation_header(c);
     char *line = header ? json_dumps(header, JSON_COMPACT) : NULL;
     json_decref(header);
     return line;
@@ -272,6 +276,48 @@ static Status append_message(Conversation *c, json_t *message, Error *error) {
     return STATUS_OK;
 }
 
+/* The seal that message i bears; NULL: none. */
+static json_t *seal_of(const Conversation *c, size_t i) {
+    return json_object_get(json_object_get(json_array_get(c->messages, i), "made_with"), "seal");
+}
+
+/* A copy of a message without its seal. */
+static json_t *unsealed(const json_t *message) {
+    json_t *copy = json_copy((json_t *)message);
+    json_t *made_with = json_copy(json_object_get(message, "made_with"));
+    json_object_del(made_with, "seal");
+    if (made_with) json_object_set_new(copy, "made_with", made_with);
+    return copy;
+}
+
+json_t *conversation_seal(const Conversation *c, size_t i) {
+    char digest[SHA256_HEX];
+    size_t first = i;
+    while (first > 0 && !seal_of(c, first - 1)) first--;
+    json_t *before = first > 0 ? seal_of(c, first - 1) : NULL, *since = json_array();
+    for (size_t k = first; k < i; k++) json_array_append(since, json_array_get(c->messages, k));
+    json_array_append_new(since, unsealed(json_array_get(c->messages, i)));
+    json_t *all = json_pack("{s:I, s:O?, s:o}", "started", (json_int_t)c->started, "before", before,
+                            "messages", since);
+    char *text =
+        all ? json_dumps(all, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(all);
+    if (!text) return NULL;
+    sha256_text(text, strlen(text), digest);
+    free(text);
+    return json_string(digest);
+}
+
+/* Seals an answer that will be the next message. */
+static bool seal(Conversation *c, json_t *answer) {
+    size_t n = conversation_length(c);
+    if (json_array_append(c->messages, answer) != 0) return false;
+    json_t *own = conversation_seal(c, n);
+    bool fits = own && json_object_set_new(json_object_get(answer, "made_with"), "seal", own) == 0;
+    json_array_remove(c->messages, n);
+    return fits;
+}
+
 Status conversation_append(Conversation *c, const char *role, const char *content, size_t length,
                            Error *error) {
     return append_message(c, new_message(role, content, length), error);
@@ -286,6 +332,7 @@ Status conversation_append_answer(Conversation *c, const char *content, size_t l
         fits = json_object_set_new(message, "reasoning_content",
                                    json_stringn(reasoning, reasoning_length)) == 0;
     json_decref(made_with);
+    fits = fits && seal(c, message);
     if (!fits) {
         json_decref(message);
         message = NULL;

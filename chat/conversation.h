@@ -51,10 +51,16 @@ Status conversation_append(Conversation *conversation, const char *role, const c
                            size_t length, Error *error);
 
 /* Adds an answer with what the model thought before it, as "reasoning_content" (NULL: nothing), and
- * how it was made (made_with.h), an object that it takes over. */
+ * how it was made (made_with.h), an object that it takes over and seals (conversation_seal). */
 Status conversation_append_answer(Conversation *conversation, const char *content, size_t length,
                                   const char *reasoning, size_t reasoning_length, json_t *made_with,
                                   Error *error);
+
+/* The seal of the answer that is message i, a new reference: SHA-256 of the conversation's start,
+ * the seal of the sealed answer before it (null: none) and the messages since then, this one with
+ * what "made_with" says included, as compact JSON with sorted keys. It tells that a message was
+ * changed by accident; it is no signature. NULL: no memory. */
+json_t *conversation_seal(const Conversation *conversation, size_t i);
 
 /* Adds a message of this form, which it takes over. */
 Status conversation_append_message(Conversation *conversation, json_t *message, Error *error);
@@ -65,6 +71,10 @@ Status conversation_truncate(Conversation *conversation, size_t n, Error *error)
 
 /* Sets the system prompt, which is always the first message; NULL removes it. */
 Status conversation_set_system(Conversation *conversation, const char *content, Error *error);
+
+/* The first line of its file, {"verbatim_session", "model", "fingerprint", "started"}: a new
+ * reference; NULL: no memory. */
+json_t *conversation_header(const Conversation *conversation);
 
 /* The contents of a file with this conversation; NUL-terminated, freed by the caller. */
 Status conversation_text(const Conversation *conversation, char **text, size_t *length,

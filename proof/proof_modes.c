@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "draft/recorded.h"
@@ -29,6 +30,59 @@ const OptionRow receipt_options[] = {
     END_ROW,
 };
 
+/* ---- The kind of a record -----------------------------------------------------------------------
+ */
+
+enum { LOOKED_AT = 4096 };
+
+/* The file's first bytes or, `last`, its last ones; NUL-terminated. A pipe is not looked at: what
+ * is read of it is gone. */
+static void look(const char *path, bool last, char text[LOOKED_AT + 1]) {
+    struct stat info;
+    text[0] = '\0';
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    off_t from = last && info.st_size > LOOKED_AT ? info.st_size - LOOKED_AT : 0;
+    ssize_t n = fd >= 0 ? pread(fd, text, LOOKED_AT, from) : 0;
+    text[n > 0 ? n : 0] = '\0';
+    for (ssize_t i = 0; i < n; i++)
+        if (text[i] == '\0') text[i] = ' ';
+    if (fd >= 0) close(fd);
+}
+
+static Status find_kind(Options *o, Error *error) {
+    char begin[LOOKED_AT + 1], end[LOOKED_AT + 1];
+    if (!o->check || o->replay) return STATUS_OK;
+    look(o->check, false, begin);
+    look(o->check, true, end);
+    if (begin[0] != '{') return STATUS_OK;
+    bool receipt = strstr(begin, "\"verbatim_receipt\"") || strstr(end, "\"verbatim_receipt\"");
+    begin[strcspn(begin, "\n")] = '\0';
+    bool session = strstr(begin, "\"verbatim_session\""),
+         results = strstr(begin, "\"system_fingerprint\"");
+    if (session && (o->batch || o->session || o->output || o->receipt))
+        return usage(error,
+                     "--check %s: a conversation: no --batch, --session, -o or --receipt with it",
+                     o->check);
+    if (results && !session && !receipt && !o->batch)
+        return usage(error, "--check %s: results, which need their requests: --batch FILE",
+                     o->check);
+    if (session) o->check_session = o->check;
+    if (receipt && !session) o->replay = o->check;
+    if (session || receipt) o->check = NULL;
+    return STATUS_OK;
+}
+
+static bool never(const Options *o) {
+    (void)o;
+    return false;
+}
+
+const Mode record_kind_mode = {.asked = never, .check = find_kind};
+
+/* ---- --replay ----------------------------------------------------------------------------------
+ */
+
 typedef struct Replay {
     Receipt *receipt;
     Output sink; /* of what the kinds write */
@@ -44,7 +98,7 @@ static Status check(Options *o, Error *error) {
     bool views = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->eval ||
                  o->score || o->attention || o->positions || o->no_cache || o->list ||
                  o->cache_list || o->cache_clear || o->shape_test;
-    if (o->quiet && !o->check && !o->replay)
+    if (o->quiet && !o->check && !o->check_session && !o->replay)
         return usage(error, "--quiet leaves out what --check and --replay find the same");
     if (o->receipt && o->replay)
         return usage(error, "--receipt writes a receipt and --replay reads one: use one of them");

@@ -1,10 +1,16 @@
-/* --replay RECEIPT: its options and its entry in the table of modes. */
+/* --replay RECEIPT and the kinds of records that --check takes: options, and entries in the table
+ * of modes. */
 #ifndef PROOF_MODES_H
 #define PROOF_MODES_H
 
 #include "session/mode.h"
 
 extern const OptionRow receipt_options[];
+
+/* Finds out what kind of record --check names, before the other modes look at the options: a
+ * receipt is replayed, a conversation goes to `check_session`. The first of the table. */
+extern const Mode record_kind_mode;
+
 extern const Mode replay_mode;
 
 /* Session.replay_kinds are the modes that repeat the answers of each kind of receipt, which is

@@ -183,6 +183,10 @@ void receipt_report(Receipt *r, const char *part, const json_t *report) {
                                     : VERDICT_DIFFERENT);
 }
 
+void receipt_not_checked(Receipt *r, const char *part, uint64_t number, const char *why) {
+    report_not_checked(&r->report, part, number, why);
+}
+
 /* ---- Reading ----------------------------------------------------------------------------------
  */
 

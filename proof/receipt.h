@@ -45,6 +45,9 @@ void receipt_compare(Receipt *receipt, const char *part, const json_t *expected,
 /* Says that something of the mode's own differs: prints the report, with its "part". */
 void receipt_report(Receipt *receipt, const char *part, const json_t *report);
 
+/* Says that nothing can be compared with a part of item `number` (0: none), and why. */
+void receipt_not_checked(Receipt *receipt, const char *part, uint64_t number, const char *why);
+
 size_t receipt_n_differ(const Receipt *receipt);
 
 /* ---- Telling it what happens ---- */

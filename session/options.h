@@ -68,7 +68,8 @@ typedef struct Options {
     const char *batch, *kv_memory;
     const char *check; /* recorded answers, which are compared with the model's */
     const char *receipt, *replay, *receipt_key;
-    bool quiet; /* --check and --replay print only what is not the same */
+    const char *check_session; /* --check of a conversation's file; proof_modes.c sets it */
+    bool quiet;                /* --check and --replay print only what is not the same */
     bool batch_text, ordered, resume, retry_failed, strict;
     const char *shard;  /* the part of the requests to answer: I/N, slurm, mpi */
     bool merge;         /* the parts' results are to be joined */
