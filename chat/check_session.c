@@ -134,7 +134,10 @@ static Status run(void *state, Session *session, Error *error) {
     if (dialogue_open(&d, session, NULL, &note, error) != STATUS_OK) return STATUS_FAILED;
     const json_t *started = json_object_get(c->header, "started");
     if (json_is_integer(started)) d.conversation.started = (time_t)json_integer_value(started);
-    localtime_r(&d.conversation.started, &d.prompt.now);
+    if (!localtime_r(&d.conversation.started, &d.prompt.now)) {
+        dialogue_close(&d);
+        return error_set(error, "%s: 'started' is no time", c->name);
+    }
     json_t *header = conversation_header(&d.conversation);
     report_compare(&c->report, "conversation", 0, c->header, header, run_fields);
     json_decref(header);

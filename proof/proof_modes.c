@@ -50,6 +50,29 @@ static void look(const char *path, bool last, char text[LOOKED_AT + 1]) {
     if (fd >= 0) close(fd);
 }
 
+/* A conversation says itself what was asked and drawn: whoever gives a prompt or a seed expects
+ * another kind of record. */
+static Status refuse_beside_session(const Options *o, Error *error) {
+    const void *const drawn[] = {&o->temperature,
+                                 &o->top_p,
+                                 &o->min_p,
+                                 &o->top_k,
+                                 &o->seed,
+                                 &o->repetition_penalty,
+                                 &o->presence_penalty,
+                                 &o->frequency_penalty,
+                                 &o->n_tokens};
+    bool others = o->batch || o->session || o->output || o->receipt || o->prompt ||
+                  o->prompt_file || o->system;
+    for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++)
+        others = others || options_given(o, drawn[i]);
+    if (!others) return STATUS_OK;
+    return usage(error,
+                 "--check %s: a conversation, which says itself what was asked, and its seeds: no "
+                 "-i, -f, -y, -s, -t, -n, --batch, --session, -o or the like",
+                 o->check);
+}
+
 static Status find_kind(Options *o, Error *error) {
     char begin[LOOKED_AT + 1], end[LOOKED_AT + 1];
     if (!o->check || o->replay) return STATUS_OK;
@@ -60,10 +83,7 @@ static Status find_kind(Options *o, Error *error) {
     begin[strcspn(begin, "\n")] = '\0';
     bool session = strstr(begin, "\"verbatim_session\""),
          results = strstr(begin, "\"system_fingerprint\"");
-    if (session && (o->batch || o->session || o->output || o->receipt))
-        return usage(error,
-                     "--check %s: a conversation: no --batch, --session, -o or --receipt with it",
-                     o->check);
+    if (session && refuse_beside_session(o, error) != STATUS_OK) return STATUS_USAGE;
     if (results && !session && !receipt && !o->batch)
         return usage(error, "--check %s: results, which need their requests: --batch FILE",
                      o->check);

@@ -198,17 +198,17 @@ static bool is_fooled(const json_t *report, const char *path) {
 static const char *const kinds[] = {
     "\"id\": \"%s\", \"prompt\": \"The dog\"",
     "\"id\": \"%s\", \"prompt\": \"The dog\", \"n\": 2",
-    "\"id\": \"%s\", \"prompt\": [\"A cat\", \"Lily\"], \"logprobs\": 2, \"max_tokens\": 3",
+    "\"id\": \"%s\", \"prompt\": [\"A cat\", \"Lily\"], \"logprobs\": 2, \"max_tokens\": 8",
     "\"id\": \"%s\", \"prompt\": \"One\", \"echo\": true, \"logprobs\": 1, \"max_tokens\": 2",
     "\"id\": \"%s\", " CHAT,
     "\"id\": \"%s\", \"prompt\": \"The\", \"regex\": \"[ a-z]{3,9}\"",
-    "\"id\": \"%s\", \"prompt\": \"The\", \"return_token_ids\": true, \"max_tokens\": 3",
+    "\"id\": \"%s\", \"prompt\": \"The\", \"return_token_ids\": true, \"max_tokens\": 12",
     "\"prompt\": \"Line %s\"",
     "\"id\": \"%s\", \"prompt\": 3",
-    "\"id\": \"%s\", \"input\": [\"My dog\", \"My bird\"], \"dimensions\": 8",
-    "\"id\": \"%s\", \"input\": \"My dog\", \"dimensions\": 8",
-    OPENAI("chat/completions", CHAT ", \"max_tokens\": 3, \"logprobs\": true, \"top_logprobs\": 1"),
-    OPENAI("completions", "\"prompt\": \"The dog\", \"max_tokens\": 3, \"n\": 2, \"logprobs\": 2"),
+    "\"id\": \"%s\", \"input\": [\"My dog\", \"My bird\"], \"dimensions\": 16",
+    "\"id\": \"%s\", \"input\": \"My dog\", \"dimensions\": 16",
+    OPENAI("chat/completions", CHAT ", \"max_tokens\": 8, \"logprobs\": true, \"top_logprobs\": 1"),
+    OPENAI("completions", "\"prompt\": \"The dog\", \"max_tokens\": 8, \"n\": 2, \"logprobs\": 2"),
     OPENAI("embeddings", "\"input\": [\"My dog\", \"A\"], \"dimensions\": 4"),
     OPENAI("embeddings", "\"input\": \"My\", \"dimensions\": 4, \"encoding_format\": \"base64\""),
     OPENAI("chat/completions", "\"messages\": 3"),
@@ -350,6 +350,25 @@ static bool said_same(const char *const *argv, const char *path) {
     return same;
 }
 
+/* Whether the field is an input that has only another value, or is left out. A new seal then makes
+ * a true receipt wherever the model gives the same answers with it: the old seal must tell. */
+static bool is_input(const json_t *receipt, const json_t *forged, const char *path) {
+    static const char *const outputs[] = {"generated", "finish", "under"};
+    const char *made = strstr(path, "made_with."), *number = strstr(path, ".number");
+    size_t n[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        const json_t *json = i ? forged : receipt, *item;
+        size_t k;
+        n[i] = json_object_size(json_object_get(json, "settings"));
+        json_array_foreach(json_object_get(json, "items"), k, item) {
+            n[i] += json_object_size(json_object_get(item, "made_with"));
+        }
+    }
+    for (size_t i = 0; made && i < sizeof outputs / sizeof *outputs; i++)
+        if (strcmp(made + strlen("made_with."), outputs[i]) == 0) return false;
+    return n[1] <= n[0] && (made || number || strncmp(path, "settings.", 9) == 0);
+}
+
 static ForgerySum forge_receipt(const Desk *d, const char *model, size_t step, size_t *at) {
     ForgerySum sum = {0};
     json_t *receipt = json_load_file(d->receipt, 0, NULL), *forged;
@@ -358,7 +377,7 @@ static ForgerySum forge_receipt(const Desk *d, const char *model, size_t step, s
     assert_non_null(receipt);
     for (size_t k = 0; (forged = forgery_of(receipt, k, path, &doubled)); k++) {
         if ((*at)++ % step == 0) {
-            bool seals = !doubled && strcmp(path, "seal") != 0 && k % 4 != 0;
+            bool seals = !doubled && strcmp(path, "seal") != 0 && !is_input(receipt, forged, path);
             if (seals) reseal(forged);
             char *text = forgery_text(forged);
             write_text(d->forged, text);
@@ -429,7 +448,7 @@ ForgerySum forge_conversations(const char *model, size_t step) {
     ForgerySum sum = {0};
     size_t at = 0;
     record_chat(&d, model);
-    const char *const argv[] = {"run", model, "--check", d.forged, "-n", "6", NULL};
+    const char *const argv[] = {"run", model, "--check", d.forged, NULL};
     json_t *lines = lines_in(d.session);
     write_lines(d.forged, lines, SIZE_MAX, NULL);
     assert_true(said_same(argv, "-"));
@@ -532,7 +551,7 @@ ForgerySum honest_records(const char *model, const char *isa, size_t n) {
     SAME(1, "--replay", d.receipt, "--check", d.results, "-j", "1");
     record_chat(&d, model);
     SAME(1, "--check", d.receipt);
-    SAME(1, "--check", d.session, "-n", "6");
+    SAME(1, "--check", d.session);
     unlink(d.results);
     RUN_OK(0, model, "-i", "Once upon", "-n", "30", "-s", "3", "--receipt", d.receipt, "-o",
            d.results);
