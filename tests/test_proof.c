@@ -23,7 +23,7 @@ static void no_forged_result_is_the_same(void **state) {
 
 static void no_forged_receipt_is_the_same(void **state) {
     (void)state;
-    expect_none(forge_receipts(MODEL, 131), 8);
+    expect_none(forge_receipts(MODEL, 257), 3);
 }
 
 static void no_forged_conversation_is_the_same(void **state) {
