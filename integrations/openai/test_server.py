@@ -145,6 +145,26 @@ class Served(unittest.TestCase):
         self.assertEqual(self.raw(kind, '{"prompt": %s' % ("[" * 100000)), 400)
         self.assertEqual(self.raw(kind, '{"prompt": "Tom", "max_tokens": 1}'), 200)
 
+    def test_what_python_cannot_parse_is_answered(self):
+        kind = {"Content-Type": "application/json"}
+        self.assertEqual(self.raw(kind, '{"prompt": %s%s}' % ("[" * 984, "]" * 984)), 400)
+        self.assertEqual(self.raw(kind, '{"prompt": "Tom", "seed": %s}' % ("9" * 5000)), 400)
+        self.assertEqual(self.raw(kind, '{"prompt": [%s]}' % ("1," * 2000000)), 400)
+        self.assertEqual(self.raw({**kind, "Content-Length": "9" * 5000}, "{}"), 413)
+        text = json.dumps({"prompt": 'a \\ " [ \\\\', "max_tokens": 1})  # ends and brackets that are none
+        self.assertEqual(self.raw(kind, text), 200)
+
+    def test_the_program_is_started_again(self):
+        before = self.chat(seed=3)
+        for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                parent = path.read_text().rpartition(")")[2].split()[1]
+            except OSError:
+                continue
+            if int(parent) == self.server.pid:
+                os.kill(int(path.parent.name), 9)
+        self.assertEqual(self.chat(seed=3).choices, before.choices)
+
 
 class Ended(unittest.TestCase):
     def test_a_model_that_is_not_there_ends_the_server(self):
