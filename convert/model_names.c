@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +14,11 @@
 
 #include "advice/spelling.h"
 #include "base/array.h"
+#include "convert/ollama_tags.h"
 #include "modelfile.h"
 
 /* A directory that somebody filled with millions of files is not searched to its end. */
-enum { MOST_MODELS = 4096, MOST_DEPTH = 3, MOST_MANIFEST = 1 << 20 };
+enum { MOST_MODELS = 4096, MOST_DEPTH = 3 };
 
 static bool ends_in(const char *text, const char *end) {
     size_t n = strlen(text), m = strlen(end);
@@ -212,66 +212,19 @@ static void search_hub(ModelNames *names, const char *hub) {
 /* ---- ollama's ---------------------------------------------------------------------------------
  */
 
-/* The digest of the weights that a manifest names, "sha256:" and hexadecimal digits. */
-static json_t *read_manifest(const char *path, const char **digest) {
-    struct stat info;
-    *digest = NULL;
-    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > MOST_MANIFEST)
-        return NULL;
-    json_t *json = json_load_file(path, 0, NULL), *layer;
-    size_t i;
-    json_array_foreach(json_object_get(json, "layers"), i, layer) {
-        const char *type = json_string_value(json_object_get(layer, "mediaType"));
-        const char *text = json_string_value(json_object_get(layer, "digest"));
-        if (type && text && strcmp(type, "application/vnd.ollama.image.model") == 0) *digest = text;
-    }
-    return json;
-}
-
-static void add_tag(ModelNames *names, const char *root, const char *file, const char *name) {
-    char path[PATH_MAX], blob[PATH_MAX];
-    struct stat info;
-    const char *digest;
-    json_t *json = read_manifest(file, &digest);
-    bool plain = digest && strncmp(digest, "sha256:", 7) == 0 && strlen(digest) == 7 + 64 &&
-                 strspn(digest + 7, "0123456789abcdef") == 64;
-    if (plain) {
-        snprintf(blob, sizeof blob, "blobs/sha256-%s", digest + 7);
-        if (joined(path, root, blob) && stat(path, &info) == 0 && S_ISREG(info.st_mode))
-            add(names, name, path, "ollama", (uint64_t)info.st_size);
-    }
-    json_decref(json);
-}
-
-/* manifests/HOST/NAMESPACE/NAME/TAG: `name` is NAMESPACE/NAME so far, or NAME of the library. */
-static void search_manifests(ModelNames *names, const char *root, const char *directory,
-                             const char *name, int depth) {
-    struct dirent **entries;
-    int n = entries_of(directory, &entries);
-    for (int i = 0; i < n; i++) {
-        char path[PATH_MAX], longer[PATH_MAX];
-        const char *entry = entries[i]->d_name;
-        if (entry[0] == '.' || !joined(path, directory, entry)) continue;
-        bool skips = depth == 0 || (depth == 1 && strcmp(entry, "library") == 0);
-        if (skips)
-            longer[0] = '\0';
-        else if (snprintf(longer, sizeof longer, "%s%s%s", name,
-                          !name[0]     ? ""
-                          : depth == 3 ? ":"
-                                       : "/",
-                          entry) >= PATH_MAX)
-            continue;
-        if (depth == 3)
-            add_tag(names, root, path, longer);
-        else
-            search_manifests(names, root, path, longer, depth + 1);
-    }
-    free_entries(entries, n);
-}
-
 static void search_ollama(ModelNames *names, const char *root) {
-    char manifests[PATH_MAX];
-    if (joined(manifests, root, "manifests")) search_manifests(names, root, manifests, "", 0);
+    OllamaTags tags;
+    ollama_tags_find(&tags, root);
+    names->failed |= tags.failed;
+    for (size_t i = 0; i < tags.n; i++) {
+        char path[PATH_MAX], blob[sizeof "blobs/sha256-" + OLLAMA_DIGEST];
+        struct stat info;
+        snprintf(blob, sizeof blob, "blobs/sha256-%s", tags.tags[i].digest);
+        if (tags.tags[i].digest[0] && joined(path, root, blob) && stat(path, &info) == 0 &&
+            S_ISREG(info.st_mode))
+            add(names, tags.tags[i].name, path, "ollama", (uint64_t)info.st_size);
+    }
+    ollama_tags_free(&tags);
 }
 
 /* ---- All of them ------------------------------------------------------------------------------

@@ -282,7 +282,7 @@ static Status run(void *state, Session *session, Error *error) {
     const char *name = session->options->eval_tasks;
     size_t length;
     Status status =
-        descriptor_read(t->fd, name, most, session->interrupted, &t->text, &length, error);
+        descriptor_read_json(t->fd, name, most, session->interrupted, &t->text, &length, error);
     if (status == STATUS_OK) status = task_items_parse(&t->items, name, t->text, length, error);
     if (status == STATUS_OK) status = open_models(t, session, error);
     for (size_t i = 0; i < t->items.n && status == STATUS_OK; i++) {

@@ -296,7 +296,7 @@ Status receipt_read(Receipt *r, Options *o, Session *session, Error *error) {
     char *text;
     size_t length;
     Status status =
-        descriptor_read(r->fd, r->name, most, session->interrupted, &text, &length, error);
+        descriptor_read_json(r->fd, r->name, most, session->interrupted, &text, &length, error);
     if (status != STATUS_OK) return status;
     status = parse(r, text, length, error);
     free(text);

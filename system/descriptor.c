@@ -9,8 +9,9 @@
 
 #include "base/array.h"
 
-/* Reads on until the end of `fd`; *text is the caller's to free also when it fails. */
-static Status read_on(int fd, const char *name, size_t most,
+/* Reads on until the end of `fd`, or a NUL byte if these are refused; *text is the caller's to free
+ * also when it fails. */
+static Status read_on(int fd, const char *name, size_t most, bool refuses_nul,
                       const volatile sig_atomic_t *interrupted, char **text, size_t *length,
                       Error *error) {
     enum { STEP = 65536 };
@@ -18,9 +19,13 @@ static Status read_on(int fd, const char *name, size_t most,
     for (ssize_t n = 1; n != 0;) {
         if (!array_reserve(text, &capacity, *length + STEP, 1))
             return error_set(error, "%s: no memory for it", name);
-        n = read(fd, *text + *length, capacity - *length - 1);
+        /* The array doubles: what it has beyond `most` is not filled. */
+        size_t room = capacity - *length - 1, left = most - *length;
+        n = read(fd, *text + *length, room < left ? room : left + 1);
         if (interrupted && *interrupted) return STATUS_INTERRUPTED;
         if (n < 0 && errno != EINTR) return error_set(error, "%s: %s", name, strerror(errno));
+        if (n > 0 && refuses_nul && memchr(*text + *length, '\0', (size_t)n))
+            return error_set(error, "%s: not a text: it has a NUL byte", name);
         if (n > 0) *length += (size_t)n;
         if (*length > most)
             return error_set(error, "%s: more than %.3g GiB", name, (double)most / (1 << 30));
@@ -29,16 +34,28 @@ static Status read_on(int fd, const char *name, size_t most,
     return STATUS_OK;
 }
 
-Status descriptor_read(int fd, const char *name, size_t most,
-                       const volatile sig_atomic_t *interrupted, char **text, size_t *length,
-                       Error *error) {
+static Status read_whole(int fd, const char *name, size_t most, bool refuses_nul,
+                         const volatile sig_atomic_t *interrupted, char **text, size_t *length,
+                         Error *error) {
     *text = NULL;
     *length = 0;
-    Status status = read_on(fd, name, most, interrupted, text, length, error);
+    Status status = read_on(fd, name, most, refuses_nul, interrupted, text, length, error);
     if (status == STATUS_OK) return status;
     free(*text);
     *text = NULL;
     return status;
+}
+
+Status descriptor_read(int fd, const char *name, size_t most,
+                       const volatile sig_atomic_t *interrupted, char **text, size_t *length,
+                       Error *error) {
+    return read_whole(fd, name, most, false, interrupted, text, length, error);
+}
+
+Status descriptor_read_json(int fd, const char *name, size_t most,
+                            const volatile sig_atomic_t *interrupted, char **text, size_t *length,
+                            Error *error) {
+    return read_whole(fd, name, most, true, interrupted, text, length, error);
 }
 
 size_t descriptor_write(int fd, const char *bytes, size_t n) {

@@ -14,6 +14,11 @@ Status descriptor_read(int fd, const char *name, size_t most,
                        const volatile sig_atomic_t *interrupted, char **text, size_t *length,
                        Error *error);
 
+/* The same for JSON, which has no NUL byte: /dev/zero fails at once. */
+Status descriptor_read_json(int fd, const char *name, size_t most,
+                            const volatile sig_atomic_t *interrupted, char **text, size_t *length,
+                            Error *error);
+
 /* Writes bytes[n], waiting where `fd` does not block. Returns n, or after an error how many bytes
  * were written, and errno. */
 size_t descriptor_write(int fd, const char *bytes, size_t n);

@@ -180,8 +180,18 @@ static const int on_paths[] = {
 
 /* F_SETOWN and F_SETSIG are missing: with them an open pipe or terminal could be made to send any
  * signal to any process of the user. */
-static const unsigned long descriptor_requests[] = {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD,
-                                                    F_SETFD, F_GETFL,         F_SETFL};
+static const unsigned long descriptor_requests[] = {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD,
+                                                    F_GETFL};
+
+/* What F_SETFL may set, beside what the kernel ignores there. Libraries read the flags and write
+ * them back. With O_ASYNC a terminal would send SIGIO to the programs in its foreground, which ends
+ * them. */
+#if defined(__aarch64__)
+enum { KERNEL_LARGEFILE = 0400000 }; /* F_GETFL tells it; <fcntl.h> has 0 for it */
+#else
+enum { KERNEL_LARGEFILE = 0100000 };
+#endif
+enum { SETTABLE_FLAGS = O_APPEND | O_NONBLOCK | O_ACCMODE | KERNEL_LARGEFILE };
 
 static const unsigned long terminal_requests[] = {TCGETS,  TCSETS,     TCSETSW,
                                                   TCSETSF, TIOCGWINSZ, FIONREAD};
@@ -221,6 +231,17 @@ static void allow_if(Filter *f, int call, int argument, uint16_t test, unsigned 
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 4, (uint32_t)call);
     load(f, offsetof(struct seccomp_data, args) + 8 * (size_t)argument);
     emit(f, BPF_JMP | test | BPF_K, 0, 1, (uint32_t)value);
+    give(f, SECCOMP_RET_ALLOW);
+    load(f, offsetof(struct seccomp_data, nr));
+}
+
+/* Allows fcntl(fd, F_SETFL, flags) when `flags` has no other bits than these. */
+static void allow_flags(Filter *f, uint32_t flags) {
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 6, SYS_fcntl);
+    load(f, offsetof(struct seccomp_data, args) + 8);
+    emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 3, F_SETFL);
+    load(f, offsetof(struct seccomp_data, args) + 8 * 2);
+    emit(f, BPF_JMP | BPF_JSET | BPF_K, 1, 0, ~flags);
     give(f, SECCOMP_RET_ALLOW);
     load(f, offsetof(struct seccomp_data, nr));
 }
@@ -296,6 +317,7 @@ static void write_filter(Filter *f, const SandboxRules *rules) {
         allow_if(f, SYS_ioctl, 1, BPF_JEQ, terminal_requests[i]);
     for (size_t i = 0; i < sizeof descriptor_requests / sizeof *descriptor_requests; i++)
         allow_if(f, SYS_fcntl, 1, BPF_JEQ, descriptor_requests[i]);
+    allow_flags(f, SETTABLE_FLAGS);
     /* Threads may start, processes may not. A filter cannot see the flags of clone3; told that it
      * does not exist, the C library falls back on clone. */
     allow_if(f, SYS_clone, 0, BPF_JSET, CLONE_THREAD);

@@ -787,6 +787,14 @@ static void little_stack_and_few_files_are_enough_or_a_clear_error(void **state)
     free(checkpoint);
 }
 
+static void a_receipt_without_an_end_takes_no_memory(void **state) {
+    (void)state;
+    Cost cost = COST("", "run", "models/stories.bin", "--replay", "/dev/zero");
+    if (cost.status != 1 || !strstr(cost.said, "/dev/zero: not a text: it has a NUL byte") ||
+        cost.megabytes > 500)
+        fail_msg("%d, %.0f MiB: %s", cost.status, cost.megabytes, cost.said);
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
@@ -807,6 +815,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(weights_that_are_no_numbers_end_in_text_or_an_error),
         cmocka_unit_test(extreme_fields_end_in_text_or_an_error),
         cmocka_unit_test(little_stack_and_few_files_are_enough_or_a_clear_error),
+        cmocka_unit_test(a_receipt_without_an_end_takes_no_memory),
     };
     return cmocka_run_group_tests_name("attacks", tests, set_up, tear_down);
 }

@@ -194,6 +194,28 @@ static void a_name_is_enough_where_one_model_has_it(void **state) {
     process_free(&p);
 }
 
+/* A model that was pulled brings its manifest, which may be a stranger's. */
+static void manifests_are_parsed_without_rights(void **state) {
+    static const char *const words[][4] = {{"run", "--list"}, {"run", "small", "--info"}};
+    char *shim = build_path("tests/faults.so");
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__)
+    skip(); /* without a sandbox */
+#endif
+    setenv("LD_PRELOAD", shim, 1);
+    setenv("VERBATIM_JSON_RIGHTS", "1", 1);
+    for (size_t i = 0; i < 2; i++) {
+        Process p = process_run(words[i], NULL, 0);
+        assert_int_equal(p.status, 0);
+        assert_non_null(strstr(p.out, i == 0 ? "small:latest" : "sha256-" DIGEST));
+        if (strstr(p.err, "with all rights")) fail_msg("%s: %s", words[i][1], p.err);
+        process_free(&p);
+    }
+    unsetenv("LD_PRELOAD");
+    unsetenv("VERBATIM_JSON_RIGHTS");
+    free(shim);
+}
+
 static void a_conversion_is_named_with_its_source(void **state) {
     (void)state;
     Process p = RUN("run", "name", "--verify");
@@ -237,6 +259,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_list_says_what_runs_and_changes_nothing),
         cmocka_unit_test(a_name_is_enough_where_one_model_has_it),
+        cmocka_unit_test(manifests_are_parsed_without_rights),
         cmocka_unit_test(a_conversion_is_named_with_its_source),
     };
     return cmocka_run_group_tests_name("names", tests, set_up, tear_down);

@@ -57,6 +57,12 @@ static bool has_others_signalled(void) {
     return fcntl(STDERR_FILENO, F_SETOWN, getppid()) == 0 ||
            fcntl(STDERR_FILENO, F_SETSIG, SIGKILL) == 0;
 }
+/* A terminal would send SIGIO to the programs in its foreground, which ends those without a
+ * handler.
+ */
+static bool has_a_terminal_signal(void) {
+    return fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_ASYNC) == 0;
+}
 static bool removes_a_file(void) {
     return unlink("/tmp/verbatim-sandbox-victim") == 0;
 }
@@ -85,6 +91,7 @@ static const Attempt attempts[] = {
     {"traces", traces},
     {"signals others", signals_others},
     {"has others signalled", has_others_signalled},
+    {"has a terminal signal", has_a_terminal_signal},
     {"removes a file", removes_a_file},
     {"changes directory", changes_directory},
     {"moves another process", moves_another_process},
@@ -151,6 +158,10 @@ static int work(const SandboxRules *rules) {
     if (!big) return 4;
     memset(big, 1, 64 << 20);
     free(big);
+    int flags = fcntl(STDIN_FILENO, F_GETFL);
+    if (fcntl(STDIN_FILENO, F_SETFL, flags | O_NONBLOCK) != 0 ||
+        fcntl(STDIN_FILENO, F_SETFL, flags) != 0)
+        return 6;
     void *code =
         mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return code == MAP_FAILED ? 5 : 0;
