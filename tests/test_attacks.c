@@ -694,7 +694,7 @@ static void weights_that_are_no_numbers_end_in_text_or_an_error(void **state) {
         size_t length;
         Process p = RUN("export", "--random",
                         "dim=64,n_layers=1,n_heads=2,ffn_dim=64,vocab_size=300,context=64", path,
-                        "-t", types[t], "-q");
+                        "-t", types[t], "-q", "--force");
         if (p.status != 0) fail_msg("%s: %s", types[t], p.err);
         process_free(&p);
         char *bytes = file_read(path, &length);
@@ -743,7 +743,7 @@ static void extreme_fields_end_in_text_or_an_error(void **state) {
         if (!tier_takes(i, 4, 1)) continue;
         snprintf(shape, sizeof shape,
                  "dim=64,n_layers=1,n_heads=2,ffn_dim=64,vocab_size=259,context=64,%s", fields[i]);
-        Process p = RUN("export", "--random", shape, path, "-q", "-t", "q4");
+        Process p = RUN("export", "--random", shape, path, "-q", "-t", "q4", "--force");
         if (p.status == 0) {
             char *tokenizer = fixture_path(directory, "tokenizer.bin");
             assert_bounded(fields[i], COST("", "run", path, "-i", "the", "-n", "3", "-j", "2"));
