@@ -1,0 +1,244 @@
+/* How the tiles of avx2_tile.h go through panels, for the kernel files of AVX2 and AVX-VNNI.
+ *
+ * Up to 7 rows read a panel as it is stored, from its first byte to its last. With more rows, a run of RUN
+ * inputs of a panel is unpacked once, into the first-level cache, and all blocks of rows pass over
+ * it; their sums go on in the output. A run of all rows' activations stays in the second-level cache
+ * while all panels pass over it. */
+#ifndef KERNELS_AVX2_PANELS_H
+#define KERNELS_AVX2_PANELS_H
+
+#include "kernels/avx2_tile.h"
+#include "kernels/panel_scales.h"
+
+/* A panel as it is stored. */
+typedef struct Panel {
+    const uint8_t *data;             /* lines, or records */
+    const uint16_t *scales, *minima; /* of FAMILY_CODES */
+    size_t bytes;
+} Panel;
+
+INLINE Panel packed_panel(TensorType type, const Matrix *w, size_t p) {
+    if (is_record_type(type)) return (Panel){matrix_panel(w, p), NULL, NULL, w->panel_bytes};
+    return (Panel){matrix_panel(w, p), matrix_scales(w, p), matrix_minima(w, p), w->panel_bytes};
+}
+
+INLINE GroupWeights packed_group(TensorType type, const Panel *panel, size_t g) {
+    if (!is_record_type(type))
+        return (GroupWeights){panel->data + g * group_bytes(type),
+                              (const uint8_t *)(panel->scales + g * PANEL_ROWS),
+                              (const uint8_t *)(panel->minima + g * PANEL_ROWS), NULL};
+    const size_t i = g % record_groups(type);
+    const uint8_t *record = panel->data + g / record_groups(type) * record_bytes(type);
+    return (GroupWeights){record + record_header_bytes(type) + i * record_group_bytes(type),
+                          record + record_scales_at(type, i), record + record_minima_at(type, i),
+                          record};
+}
+
+/* Loads the sums of a tile from the output, or starts them at 0. `outputs`: of the panel. */
+INLINE void start_sums(size_t rows, bool go_on, const float *out, size_t stride, size_t outputs,
+                       __m256 (*sums)[HALVES]) {
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        sums[r][0] = sums[r][1] = _mm256_setzero_ps();                                             \
+        if (go_on && outputs == PANEL_ROWS) {                                                      \
+            sums[r][0] = _mm256_loadu_ps(out + (r) * stride);                                      \
+            sums[r][1] = _mm256_loadu_ps(out + (r) * stride + 8);                                  \
+        } else if (go_on) {                                                                        \
+            memcpy(sums[r], out + (r) * stride, outputs * sizeof *out);                            \
+        }                                                                                          \
+        IN_MEMORY(sums[r][0]);                                                                     \
+        IN_MEMORY(sums[r][1]);                                                                     \
+    } while (0)
+    EACH_ROW(rows, STEP);
+#undef STEP
+}
+
+INLINE void store_sums(size_t rows, const __m256 (*sums)[HALVES], float *out, size_t stride,
+                       size_t outputs) {
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        if (outputs == PANEL_ROWS) {                                                               \
+            _mm256_storeu_ps(out + (r) * stride, sums[r][0]);                                      \
+            _mm256_storeu_ps(out + (r) * stride + 8, sums[r][1]);                                  \
+        } else {                                                                                   \
+            memcpy(out + (r) * stride, sums[r], outputs * sizeof *out);                            \
+        }                                                                                          \
+    } while (0)
+    EACH_ROW(rows, STEP);
+#undef STEP
+}
+
+/* ---- Few rows ---- */
+
+/* How many bytes ahead the lines of a record are prefetched. */
+enum { AHEAD = 4096 };
+
+/* Prefetches the lines and scales that lie behind group g. */
+INLINE void fetch_behind(TensorType type, const Panel *panel, size_t g, size_t groups,
+                         const GroupWeights *now) {
+    const uint8_t *lines = now->lines + AHEAD;
+    const bool records = is_record_type(type);
+    const size_t bytes = records ? record_group_bytes(type) : group_bytes(type);
+    if (!records) {
+        lines = fetch_ahead(type, 1, panel->bytes, panel->data, panel->scales, panel->minima, g,
+                            groups);
+    } else if (g % record_groups(type) == 0) {
+        for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
+            _mm_prefetch((const char *)now->record + AHEAD + at, _MM_HINT_T1);
+    }
+#pragma GCC unroll 16
+    for (size_t at = 0; at < bytes; at += LINE_BYTES)
+        _mm_prefetch((const char *)lines + at, _MM_HINT_T1);
+}
+
+/* A BlockKernel with type and rows known to the compiler. */
+INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
+                           const uint8_t *block, float *out, size_t stride, size_t outputs) {
+    const size_t group = type_group(type), groups = activation_groups(group, w->cols);
+    const __m256i table = table_of(type);
+    const Panel panel = packed_panel(type, w, p);
+    __m256 sums[BLOCK_ROWS][HALVES];
+    start_sums(rows, false, out, stride, outputs, sums);
+    for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
+        const GroupWeights weights = packed_group(type, &panel, g);
+        fetch_behind(type, &panel, g, groups, &weights);
+        add_group(type, PACKED, rows, &weights, block, table, sums);
+    }
+    store_sums(rows, sums, out, stride, outputs);
+}
+
+/* ---- Many rows ---- */
+
+/* MANY_ROWS and more rows make blocks of 4 to 6. */
+enum { MANY_ROWS = 8, RUN = 512 };
+
+/* A run of a panel. The codes of 8-bit types stay in the panel. */
+typedef struct Unpacked {
+    float scales[RUN / 16][2][PANEL_ROWS]; /* scales, minima */
+    uint8_t codes[RUN * PANEL_ROWS];
+} Unpacked;
+_Static_assert(sizeof(Unpacked) <= SCRATCH_BYTES, "scratch");
+
+/* Unpacks groups [first, first + n) of a panel. */
+INLINE void unpack_run(TensorType type, const Panel *panel, size_t first, size_t n, Unpacked *to) {
+    const size_t group = type_group(type);
+    const __m256i table = table_of(type);
+    for (size_t g = 0; g < n; g++) {
+        const GroupWeights weights = packed_group(type, panel, first + g);
+        uint8_t *codes = to->codes + g * group * PANEL_ROWS;
+#pragma GCC unroll 2
+        for (size_t h = 0; h < HALVES; h++) {
+            _mm256_store_ps(to->scales[g][0] + 8 * h, load_scales(type, PACKED, &weights, h));
+            if (type_has_minima(type))
+                _mm256_store_ps(to->scales[g][1] + 8 * h, load_minima(type, PACKED, &weights, h));
+            if (type_is_8_bit(type)) continue;
+#pragma GCC unroll 8
+            for (size_t c = 0; c < group / 4; c++)
+                _mm256_store_si256((__m256i *)(codes + c * LINE_BYTES + 32 * h),
+                                   load_weights(type, PACKED, weights.lines, c, h, table));
+        }
+    }
+}
+
+/* A tile's place in the output. */
+typedef struct TileOutput {
+    float *out;
+    size_t stride, outputs;
+    bool go_on; /* from the sums of the run before */
+} TileOutput;
+
+/* Adds n groups of an unpacked run to the sums of `rows` rows. */
+INLINE void multiply_tile(TensorType type, size_t rows, size_t n, const uint8_t *lines,
+                          const Unpacked *from, const uint8_t *block, const TileOutput *to) {
+    const size_t group = type_group(type);
+    __m256 sums[BLOCK_ROWS][HALVES];
+    start_sums(rows, to->go_on, to->out, to->stride, to->outputs, sums);
+    for (size_t g = 0; g < n; g++, block += rows * activation_bytes(group)) {
+        const GroupWeights weights = {lines + g * group * PANEL_ROWS,
+                                      (const uint8_t *)from->scales[g][0],
+                                      (const uint8_t *)from->scales[g][1], NULL};
+        add_group(type, UNPACKED, rows, &weights, block, _mm256_setzero_si256(), sums);
+    }
+    store_sums(rows, sums, to->out, to->stride, to->outputs);
+}
+
+/* Calls multiply_tile with rows known to the compiler. */
+typedef void TileKernel(size_t rows, size_t n, const uint8_t *lines, const Unpacked *from,
+                        const uint8_t *block, const TileOutput *to);
+
+/* A ManyKernel with the type known to the compiler. */
+INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *product,
+                          const uint8_t *input, size_t n_rows, size_t begin, size_t end,
+                          Unpacked *scratch) {
+    const Matrix *w = product->w;
+    const size_t group = type_group(type), groups = activation_groups(group, w->cols);
+    const size_t row_bytes = groups * activation_bytes(group), run = RUN / group;
+    const size_t blocks = block_count(n_rows, BLOCK_ROWS);
+    for (size_t first = 0; first < groups; first += run) {
+        const size_t n = groups - first < run ? groups - first : run;
+        for (size_t p = begin; p < end; p++) {
+            const Panel panel = packed_panel(type, w, p);
+            const uint8_t *stored = packed_group(type, &panel, first).lines, *next = stored;
+            unpack_run(type, &panel, first, n, scratch);
+            next += p + 1 < end ? w->panel_bytes : 0;
+            const size_t fetched = (n * group * weight_types[type].bits / 8 * PANEL_ROWS +
+                                    RECORD_PARTS) / LINE_BYTES / blocks + 1;
+            for (size_t b = 0; b < blocks; b++) {
+                const size_t start = block_start(n_rows, blocks, b);
+                const size_t rows = block_start(n_rows, blocks, b + 1) - start;
+                const TileOutput to = {product->out + start * product->stride + p * PANEL_ROWS,
+                                       product->stride, matrix_panel_outputs(w, p), first > 0};
+                for (size_t i = 0; i < fetched; i++, next += LINE_BYTES)
+                    _mm_prefetch((const char *)next, _MM_HINT_T1);
+                tile(rows, n, type_is_8_bit(type) ? stored : scratch->codes, scratch,
+                     input + start * row_bytes + first * rows * activation_bytes(group), &to);
+            }
+        }
+    }
+}
+
+/* ---- The kernels of a type ---- */
+
+#define ROWS_CASE(type, count)                                                                     \
+    case count:                                                                                    \
+        multiply_block(TENSOR_##type, w, p, count, block, out, stride, outputs);                   \
+        break
+#define TILE_CASE(type, count)                                                                     \
+    case count:                                                                                    \
+        multiply_tile(TENSOR_##type, count, n, lines, from, block, to);                            \
+        break
+
+/* Defines block_TYPE and many_TYPE. */
+#define PANEL_KERNELS(type)                                                                        \
+    static void block_##type(const Matrix *w, size_t p, size_t rows, const uint8_t *block,         \
+                             float *out, size_t stride, size_t outputs) {                          \
+        switch (rows) {                                                                            \
+            ROWS_CASE(type, 1);                                                                    \
+            ROWS_CASE(type, 2);                                                                    \
+            ROWS_CASE(type, 3);                                                                    \
+            ROWS_CASE(type, 4);                                                                    \
+            ROWS_CASE(type, 5);                                                                    \
+            ROWS_CASE(type, 6);                                                                    \
+        }                                                                                          \
+    }                                                                                              \
+    static void tile_##type(size_t rows, size_t n, const uint8_t *lines, const Unpacked *from,     \
+                            const uint8_t *block, const TileOutput *to) {                          \
+        switch (rows) {                                                                            \
+            TILE_CASE(type, 4);                                                                    \
+            TILE_CASE(type, 5);                                                                    \
+            TILE_CASE(type, 6);                                                                    \
+        }                                                                                          \
+    }                                                                                              \
+    static void many_##type(const Product *product, const uint8_t *input, size_t n_rows,           \
+                            size_t begin, size_t end, void *scratch) {                             \
+        multiply_many(TENSOR_##type, tile_##type, product, input, n_rows, begin, end, scratch);    \
+    }
+
+/* The entry of these in a table of BlockKernels. */
+#define PANEL_ENTRY(type)                                                                          \
+    [TENSOR_##type] = {.block_rows = BLOCK_ROWS,                                                   \
+                       .block = block_##type,                                                      \
+                       .many_rows = MANY_ROWS,                                                     \
+                       .many = many_##type},
+
+#endif

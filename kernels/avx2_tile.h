@@ -1,0 +1,326 @@
+/* A tile of the integer products with AVX2 or AVX-VNNI: one panel's 16 outputs, in two registers,
+ * by up to 6 rows of activations, one group of inputs at a time.
+ *
+ * Registers. The 12 integer sums of a group stay in registers; four activations of a row are
+ * broadcast once for both halves of the panel; the float sums lie in memory between groups, one
+ * load and one store each. Left to themselves, gcc moves all products of a group before all sums
+ * and clang keeps the sums in an array: both then spill most of them, which costs up to half of the
+ * speed. So IN_ORDER, an empty asm, follows each sum, and the loops over rows are written out
+ * (EACH_ROW).
+ *
+ * AVX2 multiplies unsigned by signed bytes and adds pairs of products in 16 bits with saturation
+ * (maddubs). Codes of few bits are made unsigned, and their products are added in 16 bits as long
+ * as the sum cannot overflow:
+ *
+ *     4 bits                 8 inputs * 4: 8 * 2 * 15 * 127 = 30480
+ *     5 bits                 4 * 4:        4 * 2 * 31 * 127 = 31496
+ *     6 bits                 2 * 4:        2 * 2 * 63 * 127 = 32004
+ *     levels of 4-bit floats 4 * 4:        4 * 2 * 28 * 127 = 28448 (levels raised by 16)
+ *
+ * Codes of 8 bits and the levels of q4_nl are split into magnitude and sign, and the sign moves to
+ * the activation: a pair is at most 2 * 128 * 127 = 32512 and is widened at once. AVX-VNNI adds four
+ * products to a sum of 32 bits (dpbusd), so all codes are made unsigned. */
+#ifndef KERNELS_AVX2_TILE_H
+#define KERNELS_AVX2_TILE_H
+
+#include <immintrin.h>
+
+#include "kernels/blocks.h"
+#include "kernels/records.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#define IN_ORDER(sum) __asm__("" : "+x"(sum))
+#define IN_MEMORY(x) __asm__ volatile("" : "+m"(x))
+
+enum { BLOCK_ROWS = 6, HALVES = 2 };
+
+/* STEP(r) for each row. `rows` is known to the compiler. */
+#define EACH_ROW(rows, STEP)                                                                       \
+    do {                                                                                           \
+        STEP(0);                                                                                   \
+        if ((rows) > 1) STEP(1);                                                                   \
+        if ((rows) > 2) STEP(2);                                                                   \
+        if ((rows) > 3) STEP(3);                                                                   \
+        if ((rows) > 4) STEP(4);                                                                   \
+        if ((rows) > 5) STEP(5);                                                                   \
+    } while (0)
+
+/* ---- How the weights of a type are multiplied ---- */
+
+/* dpbusd; without AVX-VNNI nothing calls it. */
+#ifdef __AVXVNNI__
+enum { VNNI = 1 };
+INLINE __m256i add_products_of_4(__m256i sum, __m256i w, __m256i x) {
+    return _mm256_dpbusd_avx_epi32(sum, w, x);
+}
+#else
+enum { VNNI = 0 };
+INLINE __m256i add_products_of_4(__m256i sum, __m256i w, __m256i x) {
+    (void)w, (void)x;
+    return sum;
+}
+#endif
+
+INLINE bool type_is_8_bit(TensorType type) {
+    return weight_types[type].bits == 8;
+}
+
+/* Levels of 4-bit floats: at most 12 in magnitude. */
+INLINE bool has_small_levels(TensorType type) {
+    return type_has_table(type) && type != TENSOR_Q4_NL;
+}
+
+/* True where maddubs takes a weight's magnitude, and the activation its sign. */
+INLINE bool is_signed_product(TensorType type) {
+    return !VNNI && (type_is_8_bit(type) || type == TENSOR_Q4_NL);
+}
+
+/* How far the multiplied bytes lie above the weights. (dots_signed lowers unsigned codes.) */
+INLINE uint32_t raised_by(TensorType type) {
+    if (has_small_levels(type)) return 16;
+    if (type == TENSOR_Q4_NL || (type_is_8_bit(type) && weight_types[type].is_signed))
+        return VNNI ? 128 : 0;
+    return weight_types[type].zero;
+}
+
+/* How many products of pairs are added up in 16 bits. */
+INLINE size_t sums_that_fit(TensorType type) {
+    return has_small_levels(type) ? 4 : 8u >> record_upper_bits(type);
+}
+
+/* The levels of the type's table, as they are multiplied, for a byte shuffle. */
+INLINE __m256i table_of(TensorType type) {
+    const int8_t *table = record_table(type);
+    __m128i levels = _mm_loadu_si128((const __m128i *)table);
+    levels = _mm_add_epi8(levels, _mm_set1_epi8((char)raised_by(type)));
+    return _mm256_broadcastsi128_si256(levels);
+}
+
+/* ---- The weights of a group ---- */
+
+/* Panels are read as they are stored (PACKED), or as unpack_run leaves them for many rows: codes of
+ * fewer than 8 bits as bytes, scales and minima as float32. */
+typedef enum Form { PACKED, UNPACKED } Form;
+
+/* Where the parts of a group of a panel lie. */
+typedef struct GroupWeights {
+    const uint8_t *lines;
+    const uint8_t *scales, *minima; /* f16, parts or exponents; UNPACKED: float32 */
+    const uint8_t *record;          /* f16 scales that the parts are multiplied by */
+} GroupWeights;
+
+INLINE __m256i load_line(const uint8_t *p) {
+    return _mm256_load_si256((const __m256i *)p);
+}
+
+/* Inputs 4 c to 4 c + 3 of a group for 8 outputs, as bytes to multiply. */
+INLINE __m256i load_weights(TensorType type, Form form, const uint8_t *lines, size_t c, size_t half,
+                            __m256i table) {
+    const uint8_t *own = lines + 32 * half;
+    if (type_is_8_bit(type) || form == UNPACKED) {
+        __m256i w = load_line(own + c * LINE_BYTES);
+        bool flips = type_is_8_bit(type) && weight_types[type].is_signed == (bool)VNNI;
+        return flips ? _mm256_xor_si256(w, _mm256_set1_epi8(-128)) : w;
+    }
+    __m256i both = load_line(own + c / 2 * LINE_BYTES);
+    if (c % 2) both = _mm256_srli_epi16(both, 4);
+    __m256i code = _mm256_and_si256(both, _mm256_set1_epi8(15));
+    if (type_has_table(type)) return _mm256_shuffle_epi8(table, code);
+    if (!record_upper_bits(type)) return code;
+    size_t from = record_upper_bits(type) * c;
+    __m256i upper = load_line(own + record_nibble_bytes(type));
+    upper = from < 4 ? _mm256_slli_epi16(upper, (int)(4 - from))
+                     : _mm256_srli_epi16(upper, (int)(from - 4));
+    const __m256i mask = _mm256_set1_epi8(record_upper_mask(type));
+    return _mm256_or_si256(code, _mm256_and_si256(upper, mask));
+}
+
+/* 8 float16 numbers as floats. */
+INLINE __m256 load_halves(const uint8_t *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+
+INLINE __m256i load_bytes(const uint8_t *p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+}
+
+/* A group's scales of the outputs from 8 * half on. */
+INLINE __m256 load_scales(TensorType type, Form form, const GroupWeights *w, size_t half) {
+    if (form == UNPACKED) return _mm256_load_ps((const float *)w->scales + 8 * half);
+    if (!is_record_type(type) || record_scales(type) == SCALES_HALVES)
+        return load_halves(w->scales + 16 * half);
+    const uint8_t *own = w->scales + 8 * half;
+    __m256i part = load_bytes(own);
+    if (record_scales(type) == SCALES_POWERS) {
+        __m256i bits = _mm256_slli_epi32(part, 23);
+        bits = _mm256_max_epu32(bits, _mm256_set1_epi32(0x00400000));
+        return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0.5f));
+    }
+    if (record_scales(type) == SCALES_SIGNED_PARTS)
+        part = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)own));
+    return _mm256_mul_ps(load_halves(w->record + 16 * half), _mm256_cvtepi32_ps(part));
+}
+
+/* A group's minima. */
+INLINE __m256 load_minima(TensorType type, Form form, const GroupWeights *w, size_t half) {
+    if (form == UNPACKED) return _mm256_load_ps((const float *)w->minima + 8 * half);
+    if (!is_record_type(type)) return load_halves(w->minima + 16 * half);
+    __m256i part = load_bytes(w->minima + 8 * half);
+    return _mm256_mul_ps(load_halves(w->record + RECORD_MINIMA + 16 * half),
+                         _mm256_cvtepi32_ps(part));
+}
+
+/* ---- Integer sums of a group, dot[row][half] ---- */
+
+INLINE __m256i broadcast_4_codes(const int8_t *p) {
+    int32_t codes;
+    memcpy(&codes, p, sizeof codes);
+    return _mm256_set1_epi32(codes);
+}
+
+/* What a row's sums lack where weights are raised. */
+INLINE __m256i correction(TensorType type, const int32_t *offset) {
+    __m256i whole = _mm256_set1_epi32(*offset);
+    uint32_t raised = raised_by(type);
+    if (raised == 0) return _mm256_setzero_si256();
+    return raised < 128 ? _mm256_srai_epi32(whole, __builtin_ctz(128 / raised)) : whole;
+}
+
+/* Unsigned codes of few bits. */
+INLINE void dots_unsigned(TensorType type, Form form, size_t rows, const uint8_t *lines,
+                          const int8_t *codes, __m256i table, __m256i (*dot)[HALVES]) {
+    const size_t group = type_group(type), run = sums_that_fit(type), end = group / 4;
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i earlier[BLOCK_ROWS][HALVES]; /* the 32-bit sums of the first run, in memory */
+#pragma GCC unroll 2
+    for (size_t first = 0; first < end; first += run) {
+#pragma GCC unroll 8
+        for (size_t c = first; c < first + run; c++) {
+            __m256i a = load_weights(type, form, lines, c, 0, table);
+            __m256i b = load_weights(type, form, lines, c, 1, table);
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        __m256i x = broadcast_4_codes(codes + (r) * group + 4 * c);                                \
+        __m256i with_a = _mm256_maddubs_epi16(a, x), with_b = _mm256_maddubs_epi16(b, x);          \
+        dot[r][0] = c > first ? _mm256_add_epi16(dot[r][0], with_a) : with_a;                      \
+        IN_ORDER(dot[r][0]);                                                                       \
+        dot[r][1] = c > first ? _mm256_add_epi16(dot[r][1], with_b) : with_b;                      \
+        IN_ORDER(dot[r][1]);                                                                       \
+    } while (0)
+            EACH_ROW(rows, STEP);
+#undef STEP
+        }
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        __m256i with_a = _mm256_madd_epi16(dot[r][0], ones);                                       \
+        __m256i with_b = _mm256_madd_epi16(dot[r][1], ones);                                       \
+        if (first + run < end) {                                                                   \
+            earlier[r][0] = with_a, earlier[r][1] = with_b;                                        \
+            IN_MEMORY(earlier[r][0]);                                                              \
+            IN_MEMORY(earlier[r][1]);                                                              \
+        } else {                                                                                   \
+            dot[r][0] = first ? _mm256_add_epi32(with_a, earlier[r][0]) : with_a;                  \
+            dot[r][1] = first ? _mm256_add_epi32(with_b, earlier[r][1]) : with_b;                  \
+        }                                                                                          \
+    } while (0)
+        EACH_ROW(rows, STEP);
+#undef STEP
+    }
+}
+
+/* Signed codes. */
+INLINE void dots_signed(TensorType type, Form form, size_t rows, const uint8_t *lines,
+                        const int8_t *codes, __m256i table, __m256i (*dot)[HALVES]) {
+    const size_t group = type_group(type);
+    const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 16
+    for (size_t c = 0; c < group / 4; c++) {
+        __m256i a = load_weights(type, form, lines, c, 0, table), size_a = _mm256_abs_epi8(a);
+        __m256i b = load_weights(type, form, lines, c, 1, table), size_b = _mm256_abs_epi8(b);
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        __m256i x = broadcast_4_codes(codes + (r) * group + 4 * c);                                \
+        __m256i with_a = _mm256_maddubs_epi16(size_a, _mm256_sign_epi8(x, a));                     \
+        __m256i with_b = _mm256_maddubs_epi16(size_b, _mm256_sign_epi8(x, b));                     \
+        with_a = _mm256_madd_epi16(with_a, ones), with_b = _mm256_madd_epi16(with_b, ones);        \
+        dot[r][0] = c ? _mm256_add_epi32(dot[r][0], with_a) : with_a;                              \
+        IN_ORDER(dot[r][0]);                                                                       \
+        dot[r][1] = c ? _mm256_add_epi32(dot[r][1], with_b) : with_b;                              \
+        IN_ORDER(dot[r][1]);                                                                       \
+    } while (0)
+        EACH_ROW(rows, STEP);
+#undef STEP
+    }
+}
+
+/* All codes, with AVX-VNNI. `dot` holds what the sums begin with. */
+INLINE void dots_vnni(TensorType type, Form form, size_t rows, const uint8_t *lines,
+                      const int8_t *codes, __m256i table, __m256i (*dot)[HALVES]) {
+    const size_t group = type_group(type);
+#pragma GCC unroll 16
+    for (size_t c = 0; c < group / 4; c++) {
+        __m256i a = load_weights(type, form, lines, c, 0, table);
+        __m256i b = load_weights(type, form, lines, c, 1, table);
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        __m256i x = broadcast_4_codes(codes + (r) * group + 4 * c);                                \
+        dot[r][0] = add_products_of_4(dot[r][0], a, x);                                                        \
+        IN_ORDER(dot[r][0]);                                                                       \
+        dot[r][1] = add_products_of_4(dot[r][1], b, x);                                                        \
+        IN_ORDER(dot[r][1]);                                                                       \
+    } while (0)
+        EACH_ROW(rows, STEP);
+#undef STEP
+    }
+}
+
+/* ---- A group of a tile ---- */
+
+/* Adds the products of a group of weights with a group of a packed block to the float sums. */
+INLINE void add_group(TensorType type, Form form, size_t rows, const GroupWeights *w,
+                      const uint8_t *block, __m256i table, __m256 (*sums)[HALVES]) {
+    const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
+    const int32_t *offsets = (const int32_t *)block + 2 * rows;
+    const int8_t *codes = (const int8_t *)block + ACTIVATION_HEADER * rows;
+    const bool lowered = !VNNI && is_unsigned_8(type);
+    __m256i dot[BLOCK_ROWS][HALVES];
+    if (VNNI) {
+#define STEP(r) dot[r][0] = dot[r][1] = correction(type, offsets + r)
+        EACH_ROW(rows, STEP);
+#undef STEP
+        dots_vnni(type, form, rows, w->lines, codes, table, dot);
+    } else if (is_signed_product(type)) {
+        dots_signed(type, form, rows, w->lines, codes, table, dot);
+    } else {
+        dots_unsigned(type, form, rows, w->lines, codes, table, dot);
+    }
+    if (lowered || (!VNNI && raised_by(type))) {
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        __m256i whole =                                                                            \
+            lowered ? _mm256_set1_epi32(-offsets[r]) : correction(type, offsets + (r));            \
+        dot[r][0] = _mm256_add_epi32(dot[r][0], whole);                                            \
+        dot[r][1] = _mm256_add_epi32(dot[r][1], whole);                                            \
+    } while (0)
+        EACH_ROW(rows, STEP);
+#undef STEP
+    }
+#pragma GCC unroll 2
+    for (size_t h = 0; h < HALVES; h++) {
+        __m256 scale = load_scales(type, form, w, h), minimum = scale;
+        if (type_has_minima(type)) minimum = load_minima(type, form, w, h);
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        __m256 factor = _mm256_mul_ps(scale, _mm256_set1_ps(x_scales[r]));                         \
+        __m256 sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r][h]), factor, sums[r][h]);           \
+        if (type_has_minima(type))                                                                 \
+            sum = _mm256_fnmadd_ps(_mm256_set1_ps(x_sums[r]), minimum, sum);                       \
+        sums[r][h] = sum;                                                                          \
+        IN_MEMORY(sums[r][h]);                                                                     \
+    } while (0)
+        EACH_ROW(rows, STEP);
+#undef STEP
+    }
+}
+
+#endif
