@@ -1,9 +1,9 @@
 /* How the tiles of avx2_tile.h go through panels, for the kernel files of AVX2 and AVX-VNNI.
  *
- * Up to 7 rows read a panel as it is stored, from its first byte to its last. With more rows, a run of RUN
- * inputs of a panel is unpacked once, into the first-level cache, and all blocks of rows pass over
- * it; their sums go on in the output. A run of all rows' activations stays in the second-level cache
- * while all panels pass over it. */
+ * Up to 7 rows read a panel as it is stored, from its first byte to its last. With more rows, a run
+ * of RUN inputs of a panel is unpacked once, into the first-level cache, and all blocks of rows
+ * pass over it; their sums go on in the output. A run of all rows' activations stays in the
+ * second-level cache while all panels pass over it. */
 #ifndef KERNELS_AVX2_PANELS_H
 #define KERNELS_AVX2_PANELS_H
 
@@ -41,10 +41,10 @@ INLINE void start_sums(size_t rows, bool go_on, const float *out, size_t stride,
     do {                                                                                           \
         sums[r][0] = sums[r][1] = _mm256_setzero_ps();                                             \
         if (go_on && outputs == PANEL_ROWS) {                                                      \
-            sums[r][0] = _mm256_loadu_ps(out + (r) * stride);                                      \
-            sums[r][1] = _mm256_loadu_ps(out + (r) * stride + 8);                                  \
+            sums[r][0] = _mm256_loadu_ps(out + (r)*stride);                                        \
+            sums[r][1] = _mm256_loadu_ps(out + (r)*stride + 8);                                    \
         } else if (go_on) {                                                                        \
-            memcpy(sums[r], out + (r) * stride, outputs * sizeof *out);                            \
+            memcpy(sums[r], out + (r)*stride, outputs * sizeof *out);                              \
         }                                                                                          \
         IN_MEMORY(sums[r][0]);                                                                     \
         IN_MEMORY(sums[r][1]);                                                                     \
@@ -58,10 +58,10 @@ INLINE void store_sums(size_t rows, const __m256 (*sums)[HALVES], float *out, si
 #define STEP(r)                                                                                    \
     do {                                                                                           \
         if (outputs == PANEL_ROWS) {                                                               \
-            _mm256_storeu_ps(out + (r) * stride, sums[r][0]);                                      \
-            _mm256_storeu_ps(out + (r) * stride + 8, sums[r][1]);                                  \
+            _mm256_storeu_ps(out + (r)*stride, sums[r][0]);                                        \
+            _mm256_storeu_ps(out + (r)*stride + 8, sums[r][1]);                                    \
         } else {                                                                                   \
-            memcpy(out + (r) * stride, sums[r], outputs * sizeof *out);                            \
+            memcpy(out + (r)*stride, sums[r], outputs * sizeof *out);                              \
         }                                                                                          \
     } while (0)
     EACH_ROW(rows, STEP);
@@ -86,7 +86,7 @@ INLINE void fetch_behind(TensorType type, const Panel *panel, size_t g, size_t g
         for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
             _mm_prefetch((const char *)now->record + AHEAD + at, _MM_HINT_T1);
     }
-#pragma GCC unroll 16
+    UNROLL
     for (size_t at = 0; at < bytes; at += LINE_BYTES)
         _mm_prefetch((const char *)lines + at, _MM_HINT_T1);
 }
@@ -126,13 +126,13 @@ INLINE void unpack_run(TensorType type, const Panel *panel, size_t first, size_t
     for (size_t g = 0; g < n; g++) {
         const GroupWeights weights = packed_group(type, panel, first + g);
         uint8_t *codes = to->codes + g * group * PANEL_ROWS;
-#pragma GCC unroll 2
+        UNROLL
         for (size_t h = 0; h < HALVES; h++) {
             _mm256_store_ps(to->scales[g][0] + 8 * h, load_scales(type, PACKED, &weights, h));
             if (type_has_minima(type))
                 _mm256_store_ps(to->scales[g][1] + 8 * h, load_minima(type, PACKED, &weights, h));
             if (type_is_8_bit(type)) continue;
-#pragma GCC unroll 8
+            UNROLL
             for (size_t c = 0; c < group / 4; c++)
                 _mm256_store_si256((__m256i *)(codes + c * LINE_BYTES + 32 * h),
                                    load_weights(type, PACKED, weights.lines, c, h, table));
@@ -181,8 +181,10 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
             const uint8_t *stored = packed_group(type, &panel, first).lines, *next = stored;
             unpack_run(type, &panel, first, n, scratch);
             next += p + 1 < end ? w->panel_bytes : 0;
-            const size_t fetched = (n * group * weight_types[type].bits / 8 * PANEL_ROWS +
-                                    RECORD_PARTS) / LINE_BYTES / blocks + 1;
+            const size_t fetched =
+                (n * group * weight_types[type].bits / 8 * PANEL_ROWS + RECORD_PARTS) / LINE_BYTES /
+                    blocks +
+                1;
             for (size_t b = 0; b < blocks; b++) {
                 const size_t start = block_start(n_rows, blocks, b);
                 const size_t rows = block_start(n_rows, blocks, b + 1) - start;

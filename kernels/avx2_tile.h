@@ -18,8 +18,8 @@
  *     levels of 4-bit floats 4 * 4:        4 * 2 * 28 * 127 = 28448 (levels raised by 16)
  *
  * Codes of 8 bits and the levels of q4_nl are split into magnitude and sign, and the sign moves to
- * the activation: a pair is at most 2 * 128 * 127 = 32512 and is widened at once. AVX-VNNI adds four
- * products to a sum of 32 bits (dpbusd), so all codes are made unsigned. */
+ * the activation: a pair is at most 2 * 128 * 127 = 32512 and is widened at once. AVX-VNNI adds
+ * four products to a sum of 32 bits (dpbusd), so all codes are made unsigned. */
 #ifndef KERNELS_AVX2_TILE_H
 #define KERNELS_AVX2_TILE_H
 
@@ -31,6 +31,13 @@
 #define INLINE static inline __attribute__((always_inline))
 #define IN_ORDER(sum) __asm__("" : "+x"(sum))
 #define IN_MEMORY(x) __asm__ volatile("" : "+m"(x))
+
+/* Before a loop of at most 16 turns: clang unrolls it whole only if no number is given. */
+#ifdef __clang__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 enum { BLOCK_ROWS = 6, HALVES = 2 };
 
@@ -192,15 +199,15 @@ INLINE void dots_unsigned(TensorType type, Form form, size_t rows, const uint8_t
     const size_t group = type_group(type), run = sums_that_fit(type), end = group / 4;
     const __m256i ones = _mm256_set1_epi16(1);
     __m256i earlier[BLOCK_ROWS][HALVES]; /* the 32-bit sums of the first run, in memory */
-#pragma GCC unroll 2
+    UNROLL
     for (size_t first = 0; first < end; first += run) {
-#pragma GCC unroll 8
+        UNROLL
         for (size_t c = first; c < first + run; c++) {
             __m256i a = load_weights(type, form, lines, c, 0, table);
             __m256i b = load_weights(type, form, lines, c, 1, table);
 #define STEP(r)                                                                                    \
     do {                                                                                           \
-        __m256i x = broadcast_4_codes(codes + (r) * group + 4 * c);                                \
+        __m256i x = broadcast_4_codes(codes + (r)*group + 4 * c);                                  \
         __m256i with_a = _mm256_maddubs_epi16(a, x), with_b = _mm256_maddubs_epi16(b, x);          \
         dot[r][0] = c > first ? _mm256_add_epi16(dot[r][0], with_a) : with_a;                      \
         IN_ORDER(dot[r][0]);                                                                       \
@@ -233,13 +240,13 @@ INLINE void dots_signed(TensorType type, Form form, size_t rows, const uint8_t *
                         const int8_t *codes, __m256i table, __m256i (*dot)[HALVES]) {
     const size_t group = type_group(type);
     const __m256i ones = _mm256_set1_epi16(1);
-#pragma GCC unroll 16
+    UNROLL
     for (size_t c = 0; c < group / 4; c++) {
         __m256i a = load_weights(type, form, lines, c, 0, table), size_a = _mm256_abs_epi8(a);
         __m256i b = load_weights(type, form, lines, c, 1, table), size_b = _mm256_abs_epi8(b);
 #define STEP(r)                                                                                    \
     do {                                                                                           \
-        __m256i x = broadcast_4_codes(codes + (r) * group + 4 * c);                                \
+        __m256i x = broadcast_4_codes(codes + (r)*group + 4 * c);                                  \
         __m256i with_a = _mm256_maddubs_epi16(size_a, _mm256_sign_epi8(x, a));                     \
         __m256i with_b = _mm256_maddubs_epi16(size_b, _mm256_sign_epi8(x, b));                     \
         with_a = _mm256_madd_epi16(with_a, ones), with_b = _mm256_madd_epi16(with_b, ones);        \
@@ -257,16 +264,16 @@ INLINE void dots_signed(TensorType type, Form form, size_t rows, const uint8_t *
 INLINE void dots_vnni(TensorType type, Form form, size_t rows, const uint8_t *lines,
                       const int8_t *codes, __m256i table, __m256i (*dot)[HALVES]) {
     const size_t group = type_group(type);
-#pragma GCC unroll 16
+    UNROLL
     for (size_t c = 0; c < group / 4; c++) {
         __m256i a = load_weights(type, form, lines, c, 0, table);
         __m256i b = load_weights(type, form, lines, c, 1, table);
 #define STEP(r)                                                                                    \
     do {                                                                                           \
-        __m256i x = broadcast_4_codes(codes + (r) * group + 4 * c);                                \
-        dot[r][0] = add_products_of_4(dot[r][0], a, x);                                                        \
+        __m256i x = broadcast_4_codes(codes + (r)*group + 4 * c);                                  \
+        dot[r][0] = add_products_of_4(dot[r][0], a, x);                                            \
         IN_ORDER(dot[r][0]);                                                                       \
-        dot[r][1] = add_products_of_4(dot[r][1], b, x);                                                        \
+        dot[r][1] = add_products_of_4(dot[r][1], b, x);                                            \
         IN_ORDER(dot[r][1]);                                                                       \
     } while (0)
         EACH_ROW(rows, STEP);
@@ -305,7 +312,7 @@ INLINE void add_group(TensorType type, Form form, size_t rows, const GroupWeight
         EACH_ROW(rows, STEP);
 #undef STEP
     }
-#pragma GCC unroll 2
+    UNROLL
     for (size_t h = 0; h < HALVES; h++) {
         __m256 scale = load_scales(type, form, w, h), minimum = scale;
         if (type_has_minima(type)) minimum = load_minima(type, form, w, h);

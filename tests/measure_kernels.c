@@ -1,8 +1,9 @@
-/* Measures products of one core: build/tests/measure_kernels ISA [TYPE,... [ROWS,... [INPUTS OUTPUTS]]]
+/* Measures products of one core: build/tests/measure_kernels ISA [TYPE,... [ROWS,... [INPUTS
+ * OUTPUTS]]]
  *
- * Prints GMAC/s (billions of multiply-adds a second) of matmul, packing of the activations included,
- * for a matrix of 2048 inputs by 2048 outputs, as a table of types by rows. The best of many
- * repetitions counts, so that a busy machine disturbs little. */
+ * Prints GMAC/s (billions of multiply-adds a second) of matmul, packing of the activations
+ * included, for a matrix of 2048 inputs by 2048 outputs, as a table of types by rows. The best of
+ * many repetitions counts, so that a busy machine disturbs little. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,8 @@ static Matrix matrix_new(TensorType type, size_t rows, size_t cols) {
         exit(1);
     uint8_t *data = aligned_alloc(64, round_up(bytes, 64));
     if (!data) exit(1);
-    for (size_t i = 0; i < bytes; i++) data[i] = (uint8_t)((i * 2654435761u >> 13 & 0x2F) | (type == TENSOR_MXFP4 ? 0x60 : 0));
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (uint8_t)((i * 2654435761u >> 13 & 0x2F) | (type == TENSOR_MXFP4 ? 0x60 : 0));
     return (Matrix){type, rows, cols, panel_bytes, data};
 }
 
@@ -37,8 +39,8 @@ static double measure(const Kernels *kernels, const Matrix *w, const float *x, s
     for (int i = 0; i < 3 || clock_seconds() - begin < 0.2; i++) {
         double start = clock_seconds();
         matmul(kernels, memory, w->cols, &set, 1);
-        double rate = (double)n_rows * (double)w->rows * (double)w->cols / 1e9 /
-                      (clock_seconds() - start);
+        double rate =
+            (double)n_rows * (double)w->rows * (double)w->cols / 1e9 / (clock_seconds() - start);
         best = rate > best ? rate : best;
     }
     matmul_memory_free(memory);
