@@ -3,6 +3,7 @@
 # make check      a sample of every promise, in less than a minute: for editing
 # make test       more of it, in less than three     make test-all   every case at its full size
 # make soak       the promises at full size, in minutes
+# make guard      counts instructions, and compares them with tests/guard_instructions.txt (valgrind)
 # make asan       make test under ASan and UBSan
 # make fuzz       run every fuzz target for FUZZ_SECONDS each (clang)
 # make coverage   the lines of each reader that the fuzz targets reach (clang, llvm)
@@ -219,6 +220,13 @@ test-all: TIER = all
 check test test-all: all core $(SUITE)
 	@VERBATIM_RUNNER="$(TEST_RUNNER)" scripts/run-tests $(TIER) $(BUILD) $(ORDERED_TESTS)
 
+# test_guard counts the calls of these functions.
+GUARD_WRAPS = barrier_wait GOMP_barrier GOMP_loop_end GOMP_parallel __kmpc_barrier malloc calloc realloc aligned_alloc
+$(SUITE) $(BUILD)/tests/test_guard: ALL_LIBS += $(GUARD_WRAPS:%=-Wl,--wrap=%)
+
+guard: $(BUILD)/run $(BUILD)/export
+	BUILD=$(BUILD) CC="$(CC)" scripts/guard
+
 # The same promises at full size: minutes.
 $(BUILD)/tests/soak_%: $(BUILD)/tests/soak_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS)
@@ -318,7 +326,7 @@ deb: all
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all core core-lines mpi $(PROGRAMS) check test test-all soak asan fuzz fuzzers coverage tsan format lint install uninstall deb static dist clean
+.PHONY: all core core-lines mpi $(PROGRAMS) check test test-all soak guard asan fuzz fuzzers coverage tsan format lint install uninstall deb static dist clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(PROGRAMS:%=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d) \

@@ -19,6 +19,7 @@
 #ifndef BRANCH_H
 #define BRANCH_H
 
+#include "arena.h"
 #include "layer_kind.h"
 #include "model_row.h"
 #include "weights.h"
@@ -31,23 +32,31 @@ struct BranchKind {
     /* Branch.out = f(Branch.in), without the bias of Branch.last. All threads of the forward pass
      * call it, and it returns when all are done (forward_pass.h). */
     void (*run)(struct ForwardPass *pass, const Branch *branch);
+    /* Floats of each row that the kind keeps for a pass, the same for all its layers: Branch.kept.
+     * NULL: none. */
+    size_t (*kept_floats)(const Config *config);
+    /* Takes the rows that `run` works in (arena.h). NULL: none. */
+    void (*rows)(Rows *memory, const Model *model, const Branch *branch);
     /* The kinds of Config.layer_kind:
      * Finds the weights of a layer. Returns memory that weights_free gives to free(), or NULL after
      * a failure, which the finder then holds. */
     void *(*find)(struct Finder *finder, uint32_t layer);
-    /* Floats of working memory for each row of a call, and for each thread. NULL: none. */
-    size_t (*row_floats)(const Config *config);
+    /* Floats of working memory for each thread. NULL: none. */
     size_t (*thread_floats)(const Config *config);
     /* What the layer stores in the cache. */
     KvLayer (*cached)(const Config *config, uint32_t layer);
+    /* Appends the branches of a layer that has several (branches.h): the first one reads pre(x) in
+     * `in`, the last one adds to x. NULL: there is one, which `run` computes. */
+    void (*list)(Model *model, size_t layer, const Norm *pre, float *in);
 };
 
 /* When a branch's output is added, and to what. */
 typedef enum Addition {
-    ADD_TO_X,    /* when its group has run */
-    ADD_TO_NEXT, /* to the output of the next branch of its group: x += f + g has other bits than
-                  * x += f; x += g */
-    ADD_LATER    /* after the output of the branch whose `also` this one is: LongCat */
+    ADD_TO_X,     /* when its group has run */
+    ADD_TO_NEXT,  /* to the output of the next branch of its group: x += f + g has other bits than
+                   * x += f; x += g */
+    ADD_TO_INPUT, /* to what a later branch reads (Branch.plus): Zamba 2 */
+    ADD_LATER     /* after the output of the branch whose `also` this one is: LongCat */
 } Addition;
 
 /* How a branch uses several residual streams (Arrangement). */
@@ -63,16 +72,19 @@ typedef struct StreamUse {
 
 /* A gate of a norm's output: x * sigmoid(up silu(down x)). */
 typedef struct NormGate {
-    Matrix down, up; /* rank x dim, dim x rank; without data: no gate */
+    Matrix down, up;   /* rank x dim, dim x rank; without data: no gate */
+    float *low, *wide; /* [n][rank], [n][dim]: what it works in */
 } NormGate;
 
 struct Branch {
     const BranchKind *kind;
     size_t layer;
+    void *kept;          /* [n][BranchKind.kept_floats] */
     const void *weights; /* what BranchKind.find returned; NULL: those of LayerWeights */
 
     /* ---- What f reads ---- */
     float *in;                  /* [n][dim]; x itself where f reads it as it is */
+    const Branch *plus;         /* an earlier branch, whose output is added to what is read */
     const Norm *pre;            /* in = pre(x); NULL: `in` is x, or the input of another branch */
     bool pre_replaces_x;        /* x = in: BLOOM */
     const NormGate *gate;       /* multiplies `in`: A.X K2; NULL: none */
@@ -108,15 +120,15 @@ struct Arrangement {
     /* Finds the weights that weights_find does not know: weights->stack and fields of layers. A
      * failure is the finder's. */
     void (*find)(struct Finder *finder, struct Weights *weights);
-    /* Floats of working memory for each row of a call, and for each thread: Model.layer_rows and
-     * Model.layer_threads. */
-    size_t (*row_floats)(const Config *config);
+    /* Asks for rows that live for a pass (Model.arena), and keeps where they are in weights->stack.
+     */
+    void (*keep)(Model *model);
+    /* Floats of working memory for each thread: Model.layer_threads. */
     size_t (*thread_floats)(const Config *config);
     /* Appends the branches of a layer (branches.h). */
     void (*list)(Model *model, size_t layer);
     /* All threads: what comes before the first layer, when x holds the rows' embeddings, and after
-     * the last one; NULL: nothing. What one layer leaves for the next lies in the rows' working
-     * memory, because a pass may run in parts. */
+     * the last one; NULL: nothing. */
     void (*begin)(struct ForwardPass *pass);
     void (*end)(struct ForwardPass *pass);
 };

@@ -4,9 +4,13 @@
 
 #include "forward_pass.h"
 
-/* Fills model->branches. The model's weights were found, and divided among ranks where there are
- * several; its working memory is there. */
-Status branches_make(Model *model, Error *error);
+/* Allocates the list. The model's weights were found, and divided among ranks where there are
+ * several. */
+Status branches_new(Model *model, Error *error);
+
+/* Fills the list, with rows that model->arena gives: called once to count them, and again when the
+ * arena is allocated. */
+void branches_make(Model *model);
 
 /* The arrangement of most models: a layer is attention (or what Config.layer_kind says) and a
  * feed-forward network, with norms where Config.norm_place says. */
@@ -14,16 +18,24 @@ void branches_list(Model *model, size_t layer);
 
 /* ---- For other arrangements (layer_kind.h) ---- */
 
-/* Each appends a branch of layer l that reads x as it is and adds its output to x; the caller
- * changes it:
+/* Each appends a branch of layer l that adds its output to x; the caller changes it:
  *   append        of this kind: x += f(x)
- *   mix           attention, or what Config.layer_kind says, with the norm after it
- *   feed_forward  the feed-forward network or the mixture of experts, with the norm after it */
+ *   mix           attention, or what Config.layer_kind says, of pre(x), and the norm after it. That
+ *                 may be several branches: returns the first, which reads
+ *   feed_forward  the feed-forward network or the mixture of experts of pre(x), and the norm after
+ *                 it
+ *   last          returns the last branch that was appended
+ * pre NULL: `in` is x, or the input of another branch. */
 Branch *branches_append(Model *model, size_t layer, const BranchKind *kind);
-Branch *branches_mix(Model *model, size_t layer);
-Branch *branches_feed_forward(Model *model, size_t layer);
+Branch *branches_mix(Model *model, size_t layer, const Norm *pre, float *in);
+Branch *branches_feed_forward(Model *model, size_t layer, const Norm *pre, float *in);
+Branch *branches_last(Model *model);
 
-/* Lets the branch read `in`: pre(x), or without a norm the input of another branch. */
+/* Lets the branch read pre(x), or `in` as it is. */
 void branches_read(Branch *branch, const Norm *pre, float *in);
+
+/* Rows [n][dim] for a branch of a group whose input, or output, is not the only one. */
+float *branches_second_input(Model *model);
+float *branches_second_output(Model *model);
 
 #endif

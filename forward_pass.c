@@ -74,19 +74,27 @@ void forward_check_finite(ForwardPass *pass, size_t layer, const float *x, size_
 
 /* ---- The feed-forward network ---- */
 
-void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts, float *y) {
+HiddenRows hidden_rows(Rows *memory, size_t n, size_t widest) {
+    HiddenRows rows;
+    rows.gate = rows_take(memory, n, widest);
+    rows.up = rows_take(memory, n, widest);
+    return rows;
+}
+
+void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts,
+                   const HiddenRows *r, float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
     size_t width = parts->network->width, inputs = parts->network->down.w.cols;
     size_t outputs = parts->network->down.w.rows;
-    float *hidden = c->gated ? m->gate : m->up;
+    float *hidden = c->gated ? r->gate : r->up;
     Product inner[FEED_FORWARD_PARTS][2], outer[FEED_FORWARD_PARTS];
     ProductSet sets[FEED_FORWARD_PARTS];
     for (size_t p = 0; p < n_parts; p++) {
         const FeedForward *f = parts[p].network;
         size_t at = parts[p].first * width;
-        inner[p][0] = (Product){&f->gate.w, m->gate + at, width}; /* in the order of the file */
-        inner[p][1] = (Product){&f->up.w, m->up + at, width};
+        inner[p][0] = (Product){&f->gate.w, r->gate + at, width}; /* in the order of the file */
+        inner[p][1] = (Product){&f->up.w, r->up + at, width};
         outer[p] = (Product){&f->down.w, y + parts[p].first * outputs, outputs};
         sets[p] = (ProductSet){parts[p].in, parts[p].n, inner[p] + !c->gated, 1 + c->gated,
                                parts[p].rows};
@@ -97,7 +105,7 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
     for (size_t i = 0; i < n; i++) {
         while (i >= parts[p].first + parts[p].n) p++; /* a thread's rows are in rising order */
         const FeedForward *f = parts[p].network;
-        float *up = m->up + i * width, *gate = m->gate + i * width;
+        float *up = r->up + i * width, *gate = r->gate + i * width;
         forward_add_bias(m, &f->up, up);
         if (c->gated) forward_add_bias(m, &f->gate, gate);
         if (c->swiglu_limit > 0.0f || f->limit || f->cutoff)
@@ -117,15 +125,28 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
     forward_multiply_sets(m, sets, n_parts);
 }
 
-void feed_forward(ForwardPass *pass, const FeedForward *f, size_t n, const float *in, float *y) {
-    feed_forwards(pass, &(FeedForwardRows){f, 0, n, in, NULL}, 1, y);
+void feed_forward(ForwardPass *pass, const FeedForward *f, size_t n, const float *in,
+                  const HiddenRows *hidden, float *y) {
+    feed_forwards(pass, &(FeedForwardRows){f, 0, n, in, NULL}, 1, hidden, y);
     forward_gather(pass, f->down.outputs, y, n);
 }
 
+static HiddenRows take_rows(Rows *memory, const Model *m, size_t l) {
+    return hidden_rows(memory, m->max_rows, m->weights.layers[l].ffn.down.w.cols);
+}
+
+static void feed_forward_rows(Rows *memory, const Model *m, const Branch *b) {
+    take_rows(memory, m, b->layer);
+}
+
 static void feed_forward_run(ForwardPass *pass, const Branch *b) {
+    const Model *m = pass->model;
+    Rows memory = arena_rows(&m->arena);
+    const HiddenRows hidden = take_rows(&memory, m, b->layer);
     forward_add_time(pass, PART_REST);
-    feed_forward(pass, &pass->model->weights.layers[b->layer].ffn, pass->n, b->in, b->out);
+    feed_forward(pass, &m->weights.layers[b->layer].ffn, pass->n, b->in, &hidden, b->out);
     forward_add_time(pass, PART_FEED_FORWARD);
 }
 
-const BranchKind feed_forward_kind = {.name = "feed-forward", .run = feed_forward_run};
+const BranchKind feed_forward_kind = {
+    .name = "feed-forward", .run = feed_forward_run, .rows = feed_forward_rows};

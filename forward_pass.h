@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "arena.h"
 #include "attention.h"
 #include "base/threads.h"
 #include "branch.h"
@@ -36,29 +37,16 @@ struct Model {
     MatmulMemory *matmul;
     AttentionMemory *attention;
 
-    /* Working memory of a forward pass, n = max_rows. */
+    /* Working memory of a forward pass, n = max_rows. Branches take theirs from the arena. */
+    Arena arena;
     float *x;                     /* [n][dim]  the residual stream */
-    float *normed, *normed2;      /* [n][dim]  inputs of attention and of a parallel block's FFN */
-    float *y, *z;                 /* [n][dim]  their outputs */
-    float *q, *attended;          /* [n][n_heads * head_dim], [n][n_heads * value_dim] */
-    float *k, *v;                 /* [n][n_kv_heads * head_dim], [n][n_kv_heads * value_dim] */
-    float *attention_gate;        /* [n][n_heads * value_dim] where a layer has a gate */
-    float *gate, *up;             /* [ffn_rows][widest feed-forward] */
+    float *normed;                /* [n][dim]  the input of most branches */
+    float *y;                     /* [n][dim]  their output */
     float *cosine[2], *sine[2];   /* [n][n_pairs], of each RoPE table */
     size_t n_pairs[2];            /* half the table's rotary_dim; 0: no such table */
     AttentionRow *attention_rows; /* [n] */
-    /* Mixtures of experts, k = n_experts_used. */
-    float *routing;         /* [n][n_experts]  the router's logits */
-    float *shares;          /* [n][k]          what the chosen experts' outputs are multiplied by */
-    uint32_t *chosen;       /* [n][k]          the experts of each row */
-    uint32_t *expert_first; /* [n_experts + 1] where each expert's part of expert_slots begins */
-    uint32_t *expert_slots; /* [n * k]         indices into chosen, sorted by expert; behind them
-                               [n * k]         the rows that made these choices */
-    float *expert_in, *expert_out; /* [ffn_rows][dim]  the rows of some experts */
-    /* Layers of other kinds (layer_kind.h): what their row_floats and thread_floats ask for. */
-    float *layer_rows;    /* [n][layer_row_floats] */
-    float *layer_threads; /* [n_threads][layer_thread_floats], each 64-byte aligned */
-    size_t layer_row_floats, layer_thread_floats;
+    float *layer_threads;         /* [n_threads][layer_thread_floats], each 64-byte aligned */
+    size_t layer_thread_floats;   /* the most that a branch or the arrangement asks for */
     float *scaled_freqs; /* [rotary_dim / 2], a RoPE table made for this context; or NULL */
 };
 
@@ -121,6 +109,13 @@ void forward_check_finite(ForwardPass *pass, size_t layer, const float *x, size_
 
 /* ---- The feed-forward network ---- */
 
+/* What feed-forwards of n rows in all work in. */
+typedef struct HiddenRows {
+    float *gate, *up; /* [rows][width] */
+} HiddenRows;
+
+HiddenRows hidden_rows(Rows *memory, size_t n, size_t widest);
+
 /* Some rows of a call to feed_forwards, and the network that they go through. */
 typedef struct FeedForwardRows {
     const FeedForward *network;
@@ -134,11 +129,12 @@ enum { FEED_FORWARD_PARTS = 129 }; /* the most of one call: 128 experts and the 
 /* y[rows][dim] = feed-forwards of the parts' inputs without the bias of their last projections; of
  * a rank, y[rows][its rows of down]. All are equally wide; their rows follow each other. One list
  * of work for gate and up, and one for down. */
-void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts, float *y);
+void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts,
+                   const HiddenRows *hidden, float *y);
 
 /* y[n][dim] = feed-forward of in[n][dim], without the bias of its last projection. */
 void feed_forward(ForwardPass *pass, const FeedForward *network, size_t n, const float *in,
-                  float *y);
+                  const HiddenRows *hidden, float *y);
 
 /* The branches of models without mixtures, beside attention (self_attention.h). */
 extern const BranchKind feed_forward_kind;

@@ -23,6 +23,11 @@ static void read_row(const ForwardPass *pass, const Branch *b, size_t row) {
     const Model *m = pass->model;
     size_t dim = m->config->dim;
     float *x = m->x + row * dim, *in = b->in + row * dim;
+    if (b->plus) {
+        memcpy(in, x, dim * sizeof *in);
+        m->isa->numeric->add_scaled(in, b->plus->out + row * dim, 1.0f, dim);
+        x = in;
+    }
     if (b->pre) forward_normalize(m, b->pre, in, x, dim);
     if (b->pre_replaces_x) memcpy(x, in, dim * sizeof *x);
     if (!b->router_scale) return;
@@ -129,6 +134,7 @@ static void add_group(ForwardPass *pass, const Branch *b, const Branch *end, siz
     const Numeric *numeric = m->isa->numeric;
     size_t dim = m->config->dim, at = row * dim;
     float *sum = NULL; /* of the outputs so far that are added as one */
+    bool to_x = false;
     for (; b < end; b++) {
         float *y = b->out + at;
         if (b->last) forward_add_bias(m, b->last, y);
@@ -144,10 +150,10 @@ static void add_group(ForwardPass *pass, const Branch *b, const Branch *end, siz
         if (b->addition != ADD_TO_X) continue;
         if (b->sum_post) forward_normalize(m, b->sum_post, y, y, dim);
         add_output(pass, b, row, y);
+        to_x = !b->streams || !b->streams->add;
         if (b->also) add_output(pass, b->also, row, b->also->out + at);
     }
-    if (!end[-1].streams || !end[-1].streams->add)
-        forward_check_finite(pass, end[-1].layer, m->x + at, dim);
+    if (to_x) forward_check_finite(pass, end[-1].layer, m->x + at, dim);
 }
 
 /* Runs the group of branches that begins with b. Returns its end. */

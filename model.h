@@ -36,6 +36,8 @@ int model_threads(const Model *model);
 KvShape model_kv_shape(const Model *model, KvType type);
 /* The type unless the user chooses one: f32 for models that hold float32 matrices, else f16. */
 KvType model_kv_type(const Model *model);
+/* The type of the first layer's matrices, which is that of most weights. */
+TensorType model_weight_type(const Model *model);
 
 /* Runs n rows, 1 <= n <= max_rows. Rows of one sequence are neighbours in the order of their
  * positions, and the first one is at kvcache_next(). logits[k][vocab_size] receives the logits of

@@ -19,122 +19,73 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* The widest of all layers: what working memory must hold. */
-typedef struct Widths {
-    size_t q, k, v, attended, head, ffn;
-} Widths;
-
-static Widths widest(const Config *c) {
-    size_t of_experts = larger(c->expert_ffn_dim, c->shared_ffn_dim);
-    Widths w = {.ffn = c->n_experts > 0 ? of_experts : 0};
+/* The widest head of all layers, of its key or its value. */
+static size_t widest_head(const Config *c) {
+    size_t most = 1;
     for (uint32_t l = 0; l < c->n_layers; l++) {
         const HeadShape h = config_heads(c, l);
-        w.ffn = larger(w.ffn, config_ffn_dim(c, l));
-        if (c->layer_kind[l] != LAYER_ATTENTION) {
-            const KvLayer kv = layer_kind(c->layer_kind[l])->cached(c, l);
-            w.head = larger(w.head, larger(kv.key_dim, kv.value_dim));
-            continue;
-        }
-        w.q = larger(w.q, (size_t)h.n_heads * h.head_dim);
-        w.k = larger(w.k, (size_t)h.n_kv_heads * h.head_dim);
-        w.v = larger(w.v, (size_t)h.n_kv_heads * h.value_dim);
-        w.attended = larger(w.attended, (size_t)h.n_heads * h.value_dim);
-        w.head = larger(w.head, larger(h.head_dim, h.value_dim));
+        KvLayer kv = {.key_dim = h.head_dim, .value_dim = h.value_dim};
+        if (c->layer_kind[l] != LAYER_ATTENTION) kv = layer_kind(c->layer_kind[l])->cached(c, l);
+        most = larger(most, larger(kv.key_dim, kv.value_dim));
     }
-    return w;
+    return most;
 }
 
-/* The most that any layer's kind asks for. */
-static void find_layer_memory(Model *m) {
+/* The most inputs of any matrix. */
+static size_t widest_input(const ModelFile *file) {
+    size_t most = 0;
+    for (size_t i = 0; i < modelfile_n_tensors(file); i++) {
+        const FileTensor *tensor = modelfile_tensor(file, i);
+        if (tensor->type != TENSOR_VECTOR) most = larger(most, tensor->cols);
+    }
+    return most;
+}
+
+/* The most that any kind or the arrangement asks for. */
+static size_t widest_thread(const Model *m) {
     const Config *c = m->config;
-    const Arrangement *a = m->arrangement;
-    if (a->row_floats) m->layer_row_floats = a->row_floats(c);
-    if (a->thread_floats) m->layer_thread_floats = round_up(a->thread_floats(c), 16);
+    size_t most = m->arrangement->thread_floats ? m->arrangement->thread_floats(c) : 0;
     for (uint32_t l = 0; l < c->n_layers; l++) {
-        if (c->layer_kind[l] == LAYER_ATTENTION) continue;
-        const BranchKind *kind = layer_kind(c->layer_kind[l]);
-        size_t row = kind->row_floats ? kind->row_floats(c) : 0;
-        size_t thread = kind->thread_floats ? round_up(kind->thread_floats(c), 16) : 0;
-        m->layer_row_floats = larger(m->layer_row_floats, row);
-        m->layer_thread_floats = larger(m->layer_thread_floats, thread);
+        const BranchKind *kind = m->weights.layers[l].kind;
+        if (kind && kind->thread_floats) most = larger(most, kind->thread_floats(c));
     }
+    return round_up(most, 16);
 }
 
-/* A buffer of the model: n rows of `width` numbers of 4 bytes. */
-typedef struct Buffer {
-    void **pointer; /* the model's pointer to it */
-    size_t n, width;
-} Buffer;
-enum { MAX_BUFFERS = 32 };
-
-/* Lists all buffers of struct Model. Returns their number. */
-static size_t list_buffers(Model *m, Buffer list[MAX_BUFFERS]) {
-    const Config *c = m->config;
-    const Widths w = widest(c);
-    size_t n = m->max_rows, used = c->n_experts_used, dim = c->dim;
-    size_t n_parallel = c->parallel_block ? n : 0, n_mixed = c->n_experts > 0 ? n : 0;
-    bool is_gated = false;
-    for (uint32_t l = 0; m->weights.layers && l < c->n_layers; l++)
-        is_gated = is_gated || m->weights.layers[l].attention_gate.w.data;
-#define BUFFER(name, n, width)                                                                     \
-    { (void **)&m->name, n, width }
-    const Buffer all[] = {
-        BUFFER(x, n, dim),
-        BUFFER(normed, n, dim),
-        BUFFER(normed2, n_parallel, dim),
-        BUFFER(y, n, dim),
-        BUFFER(z, n_parallel, dim),
-        BUFFER(q, n, w.q),
-        BUFFER(attended, n, w.attended),
-        BUFFER(k, n, w.k),
-        BUFFER(v, n, w.v),
-        BUFFER(attention_gate, is_gated ? n : 0, w.attended),
-        BUFFER(gate, m->ffn_rows, w.ffn),
-        BUFFER(up, m->ffn_rows, w.ffn),
-        BUFFER(cosine[0], n, m->n_pairs[0]),
-        BUFFER(cosine[1], n, m->n_pairs[1]),
-        BUFFER(sine[0], n, m->n_pairs[0]),
-        BUFFER(sine[1], n, m->n_pairs[1]),
-        BUFFER(attention_rows, n, sizeof(AttentionRow) / 4),
-        BUFFER(routing, n_mixed, c->n_experts),
-        BUFFER(shares, n_mixed, used),
-        BUFFER(chosen, n_mixed, used),
-        BUFFER(expert_first, 1, c->n_experts + 1),
-        BUFFER(expert_slots, n_mixed, 2 * used),
-        BUFFER(expert_in, n_mixed ? m->ffn_rows : 0, dim),
-        BUFFER(expert_out, n_mixed ? m->ffn_rows : 0, dim),
-        BUFFER(layer_rows, n, m->layer_row_floats),
-        BUFFER(layer_threads, (size_t)m->n_threads, m->layer_thread_floats),
-    };
-#undef BUFFER
-    _Static_assert(sizeof all / sizeof *all <= MAX_BUFFERS, "the list has room for all");
-    memcpy(list, all, sizeof all);
-    return sizeof all / sizeof *all;
-}
-
-static bool allocate_buffer(const Buffer *buffer) {
-    size_t bytes;
-    bool fits = size_mul(buffer->n, buffer->width, &bytes) && size_mul(bytes, 4, &bytes);
-    *buffer->pointer = fits ? lines_new(bytes) : NULL;
-    return *buffer->pointer != NULL;
+/* Asks for all rows, and makes the branches, which know where theirs are. */
+static void place_rows(Model *m) {
+    Arena *a = &m->arena;
+    size_t n = m->max_rows, dim = m->config->dim;
+    m->x = arena_keep(a, "x", n, dim);
+    m->normed = arena_keep(a, "input", n, dim);
+    m->y = arena_keep(a, "output", n, dim);
+    m->cosine[0] = arena_keep(a, "cosine", n, m->n_pairs[0]);
+    m->cosine[1] = arena_keep(a, "cosine.1", n, m->n_pairs[1]);
+    m->sine[0] = arena_keep(a, "sine", n, m->n_pairs[0]);
+    m->sine[1] = arena_keep(a, "sine.1", n, m->n_pairs[1]);
+    m->attention_rows = arena_keep(a, "positions", n, sizeof(AttentionRow) / 4);
+    branches_make(m);
 }
 
 static Status allocate(Model *m, Error *error) {
     const Config *c = m->config;
-    const Widths w = widest(c);
     for (int table = 0; table < 2; table++)
         if (m->weights.rope_freqs[table])
             m->n_pairs[table] = (table == 1 && c->rope_local_rotary_dim ? c->rope_local_rotary_dim
                                                                         : c->rotary_dim) /
                                 2;
-    find_layer_memory(m);
-    size_t widest_input = larger(larger(c->dim, w.ffn), larger(w.attended, m->layer_row_floats));
-    Buffer buffers[MAX_BUFFERS];
-    size_t n = list_buffers(m, buffers), n_allocated = 0;
-    while (n_allocated < n && allocate_buffer(&buffers[n_allocated])) n_allocated++;
-    m->matmul = matmul_memory_new(m->isa->kernels, m->ffn_rows, widest_input, m->n_threads);
-    m->attention = attention_memory_new((uint32_t)larger(w.head, 1), m->context, m->n_threads);
-    if (n_allocated == n && m->matmul && m->attention) return STATUS_OK;
+    if (branches_new(m, error) != STATUS_OK) return STATUS_FAILED;
+    place_rows(m);
+    size_t bytes, threads = (size_t)m->n_threads;
+    bool placed = arena_allocate(&m->arena);
+    if (placed) place_rows(m);
+    m->layer_thread_floats = widest_thread(m);
+    bool fits = size_mul(threads, m->layer_thread_floats, &bytes) && size_mul(bytes, 4, &bytes);
+    m->layer_threads = fits ? lines_new(bytes) : NULL;
+    m->matmul =
+        matmul_memory_new(m->isa->kernels, m->ffn_rows, widest_input(m->file), m->n_threads);
+    m->attention = attention_memory_new((uint32_t)widest_head(c), m->context, m->n_threads);
+    if (placed && m->layer_threads && m->matmul && m->attention) return STATUS_OK;
     return error_set(error,
                      "%s: no memory for the activations of %u rows (fewer at a time need less)",
                      modelfile_path(m->file), m->max_rows);
@@ -184,7 +135,9 @@ static Status find_own_weights(Model *m, Error *error) {
     for (uint32_t l = 0; l < c->n_layers && finder.status == STATUS_OK; l++) {
         if (c->layer_kind[l] == LAYER_ATTENTION) continue;
         snprintf(finder.prefix, sizeof finder.prefix, "layers.%u.", l);
-        m->weights.layers[l].own = layer_kind(c->layer_kind[l])->find(&finder, l);
+        LayerWeights *w = &m->weights.layers[l];
+        w->kind = layer_kind(c->layer_kind[l]);
+        w->own = w->kind->find(&finder, l);
     }
     return finder.status == STATUS_OK ? STATUS_OK
                                       : error_prefix(error, "%s", modelfile_path(m->file));
@@ -210,10 +163,9 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     m->arrangement = m->config->stack == STACK_PLAIN ? &plain : arrangement_of(m->config->stack);
     Status status = weights_find(&m->weights, file, error);
     if (status == STATUS_OK) status = find_own_weights(m, error);
-    if (status == STATUS_OK) status = allocate(m, error);
     if (status == STATUS_OK) status = choose_frequencies(m, options->rope_theta, error);
     if (status == STATUS_OK && m->exchange) status = m->exchange->divide(m->exchange, m, error);
-    if (status == STATUS_OK) status = branches_make(m, error);
+    if (status == STATUS_OK) status = allocate(m, error);
     if (status != STATUS_OK) {
         model_close(m);
         return status;
@@ -224,9 +176,8 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
 
 void model_close(Model *m) {
     if (!m) return;
-    Buffer buffers[MAX_BUFFERS];
-    size_t n = list_buffers(m, buffers);
-    for (size_t i = 0; i < n; i++) free(*buffers[i].pointer);
+    arena_free(&m->arena);
+    free(m->layer_threads);
     free(m->scaled_freqs);
     matmul_memory_free(m->matmul);
     attention_memory_free(m->attention);
@@ -283,8 +234,11 @@ KvShape model_kv_shape(const Model *m, KvType type) {
     return shape;
 }
 
-KvType model_kv_type(const Model *m) {
+TensorType model_weight_type(const Model *m) {
     const Matrix *first = &m->weights.layers[0].wq.w;
-    if (!first->data) first = &m->weights.output.w;
-    return first->type == TENSOR_F32 ? KV_F32 : KV_F16;
+    return first->data ? first->type : m->weights.output.w.type;
+}
+
+KvType model_kv_type(const Model *m) {
+    return model_weight_type(m) == TENSOR_F32 ? KV_F32 : KV_F16;
 }

@@ -3,6 +3,29 @@
 #include <omp.h>
 #include <string.h>
 
+typedef struct AttentionRows {
+    float *q;        /* [n][n_heads * head_dim] */
+    float *k, *v;    /* [n][n_kv_heads * head_dim], [n][n_kv_heads * value_dim] */
+    float *attended; /* [n][n_heads * value_dim], of all ranks */
+    float *gate;     /* [n][rows of attention_gate] */
+} AttentionRows;
+
+static AttentionRows take_rows(Rows *memory, const Model *m, size_t l) {
+    const LayerWeights *w = &m->weights.layers[l];
+    const HeadShape h = config_heads(m->config, l);
+    AttentionRows rows;
+    rows.q = rows_take(memory, m->max_rows, w->wq.w.rows);
+    rows.k = rows_take(memory, m->max_rows, w->wk.w.rows);
+    rows.v = rows_take(memory, m->max_rows, w->wk.w.rows ? (size_t)h.n_kv_heads * h.value_dim : 0);
+    rows.attended = rows_take(memory, m->max_rows, w->wo.w.cols);
+    rows.gate = rows_take(memory, m->max_rows, w->attention_gate.w.rows);
+    return rows;
+}
+
+static void self_attention_rows(Rows *memory, const Model *m, const Branch *b) {
+    take_rows(memory, m, b->layer);
+}
+
 /* Normalizes x[pass->n][width] in place. */
 static void normalize_rows(ForwardPass *pass, const Norm *norm, float *x, size_t width) {
 #pragma omp for schedule(static) nowait
@@ -42,7 +65,7 @@ static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t r
 }
 
 /* Gives queries and keys their final form, and stores keys and values in the cache. */
-static void prepare_heads(ForwardPass *pass, size_t l) {
+static void prepare_heads(ForwardPass *pass, size_t l, const AttentionRows *rows) {
     Model *m = pass->model;
     const Config *c = m->config;
     const LayerWeights *w = &m->weights.layers[l];
@@ -50,7 +73,7 @@ static void prepare_heads(ForwardPass *pass, size_t l) {
     size_t q_dim = w->wq.w.rows, k_dim = w->wk.w.rows, v_dim = (size_t)h.n_kv_heads * h.value_dim;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float *q = m->q + i * q_dim, *k = m->k + i * k_dim, *v = m->v + i * v_dim;
+        float *q = rows->q + i * q_dim, *k = rows->k + i * k_dim, *v = rows->v + i * v_dim;
         forward_add_bias(m, &w->wq, q);
         shape_heads(m, &w->q_norm, l, i, q, h.n_heads);
         float scale = forward_query_scale(c, l, pass->rows[i].position);
@@ -71,13 +94,14 @@ static void prepare_heads(ForwardPass *pass, size_t l) {
 }
 
 /* Multiplies each head's output by its activated gate, or each element by its own. */
-static void gate_heads(ForwardPass *pass, const HeadShape *h, const Linear *w) {
+static void gate_heads(ForwardPass *pass, const HeadShape *h, const Linear *w,
+                       const AttentionRows *rows) {
     Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
     size_t width = (size_t)h->n_heads * h->value_dim, n_gates = w->w.rows;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float *gate = m->attention_gate + i * n_gates, *out = m->attended + i * width;
+        float *gate = rows->gate + i * n_gates, *out = rows->attended + i * width;
         forward_add_bias(m, w, gate);
         numeric->activate(pass->model->config->gate_activation, gate, n_gates == width ? out : NULL,
                           n_gates);
@@ -96,9 +120,11 @@ static void self_attention_run(ForwardPass *pass, const Branch *b) {
     const Config *c = m->config;
     const LayerWeights *w = &m->weights.layers[l];
     const HeadShape h = config_heads(c, l);
-    const Product qkv[] = {{&w->wq.w, m->q, w->wq.w.rows},
-                           {&w->wk.w, m->k, w->wk.w.rows},
-                           {&w->wv.w, m->v, w->wv.w.rows}};
+    Rows memory = arena_rows(&m->arena);
+    const AttentionRows rows = take_rows(&memory, m, l);
+    const Product qkv[] = {{&w->wq.w, rows.q, w->wq.w.rows},
+                           {&w->wk.w, rows.k, w->wk.w.rows},
+                           {&w->wv.w, rows.v, w->wv.w.rows}};
     const AttentionParams params = {
         .layer = l,
         .cache_layer = l - c->kv_distance[l],
@@ -117,20 +143,21 @@ static void self_attention_run(ForwardPass *pass, const Branch *b) {
     forward_add_time(pass, PART_REST);
     forward_multiply(m, in, pass->n, qkv, c->kv_distance[l] > 0 ? 1 : w->wv.w.data ? 3 : 2);
     if (w->attention_gate.w.data) {
-        const Product gate = {&w->attention_gate.w, m->attention_gate, w->attention_gate.w.rows};
+        const Product gate = {&w->attention_gate.w, rows.gate, w->attention_gate.w.rows};
         forward_multiply(m, in, pass->n, &gate, 1);
     }
     forward_add_time(pass, PART_PROJECTIONS);
-    prepare_heads(pass, l);
+    prepare_heads(pass, l, &rows);
     attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
-                      pass->n, m->q, m->attended, m->observer);
-    if (w->attention_gate.w.data) gate_heads(pass, &h, &w->attention_gate);
-    forward_gather(pass, w->wo.inputs, m->attended, pass->n);
-    if (w->inner_norm.present) normalize_rows(pass, &w->inner_norm, m->attended, w->wo.w.cols);
+                      pass->n, rows.q, rows.attended, m->observer);
+    if (w->attention_gate.w.data) gate_heads(pass, &h, &w->attention_gate, &rows);
+    forward_gather(pass, w->wo.inputs, rows.attended, pass->n);
+    if (w->inner_norm.present) normalize_rows(pass, &w->inner_norm, rows.attended, w->wo.w.cols);
     forward_add_time(pass, PART_ATTENTION);
-    forward_multiply(m, m->attended, pass->n, &out, 1);
+    forward_multiply(m, rows.attended, pass->n, &out, 1);
     forward_gather(pass, w->wo.outputs, y, pass->n);
     forward_add_time(pass, PART_PROJECTIONS);
 }
 
-const BranchKind self_attention_kind = {.name = "attention", .run = self_attention_run};
+const BranchKind self_attention_kind = {
+    .name = "attention", .run = self_attention_run, .rows = self_attention_rows};

@@ -7,6 +7,7 @@
 
 #include "modelfile.h"
 
+typedef struct BranchKind BranchKind; /* branch.h */
 struct ForwardPass;
 
 typedef struct Norm {
@@ -58,8 +59,9 @@ typedef struct LayerWeights {
     const float *router_correction; /* [n_experts], added to scores where experts are ranked */
     FeedForward *experts;           /* [n_experts] */
     FeedForward shared;             /* the expert that every token uses */
-    Matrix shared_gate; /* 1 x dim, gives the shared expert's share before the sigmoid */
-    void *own; /* weights of Config.layer_kind, of the type that the kind's `find` makes; owned */
+    Matrix shared_gate;     /* 1 x dim, gives the shared expert's share before the sigmoid */
+    const BranchKind *kind; /* of Config.layer_kind; NULL: LAYER_ATTENTION */
+    void *own;              /* what kind->find returned; owned */
 } LayerWeights;
 
 typedef struct Weights {

@@ -7,6 +7,7 @@
 
 #include "base/unicode.h"
 #include "config_fields.h"
+#include "inspect/fit.h"
 #include "kvcache_sharing.h"
 
 /* A JSON string of bytes[n] from the file; what is not UTF-8 becomes U+FFFD. */
@@ -155,7 +156,16 @@ static json_t *adapters_json(const Adapters *adapters) {
     return list;
 }
 
-static json_t *info_json(const Session *session) {
+static json_t *memory_json(const Session *session, double free_bytes) {
+    const Fit fit = fit_of(session, free_bytes);
+    json_t *json =
+        json_pack("{s:f, s:f, s:f, s:b, s:I}", "free", fit.free, "weights", fit.weights, "cache",
+                  fit.cache, "fits", fit.weights_fit, "context", (json_int_t)fit.context);
+    if (fit.type) json_object_set_new(json, "type", json_string(fit.type));
+    return json;
+}
+
+static json_t *info_json(const Session *session, double free_bytes) {
     const ModelFile *file = session->file;
     const char *path = modelfile_path(file);
     size_t bytes;
@@ -178,6 +188,7 @@ static json_t *info_json(const Session *session) {
     if (!session->model) return json;
     if (session->adapters) json_object_set_new(json, "adapters", adapters_json(session->adapters));
     json_object_set_new(json, "cache", cache_json(session));
+    json_object_set_new(json, "memory", memory_json(session, free_bytes));
     json_object_set_new(json, "machine",
                         json_pack("{s:s, s:i}", "isa", model_isa(session->model)->name, "threads",
                                   model_threads(session->model)));
@@ -185,8 +196,8 @@ static json_t *info_json(const Session *session) {
     return json;
 }
 
-Status info_json_run(Session *session, Error *error) {
-    json_t *json = info_json(session);
+Status info_json_run(Session *session, double free_bytes, Error *error) {
+    json_t *json = info_json(session, free_bytes);
     char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
     if (!text) return error_set(error, "no memory for the description");

@@ -9,7 +9,9 @@
 #include "config_fields.h"
 #include "formats/mtp_names.h"
 #include "inspect/config_text.h"
+#include "inspect/fit.h"
 #include "inspect/info_json.h"
+#include "inspect/size_text.h"
 #include "inspect/modelfile_verify.h"
 #include "inspect/render.h"
 #include "kvcache_sharing.h"
@@ -26,15 +28,6 @@ Status inspect_print(const Session *session, Error *error, const char *format, .
     return output_write(session->output, text, (size_t)length, error);
 }
 
-/* Writes a size as in "1.2 MiB" into text[size] and returns it. */
-static const char *size_text(double bytes, char *text, size_t size) {
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    size_t unit = 0;
-    while (bytes >= 1024.0 && unit < 4) bytes /= 1024.0, unit++;
-    snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
-    return text;
-}
-
 /* Replaces line ends, so that text from the file cannot look like a line of its own. The output
  * escapes the other control characters when it is a terminal. */
 static void one_line(char *text) {
@@ -47,9 +40,8 @@ static int by_offset(const void *a, const void *b) {
     return x->offset == y->offset ? (x > y) - (x < y) : x->offset < y->offset ? -1 : 1;
 }
 
-/* Prints how many parameters the tensors hold, in all and by type. Tensors that share their bytes,
- * as tied embeddings do, count once; sorting by offset puts them side by side. */
-static Status print_tensors(Session *session, Error *error) {
+/* Sorting by offset puts tensors that share their bytes side by side. */
+Status inspect_tensors(const Session *session, Error *error) {
     const ModelFile *file = session->file;
     size_t n = modelfile_n_tensors(file);
     const FileTensor **tensors = malloc((n + 1) * sizeof *tensors);
@@ -282,8 +274,15 @@ static Status print_overridden(Session *session, Error *error) {
     return inspect_print(session, error, "overridden          %s\n", session->overridden);
 }
 
-Status inspect_info(Session *session, Error *error) {
-    if (session->options->json_object) return info_json_run(session, error);
+static Status print_fit(const Session *session, double free_bytes, Error *error) {
+    const Fit fit = fit_of(session, free_bytes);
+    char text[200];
+    fit_text(&fit, model_context(session->model), text, sizeof text);
+    return inspect_print(session, error, "memory              %s\n", text);
+}
+
+Status inspect_info(Session *session, double free_bytes, Error *error) {
+    if (session->options->json_object) return info_json_run(session, free_bytes, error);
     char size[32], name[512];
     const ModelFile *file = session->file;
     size_t template_bytes;
@@ -295,7 +294,7 @@ Status inspect_info(Session *session, Error *error) {
     if (status == STATUS_OK) status = print_overridden(session, error);
     if (status == STATUS_OK) status = print_config(session, error);
     if (status == STATUS_OK) status = print_metadata(session, error);
-    if (status == STATUS_OK) status = print_tensors(session, error);
+    if (status == STATUS_OK) status = inspect_tensors(session, error);
     if (status == STATUS_OK) status = print_prediction(session, error);
     if (status == STATUS_OK)
         status = session->tokenizer
@@ -307,6 +306,7 @@ Status inspect_info(Session *session, Error *error) {
                                template_bytes ? size_text((double)template_bytes, size, sizeof size)
                                               : "none");
     if (status == STATUS_OK && session->model) status = print_needs(session, error);
+    if (status == STATUS_OK && session->model) status = print_fit(session, free_bytes, error);
     if (status == STATUS_OK && session->model) status = print_heads(session, error);
     return status;
 }

@@ -13,6 +13,7 @@
 #include "inspect/score.h"
 #include "inspect/token_scores.h"
 #include "session/embedding.h"
+#include "system/free_memory.h"
 
 #define FIELD(name) offsetof(Options, name)
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
@@ -23,6 +24,7 @@ const OptionRow inspect_options[] = {
     FLAG_ROW(USUAL, 0, "verify", FIELD(verify), "check the model file: checksums and weights"),
     FLAG_ROW(USUAL, 0, "tokenize", FIELD(tokenize),
              "the ids of stdin (or -i, -f); --detokenize: back"),
+    FLAG_ROW(RARE, 0, "bug-report", FIELD(bug_report), NULL),
     FLAG_ROW(RARE, 0, "detokenize", FIELD(detokenize), NULL),
     FLAG_ROW(RARE, 0, "render", FIELD(render), "print the prompt that a conversation becomes"),
     TEXT_ROW(USUAL, 0, "eval", "FILE", FIELD(eval),
@@ -67,7 +69,6 @@ ASKED(score)
 ASKED(positions)
 ASKED(no_cache)
 
-RUN(info, inspect_info)
 RUN(verify, inspect_verify)
 RUN(tokenize, inspect_tokenize)
 RUN(detokenize, inspect_detokenize)
@@ -76,6 +77,22 @@ RUN(attention, attention_view_run)
 RUN(score, token_scores_run)
 RUN(positions, position_view_run)
 RUN(no_cache, recompute_run)
+
+/* ---- --info ---- */
+
+/* The free memory, which cannot be asked for inside the sandbox. */
+static Status open_info(void **state, const Session *session, SandboxRules *rules, Error *error) {
+    double *free_bytes = malloc(sizeof *free_bytes);
+    (void)session, (void)rules;
+    if (!free_bytes) return error_set(error, "no memory for a description");
+    *free_bytes = free_memory_bytes();
+    *state = free_bytes;
+    return STATUS_OK;
+}
+
+static Status run_info(void *state, Session *session, Error *error) {
+    return inspect_info(session, *(double *)state, error);
+}
 
 /* ---- Views: --attention and --positions name their output themselves ---- */
 
@@ -171,7 +188,9 @@ static void close_eval(void *state) {
 const Mode info_mode = {.name = "--info",
                         .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_HEAD,
                         .asked = asks_info,
-                        .run = run_info};
+                        .open = open_info,
+                        .run = run_info,
+                        .close = free};
 const Mode verify_mode = {.name = "--verify",
                           .traits =
                               MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_WEIGHTS | MODE_CHECKS_FILE,

@@ -26,25 +26,18 @@ typedef struct AltupLayer {
     Norm laurel_norm;     /* [dim] */
 } AltupLayer;
 
+/* Rows that live for a pass. */
+typedef struct Streams {
+    float *all;    /* [S][max_rows][dim] */
+    float *routed; /* [n][S], the router's output */
+} Streams;
+
 typedef struct AltupWeights {
     PerLayerTable table;
+    Streams streams;
     Matrix in[16], out[16]; /* dim x dim, of all streams but the first */
     AltupLayer layers[];    /* [n_layers] */
 } AltupWeights;
-
-/* Working memory of a call, behind the rows of per_layer.h: each with a row for each of max_rows.
- */
-typedef struct Sections {
-    float *streams; /* [S][max_rows][dim] */
-    float *routed;  /* [n][S], the router's output */
-    float *reduced; /* [n][rank] */
-    float *laurel;  /* [n][dim] */
-} Sections;
-
-static size_t row_floats(const Config *c) {
-    size_t streams = c->altup_streams;
-    return per_layer_row_floats(c) + (streams + 1) * c->dim + streams + c->laurel_rank;
-}
 
 /* A thread's copy of a row of all streams, or of an embedding. */
 static size_t thread_floats(const Config *c) {
@@ -52,19 +45,22 @@ static size_t thread_floats(const Config *c) {
     return copy > embedding ? copy : embedding;
 }
 
-static Sections sections(const Model *m) {
+static void keep(Model *m) {
     const Config *c = m->config;
-    size_t n = m->max_rows;
-    Sections s = {.streams = m->layer_rows + n * per_layer_row_floats(c)};
-    s.routed = s.streams + n * c->altup_streams * c->dim;
-    s.reduced = s.routed + n * c->altup_streams;
-    s.laurel = s.reduced + n * c->laurel_rank;
-    return s;
+    AltupWeights *own = m->weights.stack;
+    size_t n = m->max_rows, width = c->dim;
+    per_layer_keep(m, &own->table);
+    own->streams.all = arena_keep(&m->arena, "streams", c->altup_streams * n, width);
+    own->streams.routed = arena_keep(&m->arena, "router output", n, c->altup_streams);
+}
+
+static const Streams *streams_of(const Model *m) {
+    return &((const AltupWeights *)m->weights.stack)->streams;
 }
 
 /* Row `row` of a stream. */
-static float *stream_row(const Model *m, const Sections *s, size_t stream, size_t row) {
-    return s->streams + (stream * m->max_rows + row) * m->config->dim;
+static float *stream_row(const Model *m, const Streams *s, size_t stream, size_t row) {
+    return s->all + (stream * m->max_rows + row) * m->config->dim;
 }
 
 /* ---- Weights ---- */
@@ -137,34 +133,34 @@ static const AltupLayer *layer_of(const Model *m, const Branch *b) {
 /* The coefficients of the prediction depend on the active stream. */
 static void predict_gather(ForwardPass *pass, const Branch *b) {
     const Model *m = pass->model;
-    const Sections s = sections(m);
-    route(pass, layer_of(m, b), stream_row(m, &s, m->config->altup_active, 0), s.routed);
+    const Streams *s = streams_of(m);
+    route(pass, layer_of(m, b), stream_row(m, s, m->config->altup_active, 0), s->routed);
 }
 
 /* Replaces a row of the streams by its predictions. x = the active stream. */
 static void predict_read(const ForwardPass *pass, const Branch *b, size_t row) {
     const Model *m = pass->model;
     const Config *c = m->config;
-    const Sections s = sections(m);
+    const Streams *s = streams_of(m);
     const AltupLayer *own = layer_of(m, b);
     size_t dim = c->dim, n_streams = c->altup_streams;
     float *old = m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats;
-    const float *routed = s.routed + row * n_streams;
+    const float *routed = s->routed + row * n_streams;
     for (size_t k = 0; k < n_streams; k++)
-        memcpy(old + k * dim, stream_row(m, &s, k, row), dim * sizeof *old);
+        memcpy(old + k * dim, stream_row(m, s, k, row), dim * sizeof *old);
     for (size_t j = 0; j < n_streams; j++)
         for (size_t k = 0; k < n_streams; k++) {
             const float *coefficients = own->predict + (j * n_streams + k) * n_streams;
-            m->isa->numeric->add_scaled(stream_row(m, &s, j, row), old + k * dim,
+            m->isa->numeric->add_scaled(stream_row(m, s, j, row), old + k * dim,
                                         combine(coefficients, routed, n_streams), dim);
         }
-    memcpy(m->x + row * dim, stream_row(m, &s, c->altup_active, row), dim * sizeof *old);
+    memcpy(m->x + row * dim, stream_row(m, s, c->altup_active, row), dim * sizeof *old);
 }
 
 /* Those of the correction depend on x, the active stream after the layer. */
 static void correct_gather(ForwardPass *pass, const Branch *b) {
-    const Sections s = sections(pass->model);
-    route(pass, layer_of(pass->model, b), pass->model->x, s.routed);
+    const Streams *s = streams_of(pass->model);
+    route(pass, layer_of(pass->model, b), pass->model->x, s->routed);
 }
 
 /* Corrects a row of the streams, which hold predictions, by x. Branch.in = what gates the layer's
@@ -172,17 +168,17 @@ static void correct_gather(ForwardPass *pass, const Branch *b) {
 static void correct_read(const ForwardPass *pass, const Branch *b, size_t row) {
     const Model *m = pass->model;
     const Config *c = m->config;
-    const Sections s = sections(m);
+    const Streams *s = streams_of(m);
     const AltupLayer *own = layer_of(m, b);
     size_t dim = c->dim, n_streams = c->altup_streams;
     float *change = m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats;
-    const float *active = stream_row(m, &s, c->altup_active, row), *x = m->x + row * dim;
+    const float *active = stream_row(m, s, c->altup_active, row), *x = m->x + row * dim;
     float *gating = b->in + row * dim;
     for (size_t k = 0; k < dim; k++) change[k] = x[k] - active[k];
     for (size_t j = 0; j < n_streams; j++) {
         const float *coefficients = own->correct + j * n_streams;
-        float share = combine(coefficients, s.routed + row * n_streams, n_streams) + 1.0f;
-        m->isa->numeric->add_scaled(stream_row(m, &s, j, row), change, share, dim);
+        float share = combine(coefficients, s->routed + row * n_streams, n_streams) + 1.0f;
+        m->isa->numeric->add_scaled(stream_row(m, s, j, row), change, share, dim);
     }
     for (size_t k = 0; k < dim; k++) gating[k] = own->scale ? active[k] * own->scale[k] : active[k];
 }
@@ -190,45 +186,55 @@ static void correct_read(const ForwardPass *pass, const Branch *b, size_t row) {
 /* Adds y to all streams but the first. */
 static void add_to_others(ForwardPass *pass, const Branch *b, size_t row, float *y) {
     const Model *m = pass->model;
-    const Sections s = sections(m);
+    const Streams *s = streams_of(m);
     (void)b;
     for (size_t j = 1; j < m->config->altup_streams; j++)
-        m->isa->numeric->add_scaled(stream_row(m, &s, j, row), y, 1.0f, m->config->dim);
+        m->isa->numeric->add_scaled(stream_row(m, s, j, row), y, 1.0f, m->config->dim);
 }
 
 /* ---- The branches ---- */
 
+static float *take_reduced(Rows *memory, const Model *m) {
+    return rows_take(memory, m->max_rows, m->config->laurel_rank);
+}
+
+static void laurel_rows(Rows *memory, const Model *m, const Branch *b) {
+    (void)b;
+    take_reduced(memory, m);
+}
+
 static void laurel_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const AltupLayer *own = b->weights;
-    const Sections s = sections(m);
-    const Product left = {&own->left, s.reduced, own->left.rows};
+    Rows memory = arena_rows(&m->arena);
+    float *reduced = take_reduced(&memory, m);
+    const Product left = {&own->left, reduced, own->left.rows};
     const Product right = {&own->right, b->out, m->config->dim};
     forward_multiply(m, b->in, pass->n, &left, 1);
-    forward_multiply(m, s.reduced, pass->n, &right, 1);
+    forward_multiply(m, reduced, pass->n, &right, 1);
 }
 
 /* x = the active stream's prediction. x = (x + attention + laurel) / sqrt(2), x += feed-forward;
  * the streams are corrected by x; then the layer's own input is added to all but the first. */
 static void list(Model *m, size_t l) {
-    static const BranchKind laurel_kind = {.name = "laurel", .run = laurel_run};
+    static const BranchKind laurel_kind = {
+        .name = "laurel", .run = laurel_run, .rows = laurel_rows};
     static const StreamUse predicts = {.gather = predict_gather, .read = predict_read};
     static const StreamUse corrects = {
         .gather = correct_gather, .read = correct_read, .add = add_to_others};
     const LayerWeights *w = &m->weights.layers[l];
     const AltupLayer *own = &((const AltupWeights *)m->weights.stack)->layers[l];
-    Branch *attention = branches_mix(m, l);
-    branches_read(attention, &w->attention_norm, m->normed);
+    Branch *attention = branches_mix(m, l, &w->attention_norm, m->normed);
     attention->streams = &predicts;
     attention->same_x = true;
     Branch *laurel = branches_append(m, l, &laurel_kind);
     branches_read(laurel, NULL, m->normed);
     laurel->weights = own;
-    laurel->out = sections(m).laurel;
+    laurel->out = branches_second_output(m);
     laurel->post = &own->laurel_norm;
     laurel->adds_input = true;
     laurel->after = 1.0f / sqrtf(2.0f);
-    branches_read(branches_feed_forward(m, l), &w->ffn_norm, m->normed);
+    branches_feed_forward(m, l, &w->ffn_norm, m->normed);
     Branch *input = per_layer_branch(m, l, &own->gate);
     branches_read(input, NULL, m->normed);
     input->streams = &corrects;
@@ -253,18 +259,17 @@ static void begin(ForwardPass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;
     const AltupWeights *own = m->weights.stack;
-    const Sections s = sections(m);
+    const Streams *s = streams_of(m);
     per_layer_inputs(pass, &own->table);
     for (size_t j = 1; j < c->altup_streams; j++) {
-        const Product in = {&own->in[j], stream_row(m, &s, j, 0), c->dim};
+        const Product in = {&own->in[j], stream_row(m, s, j, 0), c->dim};
         forward_multiply(m, m->x, pass->n, &in, 1);
     }
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         const float *x = m->x + i * c->dim;
-        memcpy(stream_row(m, &s, 0, i), x, c->dim * sizeof *x);
-        for (size_t j = 1; j < c->altup_streams; j++)
-            match_magnitude(m, stream_row(m, &s, j, i), x);
+        memcpy(stream_row(m, s, 0, i), x, c->dim * sizeof *x);
+        for (size_t j = 1; j < c->altup_streams; j++) match_magnitude(m, stream_row(m, s, j, i), x);
     }
     forward_wait(pass);
 }
@@ -274,14 +279,14 @@ static void end(ForwardPass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;
     const AltupWeights *own = m->weights.stack;
-    const Sections s = sections(m);
+    const Streams *s = streams_of(m);
     size_t dim = c->dim;
     for (size_t j = 1; j <= c->altup_streams; j++) {
         const Product out = {&own->out[j], m->y, dim};
-        if (j < c->altup_streams) forward_multiply(m, stream_row(m, &s, j, 0), pass->n, &out, 1);
+        if (j < c->altup_streams) forward_multiply(m, stream_row(m, s, j, 0), pass->n, &out, 1);
 #pragma omp for schedule(static) nowait
         for (size_t i = 0; i < pass->n; i++) {
-            const float *first = stream_row(m, &s, 0, i);
+            const float *first = stream_row(m, s, 0, i);
             float *x = m->x + i * dim, *y = m->y + i * dim;
             if (j == 1) memcpy(x, first, dim * sizeof *x);
             if (j < c->altup_streams) {
@@ -297,7 +302,7 @@ static void end(ForwardPass *pass) {
 
 const Arrangement altup_arrangement = {
     .find = find,
-    .row_floats = row_floats,
+    .keep = keep,
     .thread_floats = thread_floats,
     .list = list,
     .begin = begin,

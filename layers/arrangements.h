@@ -11,8 +11,4 @@ extern const Arrangement gemma4_arrangement, altup_arrangement, shortcut_arrange
  * finder then holds. */
 void *arrangement_allocate(Finder *finder, size_t bytes);
 
-/* Floats of each row of Model.layer_rows that the kinds of layers use. What an arrangement keeps
- * from one layer to the next lies behind max_rows of them. */
-size_t arrangement_kind_floats(const Config *config);
-
 #endif

@@ -10,23 +10,14 @@ void attention_part_find(Finder *f, uint32_t layer, size_t inputs, AttentionPart
     part->scales = weights_vector(f, "attention.scales", 1, ATTENTION_SCALES, false);
 }
 
-/* All layers of a model with such parts have the same heads. */
-static HeadShape heads_of(const Config *c) {
-    return config_heads(c, 0);
-}
-
-size_t attention_part_row_floats(const Config *c) {
-    const HeadShape h = heads_of(c);
-    return ((size_t)h.n_heads + h.n_kv_heads) * ((size_t)h.head_dim + h.value_dim);
-}
-
-AttentionPartRows attention_part_rows(const Model *m, float *memory) {
-    const HeadShape h = heads_of(m->config);
-    AttentionPartRows rows = {.q = memory};
-    rows.k = rows.q + m->max_rows * h.n_heads * h.head_dim;
-    rows.v = rows.k + m->max_rows * h.n_kv_heads * h.head_dim;
-    rows.attended = rows.v + m->max_rows * h.n_kv_heads * h.value_dim;
-    rows.end = rows.attended + m->max_rows * h.n_heads * h.value_dim;
+AttentionPartRows attention_part_take(Rows *memory, const Model *m, size_t layer) {
+    const HeadShape h = config_heads(m->config, layer);
+    size_t n = m->max_rows, heads = h.n_heads, kv = h.n_kv_heads;
+    AttentionPartRows rows;
+    rows.q = rows_take(memory, n, heads * h.head_dim);
+    rows.k = rows_take(memory, n, kv * h.head_dim);
+    rows.v = rows_take(memory, n, kv * h.value_dim);
+    rows.attended = rows_take(memory, n, heads * h.value_dim);
     return rows;
 }
 
@@ -88,11 +79,20 @@ void attention_part_attend(ForwardPass *pass, size_t layer, const AttentionPart 
                       pass->n, rows->q, rows->attended, m->observer);
     forward_add_time(pass, PART_ATTENTION);
     forward_multiply(m, rows->attended, pass->n, &out, 1);
-    if (part->wo.bias) {
-#pragma omp for schedule(static) nowait
-        for (size_t i = 0; i < pass->n; i++)
-            forward_add_bias(m, &part->wo, y + i * part->wo.w.rows);
-        forward_wait(pass);
-    }
     forward_add_time(pass, PART_PROJECTIONS);
 }
+
+static void attention_part_rows(Rows *memory, const Model *m, const Branch *b) {
+    attention_part_take(memory, m, b->layer);
+}
+
+static void attention_part_run(ForwardPass *pass, const Branch *b) {
+    Rows memory = arena_rows(&pass->model->arena);
+    const AttentionPartRows rows = attention_part_take(&memory, pass->model, b->layer);
+    forward_add_time(pass, PART_REST);
+    attention_part_project(pass, b->weights, b->in, &rows);
+    attention_part_attend(pass, b->layer, b->weights, &rows, b->out);
+}
+
+const BranchKind attention_part_kind = {
+    .name = "attention", .run = attention_part_run, .rows = attention_part_rows};

@@ -1,4 +1,4 @@
-/* Attention over keys and values as a part of a layer that does more: without norms of heads, gates
+/* Attention over keys and values in a layer that does more: without norms of heads, gates
  * or windows. Its input may be wider than the residual stream. */
 #ifndef LAYERS_ATTENTION_PART_H
 #define LAYERS_ATTENTION_PART_H
@@ -18,25 +18,25 @@ typedef struct AttentionPart {
 typedef struct AttentionPartRows {
     float *q, *k, *v;
     float *attended; /* [n_heads * value_dim] */
-    float *end;      /* of all of them */
 } AttentionPartRows;
 
 /* Finds the weights "PREFIXwq" and so on; a failure is the finder's. */
 void attention_part_find(Finder *finder, uint32_t layer, size_t inputs, AttentionPart *part);
 
-/* Floats of working memory for each row of a call, and the arrays in it. */
-size_t attention_part_row_floats(const Config *config);
-AttentionPartRows attention_part_rows(const Model *model, float *memory);
+AttentionPartRows attention_part_take(Rows *memory, const Model *model, size_t layer);
 
 /* What the part stores in the cache. */
 KvLayer attention_part_cached(const Config *config, uint32_t layer);
 
 /* Projects in[n][inputs] to q, k and v, which the caller may change before attention_part_attend:
- * that adds scales, biases and the rotation, stores keys and values, and gives y[n][dim], with the
- * bias of wo. All threads call both, which return when all are done. */
+ * that adds scales, biases and the rotation, stores keys and values, and gives y[n][dim], without
+ * the bias of wo. All threads call both, which return when all are done. */
 void attention_part_project(ForwardPass *pass, const AttentionPart *part, const float *in,
                             const AttentionPartRows *rows);
 void attention_part_attend(ForwardPass *pass, size_t layer, const AttentionPart *part,
                            const AttentionPartRows *rows, float *y);
+
+/* The part as a branch, whose weights are an AttentionPart. */
+extern const BranchKind attention_part_kind;
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "branches.h"
 #include "layers/attention_part.h"
 #include "layers/mamba2.h"
 
@@ -26,44 +27,28 @@ static void *find(Finder *f, uint32_t layer) {
     return w;
 }
 
-/* The working memory is that of either part, and the output of attention. */
-static size_t row_floats(const Config *c) {
-    size_t attention = attention_part_row_floats(c), mamba = mamba2_row_floats(c);
-    return c->dim + (attention > mamba ? attention : mamba);
-}
-
 static KvLayer cached(const Config *c, uint32_t layer) {
     KvLayer stored = attention_part_cached(c, layer);
     stored.state_floats = mamba2_state_floats(c);
     return stored;
 }
 
-static void beside_run(ForwardPass *pass, const Branch *b) {
-    size_t layer = b->layer;
-    const float *in = b->in;
-    float *y = b->out;
-    Model *m = pass->model;
-    const Beside *w = b->weights;
-    size_t dim = m->config->dim;
-    float *attended = m->layer_rows, *memory = attended + m->max_rows * dim;
-    const AttentionPartRows rows = attention_part_rows(m, memory);
-    forward_add_time(pass, PART_REST);
-    attention_part_project(pass, &w->attention, in, &rows);
-    attention_part_attend(pass, layer, &w->attention, &rows, attended);
-    mamba2_run(pass, layer, &w->mamba, in, memory, y);
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        if (w->scales) m->isa->numeric->scale(y + i * dim, w->scales[OF_MAMBA], dim);
-        m->isa->numeric->add_scaled(y + i * dim, attended + i * dim,
-                                    w->scales ? w->scales[OF_ATTENTION] : 1.0f, dim);
-    }
-    forward_wait(pass);
+/* x += scale * mamba(pre(x)) + scale * attention(the same) */
+static void beside_list(Model *m, size_t l, const Norm *pre, float *in) {
+    const Beside *w = m->weights.layers[l].own;
+    Branch *mamba = branches_append(m, l, &mamba2_layer);
+    branches_read(mamba, pre, in);
+    mamba->weights = &w->mamba;
+    mamba->addition = ADD_TO_NEXT;
+    mamba->same_x = true;
+    Branch *attention = branches_append(m, l, &attention_part_kind);
+    branches_read(attention, NULL, in);
+    attention->weights = &w->attention;
+    attention->last = &w->attention.wo;
+    attention->out = branches_second_output(m);
+    if (!w->scales) return;
+    mamba->share = w->scales[OF_MAMBA];
+    attention->share = w->scales[OF_ATTENTION];
 }
 
-const BranchKind beside_layer = {
-    .name = "attention and mamba 2",
-    .find = find,
-    .row_floats = row_floats,
-    .cached = cached,
-    .run = beside_run,
-};
+const BranchKind beside_layer = {.find = find, .cached = cached, .list = beside_list};

@@ -46,43 +46,6 @@ static KvLayer cached(const Config *c, uint32_t l) {
         .n_kv_heads = h.n_kv_heads + 1, .key_dim = h.head_dim, .value_dim = h.value_dim};
 }
 
-/* Widths of the parts of layer_rows, each an array of [n][width]; all begin at a multiple of 64
- * bytes. */
-typedef struct Parts {
-    size_t q, k, v;      /* the projections' */
-    size_t keys, values; /* what is stored: those of all heads, then the index's */
-    size_t index_k;
-    size_t index_q; /* index_heads * index_dim */
-    size_t queries; /* index_heads * head_dim: those, filled up with zeros */
-    size_t attended;
-} Parts;
-
-static Parts parts_of(const Config *c, const HeadShape *h) {
-    size_t heads = h->n_heads, kv = h->n_kv_heads, head = h->head_dim, value = h->value_dim;
-    return (Parts){round_up(heads * head, 16),
-                   round_up(kv * head, 16),
-                   round_up(kv * value, 16),
-                   round_up((kv + 1) * head, 16),
-                   round_up((kv + 1) * value, 16),
-                   round_up(c->index_dim, 16),
-                   round_up((size_t)c->index_heads * c->index_dim, 16),
-                   round_up(c->index_heads * head, 16),
-                   round_up(heads * value, 16)};
-}
-
-static size_t row_floats(const Config *c) {
-    size_t most = 0;
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        if (c->layer_kind[l] != LAYER_BLOCKS) continue;
-        const HeadShape h = config_heads(c, l);
-        const Parts p = parts_of(c, &h);
-        size_t n = p.q + p.k + p.v + p.keys + p.values + p.index_k + p.index_q + p.queries;
-        n += p.attended;
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
 /* The widest key or value of a head. */
 static size_t widest(const Config *c) {
     size_t most = 0;
@@ -136,23 +99,35 @@ static Section section_of(const Model *m) {
 
 /* ---- Queries and keys ---- */
 
-/* The arrays of a call. */
-typedef struct Rows {
-    float *q, *k, *v, *keys, *values, *index_k, *index_q, *queries, *attended;
-} Rows;
+/* The working memory of a call, arrays of n rows. */
+typedef struct BlockRows {
+    float *q, *k, *v;     /* the projections' */
+    float *keys, *values; /* what is stored: those of all heads, then the index's */
+    float *index_k;       /* [index_dim] */
+    float *index_q;       /* [index_heads * index_dim] */
+    float *queries;       /* [index_heads * head_dim]: those, filled up with zeros */
+    float *attended;      /* [n_heads * value_dim] */
+} BlockRows;
 
-static Rows rows_of(const Model *m, const Parts *p) {
-    size_t n = m->max_rows;
-    Rows r = {.q = m->layer_rows};
-    r.k = r.q + n * p->q;
-    r.v = r.k + n * p->k;
-    r.keys = r.v + n * p->v;
-    r.values = r.keys + n * p->keys;
-    r.index_k = r.values + n * p->values;
-    r.index_q = r.index_k + n * p->index_k;
-    r.queries = r.index_q + n * p->index_q;
-    r.attended = r.queries + n * p->queries;
+static BlockRows take_rows(Rows *memory, const Model *m, size_t l) {
+    const Config *c = m->config;
+    const HeadShape h = config_heads(c, l);
+    size_t n = m->max_rows, heads = h.n_heads, kv = h.n_kv_heads;
+    BlockRows r;
+    r.q = rows_take(memory, n, heads * h.head_dim);
+    r.k = rows_take(memory, n, kv * h.head_dim);
+    r.v = rows_take(memory, n, kv * h.value_dim);
+    r.keys = rows_take(memory, n, (kv + 1) * h.head_dim);
+    r.values = rows_take(memory, n, (kv + 1) * h.value_dim);
+    r.index_k = rows_take(memory, n, c->index_dim);
+    r.index_q = rows_take(memory, n, (size_t)c->index_heads * c->index_dim);
+    r.queries = rows_take(memory, n, (size_t)c->index_heads * h.head_dim);
+    r.attended = rows_take(memory, n, heads * h.value_dim);
     return r;
+}
+
+static void blocks_rows(Rows *memory, const Model *m, const Branch *b) {
+    take_rows(memory, m, b->layer);
 }
 
 /* to[head_dim] = the normalized and rotated vector x[index_dim], then zeros. */
@@ -165,7 +140,7 @@ static void place_index(const Model *m, size_t l, size_t row, const Norm *norm, 
 }
 
 /* Gives queries and keys their final form, and stores keys and values. */
-static void prepare(ForwardPass *pass, size_t l, const Blocks *w, const Rows *r) {
+static void prepare(ForwardPass *pass, size_t l, const Blocks *w, const BlockRows *r) {
     Model *m = pass->model;
     const Config *c = m->config;
     const HeadShape h = config_heads(c, l);
@@ -231,8 +206,8 @@ static float largest_product(ForwardPass *pass, const AttentionParams *params, s
 }
 
 /* The blocks that head `index_head` of the index chooses for a row that sees n positions. */
-static Selection choose(ForwardPass *pass, const AttentionParams *params, const Rows *r, size_t row,
-                        size_t index_head, size_t n, const Section *s) {
+static Selection choose(ForwardPass *pass, const AttentionParams *params, const BlockRows *r,
+                        size_t row, size_t index_head, size_t n, const Section *s) {
     const Config *c = pass->model->config;
     size_t size = c->index_block, own = (n - 1) / size;
     const float *query = r->queries + (row * c->index_heads + index_head) * params->head_dim;
@@ -277,7 +252,7 @@ static void attend_to(ForwardPass *pass, const AttentionParams *params, const fl
 }
 
 /* Attention of n heads from `first` on over the chosen blocks of the n_seen positions. */
-static void attend(ForwardPass *pass, const AttentionParams *params, const Rows *r, size_t row,
+static void attend(ForwardPass *pass, const AttentionParams *params, const BlockRows *r, size_t row,
                    size_t first, size_t n, const Selection *chosen, size_t n_seen,
                    const Section *s) {
     size_t size = pass->model->config->index_block;
@@ -300,7 +275,7 @@ static void attend(ForwardPass *pass, const AttentionParams *params, const Rows 
 }
 
 /* All rows, each head of the index by itself. */
-static void attend_all(ForwardPass *pass, const AttentionParams *params, const Rows *r) {
+static void attend_all(ForwardPass *pass, const AttentionParams *params, const BlockRows *r) {
     const Model *m = pass->model;
     size_t n_index = m->config->index_heads, heads = params->n_heads / n_index;
     size_t group = params->n_heads / params->n_kv_heads;
@@ -327,8 +302,8 @@ static void blocks_run(ForwardPass *pass, const Branch *b) {
     const Config *c = m->config;
     const Blocks *w = b->weights;
     const HeadShape h = config_heads(c, l);
-    const Parts p = parts_of(c, &h);
-    const Rows r = rows_of(m, &p);
+    Rows memory = arena_rows(&m->arena);
+    const BlockRows r = take_rows(&memory, m, l);
     const Product projections[] = {{&w->wq.w, r.q, w->wq.w.rows},
                                    {&w->wk.w, r.k, w->wk.w.rows},
                                    {&w->wv.w, r.v, w->wv.w.rows},
@@ -360,7 +335,7 @@ static void blocks_run(ForwardPass *pass, const Branch *b) {
 const BranchKind blocks_layer = {
     .name = "block attention",
     .find = find,
-    .row_floats = row_floats,
+    .rows = blocks_rows,
     .thread_floats = thread_floats,
     .cached = cached,
     .run = blocks_run,

@@ -11,8 +11,23 @@ typedef struct ShortConvolution {
     Convolution convolution;
 } ShortConvolution;
 
-static size_t row_floats(const Config *c) {
-    return 3 * (size_t)c->dim;
+/* The working memory of a call: arrays [n][dim]. */
+typedef struct ConvolutionRows {
+    float *b, *c, *x;
+} ConvolutionRows;
+
+static ConvolutionRows take_rows(Rows *memory, const Model *m) {
+    size_t n = m->max_rows, dim = m->config->dim;
+    ConvolutionRows rows;
+    rows.b = rows_take(memory, n, dim);
+    rows.c = rows_take(memory, n, dim);
+    rows.x = rows_take(memory, n, dim);
+    return rows;
+}
+
+static void convolution_rows(Rows *memory, const Model *m, const Branch *branch) {
+    (void)branch;
+    take_rows(memory, m);
 }
 
 static void *find(Finder *f, uint32_t layer) {
@@ -48,7 +63,9 @@ static void convolution_run(ForwardPass *pass, const Branch *branch) {
     const Recurrence *recurrence = recurrence_of(m);
     const ShortConvolution *w = branch->weights;
     size_t dim = m->config->dim;
-    float *b = m->layer_rows, *c = b + m->max_rows * dim, *x = c + m->max_rows * dim;
+    Rows memory = arena_rows(&m->arena);
+    const ConvolutionRows rows = take_rows(&memory, m);
+    float *b = rows.b, *c = rows.c, *x = rows.x;
     const Product inputs[] = {{&w->b.w, b, dim}, {&w->c.w, c, dim}, {&w->x.w, x, dim}};
     forward_add_time(pass, PART_REST);
     forward_multiply(m, in, pass->n, inputs, 3);
@@ -72,7 +89,7 @@ static void convolution_run(ForwardPass *pass, const Branch *branch) {
 const BranchKind convolution_layer = {
     .name = "convolution",
     .find = find,
-    .row_floats = row_floats,
+    .rows = convolution_rows,
     .cached = cached,
     .run = convolution_run,
 };

@@ -32,22 +32,23 @@ static size_t steps_of(const Config *c) {
     return c->state_by_key ? state_sizes(c).keys : c->state_heads;
 }
 
-static size_t row_floats(const Config *c) {
+static DeltaRows take_rows(Rows *memory, const Model *m) {
+    const Config *c = m->config;
     const StateSizes sizes = state_sizes(c);
-    size_t low = c->state_by_key ? 2 * (size_t)c->state_key_dim : 0;
-    return sizes.channels + sizes.values + steps_of(c) + c->state_heads + low;
+    size_t n = m->max_rows, low = c->state_by_key ? c->state_key_dim : 0;
+    DeltaRows rows;
+    rows.mixed = rows_take(memory, n, sizes.channels);
+    rows.z = rows_take(memory, n, sizes.values);
+    rows.a = rows_take(memory, n, steps_of(c));
+    rows.b = rows_take(memory, n, c->state_heads);
+    rows.z_low = rows_take(memory, n, low);
+    rows.a_low = rows_take(memory, n, low);
+    return rows;
 }
 
-static DeltaRows rows_of(const Model *m) {
-    const StateSizes sizes = state_sizes(m->config);
-    DeltaRows rows = {.mixed = m->layer_rows};
-    rows.z = rows.mixed + m->max_rows * sizes.channels;
-    rows.a = rows.z + m->max_rows * sizes.values;
-    rows.b = rows.a + m->max_rows * steps_of(m->config);
-    if (!m->config->state_by_key) return rows;
-    rows.z_low = rows.b + m->max_rows * m->config->state_heads;
-    rows.a_low = rows.z_low + m->max_rows * m->config->state_key_dim;
-    return rows;
+static void delta_rows(Rows *memory, const Model *m, const Branch *b) {
+    (void)b;
+    take_rows(memory, m);
 }
 
 /* Columns of z or a, which is made from `low` where that exists. */
@@ -233,7 +234,8 @@ static void delta_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const Delta *d = b->weights;
     const StateSizes sizes = state_sizes(m->config);
-    const DeltaRows rows = rows_of(m);
+    Rows memory = arena_rows(&m->arena);
+    const DeltaRows rows = take_rows(&memory, m);
     forward_add_time(pass, PART_REST);
     project(pass, d, in, &rows);
     forward_add_time(pass, PART_PROJECTIONS);
@@ -253,7 +255,7 @@ static void delta_run(ForwardPass *pass, const Branch *b) {
 const BranchKind delta_layer = {
     .name = "delta net",
     .find = find,
-    .row_floats = row_floats,
+    .rows = delta_rows,
     .cached = cached,
     .run = delta_run,
 };

@@ -38,31 +38,29 @@ static KvLayer cached(const Config *c, uint32_t l) {
         .n_kv_heads = h.n_kv_heads, .key_dim = h.head_dim, .value_dim = 2 * h.head_dim};
 }
 
-/* Widths of the parts of layer_rows, each an array of [n][width]; all begin at a multiple of 64
- * bytes. */
-typedef struct Parts {
-    size_t q;        /* n_heads * head_dim; later the output's heads */
-    size_t kv;       /* n_kv_heads * head_dim, twice: keys, values */
-    size_t values;   /* n_kv_heads * 2 * head_dim: what is stored */
-    size_t attended; /* n_heads * 2 * head_dim */
-} Parts;
+/* The working memory of a call, arrays of n rows. */
+typedef struct DifferentialRows {
+    float *q;        /* [n_heads * head_dim]; later the output's heads */
+    float *k, *v;    /* [n_kv_heads * head_dim] */
+    float *values;   /* [n_kv_heads * 2 * head_dim]: what is stored */
+    float *attended; /* [n_heads * 2 * head_dim] */
+} DifferentialRows;
 
-static Parts parts_of(const HeadShape *h) {
-    size_t head = h->head_dim;
-    return (Parts){round_up(h->n_heads * head, 16), round_up(h->n_kv_heads * head, 16),
-                   round_up(2 * h->n_kv_heads * head, 16), round_up(2 * h->n_heads * head, 16)};
+static DifferentialRows take_rows(Rows *memory, const Model *m, size_t l) {
+    const HeadShape h = config_heads(m->config, l);
+    size_t n = m->max_rows, q = (size_t)h.n_heads * h.head_dim,
+           kv = (size_t)h.n_kv_heads * h.head_dim;
+    DifferentialRows rows;
+    rows.q = rows_take(memory, n, q);
+    rows.k = rows_take(memory, n, kv);
+    rows.v = rows_take(memory, n, kv);
+    rows.values = rows_take(memory, n, 2 * kv);
+    rows.attended = rows_take(memory, n, 2 * q);
+    return rows;
 }
 
-static size_t row_floats(const Config *c) {
-    size_t most = 0;
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        if (c->layer_kind[l] != LAYER_DIFFERENCE) continue;
-        const HeadShape h = config_heads(c, l);
-        const Parts p = parts_of(&h);
-        size_t n = p.q + 2 * p.kv + p.values + p.attended;
-        most = n > most ? n : most;
-    }
-    return most;
+static void differential_rows(Rows *memory, const Model *m, const Branch *b) {
+    take_rows(memory, m, b->layer);
 }
 
 /* ---- The layer ---- */
@@ -118,10 +116,9 @@ static void differential_run(ForwardPass *pass, const Branch *b) {
     const Config *c = m->config;
     const Differential *w = b->weights;
     const HeadShape h = config_heads(c, l);
-    const Parts p = parts_of(&h);
-    size_t n = m->max_rows;
-    float *q = m->layer_rows, *k = q + n * p.q, *v = k + n * p.kv, *values = v + n * p.kv;
-    float *attended = values + n * p.values;
+    Rows memory = arena_rows(&m->arena);
+    const DifferentialRows rows = take_rows(&memory, m, l);
+    float *q = rows.q, *k = rows.k, *v = rows.v, *values = rows.values, *attended = rows.attended;
     const Product projections[] = {
         {&w->wq.w, q, w->wq.w.rows}, {&w->wk.w, k, w->wk.w.rows}, {&w->wv.w, v, w->wv.w.rows}};
     const Product last = {&w->wo.w, y, c->dim};
@@ -154,7 +151,7 @@ static void differential_run(ForwardPass *pass, const Branch *b) {
 const BranchKind differential_kind = {
     .name = "differential attention",
     .find = find,
-    .row_floats = row_floats,
+    .rows = differential_rows,
     .cached = cached,
     .run = differential_run,
 };

@@ -45,31 +45,12 @@ static void find(Finder *f, Weights *weights) {
     for (uint32_t l = 0; l < c->n_layers; l++) find_layer(f, l, &own->layers[l]);
 }
 
-/* ---- Working memory ---- */
-
-/* Rows of mixtures, behind those of per_layer.h. */
-typedef struct ExpertRows {
-    float *in, *routed, *out; /* [n][dim] */
-} ExpertRows;
-
-static size_t row_floats(const Config *c) {
-    return per_layer_row_floats(c) + (c->n_experts ? 3 * (size_t)c->dim : 0);
-}
-
-static ExpertRows expert_rows(const Model *m) {
-    const Config *c = m->config;
-    size_t n = m->max_rows;
-    float *at = m->layer_rows + n * per_layer_row_floats(c);
-    return (ExpertRows){at, at + n * c->dim, at + 2 * n * c->dim};
-}
-
 /* ---- The branches ---- */
 
 /* x += post(norm(feed-forward(norm(x))) + norm(experts(norm(x)))), each norm with weights of its
  * own. Returns the second branch. */
 static Branch *list_dense_and_experts(Model *m, size_t l, const Gemma4Layer *own) {
     const LayerWeights *w = &m->weights.layers[l];
-    const ExpertRows rows = expert_rows(m);
     Branch *dense = branches_append(m, l, &feed_forward_kind);
     branches_read(dense, &w->ffn_norm, m->normed);
     dense->last = &w->ffn.down;
@@ -77,10 +58,10 @@ static Branch *list_dense_and_experts(Model *m, size_t l, const Gemma4Layer *own
     dense->addition = ADD_TO_NEXT;
     dense->same_x = true;
     Branch *experts = branches_append(m, l, mixture_kind());
-    branches_read(experts, &own->expert_norm, rows.in);
+    branches_read(experts, &own->expert_norm, branches_second_input(m));
     experts->router_scale = own->router_scale;
-    experts->routed = rows.routed;
-    experts->out = rows.out;
+    experts->routed = arena_keep(&m->arena, "router input", m->max_rows, m->config->dim);
+    experts->out = branches_second_output(m);
     experts->post = &own->post_expert_norm;
     experts->sum_post = w->post_ffn_norm.present ? &w->post_ffn_norm : NULL;
     experts->scale = m->config->residual_scale;
@@ -91,15 +72,19 @@ static void list(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     const Gemma4Layer *own = &((const Gemma4 *)m->weights.stack)->layers[l];
     Branch *last;
-    branches_read(branches_mix(m, l), &w->attention_norm, m->normed);
+    branches_mix(m, l, &w->attention_norm, m->normed);
     if (w->router.w.data) {
         last = list_dense_and_experts(m, l, own);
     } else {
-        last = branches_feed_forward(m, l);
-        branches_read(last, &w->ffn_norm, m->normed);
+        last = branches_feed_forward(m, l, &w->ffn_norm, m->normed);
     }
     if (m->config->per_layer_dim > 0) last = per_layer_branch(m, l, &own->gate);
     if (own->scale) last->after = *own->scale;
+}
+
+static void keep(Model *m) {
+    Gemma4 *own = m->weights.stack;
+    if (m->config->per_layer_dim > 0) per_layer_keep(m, &own->table);
 }
 
 static void begin(ForwardPass *pass) {
@@ -109,7 +94,7 @@ static void begin(ForwardPass *pass) {
 
 const Arrangement gemma4_arrangement = {
     .find = find,
-    .row_floats = row_floats,
+    .keep = keep,
     .thread_floats = per_layer_thread_floats,
     .list = list,
     .begin = begin,

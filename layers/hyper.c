@@ -38,6 +38,8 @@ typedef struct HyperMap {
 } HyperMap;
 
 typedef struct HyperWeights {
+    float *streams; /* [n][S][dim], rows that live for a pass */
+    float *shares;  /* [n][hyper_shares], or [n][S] at the end */
     HyperMap end;
     HyperMap layers[][2]; /* of attention and of the feed-forward */
 } HyperWeights;
@@ -79,24 +81,24 @@ static void find(Finder *f, Weights *weights) {
 
 /* ---- Working memory ---- */
 
-static size_t row_floats(const Config *c) {
-    size_t streams = c->altup_streams;
-    return arrangement_kind_floats(c) + streams * c->dim + hyper_shares(c);
-}
-
 /* Room for the streams of a row while they are mixed. */
 static size_t thread_floats(const Config *c) {
     return c->hyper_rounds > 0 ? (size_t)c->altup_streams * c->dim : 0;
 }
 
-/* [n][S][dim] */
-static float *streams_of(const Model *m) {
-    return m->layer_rows + m->max_rows * arrangement_kind_floats(m->config);
+static void keep(Model *m) {
+    HyperWeights *own = m->weights.stack;
+    size_t n = m->max_rows, width = (size_t)m->config->altup_streams * m->config->dim;
+    own->streams = arena_keep(&m->arena, "streams", n, width);
+    own->shares = arena_keep(&m->arena, "shares", n, hyper_shares(m->config));
 }
 
-/* [n][hyper_shares], or [n][S] at the end */
+static float *streams_of(const Model *m) {
+    return ((const HyperWeights *)m->weights.stack)->streams;
+}
+
 static float *shares_of(const Model *m) {
-    return streams_of(m) + m->max_rows * m->config->altup_streams * m->config->dim;
+    return ((const HyperWeights *)m->weights.stack)->shares;
 }
 
 /* ---- The forward pass ---- */
@@ -208,13 +210,14 @@ static void list(Model *m, size_t l) {
     static const StreamUse use = {.gather = gather, .read = read, .add = add};
     const HyperWeights *own = m->weights.stack;
     const LayerWeights *w = &m->weights.layers[l];
-    Branch *attention = branches_mix(m, l), *ffn = branches_feed_forward(m, l);
-    branches_read(attention, &w->attention_norm, m->normed);
-    branches_read(ffn, &w->ffn_norm, m->normed);
-    attention->post = ffn->post = NULL;
-    attention->streams = ffn->streams = &use;
-    attention->stream_weights = &own->layers[l][0];
-    ffn->stream_weights = &own->layers[l][1];
+    size_t first = m->branches.n;
+    branches_mix(m, l, &w->attention_norm, m->normed)->stream_weights = &own->layers[l][0];
+    branches_last(m)->stream_weights = &own->layers[l][0];
+    branches_feed_forward(m, l, &w->ffn_norm, m->normed)->stream_weights = &own->layers[l][1];
+    for (Branch *b = m->branches.all + first; b <= branches_last(m); b++) {
+        b->streams = &use;
+        b->sum_post = NULL;
+    }
 }
 
 /* Every stream begins as the embedding. */
@@ -239,7 +242,7 @@ static void end(ForwardPass *pass) {
 
 const Arrangement hyper_arrangement = {
     .find = find,
-    .row_floats = row_floats,
+    .keep = keep,
     .thread_floats = thread_floats,
     .list = list,
     .begin = begin,

@@ -84,6 +84,18 @@ size_t indexer_thread_floats(const Config *c) {
     return floats + bytes / sizeof(float);
 }
 
+IndexRows indexer_take(Rows *memory, const Model *m) {
+    const Config *c = m->config;
+    size_t n = m->max_rows;
+    IndexRows rows = {.in = NULL};
+    rows.q = rows_take(memory, n, (size_t)c->index_heads * c->index_dim);
+    rows.k = rows_take(memory, n, c->index_dim);
+    rows.gates = rows_take(memory, n, c->index_pool > 0 ? c->index_dim : 0);
+    rows.weights = rows_take(memory, n, c->index_heads);
+    rows.normed = rows_take(memory, n, c->index_heads > 0 && c->latent_q_dim == 0 ? c->dim : 0);
+    return rows;
+}
+
 /* ---- Keys and queries ---- */
 
 /* Rotates x by the angles of row `row`, in pairs of the indexer's own. */

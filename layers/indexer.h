@@ -54,6 +54,9 @@ typedef struct IndexRows {
     uint32_t *chosen; /* [n][indexer_most], kept for the layers that take this layer's choice */
 } IndexRows;
 
+/* Takes q, k, weights, gates and normed; `in` and `chosen` are the caller's. */
+IndexRows indexer_take(Rows *memory, const Model *model);
+
 /* The most positions that a row attends to where it does not attend to all. */
 size_t indexer_most(const Config *config);
 

@@ -85,49 +85,47 @@ static KvLayer cached(const Config *c, uint32_t l) {
                      .values_in_keys = true};
 }
 
-/* Widths of the parts of layer_rows, each an array of [n][width]. */
-typedef struct Parts {
-    size_t q;        /* n_heads * head_dim; later the heads' outputs, n_heads * value_dim */
-    size_t q_latent; /* latent_q_dim */
-    size_t q_both;   /* latent_q_twice: the normed latent, then as it was */
-    size_t kv;       /* latent_dim + rotary_dim: what is stored */
-    size_t queries;  /* n_heads * (latent_dim + rotary_dim); later the gates, n_heads * value_dim */
-    size_t attended; /* n_heads * latent_dim */
-    size_t index_q, index_k, index_gates, index_weights, index_in; /* IndexRows */
-} Parts;
+/* The working memory of a call: arrays of n rows each. */
+typedef struct LatentRows {
+    float *q;        /* [n_heads * head_dim]; later the heads' outputs, [n_heads * value_dim] */
+    float *q_latent; /* [latent_q_dim] */
+    float *q_both;   /* where latent_q_twice: the normed latent, then as it was */
+    float *kv;       /* [latent_dim + rotary_dim]: what is stored */
+    float *queries;  /* [n_heads * (latent_dim + rotary_dim)]; later the gates */
+    float *attended; /* [n_heads * latent_dim] */
+    IndexRows index;
+} LatentRows;
 
-static Parts parts_of(const Config *c, uint32_t l) {
-    const HeadShape h = config_heads(c, l);
-    size_t heads = h.n_heads, key = c->latent_dim + h.rotary_dim;
-    return (Parts){heads * (h.head_dim > h.value_dim ? h.head_dim : h.value_dim),
-                   c->latent_q_dim,
-                   c->latent_q_twice ? query_inputs(c) : 0,
-                   key,
-                   heads * (key > h.value_dim ? key : h.value_dim),
-                   heads * c->latent_dim,
-                   c->index_heads * c->index_dim,
-                   c->index_dim,
-                   c->index_pool > 0 ? c->index_dim : 0,
-                   c->index_heads,
-                   c->index_heads > 0 && c->latent_q_dim == 0 ? c->dim : 0};
-}
-
-/* Every part begins at a multiple of 64 bytes. */
 static size_t padded(size_t width) {
     return round_up(width, 16);
 }
 
-static size_t row_floats(const Config *c) {
-    size_t most = 0;
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        if (c->layer_kind[l] != LAYER_LATENT) continue;
-        const Parts p = parts_of(c, l);
-        size_t n = padded(p.q) + padded(p.q_latent) + padded(p.q_both) + padded(p.kv) +
-                   padded(p.queries) + padded(p.attended) + padded(p.index_q) + padded(p.index_k) +
-                   padded(p.index_gates) + padded(p.index_weights) + padded(p.index_in);
-        most = n > most ? n : most;
-    }
-    return padded(indexer_most(c)) + most;
+static LatentRows take_rows(Rows *memory, const Model *m, const Branch *b) {
+    const Config *c = m->config;
+    const Latent *w = b->weights;
+    const HeadShape h = config_heads(c, b->layer);
+    size_t n = m->max_rows, heads = h.n_heads, key = c->latent_dim + h.rotary_dim;
+    size_t q = heads * h.head_dim, gates = heads * h.value_dim;
+    LatentRows rows;
+    rows.q = rows_take(memory, n, q > w->wo.w.cols ? q : w->wo.w.cols);
+    rows.q_latent = rows_take(memory, n, c->latent_q_dim);
+    rows.q_both = rows_take(memory, n, c->latent_q_twice ? query_inputs(c) : 0);
+    rows.kv = rows_take(memory, n, key);
+    rows.queries = rows_take(memory, n, heads * key > gates ? heads * key : gates);
+    rows.attended = rows_take(memory, n, heads * c->latent_dim);
+    rows.index = indexer_take(memory, m);
+    rows.index.in = b->in;
+    rows.index.chosen = b->kept;
+    return rows;
+}
+
+static void latent_rows(Rows *memory, const Model *m, const Branch *b) {
+    take_rows(memory, m, b);
+}
+
+/* The positions that an indexer chose stay for the next layer. */
+static size_t kept_floats(const Config *c) {
+    return indexer_most(c);
 }
 
 /* The rows of one head that are multiplied at once. */
@@ -238,23 +236,23 @@ static void normalize_queries(const Model *m, const Latent *w, float *latent, fl
 }
 
 /* Gives queries' and keys' latents their final form, and stores the keys. */
-static void prepare_latents(ForwardPass *pass, size_t l, const Latent *w, float *q_latent,
-                            float *q_both, float *kv, const IndexRows *index) {
+static void prepare_latents(ForwardPass *pass, size_t l, const Latent *w, const LatentRows *rows) {
     Model *m = pass->model;
     const Config *c = m->config;
     size_t key = w->wkv_a.w.rows; /* 0: the keys are an earlier layer's */
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float *stored = kv + i * key;
+        float *stored = rows->kv + i * key;
         if (c->latent_q_dim > 0)
-            normalize_queries(m, w, q_latent + i * c->latent_q_dim, q_both + i * query_inputs(c));
+            normalize_queries(m, w, rows->q_latent + i * c->latent_q_dim,
+                              rows->q_both + i * query_inputs(c));
         if (key > 0) {
             normalize(m, &w->wkv_a, &w->kv_norm, c->latent_scale, stored, c->latent_dim);
             forward_rotate(m, l, i, stored + c->latent_dim);
             kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, stored,
                           stored);
         }
-        if (w->indexer.chooses) indexer_store(pass, l, &w->indexer, index, i);
+        if (w->indexer.chooses) indexer_store(pass, l, &w->indexer, &rows->index, i);
     }
     forward_wait(pass);
 }
@@ -330,29 +328,20 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
     const Config *c = m->config;
     const Latent *w = b->weights;
     const HeadShape h = config_heads(c, l);
-    const Parts p = parts_of(c, (uint32_t)l);
-    size_t n_heads = h.n_heads, n = m->max_rows, key = c->latent_dim + h.rotary_dim;
-    uint32_t *chosen = (uint32_t *)m->layer_rows; /* stays for the next layer */
-    float *q_rows = m->layer_rows + n * padded(indexer_most(c)),
-          *q_latent = q_rows + n * padded(p.q);
-    float *q_both = q_latent + n * padded(p.q_latent);
-    float *kv = q_both + n * padded(p.q_both), *queries_at = kv + n * padded(p.kv);
-    const Heads q = {q_rows, h.head_dim, n_heads * h.head_dim};
-    const Heads queries = {queries_at, key, n_heads * key};
-    const Heads attended = {queries_at + n * padded(p.queries), c->latent_dim,
-                            n_heads * c->latent_dim};
-    const Heads out = {q_rows, h.value_dim, n_heads * h.value_dim};
-    float *index_q = attended.data + n * padded(p.attended);
-    float *index_k = index_q + n * padded(p.index_q);
-    float *index_gates = index_k + n * padded(p.index_k);
-    float *index_weights = index_gates + n * padded(p.index_gates);
-    float *index_in = index_weights + n * padded(p.index_weights);
-    const IndexRows index = {in, index_in, index_q, index_k, index_weights, index_gates, chosen};
+    Rows memory = arena_rows(&m->arena);
+    const LatentRows rows = take_rows(&memory, m, b);
+    const IndexRows *index = &rows.index;
+    size_t n_heads = h.n_heads, key = c->latent_dim + h.rotary_dim;
+    const Heads q = {rows.q, h.head_dim, n_heads * h.head_dim};
+    const Heads queries = {rows.queries, key, n_heads * key};
+    const Heads attended = {rows.attended, c->latent_dim, n_heads * c->latent_dim};
+    const Heads out = {rows.q, h.value_dim, n_heads * h.value_dim};
     const Matrix *first = c->latent_q_dim > 0 ? &w->wq_a.w : &w->wq;
-    Product projections[5] = {{first, c->latent_q_dim > 0 ? q_latent : q_rows, first->rows}};
+    Product projections[5] = {{first, c->latent_q_dim > 0 ? rows.q_latent : rows.q, first->rows}};
     size_t n_projections = 1;
-    const Product from_latent[] = {{&w->wq, q_rows, q.stride},
-                                   {&w->indexer.wq, index.q, p.index_q}};
+    const Product from_latent[] = {
+        {&w->wq, rows.q, q.stride},
+        {&w->indexer.wq, index->q, (size_t)c->index_heads * c->index_dim}};
     const Product last = {&w->wo.w, y, w->wo.w.rows};
     bool chooses = w->indexer.chooses, pools = chooses && c->index_pool > 0;
     const AttentionParams params = {.layer = l,
@@ -365,33 +354,33 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
                                     .softcap = c->attention_softcap,
                                     .window = c->window[l],
                                     .sinks = w->sinks};
-    if (w->wkv_a.w.data) projections[n_projections++] = (Product){&w->wkv_a.w, kv, key};
+    if (w->wkv_a.w.data) projections[n_projections++] = (Product){&w->wkv_a.w, rows.kv, key};
     if (chooses) {
-        projections[n_projections++] = (Product){&w->indexer.wk, index.k, c->index_dim};
+        projections[n_projections++] = (Product){&w->indexer.wk, index->k, c->index_dim};
         projections[n_projections++] =
-            (Product){&w->indexer.weights, index.weights, c->index_heads};
+            (Product){&w->indexer.weights, index->weights, c->index_heads};
     }
     forward_add_time(pass, PART_REST);
     if (pools)
-        projections[n_projections++] = (Product){&w->indexer.pool_gate, index.gates, c->index_dim};
+        projections[n_projections++] = (Product){&w->indexer.pool_gate, index->gates, c->index_dim};
     forward_multiply(m, in, pass->n, projections, n_projections);
-    prepare_latents(pass, l, w, q_latent, q_both, kv, &index);
-    if (pools) indexer_store_pools(pass, l, &w->indexer, &index);
+    prepare_latents(pass, l, w, &rows);
+    if (pools) indexer_store_pools(pass, l, &w->indexer, index);
     if (c->latent_q_twice) {
-        forward_multiply(m, q_both, pass->n, from_latent, 1);
-        if (chooses) forward_multiply(m, q_latent, pass->n, from_latent + 1, 1);
+        forward_multiply(m, rows.q_both, pass->n, from_latent, 1);
+        if (chooses) forward_multiply(m, rows.q_latent, pass->n, from_latent + 1, 1);
     } else if (c->latent_q_dim > 0) {
-        forward_multiply(m, q_latent, pass->n, from_latent, chooses ? 2 : 1);
+        forward_multiply(m, rows.q_latent, pass->n, from_latent, chooses ? 2 : 1);
     } else if (chooses) {
-        forward_multiply(m, index.normed, pass->n, from_latent + 1, 1);
+        forward_multiply(m, index->normed, pass->n, from_latent + 1, 1);
     }
     scale_queries(pass, l, w, &q);
-    rotate_queries(pass, l, w, &q, &queries, &index);
+    rotate_queries(pass, l, w, &q, &queries, index);
     multiply_heads(pass, w->k_b, n_heads, &q, &queries);
     forward_wait(pass);
     forward_add_time(pass, PART_PROJECTIONS);
     if (w->indexer.attends) {
-        indexer_attend(pass, &w->indexer, &index, &params, queries.data, attended.data);
+        indexer_attend(pass, &w->indexer, index, &params, queries.data, attended.data);
     } else {
         attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
                           pass->n, queries.data, attended.data, m->observer);
@@ -400,9 +389,7 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
     multiply_heads(pass, w->v_b, n_heads, &attended, &out);
     forward_wait(pass);
     if (w->gate.data)
-        gate_heads(pass, w, c->latent_q_twice ? q_both : in, &out, n_heads, queries.data);
-    /* A rank gathers all heads' outputs, which need more room than its own: that of the parts
-     * behind them, which nothing reads any more (Model.layer_rows was made for the whole model). */
+        gate_heads(pass, w, c->latent_q_twice ? rows.q_both : in, &out, n_heads, queries.data);
     forward_gather(pass, w->wo.inputs, out.data, pass->n);
     forward_multiply(m, out.data, pass->n, &last, 1);
     forward_gather(pass, w->wo.outputs, y, pass->n);
@@ -413,7 +400,8 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
 const BranchKind latent_kind = {
     .name = "latent attention",
     .find = find,
-    .row_floats = row_floats,
+    .kept_floats = kept_floats,
+    .rows = latent_rows,
     .thread_floats = thread_floats,
     .cached = cached,
     .run = latent_run,

@@ -18,14 +18,19 @@ typedef struct LightningRows {
     float *q, *k, *v, *gate; /* v becomes the output */
 } LightningRows;
 
-static size_t row_floats(const Config *c) {
-    return 4 * state_sizes(c).values;
+static LightningRows take_rows(Rows *memory, const Model *m) {
+    size_t n = m->max_rows, width = state_sizes(m->config).values;
+    LightningRows rows;
+    rows.q = rows_take(memory, n, width);
+    rows.k = rows_take(memory, n, width);
+    rows.v = rows_take(memory, n, width);
+    rows.gate = rows_take(memory, n, width);
+    return rows;
 }
 
-static LightningRows rows_of(const Model *m) {
-    size_t n = m->max_rows * state_sizes(m->config).values;
-    float *at = m->layer_rows;
-    return (LightningRows){at, at + n, at + 2 * n, at + 3 * n};
+static void lightning_rows(Rows *memory, const Model *m, const Branch *b) {
+    (void)b;
+    take_rows(memory, m);
 }
 
 static void *find(Finder *f, uint32_t layer) {
@@ -120,7 +125,8 @@ static void lightning_run(ForwardPass *pass, const Branch *b) {
     float *y = b->out;
     Model *m = pass->model;
     const Lightning *w = b->weights;
-    const LightningRows rows = rows_of(m);
+    Rows memory = arena_rows(&m->arena);
+    const LightningRows rows = take_rows(&memory, m);
     size_t width = state_sizes(m->config).values;
     const Product inputs[] = {{&w->q, rows.q, width},
                               {&w->k, rows.k, width},
@@ -144,7 +150,7 @@ static void lightning_run(ForwardPass *pass, const Branch *b) {
 const BranchKind lightning_layer = {
     .name = "lightning attention",
     .find = find,
-    .row_floats = row_floats,
+    .rows = lightning_rows,
     .cached = cached,
     .run = lightning_run,
 };

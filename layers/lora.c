@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "forward_pass.h"
 #include "kernels/panel_pack.h"
+#include "layers/mixture.h"
 
 enum {
     MOST_TARGETS = 8,   /* of one input that are computed together */
@@ -315,9 +316,10 @@ static void clear_rows(const Lora *lora, RowLists *lists) {
 static const RowLists *rows_of_expert(const Lora *lora, uint32_t expert) {
     const Model *m = lora->model;
     RowLists *lists = &lora->chosen[omp_get_thread_num()];
+    const MixtureRows choices = mixture_choices(m);
     clear_rows(lora, lists);
-    for (uint32_t i = m->expert_first[expert]; i < m->expert_first[expert + 1]; i++)
-        add_row(lora, lists, lora->masks[m->expert_slots[i] / m->config->n_experts_used]);
+    for (uint32_t i = choices.first[expert]; i < choices.first[expert + 1]; i++)
+        add_row(lora, lists, lora->masks[choices.slots[i] / m->config->n_experts_used]);
     return lists;
 }
 

@@ -28,19 +28,22 @@ typedef struct MambaRows {
     float *b, *c; /* [n] */
 } MambaRows;
 
-static size_t row_floats(const Config *c) {
-    return 3 * (size_t)c->state_heads + c->state_rank + 2 * (size_t)c->state_key_dim;
+static MambaRows take_rows(Rows *memory, const Model *m) {
+    const Config *c = m->config;
+    size_t n = m->max_rows;
+    MambaRows rows;
+    rows.x = rows_take(memory, n, c->state_heads);
+    rows.z = rows_take(memory, n, c->state_heads);
+    rows.step = rows_take(memory, n, c->state_heads);
+    rows.rank = rows_take(memory, n, c->state_rank);
+    rows.b = rows_take(memory, n, c->state_key_dim);
+    rows.c = rows_take(memory, n, c->state_key_dim);
+    return rows;
 }
 
-static MambaRows rows_of(const Model *m) {
-    const Config *c = m->config;
-    MambaRows rows = {.x = m->layer_rows};
-    rows.z = rows.x + m->max_rows * c->state_heads;
-    rows.step = rows.z + m->max_rows * c->state_heads;
-    rows.rank = rows.step + m->max_rows * c->state_heads;
-    rows.b = rows.rank + m->max_rows * c->state_rank;
-    rows.c = rows.b + m->max_rows * c->state_key_dim;
-    return rows;
+static void mamba_rows(Rows *memory, const Model *m, const Branch *b) {
+    (void)b;
+    take_rows(memory, m);
 }
 
 static void *find(Finder *f, uint32_t layer) {
@@ -170,7 +173,8 @@ static void mamba_run(ForwardPass *pass, const Branch *b) {
     float *y = b->out;
     Model *m = pass->model;
     const Mamba *w = b->weights;
-    const MambaRows rows = rows_of(m);
+    Rows memory = arena_rows(&m->arena);
+    const MambaRows rows = take_rows(&memory, m);
     size_t channels = m->config->state_heads;
     const Product inputs[] = {{&w->z.w, rows.z, channels}, {&w->x.w, rows.x, channels}};
     forward_add_time(pass, PART_REST);
@@ -193,7 +197,7 @@ static void mamba_run(ForwardPass *pass, const Branch *b) {
 const BranchKind mamba_layer = {
     .name = "mamba",
     .find = find,
-    .row_floats = row_floats,
+    .rows = mamba_rows,
     .cached = cached,
     .run = mamba_run,
 };

@@ -11,18 +11,20 @@ typedef struct Mamba2Rows {
     float *step, *decay; /* [heads] */
 } Mamba2Rows;
 
-size_t mamba2_row_floats(const Config *c) {
-    const StateSizes sizes = state_sizes(c);
-    return sizes.channels + sizes.values + 2 * (size_t)c->state_heads;
+static Mamba2Rows take_rows(Rows *memory, const Model *m) {
+    const StateSizes sizes = state_sizes(m->config);
+    size_t n = m->max_rows;
+    Mamba2Rows rows;
+    rows.mixed = rows_take(memory, n, sizes.channels);
+    rows.z = rows_take(memory, n, sizes.values);
+    rows.step = rows_take(memory, n, m->config->state_heads);
+    rows.decay = rows_take(memory, n, m->config->state_heads);
+    return rows;
 }
 
-static Mamba2Rows rows_of(const Model *m, float *memory) {
-    const StateSizes sizes = state_sizes(m->config);
-    Mamba2Rows rows = {.mixed = memory};
-    rows.z = rows.mixed + m->max_rows * sizes.channels;
-    rows.step = rows.z + m->max_rows * sizes.values;
-    rows.decay = rows.step + m->max_rows * m->config->state_heads;
-    return rows;
+static void mamba2_rows(Rows *memory, const Model *m, const Branch *b) {
+    (void)b;
+    take_rows(memory, m);
 }
 
 void mamba2_find(Finder *f, Mamba2 *w) {
@@ -139,12 +141,14 @@ static void gate(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *rows) {
     forward_wait(pass);
 }
 
-void mamba2_run(ForwardPass *pass, size_t layer, const Mamba2 *w, const float *in, float *memory,
-                float *y) {
+static void mamba2_run(ForwardPass *pass, const Branch *branch) {
     Model *m = pass->model;
     const Config *c = m->config;
+    const Mamba2 *w = branch->weights;
+    size_t layer = branch->layer;
     const StateSizes sizes = state_sizes(c);
-    const Mamba2Rows rows = rows_of(m, memory);
+    Rows memory = arena_rows(&m->arena);
+    const Mamba2Rows rows = take_rows(&memory, m);
     const Product inputs[] = {
         {&w->z.w, rows.z, sizes.values},
         {&w->x.w, rows.mixed, sizes.channels},
@@ -153,7 +157,7 @@ void mamba2_run(ForwardPass *pass, size_t layer, const Mamba2 *w, const float *i
         {&w->step.w, rows.step, c->state_heads},
     };
     forward_add_time(pass, PART_REST);
-    forward_multiply(m, in, pass->n, inputs, sizeof inputs / sizeof *inputs);
+    forward_multiply(m, branch->in, pass->n, inputs, sizeof inputs / sizeof *inputs);
     forward_add_time(pass, PART_PROJECTIONS);
     prepare(pass, w, &rows);
     state_convolve(pass, layer, &w->convolution, rows.mixed, sizes.channels);
@@ -165,7 +169,7 @@ void mamba2_run(ForwardPass *pass, size_t layer, const Mamba2 *w, const float *i
     forward_wait(pass);
     gate(pass, w, &rows);
     forward_add_time(pass, PART_ATTENTION);
-    state_project(pass, &w->out, rows.z, y);
+    state_project(pass, &w->out, rows.z, branch->out);
 }
 
 /* ---- Layers of nothing else ---- */
@@ -186,18 +190,10 @@ static KvLayer cached(const Config *c, uint32_t layer) {
     return (KvLayer){.state_floats = mamba2_state_floats(c)};
 }
 
-static void mamba2_kind_run(ForwardPass *pass, const Branch *b) {
-    size_t layer = b->layer;
-    const float *in = b->in;
-    float *y = b->out;
-    Model *m = pass->model;
-    mamba2_run(pass, layer, b->weights, in, m->layer_rows, y);
-}
-
 const BranchKind mamba2_layer = {
     .name = "mamba 2",
     .find = find,
-    .row_floats = mamba2_row_floats,
+    .rows = mamba2_rows,
     .cached = cached,
-    .run = mamba2_kind_run,
+    .run = mamba2_run,
 };

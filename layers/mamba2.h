@@ -1,7 +1,8 @@
 /* Mamba 2 (https://arxiv.org/abs/2405.21060): a causal convolution of x, B and C, a state for each
  * head that decays and takes in step * B x, and a gated norm of what C reads from it.
  *
- * mamba2_layer is a layer of it. Layers that do more call the functions below. */
+ * mamba2_layer is a branch of it, whose weights are a Mamba2. Layers that do more find them by the
+ * functions below. */
 #ifndef LAYERS_MAMBA2_H
 #define LAYERS_MAMBA2_H
 
@@ -37,14 +38,7 @@ typedef struct Mamba2 {
 /* Finds the weights "mamba.*" of a layer; a failure is the finder's. */
 void mamba2_find(Finder *finder, Mamba2 *weights);
 
-/* Floats of working memory for each row of a call, and of a sequence's state, with which the state
- * of the layer begins. */
-size_t mamba2_row_floats(const Config *config);
+/* Floats of a sequence's state, with which the state of the layer begins. */
 size_t mamba2_state_floats(const Config *config);
-
-/* y[n][dim] = the output for in[n][dim], as BranchKind.run has it; memory[max_rows][floats of a
- * row]. */
-void mamba2_run(ForwardPass *pass, size_t layer, const Mamba2 *weights, const float *in,
-                float *memory, float *y);
 
 #endif

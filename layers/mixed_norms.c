@@ -42,17 +42,12 @@ static void find(Finder *f, Weights *weights) {
     }
 }
 
-static size_t row_floats(const Config *c) {
-    return c->adapter_rank == 0 ? 0 : arrangement_kind_floats(c) + c->adapter_rank + (size_t)c->dim;
-}
-
 void norm_gate_apply(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const NormGate *gate = b->gate;
     const Numeric *numeric = m->isa->numeric;
     size_t dim = m->config->dim, rank = gate->down.rows;
-    float *low = m->layer_rows + m->max_rows * arrangement_kind_floats(m->config);
-    float *gates = low + m->max_rows * rank;
+    float *low = gate->low, *gates = gate->wide;
     const Product down = {&gate->down, low, rank}, up = {&gate->up, gates, dim};
     forward_multiply(m, b->in, pass->n, &down, 1);
 #pragma omp for schedule(static) nowait
@@ -69,11 +64,17 @@ void norm_gate_apply(ForwardPass *pass, const Branch *b) {
     forward_wait(pass);
 }
 
-/* Lets the branch read the norm, where the layer has it, with its gate. */
-static void read_norm(const Model *m, Branch *b, const Norm *norm, const NormGate *gate) {
-    if (!norm->weight) return;
-    branches_read(b, norm, m->normed);
-    if (gate && gate->down.data) b->gate = gate;
+/* Appends a half of layer l, f = branches_mix or branches_feed_forward: it reads the norm, where
+ * the layer has it, with its gate. */
+static void list_half(Model *m, size_t l,
+                      Branch *(*f)(Model *m, size_t l, const Norm *pre, float *in),
+                      const Norm *norm, const NormGate *gate) {
+    if (!norm->weight) {
+        f(m, l, NULL, m->x);
+    } else {
+        Branch *b = f(m, l, norm, m->normed);
+        if (gate && gate->down.data) b->gate = gate;
+    }
 }
 
 /* The sum that the branch is added to has n_parts parts then. */
@@ -86,15 +87,25 @@ static void weigh(const Model *m, Branch *b, size_t n_parts) {
 static void list(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     const LayerGates *gates = m->weights.stack ? (const LayerGates *)m->weights.stack + l : NULL;
-    Branch *attention = branches_mix(m, l), *ffn = branches_feed_forward(m, l);
-    read_norm(m, attention, &w->attention_norm, gates ? &gates->attention : NULL);
-    read_norm(m, ffn, &w->ffn_norm, gates ? &gates->ffn : NULL);
-    weigh(m, attention, 2 * l + 2);
-    weigh(m, ffn, 2 * l + 3);
+    list_half(m, l, branches_mix, &w->attention_norm, gates ? &gates->attention : NULL);
+    weigh(m, branches_last(m), 2 * l + 2);
+    list_half(m, l, branches_feed_forward, &w->ffn_norm, gates ? &gates->ffn : NULL);
+    weigh(m, branches_last(m), 2 * l + 3);
+}
+
+static void keep(Model *m) {
+    const Config *c = m->config;
+    LayerGates *gates = m->weights.stack;
+    for (size_t l = 0; gates && l < c->n_layers; l++) {
+        float *low = arena_keep(&m->arena, "gate inputs", m->max_rows, c->adapter_rank);
+        float *wide = arena_keep(&m->arena, "gates", m->max_rows, c->dim);
+        gates[l].attention.low = gates[l].ffn.low = low;
+        gates[l].attention.wide = gates[l].ffn.wide = wide;
+    }
 }
 
 const Arrangement mixed_norms_arrangement = {
     .find = find,
-    .row_floats = row_floats,
+    .keep = keep,
     .list = list,
 };

@@ -7,6 +7,33 @@
 #include "layers/experts.h"
 #include "layers/routing.h"
 
+/* What the router gives. */
+static MixtureRows take_choices(Rows *memory, const Model *m) {
+    const Config *c = m->config;
+    size_t n = m->max_rows, k = c->n_experts_used;
+    MixtureRows rows = {.most = m->ffn_rows};
+    rows.routing = rows_take(memory, n, c->n_experts);
+    rows.shares = rows_take(memory, n, k);
+    rows.chosen = rows_take(memory, n, k);
+    rows.first = rows_take(memory, 1, c->n_experts + 1);
+    rows.slots = rows_take(memory, n, 2 * k);
+    return rows;
+}
+
+MixtureRows mixture_take(Rows *memory, const Model *m, const LayerWeights *w) {
+    size_t width = w->experts->down.w.cols, shared = w->shared.down.w.cols;
+    MixtureRows rows = take_choices(memory, m);
+    rows.in = rows_take(memory, rows.most, m->config->dim);
+    rows.out = rows_take(memory, rows.most, m->config->dim);
+    rows.hidden = hidden_rows(memory, rows.most, width > shared ? width : shared);
+    return rows;
+}
+
+MixtureRows mixture_choices(const Model *m) {
+    Rows memory = arena_rows(&m->arena);
+    return take_choices(&memory, m);
+}
+
 /* Whether the shared expert goes into the lists of work of the routed experts: it reads what the
  * router reads, has their shape, and no ranks divide it. */
 static bool joins_experts(const LayerWeights *w) {
@@ -25,40 +52,40 @@ static float shared_share(const Model *m, const LayerWeights *w, const float *ga
 }
 
 /* Sorts the choices of n rows by expert. */
-static void sort(const Model *m, size_t n) {
+static void sort(const Model *m, const MixtureRows *r, size_t n) {
     size_t used = m->config->n_experts_used;
-    experts_sort(m->chosen, n * used, m->config->n_experts, m->expert_first, m->expert_slots);
-    for (size_t i = 0; i < n * used; i++)
-        m->expert_slots[n * used + i] = (uint32_t)(m->expert_slots[i] / used);
+    experts_sort(r->chosen, n * used, m->config->n_experts, r->first, r->slots);
+    for (size_t i = 0; i < n * used; i++) r->slots[n * used + i] = (uint32_t)(r->slots[i] / used);
 }
 
 /* Routes each row of `in`: chosen, shares, and the choices of all rows sorted by expert. With
  * `shared`, routing[row][0] becomes the row's share of the shared expert. */
-static void route(ForwardPass *pass, const LayerWeights *w, const float *in, bool shared) {
+static void route(ForwardPass *pass, const LayerWeights *w, const MixtureRows *r, const float *in,
+                  bool shared) {
     Model *m = pass->model;
     const Config *c = m->config;
     size_t used = c->n_experts_used;
-    float *gates = m->expert_out; /* which is free until the experts run */
-    const Product products[] = {{&w->router.w, m->routing, c->n_experts},
+    float *gates = r->out; /* which is free until the experts run */
+    const Product products[] = {{&w->router.w, r->routing, c->n_experts},
                                 {&w->shared_gate, gates, 1}};
     forward_multiply(m, in, pass->n, products, shared && w->shared_gate.data ? 2 : 1);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float *logits = m->routing + i * c->n_experts;
+        float *logits = r->routing + i * c->n_experts;
         forward_add_bias(m, &w->router, logits);
-        uint32_t *chosen = m->chosen + i * used;
-        float *shares = m->shares + i * used;
+        uint32_t *chosen = r->chosen + i * used;
+        float *shares = r->shares + i * used;
         if (c->router <= ROUTER_SOFTMAX_CHOSEN)
             experts_route(m->isa->numeric, c, logits, chosen, shares);
         else
             router_kind_route(m->isa->numeric, c, w->router_correction, logits, chosen, shares);
         if (shared) logits[0] = shared_share(m, w, gates + i);
-        if (pass->n == 1) sort(m, 1); /* without another wait */
+        if (pass->n == 1) sort(m, r, 1); /* without another wait */
     }
     forward_wait(pass);
     if (pass->n == 1) return;
 #pragma omp single nowait
-    sort(m, pass->n);
+    sort(m, r, pass->n);
     forward_wait(pass);
 }
 
@@ -80,7 +107,8 @@ static bool copies_rows(const Model *m, const FeedForwardRows *part) {
 }
 
 /* Gives each part its rows' inputs. */
-static void find_inputs(ForwardPass *pass, Batch *b, const float *in, size_t dim) {
+static void find_inputs(ForwardPass *pass, Batch *b, const MixtureRows *r, const float *in,
+                        size_t dim) {
     Model *m = pass->model;
     const uint32_t *rows = b->slots + pass->n * m->config->n_experts_used;
     bool copied = false;
@@ -91,7 +119,7 @@ static void find_inputs(ForwardPass *pass, Batch *b, const float *in, size_t dim
         if (part->n == 1 && !m->config->share_on_input) {
             part->in = in + rows[part->first] * dim;
         } else if (copies_rows(m, part)) {
-            part->in = m->expert_in + part->first * dim;
+            part->in = r->in + part->first * dim;
             copied = true;
         } else {
             part->rows = rows + part->first;
@@ -100,9 +128,9 @@ static void find_inputs(ForwardPass *pass, Batch *b, const float *in, size_t dim
     if (!copied) return;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < b->n_routed; i++) {
-        memcpy(m->expert_in + i * dim, in + rows[i] * dim, dim * sizeof *in);
+        memcpy(r->in + i * dim, in + rows[i] * dim, dim * sizeof *in);
         if (m->config->share_on_input)
-            m->isa->numeric->scale(m->expert_in + i * dim, m->shares[b->slots[i]], dim);
+            m->isa->numeric->scale(r->in + i * dim, r->shares[b->slots[i]], dim);
     }
     forward_wait(pass);
 }
@@ -111,7 +139,8 @@ static void find_inputs(ForwardPass *pass, Batch *b, const float *in, size_t dim
  * inputs, are multiplied by the shares. Each thread adds up columns of its own, so that a row takes
  * its experts in the order of their numbers; and each rank the columns that its rows of w_down
  * give: y[n][these]. */
-static void run_experts(ForwardPass *pass, Batch *b, const float *in, float *y) {
+static void run_experts(ForwardPass *pass, Batch *b, const MixtureRows *r, const float *in,
+                        float *y) {
     Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
     const FeedForward *network = b->parts->network;
@@ -119,21 +148,21 @@ static void run_experts(ForwardPass *pass, Batch *b, const float *in, float *y) 
     size_t n = b->n_routed + (b->shared ? pass->n : 0);
     size_t width = round_up((own - 1) / (size_t)omp_get_num_threads() + 1, 16);
     bool on_input = m->config->share_on_input;
-    find_inputs(pass, b, in, network->up.w.cols);
-    feed_forwards(pass, b->parts, b->n_parts, m->expert_out);
+    find_inputs(pass, b, r, in, network->up.w.cols);
+    feed_forwards(pass, b->parts, b->n_parts, &r->hidden, r->out);
 #pragma omp for schedule(static) nowait
     for (size_t at = 0; at < own; at += width) {
         size_t columns = own - at < width ? own - at : width, p = 0;
         for (size_t i = 0; i < n; i++) {
             if (i >= b->parts[p].first + b->parts[p].n) p++;
             const float *bias = b->parts[p].network->down.bias;
-            float *out = m->expert_out + i * own + at;
+            float *out = r->out + i * own + at;
             if (bias) numeric->add_scaled(out, bias + at, 1.0f, columns);
             bool routed = i < b->n_routed;
             size_t row = routed ? b->slots[i] / used : i - b->n_routed;
-            float share = !routed    ? m->routing[row * m->config->n_experts]
+            float share = !routed    ? r->routing[row * m->config->n_experts]
                           : on_input ? 1.0f
-                                     : m->shares[b->slots[i]];
+                                     : r->shares[b->slots[i]];
             numeric->add_scaled(y + row * own + at, out, share, columns);
         }
     }
@@ -141,19 +170,19 @@ static void run_experts(ForwardPass *pass, Batch *b, const float *in, float *y) 
 }
 
 /* y += share * in for the rows that chose experts that give their input (zero_experts). */
-static void run_zero_experts(ForwardPass *pass, const float *in, float *y) {
+static void run_zero_experts(ForwardPass *pass, const MixtureRows *r, const float *in, float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
     size_t dim = c->dim, width = round_up((dim - 1) / (size_t)omp_get_num_threads() + 1, 16);
-    uint32_t first = m->expert_first[c->n_experts - c->zero_experts];
-    uint32_t end = m->expert_first[c->n_experts];
+    uint32_t first = r->first[c->n_experts - c->zero_experts];
+    uint32_t end = r->first[c->n_experts];
 #pragma omp for schedule(static) nowait
     for (size_t at = 0; at < dim; at += width) {
         size_t columns = dim - at < width ? dim - at : width;
         for (uint32_t i = first; i < end; i++) {
-            uint32_t slot = m->expert_slots[i];
+            uint32_t slot = r->slots[i];
             size_t row = slot / c->n_experts_used * dim + at;
-            m->isa->numeric->add_scaled(y + row, in + row, m->shares[slot], columns);
+            m->isa->numeric->add_scaled(y + row, in + row, r->shares[slot], columns);
         }
     }
     forward_wait(pass);
@@ -161,80 +190,87 @@ static void run_zero_experts(ForwardPass *pass, const float *in, float *y) {
 
 /* Runs experts from number `first` on, as many as there is room for; returns the next number. The
  * shared expert, if it is to be joined, is number n_experts. */
-static uint32_t run_some_experts(ForwardPass *pass, const LayerWeights *w, uint32_t first,
-                                 bool shared, const float *in, float *y) {
+static uint32_t run_some_experts(ForwardPass *pass, const LayerWeights *w, const MixtureRows *r,
+                                 uint32_t first, bool shared, const float *in, float *y) {
     const Model *m = pass->model;
-    const uint32_t *begin = m->expert_first;
+    const uint32_t *begin = r->first;
     Batch b; /* not cleared: it is long */
     size_t n = 0;
     uint32_t e = first, n_experts = m->config->n_experts - m->config->zero_experts;
     b.n_parts = 0, b.shared = false;
     for (; e < n_experts && b.n_parts < FEED_FORWARD_PARTS; e++) {
         size_t rows = begin[e + 1] - begin[e];
-        if (n + rows > m->ffn_rows) break;
+        if (n + rows > r->most) break;
         if (rows > 0) b.parts[b.n_parts++] = (FeedForwardRows){.network = &w->experts[e], n, rows};
         n += rows;
     }
     b.n_routed = n;
-    b.slots = m->expert_slots + begin[first];
-    if (shared && e == n_experts && b.n_parts < FEED_FORWARD_PARTS && n + pass->n <= m->ffn_rows) {
+    b.slots = r->slots + begin[first];
+    if (shared && e == n_experts && b.n_parts < FEED_FORWARD_PARTS && n + pass->n <= r->most) {
         b.parts[b.n_parts++] = (FeedForwardRows){.network = &w->shared, n, pass->n};
         b.shared = true;
         e++;
     }
-    if (b.n_parts > 0) run_experts(pass, &b, in, y);
+    if (b.n_parts > 0) run_experts(pass, &b, r, in, y);
     return e;
 }
 
 /* y += shared_scale * sigmoid(shared_gate(in)) * shared(in), the expert that every token uses. */
-void mixture_add_shared(ForwardPass *pass, const LayerWeights *w, const float *in, float *y) {
+void mixture_add_shared(ForwardPass *pass, const LayerWeights *w, const MixtureRows *r,
+                        const float *in, float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
-    feed_forward(pass, &w->shared, pass->n, in, m->expert_out);
+    feed_forward(pass, &w->shared, pass->n, in, &r->hidden, r->out);
     if (w->shared_gate.data) {
-        const Product gate = {&w->shared_gate, m->routing, 1};
+        const Product gate = {&w->shared_gate, r->routing, 1};
         forward_multiply(m, in, pass->n, &gate, 1);
     }
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float share = shared_share(m, w, m->routing + i);
-        forward_add_bias(m, &w->shared.down, m->expert_out + i * c->dim);
-        m->isa->numeric->add_scaled(y + i * c->dim, m->expert_out + i * c->dim, share, c->dim);
+        float share = shared_share(m, w, r->routing + i);
+        forward_add_bias(m, &w->shared.down, r->out + i * c->dim);
+        m->isa->numeric->add_scaled(y + i * c->dim, r->out + i * c->dim, share, c->dim);
     }
     forward_wait(pass);
 }
 
 /* mixture_sum, and with `shared` the shared expert's output as well. */
-static void sum_experts(ForwardPass *pass, const LayerWeights *w, const float *routed,
-                        const float *in, size_t width, bool shared, float *y) {
+static void sum_experts(ForwardPass *pass, const LayerWeights *w, const MixtureRows *r,
+                        const float *routed, const float *in, size_t width, bool shared, float *y) {
     const Config *c = pass->model->config;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) memset(y + i * width, 0, width * sizeof *y);
-    route(pass, w, routed, shared); /* ends in a wait, so that y is zero for all threads */
+    route(pass, w, r, routed, shared); /* ends in a wait, so that y is zero for all threads */
     uint32_t n_experts = c->n_experts - c->zero_experts + shared;
-    for (uint32_t e = 0; e < n_experts;) e = run_some_experts(pass, w, e, shared, in, y);
+    for (uint32_t e = 0; e < n_experts;) e = run_some_experts(pass, w, r, e, shared, in, y);
     forward_gather(pass, w->experts->down.outputs, y, pass->n);
 }
 
-void mixture_sum(ForwardPass *pass, const LayerWeights *w, const float *routed, const float *in,
-                 size_t width, float *y) {
-    sum_experts(pass, w, routed, in, width, false, y);
+void mixture_sum(ForwardPass *pass, const LayerWeights *w, const MixtureRows *r,
+                 const float *routed, const float *in, size_t width, float *y) {
+    sum_experts(pass, w, r, routed, in, width, false, y);
+}
+
+static void mixture_rows(Rows *memory, const Model *m, const Branch *b) {
+    mixture_take(memory, m, &m->weights.layers[b->layer]);
 }
 
 static void mixture_run(ForwardPass *pass, const Branch *b) {
     const Config *c = pass->model->config;
     const LayerWeights *w = &pass->model->weights.layers[b->layer];
+    Rows memory = arena_rows(&pass->model->arena);
+    const MixtureRows rows = mixture_take(&memory, pass->model, w);
     const float *routed = b->routed ? b->routed : b->in;
     bool shared = c->shared_ffn_dim > 0, joined = shared && !b->routed && c->zero_experts == 0;
     forward_add_time(pass, PART_REST);
     joined = joined && joins_experts(w);
-    sum_experts(pass, w, routed, b->in, c->dim, joined, b->out);
-    if (c->zero_experts > 0) run_zero_experts(pass, b->in, b->out);
-    if (shared && !joined) mixture_add_shared(pass, w, b->in, b->out);
+    sum_experts(pass, w, &rows, routed, b->in, c->dim, joined, b->out);
+    if (c->zero_experts > 0) run_zero_experts(pass, &rows, b->in, b->out);
+    if (shared && !joined) mixture_add_shared(pass, w, &rows, b->in, b->out);
     forward_add_time(pass, PART_FEED_FORWARD);
 }
 
 const BranchKind *mixture_kind(void) {
-    static const BranchKind kind = {.name = "mixture", .run = mixture_run};
+    static const BranchKind kind = {.name = "mixture", .run = mixture_run, .rows = mixture_rows};
     return &kind;
 }

@@ -37,8 +37,9 @@ static void find(Finder *f, Weights *weights) {
 
 /* ---- The branches ---- */
 
-static size_t row_floats(const Config *c) {
-    return 2 * (size_t)c->dim;
+static void keep(Model *m) {
+    MtpStack *stack = m->weights.stack;
+    stack->both = arena_keep(&m->arena, "embedding and state", m->max_rows, 2 * m->config->dim);
 }
 
 /* x = the projection of the norms of x, which holds the tokens' embeddings, and of the hidden
@@ -51,12 +52,12 @@ static void join(ForwardPass *pass, const Branch *b) {
     const Product product = {&own->projection, m->x, dim};
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float *both = m->layer_rows + i * 2 * dim;
+        float *both = stack->both + i * 2 * dim;
         forward_normalize(m, &own->embedding_norm, both, m->x + i * dim, dim);
         forward_normalize(m, &own->hidden_norm, both + dim, pass->path->hidden + i * dim, dim);
     }
     forward_wait(pass);
-    forward_multiply(m, m->layer_rows, pass->n, &product, 1);
+    forward_multiply(m, stack->both, pass->n, &product, 1);
 }
 
 /* The layers before the prediction layers are another model's. */
@@ -64,10 +65,8 @@ static void list(Model *m, size_t l) {
     static const StreamUse joins = {.gather = join};
     const LayerWeights *w = &m->weights.layers[l];
     if (l < ((const MtpStack *)m->weights.stack)->first) return;
-    Branch *attention = branches_mix(m, l), *ffn = branches_feed_forward(m, l);
-    branches_read(attention, &w->attention_norm, m->normed);
-    branches_read(ffn, &w->ffn_norm, m->normed);
-    attention->streams = &joins;
+    branches_mix(m, l, &w->attention_norm, m->normed)->streams = &joins;
+    branches_feed_forward(m, l, &w->ffn_norm, m->normed);
 }
 
-const Arrangement mtp_arrangement = {.find = find, .row_floats = row_floats, .list = list};
+const Arrangement mtp_arrangement = {.find = find, .keep = keep, .list = list};

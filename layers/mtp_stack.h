@@ -15,6 +15,7 @@ typedef struct MtpLayer {
 /* Weights.stack of the model that computes prediction layers. */
 typedef struct MtpStack {
     MtpLayer layers[CONFIG_MAX_MTP_LAYERS];
+    float *both;       /* [n][2 dim], rows that live for a pass: the projection's input */
     uint32_t first, n; /* layers [first, first + n) of the model are the prediction layers */
 } MtpStack;
 

@@ -6,17 +6,21 @@
 
 #include "layers/mixture.h"
 
-/* The working memory of a call: arrays [n][expert_dim]. */
+/* The working memory of a call. */
 typedef struct NarrowRows {
-    float *in, *sum;
+    MixtureRows mixture;
+    float *in, *sum; /* [n][expert_dim] */
 } NarrowRows;
 
-static size_t row_floats(const Config *c) {
-    return 2 * (size_t)c->expert_dim;
+static NarrowRows take_rows(Rows *memory, const Model *m, const Narrow *w) {
+    NarrowRows rows = {.mixture = mixture_take(memory, m, &w->mixture)};
+    rows.in = rows_take(memory, m->max_rows, m->config->expert_dim);
+    rows.sum = rows_take(memory, m->max_rows, m->config->expert_dim);
+    return rows;
 }
 
-static NarrowRows rows_of(const Model *m) {
-    return (NarrowRows){m->layer_rows, m->layer_rows + m->max_rows * m->config->expert_dim};
+static void narrow_rows(Rows *memory, const Model *m, const Branch *b) {
+    take_rows(memory, m, b->weights);
 }
 
 static FeedForward find_network(Finder *f, size_t width, size_t dim) {
@@ -76,18 +80,19 @@ static void narrow_run(ForwardPass *pass, const Branch *b) {
     float *y = b->out;
     const Model *m = pass->model;
     const Narrow *w = b->weights;
-    const NarrowRows rows = rows_of(m);
+    Rows memory = arena_rows(&m->arena);
+    const NarrowRows rows = take_rows(&memory, m, w);
     project(pass, &w->in, in, m->config->expert_dim, rows.in);
-    mixture_sum(pass, &w->mixture, in, rows.in, m->config->expert_dim, rows.sum);
+    mixture_sum(pass, &w->mixture, &rows.mixture, in, rows.in, m->config->expert_dim, rows.sum);
     project(pass, &w->out, rows.sum, m->config->dim, y);
-    if (m->config->shared_ffn_dim > 0) mixture_add_shared(pass, &w->mixture, in, y);
+    if (m->config->shared_ffn_dim > 0) mixture_add_shared(pass, &w->mixture, &rows.mixture, in, y);
     forward_add_time(pass, PART_FEED_FORWARD);
 }
 
 const BranchKind narrow_layer = {
     .name = "narrow mixture",
     .find = find,
-    .row_floats = row_floats,
+    .rows = narrow_rows,
     .cached = cached,
     .run = narrow_run,
 };

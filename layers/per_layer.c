@@ -37,19 +37,19 @@ static void join_embedding(const Model *m, const PerLayerTable *table, const Row
     numeric->scale(inputs, 1.0f / sqrtf(2.0f), all);
 }
 
-/* [n][n_layers * p], then gated [n][p]. */
-static float *inputs_of(const Model *m) {
-    return m->layer_rows;
+static float *inputs_of(Model *m) {
+    size_t all = (size_t)m->config->n_layers * m->config->per_layer_dim;
+    return arena_keep(&m->arena, "layer inputs", m->max_rows, all);
 }
 
-size_t per_layer_row_floats(const Config *c) {
-    return ((size_t)c->n_layers + 1) * c->per_layer_dim;
+void per_layer_keep(Model *m, PerLayerTable *table) {
+    table->inputs = inputs_of(m);
 }
 
 void per_layer_inputs(ForwardPass *pass, const PerLayerTable *table) {
     Model *m = pass->model;
     size_t all = (size_t)m->config->n_layers * m->config->per_layer_dim;
-    float *inputs = inputs_of(m);
+    float *inputs = table->inputs;
     const Product projection = {&table->projection, inputs, all};
     float *embedding = m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats;
     forward_multiply(m, m->x, pass->n, &projection, 1);
@@ -59,13 +59,23 @@ void per_layer_inputs(ForwardPass *pass, const PerLayerTable *table) {
     forward_wait(pass);
 }
 
+static float *take_gated(Rows *memory, const Model *m) {
+    return rows_take(memory, m->max_rows, m->config->per_layer_dim);
+}
+
+static void per_layer_rows(Rows *memory, const Model *m, const Branch *b) {
+    (void)b;
+    take_gated(memory, m);
+}
+
 static void per_layer_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const Config *c = m->config;
     const PerLayerGate *w = b->weights;
     size_t p = c->per_layer_dim, all = c->n_layers * p;
-    const float *inputs = inputs_of(m) + b->layer * p;
-    float *gated = inputs_of(m) + m->max_rows * all;
+    Rows memory = arena_rows(&m->arena);
+    const float *inputs = (const float *)b->kept + b->layer * p;
+    float *gated = take_gated(&memory, m);
     const Product inner = {&w->gate, gated, p}, outer = {&w->projection, b->out, c->dim};
     forward_multiply(m, b->in, pass->n, &inner, 1);
 #pragma omp for schedule(static) nowait
@@ -76,9 +86,11 @@ static void per_layer_run(ForwardPass *pass, const Branch *b) {
 }
 
 Branch *per_layer_branch(Model *m, size_t l, const PerLayerGate *gate) {
-    static const BranchKind kind = {.name = "layer input", .run = per_layer_run};
+    static const BranchKind kind = {
+        .name = "layer input", .run = per_layer_run, .rows = per_layer_rows};
     Branch *b = branches_append(m, l, &kind);
     b->weights = gate;
+    b->kept = inputs_of(m);
     b->post = &gate->norm;
     return b;
 }

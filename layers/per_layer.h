@@ -14,6 +14,7 @@ typedef struct PerLayerTable {
     Matrix embedding;  /* per_layer_vocab x (n_layers * p) */
     Matrix projection; /* (n_layers * p) x dim */
     Norm norm;         /* [p] */
+    float *inputs;     /* [n][n_layers * p], of the rows of a pass */
 } PerLayerTable;
 
 typedef struct PerLayerGate {
@@ -25,8 +26,10 @@ typedef struct PerLayerGate {
 void per_layer_find_table(Finder *finder, PerLayerTable *table);
 void per_layer_find_gate(Finder *finder, PerLayerGate *gate);
 
-/* Floats of working memory for each row, the first of Model.layer_rows, and for each thread. */
-size_t per_layer_row_floats(const Config *config);
+/* Asks for the inputs' rows (Arrangement.keep). */
+void per_layer_keep(Model *model, PerLayerTable *table);
+
+/* Floats of working memory for each thread. */
 size_t per_layer_thread_floats(const Config *config);
 
 /* Makes the inputs of all layers, (norm(projection(x) / sqrt(dim)) + embedding[token] * sqrt(p)) /

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "branches.h"
 #include "layers/attention_part.h"
 #include "layers/mamba2.h"
 
@@ -23,48 +24,42 @@ typedef struct SharedBlock {
     Mamba2 mamba;
 } SharedBlock;
 
-/* The working memory of a call: arrays of n rows each. `memory` serves one step after another. */
-typedef struct BlockRows {
+/* The working memory of a call: arrays of n rows each. Attention and the feed-forward network work
+ * one after the other in the same memory. */
+typedef struct SharedRows {
     float *joined; /* [2 dim]  the input of attention */
-    float *t;      /* [dim] */
-    float *memory;
-} BlockRows;
+    float *t;      /* [dim]    its output, and the feed-forward network's input */
+    AttentionPartRows attention;
+    float *narrow, *wide; /* [adapter_rank], [n_heads * the wider of head_dim and value_dim] */
+    struct {
+        float *gate, *up;     /* [ffn_dim] */
+        float *narrow, *wide; /* [adapter_rank], [ffn_dim] */
+        float *y;             /* [dim] */
+    } ffn;
+} SharedRows;
 
-/* What a feed-forward needs in `memory`. */
-typedef struct BlockFfn {
-    float *gate, *up;     /* [ffn_dim] */
-    float *narrow, *wide; /* [adapter_rank], [ffn_dim] */
-    float *y;             /* [dim] */
-} BlockFfn;
-
-static BlockFfn ffn_rows(const Model *m, float *memory) {
+static SharedRows take_rows(Rows *memory, const Model *m, size_t layer) {
     const Config *c = m->config;
-    BlockFfn rows = {.gate = memory};
-    rows.up = rows.gate + m->max_rows * c->ffn_dim;
-    rows.wide = rows.up + m->max_rows * c->ffn_dim;
-    rows.narrow = rows.wide + m->max_rows * c->ffn_dim;
-    rows.y = rows.narrow + m->max_rows * c->adapter_rank;
+    const HeadShape h = config_heads(c, layer);
+    size_t n = m->max_rows, each = h.head_dim > h.value_dim ? h.head_dim : h.value_dim;
+    SharedRows rows;
+    rows.joined = rows_take(memory, n, 2 * (size_t)c->dim);
+    rows.t = rows_take(memory, n, c->dim);
+    Rows again = *memory;
+    rows.attention = attention_part_take(memory, m, layer);
+    rows.narrow = rows_take(memory, n, c->adapter_rank);
+    rows.wide = rows_take(memory, n, h.n_heads * each);
+    rows.ffn.gate = rows_take(&again, n, c->ffn_dim);
+    rows.ffn.up = rows_take(&again, n, c->ffn_dim);
+    rows.ffn.narrow = rows_take(&again, n, c->adapter_rank);
+    rows.ffn.wide = rows_take(&again, n, c->ffn_dim);
+    rows.ffn.y = rows_take(&again, n, c->dim);
+    if (again.used > memory->used) *memory = again;
     return rows;
 }
 
-static size_t larger(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
-static size_t row_floats(const Config *c) {
-    const HeadShape h = config_heads(c, 0);
-    size_t attention = attention_part_row_floats(c) + c->adapter_rank +
-                       (size_t)h.n_heads * larger(h.head_dim, h.value_dim);
-    size_t ffn = 3 * (size_t)c->ffn_dim + c->adapter_rank + c->dim;
-    size_t mamba = c->dim + mamba2_row_floats(c);
-    return 3 * (size_t)c->dim + larger(attention, larger(ffn, mamba));
-}
-
-static BlockRows rows_of(const Model *m) {
-    BlockRows rows = {.joined = m->layer_rows};
-    rows.t = rows.joined + m->max_rows * 2 * m->config->dim;
-    rows.memory = rows.t + m->max_rows * m->config->dim;
-    return rows;
+static void shared_rows(Rows *memory, const Model *m, const Branch *b) {
+    take_rows(memory, m, b->layer);
 }
 
 /* ---- Weights ---- */
@@ -159,74 +154,70 @@ static void add_adapter(ForwardPass *pass, const Adapter *a, const float *in, fl
 }
 
 /* t = attention of the joined rows. */
-static void attend(ForwardPass *pass, size_t layer, const SharedBlock *w, const BlockRows *rows) {
-    Model *m = pass->model;
-    const AttentionPartRows parts = attention_part_rows(m, rows->memory);
-    float *narrow = parts.end, *wide = narrow + m->max_rows * m->config->adapter_rank;
-    float *const projected[3] = {parts.q, parts.k, parts.v};
-    attention_part_project(pass, &w->attention, rows->joined, &parts);
+static void attend(ForwardPass *pass, size_t layer, const SharedBlock *w, const SharedRows *rows) {
+    const AttentionPartRows *parts = &rows->attention;
+    float *const projected[3] = {parts->q, parts->k, parts->v};
+    attention_part_project(pass, &w->attention, rows->joined, parts);
     for (size_t i = 0; i < 3; i++)
-        add_adapter(pass, &w->adapters[i], rows->joined, narrow, wide, projected[i]);
-    attention_part_attend(pass, layer, &w->attention, &parts, rows->t);
+        add_adapter(pass, &w->adapters[i], rows->joined, rows->narrow, rows->wide, projected[i]);
+    attention_part_attend(pass, layer, &w->attention, parts, rows->t);
 }
 
-/* t = out(feed-forward of the norm of t). */
-static void feed(ForwardPass *pass, const SharedBlock *w, const BlockRows *rows) {
+/* out[n][dim] = out(feed-forward of the norm of t and the bias that it lacks). */
+static void feed(ForwardPass *pass, const SharedBlock *w, const SharedRows *rows, float *out) {
     Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
     size_t dim = m->config->dim, width = m->config->ffn_dim;
-    const BlockFfn ffn = ffn_rows(m, rows->memory);
-    const Product inner[] = {{&w->gate.w, ffn.gate, width}, {&w->up.w, ffn.up, width}};
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++)
-        forward_normalize(m, &w->ffn_norm, rows->t + i * dim, rows->t + i * dim, dim);
-    forward_wait(pass);
-    forward_multiply(m, rows->t, pass->n, inner, 2);
-    add_adapter(pass, &w->gate_adapter, rows->t, ffn.narrow, ffn.wide, ffn.gate);
-    add_adapter(pass, &w->up_adapter, rows->t, ffn.narrow, ffn.wide, ffn.up);
+    const Product inner[] = {{&w->gate.w, rows->ffn.gate, width}, {&w->up.w, rows->ffn.up, width}};
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float *gate = ffn.gate + i * width, *up = ffn.up + i * width;
+        float *t = rows->t + i * dim;
+        forward_add_bias(m, &w->attention.wo, t);
+        forward_normalize(m, &w->ffn_norm, t, t, dim);
+    }
+    forward_wait(pass);
+    forward_multiply(m, rows->t, pass->n, inner, 2);
+    add_adapter(pass, &w->gate_adapter, rows->t, rows->ffn.narrow, rows->ffn.wide, rows->ffn.gate);
+    add_adapter(pass, &w->up_adapter, rows->t, rows->ffn.narrow, rows->ffn.wide, rows->ffn.up);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        float *gate = rows->ffn.gate + i * width, *up = rows->ffn.up + i * width;
         forward_add_bias(m, &w->gate, gate);
         forward_add_bias(m, &w->up, up);
         numeric->activate(m->config->activation, gate, up, width);
     }
     forward_wait(pass);
-    forward_multiply(m, ffn.gate, pass->n, &(Product){&w->down.w, ffn.y, dim}, 1);
+    forward_multiply(m, rows->ffn.gate, pass->n, &(Product){&w->down.w, rows->ffn.y, dim}, 1);
 #pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) forward_add_bias(m, &w->down, ffn.y + i * dim);
+    for (size_t i = 0; i < pass->n; i++) forward_add_bias(m, &w->down, rows->ffn.y + i * dim);
     forward_wait(pass);
-    forward_multiply(m, ffn.y, pass->n, &(Product){&w->out, rows->t, dim}, 1);
+    forward_multiply(m, rows->ffn.y, pass->n, &(Product){&w->out, out, dim}, 1);
     forward_add_time(pass, PART_FEED_FORWARD);
 }
 
-/* The layer's input `in`, the norm of the residual stream alone, is not needed. */
 static void shared_block_run(ForwardPass *pass, const Branch *b) {
-    size_t layer = b->layer;
-    float *y = b->out;
-    Model *m = pass->model;
     const SharedBlock *w = b->weights;
-    const BlockRows rows = rows_of(m);
-    size_t dim = m->config->dim;
+    Rows memory = arena_rows(&pass->model->arena);
+    const SharedRows rows = take_rows(&memory, pass->model, b->layer);
     join(pass, w, rows.joined);
     forward_add_time(pass, PART_REST);
-    attend(pass, layer, w, &rows);
-    feed(pass, w, &rows);
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) {
-        float *row = rows.memory + i * dim;
-        memcpy(row, m->x + i * dim, dim * sizeof *row);
-        m->isa->numeric->add_scaled(row, rows.t + i * dim, 1.0f, dim);
-        forward_normalize(m, &m->weights.layers[layer].attention_norm, row, row, dim);
-    }
-    forward_wait(pass);
-    mamba2_run(pass, layer, &w->mamba, rows.memory, rows.memory + m->max_rows * dim, y);
+    attend(pass, b->layer, w, &rows);
+    feed(pass, w, &rows, b->out);
 }
 
-const BranchKind shared_block_layer = {
-    .name = "shared block",
-    .find = find,
-    .row_floats = row_floats,
-    .cached = cached,
-    .run = shared_block_run,
-};
+/* x += mamba(pre(x + block(x and the tokens' embeddings))) */
+static void shared_block_list(Model *m, size_t l, const Norm *pre, float *in) {
+    static const BranchKind kind = {
+        .name = "shared block", .run = shared_block_run, .rows = shared_rows};
+    const SharedBlock *w = m->weights.layers[l].own;
+    Branch *block = branches_append(m, l, &kind);
+    block->weights = w;
+    block->out = branches_second_output(m);
+    block->addition = ADD_TO_INPUT;
+    Branch *mamba = branches_append(m, l, &mamba2_layer);
+    branches_read(mamba, pre, in);
+    mamba->weights = &w->mamba;
+    mamba->plus = block;
+}
+
+const BranchKind shared_block_layer = {.find = find, .cached = cached, .list = shared_block_list};

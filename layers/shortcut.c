@@ -21,13 +21,13 @@ static Branch *pending_mixture(const Model *m, size_t l) {
 
 static void list(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
-    branches_read(branches_mix(m, l), &w->attention_norm, m->normed);
+    branches_mix(m, l, &w->attention_norm, m->normed);
     const Branch *pending = l > 0 ? pending_mixture(m, l - 1) : NULL;
     Branch *mixture = NULL;
     if (w->router.w.data) {
         mixture = branches_append(m, l, mixture_kind());
         branches_read(mixture, &w->ffn_norm, m->normed);
-        mixture->out = m->layer_rows + m->max_rows * arrangement_kind_floats(m->config);
+        mixture->out = arena_keep(&m->arena, "pending mixture", m->max_rows, m->config->dim);
         mixture->scale = m->config->residual_scale;
         mixture->addition = ADD_LATER;
         mixture->same_x = true;
@@ -35,14 +35,9 @@ static void list(Model *m, size_t l) {
     Branch *ffn = branches_append(m, l, &feed_forward_kind);
     branches_read(ffn, mixture ? NULL : &w->ffn_norm, m->normed);
     ffn->last = &w->ffn.down;
-    ffn->post = w->post_ffn_norm.present ? &w->post_ffn_norm : NULL;
+    ffn->sum_post = w->post_ffn_norm.present ? &w->post_ffn_norm : NULL;
     ffn->scale = m->config->residual_scale;
     ffn->also = pending;
 }
 
-/* The mixture's output lives from one layer to the next. */
-static size_t row_floats(const Config *c) {
-    return arrangement_kind_floats(c) + c->dim;
-}
-
-const Arrangement shortcut_arrangement = {.find = find, .row_floats = row_floats, .list = list};
+const Arrangement shortcut_arrangement = {.find = find, .list = list};

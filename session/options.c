@@ -65,7 +65,8 @@ static const OptionRow help_rows[] = {
     HEADING_ROW("Help"),
     {OPTION_HELP, 'h', "help", "usual|all", FIELD(help), 0, 0,
      "this page; --help all: every option", USUAL, "usual"},
-    FLAG_ROW(USUAL, 0, "version", FIELD(version), "versions of the program and its libraries"),
+    FLAG_ROW(USUAL, 0, "version", FIELD(version),
+             "versions; --bug-report: what a maintainer needs"),
     END_ROW,
 };
 

@@ -2,6 +2,7 @@
  * variations of its config.json.
  *
  *     seed_same DIRECTORY STEP     every STEP-th fixture: 1 writes all of them
+ *     seed_same DIRECTORY NAME     this one (for scripts/guard)
  *
  * DIRECTORY/list names them, one a line, for tests/print_same.c:
  *
@@ -170,8 +171,8 @@ static void write_gguf(FILE *list, const char *directory, const char *name, size
 
 int main(int argc, char **argv) {
     size_t step = argc == 3 ? strtoul(argv[2], NULL, 10) : 0;
-    if (step == 0) {
-        fprintf(stderr, "usage: seed_same DIRECTORY STEP\n");
+    if (argc != 3) {
+        fprintf(stderr, "usage: seed_same DIRECTORY STEP|NAME\n");
         return 2;
     }
     char path[512];
@@ -181,9 +182,10 @@ int main(int argc, char **argv) {
     assert_non_null(list);
     char **names = fixture_names(), **gguf_names = gguf_fixture_names();
     for (size_t i = 0; names[i]; free(names[i++]))
-        if (i % step == 0) write_fixture(list, argv[1], names[i], i / step);
+        if (step ? i % step == 0 : strcmp(names[i], argv[2]) == 0)
+            write_fixture(list, argv[1], names[i], step ? i / step : 0);
     for (size_t i = 0; gguf_names[i]; free(gguf_names[i++]))
-        if (i % step == 0) write_gguf(list, argv[1], gguf_names[i], i / step);
+        if (step && i % step == 0) write_gguf(list, argv[1], gguf_names[i], i / step);
     free(names);
     free(gguf_names);
     assert_int_equal(fclose(list), 0);

@@ -162,6 +162,25 @@ static void the_memory_told_is_not_that_of_whoever_started_the_program(void **st
     assert_true(told > 1.0 && beside > 1.0 && beside < told + HELD / 2.0);
 }
 
+static void the_statistics_name_what_reads_a_long_prompt_faster(void **state) {
+    (void)state;
+    static const char says[] = "f16 weights are multiplied in float32: --type q8 reads prompts";
+    char *typed = build_path("tests/cli-typed.bin"), text[301];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    Process p = RUN("export", "--random", "tiny,context=512", "-t", "f16", typed, "-q", "-f");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    p = RUN("run", typed, "-i", text, "-n", "2", "--stats");
+    assert_non_null(strstr(p.err, says));
+    process_free(&p);
+    p = RUN("run", typed, "-i", "x", "-n", "2", "--stats");
+    assert_null(strstr(p.err, says));
+    process_free(&p);
+    unlink(typed);
+    free(typed);
+}
+
 static void a_prompt_comes_from_the_line_a_file_or_stdin(void **state) {
     (void)state;
     char *text = text_of(RUN("run", SAMPLED));
@@ -723,6 +742,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_seed_gives_its_text_and_another_seed_another),
         cmocka_unit_test(a_drawn_seed_is_told_and_gives_the_text_again),
         cmocka_unit_test(the_memory_told_is_not_that_of_whoever_started_the_program),
+        cmocka_unit_test(the_statistics_name_what_reads_a_long_prompt_faster),
         cmocka_unit_test(a_prompt_comes_from_the_line_a_file_or_stdin),
         cmocka_unit_test(text_on_stdin_follows_the_prompt_or_is_hinted_at),
         cmocka_unit_test(echo_writes_the_prompt_before_the_text),

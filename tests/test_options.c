@@ -191,7 +191,8 @@ static void what_does_not_fit_together_is_refused(void **state) {
             "m.bin", "Once upon");
     REFUSES("-i - and -f both give the text: with -f, -i is what stands before it", "m", "-i", "-",
             "-f", "b");
-    REFUSES("only one of --merge, --info, --verify, --tokenize, --detokenize, --render, --eval, "
+    REFUSES("only one of --merge, --info, --bug-report, --verify, --tokenize, --detokenize, "
+            "--render, --eval, "
             "--score, "
             "--attention, "
             "--positions, --no-cache, --list, --cache-list, --cache-clear, --shape-test at a time",
@@ -200,12 +201,14 @@ static void what_does_not_fit_together_is_refused(void **state) {
             "m", "-m", "chat", "--no-cache");
     REFUSES("--attention and --positions name their own file: no -o", "m", "--positions", "a.svg",
             "-o", "b.svg");
-    REFUSES("only one of --merge, --info, --verify, --tokenize, --detokenize, --render, --eval, "
+    REFUSES("only one of --merge, --info, --bug-report, --verify, --tokenize, --detokenize, "
+            "--render, --eval, "
             "--score, "
             "--attention, "
             "--positions, --no-cache, --list, --cache-list, --cache-clear, --shape-test at a time",
             "m", "--info", "--verify");
-    REFUSES("only one of --merge, --info, --verify, --tokenize, --detokenize, --render, --eval, "
+    REFUSES("only one of --merge, --info, --bug-report, --verify, --tokenize, --detokenize, "
+            "--render, --eval, "
             "--score, "
             "--attention, "
             "--positions, --no-cache, --list, --cache-list, --cache-clear, --shape-test at a time",

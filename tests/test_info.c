@@ -1,0 +1,107 @@
+/* What is said of the machine: whether a model fits it, and the report for maintainers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <unistd.h>
+
+#include "inspect/fit.h"
+#include "kvcache_sharing.h"
+#include "tests/process.h"
+
+static const char MODEL[] = "models/stories.bin";
+
+static Session session;
+
+static int open_model(void **state) {
+    (void)state;
+    Error error;
+    const ModelOptions options = {.n_threads = 1};
+    assert_int_equal(modelfile_open(&session.file, MODEL, -1, &error), STATUS_OK);
+    assert_int_equal(model_open(&session.model, session.file, &options, &error), STATUS_OK);
+    session.kv_type = KV_F16;
+    return 0;
+}
+
+static int close_model(void **state) {
+    (void)state;
+    model_close(session.model);
+    modelfile_close(session.file);
+    return 0;
+}
+
+static void a_model_fits_with_its_whole_context_a_part_of_it_or_another_type(void **state) {
+    (void)state;
+    size_t context = model_context(session.model);
+    char text[200];
+    Fit fit = fit_of(&session, 1e9);
+    assert_true(fit.weights_fit && fit.context == context);
+    fit_text(&fit, context, text, sizeof text);
+    assert_string_equal(text, "953.7 MiB free: fits, with the cache of all 1024 positions");
+    /* Room for the weights and three quarters of the cache. */
+    fit = fit_of(&session, fit.weights + 0.75 * fit.cache);
+    assert_true(fit.weights_fit && fit.context < context && fit.context > context / 2);
+    fit_text(&fit, context, text, sizeof text);
+    assert_non_null(strstr(text, "free: fits with -c "));
+    /* Weights of 8 bits that would fit in 5, beside the cache of a short text. */
+    const KvShape shape = model_kv_shape(session.model, KV_F16);
+    double some = (double)kvcache_sequence_bytes(&shape, 512);
+    fit = fit_of(&session, fit.weights * 190 / 272 + some);
+    assert_false(fit.weights_fit);
+    assert_string_equal(fit.type, "q5");
+    assert_true(fit.type_bytes < fit.weights * 0.7);
+    fit_text(&fit, context, text, sizeof text);
+    assert_non_null(strstr(text, "do not fit; with --type q5 they take 2.0 MiB"));
+    fit = fit_of(&session, 1e5);
+    assert_true(!fit.weights_fit && !fit.type);
+    fit_text(&fit, context, text, sizeof text);
+    assert_non_null(strstr(text, "are read again from disk"));
+}
+
+static void a_report_names_program_machine_model_and_options_but_no_text(void **state) {
+    (void)state;
+    Process p = RUN("run", MODEL, "--bug-report", "-i", "my secret", "-t", "0.5", "-f", "a file");
+    assert_int_equal(p.status, 1); /* the file is missing, which is told on stderr */
+    process_free(&p);
+    p = RUN("run", MODEL, "--bug-report", "-i", "my secret", "-t", "0.5", "--kv-type", "q8");
+    assert_int_equal(p.status, 0);
+    static const char *const parts[] = {
+        "verbatim ",      "libraries ",        "system ",      "processor ",
+        "memory ",        "sandbox ",          "model ",       "checksum ",
+        "computes with ", "--temperature 0.5", "--kv-type q8", "--prompt ..."};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strstr(p.out, parts[i])) fail_msg("no %s in:\n%s", parts[i], p.out);
+    assert_null(strstr(p.out, "secret"));
+    assert_null(strstr(p.out, MODEL));
+    process_free(&p);
+}
+
+/* The machine is described although the model is refused. */
+static void a_model_that_is_refused_is_reported_as_well(void **state) {
+    (void)state;
+    char *cut = build_path("tests/cut.bin");
+    size_t n;
+    char *bytes = file_read(MODEL, &n);
+    file_write(cut, bytes, n / 2);
+    Process p = RUN("run", cut, "--bug-report");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.out, "processor "));
+    assert_true(p.err_length > 0);
+    process_free(&p);
+    unlink(cut);
+    free(cut);
+    free(bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_model_fits_with_its_whole_context_a_part_of_it_or_another_type),
+        cmocka_unit_test(a_report_names_program_machine_model_and_options_but_no_text),
+        cmocka_unit_test(a_model_that_is_refused_is_reported_as_well),
+    };
+    return cmocka_run_group_tests_name("info", tests, open_model, close_model);
+}
