@@ -7,7 +7,8 @@
 #include "base/lines.h"
 #include "base/status.h"
 
-enum { LINE = 64 };
+/* lines_new rounds large pieces up to pages of 2 MiB: only where that is little of them. */
+enum { LINE = 64, SMALL = 8 << 20 };
 
 void *rows_take(Rows *rows, size_t n, size_t width) {
     size_t bytes, at = rows->used;
@@ -42,7 +43,10 @@ void arena_count(Arena *a, const Rows *taken) {
 }
 
 bool arena_allocate(Arena *a) {
-    a->memory = a->most < SIZE_MAX ? lines_new(a->most) : NULL;
+    if (a->most < SMALL)
+        a->memory = aligned_alloc(LINE, round_up(a->most + 1, LINE));
+    else
+        a->memory = a->most < SIZE_MAX ? lines_new(a->most) : NULL;
     a->kept = a->n_names = 0;
     return a->memory != NULL;
 }
