@@ -292,6 +292,98 @@ static void what_cannot_be_checked_is_refused(void **state) {
     process_free(&p);
 }
 
+/* ---- Other kinds of records --------------------------------------------------------------------
+ */
+
+static void a_file_says_what_kind_of_record_it_is(void **state) {
+    const CheckCases *c = *state;
+    char *directory = fixture_directory(), *path = fixture_path(directory, "record");
+    Process p = RUN("run", MODEL, "-i", "The cat", "-n", "5", "-s", "7", "--receipt", path);
+    process_free(&p);
+    p = RUN("run", MODEL, "--check", path);
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.out, "{\"part\": \"item\", \"number\": 1, \"same\": true}"));
+    assert_non_null(strstr(p.err, "12 parts: 12 same, 0 different, 0 not checked"));
+    process_free(&p);
+    p = RUN("run", MODEL, "--check", path, "-i", "The dog", "--quiet");
+    assert_int_equal(p.status, 3);
+    assert_non_null(strstr(p.out, "item.prompt.text"));
+    assert_null(strstr(p.out, "\"same\": true"));
+    process_free(&p);
+    p = RUN("run", MODEL, "--check", c->results);
+    assert_int_equal(p.status, 2);
+    assert_non_null(strstr(p.err, "results, which need their requests: --batch FILE"));
+    process_free(&p);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+/* Replaces the first place of `from` in the file. */
+static void replace(const char *path, const char *from, const char *to) {
+    size_t n;
+    char *text = file_read(path, &n), *at = strstr(text, from), *whole;
+    assert_non_null(at);
+    assert_true(asprintf(&whole, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)) > 0);
+    file_write(path, whole, strlen(whole));
+    free(text);
+    free(whole);
+}
+
+static void expect_conversation(const char *path, int status, const char *wanted) {
+    Process p = RUN("run", MODEL, "--check", path);
+    if (p.status != status || !(strstr(p.out, wanted) || strstr(p.err, wanted)))
+        fail_msg("status %d, no %s in:\n%s%s", p.status, wanted, p.out, p.err);
+    process_free(&p);
+}
+
+static void a_conversation_is_checked(void **state) {
+    static const char lines[] = "Hello\nTell me a story\n/retry\nBye\n";
+    char *directory = fixture_directory(), *path = fixture_path(directory, "talk.jsonl");
+    (void)state;
+    Process p = process_run((const char *const[]){"run", MODEL, "-m", "chat", "-n", "6", "-y",
+                                                  "Be kind", "--session", path, NULL},
+                            lines, strlen(lines));
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    size_t n;
+    char *text = file_read(path, &n);
+    expect_conversation(path, 0, "{\"part\": \"message\", \"number\": 7, \"same\": true}");
+    static const struct {
+        const char *from, *to;
+        int status;
+        const char *wanted;
+    } changes[] = {
+        {"Tell me", "Sell me", 3, "{\"part\": \"message.made_with.seal\", \"number\": 5"},
+        {"\"started\":1", "\"started\":2", 3, "message.made_with.seal\", \"number\": 3"},
+        {"\"model\":\"", "\"model\":\"x", 0, "\"run\": [\"conversation.model\"]"},
+        {"\"fingerprint\":\"", "\"fingerprint\":\"0", 3, "conversation.fingerprint"},
+        {"\"seal\":", "\"sael\":", 3, "message.made_with.sael"},
+        {",\"finish\":\"length\"", "", 3, "\"not_checked\": [\"message.made_with.finish\"]"},
+        {"\"finish\":\"length\"", "\"finish\":\"interrupted\"", 3,
+         "{\"part\": \"message.made_with.finish\", \"number\": "},
+        {"\"role\":\"user\"", "\"role\":\"user\",\"role\":\"user\"", 1,
+         "line 3: not a result: dup"},
+        {"{\"role\":\"user\",\"content\":\"Bye\"}\n", "", 3, "message"},
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        file_write(path, text, n);
+        replace(path, changes[i].from, changes[i].to);
+        expect_conversation(path, changes[i].status, changes[i].wanted);
+    }
+    /* A message that nobody has answered; a prompt that the file does not have. */
+    file_write(path, text, n);
+    replace(path, "{\"role\":\"user\",\"content\":\"Bye\"}\n",
+            "{\"role\":\"user\",\"content\":\"Bye\"}\n{\"role\":\"user\",\"content\":\"So\"}\n");
+    expect_conversation(path, 3, "message");
+    p = RUN("run", MODEL, "--check", path, "-i", "Hello");
+    assert_int_equal(p.status, 2);
+    assert_non_null(strstr(p.err, "a conversation, which says itself what was asked"));
+    process_free(&p);
+    free(text);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
 static int open_cases(void **state) {
     static CheckCases cases;
     cases = check_cases_open(MODEL, 24);
@@ -320,6 +412,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(one_text_is_checked),
         cmocka_unit_test(a_text_that_differs_can_be_accepted),
         cmocka_unit_test(what_cannot_be_checked_is_refused),
+        cmocka_unit_test(a_file_says_what_kind_of_record_it_is),
+        cmocka_unit_test(a_conversation_is_checked),
     };
     return cmocka_run_group_tests_name("check", tests, open_cases, close_cases);
 }
