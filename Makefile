@@ -105,17 +105,23 @@ MPI_FLAGS = $(shell $(MPICC) -show 2>/dev/null) # gcc -I... -L... -lmpi
 MPI_LIBS = $(filter-out -I%,$(wordlist 2,99,$(MPI_FLAGS))) -ldl
 MPI_CFLAGS = -DVERBATIM_MPI $(filter -I%,$(MPI_FLAGS))
 MPI_OBJECTS = $(BUILD)/mpi/run.o $(patsubst %.c,$(BUILD)/mpi/%.o,$(wildcard cluster/*.c))
-mpi: $(BUILD)/run-mpi $(BUILD)/tests/attack_rank
+mpi: $(BUILD)/run-mpi
 $(BUILD)/run-mpi: $(MPI_OBJECTS) $(BUILD)/libverbatim.a
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS) $(MPI_LIBS)
 $(BUILD)/mpi/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(MPI_CFLAGS) -c -o $@ $<
 
-# For scripts/measure-ranks and tests/test_mpi.c.
-$(BUILD)/tests/measure_exchanges $(BUILD)/tests/attack_rank: $(BUILD)/%: $(BUILD)/mpi/%.o $(BUILD)/mpi/cluster/wire.o $(BUILD)/mpi/cluster/starter.o $(BUILD)/libverbatim.a
+# For scripts/measure-ranks.
+MPI_WIRE = $(BUILD)/mpi/cluster/wire.o $(BUILD)/mpi/cluster/starter.o $(BUILD)/libverbatim.a
+$(BUILD)/tests/measure_exchanges: $(BUILD)/mpi/tests/measure_exchanges.o $(MPI_WIRE)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS) $(MPI_LIBS)
+# For tests/test_mpi.c. It has the test of all system calls in it.
+$(BUILD)/tests/attack_rank: $(BUILD)/mpi/tests/attack_rank.o $(BUILD)/tests/test_sandbox_calls.o \
+	$(BUILD)/tests/process.o $(MPI_WIRE)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS) $(MPI_LIBS)
 $(BUILD)/tests/measure_link $(BUILD)/tests/slow_network: $(BUILD)/%: $(BUILD)/%.o
 	$(CC) $(ALL_CFLAGS) -o $@ $^
 

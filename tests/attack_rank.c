@@ -2,6 +2,7 @@
  * tests/test_mpi.c, by mpirun:
  *
  *     attack_rank FILE
+ *     attack_rank --calls     the last rank tries every system call (tests/test_sandbox_calls.c)
  *
  * Each rank prints a line for each attempt that succeeds. FILE appears when mpirun can be made to
  * start a program. */
@@ -128,6 +129,10 @@ static bool has_a_free_thread(const Before *b) {
     return false;
 }
 
+/* In a child, which has the rank's descriptors, and whose sandbox is that of a rank. The filter of
+ * MPI's threads is the same: has_a_free_thread. */
+int main_of_test_sandbox_calls(void);
+
 int main(int argc, char **argv) {
     Wire *wire;
     Error error = {.text = ""};
@@ -137,6 +142,12 @@ int main(int argc, char **argv) {
     if (wire_open(&wire, &argc, &argv, &error) != STATUS_OK) {
         fprintf(stderr, "%s\n", error.text);
         return 90;
+    }
+    if (strcmp(file, "--calls") == 0) {
+        bool last = wire_rank(wire) + 1 == wire_ranks(wire);
+        int wrong = last ? main_of_test_sandbox_calls() : 0;
+        wire_close(wire);
+        return wrong;
     }
     const Before before = look_around();
     void *pmix = dlopen("libpmix.so.2", RTLD_NOW | RTLD_NOLOAD);
