@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -702,6 +703,7 @@ static void no_value_of_a_key_crashes(void **state) {
                     Error error = {""};
                     Source *parsed;
                     json_object_set_new(config, key, json_loads(values[k], JSON_DECODE_ANY, NULL));
+                    unlink(path); /* a new file: ext4 writes one that is cut to nothing at once */
                     assert_int_equal(json_dump_file(config, path, 0), 0);
                     Status status = source_open(&parsed, source, NULL, &error);
                     if (status == STATUS_OK) {

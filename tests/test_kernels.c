@@ -140,56 +140,69 @@ static void run(const Kernels *kernels, const float *x, size_t n_rows, size_t n_
              n_threads);
 }
 
-static void check(const Kernels *kernels, const Matrix *w, size_t n_rows, int n_threads) {
-    size_t stride = w->rows + GUARD, bytes = n_rows * stride * sizeof(float);
-    float *x = input_new(n_rows, w->cols, (uint32_t)(w->cols + n_rows));
-    float *want = output_new(n_rows, stride), *got = output_new(n_rows, stride);
-    run(&kernels_reference, x, n_rows, w->cols, &(Product){w, want, stride}, 1, 1);
-    run(kernels, x, n_rows, w->cols, &(Product){w, got, stride}, 1, n_threads);
-    for (size_t i = 0; i < n_rows * stride; i++) {
-        if (memcmp(got + i, want + i, sizeof *got) == 0) continue;
-        fail_msg("%s, %s, %zu x %zu, %zu rows: row %zu output %zu is %a, not %a", kernels->name,
-                 tensor_type_info(w->type)->name, w->rows, w->cols, n_rows, i / stride, i % stride,
-                 (double)got[i], (double)want[i]);
-    }
-    assert_memory_equal(got, want, bytes);
-    free(x);
-    free(want);
-    free(got);
-}
-
 #if defined(__x86_64__)
 extern const Kernels kernels_amx_emulated; /* amx_emulated.c */
 #endif
 
 /* Calls `body` for each kernel set of this machine except the reference. On a machine with AVX-512
  * this includes AMX with emulated tiles. */
-static void each_kernel_set(void (*body)(const Kernels *kernels)) {
+static void each_kernel_set(void (*body)(const Kernels *kernels, void *context), void *context) {
 #if defined(__x86_64__)
     Error error;
     if (isa_choose("avx512", &error)) {
-        body(&kernels_amx_emulated);
+        body(&kernels_amx_emulated, context);
     } else {
         print_message("skipped: no AVX-512, so AMX is not emulated\n");
     }
 #endif
-    for (size_t i = 1; isa_available(i); i++) body(isa_available(i)->kernels);
+    for (size_t i = 1; isa_available(i); i++) body(isa_available(i)->kernels, context);
     if (!isa_available(1)) print_message("skipped: only the reference runs on this machine\n");
 }
 
-static void any_number_of_rows(const Kernels *kernels) {
+/* One product of every kernel set, compared with the reference's. */
+typedef struct Check {
+    const Matrix *w;
+    const float *x, *want;
+    size_t n_rows, stride;
+    int n_threads;
+} Check;
+
+static void compare(const Kernels *kernels, void *context) {
+    const Check *c = context;
+    size_t n = c->n_rows * c->stride;
+    float *got = output_new(c->n_rows, c->stride);
+    run(kernels, c->x, c->n_rows, c->w->cols, &(Product){c->w, got, c->stride}, 1, c->n_threads);
+    for (size_t i = 0; i < n; i++) {
+        if (memcmp(got + i, c->want + i, sizeof *got) == 0) continue;
+        fail_msg("%s, %s, %zu x %zu, %zu rows: row %zu output %zu is %a, not %a", kernels->name,
+                 tensor_type_info(c->w->type)->name, c->w->rows, c->w->cols, c->n_rows,
+                 i / c->stride, i % c->stride, (double)got[i], (double)c->want[i]);
+    }
+    assert_memory_equal(got, c->want, n * sizeof *got);
+    free(got);
+}
+
+static void check(const Matrix *w, size_t n_rows, int n_threads) {
+    size_t stride = w->rows + GUARD;
+    float *x = input_new(n_rows, w->cols, (uint32_t)(w->cols + n_rows));
+    float *want = output_new(n_rows, stride);
+    run(&kernels_reference, x, n_rows, w->cols, &(Product){w, want, stride}, 1, 1);
+    each_kernel_set(compare, &(Check){w, x, want, n_rows, stride, n_threads});
+    free(x);
+    free(want);
+}
+
+static void bits_are_the_reference_s_for_any_number_of_rows(void **state) {
+    (void)state;
     for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
         Matrix w = matrix_new((TensorType)t, 83, 96, t);
-        for (size_t n_rows = 1; n_rows <= 40; n_rows++) check(kernels, &w, n_rows, 1);
+        for (size_t n_rows = 1; n_rows <= 40; n_rows++) check(&w, n_rows, 1);
         free((void *)w.data);
     }
 }
-static void bits_are_the_reference_s_for_any_number_of_rows(void **state) {
-    (void)state;
-    each_kernel_set(any_number_of_rows);
-}
 
-static void any_shape(const Kernels *kernels) {
+static void bits_are_the_reference_s_for_any_shape(void **state) {
+    (void)state;
     static const size_t inputs[] = {1, 2, 3, 31, 32, 33, 63, 64, 65, 100, 257, 513};
     static const size_t outputs[] = {1, 15, 16, 17, 33, 64, 65, 100};
     static const size_t rows[] = {1, 2, 5, 9, 17};
@@ -197,38 +210,31 @@ static void any_shape(const Kernels *kernels) {
         for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
             for (size_t o = 0; o < sizeof outputs / sizeof *outputs; o++) {
                 Matrix w = matrix_new((TensorType)t, outputs[o], inputs[i], t + 100);
-                for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-                    check(kernels, &w, rows[r], 1);
+                for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) check(&w, rows[r], 1);
                 free((void *)w.data);
             }
 }
-static void bits_are_the_reference_s_for_any_shape(void **state) {
-    (void)state;
-    each_kernel_set(any_shape);
-}
 
-static void many_rows(const Kernels *kernels) {
+static void bits_are_the_reference_s_for_many_rows_and_long_sums(void **state) {
+    (void)state;
     for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
         if (!tier_takes(t, 5, 1)) continue;
         Matrix w = matrix_new((TensorType)t, 150, 1100, t + 200);
-        check(kernels, &w, 512, 2);
-        check(kernels, &w, 511, 2);
+        check(&w, 512, 2);
+        check(&w, 511, 2);
         free((void *)w.data);
         /* More inputs than any kernel takes in one run, and an odd number of panels. */
         w = matrix_new((TensorType)t, 40, 4200, t + 250);
-        check(kernels, &w, 25, 1);
-        check(kernels, &w, 100, 1);
+        check(&w, 25, 1);
+        check(&w, 100, 1);
         free((void *)w.data);
     }
-}
-static void bits_are_the_reference_s_for_many_rows_and_long_sums(void **state) {
-    (void)state;
-    each_kernel_set(many_rows);
 }
 
 /* Multiplies matrices of all types in one call, with 3 threads, which never divide the rows
  * evenly. */
-static void mixed_products(const Kernels *kernels) {
+static void mixed_products(const Kernels *kernels, void *context) {
+    (void)context;
     enum { COUNT = TENSOR_TYPES - 1 };
     static const size_t rows[] = {1, 7, 40};
     Matrix w[COUNT];
@@ -254,13 +260,14 @@ static void mixed_products(const Kernels *kernels) {
 }
 static void products_share_an_input_and_any_number_of_threads(void **state) {
     (void)state;
-    mixed_products(&kernels_reference);
-    each_kernel_set(mixed_products);
+    mixed_products(&kernels_reference, NULL);
+    each_kernel_set(mixed_products, NULL);
 }
 
 /* Many sets, as the experts of a mixture: with and without rows, of types of all groups, more
  * products than one list of work holds, and more rows than the memory has room for at once. */
-static void many_sets(const Kernels *kernels) {
+static void many_sets(const Kernels *kernels, void *context) {
+    (void)context;
     enum { COUNT = TENSOR_TYPES - 1, SETS = 220, COLS = 192, ROOM = 40 };
     static Product got[SETS][2];
     static ProductSet sets[SETS];
@@ -293,12 +300,13 @@ static void many_sets(const Kernels *kernels) {
 }
 static void many_sets_of_products_are_one_list_of_work(void **state) {
     (void)state;
-    many_sets(&kernels_reference);
-    each_kernel_set(many_sets);
+    many_sets(&kernels_reference, NULL);
+    each_kernel_set(many_sets, NULL);
 }
 
 /* A set may read rows that lie apart. */
-static void rows_apart(const Kernels *kernels) {
+static void rows_apart(const Kernels *kernels, void *context) {
+    (void)context;
     enum { COLS = 160, OUTPUTS = 40, ROWS = 40 };
     static float want[ROWS * OUTPUTS], got[ROWS * OUTPUTS];
     uint32_t numbers[ROWS];
@@ -324,12 +332,13 @@ static void rows_apart(const Kernels *kernels) {
 }
 static void a_set_may_read_rows_that_lie_apart(void **state) {
     (void)state;
-    rows_apart(&kernels_reference);
-    each_kernel_set(rows_apart);
+    rows_apart(&kernels_reference, NULL);
+    each_kernel_set(rows_apart, NULL);
 }
 
 /* Activations at the limits of their range: huge, tiny, zero, and all of the same size. */
-static void extreme_inputs(const Kernels *kernels) {
+static void extreme_inputs(const Kernels *kernels, void *context) {
+    (void)context;
     static const float sizes[] = {0.0f, 1e-38f, 9e-31f, 2e-30f, 1e-10f, 1e10f, 3e38f};
     size_t count = sizeof sizes / sizeof *sizes, n = 3 * count, cols = 128;
     for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
@@ -353,10 +362,11 @@ static void extreme_inputs(const Kernels *kernels) {
 }
 static void bits_are_the_reference_s_for_extreme_inputs(void **state) {
     (void)state;
-    each_kernel_set(extreme_inputs);
+    each_kernel_set(extreme_inputs, NULL);
 }
 
-static void non_finite_inputs(const Kernels *kernels) {
+static void non_finite_inputs(const Kernels *kernels, void *context) {
+    (void)context;
     for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
         Matrix w = matrix_new((TensorType)t, 16, 64, t + 500);
         for (size_t rows = 1; rows < 18; rows += 8) {
@@ -376,8 +386,8 @@ static void non_finite_inputs(const Kernels *kernels) {
 }
 static void a_non_finite_activation_reaches_its_row_s_output_and_no_other(void **state) {
     (void)state;
-    non_finite_inputs(&kernels_reference);
-    each_kernel_set(non_finite_inputs);
+    non_finite_inputs(&kernels_reference, NULL);
+    each_kernel_set(non_finite_inputs, NULL);
 }
 
 /* Compares the reference kernels with products computed in double precision from matrix_row. */

@@ -27,7 +27,7 @@ static void fill(float *logits, size_t n, uint32_t seed) {
 static Sampler *sampler_of(SamplerOptions options, size_t vocab) {
     Sampler *sampler;
     Error error;
-    const Isa *isa = isa_available(0);
+    const Isa *isa = isa_choose(NULL, &error); /* every one draws the same: see below */
     assert_int_equal(sampler_new(&sampler, &options, vocab, isa->numeric, &error), STATUS_OK);
     return sampler;
 }
@@ -156,7 +156,7 @@ static void top_k_keeps_the_k_first_by_value_then_index(void **state) {
     float logits[VOCAB];
     Ranked ranked[VOCAB];
     static const uint32_t ks[] = {1, 2, 3, 7, 16, 40, 257, 999};
-    for (uint32_t seed = 0; seed < tier_count(1, 1, 3); seed++) {
+    for (uint32_t seed = 0; seed < tier_count(1, 3, 3); seed++) {
         fill(logits, VOCAB, seed);
         logits[5] = 0.0f, logits[17] = -0.0f; /* -0 and 0 must tie */
         rank(logits, VOCAB, ranked);
@@ -174,7 +174,7 @@ static void top_p_keeps_the_fewest_that_reach_it(void **state) {
     float logits[VOCAB], p[VOCAB];
     Ranked ranked[VOCAB];
     static const float tops[] = {0.05f, 0.3f, 0.5f, 0.9f, 0.99f};
-    for (uint32_t seed = 0; seed < tier_count(1, 1, 3); seed++) {
+    for (uint32_t seed = 0; seed < tier_count(1, 3, 3); seed++) {
         fill(logits, VOCAB, seed);
         /* Flatten the distribution, so that every kept token is drawn often enough to be seen. */
         for (size_t i = 0; i < VOCAB; i++) logits[i] /= 8.0f, p[i] = expf(logits[i]);
@@ -333,7 +333,7 @@ static void every_instruction_set_draws_the_same(void **state) {
         options.top_p = seed % 2 ? 0.95f : 1.0f;
         options.seed = seed;
         int32_t expected = one(options, logits, VOCAB, seed);
-        for (size_t i = 1; isa_available(i); i++) {
+        for (size_t i = 0; isa_available(i); i++) {
             Sampler *sampler;
             Error error;
             memcpy(copy, logits, sizeof copy);
