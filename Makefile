@@ -19,6 +19,7 @@
 
 CC = gcc
 OPT = -O3
+DEBUG = -g1# lines and functions: -g takes half as long again to compile, and twice with vector code
 BUILD = build
 PREFIX = /usr/local
 DESTDIR =
@@ -39,7 +40,7 @@ PACKAGE_LIBS += $(shell pkg-config --libs libedit)
 endif
 
 # -ffp-contract=off: a fused multiply-add is one that the source spells out (docs/numerics.md).
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(OPT) -g -fopenmp -ffp-contract=off -fno-math-errno \
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(LEVEL) $(DEBUG) -fopenmp -ffp-contract=off -fno-math-errno \
 	-fno-strict-aliasing -fstack-protector-strong -Wall -Wextra -Wshadow $(WERROR) \
 	-I. $(PACKAGE_CFLAGS) $(CFLAGS) -MMD -MP
 ALL_LIBS = $(LDFLAGS) $(PACKAGE_LIBS) -lm -lpthread
@@ -81,7 +82,7 @@ FOLDERS = base kernels layers tokenizers system draft constraint session proof a
 	convert chat batch inspect
 SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS),$(wildcard *.c $(FOLDERS:%=%/*.c))) \
 	$(call isa_kernels,$(ISAS))
-OBJECTS = $(SOURCES:%.c=$(BUILD)/%.o) $(ISA_OBJECTS)
+OBJECTS = $(ISA_OBJECTS) $(SOURCES:%.c=$(BUILD)/%.o) # those that take longest first
 TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 SOAKS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/soak_*.c))
 FUZZERS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz_*.c))
@@ -89,6 +90,13 @@ FUZZERS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz_*.c))
 all: $(PROGRAMS)
 $(PROGRAMS): %: $(BUILD)/%
 	@ln -sf $< $@
+
+# What computes is compiled with $(OPT). With -O3 the rest takes longer to compile and is no faster:
+# files, conversations, tests, and the plain build of vector code, which is the definition.
+LEVEL = $(OPT)
+QUICK = template formats system session proof advice chat batch inspect
+$(foreach f,$(QUICK),$(eval $(BUILD)/$(f)/%.o: LEVEL = $$(OPT:-O3=-O2)))
+$(BUILD)/tests/%.o $(BUILD)/%.reference.o: LEVEL = $(OPT:-O3=-O1)
 
 # The library holds everything but the main files; tests link against it as well.
 $(BUILD)/libverbatim.a: $(OBJECTS)
@@ -171,7 +179,7 @@ CORE_SOURCES = core.c $(filter-out $(MAINS) modes.c,$(wildcard *.c)) $(wildcard 
 	$(CORE_KERNELS)
 CORE_OBJECTS = $(CORE_SOURCES:%.c=$(BUILD)/core/%.o)
 CORE_PACKAGES = libpcre2-8 libutf8proc libxxhash
-CORE_CFLAGS = -std=c11 -D_GNU_SOURCE $(OPT) -g -fopenmp -ffp-contract=off -fno-math-errno \
+CORE_CFLAGS = -std=c11 -D_GNU_SOURCE $(OPT) $(DEBUG) -fopenmp -ffp-contract=off -fno-math-errno \
 	-fno-strict-aliasing -Wall -Wextra -Wshadow $(WERROR) -I. $(CFLAGS) \
 	-DVERBATIM_CORE -DISA=reference -Wno-unused-parameter -MMD -MP
 core: $(BUILD)/core/run
@@ -221,7 +229,8 @@ $(SUITE) $(BUILD)/tests/test_faults $(BUILD)/tests/soak_faults: | $(BUILD)/tests
 LONGEST = $(patsubst %,$(BUILD)/tests/test_%,reference_logits sampler tokenizer_patterns tokenizer_shared \
 	attacks exactness planted kernels chat_terminal families attention core)
 ORDERED_TESTS = $(filter $(TESTS),$(LONGEST)) $(filter-out $(LONGEST),$(TESTS))
-check test: TIER = $@
+check: TIER = check
+test: TIER = test
 test-all: TIER = all
 check test test-all: all core $(SUITE)
 	@VERBATIM_RUNNER="$(TEST_RUNNER)" scripts/run-tests $(TIER) $(BUILD) $(ORDERED_TESTS)
