@@ -228,8 +228,7 @@ $(SUITE) $(BUILD)/tests/test_faults $(BUILD)/tests/soak_faults: | $(BUILD)/tests
 LONGEST = $(patsubst %,$(BUILD)/tests/test_%,reference_logits sampler tokenizer_patterns tokenizer_shared \
 	attacks exactness planted kernels chat_terminal families attention core)
 ORDERED_TESTS = $(filter $(TESTS),$(LONGEST)) $(filter-out $(LONGEST),$(TESTS))
-check: TIER = check
-test: TIER = test
+check test: TIER = $@
 test-all: TIER = all
 check test test-all: all core $(SUITE)
 	@VERBATIM_RUNNER="$(TEST_RUNNER)" scripts/run-tests $(TIER) $(BUILD) $(ORDERED_TESTS)
@@ -294,6 +293,7 @@ FORMATTED = $(wildcard *.[ch] $(FOLDERS:%=%/*.[ch]) cluster/*.[ch] tests/*.[ch] 
 format:
 	clang-format -i $(FORMATTED)
 lint:
+	scripts/cases --table
 	scripts/check-includes
 	clang-format --dry-run -Werror $(FORMATTED)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr \

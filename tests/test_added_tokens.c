@@ -143,7 +143,7 @@ static void a_base_vocabulary_that_is_too_large_is_refused(void **state) {
     snprintf(why, sizeof why, "the tokenizer has %zu tokens, but the model %zu", vocab_size + 3,
              vocab_size);
     assert_refused(RUN(GENERATE, "-i", "w1"), why);
-    assert_refused(RUN("export", directory, file), why);
+    assert_refused(RUN("export", directory, file, "--force"), why);
 }
 
 int main(int argc, char **argv) {
