@@ -1,7 +1,6 @@
 /* AFMoE (Arcee Trinity): norms around each block, gated attention, experts by sigmoid scores. */
 #include "families/shared.h"
 
-static FamilyFinish afmoe_finish;
 static GgufFinish gguf_afmoe_finish;
 
 const Family families_afmoe[] = {
@@ -37,7 +36,10 @@ const Family families_afmoe[] = {
             },
         .bos_id = -1,
         .eos_id = -1,
-        .finish = afmoe_finish,
+        /* Only layers with windows have RoPE. */
+        .steps = STEPS(STEP("windows", "1024 every global_attn_every_n_layers 4"),
+                       STEP("rotate_windows"), STEP("scale_embeddings", .when = "mup_enabled"),
+                       STEP("shared_width", "num_shared_experts 2")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -66,21 +68,6 @@ const Family families_afmoe[] = {
     },
     {0},
 };
-
-/* Only layers with windows have RoPE. */
-static Status afmoe_finish(const json_t *json, Config *config, Error *error) {
-    double every = json_number(json, "global_attn_every_n_layers", 4);
-    if (!(every >= 1 && every < 1e6))
-        return error_set(error, "config.json: global_attn_every_n_layers is %g", every);
-    if (family_windows(json, json_value(json, "layer_types"), config, 1024, 0, (uint32_t)every,
-                       error) != STATUS_OK)
-        return STATUS_FAILED;
-    for (uint32_t i = 0; i < config->n_layers; i++)
-        config->rope_table[i] = config->window[i] ? 0 : 2;
-    if (json_flag(json, "mup_enabled", false))
-        config->embedding_scale = (float)sqrt((double)config->dim);
-    return family_shared_width(json, "num_shared_experts", 2, config, error);
-}
 
 static Status gguf_afmoe_finish(const GgufModel *m, Config *c) {
     (void)m;

@@ -1,8 +1,6 @@
 /* The text half of Aria: a llama with stacked experts. */
 #include "families/shared.h"
 
-static FamilyFinish aria_finish;
-
 const Family families_aria[] = {
     /* The experts' activation is SiLU, whatever that of the shared one is. */
     {
@@ -32,11 +30,7 @@ const Family families_aria[] = {
             },
         .bos_id = 1,
         .eos_id = 2,
-        .finish = aria_finish,
+        .steps = STEPS(STEP("shared_width", "moe_num_shared_experts 2")),
     },
     {0},
 };
-
-static Status aria_finish(const json_t *json, Config *config, Error *error) {
-    return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
-}

@@ -37,7 +37,10 @@ const Family families_axk[] = {
             },
         .bos_id = 163691,
         .eos_id = 163691,
-        .finish = family_deepseek_v3_finish,
+        .steps =
+            STEPS(STEP("shared_width", "n_shared_experts 1"),
+                  STEP("set", "rope_pairing halves", .unless = "rope_interleave", .absent = true),
+                  STEP("latent_heads")),
         .more = axk1_more,
     },
     {
@@ -90,6 +93,8 @@ const Family families_axk[] = {
             },
         .bos_id = 163691,
         .eos_id = 163691,
+        .steps = STEPS(STEP("shared_width", "n_shared_experts 1"), STEP("own_indexers"),
+                       STEP("latent_heads")),
         .finish = axk2_finish,
         .more = axk2_more,
     },
@@ -100,7 +105,8 @@ static Status axk2_finish(const json_t *json, Config *config, Error *error) {
     if (config->latent_q_dim == 0)
         return error_set(error, "config.json: q_lora_rank is missing or 0");
     if (config->adapter_rank == 0) return error_set(error, "config.json: gated_norm_rank is 0");
-    return family_deepseek_v32_finish(json, config, error);
+    (void)json;
+    return STATUS_OK;
 }
 
 /* Of the second norms, those before experts have gates; a rule cannot tell the layers apart. */

@@ -1,8 +1,6 @@
 /* BLOOM: ALiBi, a norm of the embeddings, biases everywhere. */
 #include "families/shared.h"
 
-static FamilyFinish bloom_finish;
-
 const Family families_bloom[] = {
     {
         .model_type = "bloom",
@@ -32,7 +30,9 @@ const Family families_bloom[] = {
         .tied = true,
         .bos_id = 1,
         .eos_id = 2,
-        .finish = bloom_finish,
+        .steps = STEPS(
+            STEP("set", "norm_place stream", .when = "apply_residual_connection_post_layernorm"),
+            STEP("wide_ffn")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -55,9 +55,3 @@ const Family families_bloom[] = {
     },
     {0},
 };
-
-static Status bloom_finish(const json_t *json, Config *config, Error *error) {
-    if (json_flag(json, "apply_residual_connection_post_layernorm", false))
-        config->norm_place = NORM_STREAM;
-    return family_wide_ffn(json, config, error);
-}

@@ -1,9 +1,6 @@
 /* Command R and R7B: attention and feed-forward side by side, layer norms without biases. */
 #include "families/shared.h"
 
-static FamilyFinish cohere_finish;
-static FamilyFinish cohere2_finish;
-
 static const ConfigRule cohere_config[] = {
     SIZE_KEYS(256000, 8192, 22528, 40, 64),
     KV_HEADS(0),
@@ -47,7 +44,7 @@ const Family families_cohere[] = {
         .tied = true,
         .bos_id = 5,
         .eos_id = 255001,
-        .finish = cohere_finish,
+        .steps = STEPS(STEP("set", "qk_norm each", .when = "use_qk_norm")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -69,7 +66,9 @@ const Family families_cohere[] = {
         .tied = true,
         .bos_id = 5,
         .eos_id = 255001,
-        .finish = cohere2_finish,
+        /* Cohere 2: only layers with windows have RoPE. */
+        .steps =
+            STEPS(STEP("windows", "4096 every sliding_window_pattern 4"), STEP("rotate_windows")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -85,21 +84,3 @@ const Family families_cohere[] = {
     },
     {0},
 };
-
-static Status cohere_finish(const json_t *json, Config *config, Error *error) {
-    (void)error;
-    if (json_flag(json, "use_qk_norm", false)) config->qk_norm = QK_NORM_EACH;
-    return STATUS_OK;
-}
-
-/* Cohere 2: only layers with windows have RoPE. */
-static Status cohere2_finish(const json_t *json, Config *config, Error *error) {
-    uint32_t pattern;
-    if (family_pattern(json, 4, &pattern, error) != STATUS_OK ||
-        family_windows(json, json_value(json, "layer_types"), config, 4096, 0, pattern, error) !=
-            STATUS_OK)
-        return STATUS_FAILED;
-    for (uint32_t i = 0; i < config->n_layers; i++)
-        config->rope_table[i] = config->window[i] ? 0 : 2;
-    return STATUS_OK;
-}

@@ -1,8 +1,6 @@
 /* CTRL: sinusoids, layer norms, ReLU. */
 #include "families/shared.h"
 
-static FamilyFinish scale_embeddings;
-
 const Family families_ctrl[] = {
     /* The epsilon of its blocks' norms is fixed, and the last norm must have the same. */
     {
@@ -36,14 +34,7 @@ const Family families_ctrl[] = {
         .tied = true,
         .bos_id = -1,
         .eos_id = -1,
-        .finish = scale_embeddings,
+        .steps = STEPS(STEP("scale_embeddings", .when = "scale_embedding", .absent = true)),
     },
     {0},
 };
-
-static Status scale_embeddings(const json_t *json, Config *config, Error *error) {
-    (void)error;
-    if (json_flag(json, "scale_embedding", true))
-        config->embedding_scale = (float)sqrt((double)config->dim);
-    return STATUS_OK;
-}

@@ -60,6 +60,7 @@ const Family families_deepseek[] = {
         .tensors = experts_tensors,
         .bos_id = 1,
         .eos_id = 2,
+        .steps = STEPS(STEP("shared_width", "n_shared_experts 2"), STEP("latent_heads")),
         .finish = deepseek_v2_finish,
         .gguf =
             (const GgufFamily[]){
@@ -93,7 +94,10 @@ const Family families_deepseek[] = {
         .prediction = PREDICTION_NEXTN,
         .bos_id = 0,
         .eos_id = 1,
-        .finish = family_deepseek_v3_finish,
+        .steps =
+            STEPS(STEP("shared_width", "n_shared_experts 1"),
+                  STEP("set", "rope_pairing halves", .unless = "rope_interleave", .absent = true),
+                  STEP("latent_heads")),
     },
     {
         .model_type = "kimi_k2",
@@ -105,7 +109,10 @@ const Family families_deepseek[] = {
         .prediction = PREDICTION_NEXTN,
         .bos_id = 0,
         .eos_id = 1,
-        .finish = family_deepseek_v3_finish,
+        .steps =
+            STEPS(STEP("shared_width", "n_shared_experts 1"),
+                  STEP("set", "rope_pairing halves", .unless = "rope_interleave", .absent = true),
+                  STEP("latent_heads")),
     },
     {
         .model_type = "deepseek_v32",
@@ -142,7 +149,8 @@ const Family families_deepseek[] = {
         .prediction = PREDICTION_NEXTN,
         .bos_id = 0,
         .eos_id = 1,
-        .finish = family_deepseek_v32_finish,
+        .steps = STEPS(STEP("shared_width", "n_shared_experts 1"), STEP("own_indexers"),
+                       STEP("latent_heads")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -161,8 +169,8 @@ const Family families_deepseek[] = {
                                    .optional = true),
                             NORM("indexer.k_norm", ".indexer.k_norm", "index_dim",
                                  .optional = true),
-                            MATRIX("indexer.weights", ".indexer.proj.weight", "index_heads", "dim",
-                                   .optional = true),
+                            MATRIX("indexer.weights", ".indexer.proj.weight", "index_heads",
+                                   "dim", .optional = true),
                             GGUF_END,
                             {0},
                         },
@@ -176,8 +184,6 @@ const Family families_deepseek[] = {
     {0},
 };
 
-static const RopeKeys plain_rope;
-
 static Status deepseek_v2_finish(const json_t *json, Config *config, Error *error) {
     const char *method = json_text(json, "topk_method");
     if (!method || strcmp(method, "greedy") == 0) {
@@ -185,7 +191,5 @@ static Status deepseek_v2_finish(const json_t *json, Config *config, Error *erro
     } else if (strcmp(method, "group_limited_greedy") != 0) {
         return error_set(error, "config.json: topk_method '%.40s' is not known", method);
     }
-    if (family_shared_width(json, "n_shared_experts", 2, config, error) != STATUS_OK)
-        return STATUS_FAILED;
-    return latent_heads(json, &plain_rope, config, error);
+    return STATUS_OK;
 }

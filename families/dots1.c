@@ -1,8 +1,6 @@
 /* dots.llm1: experts by sigmoid scores, norms of heads. */
 #include "families/shared.h"
 
-static FamilyFinish dots1_finish;
-
 const Family families_dots1[] = {
     {
         .model_type = "dots1",
@@ -30,7 +28,9 @@ const Family families_dots1[] = {
             },
         .bos_id = -1,
         .eos_id = -1,
-        .finish = dots1_finish,
+        /* Layers from max_window_layers on have windows. */
+        .steps = STEPS(STEP("windows", "4096 from max_window_layers 62"),
+                       STEP("shared_width", "n_shared_experts 0")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -54,12 +54,3 @@ const Family families_dots1[] = {
     },
     {0},
 };
-
-/* Layers from max_window_layers on have windows. */
-static Status dots1_finish(const json_t *json, Config *config, Error *error) {
-    double first = json_number(json, "max_window_layers", 62);
-    if (family_windows(json, json_value(json, "layer_types"), config, 4096,
-                       first > 0 ? (uint32_t)fmin(first, 1e6) : 0, 0, error) != STATUS_OK)
-        return STATUS_FAILED;
-    return family_shared_width(json, "n_shared_experts", 0, config, error);
-}

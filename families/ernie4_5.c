@@ -1,7 +1,6 @@
 /* ERNIE 4.5: a llama with interleaved RoPE, and its mixtures. */
 #include "families/shared.h"
 
-static FamilyFinish ernie_finish;
 static FamilyFinish vl_finish;
 static FamilyMore vl_more;
 
@@ -34,7 +33,7 @@ const Family families_ernie4_5[] = {
         .tied = true,
         .bos_id = 1,
         .eos_id = 2,
-        .finish = ernie_finish,
+        .steps = STEPS(STEP("shared_width", "moe_num_shared_experts 2")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -128,10 +127,6 @@ const Family families_ernie4_5[] = {
     },
     {0},
 };
-
-static Status ernie_finish(const json_t *json, Config *config, Error *error) {
-    return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
-}
 
 /* moe_intermediate_size is a list of the widths of a text's experts and of the images'. The class
  * knows no scaling of RoPE. */

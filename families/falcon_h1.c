@@ -35,6 +35,7 @@ const Family families_falcon_h1[] = {
             },
         .bos_id = 1,
         .eos_id = 2,
+        .steps = STEPS(STEP("no_step_limit")),
         .finish = falcon_h1_finish,
         .more = falcon_h1_more,
         .gguf =
@@ -108,7 +109,7 @@ static Status falcon_h1_finish(const json_t *json, Config *config, Error *error)
     config->state_value_dim = values / config->state_heads;
     config->residual_scale = (float)(ffn[1] / ffn[0]);
     for (uint32_t l = 0; l < config->n_layers; l++) config->layer_kind[l] = LAYER_BESIDE;
-    return state_no_step_limit(json, error);
+    return STATUS_OK;
 }
 
 /* Adds the layer's vector TO: FROM times `factor`. */

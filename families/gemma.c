@@ -3,9 +3,7 @@
 
 static FamilyFinish gemma_finish;
 static GgufFinish gguf_gemma_finish;
-static FamilyFinish gemma2_finish;
 static GgufFinish gguf_gemma2_finish;
-static FamilyFinish gemma3_finish;
 static GgufFinish gguf_gemma3_finish;
 
 static const FixedKey gemma_fixed[] = {
@@ -52,6 +50,7 @@ const Family families_gemma[] = {
         .tied = true,
         .bos_id = 2,
         .eos_id = 1,
+        .steps = STEPS(STEP("scale_embeddings")),
         .finish = gemma_finish,
         .gguf =
             (const GgufFamily[]){
@@ -97,7 +96,10 @@ const Family families_gemma[] = {
         .tied = true,
         .bos_id = 2,
         .eos_id = 1,
-        .finish = gemma2_finish,
+        .steps = STEPS(STEP("cap", "attn_logit_softcapping attention_softcap 50"),
+                       STEP("cap", "final_logit_softcapping logit_softcap 30"),
+                       STEP("score_scale", "query_pre_attn_scalar 256"), STEP("scale_embeddings"),
+                       STEP("windows", "4096 every 2")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -140,7 +142,10 @@ const Family families_gemma[] = {
         .tied = true,
         .bos_id = 2,
         .eos_id = 1,
-        .finish = gemma2_finish,
+        .steps = STEPS(STEP("cap", "attn_logit_softcapping attention_softcap 50"),
+                       STEP("cap", "final_logit_softcapping logit_softcap 30"),
+                       STEP("score_scale", "query_pre_attn_scalar 256"), STEP("scale_embeddings"),
+                       STEP("windows", "4096 every 2")),
     },
     {
         .model_type = "gemma3_text",
@@ -173,7 +178,11 @@ const Family families_gemma[] = {
         .tied = true,
         .bos_id = 2,
         .eos_id = 1,
-        .finish = gemma3_finish,
+        /* attn_logit_softcapping is ignored, as transformers does for Gemma 3. */
+        .steps =
+            STEPS(STEP("cap", "final_logit_softcapping logit_softcap 0"),
+                  STEP("score_scale", "query_pre_attn_scalar 256"), STEP("scale_embeddings"),
+                  STEP("windows", "4096 every sliding_window_pattern 6"), STEP("window_tables")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -199,54 +208,11 @@ const Family families_gemma[] = {
     {0},
 };
 
-static Status scale_embeddings(const json_t *json, Config *config, Error *error) {
-    (void)json, (void)error;
-    config->embedding_scale = (float)sqrt((double)config->dim);
-    return STATUS_OK;
-}
-
 static Status gemma_finish(const json_t *json, Config *config, Error *error) {
     /* "gelu" in Gemma's first files means the tanh approximation. */
     const char *name = json_text(json, "hidden_act");
     if (name && strcmp(name, "gelu") == 0) config->activation = ACTIVATION_GELU_TANH;
-    return scale_embeddings(json, config, error);
-}
-
-/* The cap of the logits or scores that a key gives; null means none. */
-static float cap(const json_t *json, const char *key, float absent) {
-    const json_t *value = json_object_get(json, key);
-    return value ? (float)json_number_value(value) : absent;
-}
-
-static Status gemma2_scales(const json_t *json, Config *config, Error *error) {
-    double scalar = json_number(json, "query_pre_attn_scalar", 256);
-    if (!(scalar > 0)) return error_set(error, "config.json: query_pre_attn_scalar is %g", scalar);
-    config->attention_scale = (float)(1.0 / sqrt(scalar));
-    return scale_embeddings(json, config, error);
-}
-
-static Status gemma2_finish(const json_t *json, Config *config, Error *error) {
-    config->attention_softcap = cap(json, "attn_logit_softcapping", 50.0f);
-    config->logit_softcap = cap(json, "final_logit_softcapping", 30.0f);
-    if (gemma2_scales(json, config, error) != STATUS_OK ||
-        family_refuse_zero(json, "attn_logit_softcapping", error) != STATUS_OK ||
-        family_refuse_zero(json, "final_logit_softcapping", error) != STATUS_OK)
-        return STATUS_FAILED;
-    return family_windows(json, json_value(json, "layer_types"), config, 4096, 0, 2, error);
-}
-
-static Status gemma3_finish(const json_t *json, Config *config, Error *error) {
-    /* attn_logit_softcapping is ignored, as transformers does for Gemma 3. */
-    config->logit_softcap = cap(json, "final_logit_softcapping", 0.0f);
-    uint32_t pattern;
-    if (family_pattern(json, 6, &pattern, error) != STATUS_OK ||
-        gemma2_scales(json, config, error) != STATUS_OK ||
-        family_refuse_zero(json, "final_logit_softcapping", error) != STATUS_OK ||
-        family_windows(json, json_value(json, "layer_types"), config, 4096, 0, pattern, error) !=
-            STATUS_OK)
-        return STATUS_FAILED;
-    for (uint32_t i = 0; i < config->n_layers; i++)
-        config->rope_table[i] = config->window[i] ? 1 : 0;
+    (void)error;
     return STATUS_OK;
 }
 

@@ -1,9 +1,7 @@
 /* GLM-4.5 and the text halves of GLM-4V: experts by sigmoid scores. */
 #include "families/shared.h"
 
-static FamilyFinish glm4_moe_finish;
 static GgufFinish gguf_glm4moe_finish;
-static FamilyFinish solar_open_finish;
 
 const Family families_glm4_moe[] = {
     {
@@ -35,7 +33,8 @@ const Family families_glm4_moe[] = {
         .prediction = PREDICTION_NEXTN,
         .bos_id = -1,
         .eos_id = -1,
-        .finish = glm4_moe_finish,
+        .steps = STEPS(STEP("set", "qk_norm head", .when = "use_qk_norm"),
+                       STEP("shared_width", "n_shared_experts 1")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -83,7 +82,7 @@ const Family families_glm4_moe[] = {
         .rope = {.part = "partial_rotary_factor", .part_absent = 0.5, .has_sections = true},
         .bos_id = -1,
         .eos_id = -1,
-        .finish = solar_open_finish,
+        .steps = STEPS(STEP("shared_width", "n_shared_experts 1")),
     },
     {
         .model_type = "glm4v_text",
@@ -110,15 +109,6 @@ const Family families_glm4_moe[] = {
     },
     {0},
 };
-
-static Status glm4_moe_finish(const json_t *json, Config *config, Error *error) {
-    if (json_flag(json, "use_qk_norm", false)) config->qk_norm = QK_NORM_HEAD;
-    return family_shared_width(json, "n_shared_experts", 1, config, error);
-}
-
-static Status solar_open_finish(const json_t *json, Config *config, Error *error) {
-    return family_shared_width(json, "n_shared_experts", 1, config, error);
-}
 
 static Status gguf_glm4moe_finish(const GgufModel *m, Config *c) {
     if (gguf_model_has(m, "blk.0.attn_q_norm.weight")) c->qk_norm = QK_NORM_HEAD;

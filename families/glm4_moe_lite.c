@@ -34,7 +34,10 @@ const Family families_glm4_moe_lite[] = {
         .prediction = PREDICTION_NEXTN,
         .bos_id = 0,
         .eos_id = 1,
-        .finish = family_deepseek_v3_finish,
+        .steps =
+            STEPS(STEP("shared_width", "n_shared_experts 1"),
+                  STEP("set", "rope_pairing halves", .unless = "rope_interleave", .absent = true),
+                  STEP("latent_heads")),
     },
     {0},
 };

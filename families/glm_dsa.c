@@ -1,7 +1,6 @@
 /* GLM-5: DeepSeek V3.2 whose indexers are shared among layers. */
 #include "families/shared.h"
 
-static FamilyFinish glm_moe_dsa_finish;
 static GgufFinish gguf_glm_dsa_finish;
 
 const Family families_glm_dsa[] = {
@@ -40,7 +39,8 @@ const Family families_glm_dsa[] = {
         .prediction = PREDICTION_NEXTN,
         .bos_id = 0,
         .eos_id = 1,
-        .finish = glm_moe_dsa_finish,
+        .steps = STEPS(STEP("indexers"), STEP("shared_width", "n_shared_experts 1"),
+                       STEP("latent_heads")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -73,15 +73,6 @@ const Family families_glm_dsa[] = {
     },
     {0},
 };
-
-static const RopeKeys plain_rope;
-
-static Status glm_moe_dsa_finish(const json_t *json, Config *config, Error *error) {
-    if (family_indexers(json, config, error) != STATUS_OK ||
-        family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
-        return STATUS_FAILED;
-    return latent_heads(json, &plain_rope, config, error);
-}
 
 static Status gguf_glm_dsa_finish(const GgufModel *m, Config *c) {
     c->index_interleaved = true;

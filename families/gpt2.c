@@ -2,8 +2,6 @@
 #include "families/shared.h"
 
 static FamilyFinish openai_gpt_finish;
-static FamilyFinish gpt2_finish;
-static FamilyFinish gpt_bigcode_finish;
 
 static const BiasRule all_biases[] = {
     {QKVO UP_DOWN, NULL, true},
@@ -69,6 +67,7 @@ const Family families_gpt2[] = {
         .tied = true,
         .bos_id = -1,
         .eos_id = -1,
+        .steps = STEPS(STEP("wide_ffn")),
         .finish = openai_gpt_finish,
     },
     {
@@ -97,7 +96,10 @@ const Family families_gpt2[] = {
         .tied = true,
         .bos_id = 50256,
         .eos_id = 50256,
-        .finish = gpt2_finish,
+        .steps =
+            STEPS(STEP("set", "attention_scale_falls 1", .when = "scale_attn_by_inverse_layer_idx"),
+                  STEP("set", "attention_scale 1", .unless = "scale_attn_weights", .absent = true),
+                  STEP("wide_ffn")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -135,7 +137,11 @@ const Family families_gpt2[] = {
         .tied = true,
         .bos_id = 50256,
         .eos_id = 50256,
-        .finish = gpt_bigcode_finish,
+        .steps =
+            STEPS(STEP("set", "n_kv_heads 1", .when = "multi_query", .absent = true),
+                  STEP("set", "attention_scale_falls 1", .when = "scale_attn_by_inverse_layer_idx"),
+                  STEP("set", "attention_scale 1", .unless = "scale_attn_weights", .absent = true),
+                  STEP("wide_ffn")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -150,19 +156,9 @@ const Family families_gpt2[] = {
     {0},
 };
 
-static Status gpt2_finish(const json_t *json, Config *config, Error *error) {
-    config->attention_scale_falls = json_flag(json, "scale_attn_by_inverse_layer_idx", false);
-    if (!json_flag(json, "scale_attn_weights", true)) config->attention_scale = 1.0f;
-    return family_wide_ffn(json, config, error);
-}
-
 static Status openai_gpt_finish(const json_t *json, Config *config, Error *error) {
     /* GPT-1's "gelu" means the tanh approximation. */
     if (config->activation == ACTIVATION_GELU) config->activation = ACTIVATION_GELU_TANH;
-    return family_wide_ffn(json, config, error);
-}
-
-static Status gpt_bigcode_finish(const json_t *json, Config *config, Error *error) {
-    if (json_flag(json, "multi_query", true)) config->n_kv_heads = 1;
-    return gpt2_finish(json, config, error);
+    (void)json, (void)error;
+    return STATUS_OK;
 }

@@ -32,6 +32,7 @@ const Family families_gpt_neo[] = {
         .tied = true,
         .bos_id = 50256,
         .eos_id = 50256,
+        .steps = STEPS(STEP("wide_ffn")),
         .finish = gpt_neo_finish,
     },
     {0},
@@ -63,5 +64,5 @@ static Status gpt_neo_finish(const json_t *json, Config *config, Error *error) {
         return error_set(error, "config.json: attention_types is not for %u layers",
                          config->n_layers);
     config->attention_scale = 1.0f;
-    return family_wide_ffn(json, config, error);
+    return STATUS_OK;
 }

@@ -1,8 +1,6 @@
 /* GPT-NeoX and Pythia: attention and feed-forward side by side, fused q, k, v. */
 #include "families/shared.h"
 
-static GgufFinish gguf_gptneox_finish;
-
 const Family families_gpt_neox[] = {
     {
         .model_type = "gpt_neox",
@@ -33,8 +31,9 @@ const Family families_gpt_neox[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "gptneox",
-                    .set = SET({"norm", NORM_LAYER}, {"gated", 0},
-                               {"activation", ACTIVATION_GELU_TANH}),
+                    .set = SET({"norm", NORM_LAYER}, {"gated", 0}, {"activation", ACTIVATION_GELU},
+                               {"parallel_block", 1}),
+                    .keys = GGUF_KEYS({"use_parallel_residual", "parallel_block"}),
                     .tensors =
                         (const TensorRule[]){
                             EMBEDDING("token_embd"),
@@ -44,17 +43,9 @@ const Family families_gpt_neox[] = {
                             GGUF_END,
                             {0},
                         },
-                    .finish = gguf_gptneox_finish,
                 },
                 {0},
             },
     },
     {0},
 };
-
-static Status gguf_gptneox_finish(const GgufModel *m, Config *c) {
-    c->activation = ACTIVATION_GELU;
-    c->parallel_block = true;
-    gguf_model_bool(m, "use_parallel_residual", &c->parallel_block);
-    return STATUS_OK;
-}

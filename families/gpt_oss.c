@@ -1,8 +1,6 @@
 /* GPT-OSS: stacked experts in 4 bits, sinks, windows in every second layer. */
 #include "families/shared.h"
 
-static FamilyFinish gpt_oss_finish;
-
 const Family families_gpt_oss[] = {
     /* The gate is QuickGELU, which has this alpha. */
     {
@@ -41,7 +39,7 @@ const Family families_gpt_oss[] = {
                  "1.0, \"truncate\": false, \"original_max_position_embeddings\": 4096}"},
         .bos_id = -1,
         .eos_id = -1,
-        .finish = gpt_oss_finish,
+        .steps = STEPS(STEP("set", "activation gelu_quick"), STEP("windows", "128 every 2")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -66,8 +64,3 @@ const Family families_gpt_oss[] = {
     },
     {0},
 };
-
-static Status gpt_oss_finish(const json_t *json, Config *config, Error *error) {
-    config->activation = ACTIVATION_GELU_QUICK;
-    return family_windows(json, json_value(json, "layer_types"), config, 128, 0, 2, error);
-}

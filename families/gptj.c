@@ -30,7 +30,7 @@ const Family families_gptj[] = {
         .rope = {.none = true},
         .bos_id = 50256,
         .eos_id = 50256,
-        .finish = family_wide_ffn,
+        .steps = STEPS(STEP("wide_ffn")),
     },
     {0},
 };

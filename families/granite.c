@@ -2,8 +2,6 @@
 #include "families/shared.h"
 
 static GgufFinish gguf_granite_finish;
-static FamilyFinish granite_swa_finish;
-static FamilyFinish granite_swa_finish_of_recent;
 static GgufFinish gguf_granite_swa_finish;
 
 static const ConfigRule granite_config[] = {
@@ -56,7 +54,7 @@ const Family families_granite[] = {
             },
         .bos_id = 1,
         .eos_id = 2,
-        .finish = family_granite,
+        .steps = STEPS(STEP("granite")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -96,7 +94,7 @@ const Family families_granite[] = {
             },
         .bos_id = 1,
         .eos_id = 2,
-        .finish = family_granite,
+        .steps = STEPS(STEP("granite")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -140,7 +138,7 @@ const Family families_granite[] = {
             },
         .bos_id = 1,
         .eos_id = 2,
-        .finish = family_granite,
+        .steps = STEPS(STEP("granite")),
     },
     {
         .model_type = "granitemoe_swa",
@@ -169,7 +167,8 @@ const Family families_granite[] = {
         .rope = {.layer_thetas = true},
         .bos_id = 1,
         .eos_id = 2,
-        .finish = granite_swa_finish,
+        .steps = STEPS(STEP("granite")),
+        .finish = family_granite_windows,
     },
     {
         .model_type = "granite_swa",
@@ -194,7 +193,8 @@ const Family families_granite[] = {
         .tied = true,
         .bos_id = 100257,
         .eos_id = 100257,
-        .finish = granite_swa_finish_of_recent,
+        .steps = STEPS(STEP("granite")),
+        .finish = family_granite_windows,
         .gguf =
             (const GgufFamily[]){
                 {
@@ -218,16 +218,6 @@ const Family families_granite[] = {
     },
     {0},
 };
-
-static Status granite_swa_finish(const json_t *json, Config *config, Error *error) {
-    if (family_granite(json, config, error) != STATUS_OK) return STATUS_FAILED;
-    return family_granite_windows(json, config, error);
-}
-
-static Status granite_swa_finish_of_recent(const json_t *json, Config *config, Error *error) {
-    if (family_granite(json, config, error) != STATUS_OK) return STATUS_FAILED;
-    return family_granite_windows(json, config, error);
-}
 
 static Status gguf_granite_finish(const GgufModel *m, Config *c) {
     double divisor = 1.0, embedding = 1.0, residual = 1.0;

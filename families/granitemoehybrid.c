@@ -41,6 +41,7 @@ const Family families_granitemoehybrid[] = {
             },
         .bos_id = 1,
         .eos_id = 2,
+        .steps = STEPS(STEP("granite"), STEP("no_step_limit")),
         .finish = granitemoehybrid_finish,
         .more = granitemoehybrid_more,
         .gguf =
@@ -99,6 +100,7 @@ const Family families_granitemoehybrid[] = {
         .rope = {.part = "partial_rotary_factor", .part_absent = 0.5},
         .bos_id = 1,
         .eos_id = 2,
+        .steps = STEPS(STEP("no_step_limit")),
         .finish = bamba_finish,
     },
     {0},
@@ -122,7 +124,6 @@ static const TensorRule granite_dense[] = {
 static Status read_mamba_width(const json_t *json, Config *config, Error *error) {
     uint32_t expand = 1;
     const json_t *width = json_value(json, "mamba_d_head");
-    if (state_no_step_limit(json, error) != STATUS_OK) return STATUS_FAILED;
     if (json_is_number(width))
         return state_read_whole(json, "mamba_d_head", 0, &config->state_value_dim, error);
     if (state_read_whole(json, "mamba_expand", 2, &expand, error) != STATUS_OK)
@@ -145,9 +146,7 @@ static Status granitemoehybrid_finish(const json_t *json, Config *config, Error 
     const char *position = json_text(json, "position_embedding_type");
     const json_t *types = json_value(json, "layer_types");
     if (!types) types = json_value(json, "layers_block_type");
-    if (family_granite(json, config, error) != STATUS_OK ||
-        read_mamba_width(json, config, error) != STATUS_OK)
-        return STATUS_FAILED;
+    if (read_mamba_width(json, config, error) != STATUS_OK) return STATUS_FAILED;
     config->position = position && strcmp(position, "rope") == 0 ? POSITION_ROPE : POSITION_NONE;
     config->router = ROUTER_SOFTMAX_CHOSEN;
     if (config->n_experts == 0) {

@@ -1,8 +1,6 @@
 /* The transformer of docs/guide-to-code.md; docs/format.md lists its tensors. */
 #include "families/shared.h"
 
-static FamilyFinish scale_embeddings;
-
 const Family families_guide_transformer[] = {
     /* The transformer of docs/guide-to-code.md; docs/format.md lists its tensors. A block's norms
        come after attention and feed-forward. */
@@ -31,13 +29,7 @@ const Family families_guide_transformer[] = {
             },
         .bos_id = -1,
         .eos_id = -1,
-        .finish = scale_embeddings,
+        .steps = STEPS(STEP("scale_embeddings")),
     },
     {0},
 };
-
-static Status scale_embeddings(const json_t *json, Config *config, Error *error) {
-    (void)json, (void)error;
-    config->embedding_scale = (float)sqrt((double)config->dim);
-    return STATUS_OK;
-}

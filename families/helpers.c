@@ -205,23 +205,6 @@ Status family_granite(const json_t *json, Config *config, Error *error) {
 
 /* ---- Latent attention ---- */
 
-/* With norm_topk_prob the weights of the chosen experts add up to 1, which is the softmax over the
- * chosen. */
-void family_normalize_shares(const json_t *json, Config *config) {
-    if (json_flag(json, "norm_topk_prob", false)) config->router = ROUTER_SOFTMAX_CHOSEN;
-}
-
-/* The feed-forward is 4 times as wide as the model where no key says otherwise. */
-Status family_wide_ffn(const json_t *json, Config *config, Error *error) {
-    (void)json;
-    if (config->ffn_dim > 0) return STATUS_OK;
-    if (config->dim > 1 << 18) return error_set(error, "config.json: a width of %u", config->dim);
-    config->ffn_dim = 4 * config->dim;
-    return STATUS_OK;
-}
-
-static const RopeKeys plain_rope;
-
 Status latent_heads(const json_t *json, const RopeKeys *rope, Config *config, Error *error) {
     double factor = 1.0;
     if (json_number(json, "qk_nope_head_dim", 1) < 1 || config->head_dim > 1 << 12 ||
@@ -240,32 +223,6 @@ Status latent_heads(const json_t *json, const RopeKeys *rope, Config *config, Er
     config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim) * factor);
     for (uint32_t i = 0; i < config->n_layers; i++) config->layer_kind[i] = LAYER_LATENT;
     return STATUS_OK;
-}
-
-Status family_interleave_finish(const json_t *json, Config *config, Error *error) {
-    if (!json_flag(json, "rope_interleave", true)) config->rope_pairing = ROPE_HALVES;
-    return latent_heads(json, &plain_rope, config, error);
-}
-
-Status family_deepseek_v3_finish(const json_t *json, Config *config, Error *error) {
-    if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
-        return STATUS_FAILED;
-    return family_interleave_finish(json, config, error);
-}
-
-Status family_deepseek_v32_finish(const json_t *json, Config *config, Error *error) {
-    for (uint32_t i = 0; i < config->n_layers; i++) config->indexer[i] = INDEXER_OWN;
-    if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
-        return STATUS_FAILED;
-    return latent_heads(json, &plain_rope, config, error);
-}
-
-/* Qwen: windows apply only when use_sliding_window is true, from layer max_window_layers on. */
-Status family_qwen_finish(const json_t *json, Config *config, Error *error) {
-    if (!json_flag(json, "use_sliding_window", false)) return family_no_windows(json, error);
-    double first = json_number(json, "max_window_layers", 28);
-    return family_windows(json, json_value(json, "layer_types"), config, 4096,
-                          first > 0 ? (uint32_t)fmin(first, 1e6) : 0, 0, error);
 }
 
 Status state_no_step_limit(const json_t *json, Error *error) {

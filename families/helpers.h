@@ -61,23 +61,10 @@ Status family_indexers(const json_t *json, Config *config, Error *error);
 /* Refuses the key if it is 0 (or less), which means "none" in Config but not in transformers. */
 Status family_refuse_zero(const json_t *json, const char *key, Error *error);
 
-/* With norm_topk_prob the weights of the chosen experts add up to 1, which is the softmax over the
- * chosen. */
-void family_normalize_shares(const json_t *json, Config *config);
-
-/* The feed-forward is 4 times as wide as the model where no key says otherwise. */
-Status family_wide_ffn(const json_t *json, Config *config, Error *error);
-
-/* Qwen: windows apply only when use_sliding_window is true, from layer max_window_layers on. */
-FamilyFinish family_qwen_finish;
-
 /* ---- Latent attention ---- */
 
 /* Completes the widths of heads, and their scale: YaRN's mscale_all_dim multiplies scores. */
 Status latent_heads(const json_t *json, const RopeKeys *rope, Config *config, Error *error);
-
-/* DeepSeek V3 and V3.2, and those that read the same keys. */
-FamilyFinish family_interleave_finish, family_deepseek_v3_finish, family_deepseek_v32_finish;
 
 /* ---- Layers with a state ---- */
 

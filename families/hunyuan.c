@@ -2,7 +2,6 @@
 #include "families/shared.h"
 
 static FamilyFinish hunyuan_finish;
-static FamilyFinish hy_v3_finish;
 
 const Family families_hunyuan[] = {
     {
@@ -122,7 +121,7 @@ const Family families_hunyuan[] = {
             },
         .bos_id = -1,
         .eos_id = -1,
-        .finish = hy_v3_finish,
+        .steps = STEPS(STEP("shared_width", "num_shared_experts 1")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -188,8 +187,4 @@ static Status hunyuan_finish(const json_t *json, Config *config, Error *error) {
         return error_set(error, "config.json: moe_topk is %g", first);
     config->n_experts_used = (uint32_t)first;
     return STATUS_OK;
-}
-
-static Status hy_v3_finish(const json_t *json, Config *config, Error *error) {
-    return family_shared_width(json, "num_shared_experts", 1, config, error);
 }

@@ -82,13 +82,12 @@ const Family families_hy_v4[] = {
             },
         .bos_id = 120000,
         .eos_id = 120025,
+        .steps = STEPS(STEP("shared_width", "n_shared_experts 1"), STEP("latent_heads")),
         .finish = hy_v4_finish,
         .more = hy_v4_more,
     },
     {0},
 };
-
-static const RopeKeys plain_rope;
 
 /* Without indexer_types the first layer and every fourth from the second on have an indexer. */
 static Status hy_v4_finish(const json_t *json, Config *config, Error *error) {
@@ -102,9 +101,7 @@ static Status hy_v4_finish(const json_t *json, Config *config, Error *error) {
             return STATUS_FAILED;
         config->indexer[i] = own ? INDEXER_OWN : INDEXER_SHARED;
     }
-    if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
-        return STATUS_FAILED;
-    return latent_heads(json, &plain_rope, config, error);
+    return STATUS_OK;
 }
 
 /* The gates of experts are limited, those of dense layers and of the shared expert are not. */

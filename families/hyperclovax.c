@@ -26,6 +26,7 @@ const Family families_hyperclovax[] = {
             },
         .bos_id = 1,
         .eos_id = 2,
+        .steps = STEPS(STEP("set", "norm_place around", .when = "use_post_norm", .absent = true)),
         .finish = hyperclovax_finish,
     },
     {0},
@@ -33,7 +34,6 @@ const Family families_hyperclovax[] = {
 
 static Status hyperclovax_finish(const json_t *json, Config *config, Error *error) {
     (void)error;
-    if (json_flag(json, "use_post_norm", true)) config->norm_place = NORM_AROUND;
     config->attention_scale =
         (float)json_number(json, "attention_multiplier", (double)config->attention_scale);
     return STATUS_OK;

@@ -39,6 +39,7 @@ const Family families_kolibri1[] = {
             },
         .bos_id = -1,
         .eos_id = -1,
+        .steps = STEPS(STEP("windows", "513 every 5")),
         .finish = kolibri1_finish,
     },
     {0},
@@ -48,9 +49,7 @@ const Family families_kolibri1[] = {
  * in models without a window. */
 static Status kolibri1_finish(const json_t *json, Config *config, Error *error) {
     bool has_window = !json_is_null(json_object_get(json, "sliding_window"));
-    if (family_windows(json, json_value(json, "layer_types"), config, 513, 0, 5, error) !=
-        STATUS_OK)
-        return STATUS_FAILED;
+    (void)error;
     for (uint32_t i = 0; i < config->n_layers; i++)
         config->rope_table[i] = config->window[i] == 0 && has_window ? 2 : 0;
     return STATUS_OK;

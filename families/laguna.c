@@ -3,7 +3,6 @@
 
 static FamilyFinish laguna_finish;
 static FamilyMore laguna_more;
-static GgufFinish gguf_laguna_finish;
 static GgufMore gguf_laguna_more;
 
 const Family families_laguna[] = {
@@ -48,8 +47,9 @@ const Family families_laguna[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "laguna",
-                    .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
-                               {"router_normalize", 1}),
+                    .set = SET({"gate_activation", ACTIVATION_SOFTPLUS}, {"qk_norm", QK_NORM_HEAD},
+                               {"router", ROUTER_SIGMOID_SCORES}, {"router_normalize", 1}),
+                    .keys = GGUF_KEYS({"rope.dimension_count_swa", "rope_local_rotary_dim"}),
                     .tensors =
                         (const TensorRule[]){
                             EMBEDDING("token_embd"),
@@ -63,7 +63,6 @@ const Family families_laguna[] = {
                     .full_every = 4,
                     .local_theta = 10000,
                     .full_is_first = true,
-                    .finish = gguf_laguna_finish,
                     .more = gguf_laguna_more,
                 },
                 {0},
@@ -122,12 +121,6 @@ static Status laguna_more(const RuleContext *context, const json_t *json, Error 
     const char *text = json_string_value(gating);
     bool of_heads = text ? strcmp(text, "per-head") == 0 : !gating || json_is_true(gating);
     return rules_apply(context, of_heads ? gates_of_heads : gates_of_elements, error);
-}
-
-static Status gguf_laguna_finish(const GgufModel *m, Config *c) {
-    c->gate_activation = ACTIVATION_SOFTPLUS;
-    gguf_model_uint(m, "rope.dimension_count_swa", &c->rope_local_rotary_dim);
-    return STATUS_OK;
 }
 
 static Status gguf_laguna_more(GgufModel *m) {

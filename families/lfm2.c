@@ -1,10 +1,11 @@
 /* LFM2 and LFM3: short convolutions beside attention. */
 #include "families/shared.h"
 
+static GgufFinish gguf_convolution_kinds;
+
 static FamilyFinish lfm3_finish;
 static FamilyMore lfm3_more;
 static FamilyFinish lfm2_finish;
-static GgufFinish gguf_lfm2_finish;
 static FamilyFinish lfm2_moe_finish;
 
 static const BiasRule lfm2_biases[] = {
@@ -116,8 +117,11 @@ const Family families_lfm2[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "lfm2",
+                    .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
+                               {"router_normalize", 1}),
+                    .keys = GGUF_KEYS({"shortconv.l_cache", "state_kernel"}),
                     .tensors = gguf_lfm2_tensors,
-                    .finish = gguf_lfm2_finish,
+                    .finish = gguf_convolution_kinds,
                 },
                 {0},
             },
@@ -167,8 +171,11 @@ const Family families_lfm2[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "lfm2moe",
+                    .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
+                               {"router_normalize", 1}),
+                    .keys = GGUF_KEYS({"shortconv.l_cache", "state_kernel"}),
                     .tensors = gguf_lfm2_tensors,
-                    .finish = gguf_lfm2_finish,
+                    .finish = gguf_convolution_kinds,
                 },
                 {0},
             },
@@ -269,10 +276,6 @@ static Status lfm2_moe_finish(const json_t *json, Config *config, Error *error) 
     return state_read_kinds(json_value(json, "layer_types"), lfm2_kinds, config, error);
 }
 
-static Status gguf_lfm2_finish(const GgufModel *m, Config *c) {
-    c->qk_norm = QK_NORM_HEAD;
-    c->router = ROUTER_SIGMOID_SCORES;
-    c->router_normalize = true;
-    gguf_model_uint(m, "shortconv.l_cache", &c->state_kernel);
+static Status gguf_convolution_kinds(const GgufModel *m, Config *c) {
     return gguf_kinds_by_heads(m, c, LAYER_ATTENTION, LAYER_CONVOLUTION);
 }

@@ -1,8 +1,6 @@
 /* Llama 1 to 3, and what is stored in its names. */
 #include "families/shared.h"
 
-static FamilyFinish scale_embeddings;
-
 static const ConfigRule llama_config[] = {
     SIZE_KEYS(32000, 4096, 11008, 32, 32),
     KV_HEADS(0),
@@ -58,13 +56,7 @@ const Family families_llama[] = {
         .tensors = llama_tensors,
         .bos_id = 1,
         .eos_id = 2,
-        .finish = scale_embeddings,
+        .steps = STEPS(STEP("scale_embeddings")),
     },
     {0},
 };
-
-static Status scale_embeddings(const json_t *json, Config *config, Error *error) {
-    (void)json, (void)error;
-    config->embedding_scale = (float)sqrt((double)config->dim);
-    return STATUS_OK;
-}

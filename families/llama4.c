@@ -36,6 +36,8 @@ const Family families_llama4[] = {
             },
         .bos_id = 1,
         .eos_id = 2,
+        .steps = STEPS(STEP("set", "qk_norm head", .when = "use_qk_norm", .absent = true),
+                       STEP("no_rope_layers")),
         .finish = llama4_finish,
         .gguf =
             (const GgufFamily[]){
@@ -99,11 +101,8 @@ static Status llama4_chunks(const json_t *json, Config *config, Error *error) {
 static Status llama4_finish(const json_t *json, Config *config, Error *error) {
     if (json_is_null(json_object_get(json, "attention_chunk_size")))
         return error_set(error, "config.json: attention_chunk_size is null");
-    if (json_flag(json, "use_qk_norm", true)) config->qk_norm = QK_NORM_HEAD;
     config->qk_norm_after_rope = true;
-    if (family_no_rope_layers(json, config, error) != STATUS_OK ||
-        llama4_temperature(json, config, error) != STATUS_OK)
-        return STATUS_FAILED;
+    if (llama4_temperature(json, config, error) != STATUS_OK) return STATUS_FAILED;
     return llama4_chunks(json, config, error);
 }
 

@@ -165,6 +165,7 @@ const Family families_mamba[] = {
         .rope = {.none = true},
         .bos_id = 0,
         .eos_id = 2,
+        .steps = STEPS(STEP("no_step_limit")),
         .finish = mamba2_finish,
         .gguf =
             (const GgufFamily[]){
@@ -255,7 +256,7 @@ static Status mamba2_finish(const json_t *json, Config *config, Error *error) {
             "config.json: expand %u of hidden_size %u are not num_heads %u of head_dim "
             "%u",
             expand, config->dim, config->state_heads, config->state_value_dim);
-    return state_no_step_limit(json, error);
+    return STATUS_OK;
 }
 
 /* Reads the sizes of Mamba's states. */

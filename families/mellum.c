@@ -31,6 +31,8 @@ const Family families_mellum[] = {
                  .local_theta_key = ""},
         .bos_id = -1,
         .eos_id = -1,
+        .steps =
+            STEPS(STEP("set", "router softmax_chosen", .when = "norm_topk_prob", .absent = true)),
         .finish = mellum_finish,
         .gguf =
             (const GgufFamily[]){
@@ -59,7 +61,6 @@ const Family families_mellum[] = {
 
 static Status mellum_finish(const json_t *json, Config *config, Error *error) {
     const json_t *types = json_value(json, "layer_types");
-    if (json_flag(json, "norm_topk_prob", true)) config->router = ROUTER_SOFTMAX_CHOSEN;
     if (!types) return STATUS_OK;
     if (family_windows(json, types, config, 1024, 0, 0, error) != STATUS_OK) return STATUS_FAILED;
     family_local_tables(types, config);

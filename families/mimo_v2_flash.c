@@ -2,7 +2,6 @@
 #include "families/shared.h"
 
 static FamilyFinish mimo_v2_flash_finish;
-static GgufFinish gguf_mimo2_finish;
 
 const Family families_mimo_v2_flash[] = {
     {
@@ -44,6 +43,9 @@ const Family families_mimo_v2_flash[] = {
                 {
                     .architecture = "mimo2",
                     .set = SET({"router", ROUTER_SIGMOID_SCORES}, {"router_normalize", 1}),
+                    /* Values are narrower than keys, and scaled before they are stored. */
+                    .keys = GGUF_KEYS({"attention.value_scale", "value_scale"},
+                                      {"attention.value_length", "value_dim"}),
                     .tensors =
                         (const TensorRule[]){
                             EMBEDDING("token_embd"),
@@ -60,7 +62,6 @@ const Family families_mimo_v2_flash[] = {
                         },
                     .full_every = 6,
                     .local_theta = 10000,
-                    .finish = gguf_mimo2_finish,
                 },
                 {0},
             },
@@ -100,14 +101,5 @@ static Status mimo_v2_flash_finish(const json_t *json, Config *config, Error *er
         return error_set(error, "config.json: attention_value_scale is not a number");
     config->value_scale = 0.707f;
     if (scale) config->value_scale = json_is_null(scale) ? 1.0f : (float)json_number_value(scale);
-    return STATUS_OK;
-}
-
-/* Values are narrower than keys, and scaled before they are stored. */
-static Status gguf_mimo2_finish(const GgufModel *m, Config *c) {
-    double scale = 1.0;
-    gguf_model_float(m, "attention.value_scale", &scale);
-    gguf_model_uint(m, "attention.value_length", &c->value_dim);
-    c->value_scale = (float)scale;
     return STATUS_OK;
 }

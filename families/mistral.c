@@ -1,10 +1,6 @@
 /* Mistral and Ministral: llamas with windows; Ministral 3 scales queries by position. */
 #include "families/shared.h"
 
-static FamilyFinish mistral_finish;
-static FamilyFinish ministral_finish;
-static FamilyFinish ministral3_finish;
-
 static const TensorRule llama_tensors[] = {
     EMBEDDING("model.embed_tokens"), LLAMA_NORMS, LLAMA_ATTENTION, LLAMA_FFN, LLAMA_END, {0},
 };
@@ -26,7 +22,7 @@ const Family families_mistral[] = {
             },
         .bos_id = 1,
         .eos_id = 2,
-        .finish = mistral_finish,
+        .steps = STEPS(STEP("windows", "4096")),
     },
     {
         .model_type = "ministral",
@@ -36,7 +32,7 @@ const Family families_mistral[] = {
         .tensors = llama_tensors,
         .bos_id = 1,
         .eos_id = 2,
-        .finish = ministral_finish,
+        .steps = STEPS(STEP("windows", "4096")),
     },
     {
         .model_type = "ministral3",
@@ -51,7 +47,7 @@ const Family families_mistral[] = {
                  "1.0, \"mscale_all_dim\": 1.0, \"mscale\": 1.0, \"llama_4_scaling_beta\": 0.1}"},
         .bos_id = 1,
         .eos_id = 2,
-        .finish = ministral3_finish,
+        .steps = STEPS(STEP("windows", "0 unlisted"), STEP("query_scaling")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -73,28 +69,3 @@ const Family families_mistral[] = {
     },
     {0},
 };
-
-static Status mistral_finish(const json_t *json, Config *config, Error *error) {
-    return family_windows(json, json_value(json, "layer_types"), config, 4096, 0, 0, error);
-}
-
-static Status ministral_finish(const json_t *json, Config *config, Error *error) {
-    return family_windows(json, json_value(json, "layer_types"), config, 4096, 0, 0, error);
-}
-
-/* Ministral 3's RoPE where config.json has no parameters. */
-#define MINISTRAL3_ROPE                                                                            \
-    {                                                                                              \
-        .absent = "{\"type\": \"yarn\", \"rope_theta\": 1000000.0, \"factor\": 16.0, "             \
-                  "\"original_max_position_embeddings\": 16384, \"beta_fast\": 32.0, "             \
-                  "\"beta_slow\": 1.0, \"mscale_all_dim\": 1.0, \"mscale\": 1.0, "                 \
-                  "\"llama_4_scaling_beta\": 0.1}"                                                 \
-    }
-
-static Status ministral3_finish(const json_t *json, Config *config, Error *error) {
-    const RopeKeys rope = MINISTRAL3_ROPE;
-    if (family_windows(json, NULL, config, 0, 0, 0, error) != STATUS_OK ||
-        family_query_scaling(json, &rope, config, error) != STATUS_OK)
-        return STATUS_FAILED;
-    return STATUS_OK;
-}

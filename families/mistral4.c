@@ -1,7 +1,6 @@
 /* Mistral 4: latent attention, experts in groups, queries that grow with the position. */
 #include "families/shared.h"
 
-static FamilyFinish mistral4_finish;
 static GgufFinish gguf_mistral4_finish;
 
 const Family families_mistral4[] = {
@@ -41,7 +40,10 @@ const Family families_mistral4[] = {
                  "\"mscale\": 1.0, \"mscale_all_dim\": 1.0, \"llama_4_scaling_beta\": 0.1}"},
         .bos_id = 1,
         .eos_id = 2,
-        .finish = mistral4_finish,
+        .steps =
+            STEPS(STEP("set", "rope_pairing halves", .unless = "rope_interleave", .absent = true),
+                  STEP("shared_width", "n_shared_experts 1"), STEP("query_scaling"),
+                  STEP("latent_heads")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -65,24 +67,6 @@ const Family families_mistral4[] = {
     },
     {0},
 };
-
-/* Its RoPE where config.json has no parameters. */
-#define MISTRAL4_ROPE                                                                              \
-    {                                                                                              \
-        .absent = "{\"type\": \"yarn\", \"rope_theta\": 10000.0, \"factor\": 128.0, "              \
-                  "\"beta_fast\": 32.0, \"beta_slow\": 1.0, "                                      \
-                  "\"original_max_position_embeddings\": 8192, "                                   \
-                  "\"mscale\": 1.0, \"mscale_all_dim\": 1.0, \"llama_4_scaling_beta\": 0.1}"       \
-    }
-
-static Status mistral4_finish(const json_t *json, Config *config, Error *error) {
-    static const RopeKeys rope = MISTRAL4_ROPE;
-    if (!json_flag(json, "rope_interleave", true)) config->rope_pairing = ROPE_HALVES;
-    if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK ||
-        family_query_scaling(json, &rope, config, error) != STATUS_OK)
-        return STATUS_FAILED;
-    return latent_heads(json, &rope, config, error);
-}
 
 /* The converter writes no key of how its queries grow with the position. */
 static Status gguf_mistral4_finish(const GgufModel *m, Config *c) {

@@ -68,6 +68,8 @@ const Family families_mistral_large4[] = {
                  .learned = "model.lerope.alpha"},
         .bos_id = 1,
         .eos_id = 2,
+        .steps = STEPS(STEP("refuse_zero", "final_logit_softcapping"), STEP("no_rope_layers"),
+                       STEP("indexers"), STEP("shared_width", "n_shared_experts 1")),
         .finish = mistral_large4_finish,
     },
     {0},
@@ -115,11 +117,6 @@ static Status share_latents(const json_t *json, Config *config, Error *error) {
 static Status mistral_large4_finish(const json_t *json, Config *config, Error *error) {
     static const RopeKeys rope = MISTRAL_LARGE4_ROPE;
     config->latent_norm_eps = config->norm_eps;
-    if (family_refuse_zero(json, "final_logit_softcapping", error) != STATUS_OK ||
-        family_no_rope_layers(json, config, error) != STATUS_OK ||
-        share_latents(json, config, error) != STATUS_OK ||
-        family_indexers(json, config, error) != STATUS_OK ||
-        family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
-        return STATUS_FAILED;
+    if (share_latents(json, config, error) != STATUS_OK) return STATUS_FAILED;
     return latent_heads(json, &rope, config, error);
 }

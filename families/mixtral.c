@@ -1,8 +1,6 @@
 /* Mixtral: a llama with experts. */
 #include "families/shared.h"
 
-static FamilyFinish window_finish;
-
 const Family families_mixtral[] = {
     {
         .model_type = "mixtral",
@@ -30,7 +28,7 @@ const Family families_mixtral[] = {
             },
         .bos_id = 1,
         .eos_id = 2,
-        .finish = window_finish,
+        .steps = STEPS(STEP("windows", "0 unlisted")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -54,7 +52,3 @@ const Family families_mixtral[] = {
     },
     {0},
 };
-
-static Status window_finish(const json_t *json, Config *config, Error *error) {
-    return family_windows(json, NULL, config, 0, 0, 0, error);
-}

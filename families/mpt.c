@@ -32,6 +32,7 @@ const Family families_mpt[] = {
         .tied = true,
         .bos_id = -1,
         .eos_id = -1,
+        .steps = STEPS(STEP("wide_ffn")),
         .finish = mpt_finish,
         .gguf =
             (const GgufFamily[]){
@@ -66,7 +67,7 @@ static Status mpt_finish(const json_t *json, Config *config, Error *error) {
     config->qkv_clip = (float)json_number(attention, "clip_qkv", 0);
     config->attention_scale =
         (float)json_number(attention, "softmax_scale", (double)config->attention_scale);
-    return family_wide_ffn(json, config, error);
+    return STATUS_OK;
 }
 
 static Status gguf_mpt_finish(const GgufModel *m, Config *c) {

@@ -3,7 +3,6 @@
 
 static FamilyFinish muse_finish;
 static FamilyMore muse_more;
-static GgufFinish gguf_muse_finish;
 static GgufMore gguf_muse_more;
 
 const Family families_muse_glimmer[] = {
@@ -44,7 +43,11 @@ const Family families_muse_glimmer[] = {
                 {
                     .architecture = "muse-glimmer",
                     .pairing = ROPE_INTERLEAVED,
-                    .set = SET({"qk_norm", QK_NORM_HEAD}),
+                    .set = SET({"norm_place", NORM_AROUND}, {"post_norm_eps", 1e-8},
+                               {"qk_norm", QK_NORM_HEAD}),
+                    /* The weights of q_norm are the factor of the queries. No key gives the epsilon
+                     * of the norms after the blocks. */
+                    .keys = GGUF_KEYS({"logit_scale", "logit_scale"}),
                     .tensors =
                         (const TensorRule[]){
                             EMBEDDING("token_embd"),
@@ -60,7 +63,6 @@ const Family families_muse_glimmer[] = {
                         },
                     .full_every = 4,
                     .full_are_not_rotated = true,
-                    .finish = gguf_muse_finish,
                     .more = gguf_muse_more,
                 },
                 {0},
@@ -100,17 +102,6 @@ static Status muse_finish(const json_t *json, Config *config, Error *error) {
 static Status muse_more(const RuleContext *c, const json_t *json, Error *error) {
     (void)json;
     return family_add_ones(c, "embedding_norm", c->source->config.dim, error);
-}
-
-/* The weights of q_norm are the factor of the queries. No key gives the epsilon of the norms after
- * the blocks. */
-static Status gguf_muse_finish(const GgufModel *m, Config *c) {
-    double scale = 1.0;
-    gguf_model_float(m, "logit_scale", &scale);
-    c->logit_scale = (float)scale;
-    c->norm_place = NORM_AROUND;
-    c->post_norm_eps = 1e-8f;
-    return STATUS_OK;
 }
 
 /* Adds the norm of the embeddings, which has no weights. */

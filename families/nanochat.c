@@ -1,7 +1,6 @@
 /* NanoChat: norms without weights, reversed RoPE. */
 #include "families/shared.h"
 
-static FamilyFinish nanochat_finish;
 static FamilyMore nanochat_more;
 
 const Family families_nanochat[] = {
@@ -25,17 +24,11 @@ const Family families_nanochat[] = {
         .rope = {.reversed = true},
         .bos_id = 0,
         .eos_id = 1,
-        .finish = nanochat_finish,
+        .steps = STEPS(STEP("cap", "final_logit_softcapping logit_softcap 15")),
         .more = nanochat_more,
     },
     {0},
 };
-
-static Status nanochat_finish(const json_t *json, Config *config, Error *error) {
-    const json_t *cap = json_object_get(json, "final_logit_softcapping"); /* null: none */
-    config->logit_softcap = cap ? (float)json_number_value(cap) : 15.0f;
-    return family_refuse_zero(json, "final_logit_softcapping", error);
-}
 
 /* Adds the norm of the embeddings, which has no weights either. */
 static Status nanochat_more(const RuleContext *c, const json_t *json, Error *error) {

@@ -86,6 +86,7 @@ const Family families_nemotron_h[] = {
         .rope = {.none = true},
         .bos_id = 1,
         .eos_id = 2,
+        .steps = STEPS(STEP("no_step_limit")),
         .finish = nemotron_h_finish,
         .gguf =
             (const GgufFamily[]){
@@ -146,7 +147,7 @@ static Status nemotron_h_finish(const json_t *json, Config *config, Error *error
         mixes = mixes || all[i].letter == 'E';
     }
     if (!mixes) config->n_experts = config->shared_ffn_dim = config->expert_dim = 0;
-    return state_no_step_limit(json, error);
+    return STATUS_OK;
 }
 
 /* A layer is what it has tensors of: Mamba 2, attention, a feed-forward or a mixture. */

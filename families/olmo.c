@@ -1,9 +1,6 @@
 /* OLMo 1 to 3, OLMoE and FlexOlmo. */
 #include "families/shared.h"
 
-static FamilyFinish olmoe_finish;
-static FamilyFinish olmo_finish;
-static FamilyFinish normalized_finish;
 static FamilyFinish olmo3_finish;
 
 static const BiasRule attention_biases[] = {
@@ -35,7 +32,8 @@ const Family families_olmo[] = {
             },
         .bos_id = -1,
         .eos_id = 50279,
-        .finish = olmoe_finish,
+        .steps = STEPS(STEP("set", "router softmax_chosen", .when = "norm_topk_prob"),
+                       STEP("refuse_zero", "clip_qkv")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -73,7 +71,7 @@ const Family families_olmo[] = {
             },
         .bos_id = -1,
         .eos_id = 50279,
-        .finish = olmo_finish,
+        .steps = STEPS(STEP("refuse_zero", "clip_qkv")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -157,7 +155,7 @@ const Family families_olmo[] = {
             },
         .bos_id = -1,
         .eos_id = 100257,
-        .finish = normalized_finish,
+        .steps = STEPS(STEP("set", "router softmax_chosen", .when = "norm_topk_prob")),
     },
     {
         .model_type = "olmo3",
@@ -184,22 +182,6 @@ const Family families_olmo[] = {
     },
     {0},
 };
-
-static Status olmoe_finish(const json_t *json, Config *config, Error *error) {
-    family_normalize_shares(json, config);
-    return family_refuse_zero(json, "clip_qkv", error);
-}
-
-static Status olmo_finish(const json_t *json, Config *config, Error *error) {
-    (void)config;
-    return family_refuse_zero(json, "clip_qkv", error);
-}
-
-static Status normalized_finish(const json_t *json, Config *config, Error *error) {
-    (void)error;
-    if (json_flag(json, "norm_topk_prob", false)) config->router = ROUTER_SOFTMAX_CHOSEN;
-    return STATUS_OK;
-}
 
 static Status olmo3_finish(const json_t *json, Config *config, Error *error) {
     if (family_windows(json, json_value(json, "layer_types"), config, 4096, 0, 4, error) !=

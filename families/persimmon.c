@@ -1,8 +1,6 @@
 /* Persimmon: fused q, k, v, norms of heads, a ReLU that is squared. */
 #include "families/shared.h"
 
-static FamilyFinish persimmon_finish;
-
 const Family families_persimmon[] = {
     {
         .model_type = "persimmon",
@@ -30,13 +28,7 @@ const Family families_persimmon[] = {
         .rope = {.part = "partial_rotary_factor", .part_absent = 0.5},
         .bos_id = 1,
         .eos_id = 2,
-        .finish = persimmon_finish,
+        .steps = STEPS(STEP("set", "qk_norm head", .when = "qk_layernorm", .absent = true)),
     },
     {0},
 };
-
-static Status persimmon_finish(const json_t *json, Config *config, Error *error) {
-    (void)error;
-    if (json_flag(json, "qk_layernorm", true)) config->qk_norm = QK_NORM_HEAD;
-    return STATUS_OK;
-}

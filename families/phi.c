@@ -1,8 +1,6 @@
 /* Phi 1 and 2: attention and feed-forward side by side, biases everywhere. */
 #include "families/shared.h"
 
-static FamilyFinish phi_finish;
-
 const Family families_phi[] = {
     {
         .model_type = "phi",
@@ -28,7 +26,7 @@ const Family families_phi[] = {
         .rope = {.part = "partial_rotary_factor", .part_absent = 0.5, .part_is_even = true},
         .bos_id = 1,
         .eos_id = 2,
-        .finish = phi_finish,
+        .steps = STEPS(STEP("set", "qk_norm head", .when = "qk_layernorm")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -49,9 +47,3 @@ const Family families_phi[] = {
     },
     {0},
 };
-
-static Status phi_finish(const json_t *json, Config *config, Error *error) {
-    (void)error;
-    if (json_flag(json, "qk_layernorm", false)) config->qk_norm = QK_NORM_HEAD;
-    return STATUS_OK;
-}

@@ -1,9 +1,6 @@
 /* Phi 3 and the text half of Phi 4: a llama with fused matrices. */
 #include "families/shared.h"
 
-static FamilyFinish phi3_finish;
-static FamilyFinish phi4_finish;
-
 static const ConfigRule phi4_config[] = {
     SIZE_KEYS(200064, 3072, 8192, 32, 32),
     KV_HEADS(8),
@@ -38,7 +35,7 @@ const Family families_phi3[] = {
                  .yarn_is_longrope = true},
         .bos_id = 1,
         .eos_id = 32000,
-        .finish = phi3_finish,
+        .steps = STEPS(STEP("windows", "0 unlisted")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -80,7 +77,7 @@ const Family families_phi3[] = {
         .bos_id = 199999,
         .eos_id = 199999,
         .more_eos_ids = {200020, 0},
-        .finish = phi4_finish,
+        .steps = STEPS(STEP("windows", "0 unlisted")),
     },
     {
         .model_type = "phi4mm",
@@ -105,15 +102,7 @@ const Family families_phi3[] = {
         .bos_id = 199999,
         .eos_id = 199999,
         .more_eos_ids = {200020, 0},
-        .finish = phi4_finish,
+        .steps = STEPS(STEP("windows", "0 unlisted")),
     },
     {0},
 };
-
-static Status phi3_finish(const json_t *json, Config *config, Error *error) {
-    return family_windows(json, NULL, config, 0, 0, 0, error);
-}
-
-static Status phi4_finish(const json_t *json, Config *config, Error *error) {
-    return family_windows(json, NULL, config, 0, 0, 0, error);
-}

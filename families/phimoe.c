@@ -1,8 +1,6 @@
 /* Phi 3.5 MoE: layer norms, two experts chosen by a sparse mixer. */
 #include "families/shared.h"
 
-static FamilyFinish phimoe_finish;
-
 const Family families_phimoe[] = {
     {
         .model_type = "phimoe",
@@ -32,7 +30,8 @@ const Family families_phimoe[] = {
         .rope = {.has_mscales = true},
         .bos_id = 1,
         .eos_id = 2,
-        .finish = phimoe_finish,
+        /* The sparse mixer always takes two experts, whatever num_experts_per_tok says. */
+        .steps = STEPS(STEP("windows", "0 unlisted"), STEP("set", "n_experts_used 2")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -55,13 +54,3 @@ const Family families_phimoe[] = {
     },
     {0},
 };
-
-static Status window_finish(const json_t *json, Config *config, Error *error) {
-    return family_windows(json, NULL, config, 0, 0, 0, error);
-}
-
-/* The sparse mixer always takes two experts, whatever num_experts_per_tok says. */
-static Status phimoe_finish(const json_t *json, Config *config, Error *error) {
-    config->n_experts_used = 2;
-    return window_finish(json, config, error);
-}

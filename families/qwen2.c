@@ -27,6 +27,7 @@ const Family families_qwen2[] = {
             },
         .bos_id = -1,
         .eos_id = -1,
+        .steps = STEPS(STEP("set", "router softmax_chosen", .when = "norm_topk_prob")),
         .finish = qwen2_finish,
         .gguf =
             (const GgufFamily[]){
@@ -63,7 +64,9 @@ const Family families_qwen2[] = {
             },
         .bos_id = -1,
         .eos_id = -1,
-        .finish = family_qwen_finish,
+        .steps =
+            STEPS(STEP("windows", "4096 from max_window_layers 28", .when = "use_sliding_window"),
+                  STEP("no_windows", .unless = "use_sliding_window")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -87,7 +90,6 @@ const Family families_qwen2[] = {
 
 /* With use_sliding_window every 2nd layer has a window, up to max_window_layers. */
 static Status qwen2_finish(const json_t *json, Config *config, Error *error) {
-    family_normalize_shares(json, config);
     if (!json_flag(json, "use_sliding_window", false)) return family_no_windows(json, error);
     const json_t *types = json_value(json, "layer_types");
     double end = json_number(json, "max_window_layers", 28);

@@ -1,9 +1,6 @@
 /* The text halves of Qwen 2 VL, 2.5 VL and 2.5 Omni. */
 #include "families/shared.h"
 
-static FamilyFinish qwen2_finish;
-static FamilyFinish qwen2_omni_finish;
-
 static const ConfigRule qwen2_config[] = {
     SIZE_KEYS(152064, 8192, 29568, 80, 64),
     KV_HEADS(8),
@@ -32,7 +29,9 @@ const Family families_qwen2_vl[] = {
         .rope = {.has_sections = true},
         .bos_id = 151643,
         .eos_id = 151645,
-        .finish = qwen2_finish,
+        .steps =
+            STEPS(STEP("windows", "4096 from max_window_layers 80", .when = "use_sliding_window"),
+                  STEP("no_windows", .unless = "use_sliding_window")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -59,7 +58,9 @@ const Family families_qwen2_vl[] = {
         .rope = {.has_sections = true},
         .bos_id = 151643,
         .eos_id = 151645,
-        .finish = qwen2_finish,
+        .steps =
+            STEPS(STEP("windows", "4096 from max_window_layers 80", .when = "use_sliding_window"),
+                  STEP("no_windows", .unless = "use_sliding_window")),
     },
     {
         .model_type = "qwen2_5_omni_text",
@@ -73,22 +74,10 @@ const Family families_qwen2_vl[] = {
         .tied = true,
         .bos_id = -1,
         .eos_id = -1,
-        .finish = qwen2_omni_finish,
+        /* As in Qwen 2.5 VL, but for the absent values. */
+        .steps =
+            STEPS(STEP("windows", "32768 from max_window_layers 28", .when = "use_sliding_window"),
+                  STEP("no_windows", .unless = "use_sliding_window")),
     },
     {0},
 };
-
-static Status qwen2_finish(const json_t *json, Config *config, Error *error) {
-    if (!json_flag(json, "use_sliding_window", false)) return family_no_windows(json, error);
-    double first = json_number(json, "max_window_layers", 80);
-    return family_windows(json, json_value(json, "layer_types"), config, 4096,
-                          first > 0 ? (uint32_t)fmin(first, 1e6) : 0, 0, error);
-}
-
-/* As in Qwen 2.5 VL, but for the absent values. */
-static Status qwen2_omni_finish(const json_t *json, Config *config, Error *error) {
-    if (!json_flag(json, "use_sliding_window", false)) return family_no_windows(json, error);
-    double first = json_number(json, "max_window_layers", 28);
-    return family_windows(json, json_value(json, "layer_types"), config, 32768,
-                          first > 0 ? (uint32_t)fmin(first, 1e6) : 0, 0, error);
-}

@@ -1,8 +1,6 @@
 /* Qwen 3 and its mixtures: norms of heads. */
 #include "families/shared.h"
 
-static FamilyFinish qwen3_finish;
-
 const Family families_qwen3[] = {
     {
         .model_type = "qwen3_moe",
@@ -26,7 +24,8 @@ const Family families_qwen3[] = {
             },
         .bos_id = -1,
         .eos_id = -1,
-        .finish = qwen3_finish,
+        .steps = STEPS(STEP("set", "router softmax_chosen", .when = "norm_topk_prob"),
+                       STEP("windows", "4096 unlisted", .when = "use_sliding_window")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -66,7 +65,9 @@ const Family families_qwen3[] = {
             },
         .bos_id = -1,
         .eos_id = -1,
-        .finish = family_qwen_finish,
+        .steps =
+            STEPS(STEP("windows", "4096 from max_window_layers 28", .when = "use_sliding_window"),
+                  STEP("no_windows", .unless = "use_sliding_window")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -89,9 +90,3 @@ const Family families_qwen3[] = {
     },
     {0},
 };
-
-static Status qwen3_finish(const json_t *json, Config *config, Error *error) {
-    family_normalize_shares(json, config);
-    if (!json_flag(json, "use_sliding_window", false)) return STATUS_OK;
-    return family_windows(json, NULL, config, 4096, 0, 0, error);
-}

@@ -1,9 +1,8 @@
 /* Qwen3-Next and Qwen 3.5: gated DeltaNet beside gated attention. */
 #include "families/shared.h"
 
-static FamilyFinish qwen3_next_finish;
 static GgufFinish gguf_qwen3next_finish;
-static FamilyFinish qwen3_5_finish;
+static FamilyFinish read_qwen_kinds;
 static GgufFinish gguf_qwen35_finish;
 
 /* The activation of the feed-forward is that of the convolution as well. A bias of q_proj would
@@ -114,7 +113,9 @@ const Family families_qwen3_next[] = {
         .prediction = PREDICTION_MTP,
         .bos_id = -1,
         .eos_id = -1,
-        .finish = qwen3_next_finish,
+        .steps =
+            STEPS(STEP("set", "router softmax_chosen", .when = "norm_topk_prob", .absent = true)),
+        .finish = read_qwen_kinds,
         .gguf =
             (const GgufFamily[]){
                 {
@@ -172,7 +173,7 @@ const Family families_qwen3_next[] = {
     },
     {
         .model_type = "qwen3_5_text",
-        .set = SET({"qk_norm", QK_NORM_HEAD}),
+        .set = SET({"qk_norm", QK_NORM_HEAD}, {"state_tiled", 1}), /* ORDER_STATES */
         .keys =
             KEYS(SIZE_KEYS(248320, 4096, 12288, 32, 16), KV_HEADS(4), HEAD_DIM(256), CONTEXT(32768),
                  {"rms_norm_eps", "norm_eps", 1e-6}, {"linear_conv_kernel_dim", "state_kernel", 4},
@@ -232,7 +233,7 @@ const Family families_qwen3_next[] = {
         .prediction = PREDICTION_MTP,
         .bos_id = -1,
         .eos_id = -1,
-        .finish = qwen3_5_finish,
+        .finish = read_qwen_kinds,
         .gguf =
             (const GgufFamily[]){
                 {
@@ -247,7 +248,8 @@ const Family families_qwen3_next[] = {
     /* Every layer is a mixture; there is no intermediate_size. */
     {
         .model_type = "qwen3_5_moe_text",
-        .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SOFTMAX_CHOSEN}),
+        .set =
+            SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SOFTMAX_CHOSEN}, {"state_tiled", 1}),
         .keys =
             KEYS(SIZES_WITHOUT_FFN(248320, 2048, 40, 16), {"moe_intermediate_size", "ffn_dim", 512},
                  KV_HEADS(2), HEAD_DIM(256), CONTEXT(32768), {"rms_norm_eps", "norm_eps", 1e-6},
@@ -315,7 +317,7 @@ const Family families_qwen3_next[] = {
         .prediction = PREDICTION_MTP,
         .bos_id = -1,
         .eos_id = -1,
-        .finish = qwen3_5_finish,
+        .finish = read_qwen_kinds,
         .gguf =
             (const GgufFamily[]){
                 {
@@ -342,16 +344,6 @@ static Status read_qwen_kinds(const json_t *json, Config *config, Error *error) 
     for (uint32_t l = 0; l < config->n_layers; l++)
         config->layer_kind[l] = (l + 1) % (uint32_t)interval ? LAYER_DELTA : LAYER_ATTENTION;
     return STATUS_OK;
-}
-
-static Status qwen3_next_finish(const json_t *json, Config *config, Error *error) {
-    if (json_flag(json, "norm_topk_prob", true)) config->router = ROUTER_SOFTMAX_CHOSEN;
-    return read_qwen_kinds(json, config, error);
-}
-
-static Status qwen3_5_finish(const json_t *json, Config *config, Error *error) {
-    config->state_tiled = true; /* ORDER_STATES */
-    return read_qwen_kinds(json, config, error);
 }
 
 static Status gguf_qwen3next_finish(const GgufModel *m, Config *c) {

@@ -1,8 +1,6 @@
 /* The text halves of Qwen 3 VL and Omni. */
 #include "families/shared.h"
 
-static FamilyFinish qwen3_omni_finish;
-
 static const BiasRule attention_biases[] = {
     {QKVO, "attention_bias", false},
     {0},
@@ -84,7 +82,9 @@ const Family families_qwen3_vl[] = {
         .rope = {.has_sections = true},
         .bos_id = -1,
         .eos_id = -1,
-        .finish = qwen3_omni_finish,
+        /* The weights of the chosen experts add up to 1 unless norm_topk_prob is false. */
+        .steps =
+            STEPS(STEP("set", "router softmax_chosen", .when = "norm_topk_prob", .absent = true)),
     },
     {
         .model_type = "qwen3_vl_text",
@@ -127,10 +127,3 @@ const Family families_qwen3_vl[] = {
     },
     {0},
 };
-
-/* The weights of the chosen experts add up to 1 unless norm_topk_prob is false. */
-static Status qwen3_omni_finish(const json_t *json, Config *config, Error *error) {
-    (void)error;
-    if (json_flag(json, "norm_topk_prob", true)) config->router = ROUTER_SOFTMAX_CHOSEN;
-    return STATUS_OK;
-}

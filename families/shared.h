@@ -15,6 +15,15 @@
 
 /* ---- Tables ---- */
 
+/* One of STEPS: STEP("windows", "4096 every 2"). */
+#define STEP(...)                                                                                  \
+    { .verb = __VA_ARGS__ }
+#define STEPS(...)                                                                                 \
+    (const Step[]) {                                                                               \
+        __VA_ARGS__, {                                                                             \
+            0                                                                                      \
+        }                                                                                          \
+    }
 #define SET(...)                                                                                   \
     (const Preset[]) {                                                                             \
         __VA_ARGS__, {                                                                             \
@@ -29,6 +38,12 @@
     }
 #define BIASES(...)                                                                                \
     (const BiasRule[]) {                                                                           \
+        __VA_ARGS__, {                                                                             \
+            0                                                                                      \
+        }                                                                                          \
+    }
+#define GGUF_KEYS(...)                                                                             \
+    (const GgufKey[]) {                                                                            \
         __VA_ARGS__, {                                                                             \
             0                                                                                      \
         }                                                                                          \

@@ -24,6 +24,7 @@ const Family families_smollm3[] = {
         .tied = true,
         .bos_id = 128000,
         .eos_id = 128001,
+        .steps = STEPS(STEP("no_rope_layers")),
         .finish = smollm3_finish,
         .gguf =
             (const GgufFamily[]){
@@ -50,7 +51,6 @@ const Family families_smollm3[] = {
 /* The layers with windows are those that layer_types names, whatever use_sliding_window says;
  * without layer_types those without RoPE. */
 static Status smollm3_finish(const json_t *json, Config *config, Error *error) {
-    if (family_no_rope_layers(json, config, error) != STATUS_OK) return STATUS_FAILED;
     const json_t *types = json_value(json, "layer_types");
     if (!types && !json_flag(json, "use_sliding_window", false)) return STATUS_OK;
     if (family_windows(json, types, config, 0, 0, 0, error) != STATUS_OK) return STATUS_FAILED;

@@ -1,8 +1,6 @@
 /* Solar Open: experts by sigmoid scores in every layer. */
 #include "families/shared.h"
 
-static FamilyFinish solar_open_finish;
-
 const Family families_solar_open[] = {
     /* Every layer is a mixture; intermediate_size is not read. */
     {
@@ -32,11 +30,7 @@ const Family families_solar_open[] = {
         .rope = {.part = "partial_rotary_factor", .part_absent = 1},
         .bos_id = -1,
         .eos_id = -1,
-        .finish = solar_open_finish,
+        .steps = STEPS(STEP("shared_width", "n_shared_experts 1")),
     },
     {0},
 };
-
-static Status solar_open_finish(const json_t *json, Config *config, Error *error) {
-    return family_shared_width(json, "n_shared_experts", 1, config, error);
-}

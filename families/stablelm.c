@@ -1,7 +1,6 @@
 /* StableLM: layer norms, partial RoPE, norms of each head. */
 #include "families/shared.h"
 
-static FamilyFinish stablelm_finish;
 static GgufFinish gguf_stablelm_finish;
 
 const Family families_stablelm[] = {
@@ -30,7 +29,8 @@ const Family families_stablelm[] = {
         .rope = {.part = "partial_rotary_factor", .part_absent = 0.25, .part_is_even = true},
         .bos_id = 0,
         .eos_id = 0,
-        .finish = stablelm_finish,
+        .steps = STEPS(STEP("set", "parallel_block 1", .when = "use_parallel_residual"),
+                       STEP("set", "qk_norm each", .when = "qk_layernorm")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -53,13 +53,6 @@ const Family families_stablelm[] = {
     },
     {0},
 };
-
-static Status stablelm_finish(const json_t *json, Config *config, Error *error) {
-    config->parallel_block = json_flag(json, "use_parallel_residual", false);
-    (void)error;
-    if (json_flag(json, "qk_layernorm", false)) config->qk_norm = QK_NORM_EACH;
-    return STATUS_OK;
-}
 
 static Status gguf_stablelm_finish(const GgufModel *m, Config *c) {
     c->norm = NORM_LAYER;

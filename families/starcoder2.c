@@ -1,8 +1,6 @@
 /* StarCoder 2: layer norms, biases, windows, no gate. */
 #include "families/shared.h"
 
-static FamilyFinish starcoder2_finish;
-
 const Family families_starcoder2[] = {
     {
         .model_type = "starcoder2",
@@ -24,7 +22,7 @@ const Family families_starcoder2[] = {
         .tied = true,
         .bos_id = 50256,
         .eos_id = 50256,
-        .finish = starcoder2_finish,
+        .steps = STEPS(STEP("windows", "0 unlisted")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -47,7 +45,3 @@ const Family families_starcoder2[] = {
     },
     {0},
 };
-
-static Status starcoder2_finish(const json_t *json, Config *config, Error *error) {
-    return family_windows(json, NULL, config, 0, 0, 0, error);
-}

@@ -32,17 +32,11 @@ const Family families_xglm[] = {
         .sinusoid_ends_at_base = true,
         .bos_id = 0,
         .eos_id = 2,
+        .steps = STEPS(STEP("scale_embeddings", .when = "scale_embedding", .absent = true)),
         .finish = xglm_finish,
     },
     {0},
 };
-
-static Status scale_embeddings(const json_t *json, Config *config, Error *error) {
-    (void)error;
-    if (json_flag(json, "scale_embedding", true))
-        config->embedding_scale = (float)sqrt((double)config->dim);
-    return STATUS_OK;
-}
 
 /* The row pad_token_id of XGLM's table of sinusoids is zero, which is that of position pad - 2. */
 static Status xglm_finish(const json_t *json, Config *config, Error *error) {
@@ -52,5 +46,6 @@ static Status xglm_finish(const json_t *json, Config *config, Error *error) {
                          "config.json: pad_token_id is %g, which this program cannot compute "
                          "(only 0 and 1)",
                          pad);
-    return scale_embeddings(json, config, error);
+    (void)config;
+    return STATUS_OK;
 }

@@ -24,7 +24,9 @@ const Family families_youtu[] = {
         .tied = true,
         .bos_id = 128000,
         .eos_id = 128001,
-        .finish = family_interleave_finish,
+        .steps =
+            STEPS(STEP("set", "rope_pairing halves", .unless = "rope_interleave", .absent = true),
+                  STEP("latent_heads")),
     },
     {0},
 };

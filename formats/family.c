@@ -2,107 +2,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "config_fields.h"
 #include "formats/json.h"
-
-/* The value of the first of `keys` that the object has, if possible one that is not null; NULL:
- * none. */
-static const json_t *first_value(const json_t *json, const char *keys) {
-    const json_t *null = NULL;
-    while (*keys) {
-        char key[64];
-        size_t n = strcspn(keys, "|");
-        snprintf(key, sizeof key, "%.*s", (int)n, keys);
-        const json_t *value = json_object_get(json, key);
-        if (value && !json_is_null(value)) return value;
-        if (value) null = value;
-        keys += n + (keys[n] == '|');
-    }
-    return null;
-}
-
-static Status set_activation(Config *config, const json_t *value, Error *error) {
-    static const struct {
-        const char *name;
-        Activation activation;
-    } names[] = {
-        {"silu", ACTIVATION_SILU},
-        {"swish", ACTIVATION_SILU},
-        {"gelu", ACTIVATION_GELU},
-        {"gelu_new", ACTIVATION_GELU_TANH},
-        {"gelu_fast", ACTIVATION_GELU_TANH},
-        {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
-        {"gelu_python", ACTIVATION_GELU},
-        {"gelu_python_tanh", ACTIVATION_GELU_TANH},
-        {"gelu_accurate", ACTIVATION_GELU_TANH},
-        {"relu", ACTIVATION_RELU},
-        {"quick_gelu", ACTIVATION_GELU_QUICK},
-        {"relu2", ACTIVATION_RELU2},
-        {"xielu", ACTIVATION_XIELU},
-    };
-    const char *name = json_string_value(value);
-    for (size_t i = 0; name && i < sizeof names / sizeof *names; i++) {
-        if (strcmp(names[i].name, name) != 0) continue;
-        config->activation = names[i].activation;
-        return STATUS_OK;
-    }
-    return error_set(error, "config.json: activation '%.40s' is not known to this program",
-                     name ? name : "(no text)");
-}
-
-static Status set_field(Config *config, const ConfigRule *rule, const ConfigField *field,
-                        const json_t *value, Error *error) {
-    void *out = (char *)config + field->offset;
-    double number = value ? json_number_value(value) : rule->absent;
-    if (value && json_is_boolean(value)) number = json_is_true(value);
-    if (value && json_is_null(value)) number = 0.0;
-    if (value && !json_is_number(value) && !json_is_boolean(value) && !json_is_null(value))
-        return error_set(error, "config.json: %s is not a number", rule->keys);
-    switch (field->kind) {
-    case FIELD_UINT:
-        if (number < 0 || number > UINT32_MAX || number != floor(number))
-            return error_set(error, "config.json: %s is %g", rule->keys, number);
-        *(uint32_t *)out = (uint32_t)number;
-        return STATUS_OK;
-    case FIELD_FLOAT:
-        *(float *)out = (float)number;
-        return STATUS_OK;
-    case FIELD_BOOL:
-        *(bool *)out = number != 0.0;
-        return STATUS_OK;
-    default:
-        return error_set(error, "config.json: %s cannot be read", rule->keys);
-    }
-}
-
-static bool may_be_null(const ConfigRule *rule) {
-    static const char *const fields[] = {
-        "n_kv_heads",    "head_dim",           "ffn_dim",   "qkv_clip",     "latent_q_dim",
-        "router_groups", "router_groups_used", "value_dim", "zero_experts", "expert_dim"};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (strcmp(fields[i], rule->field) == 0) return true;
-    return false;
-}
-
-static Status apply_rule(const ConfigRule *rule, const json_t *json, Config *config, Error *error) {
-    const json_t *value = first_value(json, rule->keys);
-    if (!value && isnan(rule->absent))
-        return error_set(error, "config.json: %s is missing", rule->keys);
-    if (json_is_null(value) && !may_be_null(rule))
-        return error_set(error, "config.json: %s is null", rule->keys);
-    if (strcmp(rule->field, "activation") == 0) {
-        if (value) return set_activation(config, value, error);
-        config->activation = (Activation)rule->absent;
-        return STATUS_OK;
-    }
-    const ConfigField *field;
-    for (size_t i = 0; (field = config_field(i)); i++)
-        if (strcmp(field->name, rule->field) == 0)
-            return set_field(config, rule, field, value, error);
-    return error_set(error, "no field '%s'", rule->field);
-}
 
 Status family_refuse(const json_t *json, const char *key, const char *value, Error *error) {
     const json_t *given = json_value(json, key);
@@ -122,28 +23,6 @@ Status family_refuse(const json_t *json, const char *key, const char *value, Err
 
 const char *family_layers(const Family *family) {
     return family->layers ? family->layers : "model.layers.%u.";
-}
-
-Status family_configure(const Family *family, const json_t *json, Config *config, Error *error) {
-    if (preset_apply(family->set, config, error) != STATUS_OK) return STATUS_FAILED;
-    for (const ConfigRule *rule = family->keys; rule->keys; rule++)
-        if (apply_rule(rule, json, config, error) != STATUS_OK) return STATUS_FAILED;
-    snprintf(config->family, sizeof config->family, "%s", family->model_type);
-    if (config->n_layers > CONFIG_MAX_LAYERS)
-        return error_set(error, "config.json: %u layers, more than %d", config->n_layers,
-                         CONFIG_MAX_LAYERS);
-    if (config->n_heads == 0) return error_set(error, "config.json: no attention heads");
-    if (config->n_kv_heads == 0) config->n_kv_heads = config->n_heads;
-    if (config->head_dim == 0) config->head_dim = config->dim / config->n_heads;
-    if (config->head_dim == 0) return error_set(error, "config.json: heads without a width");
-    if (config->attention_scale == 0.0f)
-        config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));
-    if (!family->has_layer_config &&
-        family_refuse(json, "per_layer_config", "null", error) != STATUS_OK)
-        return STATUS_FAILED;
-    for (const FixedKey *fixed = family->fixed; fixed && fixed->key; fixed++)
-        if (family_refuse(json, fixed->key, fixed->value, error) != STATUS_OK) return STATUS_FAILED;
-    return family->finish ? family->finish(json, config, error) : STATUS_OK;
 }
 
 void family_biases(const Family *family, const json_t *json, const Config *config,

@@ -46,13 +46,40 @@ typedef struct BiasRule {
     bool absent;
 } BiasRule;
 
-/* Reads keys that a ConfigRule cannot describe; runs after the rules and the defaults. */
+typedef struct Family Family;
+
+/* What several families read in the same way and no ConfigRule can describe, by name and words:
+ * {"windows", "4096 every 2"}. families/verbs.h lists the verbs. */
+typedef struct Step {
+    const char *verb, *words;
+    /* The step is taken only where this key is true, or only where that one is false. */
+    const char *when, *unless;
+    bool absent; /* what such a key is where config.json lacks it */
+} Step;
+
+typedef struct StepCall {
+    const Family *family;
+    const json_t *json;
+    const char *words;
+    Config *config;
+    Error *error;
+} StepCall;
+
+typedef struct Verb {
+    const char *name;
+    Status (*run)(const StepCall *call);
+} Verb;
+
+/* The registry, in families/verbs.c; ends with a verb without a name. */
+extern const Verb all_verbs[];
+
+/* Reads keys that no ConfigRule and no step can describe; runs after all of them. */
 typedef Status FamilyFinish(const json_t *json, Config *config, Error *error);
 /* Adds tensors that a TensorRule cannot describe. */
 typedef Status FamilyMore(const RuleContext *context, const json_t *json, Error *error);
 
 /* Tables end with an entry of zeros; a table or a function that a family does not need is NULL. */
-typedef struct Family {
+struct Family {
     const char *model_type;
     const Preset *set;      /* fields that no key gives; set before the keys are read */
     const ConfigRule *keys; /* NULL: the family is known in GGUF files alone */
@@ -72,10 +99,11 @@ typedef struct Family {
     int32_t more_eos_ids[2];    /* beside eos_id; 0: none. With these, null means absent */
     bool sinusoid_ends_at_base; /* the last sinusoid's frequency is 1 / base: XGLM */
     bool alibi_is_scaled;       /* the slopes are multiplied by attention_scale: Falcon */
+    const Step *steps;          /* in their order, after the keys */
     FamilyFinish *finish;
     FamilyMore *more;
     const GgufFamily *gguf; /* the architectures of GGUF files with this family's layers */
-} Family;
+};
 
 /* The tables of all files of families/, which families/list.c names; ends with NULL. Each table
  * ends with an entry without a model_type. */
@@ -83,9 +111,6 @@ extern const Family *const all_families[];
 
 /* What stands before names in a layer. */
 const char *family_layers(const Family *family);
-
-/* Fills config from json as the family says. */
-Status family_configure(const Family *family, const json_t *json, Config *config, Error *error);
 
 enum { FAMILY_BIASES_BYTES = 256 };
 /* Writes RuleContext.biases for this config.json. */

@@ -13,6 +13,11 @@ typedef Status GgufFinish(const GgufModel *model, Config *config);
 /* Adds tensors that are none in the file. */
 typedef Status GgufMore(GgufModel *model);
 
+/* The key "ARCHITECTURE.key" fills the field, if the file has it. */
+typedef struct GgufKey {
+    const char *key, *field;
+} GgufKey;
+
 typedef struct GgufFamily {
     const char *architecture; /* general.architecture */
     /* The entry is only for files that have this tensor. NULL: for all files of the architecture.
@@ -22,7 +27,8 @@ typedef struct GgufFamily {
      * rows of llamas and their nearest kin (interleaved) and leaves most others as transformers
      * has them (halves). */
     RopePairing pairing;
-    const Preset *set; /* fields that no key gives; set after the keys of all architectures */
+    const Preset *set;   /* fields that no key gives; set after the keys of all architectures */
+    const GgufKey *keys; /* beside those of all architectures; read after `set` */
     const TensorRule *tensors;
     GgufFinish *finish;
     GgufMore *more;

@@ -399,6 +399,26 @@ static Status find_family(const GgufModel *r, const GgufFamily **family, const c
     return STATUS_OK;
 }
 
+/* Fills the fields of the architecture's own keys. */
+static Status read_keys(const GgufModel *r, const GgufKey *keys) {
+    for (; keys && keys->key; keys++) {
+        const ConfigField *field;
+        size_t i = 0;
+        double value;
+        while ((field = config_field(i)) && strcmp(field->name, keys->field) != 0) i++;
+        if (!field) return error_set(r->error, "no field '%s'", keys->field);
+        char *out = (char *)&r->source->config + field->offset;
+        if (field->kind == FIELD_UINT) {
+            gguf_model_uint(r, keys->key, (uint32_t *)out);
+        } else if (field->kind == FIELD_BOOL) {
+            gguf_model_bool(r, keys->key, (bool *)out);
+        } else if (field->kind == FIELD_FLOAT && gguf_model_float(r, keys->key, &value)) {
+            *(float *)out = (float)value;
+        }
+    }
+    return STATUS_OK;
+}
+
 static Status read_tensors(GgufModel *r) {
     const GgufFamily *family;
     const char *model_type;
@@ -407,6 +427,7 @@ static Status read_tensors(GgufModel *r) {
     snprintf(c->family, sizeof c->family, "%s", model_type);
     c->rope_pairing = family->pairing;
     if (preset_apply(family->set, c, r->error) != STATUS_OK) return STATUS_FAILED;
+    if (read_keys(r, family->keys) != STATUS_OK) return STATUS_FAILED;
     if (family->finish && family->finish(r, c) != STATUS_OK) return STATUS_FAILED;
     if (c->position != POSITION_ROPE && c->latent_dim == 0) c->rotary_dim = 0;
     if (read_router(r) != STATUS_OK || read_windows(r, family) != STATUS_OK) return STATUS_FAILED;

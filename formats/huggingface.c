@@ -11,6 +11,7 @@
 #include "config_fields.h"
 #include "formats/alibi.h"
 #include "formats/families.h"
+#include "formats/family_configure.h"
 #include "formats/int4_join.h"
 #include "formats/json.h"
 #include "formats/multimodal.h"

@@ -11,6 +11,9 @@ typedef struct Preset {
     double value;
 } Preset;
 
+/* Sets the field to the value that the text gives: a number, or the name of an enumerator. */
+Status preset_text(const char *field, const char *text, Config *config, Error *error);
+
 /* Sets the fields of presets[], which ends with one without a field; NULL: none. */
 Status preset_apply(const Preset *presets, Config *config, Error *error);
 

@@ -257,13 +257,23 @@ static void check_presets(const char *family, const Preset *presets) {
     if (preset_apply(presets, &config, &error) != STATUS_OK) fail_msg("%s: %s", family, error.text);
 }
 
-/* A name of a size or a field that does not exist shows here, not when the first model is read. */
-static void every_description_names_known_sizes_and_fields(void **state) {
+static void check_steps(const char *family, const Step *steps) {
+    for (; steps && steps->verb; steps++) {
+        const Verb *verb = all_verbs;
+        while (verb->name && strcmp(verb->name, steps->verb) != 0) verb++;
+        if (!verb->name) fail_msg("%s: no verb is called '%s'", family, steps->verb);
+    }
+}
+
+/* A name of a size, a field or a verb that does not exist shows here, not when the first model is
+ * read. */
+static void every_description_names_known_sizes_fields_and_verbs(void **state) {
     (void)state;
     for (const Family *const *table = all_families; *table; table++)
         for (const Family *family = *table; family->model_type; family++) {
             if (family->keys) check_rules(family->model_type, family->tensors);
             check_presets(family->model_type, family->set);
+            check_steps(family->model_type, family->steps);
             for (const GgufFamily *g = family->gguf; g && g->architecture; g++) {
                 check_rules(g->architecture, g->tensors);
                 check_presets(g->architecture, g->set);
@@ -293,7 +303,7 @@ static void sizes_are_sums_of_products(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_description_names_known_sizes_and_fields),
+        cmocka_unit_test(every_description_names_known_sizes_fields_and_verbs),
         cmocka_unit_test(sizes_are_sums_of_products),
         cmocka_unit_test(gpt2_is_read_without_its_prefix),
         cmocka_unit_test(a_model_that_thinks_and_talks_is_read_by_its_first_half),
