@@ -50,9 +50,10 @@ MAINS = $(PROGRAMS:%=%.c) core.c
 
 # Instruction sets of each processor; kernels/isa_list.h has the same list for the compiler. NAME
 # stands for the kernels kernels/NAME.c, NAME_records.c and NAME_pairs.c, compiled with FLAGS_NAME.
-ISAS_x86_64 = avx2 avx512 amx
+ISAS_x86_64 = avx2 avxvnni avx512 amx
 ISAS_aarch64 = neon neon_i8mm
 FLAGS_avx2 = -mavx2 -mfma -mf16c
+FLAGS_avxvnni = $(FLAGS_avx2) -mavxvnni
 FLAGS_avx512 = $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni \
 	-mprefer-vector-width=512
 FLAGS_amx = $(FLAGS_avx512) -mamx-tile -mamx-int8
@@ -131,6 +132,11 @@ $(BUILD)/tests/attack_rank: $(BUILD)/mpi/tests/attack_rank.o $(BUILD)/tests/test
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS) $(MPI_LIBS)
 $(BUILD)/tests/measure_link $(BUILD)/tests/slow_network: $(BUILD)/%: $(BUILD)/%.o
 	$(CC) $(ALL_CFLAGS) -o $@ $^
+
+# The speed of one core's products: docs/benchmarks.md.
+$(BUILD)/tests/measure_kernels: $(BUILD)/tests/measure_kernels.o $(BUILD)/libverbatim.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
 
 # Tests of cluster/ need no MPI: tests/thread_wire.c joins threads instead of processes.
 RANK_HELPERS = tests/ranks.c tests/thread_wire.c tests/wire_cases.c

@@ -66,11 +66,12 @@ typedef struct Bench {
     KvCache *cache;
     float *logits; /* [MAX_SEQUENCES][vocab_size] */
     int n_threads;
-    bool integers;                /* most weights are quantized */
-    Reading *reading;             /* what decoding is compared with */
-    double bandwidth, peak;       /* bytes and operations a second */
-    double step_bytes, token_ops; /* of the weights, for one step and for one token */
-    double expert_bytes;          /* of all experts, of which a token reads a share */
+    bool integers;                 /* most weights are quantized */
+    Reading *reading;              /* what decoding is compared with */
+    double bandwidth, peak;        /* bytes and operations a second */
+    double step_bytes, token_ops;  /* of the weights, for one step and for one token */
+    double type_ops[TENSOR_TYPES]; /* a token's operations with the weights of each type */
+    double expert_bytes;           /* of all experts, of which a token reads a share */
     bool any_result;
 } Bench;
 
@@ -134,6 +135,7 @@ static void count_weights(Bench *b) {
     const FileTensor *output = modelfile_find(b->file, "output");
     double integer_bytes = 0.0;
     b->step_bytes = b->token_ops = b->expert_bytes = 0.0;
+    memset(b->type_ops, 0, sizeof b->type_ops);
     for (size_t i = 0; i < modelfile_n_tensors(b->file); i++) {
         const FileTensor *t = modelfile_tensor(b->file, i);
         bool counted = t->type == TENSOR_VECTOR;
@@ -150,7 +152,9 @@ static void count_weights(Bench *b) {
             share = (double)config->n_experts_used / config->n_experts;
         if (share < 1.0) b->expert_bytes += (double)t->bytes;
         b->step_bytes += share * (double)t->bytes;
-        b->token_ops += share * 2.0 * (double)t->rows * (double)t->cols * t->count;
+        double ops = share * 2.0 * (double)t->rows * (double)t->cols * t->count;
+        b->token_ops += ops;
+        b->type_ops[t->type] += ops;
         if (tensor_type_info(t->type)->group) integer_bytes += share * (double)t->bytes;
     }
     b->integers = integer_bytes > b->step_bytes / 2;
@@ -192,6 +196,16 @@ static Status check_context(const Bench *b, Error *error) {
     return STATUS_OK;
 }
 
+/* The peak of a token's products: each type's operations take as long as at its own peak. */
+static double measure_peak(const Bench *b) {
+    double seconds = 0.0;
+    for (TensorType type = TENSOR_F32; type < TENSOR_TYPES; type++)
+        if (b->type_ops[type] > 0.01 * b->token_ops)
+            seconds += b->type_ops[type] / bench_peak(b->isa->kernels, type, b->n_threads);
+    return seconds > 0.0 ? b->token_ops / seconds
+                         : bench_peak(b->isa->kernels, TENSOR_F32, b->n_threads);
+}
+
 static Status open_model(Bench *b, int n_threads, Error *error) {
     ModelOptions options = {
         .isa = b->isa, .n_threads = n_threads, .context = (uint32_t)b->arguments->context};
@@ -205,7 +219,7 @@ static Status open_model(Bench *b, int n_threads, Error *error) {
     if (status != STATUS_OK) return status;
     b->logits = calloc((size_t)MAX_SEQUENCES * model_config(b->model)->vocab_size, sizeof(float));
     if (!b->logits) return error_set(error, "no memory for logits");
-    b->peak = bench_peak(b->isa->kernels, b->integers, b->n_threads);
+    b->peak = measure_peak(b);
     size_t bytes = modelfile_bytes(b->file);
     const void *data = NULL;
     if (bytes >= 4 * bench_cache_bytes())
@@ -391,8 +405,8 @@ static Status measure_drafts(Bench *b, Error *error) {
 static void print_limits(const Bench *b) {
     if (b->arguments->json) return;
     printf("machine  threads %2d  reads %.2f GB/s, %s %.3f TOPS (%s), cache %s\n", b->n_threads,
-           b->bandwidth / 1e9, b->integers ? "8-bit integers" : "float32", b->peak / 1e12,
-           b->isa->name, kv_type_name(kvcache_shape(b->cache)->type));
+           b->bandwidth / 1e9, b->integers ? "integers" : "float32", b->peak / 1e12, b->isa->name,
+           kv_type_name(kvcache_shape(b->cache)->type));
 }
 
 static Status measure_threads(Bench *b, int most, Error *error) {

@@ -16,7 +16,7 @@ _verbatim() {
         --pooling) COMPREPLY=($(compgen -W "auto last mean cls" -- "$cur")); return ;;
         --embed-normalize) COMPREPLY=($(compgen -W "auto yes no" -- "$cur")); return ;;
         --type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8 q6 q5 q4m q4" -- "$cur")); return ;;
-        --isa) COMPREPLY=($(compgen -W "reference avx2 avx512 amx neon neon_i8mm" -- "$cur")); return ;;
+        --isa) COMPREPLY=($(compgen -W "reference avx2 avxvnni avx512 amx neon neon_i8mm" -- "$cur")); return ;;
         --shard) COMPREPLY=($(compgen -W "slurm mpi" -- "$cur")); return ;;
         --draft) COMPREPLY=($(compgen -W "auto none shape lookup model mtp" -- "$cur")); return ;;
         -h | --help) COMPREPLY=($(compgen -W "all" -- "$cur")); return ;;

@@ -184,27 +184,27 @@ void bench_reading_close(Reading *r) {
 /* ---- computing ---- */
 
 /* Runs the multiply-adds on all threads. Returns the operations; *seconds is the time. */
-static double peak_once(const Kernels *kernels, bool integers, int n_threads, size_t rounds,
+static double peak_once(const Kernels *kernels, TensorType type, int n_threads, size_t rounds,
                         double *seconds) {
     double operations = 0.0, start = clock_seconds();
 #pragma omp parallel num_threads(n_threads) reduction(+ : operations)
-    operations += kernels->spin(integers, rounds);
+    operations += kernels->spin(type, rounds);
     *seconds = clock_seconds() - start;
     return operations;
 }
 
-double bench_peak(const Kernels *kernels, bool integers, int n_threads) {
+double bench_peak(const Kernels *kernels, TensorType type, int n_threads) {
     size_t rounds = 1000;
     double seconds, best = 0.0;
     /* Doubles the rounds until a run takes 50 ms, twice in a row: once may only mean that a thread
      * had to wait for its processor. */
     for (int enough = 0; enough < 2; enough++)
-        while (peak_once(kernels, integers, n_threads, rounds, &seconds), seconds < 0.05) {
+        while (peak_once(kernels, type, n_threads, rounds, &seconds), seconds < 0.05) {
             rounds *= 2;
             enough = 0;
         }
     for (int pass = 0; pass < PASSES; pass++) {
-        double operations = peak_once(kernels, integers, n_threads, rounds, &seconds);
+        double operations = peak_once(kernels, type, n_threads, rounds, &seconds);
         best = operations / seconds > best ? operations / seconds : best;
     }
     return best;

@@ -21,9 +21,9 @@ void bench_reading_close(Reading *reading);
 /* Reads everything once and returns bytes a second. */
 double bench_reading_pass(const Reading *reading);
 
-/* Peak operations a second of the instruction set's multiply-adds on registers, each of which
- * counts as two: of 8-bit integers or of float32. */
-double bench_peak(const Kernels *kernels, bool integers, int n_threads);
+/* Peak operations a second of the multiply-adds that a product of this type needs, on registers;
+ * each counts as two operations. */
+double bench_peak(const Kernels *kernels, TensorType type, int n_threads);
 
 /* The median of n values, which it sorts. */
 double bench_median(double *values, size_t n);

@@ -347,8 +347,8 @@ static void multiply(const Product *product, const void *input, size_t n_rows, s
     TILE_RELEASE();
 }
 
-static double spin(bool integers, size_t rounds) {
-    if (!integers) return kernels_avx512.spin(false, rounds);
+static double spin(TensorType type, size_t rounds) {
+    if (!type_group(type)) return kernels_avx512.spin(type, rounds);
     configure(64);
     TILE_ZERO(0);
     TILE_ZERO(1);

@@ -1,14 +1,16 @@
 /* How the tiles of avx2_tile.h go through panels, for the kernel files of AVX2 and AVX-VNNI.
  *
- * Up to 7 rows read a panel as it is stored, from its first byte to its last. With more rows, a run
- * of RUN inputs of a panel is unpacked once, into the first-level cache, and all blocks of rows
- * pass over it; their sums go on in the output. A run of all rows' activations stays in the
+ * Few rows read a panel as it is stored, from its first byte to its last. With MANY_ROWS and more,
+ * a run of RUN inputs of a panel is unpacked once, into the first-level cache, and all blocks of
+ * rows pass over it; their sums go on in the output. A run of all rows' activations stays in the
  * second-level cache while all panels pass over it. */
 #ifndef KERNELS_AVX2_PANELS_H
 #define KERNELS_AVX2_PANELS_H
 
 #include "kernels/avx2_tile.h"
 #include "kernels/panel_scales.h"
+
+extern const BlockKernels record_kernels_avxvnni[TENSOR_TYPES];
 
 /* A panel as it is stored. */
 typedef struct Panel {
@@ -109,8 +111,8 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
 
 /* ---- Many rows ---- */
 
-/* MANY_ROWS and more rows make blocks of 4 to 6. */
-enum { MANY_ROWS = 8, RUN = 512 };
+/* Unpacking pays from about so many rows on; they make blocks of 4 to 6. */
+enum { MANY_ROWS = 16, RUN = 512 };
 
 /* A run of a panel. The codes of 8-bit types stay in the panel. */
 typedef struct Unpacked {

@@ -82,8 +82,8 @@ static const BlockKernels block_kernels[TENSOR_TYPES] = {EACH_CODE_TYPE(STREAM_E
 #define RECORD_KERNELS record_kernels_avx512
 #include "kernels/block_table.h"
 
-static double spin(bool integers, size_t rounds) {
-    if (!integers) return float_avx512.spin(rounds);
+static double spin(TensorType type, size_t rounds) {
+    if (!type_group(type)) return float_avx512.spin(rounds);
     volatile int32_t zero = 0;
     __m512i sums[BLOCK_ROWS], a = _mm512_set1_epi32(zero);
 #pragma GCC unroll 12

@@ -16,6 +16,13 @@ bool kernels_avx2_supported(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 
+/* CPUID leaf 7, subleaf 1: EAX bit 4. */
+bool kernels_avxvnni_supported(void) {
+    unsigned eax, ebx, ecx, edx;
+    return kernels_avx2_supported() && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) &&
+           (eax >> 4 & 1);
+}
+
 bool kernels_avx512_supported(void) {
     return kernels_avx2_supported() && __builtin_cpu_supports("avx512f") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&

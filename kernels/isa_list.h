@@ -13,7 +13,9 @@
 #if defined(VERBATIM_CORE)
 #define EACH_ISA(X) X(reference, reference)
 #elif defined(__x86_64__)
-#define EACH_ISA(X) X(reference, reference) X(avx2, avx2) X(avx512, avx512) X(amx, avx512)
+#define EACH_ISA(X)                                                                                \
+    X(reference, reference)                                                                        \
+    X(avx2, avx2) X(avxvnni, avx2) X(avx512, avx512) X(amx, avx512)
 #elif defined(__aarch64__) && defined(__linux__)
 #define EACH_ISA(X) X(reference, reference) X(neon, neon) X(neon_i8mm, neon)
 #else

@@ -49,10 +49,10 @@ typedef struct Kernels {
      * only. */
     void (*multiply)(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch);
-    /* Measures the machine's peak for `bench`: runs the fastest multiply-add instruction of the
-     * set's integer or float products `rounds` times, without memory accesses, and returns the
-     * number of operations, two for each multiply-add. */
-    double (*spin)(bool integers, size_t rounds);
+    /* Measures the machine's peak for `bench`: runs the instructions that multiply-adds of this
+     * type need `rounds` times, on registers alone, and returns the number of operations, two for
+     * each multiply-add. */
+    double (*spin)(TensorType type, size_t rounds);
 } Kernels;
 
 /* Largest number of rows that one call of matmul takes. */
@@ -92,6 +92,6 @@ EACH_ISA(DECLARE_KERNELS)
 #undef DECLARE_KERNELS
 
 /* kernels_reference.spin; the core has no bench. */
-OUTSIDE_CORE(double kernels_reference_spin(bool integers, size_t rounds), return 0;)
+OUTSIDE_CORE(double kernels_reference_spin(TensorType type, size_t rounds), return 0;)
 
 #endif

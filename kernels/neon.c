@@ -58,9 +58,9 @@ static const BlockKernels block_kernels[TENSOR_TYPES] = {EACH_CODE_TYPE(BLOCK_EN
 #define RECORD_KERNELS record_kernels_neon
 #include "kernels/block_table.h"
 
-static double spin(bool integers, size_t rounds) {
+static double spin(TensorType type, size_t rounds) {
     enum { SUMS = 16 };
-    if (!integers) return float_neon.spin(rounds);
+    if (!type_group(type)) return float_neon.spin(rounds);
     volatile int8_t zero = 0;
     int8x16_t a = vdupq_n_s8(zero);
     int32x4_t sums[SUMS];

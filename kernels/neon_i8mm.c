@@ -96,9 +96,9 @@ static void multiply(const Product *product, const void *input, size_t n_rows, s
     }
 }
 
-static double spin(bool integers, size_t rounds) {
+static double spin(TensorType type, size_t rounds) {
     enum { SUMS = 16 };
-    if (!integers) return kernels_neon.spin(false, rounds);
+    if (!type_group(type)) return kernels_neon.spin(type, rounds);
     volatile int8_t zero = 0;
     int8x16_t a = vdupq_n_s8(zero);
     int32x4_t sums[SUMS];

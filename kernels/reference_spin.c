@@ -3,7 +3,8 @@
 
 #include "kernels/kernels.h"
 
-double kernels_reference_spin(bool integers, size_t rounds) {
+double kernels_reference_spin(TensorType type, size_t rounds) {
+    const bool integers = type_group(type) > 0;
     volatile int32_t factor = 1;
     volatile float float_factor = 0.0f;
     int32_t sum = 0, a = factor;
