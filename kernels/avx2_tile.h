@@ -29,7 +29,7 @@
 #include "kernels/records.h"
 
 #define INLINE static inline __attribute__((always_inline))
-#define IN_ORDER(sum) __asm__("" : "+x"(sum))
+#define IN_ORDER(sum) __asm__ volatile("" : "+x"(sum))
 #define IN_MEMORY(x) __asm__ volatile("" : "+m"(x))
 
 /* Before a loop of at most 16 turns: clang unrolls it whole only if no number is given. */
