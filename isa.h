@@ -8,7 +8,8 @@
 #include "numeric.h"
 
 typedef struct Isa {
-    const char *name; /* as --isa takes it: "reference", "avx2", "avxvnni", "avx512", "amx", "neon", ... */
+    const char
+        *name; /* as --isa takes it: "reference", "avx2", "avxvnni", "avx512", "amx", "neon", ... */
     const Numeric *numeric;
     const Kernels *kernels;
     const AttentionKernel *attention;
