@@ -8,6 +8,9 @@
 #include "prefill.h"
 #include "session/logprobs.h"
 
+/* Bytes of an item that are tokenized, with the context again for each ending. */
+enum { MOST_TOKENIZED = 256 << 20, SOON_TOKENIZED = 1 << 20 };
+
 /* A row of an ending whose logits are wanted. */
 typedef struct Wanted {
     size_t ending;
@@ -92,11 +95,44 @@ static Status encode(const Endings *e, const char *text, size_t length, bool beg
     return tokenizer_encode(e->tokenizer, text, length, NULL, flags, ids, error);
 }
 
+/* Encodes an ending behind its context, and keeps what follows the first `drop` tokens. */
+static Status encode_ending(const Endings *e, const EndingText *context, const EndingText *ending,
+                            bool begins, size_t drop, TokenList *out, Error *error) {
+    TokenList ids = {0};
+    char *joined = malloc(context->length + ending->length + 1);
+    if (!joined) return error_set(error, "no memory for a text");
+    memcpy(joined, context->text, context->length);
+    memcpy(joined + context->length, ending->text, ending->length);
+    Status status = encode(e, joined, context->length + ending->length, begins, &ids, error);
+    free(joined);
+    for (size_t i = drop; i < ids.length && status == STATUS_OK; i++)
+        if (!token_list_push(out, ids.ids[i])) status = error_set(error, "no memory for a text");
+    token_list_free(&ids);
+    return status;
+}
+
+/* Refuses an item whose texts, with the context again for each ending, take too long to tokenize.
+ */
+static Status check_size(const EndingText *context, const EndingText *endings, size_t n,
+                         size_t *total, Error *error) {
+    *total = context->length;
+    for (size_t i = 0; i < n; i++) {
+        *total += context->length + endings[i].length;
+        if (*total > MOST_TOKENIZED)
+            return error_set(error,
+                             "%zu choices behind a context of %zu bytes are too much text: at "
+                             "most %d MiB, with the context for each",
+                             n, context->length, MOST_TOKENIZED >> 20);
+    }
+    return STATUS_OK;
+}
+
 /* Encodes the context and each ending as endings_score says. Spaces at the end of the context go to
  * the endings. */
 static Status encode_all(const Endings *e, const EndingText *context, const EndingText *endings,
                          size_t n, TokenList *before, TokenList *after, Error *error) {
-    size_t bare = context->length;
+    size_t bare = context->length, total;
+    if (check_size(context, endings, n, &total, error) != STATUS_OK) return STATUS_FAILED;
     while (bare > 0 && strchr(" \t\n\r", context->text[bare - 1])) bare--;
     Status status = bare > 0 ? encode(e, context->text, bare, true, before, error) : STATUS_OK;
     if (status == STATUS_OK && before->length == 0) {
@@ -105,18 +141,12 @@ static Status encode_all(const Endings *e, const EndingText *context, const Endi
         if (!token_list_push(before, e->prefix)) return error_set(error, "no memory for a text");
     }
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
-        char *joined = malloc(context->length + endings[i].length + 1);
-        if (!joined) return error_set(error, "no memory for a text");
-        memcpy(joined, context->text, context->length);
-        memcpy(joined + context->length, endings[i].text, endings[i].length);
-        status = encode(e, joined, context->length + endings[i].length, bare > 0, &after[i], error);
-        free(joined);
+        if (*e->session->interrupted) return STATUS_INTERRUPTED;
+        if (total > SOON_TOKENIZED) session_progress(e->session, "tokenizing", i, n);
         size_t drop = bare > 0 ? before->length : 0;
-        if (status == STATUS_OK && after[i].length <= drop)
+        status = encode_ending(e, context, &endings[i], bare > 0, drop, &after[i], error);
+        if (status == STATUS_OK && after[i].length == 0)
             return error_set(error, "choice %zu has no tokens of its own", i + 1);
-        if (status != STATUS_OK) break;
-        after[i].length -= drop;
-        memmove(after[i].ids, after[i].ids + drop, after[i].length * sizeof *after[i].ids);
     }
     return status;
 }
@@ -155,6 +185,14 @@ static Status flush(Endings *e, EndingScore *scores, Error *error) {
     return STATUS_OK;
 }
 
+static Status show_context(void *context, const PrefillChunk *chunk, Error *error) {
+    const Endings *e = context;
+    (void)error;
+    if (chunk->done < chunk->total)
+        session_progress(e->session, "reading the context", chunk->done, chunk->total);
+    return STATUS_OK;
+}
+
 /* Makes sequence 0 hold ids[n] and e->first the logits of the last, with what it has of them. */
 static Status run_context(Endings *e, const int32_t *ids, size_t n, Error *error) {
     size_t common = 0;
@@ -167,7 +205,9 @@ static Status run_context(Endings *e, const int32_t *ids, size_t n, Error *error
                        .n = n - next,
                        .first_wanted = n - next - 1,
                        .logits = e->first,
-                       .interrupted = e->session->interrupted};
+                       .interrupted = e->session->interrupted,
+                       .after_chunk = show_context,
+                       .context = e};
     Status status = prefill(e->model, e->cache, &p, error);
     if (status != STATUS_OK) {
         kvcache_reset(e->cache, 0, 0);
@@ -297,6 +337,7 @@ Status endings_document(Endings *e, const EndingText *text, size_t stride, Endin
         memcpy(window + 1, ids.ids + first, n * sizeof *window);
         status = score_window(e, window, n + 1, done - first + 1, scores, error);
         done = first + n;
+        session_progress(e->session, "scoring a document", done, ids.length);
     }
     free(window);
     token_list_free(&ids);

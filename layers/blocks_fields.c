@@ -15,15 +15,23 @@ static Status validate(const Config *c, uint32_t l, Error *error) {
         return error_set(error,
                          "layer %u: rotary_dim is %u, but must be even and at most head_dim (%u)",
                          l, h.rotary_dim, h.head_dim);
-    if (c->index_heads == 0 || h.n_heads % c->index_heads != 0 || c->index_topk == 0 ||
-        c->index_local > c->index_topk || c->index_block == 0 || c->index_dim < h.rotary_dim ||
-        c->index_dim == 0 || c->index_dim > h.head_dim)
+    if (c->index_heads == 0 || c->index_topk == 0 || c->index_block == 0 || c->index_dim == 0)
         return error_set(error,
                          "layer %u: an index of blocks with index_heads %u, index_dim %u, "
-                         "index_block %u, index_topk %u and index_local %u, with n_heads %u, "
-                         "head_dim %u and rotary_dim %u",
-                         l, c->index_heads, c->index_dim, c->index_block, c->index_topk,
-                         c->index_local, h.n_heads, h.head_dim, h.rotary_dim);
+                         "index_block %u and index_topk %u",
+                         l, c->index_heads, c->index_dim, c->index_block, c->index_topk);
+    if (h.rotary_dim > c->index_dim)
+        return error_set(error, "layer %u: rotary_dim (%u) is larger than index_dim (%u)", l,
+                         h.rotary_dim, c->index_dim);
+    if (c->index_dim > h.head_dim)
+        return error_set(error, "layer %u: index_dim (%u) is larger than head_dim (%u)", l,
+                         c->index_dim, h.head_dim);
+    if (c->index_local > c->index_topk)
+        return error_set(error, "layer %u: index_local (%u) is larger than index_topk (%u)", l,
+                         c->index_local, c->index_topk);
+    if (h.n_heads % c->index_heads != 0)
+        return error_set(error, "layer %u: index_heads (%u) does not divide n_heads (%u)", l,
+                         c->index_heads, h.n_heads);
     if (c->window[l] > 0 || c->chunk[l] > 0 || c->position == POSITION_ALIBI ||
         c->kv_distance[l] > 0 || c->query_scaling != 0.0f || c->value_scale != 1.0f ||
         c->qkv_clip != 0.0f || c->qk_norm != QK_NORM_HEAD || c->qk_norm_after_rope ||

@@ -204,6 +204,9 @@ Status generate_run(Session *session, Error *error) {
         Error ignored;
         output_flush(session->output, status == STATUS_OK ? error : &ignored);
         if (status == STATUS_OK) status = output_write(session->output, "\n", 1, error);
+        bool cut = options.rule && g.finish == FINISH_LENGTH && !options.rule->close;
+        if (status == STATUS_OK && cut && !session_rule_is_met(options.rule))
+            session->cut_after = g.n_tokens;
         if (session->options->stats && status != STATUS_FAILED)
             print_stats(session, &g, &decoding, &timing);
     }

@@ -96,3 +96,7 @@ Status session_rule(const Session *session, const ShapeSource *source,
     *rule = &matcher->rule;
     return STATUS_OK;
 }
+
+bool session_rule_is_met(TokenRule *rule) {
+    return matcher_accepts((Matcher *)rule);
+}

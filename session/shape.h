@@ -25,5 +25,7 @@ void session_shape_close(SessionShape *shape);
  * *rule is NULL). `options` are those of its Generation. token_rule_free frees it. */
 Status session_rule(const Session *session, const ShapeSource *source,
                     const GenerationOptions *options, TokenRule **rule, Error *error);
+/* Whether a text that has this rule (not NULL) may end as it stands. */
+bool session_rule_is_met(TokenRule *rule);
 
 #endif

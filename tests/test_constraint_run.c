@@ -74,6 +74,19 @@ static void a_text_that_is_too_long_is_closed(void **state) {
     }
 }
 
+static void a_text_that_is_cut_says_so(void **state) {
+    (void)state;
+    Process p = RUN("run", model, "-i", "Lily", "-n", "3", "-s", "1", "--json-schema", person);
+    assert_int_equal(p.status, 3);
+    if (!strstr(p.err, "cut after 3 tokens")) fail_msg("%s", p.err);
+    assert_true(p.out_length > 1);
+    process_free(&p);
+    p = RUN("run", model, "-i", "Lily", "-n", "3", "-s", "1", "--regex", "[a-z .]*");
+    assert_int_equal(p.status, 0); /* it has its shape wherever it ends */
+    assert_string_equal(p.err, "");
+    process_free(&p);
+}
+
 static void a_batch_gives_what_each_text_gives_alone(void **state) {
     static const char lines[] =
         "{\"id\":1,\"prompt\":\"Lily\",\"max_tokens\":40,\"regex\":\"[A-Z][a-z]{2,9} ran\\\\.\"}\n"
@@ -95,7 +108,7 @@ static void a_batch_gives_what_each_text_gives_alone(void **state) {
         bool choice = i == 1;
         Process one = RUN("run", model, "-i", "Lily", "-n", "40", "-s", "7", options[i][0],
                           options[i][1], choice ? "--choice" : "--top-k", choice ? "no" : "0");
-        assert_int_equal(one.status, 0);
+        assert_int_equal(one.status, i == 2 ? 3 : 0); /* the grammar's text is cut */
         snprintf(expected, sizeof expected, "{\"id\": %d, \"text\": \"%.*s\"", i + 1,
                  (int)one.out_length - 1, one.out);
         if (!strstr(all.out, expected)) fail_msg("%s\n%s", expected, all.out);
@@ -215,6 +228,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_has_its_shape_and_the_same_bytes_on_any_setting),
         cmocka_unit_test(a_text_that_is_too_long_is_closed),
+        cmocka_unit_test(a_text_that_is_cut_says_so),
         cmocka_unit_test(a_batch_gives_what_each_text_gives_alone),
         cmocka_unit_test(a_request_keeps_the_digits_of_its_schema),
         cmocka_unit_test(a_shape_begins_behind_the_reasoning),

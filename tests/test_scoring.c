@@ -331,6 +331,26 @@ static void wrong_items_are_named_by_their_line(void **state) {
 }
 
 /* A model whose logits overflow has no choice, not the first. */
+/* The context is tokenized with each choice: an item says how much that is before it is begun. */
+static void a_long_item_is_bounded(void **state) {
+    enum { BYTES = 3 << 20 };
+    (void)state;
+    char *text = malloc(BYTES + 4096), *path = build_path("tests/long-item.jsonl");
+    size_t n = (size_t)sprintf(text, "{\"answer\":0,\"context\":\"");
+    for (; n < BYTES; n += 2) memcpy(text + n, "a ", 2);
+    n += (size_t)sprintf(text + n, "\",\"choices\":[\"x\"");
+    for (int i = 0; i < 99; i++) n += (size_t)sprintf(text + n, ",\"%d\"", i);
+    n += (size_t)sprintf(text + n, "]}\n");
+    file_write(path, text, n);
+    Process p = RUN("run", MODEL, "--eval-tasks", path);
+    assert_int_equal(p.status, 1);
+    if (!strstr(p.err, "line 1: 100 choices behind a context of 3145")) fail_msg("%s", p.err);
+    process_free(&p);
+    unlink(path);
+    free(path);
+    free(text);
+}
+
 static void an_item_without_finite_scores_is_named(void **state) {
     (void)state;
     static const char items[] =
@@ -359,6 +379,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(two_models_get_the_same_items),
         cmocka_unit_test(a_document_is_scored_once_in_windows),
         cmocka_unit_test(wrong_items_are_named_by_their_line),
+        cmocka_unit_test(a_long_item_is_bounded),
         cmocka_unit_test(an_item_without_finite_scores_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
