@@ -1,8 +1,11 @@
-/* Takes any bytes for the settings of a receipt and for the items of --eval-tasks. */
+/* Takes any bytes for the settings of a receipt, for a record that is compared, and for the items
+ * of
+ * --eval-tasks. */
 #include <stdlib.h>
 
 #include "inspect/task_items.h"
 #include "modes.h"
+#include "proof/compare.h"
 #include "proof/settings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -28,11 +31,32 @@ static void apply(const char *text, size_t size) {
     json_decref(json);
 }
 
+/* A record is the same as itself, and not when it has one field more, or less. */
+static void compare(const char *text, size_t size) {
+    static const char *const run_fields[] = {"id", "a.b", NULL};
+    json_t *record = json_loadb(text, size, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
+    json_t *other = json_copy(record);
+    bool changed = json_is_object(record) && !json_object_get(record, "added") &&
+                   json_object_set_new(other, "added", json_true()) == 0;
+    Comparison same = comparison_of("", record, record, run_fields),
+               more = comparison_of("", other, record, run_fields),
+               less = comparison_of("", record, other, run_fields);
+    if (record && comparison_verdict(&same) != VERDICT_SAME) abort();
+    if (changed && comparison_verdict(&more) != VERDICT_DIFFERENT) abort();
+    if (changed && comparison_verdict(&less) != VERDICT_NOT_CHECKED) abort();
+    comparison_free(&same);
+    comparison_free(&more);
+    comparison_free(&less);
+    json_decref(record);
+    json_decref(other);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *text = (const char *)data;
     TaskItems items = {0};
     Error error;
     apply(text, size);
+    compare(text, size);
     task_items_parse(&items, "items", text, size, &error);
     for (size_t i = 0; i < items.n; i++)
         if (items.items[i].choices && items.items[i].n_choices > ENDINGS_MOST) abort();
