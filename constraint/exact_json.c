@@ -1,6 +1,5 @@
 #include "constraint/exact_json.h"
 
-#include <errno.h>
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -44,12 +43,36 @@ typedef struct Literal {
     long point;
 } Literal;
 
+static const char *skip_digits(const char *at, const char *end) {
+    while (at < end && *at >= '0' && *at <= '9') at++;
+    return at;
+}
+
+/* Whether JSON writes numbers so: without zeros before them, and with digits around the point. */
+static bool is_number(const char *at, const char *end) {
+    const char *first = at += at < end && *at == '-';
+    at = skip_digits(at, end);
+    if (at == first || (*first == '0' && at > first + 1)) return false;
+    if (at < end && *at == '.') {
+        first = ++at;
+        if ((at = skip_digits(at, end)) == first) return false;
+    }
+    if (at < end && (*at == 'e' || *at == 'E')) {
+        at++;
+        if (at < end && (*at == '+' || *at == '-')) at++;
+        first = at;
+        if ((at = skip_digits(at, end)) == first) return false;
+    }
+    return at == end;
+}
+
 /* Reads a number; false: it is none of JSON, which the parser will say. */
 static bool take_apart(const char *text, size_t n, Literal *out) {
     const char *end = text + n, *at = text, *last = NULL;
     long exponent = 0, before = 0;
     bool point = false;
     *out = (Literal){.negative = *text == '-', .whole_form = true};
+    if (!is_number(text, end)) return false;
     for (at += out->negative; at < end && (*at == '.' || (*at >= '0' && *at <= '9')); at++) {
         if (*at == '.') {
             point = true;
@@ -64,7 +87,6 @@ static bool take_apart(const char *text, size_t n, Literal *out) {
     }
     if (at < end) { /* an exponent */
         bool minus = false;
-        if (*at != 'e' && *at != 'E') return false;
         out->whole_form = false;
         at++;
         if (at < end && (*at == '+' || *at == '-')) minus = *at++ == '-';
@@ -76,7 +98,7 @@ static bool take_apart(const char *text, size_t n, Literal *out) {
     out->point = before + exponent;
     for (const char *digit = out->first; digit && digit <= last; digit++)
         out->n_digits += *digit != '.';
-    return at == end;
+    return true;
 }
 
 /* Writes the number without an exponent; false: it is too long. */
@@ -104,13 +126,11 @@ static bool write_decimal(const Literal *l, char *out) {
 }
 
 /* Whether 64 bits or a double surely hold the number. */
-static bool is_held(const Literal *l, const char *text) {
+static bool is_held(const Literal *l) {
+    const char *most = l->negative ? "9223372036854775808" : "9223372036854775807";
     if (l->n_digits == 0) return true;
     if (!l->whole_form) return l->n_digits <= SAFE_DIGITS && labs(l->point) <= SAFE_EXPONENT;
-    if (l->point < 19) return true;
-    errno = 0;
-    strtoll(text, NULL, 10); /* no digit follows the number */
-    return errno == 0;
+    return l->point < 19 || (l->point == 19 && memcmp(l->first, most, 19) <= 0);
 }
 
 /* ---- Loading ---------------------------------------------------------------------------------
@@ -128,7 +148,7 @@ typedef struct Noted {
 static Status note(Noted *noted, char *text, size_t n, size_t place, Error *error) {
     char decimal[EXACT_DECIMAL_SIZE];
     Literal literal;
-    if (!take_apart(text, n, &literal) || is_held(&literal, text)) return STATUS_OK;
+    if (!take_apart(text, n, &literal) || is_held(&literal)) return STATUS_OK;
     if (!write_decimal(&literal, decimal))
         return error_set(error, "the number %.*s%s has too many digits to be compared",
                          n < 40 ? (int)n : 40, text, n < 40 ? "" : "...");
@@ -281,7 +301,7 @@ bool exact_json_has_long_numbers(const char *text, size_t length) {
     Literal literal;
     size_t n = 0;
     for (size_t at = 0; next_number(text, length, &at, &n); at += n)
-        if (take_apart(text + at, n, &literal) && !is_held(&literal, text + at)) return true;
+        if (take_apart(text + at, n, &literal) && !is_held(&literal)) return true;
     return false;
 }
 

@@ -318,6 +318,10 @@ static void numbers_keep_all_their_digits(void **state) {
     ACCEPTS(SHAPE_JSON_SCHEMA, "{\"enum\":[\"1\\\"2\",18446744073709551617,{\"a\":1e400}]}",
             "18446744073709551617", "\"1\\\"2\"");
     cannot(SHAPE_JSON_SCHEMA, "{\"maximum\":1e999}", "1e999 has too many digits");
+    cannot(SHAPE_JSON_SCHEMA, "{\"maximum\":1.234567890123456789.5}", "not JSON");
+    cannot(SHAPE_JSON_SCHEMA, "{\"maximum\":00000000000000000000001}", "not JSON");
+    cannot(SHAPE_JSON_SCHEMA, "{\"maximum\":123456789012345678901.}", "not JSON");
+    cannot(SHAPE_JSON_SCHEMA, "{\"maximum\":123456789012345678901e+}", "not JSON");
     cannot(SHAPE_JSON_SCHEMA, "{\"minItems\":2.00000000000000000001}", "must be a whole number");
 }
 
