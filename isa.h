@@ -8,8 +8,7 @@
 #include "numeric.h"
 
 typedef struct Isa {
-    const char
-        *name; /* as --isa takes it: "reference", "avx2", "avxvnni", "avx512", "amx", "neon", ... */
+    const char *name; /* as --isa takes it: "reference", "avx2", "avx512", "neon", ... */
     const Numeric *numeric;
     const Kernels *kernels;
     const AttentionKernel *attention;
