@@ -9,8 +9,9 @@
  *     int8    codes[R][group]
  *
  * Kernels that multiply unsigned by signed bytes add 128 to signed weights and start their integer
- * sums at `offset`, which cancels it. Each kernel file compiles this header with its own
- * instructions; the KV cache in 8 bits quantizes with it as well. */
+ * sums at `offset`, which cancels it. Those of AVX2 keep pair_sums (activations_avx2.h) there. Each
+ * kernel file compiles this header with its own instructions; the KV cache in 8 bits quantizes with
+ * it as well. */
 #ifndef ACTIVATIONS_H
 #define ACTIVATIONS_H
 
@@ -69,6 +70,10 @@ ACTIVATIONS_INLINE int32_t round_to_codes(const float *x, size_t group, float in
 }
 #endif
 
+#ifdef ACTIVATION_PAIR_SUMS
+#include "kernels/activations_avx2.h"
+#endif
+
 /* The scale of a group whose largest magnitude has the bits `largest`: NaN when an element is not
  * finite. Compared as an integer, because a NaN would get lost in comparisons of floats. */
 ACTIVATIONS_INLINE float code_scale(uint32_t largest) {
@@ -108,6 +113,9 @@ ACTIVATIONS_INLINE void quantize_row(size_t group, const float *x, size_t n_inpu
             *scale = quantize_group(last, group, codes, offset);
         }
         *sum = *offset ? *scale * (float)(*offset / -128) : 0.0f; /* no NaN from the scale */
+#ifdef ACTIVATION_PAIR_SUMS
+        *offset = pair_sums(codes, group);
+#endif
     }
 }
 

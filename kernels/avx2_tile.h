@@ -9,13 +9,15 @@
  * (EACH_ROW).
  *
  * AVX2 multiplies unsigned by signed bytes and adds pairs of products in 16 bits with saturation
- * (maddubs). Codes of few bits are made unsigned, and their products are added in 16 bits as long
- * as the sum cannot overflow:
+ * (maddubs). Codes of few bits are made unsigned, and their products are added in 16 bits, which
+ * wrap around. What was added by raising the codes is taken away in 16 bits as well (pair_sums), so
+ * only the sum of the weights themselves must fit:
  *
- *     4 bits                 8 inputs * 4: 8 * 2 * 15 * 127 = 30480
- *     5 bits                 4 * 4:        4 * 2 * 31 * 127 = 31496
- *     6 bits                 2 * 4:        2 * 2 * 63 * 127 = 32004
- *     levels of 4-bit floats 4 * 4:        4 * 2 * 28 * 127 = 28448 (levels raised by 16)
+ *     q4                  8 inputs * 4: 8 * 2 *  8 * 127 = 16256
+ *     q4_min, q4_k        8 * 4:        8 * 2 * 15 * 127 = 30480
+ *     q5_k                4 * 4:        4 * 2 * 31 * 127 = 31496
+ *     q6_k                4 * 4:        4 * 2 * 32 * 127 = 32512
+ *     4-bit floats        8 * 4:        8 * 2 * 12 * 127 = 24384 (levels are raised by 16)
  *
  * Codes of 8 bits and the levels of q4_nl are split into magnitude and sign, and the sign moves to
  * the activation: a pair is at most 2 * 128 * 127 = 32512 and is widened at once. AVX-VNNI adds
@@ -23,6 +25,9 @@
 #ifndef KERNELS_AVX2_TILE_H
 #define KERNELS_AVX2_TILE_H
 
+#ifndef __AVXVNNI__
+#define ACTIVATION_PAIR_SUMS
+#endif
 #include <immintrin.h>
 
 #include "kernels/blocks.h"
@@ -90,9 +95,9 @@ INLINE uint32_t raised_by(TensorType type) {
     return weight_types[type].zero;
 }
 
-/* How many products of pairs are added up in 16 bits. */
+/* How many products of pairs are added up in 16 bits: those of a group, or of half a group. */
 INLINE size_t sums_that_fit(TensorType type) {
-    return has_small_levels(type) ? 4 : 8u >> record_upper_bits(type);
+    return type == TENSOR_Q5_K ? 4 : type_group(type) / 4;
 }
 
 /* The levels of the type's table, as they are multiplied, for a byte shuffle. */
@@ -185,17 +190,19 @@ INLINE __m256i broadcast_4_codes(const int8_t *p) {
     return _mm256_set1_epi32(codes);
 }
 
-/* What a row's sums lack where weights are raised. */
+/* What a row's sums lack where weights are raised: in 32 bits, without VNNI in pairs of 16 bits. */
 INLINE __m256i correction(TensorType type, const int32_t *offset) {
     __m256i whole = _mm256_set1_epi32(*offset);
     uint32_t raised = raised_by(type);
     if (raised == 0) return _mm256_setzero_si256();
+    if (!VNNI) return _mm256_slli_epi16(whole, __builtin_ctz(raised));
     return raised < 128 ? _mm256_srai_epi32(whole, __builtin_ctz(128 / raised)) : whole;
 }
 
 /* Unsigned codes of few bits. */
 INLINE void dots_unsigned(TensorType type, Form form, size_t rows, const uint8_t *lines,
-                          const int8_t *codes, __m256i table, __m256i (*dot)[HALVES]) {
+                          const int8_t *codes, const int32_t *offsets, __m256i table,
+                          __m256i (*dot)[HALVES]) {
     const size_t group = type_group(type), run = sums_that_fit(type), end = group / 4;
     const __m256i ones = _mm256_set1_epi16(1);
     __m256i earlier[BLOCK_ROWS][HALVES]; /* the 32-bit sums of the first run, in memory */
@@ -219,6 +226,11 @@ INLINE void dots_unsigned(TensorType type, Form form, size_t rows, const uint8_t
         }
 #define STEP(r)                                                                                    \
     do {                                                                                           \
+        if (raised_by(type)) {                                                                     \
+            __m256i whole = correction(type, offsets + (r));                                       \
+            dot[r][0] = _mm256_add_epi16(dot[r][0], whole);                                        \
+            dot[r][1] = _mm256_add_epi16(dot[r][1], whole);                                        \
+        }                                                                                          \
         __m256i with_a = _mm256_madd_epi16(dot[r][0], ones);                                       \
         __m256i with_b = _mm256_madd_epi16(dot[r][1], ones);                                       \
         if (first + run < end) {                                                                   \
@@ -299,13 +311,13 @@ INLINE void add_group(TensorType type, Form form, size_t rows, const GroupWeight
     } else if (is_signed_product(type)) {
         dots_signed(type, form, rows, w->lines, codes, table, dot);
     } else {
-        dots_unsigned(type, form, rows, w->lines, codes, table, dot);
+        dots_unsigned(type, form, rows, w->lines, codes, offsets, table, dot);
     }
-    if (lowered || (!VNNI && raised_by(type))) {
+    if (lowered) { /* 128 times the sum of the activations */
+        const __m256i factor = _mm256_set1_epi16(-128);
 #define STEP(r)                                                                                    \
     do {                                                                                           \
-        __m256i whole =                                                                            \
-            lowered ? _mm256_set1_epi32(-offsets[r]) : correction(type, offsets + (r));            \
+        __m256i whole = _mm256_madd_epi16(_mm256_set1_epi32(offsets[r]), factor);                  \
         dot[r][0] = _mm256_add_epi32(dot[r][0], whole);                                            \
         dot[r][1] = _mm256_add_epi32(dot[r][1], whole);                                            \
     } while (0)
