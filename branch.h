@@ -61,6 +61,7 @@ typedef enum Addition {
 
 /* How a branch uses several residual streams (Arrangement). */
 typedef struct StreamUse {
+    const char *reads; /* for people: what x is then; NULL: nothing is read */
     /* All threads: products that reading the streams needs. The group is then read in a loop of its
      * own. */
     void (*gather)(struct ForwardPass *pass, const Branch *branch);

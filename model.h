@@ -17,8 +17,9 @@ typedef struct ModelOptions {
     int n_threads;    /* 0: threads_default() */
     uint32_t context; /* positions; 0: the model's */
     float rope_theta; /* base of a plain RoPE that replaces the file's table; 0: the file's table */
-    uint32_t max_rows;  /* the most rows of one model_forward; 0: 512 */
-    Exchange *exchange; /* the processes that compute the model together; NULL: this one alone */
+    uint32_t max_rows;    /* the most rows of one model_forward; 0: 512 */
+    const Config *config; /* NULL: the file's; else it must outlive the model, too */
+    Exchange *exchange;   /* the processes that compute the model together; NULL: this one alone */
 } ModelOptions;
 
 /* Finds and checks every tensor that the configuration needs, and allocates the working memory:

@@ -149,7 +149,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     Model *m = calloc(1, sizeof *m);
     if (!m) return error_set(error, "no memory for a model");
     m->file = file;
-    m->config = modelfile_config(file);
+    m->config = options->config ? options->config : modelfile_config(file);
     m->exchange = options->exchange;
     m->isa = options->isa ? options->isa : isa_choose(NULL, error);
     m->n_threads = options->n_threads > 0 ? options->n_threads : threads_default();
@@ -161,7 +161,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     m->row_work = config_work(m->config, 1, 1);
     static const Arrangement plain = {.list = branches_list};
     m->arrangement = m->config->stack == STACK_PLAIN ? &plain : arrangement_of(m->config->stack);
-    Status status = weights_find(&m->weights, file, error);
+    Status status = weights_find(&m->weights, file, m->config, error);
     if (status == STATUS_OK) status = find_own_weights(m, error);
     if (status == STATUS_OK) status = choose_frequencies(m, options->rope_theta, error);
     if (status == STATUS_OK && m->exchange) status = m->exchange->divide(m->exchange, m, error);

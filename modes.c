@@ -19,12 +19,11 @@
 
 /* A mode that stands later wins: the conversation of -m chat can be looked at, too. */
 const Mode *const modes[] = {
-    &record_kind_mode,   &chat_mode,        &batch_mode,      &merge_mode,
-    &info_mode,          &bug_report_mode,  &verify_mode,     &tokenize_mode,
-    &detokenize_mode,    &render_mode,      &eval_mode,       &score_mode,
-    &attention_mode,     &positions_mode,   &no_cache_mode,   &list_mode,
-    &cache_list_mode,    &cache_clear_mode, &shape_test_mode, &check_text_mode,
-    &check_session_mode, &eval_tasks_mode,  &replay_mode,     NULL,
+    &record_kind_mode, &chat_mode,          &batch_mode,      &merge_mode,       &info_mode,
+    &layers_mode,      &bug_report_mode,    &verify_mode,     &tokenize_mode,    &detokenize_mode,
+    &render_mode,      &eval_mode,          &score_mode,      &attention_mode,   &positions_mode,
+    &no_cache_mode,    &list_mode,          &cache_list_mode, &cache_clear_mode, &shape_test_mode,
+    &check_text_mode,  &check_session_mode, &eval_tasks_mode, &replay_mode,      NULL,
 };
 
 const Mode *const replay_kinds[] = {&replay_text, &chat_replay, &batch_replay, NULL};

@@ -158,8 +158,7 @@ static void find_positions(Finder *f, Weights *weights) {
     }
 }
 
-Status weights_find(Weights *weights, const ModelFile *file, Error *error) {
-    const Config *c = modelfile_config(file);
+Status weights_find(Weights *weights, const ModelFile *file, const Config *c, Error *error) {
     Finder f = {.file = file, .config = c, .error = error};
     *weights = (Weights){0};
     if (modelfile_n_tensors(file) == 0)

@@ -80,11 +80,11 @@ typedef struct Weights {
     void *stack;          /* weights of Config.stack (Arrangement.find), owned */
 } Weights;
 
-/* Finds every tensor that the file's Config asks for and checks its shape; the Error names the
+/* Finds every tensor that the Config asks for and checks its shape; the Error names the
  * tensor that is missing or wrong. LayerWeights.own and Weights.stack stay NULL: the
  * caller fills them in. The caller
  * must call weights_free even after a failure. */
-Status weights_find(Weights *weights, const ModelFile *file, Error *error);
+Status weights_find(Weights *weights, const ModelFile *file, const Config *config, Error *error);
 void weights_free(Weights *weights);
 
 /* ---- Looking up tensors by name: for weights.c and for layers/ ---- */

@@ -243,6 +243,11 @@ static bool may_be_model(const char *word) {
 }
 
 static Status operand(const char *word, Error *error) {
+    if (is_whole(word) && !may_be_model(word))
+        return usage(error,
+                     "%s is no model. --layers takes no number: it prints the layers, which all "
+                     "run on the processor",
+                     word);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (strcmp(commands[i].word, word) == 0 && !may_be_model(word))
             return usage(error, "%s: %s", word, commands[i].says);

@@ -19,8 +19,7 @@ static size_t latent_unit(const HeadShape *h, size_t gates, size_t codes) {
 /* Every rank makes the latents of all positions, which is little work, and has their cache; the
  * queries, the matrices that take them to the latent's space, attention, and the matrices that take
  * it back are those of its heads. */
-static void divide_latent(Division *d, size_t l) {
-    Latent *w = d->model->weights.layers[l].own;
+static void divide_latent(Division *d, size_t l, Latent *w) {
     const HeadShape h = config_heads(d->whole, l);
     size_t n = h.n_heads, gates = w->gate.rows / n, codes = cut_codes(d, &w->wo);
     size_t unit = latent_unit(&h, gates, codes);
@@ -47,8 +46,7 @@ static void divide_latent(Division *d, size_t l) {
 
 /* ---- Experts of a narrower vector ---- */
 
-static void divide_narrow(Division *d, size_t l) {
-    Narrow *w = d->model->weights.layers[l].own;
+static void divide_narrow(Division *d, Narrow *w) {
     LayerWeights *mixture = &w->mixture;
     const RankShare *inner = cut_find(d, d->whole->expert_dim, PANEL_ROWS, 0);
     if (!inner) return;
@@ -61,7 +59,9 @@ static void divide_narrow(Division *d, size_t l) {
 }
 
 void divide_own_weights(Division *d, size_t l) {
-    uint32_t kind = d->whole->layer_kind[l];
-    if (kind == LAYER_LATENT) divide_latent(d, l);
-    if (kind == LAYER_NARROW) divide_narrow(d, l);
+    const LayerWeights *layer = &d->model->weights.layers[l];
+    Latent *latent = latent_weights(layer);
+    Narrow *narrow = narrow_weights(layer);
+    if (latent) divide_latent(d, l, latent);
+    if (narrow) divide_narrow(d, narrow);
 }

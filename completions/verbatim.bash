@@ -37,7 +37,7 @@ _verbatim() {
             --lora
             --ordered --shard --merge --resume --retry-failed --strict --kv-memory --max-concurrent --embed --pooling --dimensions
             --receipt --replay --receipt-key --quiet
-            --bug-report --limit --eval-tasks
+            --bug-report --layers --limit --eval-tasks
             --embed-normalize --embed-prompt --embed-truncate --info --verify
             --tokenize --detokenize --render --eval --against --attention --score
             --positions --no-cache --override --type --cache-dir --list --cache-list --cache-clear

@@ -35,7 +35,7 @@ typedef struct MtpDrafter {
     size_t begin, n;
 } MtpDrafter;
 
-Status mtp_drafts_open(MtpDrafts **out, ModelFile *file, const Model *model, KvType kv_type,
+Status mtp_drafts_open(MtpDrafts **out, const ModelFile *file, const Model *model, KvType kv_type,
                        size_t max_texts, Error *error) {
     *out = NULL;
     if (modelfile_config(file)->mtp_layers == 0) return STATUS_OK;

@@ -18,7 +18,7 @@ typedef struct MtpDrafts MtpDrafts;
 
 /* Opens the prediction layers of the file that `model` was opened on, for max_texts texts at once.
  * *out is NULL where it has none. File and model must outlive it. */
-Status mtp_drafts_open(MtpDrafts **out, ModelFile *file, const Model *model, KvType kv_type,
+Status mtp_drafts_open(MtpDrafts **out, const ModelFile *file, const Model *model, KvType kv_type,
                        size_t max_texts, Error *error);
 void mtp_drafts_close(MtpDrafts *shared); /* after the drafters; NULL is fine */
 

@@ -7,6 +7,7 @@
 #include "convert/modelopen.h"
 #include "inspect/attention_view.h"
 #include "inspect/inspect.h"
+#include "inspect/layer_lists.h"
 #include "inspect/position_view.h"
 #include "inspect/recompute.h"
 #include "inspect/render.h"
@@ -21,6 +22,7 @@
 const OptionRow inspect_options[] = {
     HEADING_ROW("Instead of writing text"),
     FLAG_ROW(USUAL, 0, "info", FIELD(info), "describe the model: configuration, tensors, memory"),
+    FLAG_ROW(RARE, 0, "layers", FIELD(layers), NULL),
     FLAG_ROW(USUAL, 0, "verify", FIELD(verify), "check the model file: checksums and weights"),
     FLAG_ROW(USUAL, 0, "tokenize", FIELD(tokenize),
              "the ids of stdin (or -i, -f); --detokenize: back"),
@@ -59,6 +61,7 @@ const OptionRow inspect_options[] = {
     }
 
 ASKED(info)
+ASKED(layers)
 ASKED(verify)
 ASKED(tokenize)
 ASKED(detokenize)
@@ -69,6 +72,7 @@ ASKED(score)
 ASKED(positions)
 ASKED(no_cache)
 
+RUN(layers, layer_lists_run)
 RUN(verify, inspect_verify)
 RUN(tokenize, inspect_tokenize)
 RUN(detokenize, inspect_detokenize)
@@ -108,8 +112,8 @@ static Status check_views(Options *o, Error *error) {
     static const char *const maps[] = {".svg", ".html", ".json", NULL}, *const svg[] = {".svg",
                                                                                         NULL};
     const char *picture = o->attention ? o->attention : o->positions;
-    bool measures = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->score ||
-                    picture || o->no_cache;
+    bool measures = o->info || o->layers || o->verify || o->tokenize || o->detokenize ||
+                    o->render || o->score || picture || o->no_cache;
     if (o->limit && !o->eval)
         return usage(error, "--limit N scores N tokens: it needs --eval FILE");
     if (measures && o->stats)
@@ -191,6 +195,10 @@ const Mode info_mode = {.name = "--info",
                         .open = open_info,
                         .run = run_info,
                         .close = free};
+const Mode layers_mode = {.name = "--layers",
+                          .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_HEAD,
+                          .asked = asks_layers,
+                          .run = run_layers};
 const Mode verify_mode = {.name = "--verify",
                           .traits =
                               MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_WEIGHTS | MODE_CHECKS_FILE,

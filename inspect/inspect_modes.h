@@ -5,7 +5,7 @@
 #include "session/mode.h"
 
 extern const OptionRow inspect_options[];
-extern const Mode info_mode, verify_mode, tokenize_mode, detokenize_mode, render_mode, eval_mode,
-    attention_mode, score_mode, positions_mode, no_cache_mode;
+extern const Mode info_mode, layers_mode, verify_mode, tokenize_mode, detokenize_mode, render_mode,
+    eval_mode, attention_mode, score_mode, positions_mode, no_cache_mode;
 
 #endif

@@ -219,9 +219,13 @@ static void laurel_run(ForwardPass *pass, const Branch *b) {
 static void list(Model *m, size_t l) {
     static const BranchKind laurel_kind = {
         .name = "laurel", .run = laurel_run, .rows = laurel_rows};
-    static const StreamUse predicts = {.gather = predict_gather, .read = predict_read};
-    static const StreamUse corrects = {
-        .gather = correct_gather, .read = correct_read, .add = add_to_others};
+    static const StreamUse predicts = {.reads = "x = one stream, after all were predicted",
+                                       .gather = predict_gather,
+                                       .read = predict_read};
+    static const StreamUse corrects = {.reads = "streams corrected by x; n = that one stream",
+                                       .gather = correct_gather,
+                                       .read = correct_read,
+                                       .add = add_to_others};
     const LayerWeights *w = &m->weights.layers[l];
     const AltupLayer *own = &((const AltupWeights *)m->weights.stack)->layers[l];
     Branch *attention = branches_mix(m, l, &w->attention_norm, m->normed);

@@ -207,7 +207,8 @@ static void add(ForwardPass *pass, const Branch *b, size_t row, float *y) {
 /* ---- The branches ---- */
 
 static void list(Model *m, size_t l) {
-    static const StreamUse use = {.gather = gather, .read = read, .add = add};
+    static const StreamUse use = {
+        .reads = "x = the streams by their shares", .gather = gather, .read = read, .add = add};
     const HyperWeights *own = m->weights.stack;
     const LayerWeights *w = &m->weights.layers[l];
     size_t first = m->branches.n;

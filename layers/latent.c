@@ -406,3 +406,7 @@ const BranchKind latent_kind = {
     .cached = cached,
     .run = latent_run,
 };
+
+Latent *latent_weights(const LayerWeights *layer) {
+    return layer->kind == &latent_kind ? layer->own : NULL;
+}

@@ -42,4 +42,7 @@ typedef struct Latent {
 
 extern const BranchKind latent_kind;
 
+/* The weights of a layer of this kind; NULL: it is of another kind. */
+Latent *latent_weights(const LayerWeights *layer);
+
 #endif

@@ -14,31 +14,26 @@ struct Mtp {
 
 /* ---- Opening ---- */
 
-/* Opens a model whose layers go on with the prediction layers. model_open reads the file's Config,
- * which is therefore another one until it returns. */
-static Status open_model(Mtp *mtp, ModelFile *file, const Model *model, uint32_t max_rows,
+/* Opens a model whose layers go on with the prediction layers. */
+static Status open_model(Mtp *mtp, const ModelFile *file, const Model *model, uint32_t max_rows,
                          Error *error) {
     const ModelOptions options = {.isa = model_isa(model),
                                   .n_threads = model_threads(model),
                                   .context = model_context(model),
-                                  .max_rows = max_rows};
-    Config *config = modelfile_config_to_change(file), *saved = malloc(sizeof *saved);
-    if (!saved) return error_set(error, "no memory for prediction layers");
-    *saved = *config;
-    *config = mtp->config;
+                                  .max_rows = max_rows,
+                                  .config = &mtp->config};
     Status status = model_open(&mtp->model, file, &options, error);
-    *config = *saved;
-    free(saved);
     if (status != STATUS_OK) return status;
-    mtp->model->config = &mtp->config;
     for (int table = 0; table < 2; table++) /* the user may have given another base */
         mtp->model->weights.rope_freqs[table] = model->weights.rope_freqs[table];
     /* Of the layers only one is computed. */
-    mtp->model->row_work -= config_work(config, 1, 0) * (1.0 - 1.0 / config->n_layers);
+    double of_layers = config_work(&mtp->config, 1, 0);
+    mtp->model->row_work -= of_layers * (1.0 - 1.0 / mtp->config.n_layers);
     return STATUS_OK;
 }
 
-Status mtp_open(Mtp **out, ModelFile *file, const Model *model, uint32_t max_rows, Error *error) {
+Status mtp_open(Mtp **out, const ModelFile *file, const Model *model, uint32_t max_rows,
+                Error *error) {
     const Config *c = modelfile_config(file);
     *out = NULL;
     if (c->mtp_layers == 0) return STATUS_OK;

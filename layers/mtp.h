@@ -26,7 +26,8 @@ typedef struct Mtp Mtp;
 
 /* Opens the prediction layers of the file that `model` was opened on, for calls of at most
  * max_rows rows. *out is NULL where it has none. File and model must outlive it. */
-Status mtp_open(Mtp **out, ModelFile *file, const Model *model, uint32_t max_rows, Error *error);
+Status mtp_open(Mtp **out, const ModelFile *file, const Model *model, uint32_t max_rows,
+                Error *error);
 void mtp_close(Mtp *mtp);
 
 uint32_t mtp_layers(const Mtp *mtp);

@@ -62,7 +62,8 @@ static void join(ForwardPass *pass, const Branch *b) {
 
 /* The layers before the prediction layers are another model's. */
 static void list(Model *m, size_t l) {
-    static const StreamUse joins = {.gather = join};
+    static const StreamUse joins = {.reads = "x = projection(norm(embedding), norm(hidden state))",
+                                    .gather = join};
     const LayerWeights *w = &m->weights.layers[l];
     if (l < ((const MtpStack *)m->weights.stack)->first) return;
     branches_mix(m, l, &w->attention_norm, m->normed)->streams = &joins;

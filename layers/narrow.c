@@ -96,3 +96,7 @@ const BranchKind narrow_layer = {
     .cached = cached,
     .run = narrow_run,
 };
+
+Narrow *narrow_weights(const LayerWeights *layer) {
+    return layer->kind == &narrow_layer ? layer->own : NULL;
+}

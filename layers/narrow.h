@@ -16,4 +16,7 @@ typedef struct Narrow {
 
 extern const BranchKind narrow_layer;
 
+/* The weights of a layer of this kind; NULL: it is of another kind. */
+Narrow *narrow_weights(const LayerWeights *layer);
+
 #endif

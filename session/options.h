@@ -86,7 +86,7 @@ typedef struct Options {
     bool embed_truncate;
 
     /* Instead of generating. */
-    bool info, verify, tokenize, detokenize, render, list, cache_list, version, bug_report;
+    bool info, layers, verify, tokenize, detokenize, render, list, cache_list, version, bug_report;
     const char *cache_clear; /* the conversion to delete; "": all */
     HelpChoice help;
     const char *eval, *eval_tasks, *against;

@@ -120,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     (void)seen;
     modelfile_verify(file, NULL, NULL, &error);
     ask(file);
-    weights_find(&weights, file, &error);
+    weights_find(&weights, file, modelfile_config(file), &error);
     weights_free(&weights);
     modelfile_close(file);
     return 0;

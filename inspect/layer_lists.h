@@ -1,0 +1,16 @@
+/* `run MODEL --layers`: what each layer computes, in the notation of branch.h, with sizes. */
+#ifndef INSPECT_LAYER_LISTS_H
+#define INSPECT_LAYER_LISTS_H
+
+#include "session/session.h"
+
+/* Prints the branches of all layers; equal layers stand once. What stands on one line reads the
+ * same x, before any of it is added:
+ *
+ *     layers 0-21
+ *         x += attention{32 heads of 64, 4 of keys}(norm(x))
+ *         x += feed-forward{5632}(norm(x))
+ */
+Status layer_lists_run(Session *session, Error *error);
+
+#endif

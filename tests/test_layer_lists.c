@@ -1,0 +1,90 @@
+/* `run MODEL --layers` prints what each layer computes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/fixture.h"
+#include "tests/process.h"
+#include "tests/small_model.h"
+#include "tests/tiny_model.h"
+
+/* Expects the output for a model of random weights to begin and end around these lines. */
+static void expect_layers(const char *shape, const char *lines) {
+    char *directory = fixture_directory(), *model = small_model(directory, shape);
+    Process p = RUN("run", model, "--layers");
+    const char *begin = strchr(p.out, '\n'), *end = strstr(p.out, "logits = ");
+    assert_string_equal(p.err, "");
+    assert_non_null(begin);
+    assert_non_null(end);
+    size_t n = (size_t)(end - begin - 1);
+    if (n != strlen(lines) || memcmp(begin + 1, lines, n) != 0) fail_msg("%s", p.out);
+    process_free(&p);
+    free(model);
+    fixture_remove_directory(directory);
+}
+
+static void equal_layers_stand_once(void **state) {
+    (void)state;
+    expect_layers("tiny", "layers 0-1\n"
+                          "    x += attention{4 heads of 16, 2 of keys}(norm(x))\n"
+                          "    x += feed-forward{96, gated}(norm(x))\n");
+    expect_layers("tiny,n_layers=4,window=20,window_pattern=2",
+                  "layers 0, 2\n"
+                  "    x += attention{4 heads of 16, 2 of keys, window 20}(norm(x))\n"
+                  "    x += feed-forward{96, gated}(norm(x))\n"
+                  "layers 1, 3\n"
+                  "    x += attention{4 heads of 16, 2 of keys}(norm(x))\n"
+                  "    x += feed-forward{96, gated}(norm(x))\n");
+}
+
+static void norms_stand_where_they_are(void **state) {
+    (void)state;
+    expect_layers("tiny,norm_place=after",
+                  "layers 0-1\n"
+                  "    x = norm(x + attention{4 heads of 16, 2 of keys}(x))\n"
+                  "    x = norm(x + feed-forward{96, gated}(x))\n");
+    expect_layers("tiny,norm_place=output",
+                  "layers 0-1\n"
+                  "    x += norm(attention{4 heads of 16, 2 of keys}(x))\n"
+                  "    x += norm(feed-forward{96, gated}(x))\n");
+}
+
+static void a_mixture_that_skips_a_layer_is_added_there(void **state) {
+    (void)state;
+    expect_layers(
+        "tiny,latent_dim=24,head_dim=20,rotary_dim=8,value_dim=12,stack=shortcut,n_experts=7,"
+        "n_experts_used=3,expert_ffn_dim=48",
+        "layer 0\n"
+        "    x += latent attention{4 heads of 20, latent of 24}(norm(x))\n"
+        "    later x += mixture{3 of 7 experts of 48}(norm(x)), x += feed-forward{96, "
+        "gated}(norm(x))\n"
+        "layer 1\n"
+        "    x += latent attention{4 heads of 20, latent of 24}(norm(x))\n"
+        "    x += feed-forward{96, gated}(norm(x)), x += the mixture of the layer before\n");
+}
+
+static void a_number_of_layers_gets_a_hint(void **state) {
+    (void)state;
+    Process p = RUN("run", "model.bin", "--layers", "99");
+    assert_int_equal(p.status, 2);
+    assert_string_equal(p.err,
+                        "run: 99 is no model. --layers takes no number: it prints the layers, "
+                        "which all run on the processor\n");
+    process_free(&p);
+}
+
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_layers_stand_once),
+        cmocka_unit_test(norms_stand_where_they_are),
+        cmocka_unit_test(a_mixture_that_skips_a_layer_is_added_there),
+        cmocka_unit_test(a_number_of_layers_gets_a_hint),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
