@@ -2,7 +2,6 @@
 #include "families/shared.h"
 
 static FamilyFinish exaone4_finish;
-static FamilyFinish exaone_moe_finish;
 
 const Family families_exaone[] = {
     {
@@ -69,7 +68,8 @@ const Family families_exaone[] = {
             },
         .bos_id = 1,
         .eos_id = 53,
-        .finish = exaone_moe_finish,
+        .steps = STEPS(STEP("shared_width", "num_shared_experts 1")),
+        .finish = exaone4_finish,
         .gguf =
             (const GgufFamily[]){
                 {
@@ -129,21 +129,4 @@ static Status exaone4_finish(const json_t *json, Config *config, Error *error) {
     for (uint32_t i = 0; i < config->n_layers; i++)
         config->rope_table[i] = config->window[i] == 0 && !json_is_null(window) ? 2 : 0;
     return STATUS_OK;
-}
-
-/* Where some layers have windows, the others have no RoPE. */
-static Status exaone_moe_finish(const json_t *json, Config *config, Error *error) {
-    const json_t *pattern = json_value(json, "sliding_window_pattern"); /* 4, or "LLLG" */
-    const json_t *window = json_object_get(json, "sliding_window");
-    double every = pattern ? json_is_string(pattern) ? (double)json_string_length(pattern)
-                                                     : json_number_value(pattern)
-                           : 4;
-    if (!(every >= 0 && every < 1e6))
-        return error_set(error, "config.json: sliding_window_pattern is %g", every);
-    if (family_windows(json, json_value(json, "layer_types"), config, 4096, 0, (uint32_t)every,
-                       error) != STATUS_OK)
-        return STATUS_FAILED;
-    for (uint32_t i = 0; i < config->n_layers; i++)
-        config->rope_table[i] = config->window[i] == 0 && !json_is_null(window) ? 2 : 0;
-    return family_shared_width(json, "num_shared_experts", 1, config, error);
 }
