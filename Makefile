@@ -97,6 +97,7 @@ $(PROGRAMS): %: $(BUILD)/%
 LEVEL = $(OPT)
 NOT_COMPUTING = families formats system session proof advice chat batch inspect tests
 $(NOT_COMPUTING:%=$(BUILD)/%/%.o) $(BUILD)/%.reference.o: LEVEL = $(OPT:-O3=-O1)
+$(BUILD)/formats/stored%.o $(BUILD)/formats/sha256.o: LEVEL = $(OPT) # conversions and digests
 
 # The library holds everything but the main files; tests link against it as well.
 $(BUILD)/libverbatim.a: $(OBJECTS)

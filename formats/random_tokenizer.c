@@ -24,7 +24,7 @@ static size_t word(uint32_t id, char *text) {
 /* Prints a line of a .tiktoken file: the base64 of the token's n <= LONGEST bytes, and its id. */
 static void print_line(FILE *out, const char *text, size_t n, uint32_t id) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char base64[LONGEST * 2];
+    char base64[LONGEST * 2] = "";
     size_t length = 0;
     for (size_t i = 0; i < n; i += 3) {
         uint32_t bits = 0;

@@ -21,7 +21,7 @@ typedef struct LayerGates {
 static NormGate find_gate(Finder *f, const char *norm) {
     const Config *c = f->config;
     char name[64];
-    NormGate gate;
+    NormGate gate = {0};
     snprintf(name, sizeof name, "%s.gate_down", norm);
     gate.down = weights_matrix(f, name, c->adapter_rank, c->dim, false);
     snprintf(name, sizeof name, "%s.gate_up", norm);
