@@ -163,7 +163,7 @@ static Status add_piece(Spm *m, uint32_t id, const Piece *piece) {
 static Status read_model(Spm *m, const char *bytes, size_t size) {
     const char *end = bytes + size;
     Field field;
-    Piece piece;
+    Piece piece = {0};
     for (int pass = 0; pass < 2; pass++) {
         const char *p = bytes;
         uint32_t id = 0;
