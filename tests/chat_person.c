@@ -108,17 +108,33 @@ bool patience_ends(Patience *patience) {
     return patience->seconds > 60;
 }
 
+/* Finds the text, of which a blank may be the end of a line: notes end their lines between words,
+ * and where that is depends on the names of files. Returns what follows it; NULL: it is not there.
+ */
+static const char *behind(const char *screen, const char *text) {
+    for (; *screen; screen++) {
+        const char *at = screen, *c = text;
+        for (; *c; c++) {
+            bool breaks = *c == ' ' && at[0] == '\r' && at[1] == '\n';
+            if (!breaks && *at != *c) break;
+            at += breaks ? 2 : 1;
+        }
+        if (!*c) return at;
+    }
+    return NULL;
+}
+
 void person_expect(Person *p, const char *text) {
     Patience patience = {0};
-    const char *at;
-    while (!(at = strstr(p->screen + p->seen, text))) {
+    const char *end;
+    while (!(end = behind(p->screen + p->seen, text))) {
         if (patience_ends(&patience) ||
             (!person_read_more(p, 1000) && waitpid(p->process, NULL, WNOHANG) != 0)) {
             print_message("screen: %s\n", p->screen + p->seen);
             fail_msg("'%s' did not appear", text);
         }
     }
-    p->seen = (size_t)(at - p->screen) + strlen(text);
+    p->seen = (size_t)(end - p->screen);
 }
 
 void person_wait_until_quiet(Person *p) {

@@ -42,7 +42,8 @@ Person *person_sit_down(const char *const *arguments);
 /* Reads what the program writes within so many milliseconds; false: nothing. */
 bool person_read_more(Person *person, int milliseconds);
 
-/* Waits until `text` appears after what was seen before; fails the test when it does not. */
+/* Waits until `text`, of which a blank may be the end of a line, appears after what was seen
+ * before; fails the test when it does not. */
 void person_expect(Person *person, const char *text);
 
 /* Waits until the screen no longer changes: what is redrawn after a key that clears the line, and
