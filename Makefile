@@ -239,6 +239,7 @@ check test: TIER = $@
 test-all: TIER = all
 check test test-all: all core $(SUITE)
 	@VERBATIM_RUNNER="$(TEST_RUNNER)" scripts/run-tests $(TIER) $(BUILD) $(ORDERED_TESTS)
+	@[ $(TIER) != check ] || BUILD=$(BUILD) CC="$(CC)" scripts/guard --fast
 
 # test_guard counts the calls of these functions.
 GUARD_WRAPS = barrier_wait GOMP_barrier GOMP_loop_end GOMP_parallel __kmpc_barrier malloc calloc realloc aligned_alloc
