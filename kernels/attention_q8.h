@@ -118,11 +118,4 @@ typedef struct AttentionQ8 {
 EACH_ISA(DECLARE_ATTENTION_Q8)
 #undef DECLARE_ATTENTION_Q8
 
-/* A pointer to one of these tables; NULL in the core build, which leaves the 8-bit cache out. */
-#ifdef VERBATIM_CORE
-#define ATTENTION_Q8(table) NULL
-#else
-#define ATTENTION_Q8(table) (&(table))
-#endif
-
 #endif

@@ -31,18 +31,10 @@
 #include <immintrin.h>
 
 #include "kernels/blocks.h"
+#include "kernels/order.h"
 #include "kernels/records.h"
 
 #define INLINE static inline __attribute__((always_inline))
-#define IN_ORDER(sum) __asm__ volatile("" : "+x"(sum))
-#define IN_MEMORY(x) __asm__ volatile("" : "+m"(x))
-
-/* Before a loop of at most 16 turns: clang unrolls it whole only if no number is given. */
-#ifdef __clang__
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 enum { BLOCK_ROWS = 6, HALVES = 2 };
 
@@ -247,23 +239,34 @@ INLINE void dots_unsigned(TensorType type, Form form, size_t rows, const uint8_t
     }
 }
 
+/* x with the signs of w. Weights in memory are read for each row: six rows leave no register. */
+INLINE __m256i with_signs(__m256i x, __m256i w, bool in_memory, const uint8_t *line) {
+    __m256i signed_x;
+    if (!in_memory) return _mm256_sign_epi8(x, w);
+    __asm__("vpsignb %2, %1, %0" : "=x"(signed_x) : "x"(x), "m"(*(const __m256i *)line));
+    return signed_x;
+}
+
 /* Signed codes. */
 INLINE void dots_signed(TensorType type, Form form, size_t rows, const uint8_t *lines,
                         const int8_t *codes, __m256i table, __m256i (*dot)[HALVES]) {
     const size_t group = type_group(type);
+    const bool in_memory = type_is_8_bit(type) ? !is_unsigned_8(type) : form == UNPACKED;
     const __m256i ones = _mm256_set1_epi16(1);
     UNROLL
     for (size_t c = 0; c < group / 4; c++) {
+        const uint8_t *line = lines + c * LINE_BYTES;
         __m256i a = load_weights(type, form, lines, c, 0, table), size_a = _mm256_abs_epi8(a);
         __m256i b = load_weights(type, form, lines, c, 1, table), size_b = _mm256_abs_epi8(b);
 #define STEP(r)                                                                                    \
     do {                                                                                           \
         __m256i x = broadcast_4_codes(codes + (r)*group + 4 * c);                                  \
-        __m256i with_a = _mm256_maddubs_epi16(size_a, _mm256_sign_epi8(x, a));                     \
-        __m256i with_b = _mm256_maddubs_epi16(size_b, _mm256_sign_epi8(x, b));                     \
-        with_a = _mm256_madd_epi16(with_a, ones), with_b = _mm256_madd_epi16(with_b, ones);        \
+        __m256i with_a = _mm256_maddubs_epi16(size_a, with_signs(x, a, in_memory, line));          \
+        with_a = _mm256_madd_epi16(with_a, ones);                                                  \
         dot[r][0] = c ? _mm256_add_epi32(dot[r][0], with_a) : with_a;                              \
         IN_ORDER(dot[r][0]);                                                                       \
+        __m256i with_b = _mm256_maddubs_epi16(size_b, with_signs(x, b, in_memory, line + 32));     \
+        with_b = _mm256_madd_epi16(with_b, ones);                                                  \
         dot[r][1] = c ? _mm256_add_epi32(dot[r][1], with_b) : with_b;                              \
         IN_ORDER(dot[r][1]);                                                                       \
     } while (0)

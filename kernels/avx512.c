@@ -38,8 +38,9 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
     const bool nibbles = type_is_4_bit(type), unshifted = upper_unshifted(nibbles, panels, rows);
     const uint32_t raised = weight_types[type].is_signed ? 128 : weight_types[type].zero;
     __m512 acc[BLOCK_SUMS];
-#pragma GCC unroll 12
-    for (size_t i = 0; i < panels * rows; i++) acc[i] = _mm512_setzero_ps();
+#define STEP(i) acc[i] = _mm512_setzero_ps()
+    EACH(panels * rows, STEP);
+#undef STEP
     for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
         const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
         const int32_t *offsets = (const int32_t *)block + 2 * rows;
@@ -49,26 +50,31 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
             fetch_ahead(type, panels, panel_bytes, panel, scales, minima, g, groups);
         Dots dots;
         start_dots(raised, panels, rows, offsets, &dots);
-#pragma GCC unroll 8
+        UNROLL
         for (size_t k = 0; k < group; k += 8) {
             size_t at = k * group_bytes(type) / group;
-#pragma GCC unroll 4
-            for (size_t j = 0; j < panels; j++) {
-                __m512i a, b;
-                load_8_inputs(type, unshifted, line + j * panel_bytes + at, &a, &b);
-                _mm_prefetch(ahead + j * panel_bytes + at, _MM_HINT_T0);
-                if (!nibbles) _mm_prefetch(ahead + j * panel_bytes + at + LINE_BYTES, _MM_HINT_T0);
-                add_8_inputs(nibbles, panels, rows, j, a, b, codes + k, group, &dots);
-            }
+#define STEP(j)                                                                                    \
+    do {                                                                                           \
+        const uint8_t *own = line + (j)*panel_bytes + at, *next = ahead + (j)*panel_bytes + at;    \
+        __m512i a, b;                                                                              \
+        load_8_inputs(type, unshifted, own, &a, &b);                                               \
+        _mm_prefetch(next, _MM_HINT_T0);                                                           \
+        if (!nibbles) _mm_prefetch(next + LINE_BYTES, _MM_HINT_T0);                                \
+        add_8_inputs(nibbles, panels, rows, j, a, b, codes + k, group, &dots);                     \
+    } while (0)
+            EACH(panels, STEP);
+#undef STEP
         }
-#pragma GCC unroll 4
-        for (size_t j = 0; j < panels; j++) {
-            size_t at = j * (panel_bytes / sizeof *scales) + g * PANEL_ROWS;
-            __m512 scale = load_halves(scales + at), minimum = scale;
-            if (type_has_minima(type)) minimum = load_halves(minima + at);
-            add_scaled(nibbles, type_has_minima(type), panels, rows, j, scale, minimum, x_scales,
-                       x_sums, &dots, acc);
-        }
+#define STEP(j)                                                                                    \
+    do {                                                                                           \
+        size_t at = (j) * (panel_bytes / sizeof *scales) + g * PANEL_ROWS;                         \
+        __m512 scale = load_halves(scales + at), minimum = scale;                                  \
+        if (type_has_minima(type)) minimum = load_halves(minima + at);                             \
+        add_scaled(nibbles, type_has_minima(type), panels, rows, j, scale, minimum, x_scales,      \
+                   x_sums, &dots, acc);                                                            \
+    } while (0)
+        EACH(panels, STEP);
+#undef STEP
     }
     store_block(panels, rows, acc, out, stride, outputs);
 }

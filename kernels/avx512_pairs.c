@@ -59,14 +59,15 @@ INLINE void multiply_pair(size_t group, bool with_minima, bool flips, size_t row
     const uint8_t *codes = x->block + x->of * ACTIVATION_HEADER + x->first * group;
     const __m512i flip = _mm512_set1_epi8(-128);
     __m512 acc[PAIR_SUMS];
-#pragma GCC unroll 12
-    for (size_t i = 0; i < PAIR * rows; i++) {
-        size_t j = i / rows, r = i % rows;
-        acc[i] = _mm512_setzero_ps();
-        if (sums->go_on)
-            acc[i] = _mm512_maskz_loadu_ps(sums->outputs[j],
-                                           sums->out + r * sums->stride + j * PANEL_ROWS);
-    }
+#define STEP(i)                                                                                    \
+    do {                                                                                           \
+        size_t j = (i) / rows, r = (i) % rows;                                                     \
+        const float *out = sums->out + r * sums->stride + j * PANEL_ROWS;                          \
+        acc[i] = _mm512_setzero_ps();                                                              \
+        if (sums->go_on) acc[i] = _mm512_maskz_loadu_ps(sums->outputs[j], out);                    \
+    } while (0)
+    EACH(PAIR * rows, STEP);
+#undef STEP
     const uint8_t *fetch = sums->fetch;
     for (size_t g = 0; g < groups; g++, header += step, codes += step) {
         for (size_t i = 0; i < sums->fetch_lines; i++)
@@ -76,38 +77,46 @@ INLINE void multiply_pair(size_t group, bool with_minima, bool flips, size_t row
         const int32_t *offsets = (const int32_t *)header + 2 * x->of;
         const uint8_t *lines = w->codes + g * group * PANEL_ROWS;
         __m512i dot[PAIR_SUMS];
-#pragma GCC unroll 12
-        for (size_t i = 0; i < PAIR * rows; i++)
-            dot[i] = _mm512_set1_epi32(with_minima ? 0 : offsets[i % rows]);
-#pragma GCC unroll 16
+#define STEP(i) dot[i] = _mm512_set1_epi32(with_minima ? 0 : offsets[(i) % rows])
+        EACH(PAIR * rows, STEP);
+#undef STEP
+        UNROLL
         for (size_t k = 0; k < group; k += 4) {
             const uint8_t *line = lines + k * PANEL_ROWS;
             __m512i a = _mm512_load_si512(line), b = _mm512_load_si512(line + w->panel_bytes);
             if (flips) a = _mm512_xor_si512(a, flip), b = _mm512_xor_si512(b, flip);
-#pragma GCC unroll 6
-            for (size_t r = 0; r < rows; r++) {
-                __m512i four = broadcast_once(codes + r * group + k);
-                dot[r] = _mm512_dpbusd_epi32(dot[r], a, four);
-                dot[rows + r] = _mm512_dpbusd_epi32(dot[rows + r], b, four);
-            }
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        __m512i four = broadcast_once(codes + (r)*group + k);                                      \
+        dot[r] = _mm512_dpbusd_epi32(dot[r], a, four);                                             \
+        IN_ORDER(dot[r]);                                                                          \
+        dot[rows + r] = _mm512_dpbusd_epi32(dot[rows + r], b, four);                               \
+        IN_ORDER(dot[rows + r]);                                                                   \
+    } while (0)
+            EACH(rows, STEP);
+#undef STEP
         }
-#pragma GCC unroll 12
-        for (size_t i = 0; i < PAIR * rows; i++) {
-            size_t j = i / rows, r = i % rows;
-            __m512 scale = _mm512_mul_ps(_mm512_load_ps(w->unpacked->scales[j][g]),
-                                         _mm512_set1_ps(x_scales[r]));
-            acc[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i]), scale, acc[i]);
-            if (with_minima)
-                acc[i] = _mm512_fnmadd_ps(_mm512_set1_ps(x_sums[r]),
-                                          _mm512_load_ps(w->unpacked->minima[j][g]), acc[i]);
-        }
+#define STEP(i)                                                                                    \
+    do {                                                                                           \
+        size_t j = (i) / rows, r = (i) % rows;                                                     \
+        __m512 factor =                                                                            \
+            _mm512_mul_ps(_mm512_load_ps(w->unpacked->scales[j][g]), _mm512_set1_ps(x_scales[r])); \
+        acc[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i]), factor, acc[i]);                      \
+        if (with_minima)                                                                           \
+            acc[i] = _mm512_fnmadd_ps(_mm512_set1_ps(x_sums[r]),                                   \
+                                      _mm512_load_ps(w->unpacked->minima[j][g]), acc[i]);          \
+    } while (0)
+        EACH(PAIR * rows, STEP);
+#undef STEP
     }
-#pragma GCC unroll 12
-    for (size_t i = 0; i < PAIR * rows; i++) {
-        size_t j = i / rows, r = i % rows;
-        _mm512_mask_storeu_ps(sums->out + r * sums->stride + j * PANEL_ROWS, sums->outputs[j],
-                              acc[i]);
-    }
+#define STEP(i)                                                                                    \
+    do {                                                                                           \
+        size_t j = (i) / rows, r = (i) % rows;                                                     \
+        float *out = sums->out + r * sums->stride + j * PANEL_ROWS;                                \
+        _mm512_mask_storeu_ps(out, sums->outputs[j], acc[i]);                                      \
+    } while (0)
+    EACH(PAIR * rows, STEP);
+#undef STEP
 }
 
 /* multiply_pair with a number of rows known to the compiler. */

@@ -82,10 +82,10 @@ INLINE void add_products(TensorType type, size_t rows, const uint8_t *lines, con
     const bool nibbles = is_nibbles(type), unshifted = upper_unshifted(nibbles, 1, rows);
     __m512i upper = _mm512_setzero_si512();
     if (record_upper_bits(type)) upper = _mm512_load_si512(lines + record_nibble_bytes(type));
-#pragma GCC unroll 5
+    UNROLL
     for (size_t at = 0; at < record_group_bytes(type); at += LINE_BYTES)
         _mm_prefetch(lines + AHEAD + at, _MM_HINT_T0);
-#pragma GCC unroll 4
+    UNROLL
     for (size_t line = 0; line < group / 8; line++) {
         __m512i a, b;
         load_8_inputs(type, unshifted, lines, line, upper, table, &a, &b);
@@ -118,12 +118,13 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
     const uint8_t *record = matrix_panel(w, p);
     const __m512i table = raised_table(type);
     __m512 acc[BLOCK_SUMS];
-#pragma GCC unroll 12
-    for (size_t i = 0; i < rows; i++) acc[i] = _mm512_setzero_ps();
+#define STEP(r) acc[r] = _mm512_setzero_ps()
+    EACH(rows, STEP);
+#undef STEP
     for (size_t first = 0; first < groups; first += per_record, record += record_bytes(type)) {
         size_t n = groups - first < per_record ? groups - first : per_record;
         const uint8_t *lines = record + record_header_bytes(type);
-#pragma GCC unroll 5
+        UNROLL
         for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
             _mm_prefetch(record + AHEAD + at, _MM_HINT_T0);
         for (size_t g = 0; g < n; g++, lines += record_group_bytes(type)) {

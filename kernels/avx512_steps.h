@@ -7,12 +7,30 @@
 #include <immintrin.h>
 
 #include "kernels/blocks.h"
+#include "kernels/order.h"
 #include "kernels/panel_scales.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
 /* Most rows of a block and of a stream kernel, and most sums (panels times rows) of either. */
 enum { BLOCK_ROWS = 12, BLOCK_SUMS = 12, STREAM_ROWS = 3 };
+
+/* STEP(i) for each i < n, which the compiler knows. (clang leaves arrays of a loop in memory.) */
+#define EACH(n, STEP)                                                                              \
+    do {                                                                                           \
+        STEP(0);                                                                                   \
+        if ((n) > 1) STEP(1);                                                                      \
+        if ((n) > 2) STEP(2);                                                                      \
+        if ((n) > 3) STEP(3);                                                                      \
+        if ((n) > 4) STEP(4);                                                                      \
+        if ((n) > 5) STEP(5);                                                                      \
+        if ((n) > 6) STEP(6);                                                                      \
+        if ((n) > 7) STEP(7);                                                                      \
+        if ((n) > 8) STEP(8);                                                                      \
+        if ((n) > 9) STEP(9);                                                                      \
+        if ((n) > 10) STEP(10);                                                                    \
+        if ((n) > 11) STEP(11);                                                                    \
+    } while (0)
 
 /* Bits of a line of nibbles that hold the lower nibbles. */
 INLINE __m512i lower_nibbles(void) {
@@ -57,53 +75,62 @@ INLINE bool has_dot2(bool nibbles, size_t panels, size_t rows) {
  * row's offset takes out again. */
 INLINE void start_dots(uint32_t raised, size_t panels, size_t rows, const int32_t *offsets,
                        Dots *d) {
-#pragma GCC unroll 12
-    for (size_t i = 0; i < panels * rows; i++) {
-        d->dot[i] = _mm512_set1_epi32(activation_offset(raised, offsets[i % rows]));
-        d->dot2[i] = _mm512_setzero_si512();
-    }
+#define STEP(i)                                                                                    \
+    do {                                                                                           \
+        d->dot[i] = _mm512_set1_epi32(activation_offset(raised, offsets[(i) % rows]));             \
+        d->dot2[i] = _mm512_setzero_si512();                                                       \
+    } while (0)
+    EACH(panels * rows, STEP);
+#undef STEP
 }
 
 /* Adds eight inputs of panel j: unsigned weights a (inputs 0 to 3) and b (4 to 7) times codes. The
  * codes of row r begin at x + r * group. */
 INLINE void add_8_inputs(bool nibbles, size_t panels, size_t rows, size_t j, __m512i a, __m512i b,
                          const uint8_t *x, size_t group, Dots *d) {
-#pragma GCC unroll 12
-    for (size_t r = 0; r < rows; r++, x += group) {
-        size_t i = j * rows + r;
-        __m512i *second = has_dot2(nibbles, panels, rows) ? &d->dot2[i] : &d->dot[i];
-        d->dot[i] = _mm512_dpbusd_epi32(d->dot[i], a, broadcast_4_codes(x));
-        *second = _mm512_dpbusd_epi32(*second, b, broadcast_4_codes(x + 4));
-    }
+    __m512i *dot = d->dot + j * rows, *second = d->dot2 + j * rows;
+    if (!has_dot2(nibbles, panels, rows)) second = dot;
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        const uint8_t *own = x + (r)*group;                                                        \
+        dot[r] = _mm512_dpbusd_epi32(dot[r], a, broadcast_4_codes(own));                           \
+        IN_ORDER(dot[r]);                                                                          \
+        second[r] = _mm512_dpbusd_epi32(second[r], b, broadcast_4_codes(own + 4));                 \
+        IN_ORDER(second[r]);                                                                       \
+    } while (0)
+    EACH(rows, STEP);
+#undef STEP
 }
 
 /* Adds the group's sums of panel j, scaled, to the float sums. */
 INLINE void add_scaled(bool nibbles, bool with_minima, size_t panels, size_t rows, size_t j,
                        __m512 scale, __m512 minimum, const float *x_scales, const float *x_sums,
                        Dots *d, __m512 *acc) {
-#pragma GCC unroll 12
-    for (size_t r = 0; r < rows; r++) {
-        size_t i = j * rows + r;
-        __m512 x_scale = _mm512_set1_ps(x_scales[r]);
-        __m512i dot = d->dot[i], dot2 = d->dot2[i];
-        if (upper_unshifted(nibbles, panels, rows)) dot2 = _mm512_srai_epi32(dot2, 4);
-        if (has_dot2(nibbles, panels, rows)) dot = _mm512_add_epi32(dot, dot2);
-        acc[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(scale, x_scale), acc[i]);
-        if (with_minima) acc[i] = _mm512_fnmadd_ps(_mm512_set1_ps(x_sums[r]), minimum, acc[i]);
-    }
+    acc += j * rows;
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(x_scales[r]));                         \
+        __m512i dot = d->dot[j * rows + (r)], dot2 = d->dot2[j * rows + (r)];                      \
+        if (upper_unshifted(nibbles, panels, rows)) dot2 = _mm512_srai_epi32(dot2, 4);             \
+        if (has_dot2(nibbles, panels, rows)) dot = _mm512_add_epi32(dot, dot2);                    \
+        acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), factor, acc[r]);                         \
+        if (with_minima) acc[r] = _mm512_fnmadd_ps(_mm512_set1_ps(x_sums[r]), minimum, acc[r]);    \
+    } while (0)
+    EACH(rows, STEP);
+#undef STEP
 }
 
 /* Stores the sums of `panels` neighbouring panels, of which the matrix has `outputs` outputs. */
 INLINE void store_block(size_t panels, size_t rows, const __m512 *acc, float *out, size_t stride,
                         size_t outputs) {
-#pragma GCC unroll 4
-    for (size_t j = 0; j < panels; j++) {
-        size_t left = outputs - j * PANEL_ROWS;
-        __mmask16 store = left < PANEL_ROWS ? (__mmask16)((1u << left) - 1) : 0xffff;
-#pragma GCC unroll 12
-        for (size_t r = 0; r < rows; r++)
-            _mm512_mask_storeu_ps(out + r * stride + j * PANEL_ROWS, store, acc[j * rows + r]);
-    }
+#define STEP(i)                                                                                    \
+    do {                                                                                           \
+        size_t j = (i) / rows, r = (i) % rows, left = outputs - j * PANEL_ROWS;                    \
+        __mmask16 store = left < PANEL_ROWS ? (__mmask16)((1u << left) - 1) : 0xffff;              \
+        _mm512_mask_storeu_ps(out + r * stride + j * PANEL_ROWS, store, acc[i]);                   \
+    } while (0)
+    EACH(panels * rows, STEP);
+#undef STEP
 }
 
 /* Define block_TYPE for one panel and stream_TYPE for STREAM_PANELS panels. They call the file's

@@ -12,10 +12,7 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
     const uint16_t *scales = matrix_scales(w, p), *minima = matrix_minima(w, p);
     const size_t groups = activation_groups(group, w->cols), panel_bytes = w->panel_bytes;
     float32x4_t acc[BLOCK_ROWS][QUARTERS];
-#pragma GCC unroll 4
-    for (size_t r = 0; r < rows; r++)
-#pragma GCC unroll 4
-        for (size_t q = 0; q < QUARTERS; q++) acc[r][q] = vdupq_n_f32(0.0f);
+    start_sums(rows, acc);
     for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
         const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
         const int32_t *offsets = (const int32_t *)block + 2 * rows;
@@ -24,28 +21,30 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
         const uint8_t *ahead = fetch_ahead(type, 1, panel_bytes, panel, scales, minima, g, groups);
         for (size_t i = 0; i < group_bytes(type); i += LINE_BYTES) __builtin_prefetch(ahead + i);
         int32x4_t dot[BLOCK_ROWS][QUARTERS];
-#pragma GCC unroll 4
-        for (size_t r = 0; r < rows; r++)
-#pragma GCC unroll 4
-            for (size_t q = 0; q < QUARTERS; q++) dot[r][q] = vdupq_n_s32(0);
-#pragma GCC unroll 16
-        for (size_t j = 0; j < group / 4; j++)
-#pragma GCC unroll 4
+        int8x16_t x[BLOCK_ROWS];
+#define STEP(r) dot[r][0] = dot[r][1] = dot[r][2] = dot[r][3] = vdupq_n_s32(0)
+        EACH_ROW(rows, STEP);
+#undef STEP
+        UNROLL
+        for (size_t j = 0; j < group / 4; j++) {
+#define STEP(r)                                                                                    \
+    if (j % 4 == 0) x[r] = vld1q_s8(codes + (r)*group + 4 * j)
+            EACH_ROW(rows, STEP);
+#undef STEP
+            UNROLL
             for (size_t q = 0; q < QUARTERS; q++) {
                 int8x16_t weights = load_weights(type, lines, j, q);
-#pragma GCC unroll 4
-                for (size_t r = 0; r < rows; r++)
-                    dot[r][q] = dot_lane(dot[r][q], weights,
-                                         vld1q_s8(codes + r * group + j / 4 * 16), j % 4);
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        dot[r][q] = dot_lane(dot[r][q], weights, x[r], j % 4);                                     \
+        IN_ORDER(dot[r][q]);                                                                       \
+    } while (0)
+                EACH_ROW(rows, STEP);
+#undef STEP
             }
-#pragma GCC unroll 4
-        for (size_t r = 0; r < rows; r++)
-#pragma GCC unroll 4
-            for (size_t q = 0; q < QUARTERS; q++)
-                acc[r][q] =
-                    add_group(type, acc[r][q], dot[r][q], offsets[r], x_scales[r], x_sums[r],
-                              scales + g * PANEL_ROWS + 4 * q,
-                              type_has_minima(type) ? minima + g * PANEL_ROWS + 4 * q : NULL);
+        }
+        add_scaled(type, rows, dot, offsets, x_scales, x_sums, scales + g * PANEL_ROWS,
+                   minima + g * PANEL_ROWS, acc);
     }
     store_rows(rows, acc, out, stride, outputs);
 }

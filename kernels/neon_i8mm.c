@@ -8,6 +8,20 @@
 
 enum { PAIRS = BLOCK_ROWS / 2 };
 
+/* Eight inputs of each of the rows 2 i and 2 i + 1; the last row twice, where it has no other. */
+INLINE int8x16_t load_pair(size_t rows, size_t i, const int8_t *codes, size_t group) {
+    const int8_t *first = codes + 2 * i * group;
+    return vcombine_s8(vld1_s8(first), vld1_s8(2 * i + 1 < rows ? first + group : first));
+}
+
+/* Adds the products of eight inputs of four outputs, `low` and `high`, with a pair of rows. */
+INLINE void add_pair(int32x4_t *dot, int8x16_t low, int8x16_t high, int8x16_t x) {
+    dot[0] = vmmlaq_s32(dot[0], low, x);
+    IN_ORDER(dot[0]);
+    dot[1] = vmmlaq_s32(dot[1], high, x);
+    IN_ORDER(dot[1]);
+}
+
 INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
                            const uint8_t *block, float *out, size_t stride, size_t outputs) {
     const size_t group = type_group(type), pairs = (rows + 1) / 2;
@@ -15,10 +29,7 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
     const uint16_t *scales = matrix_scales(w, p), *minima = matrix_minima(w, p);
     const size_t groups = activation_groups(group, w->cols), panel_bytes = w->panel_bytes;
     float32x4_t acc[BLOCK_ROWS][QUARTERS];
-#pragma GCC unroll 4
-    for (size_t r = 0; r < rows; r++)
-#pragma GCC unroll 4
-        for (size_t q = 0; q < QUARTERS; q++) acc[r][q] = vdupq_n_f32(0.0f);
+    start_sums(rows, acc);
     for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
         const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
         const int32_t *offsets = (const int32_t *)block + 2 * rows;
@@ -28,42 +39,37 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
         for (size_t i = 0; i < group_bytes(type); i += LINE_BYTES) __builtin_prefetch(ahead + i);
         /* dot[..][0]: outputs 0 and 1 of the quarter by both rows, dot[..][1]: outputs 2 and 3 */
         int32x4_t dot[PAIRS][QUARTERS][2];
-#pragma GCC unroll 2
-        for (size_t i = 0; i < pairs; i++)
-#pragma GCC unroll 4
-            for (size_t q = 0; q < QUARTERS; q++) dot[i][q][0] = dot[i][q][1] = vdupq_n_s32(0);
-#pragma GCC unroll 8
+        UNROLL
+        for (size_t q = 0; q < QUARTERS; q++) {
+            dot[0][q][0] = dot[0][q][1] = vdupq_n_s32(0);
+            if (pairs > 1) dot[1][q][0] = dot[1][q][1] = vdupq_n_s32(0);
+        }
+        UNROLL
         for (size_t j = 0; j < group / 4; j += 2) {
             int8x16_t x[PAIRS];
-#pragma GCC unroll 2
-            for (size_t i = 0; i < pairs; i++) {
-                const int8_t *a = codes + 2 * i * group + 4 * j;
-                x[i] = vcombine_s8(vld1_s8(a), vld1_s8(2 * i + 1 < rows ? a + group : a));
-            }
-#pragma GCC unroll 4
+            x[0] = load_pair(rows, 0, codes + 4 * j, group);
+            if (pairs > 1) x[1] = load_pair(rows, 1, codes + 4 * j, group);
+            UNROLL
             for (size_t q = 0; q < QUARTERS; q++) {
                 int32x4_t even = vreinterpretq_s32_s8(load_weights(type, lines, j, q));
                 int32x4_t odd = vreinterpretq_s32_s8(load_weights(type, lines, j + 1, q));
                 int8x16_t low = vreinterpretq_s8_s32(vzip1q_s32(even, odd));
                 int8x16_t high = vreinterpretq_s8_s32(vzip2q_s32(even, odd));
-#pragma GCC unroll 2
-                for (size_t i = 0; i < pairs; i++) {
-                    dot[i][q][0] = vmmlaq_s32(dot[i][q][0], low, x[i]);
-                    dot[i][q][1] = vmmlaq_s32(dot[i][q][1], high, x[i]);
-                }
+                add_pair(dot[0][q], low, high, x[0]);
+                if (pairs > 1) add_pair(dot[1][q], low, high, x[1]);
             }
         }
-#pragma GCC unroll 4
-        for (size_t r = 0; r < rows; r++)
-#pragma GCC unroll 4
-            for (size_t q = 0; q < QUARTERS; q++) {
-                int32x4_t *both = dot[r / 2][q];
-                int32x4_t own = r % 2 ? vuzp2q_s32(both[0], both[1]) : vuzp1q_s32(both[0], both[1]);
-                acc[r][q] =
-                    add_group(type, acc[r][q], own, offsets[r], x_scales[r], x_sums[r],
-                              scales + g * PANEL_ROWS + 4 * q,
-                              type_has_minima(type) ? minima + g * PANEL_ROWS + 4 * q : NULL);
-            }
+        int32x4_t own[BLOCK_ROWS][QUARTERS];
+        UNROLL
+        for (size_t q = 0; q < QUARTERS; q++) {
+#define STEP(r)                                                                                    \
+    own[r][q] = (r) % 2 ? vuzp2q_s32(dot[(r) / 2][q][0], dot[(r) / 2][q][1])                       \
+                        : vuzp1q_s32(dot[(r) / 2][q][0], dot[(r) / 2][q][1])
+            EACH_ROW(rows, STEP);
+#undef STEP
+        }
+        add_scaled(type, rows, own, offsets, x_scales, x_sums, scales + g * PANEL_ROWS,
+                   minima + g * PANEL_ROWS, acc);
     }
     store_rows(rows, acc, out, stride, outputs);
 }

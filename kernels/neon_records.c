@@ -71,31 +71,44 @@ INLINE void add_record_group(TensorType type, size_t rows, const uint8_t *record
     const int32_t *offsets = (const int32_t *)block + 2 * rows;
     const int8_t *codes = (const int8_t *)block + ACTIVATION_HEADER * rows;
     int32x4_t dot[BLOCK_ROWS][QUARTERS];
-#pragma GCC unroll 4
-    for (size_t r = 0; r < rows; r++)
-#pragma GCC unroll 4
-        for (size_t q = 0; q < QUARTERS; q++)
-            dot[r][q] = vdupq_n_s32(activation_offset(weight_types[type].zero, offsets[r]));
-#pragma GCC unroll 8
-    for (size_t c = 0; c < group / 4; c++)
-#pragma GCC unroll 4
+    int8x16_t x[BLOCK_ROWS];
+#define STEP(r)                                                                                    \
+    dot[r][0] = dot[r][1] = dot[r][2] = dot[r][3] =                                                \
+        vdupq_n_s32(activation_offset(weight_types[type].zero, offsets[r]))
+    EACH_ROW(rows, STEP);
+#undef STEP
+    UNROLL
+    for (size_t c = 0; c < group / 4; c++) {
+#define STEP(r)                                                                                    \
+    if (c % 4 == 0) x[r] = vld1q_s8(codes + (r)*group + 4 * c)
+        EACH_ROW(rows, STEP);
+#undef STEP
+        UNROLL
         for (size_t q = 0; q < QUARTERS; q++) {
             int8x16_t w = load_record_weights(type, lines, c, q, table);
-#pragma GCC unroll 4
-            for (size_t r = 0; r < rows; r++)
-                dot[r][q] = dot_lane(dot[r][q], w, vld1q_s8(codes + r * group + c / 4 * 16), c % 4);
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        dot[r][q] = dot_lane(dot[r][q], w, x[r], c % 4);                                           \
+        IN_ORDER(dot[r][q]);                                                                       \
+    } while (0)
+            EACH_ROW(rows, STEP);
+#undef STEP
         }
-#pragma GCC unroll 4
+    }
+    UNROLL
     for (size_t q = 0; q < QUARTERS; q++) {
         float32x4_t scale = load_scales(type, record, g, q), minimum = scale;
         if (type_has_minima(type)) minimum = load_minima(type, record, g, q);
-#pragma GCC unroll 4
-        for (size_t r = 0; r < rows; r++) {
-            acc[r][q] =
-                vfmaq_f32(acc[r][q], vcvtq_f32_s32(dot[r][q]), vmulq_n_f32(scale, x_scales[r]));
-            if (!type_has_minima(type)) continue;
-            acc[r][q] = vfmsq_f32(acc[r][q], minimum, vdupq_n_f32(x_sums[r]));
-        }
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        float32x4_t dots = vcvtq_f32_s32(dot[r][q]), factor = vmulq_n_f32(scale, x_scales[r]);     \
+        acc[r][q] = vfmaq_f32(acc[r][q], dots, factor);                                            \
+        if (type_has_minima(type))                                                                 \
+            acc[r][q] = vfmsq_f32(acc[r][q], minimum, vdupq_n_f32(x_sums[r]));                     \
+        if (sums_in_memory(rows)) IN_MEMORY(acc[r][q]);                                            \
+    } while (0)
+        EACH_ROW(rows, STEP);
+#undef STEP
     }
 }
 
@@ -106,10 +119,7 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
     const uint8_t *record = matrix_panel(w, p);
     const int8x16_t table = table_of(type);
     float32x4_t acc[BLOCK_ROWS][QUARTERS];
-#pragma GCC unroll 4
-    for (size_t r = 0; r < rows; r++)
-#pragma GCC unroll 4
-        for (size_t q = 0; q < QUARTERS; q++) acc[r][q] = vdupq_n_f32(0.0f);
+    start_sums(rows, acc);
     for (size_t first = 0; first < groups; first += per_record, record += record_bytes(type)) {
         size_t n = groups - first < per_record ? groups - first : per_record;
         const uint8_t *lines = record + record_header_bytes(type);

@@ -1,15 +1,29 @@
-/* The steps that the NEON kernel files share. Four registers hold a panel's 16 outputs. */
+/* The steps that the NEON kernel files share. Four registers hold a panel's 16 outputs.
+ *
+ * The 16 integer sums of four rows stay in registers; the 16 float sums lie in memory between
+ * groups, one load and one store each, because all 32 registers would leave none for weights and
+ * activations. */
 #ifndef KERNELS_NEON_STEPS_H
 #define KERNELS_NEON_STEPS_H
 
 #include <arm_neon.h>
 
 #include "kernels/four_rows.h"
+#include "kernels/order.h"
 #include "kernels/panel_scales.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
 enum { BLOCK_ROWS = 4, QUARTERS = 4 };
+
+/* STEP(r) for each row. `rows` is known to the compiler. (clang leaves a loop as it is.) */
+#define EACH_ROW(rows, STEP)                                                                       \
+    do {                                                                                           \
+        STEP(0);                                                                                   \
+        if ((rows) > 1) STEP(1);                                                                   \
+        if ((rows) > 2) STEP(2);                                                                   \
+        if ((rows) > 3) STEP(3);                                                                   \
+    } while (0)
 
 /* What to add to a row's dots, because load_weights lowers unsigned bytes by 128 and leaves 4-bit
  * codes above their values. */
@@ -42,6 +56,11 @@ INLINE float32x4_t add_group(TensorType type, float32x4_t acc, int32x4_t dot, in
     return vfmsq_f32(acc, minimum, vdupq_n_f32(x_sum));
 }
 
+/* True where integer and float sums together need more than the 32 registers. */
+INLINE bool sums_in_memory(size_t rows) {
+    return rows > 2;
+}
+
 /* sdot with the four inputs in one lane of x, whose number must be constant. */
 INLINE int32x4_t dot_lane(int32x4_t sum, int8x16_t w, int8x16_t x, size_t lane) {
     switch (lane) {
@@ -53,6 +72,31 @@ INLINE int32x4_t dot_lane(int32x4_t sum, int8x16_t w, int8x16_t x, size_t lane) 
         return vdotq_laneq_s32(sum, w, x, 2);
     default:
         return vdotq_laneq_s32(sum, w, x, 3);
+    }
+}
+
+/* Starts the float sums of `rows` rows by one panel. */
+INLINE void start_sums(size_t rows, float32x4_t (*acc)[QUARTERS]) {
+#define STEP(r) acc[r][0] = acc[r][1] = acc[r][2] = acc[r][3] = vdupq_n_f32(0.0f)
+    EACH_ROW(rows, STEP);
+#undef STEP
+}
+
+/* Adds the scaled sums of a group, dot[row][quarter], to the float sums. */
+INLINE void add_scaled(TensorType type, size_t rows, const int32x4_t (*dot)[QUARTERS],
+                       const int32_t *offsets, const float *x_scales, const float *x_sums,
+                       const uint16_t *scales, const uint16_t *minima,
+                       float32x4_t (*acc)[QUARTERS]) {
+    UNROLL
+    for (size_t q = 0; q < QUARTERS; q++) {
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        acc[r][q] = add_group(type, acc[r][q], dot[r][q], offsets[r], x_scales[r], x_sums[r],      \
+                              scales + 4 * q, minima + 4 * q);                                     \
+        if (sums_in_memory(rows)) IN_MEMORY(acc[r][q]);                                            \
+    } while (0)
+        EACH_ROW(rows, STEP);
+#undef STEP
     }
 }
 
