@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "cache/kvcache_fork.h"
+#include "cache/kvcache_snapshots.h"
 #include "draft/draft_choice.h"
-#include "kvcache_sharing.h"
 #include "prefill.h"
 
 struct DraftModel {

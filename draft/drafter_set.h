@@ -3,8 +3,8 @@
  *
  * A draft of m tokens, each right with probability p after right ones, gives 1 + p + ... + p^m
  * tokens and costs a pass of 1 + m rows and the time of the drafter. The set proposes as many as
- * give the most tokens a second, by the times that were measured (pass_costs.h) and the share of
- * right drafts so far. The member with the best prospect goes first; where its draft ends early and
+ * give the most tokens a second, by the times that were measured and the share of right drafts so
+ * far (economics.h). The member with the best prospect goes first; where its draft ends early and
  * is likely right, the next member goes on behind it.
  *
  * Each kind of drafter has an account of the tokens that it gained and lost over all texts. A draft
@@ -23,30 +23,10 @@
 #ifndef DRAFTER_SET_H
 #define DRAFTER_SET_H
 
-#include "draft/drafter.h"
+#include "draft/economics.h"
 #include "generation.h"
 
 enum { DRAFTER_SET_MOST = 4 }; /* members */
-
-/* One kind of drafter over all texts. Made by draft_record; everything but name, right_share and
- * most_balance begins with 0. */
-typedef struct DraftRecord {
-    const char *name;
-    size_t drafted, right; /* tokens */
-    size_t tested;         /* those, and the wrong ones that right ones came to */
-    double seconds;        /* spent on proposing */
-    double gained;         /* seconds that decoding was faster by (or slower, if negative) */
-    double right_share;    /* probability that a draft is right after right ones, smoothed */
-    double step_seconds;   /* of proposing one token, smoothed */
-    double read_seconds;   /* of reading one token of a text, smoothed */
-    double balance;        /* the account, in tokens' times */
-    double granted;        /* what it got without having earned it */
-    double most_balance;   /* that it holds */
-    double step_guess;     /* of step_seconds, in tokens' times, while it is 0; 0: unknown */
-} DraftRecord;
-
-/* A record of no experience; `right_share` is the first guess. */
-DraftRecord draft_record(const char *name, double right_share);
 
 /* A Drafter without members; drafter_free frees it and them. `costs` is borrowed. NULL: no memory.
  */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/kvcache_fork.h"
 #include "draft/draft_choice.h"
-#include "kvcache_sharing.h"
 #include "layers/mtp.h"
 
 /* Rows of one call of the layers; hidden states that wait for it. */

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "kvcache_sharing.h"
+#include "cache/kvcache_fork.h"
+#include "cache/kvcache_snapshots.h"
 #include "prefill.h"
 
 _Static_assert((int)DRAFTS_MAX < (int)KV_SLACK,

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "cache/kvcache_sizes.h"
 #include "draft/drafter_set.h"
 #include "draft/speculation.h"
 #include "inspect/bench_limits.h"
-#include "kvcache_sharing.h"
 #include "prefill.h"
 
 /* Tokens before what is measured, and of one round; the first rounds, in which the share of right
