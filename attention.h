@@ -13,7 +13,6 @@
 
 #include <stdbool.h>
 
-#include "base/outside_core.h"
 #include "kernels/attention_q8.h"
 #include "kvcache.h"
 
@@ -109,12 +108,10 @@ void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
  * latent_add_values: adds weights[i][p] * value p to outputs[n_queries]. */
 #define DECLARE_ATTENTION(name, lanes)                                                             \
     extern const AttentionKernel attention_##lanes;                                                \
-    OUTSIDE_CORE(void latent_scores_##lanes(const AttentionParams *params,                         \
-                                            const AttentionJob *job, const void *keys,             \
-                                            ptrdiff_t next), )                                     \
-    OUTSIDE_CORE(void latent_add_values_##lanes(const AttentionParams *params,                     \
-                                                const AttentionJob *job, const void *keys,         \
-                                                const PageOutput *outputs), )
+    void latent_scores_##lanes(const AttentionParams *params, const AttentionJob *job,             \
+                               const void *keys, ptrdiff_t next);                                  \
+    void latent_add_values_##lanes(const AttentionParams *params, const AttentionJob *job,         \
+                                   const void *keys, const PageOutput *outputs);
 EACH_ISA(DECLARE_ATTENTION)
 #undef DECLARE_ATTENTION
 

@@ -336,7 +336,7 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
 
 static void segment(const AttentionParams *params, const AttentionJob *job) {
     const AttentionQ8 *q8 =
-        kvcache_shape(job->cache)->type == KV_Q8 ? ATTENTION_Q8(FOR_ISA(attention_q8)) : NULL;
+        kvcache_shape(job->cache)->type == KV_Q8 ? &FOR_ISA(attention_q8) : NULL;
     size_t head_dim = params->head_dim, begin = SIZE_MAX, end = 0;
     lanes sums[ATTENTION_QUERIES];
     for (size_t i = 0; i < job->n_queries; i++) {

@@ -20,13 +20,13 @@
 
 #include "advice/options.h"
 #include "base/clock.h"
+#include "cache/kvcache_sizes.h"
 #include "convert/convert_target.h"
 #include "convert/model_names.h"
 #include "formats/mtp_names.h"
 #include "formats/source_open.h"
 #include "inspect/bench_drafts.h"
 #include "inspect/bench_limits.h"
-#include "kvcache_sharing.h"
 #include "model.h"
 #include "prefill.h"
 #include "session/session.h"
@@ -51,8 +51,9 @@ typedef struct Arguments {
     char *found; /* what `model` points at where it was a name; owned */
     Sweep sweep;
     KvChoice kv_type;                /* AUTO: the model's */
-    uint64_t n_threads, context;     /* 0: the physical cores; the model's */
-    uint64_t decode, prefill, batch; /* measure these alone; all 0: everything */
+    uint64_t n_threads;              /* 0: the physical cores */
+    uint64_t context;                /* 0: the model's */
+    uint64_t decode, prefill, batch; /* measure only these; all 0: everything */
     bool draft;                      /* measure drafts alone */
     bool json, help;
 } Arguments;

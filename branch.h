@@ -73,7 +73,8 @@ typedef struct StreamUse {
 
 /* A gate of a norm's output: x * sigmoid(up silu(down x)). */
 typedef struct NormGate {
-    Matrix down, up;   /* rank x dim, dim x rank; without data: no gate */
+    Matrix down;       /* rank x dim; without data: no gate */
+    Matrix up;         /* dim x rank */
     float *low, *wide; /* [n][rank], [n][dim]: what it works in */
 } NormGate;
 
@@ -111,7 +112,7 @@ struct Branch {
 /* The branches of all layers, in order. */
 typedef struct BranchList {
     Branch *all; /* owned */
-    size_t n, capacity;
+    size_t n;
     size_t first[CONFIG_MAX_LAYERS + 1]; /* of each layer, and the end */
 } BranchList;
 

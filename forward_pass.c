@@ -64,8 +64,7 @@ float forward_query_scale(const Config *c, size_t layer, int32_t position) {
     return 1.0f + c->query_scaling * (float)logarithm(1.0 + ((uint32_t)position + from_one) / unit);
 }
 
-void forward_check_finite(ForwardPass *pass, size_t layer, const float *x, size_t n) {
-    if (pass->model->isa->numeric->all_finite(x, n)) return;
+void forward_not_finite(ForwardPass *pass, size_t layer) {
     int seen = atomic_load(&pass->bad_layer);
     while ((int)layer < seen &&
            !atomic_compare_exchange_weak(&pass->bad_layer, &seen, (int)layer)) {

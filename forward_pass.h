@@ -103,9 +103,9 @@ void forward_rotate(const Model *model, size_t layer, size_t row, float *x);
 /* What a row's queries are multiplied by at its position. */
 float forward_query_scale(const Config *config, size_t layer, int32_t position);
 
-/* Records the layer (n_layers: the logits) if x[n] holds a non-finite value and no earlier layer is
- * recorded. */
-void forward_check_finite(ForwardPass *pass, size_t layer, const float *x, size_t n);
+/* Records that the layer (n_layers: the logits) gave a value that is not finite, unless an earlier
+ * layer is recorded. */
+void forward_not_finite(ForwardPass *pass, size_t layer);
 
 /* ---- The feed-forward network ---- */
 

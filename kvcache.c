@@ -4,25 +4,20 @@
 #include <string.h>
 
 #include "base/numbers.h"
+#include "cache/kvcache_snapshots_internal.h"
+#include "cache/kvpages.h"
 #include "kernels/attention_q8.h"
-#include "kvcache_pages.h"
 
 _Static_assert((int)KV_PAGE == (int)Q8_PAGE, "pages have one size whatever their type");
 
-/* Writes 8-bit pages; NULL in the core build. */
-static const AttentionQ8 *const q8 = ATTENTION_Q8(attention_q8_reference);
-
-static const KvSharing *const sharing = KV_SHARING;
-
-const char *kv_type_name(KvType type) {
-    static const char *const names[KV_TYPES] = {"f32", "f16", "q8"};
-    return names[type];
-}
+/* Writes 8-bit pages. The core build has no functions there (core_absent.c). */
+static const AttentionQ8 *const q8 = &attention_q8_reference;
 
 Status kvcache_new(KvCache **out, const KvShape *shape, size_t max_sequences, size_t max_bytes,
                    Error *error) {
     size_t bytes;
-    if (shape->type == KV_Q8 && !q8) return error_set(error, "this build has no 8-bit KV cache");
+    if (shape->type == KV_Q8 && !q8->store_key)
+        return error_set(error, "this build has no 8-bit KV cache");
     if (!size_mul(max_sequences, sizeof(Sequence), &bytes) ||
         !size_add(bytes, sizeof(KvCache), &bytes))
         return error_set(error, "too many sequences: %zu", max_sequences);
@@ -42,7 +37,7 @@ void kvcache_free(KvCache *cache) {
         kvcache_reset(cache, (int32_t)i, 0);
         free(cache->sequences[i].pages);
     }
-    if (sharing) sharing->end(cache);
+    snapshots_end(cache);
     free(cache);
 }
 
@@ -54,12 +49,8 @@ size_t kvcache_bytes_used(const KvCache *cache) {
 }
 void kvcache_reset(KvCache *cache, int32_t id, int32_t start) {
     Sequence *sequence = &cache->sequences[id];
-    if (sharing) sharing->forget(cache, sequence, start);
-    kvpages_release_from(cache, sequence, 0);
-    kvpages_free_states(cache, sequence->states);
-    sequence->states = NULL;
-    memset(sequence->given_back, 0, sizeof sequence->given_back);
-    sequence->start = sequence->next = start;
+    snapshots_forget(cache, sequence, start);
+    kvpages_empty(cache, sequence, start);
 }
 
 int32_t kvcache_next(const KvCache *cache, int32_t id) {
@@ -91,7 +82,7 @@ static Status reserve(KvCache *cache, Sequence *sequence, size_t n, Error *error
     Status status = STATUS_OK;
     if (!kvpages_grow(cache, sequence, kvpages_for(used + n)))
         return error_set(error, "no memory for a cache's page table");
-    if (sharing && n > 0) status = sharing->own_page(cache, sequence, used, error);
+    if (n > 0) status = snapshots_own_page(cache, sequence, used, error);
     while (status == STATUS_OK && sequence->n_pages < kvpages_for(used + n))
         status = add_pages(cache, sequence, error);
     if (status == STATUS_OK) status = begin_states(cache, sequence, error);
@@ -101,7 +92,7 @@ static Status reserve(KvCache *cache, Sequence *sequence, size_t n, Error *error
 
 Status kvcache_reserve(KvCache *cache, int32_t id, size_t n, Error *error) {
     while (reserve(cache, &cache->sequences[id], n, error) != STATUS_OK)
-        if (!sharing || !sharing->shed(cache)) return STATUS_FAILED;
+        if (!snapshots_shed(cache)) return STATUS_FAILED;
     return STATUS_OK;
 }
 
@@ -121,21 +112,19 @@ static void give_back(KvCache *cache, Sequence *sequence) {
 void kvcache_commit(KvCache *cache, int32_t id, size_t n) {
     Sequence *sequence = &cache->sequences[id];
     sequence->next += (int32_t)n;
-    if (sharing) sharing->commit(cache, sequence, n);
+    snapshots_commit(cache, sequence, n);
     give_back(cache, sequence);
 }
 
 size_t kvcache_call_rows(const KvCache *cache, int32_t id, size_t left, size_t most) {
-    if (sharing) return sharing->call_rows(cache, &cache->sequences[id], left, most);
-    return left < most ? left : most;
+    return snapshots_call_rows(cache, &cache->sequences[id], left, most);
 }
 
 void kvcache_cancel(KvCache *cache, int32_t id, bool ran) {
     Sequence *sequence = &cache->sequences[id];
     kvpages_release_from(cache, sequence, kvpages_for((size_t)(sequence->next - sequence->start)));
     if (sequence->next == sequence->start || (ran && cache->state_floats > 0))
-        if (!(sharing && sharing->restore(cache, sequence)))
-            kvcache_reset(cache, id, sequence->start);
+        if (!snapshots_restore(cache, sequence)) kvcache_reset(cache, id, sequence->start);
 }
 
 void *kvcache_keys(const KvCache *cache, int32_t id, size_t page, size_t layer, size_t kv_head) {

@@ -4,7 +4,6 @@
 #ifndef LAYER_KIND_H
 #define LAYER_KIND_H
 
-#include "base/outside_core.h"
 #include "config.h"
 #include "kvcache.h"
 #include "numeric.h"
@@ -22,54 +21,47 @@ struct Weights;
 
 /* The kind of a layer whose Config.layer_kind is not LAYER_ATTENTION. Its Config was validated, so
  * that it is never NULL. */
-OUTSIDE_CORE(const BranchKind *layer_kind(uint32_t number), return NULL;)
+const BranchKind *layer_kind(uint32_t number);
 
 /* The fields of Config that only these kinds read; NULL past the end. */
-OUTSIDE_CORE(const ConfigField *layer_kind_field(size_t i), return NULL;)
+const ConfigField *layer_kind_field(size_t i);
 
 /* Checks what the layer's kind reads of the configuration. */
-OUTSIDE_CORE(Status layer_kind_validate(const Config *config, uint32_t layer, Error *error),
-             return error_set(error,
-                              "layer %u is of a kind that this build leaves out (layer_kind %u)",
-                              layer, config->layer_kind[layer]);)
+Status layer_kind_validate(const Config *config, uint32_t layer, Error *error);
 
 /* Multiply-adds of the layer's matrix products for one row. */
-OUTSIDE_CORE(double layer_kind_work(const Config *config, uint32_t layer), return 0;)
+double layer_kind_work(const Config *config, uint32_t layer);
 
 /* ---- Mixtures of experts: feed-forwards of which a router chooses some for each token ---- */
 
 /* The kind of the mixture of a layer whose router has data (LayerWeights): the sum of the experts'
  * outputs for Branch.in, each times its share, in the order of their numbers. The router chooses
  * them by Branch.routed where that is not NULL. */
-OUTSIDE_CORE(const BranchKind *mixture_kind(void), return NULL;)
+const BranchKind *mixture_kind(void);
 
 /* gate[width] = what down takes of it, in models of experts whose gates are limited. GPT-OSS:
  * activation(min(gate, limit)) * (up within +- limit, plus 1) with Config.swiglu_limit. Step 3.5:
  * min(activation(gate), limit) * (up within +- limit) with FeedForward.limit. Gemma 3n: activation(
  * max(0, gate - edge)) * up with FeedForward.cutoff. Changes up[width]. */
-OUTSIDE_CORE(void limited_activate(const Numeric *numeric, const Config *c,
-                                   const struct FeedForward *f, float *gate, float *up), )
+void limited_activate(const Numeric *numeric, const Config *c, const struct FeedForward *f,
+                      float *gate, float *up);
 
 /* Checks what a mixture of experts, or a limit of its gates, reads of the configuration. */
-OUTSIDE_CORE(Status mixture_validate(const Config *config, Error *error),
-             return error_set(error,
-                              "n_experts is %u, but this build leaves out mixtures of experts",
-                              config->n_experts);)
+Status mixture_validate(const Config *config, Error *error);
 
 /* ---- Arrangements of branches (Config.stack) that branches.c does not make ---- */
 
 /* The arrangement of a Config.stack that is not STACK_PLAIN. The Config was validated, so that it
  * is never NULL. */
-OUTSIDE_CORE(const Arrangement *arrangement_of(StackNumber number), return NULL;)
+const Arrangement *arrangement_of(StackNumber number);
 
 /* Multiplies Branch.in by the gate of its norm (Branch.gate). */
-OUTSIDE_CORE(void norm_gate_apply(struct ForwardPass *pass, const Branch *branch), )
+void norm_gate_apply(struct ForwardPass *pass, const Branch *branch);
 
 /* Checks what the arrangement reads of the configuration. */
-OUTSIDE_CORE(Status arrangement_validate(const Config *config, Error *error),
-             return error_set(error, "this build leaves out the stack of '%s'", config->family);)
+Status arrangement_validate(const Config *config, Error *error);
 
 /* Multiply-adds of the arrangement's own matrix products for one row. */
-OUTSIDE_CORE(double arrangement_work(const Config *config), return 0;)
+double arrangement_work(const Config *config);
 
 #endif

@@ -19,7 +19,7 @@ static const double SOLO_WORK = 2e6;
 /* ---- Reading the residual stream ---- */
 
 /* Reads row `row` of x for branch b. */
-static void read_row(const ForwardPass *pass, const Branch *b, size_t row) {
+static inline void read_row(const ForwardPass *pass, const Branch *b, size_t row) {
     const Model *m = pass->model;
     size_t dim = m->config->dim;
     float *x = m->x + row * dim, *in = b->in + row * dim;
@@ -37,7 +37,7 @@ static void read_row(const ForwardPass *pass, const Branch *b, size_t row) {
 }
 
 /* Reads row `row` of x for all branches of the group that begins with b. */
-static void read_group(const ForwardPass *pass, const Branch *b, size_t row) {
+static inline void read_group(const ForwardPass *pass, const Branch *b, size_t row) {
     if (b->streams && b->streams->read) b->streams->read(pass, b, row);
     for (;; b++) {
         read_row(pass, b, row);
@@ -63,9 +63,10 @@ static void position_angles(Model *m, size_t row, int32_t position) {
         float factor =
             table == 0 ? m->config->rope_attention_factor : m->config->rope_local_attention_factor;
         for (size_t i = 0; i < n_pairs; i++) {
-            sin_cos((float)position * freqs[i], &sine[i], &cosine[i]);
-            sine[i] *= factor;
-            cosine[i] *= factor;
+            float sine_of_angle, cosine_of_angle;
+            sin_cos((float)position * freqs[i], &sine_of_angle, &cosine_of_angle);
+            sine[i] = sine_of_angle * factor;
+            cosine[i] = cosine_of_angle * factor;
         }
     }
 }
@@ -112,16 +113,10 @@ static void embed(ForwardPass *pass) {
 
 /* ---- The layers ---- */
 
-/* x = norm_after(after * (before * x + scale * y)), or what the branch does to the streams. */
-static void add_output(ForwardPass *pass, const Branch *b, size_t row, float *y) {
-    const Model *m = pass->model;
+/* x[dim] = norm_after(after * (before * x + scale * y)). */
+static inline void add_to_residual(const Model *m, const Branch *b, float *x, const float *y) {
     const Numeric *numeric = m->isa->numeric;
     size_t dim = m->config->dim;
-    float *x = m->x + row * dim;
-    if (b->streams && b->streams->add) {
-        b->streams->add(pass, b, row, y);
-        return;
-    }
     if (b->before != 1.0f) numeric->scale(x, b->before, dim);
     numeric->add_scaled(x, y, b->scale, dim);
     if (b->after != 1.0f) numeric->scale(x, b->after, dim);
@@ -129,10 +124,11 @@ static void add_output(ForwardPass *pass, const Branch *b, size_t row, float *y)
 }
 
 /* Adds row `row` of the outputs of the branches from b to `end`, which are a group. */
-static void add_group(ForwardPass *pass, const Branch *b, const Branch *end, size_t row) {
+static inline void add_group(ForwardPass *pass, const Branch *b, const Branch *end, size_t row) {
     const Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
     size_t dim = m->config->dim, at = row * dim;
+    float *x = m->x + at;
     float *sum = NULL; /* of the outputs so far that are added as one */
     bool to_x = false;
     for (; b < end; b++) {
@@ -149,11 +145,15 @@ static void add_group(ForwardPass *pass, const Branch *b, const Branch *end, siz
         sum = b->addition == ADD_TO_NEXT ? y : NULL;
         if (b->addition != ADD_TO_X) continue;
         if (b->sum_post) forward_normalize(m, b->sum_post, y, y, dim);
-        add_output(pass, b, row, y);
-        to_x = !b->streams || !b->streams->add;
-        if (b->also) add_output(pass, b->also, row, b->also->out + at);
+        if (b->streams && b->streams->add) {
+            b->streams->add(pass, b, row, y);
+            continue;
+        }
+        add_to_residual(m, b, x, y);
+        if (b->also) add_to_residual(m, b->also, x, b->also->out + at);
+        to_x = true;
     }
-    if (to_x) forward_check_finite(pass, end[-1].layer, m->x + at, dim);
+    if (to_x && !numeric->all_finite(x, dim)) forward_not_finite(pass, end[-1].layer);
 }
 
 /* Runs the group of branches that begins with b. Returns its end. */
@@ -226,7 +226,8 @@ static void output_head(ForwardPass *pass) {
         if (c->logit_scale != 1.0f) m->isa->numeric->scale(logits, c->logit_scale, c->vocab_size);
         if (c->logit_softcap > 0.0f)
             m->isa->numeric->softcap(logits, c->logit_softcap, c->vocab_size);
-        forward_check_finite(pass, c->n_layers, logits, c->vocab_size);
+        if (!m->isa->numeric->all_finite(logits, c->vocab_size))
+            forward_not_finite(pass, c->n_layers);
     }
     forward_wait(pass);
 }

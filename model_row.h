@@ -39,7 +39,7 @@ struct PassControl {
 };
 
 /* Takes part in every forward pass: sees what is multiplied, and may change what comes out
- * (layers/lora.h). A function is called with the table that holds it. */
+ * (adapters/lora.h). A function is called with the table that holds it. */
 typedef struct PassPartner PassPartner;
 struct PassPartner {
     /* A pass of n rows begins. NULL: not asked. */
@@ -65,7 +65,7 @@ struct Exchange {
     /* Called by each model_forward before it computes: the other ranks run the same pass, or, where
      * the cache has no room for it (`fits`), fail as this one does. */
     void (*begin)(Exchange *exchange, const struct ForwardPass *pass, bool fits);
-    struct KvMirror *mirror; /* of the model's caches (kvcache_sharing.h) */
+    struct KvMirror *mirror; /* of the model's caches (cache/kvcache_mirror.h) */
 };
 
 #endif

@@ -23,15 +23,15 @@ typedef struct LogitBias {
 typedef struct SamplerOptions {
     float temperature;        /* logits are divided by it; 0: the largest logit wins */
     uint32_t top_k;           /* only the k largest; 0: all */
-    float top_p;              /* the fewest that together have this probability; 1: all */
-    float min_p;              /* those with this share of the largest probability; 0: all */
-    float repetition_penalty; /* of what prompt and text hold (CTRL, arXiv 1909.05858); 1: none */
-    float presence_penalty;   /* taken off tokens that the text holds (OpenAI's API); 0: none */
-    float frequency_penalty;  /* the same, times how often */
+    float top_p;              /* nucleus: the smallest set of tokens that sum to p; 1: all */
+    float min_p;              /* only tokens of at least this times the largest probability */
+    float repetition_penalty; /* of tokens in prompt and text (CTRL, arXiv 1909.05858); 1: none */
+    float presence_penalty;   /* subtracted once for a token in the text (OpenAI's API); 0: none */
+    float frequency_penalty;  /* subtracted for each time that the text holds the token */
     const LogitBias *bias;    /* [n_bias], borrowed */
     size_t n_bias;
     uint64_t seed;
-    uint64_t sample; /* which of the texts that one request asks for */
+    uint64_t sample; /* index of the text among the n that one request asks for */
     bool restricted; /* sampler_allow will be called */
 } SamplerOptions;
 

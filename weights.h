@@ -26,9 +26,10 @@ struct Share {
 };
 
 typedef struct Linear {
-    Matrix w;                      /* outputs x inputs; of a rank: its rows alone */
-    const float *bias;             /* [outputs]; of a rank: all where `outputs` is given */
-    const Share *inputs, *outputs; /* gathered before and after the product; NULL: undivided */
+    Matrix w;             /* outputs x inputs; of a rank: its rows alone */
+    const float *bias;    /* [outputs]; of a rank: all where `outputs` is given */
+    const Share *inputs;  /* gathered before the product; NULL: undivided */
+    const Share *outputs; /* gathered after the product; NULL: undivided */
 } Linear;
 
 /* down(activation(gate(x)) * up(x)), or down(activation(up(x))). */
@@ -44,8 +45,10 @@ typedef struct FeedForward {
 } FeedForward;
 
 typedef struct LayerWeights {
-    Norm attention_norm;   /* before attention; after it for NORM_AFTER */
-    Linear wq, wk, wv, wo; /* q: n_heads * head_dim; k, v: n_kv_heads * head_dim */
+    Norm attention_norm; /* before attention; after it for NORM_AFTER */
+    Linear wq;           /* n_heads * head_dim outputs */
+    Linear wk, wv;       /* n_kv_heads * head_dim outputs */
+    Linear wo;           /* dim outputs */
     Norm q_norm, k_norm;
     Linear attention_gate; /* n_heads * value_dim or n_heads x dim: sigmoid of it times the heads */
     Norm inner_norm;       /* before wo: BitNet */

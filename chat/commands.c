@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "advice/spelling.h"
+#include "cache/kvcache_snapshots.h"
 #include "chat/command_paths.h"
 #include "chat/note.h"
 #include "chat/settings.h"
 #include "chat/turn.h"
-#include "kvcache_sharing.h"
 
 typedef struct Command {
     const char *name, *argument, *help;

@@ -8,7 +8,8 @@
 #include <xxhash.h>
 
 #include "base/array.h"
-#include "kvcache_sharing.h"
+#include "cache/kvcache_saved.h"
+#include "cache/kvcache_sizes.h"
 #include "numeric.h"
 
 static const char magic[8] = "vbtm-kv3";
@@ -26,7 +27,8 @@ typedef struct FileStart {
 typedef struct Record {
     uint64_t checksum; /* of the fields below and the part's bytes */
     uint64_t before;   /* of all tokens of the pages before this one */
-    uint32_t page, n;  /* the page's number; its filled positions */
+    uint32_t page;     /* the page's number */
+    uint32_t n;        /* its filled positions */
     uint32_t part;     /* the number of the group; KvLayout.n_groups: the states */
     uint32_t zero;
     int32_t tokens[KV_PAGE];
@@ -45,6 +47,7 @@ struct KvFile {
     FileStart start;
     KvLayout layout;
     off_t end; /* behind the last whole record */
+    int other_revision;
     Known *known;
     size_t n_known, capacity;
 };
@@ -137,6 +140,21 @@ static uint64_t shape_checksum(const KvShape *shape) {
     return checksum;
 }
 
+/* The numeric revision of a file that differs in this alone; 0: it differs otherwise. */
+static int other_revision(const FileStart *found, const FileStart *own, uint64_t fingerprint) {
+    enum { MOST = 1000 };
+    FileStart same = *found;
+    uint64_t revision = found->fingerprint - fingerprint;
+    same.fingerprint = own->fingerprint;
+    same.checksum = own->checksum;
+    bool alone = memcmp(&same, own, sizeof same) == 0;
+    return alone && revision > 0 && revision < MOST ? (int)revision : 0;
+}
+
+int kvfile_other_revision(const KvFile *file) {
+    return file->other_revision;
+}
+
 Status kvfile_open(KvFile **out, const char *path, int fd, uint64_t fingerprint,
                    const KvShape *shape, bool *begun, Error *error) {
     if (shape->mirror) {
@@ -158,8 +176,9 @@ Status kvfile_open(KvFile **out, const char *path, int fd, uint64_t fingerprint,
     file->start.n_layers = shape->n_layers;
     file->start.type = shape->type;
     file->start.checksum = XXH3_64bits(&file->start, offsetof(FileStart, checksum));
-    *begun =
-        !read_at(fd, &found, sizeof found, 0) || memcmp(&found, &file->start, sizeof found) != 0;
+    bool read = read_at(fd, &found, sizeof found, 0);
+    *begun = !read || memcmp(&found, &file->start, sizeof found) != 0;
+    if (read && *begun) file->other_revision = other_revision(&found, &file->start, fingerprint);
     Status status = *begun ? begin_anew(file, error) : find_records(file, error);
     if (status != STATUS_OK) {
         kvfile_close(file);

@@ -8,8 +8,8 @@
  * that fits most of the tokens. A torn or damaged record is skipped, and its positions are computed
  * again.
  *
- * A sequence's marks (kvcache_sharing.h) are saved with it, so that the file can also restore
- * these earlier positions. */
+ * A sequence's marks (cache/kvcache_snapshots.h) are saved with it, so that the file can also
+ * restore these earlier positions. */
 #ifndef KVFILE_H
 #define KVFILE_H
 
@@ -21,6 +21,8 @@ typedef struct KvFile KvFile;
  * file of another model or shape is emptied; *begun tells. `path` is for messages. */
 Status kvfile_open(KvFile **out, const char *path, int fd, uint64_t fingerprint,
                    const KvShape *shape, bool *begun, Error *error);
+/* The numeric revision of a file that kvfile_open emptied because of it; 0: it did not. */
+int kvfile_other_revision(const KvFile *file);
 void kvfile_close(KvFile *file);
 
 /* Replaces the sequence by the longest prefix of tokens[n] that the file can restore, if that is

@@ -121,8 +121,9 @@ typedef struct Sequence {
     size_t bytes;
     char kind; /* '[' or 'O' */
     char final;
-    unsigned first, modifiers; /* parameters; 0: not given. modifiers: 1 + a bit mask */
-    bool alt;                  /* by a second ESC */
+    unsigned first;     /* the first parameter; 0: not given */
+    unsigned modifiers; /* the second, 1 + a bit mask; 0: not given */
+    bool alt;           /* by a second ESC */
 } Sequence;
 
 enum { SHIFT = 1 }; /* in modifiers - 1; the other bits are Alt, Ctrl and Meta */

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "cluster/rank.h"
-#include "layers/lora.h"
+#include "adapters/lora.h"
 #include "session/adapters.h"
 #include "system/standard_streams.h"
 

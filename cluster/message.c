@@ -3,8 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/kvcache_mirror.h"
+#include "cache/kvpages.h"
 #include "cluster/observed.h"
-#include "kvcache_pages.h"
 
 size_t message_bytes(const Header *h) {
     return sizeof *h + h->n_changes * sizeof(Change) + h->n_rows * sizeof(Row);

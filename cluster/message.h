@@ -5,8 +5,7 @@
 #ifndef CLUSTER_MESSAGE_H
 #define CLUSTER_MESSAGE_H
 
-#include "kvcache_sharing.h"
-#include "layers/lora.h"
+#include "adapters/lora.h"
 #include "model.h"
 
 /* Beside the values of KvChange. */

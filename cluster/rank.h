@@ -13,8 +13,8 @@ typedef struct Rank Rank;
 Status rank_new(Rank **out, Wire *wire, Error *error);
 void rank_free(Rank *rank); /* after model_close */
 
-/* Before model_open, for a model that runs with adapters (layers/lora.h): what ranks exchange then
- * are float32, because adapters take the inputs of products as they are. */
+/* Before model_open, for a model that runs with adapters (adapters/lora.h): what ranks exchange
+ * then are float32, because adapters take the inputs of products as they are. */
 void rank_send_floats(Rank *rank);
 
 /* What model_open needs. One model of a rank can be divided. */

@@ -22,7 +22,8 @@ typedef struct RankShare {
     Shares *shares;
     size_t unit, n_units; /* of the whole vector */
     size_t first_unit, own_units;
-    size_t first, own;    /* elements; `own` is smaller where the last unit is cut off */
+    size_t first;         /* the first element */
+    size_t own;           /* elements; fewer where the last unit is cut off */
     size_t skip;          /* elements of its own before those that it sends */
     size_t head;          /* elements of a head's output, if they are that; 0: they are not */
     size_t group;         /* elements travel as the codes of such groups (codes.h); 0: as floats */

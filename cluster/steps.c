@@ -3,10 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/kvcache_snapshots.h"
+#include "cache/kvcache_fork.h"
 #include "base/array.h"
+#include "cache/kvpages.h"
 #include "cluster/message.h"
 #include "kvcache.h"
-#include "kvcache_pages.h"
 
 /* ---- Rank 0 ---- */
 

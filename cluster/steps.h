@@ -4,9 +4,9 @@
 #ifndef CLUSTER_STEPS_H
 #define CLUSTER_STEPS_H
 
+#include "cache/kvcache_mirror.h"
 #include "cluster/observed.h"
-#include "kvcache_sharing.h"
-#include "layers/lora.h"
+#include "adapters/lora.h"
 #include "model.h"
 
 /* Of rank 0. */

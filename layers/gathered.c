@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/numbers.h"
+#include "cache/kvpages.h"
 #include "kernels/attention_q8.h"
-#include "kvcache_pages.h"
 
 size_t gathered_cache_bytes(void) {
     return round_up(sizeof(KvCache) + GATHERED_ROWS * sizeof(Sequence), 64);

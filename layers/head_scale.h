@@ -6,7 +6,8 @@
 #include "forward_pass.h"
 
 typedef struct HeadScale {
-    const float *scale, *offset; /* [n_heads]; NULL: queries stay as they are */
+    const float *scale;  /* [n_heads]; NULL: queries stay as they are */
+    const float *offset; /* [n_heads] */
 } HeadScale;
 
 /* Finds the vectors "NAMEq_scale" and "NAMEq_offset", which are optional; a failure is the

@@ -201,7 +201,7 @@ static void add(ForwardPass *pass, const Branch *b, size_t row, float *y) {
     if (b->scale != 1.0f) numeric->scale(y, b->scale, dim);
     if (c->hyper_rounds > 0) mix_streams(m, shares + streams, stream);
     for (size_t s = 0; s < streams; s++) numeric->add_scaled(stream + s * dim, y, shares[s], dim);
-    forward_check_finite(pass, b->layer, stream, streams * dim);
+    if (!m->isa->numeric->all_finite(stream, streams * dim)) forward_not_finite(pass, b->layer);
 }
 
 /* ---- The branches ---- */

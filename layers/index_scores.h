@@ -10,8 +10,8 @@
 
 #include <stddef.h>
 
+#include "cache/kv_shape.h"
 #include "kernels/attention_q8.h"
-#include "kv_shape.h"
 
 typedef struct IndexQuery {
     const float *q;       /* [n_heads][dim] */

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/numbers.h"
+#include "cache/pool_keys.h"
 #include "kernels/attention_q8.h"
 #include "layers/gathered.h"
 #include "layers/index_scores.h"
-#include "layers/pool_keys.h"
 #include "layers/selection.h"
 
 Indexer indexer_find(Finder *f, uint32_t layer, size_t thread_offset) {

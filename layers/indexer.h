@@ -15,7 +15,7 @@
  * pool's key is a softmax mean of its positions' keys (layers/pooling.h), whose gates are pool_gate
  * x and biases pool_bias. A query chooses index_topk / index_pool of the pools that end at or
  * before its position, and sees those and the positions after the last of these pools. The pools'
- * keys lie in the cache as layers/pool_keys.h has it.
+ * keys lie in the cache as cache/pool_keys.h has it.
  *
  * A query that sees at most index_topk positions attends to all of them, as if there were no
  * indexer; with pools, one that sees at most so many pools. Otherwise the chosen positions' keys

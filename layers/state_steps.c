@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/numbers.h"
-#include "kvcache_sharing.h"
+#include "cache/kvcache_snapshots.h"
 
 const Recurrence *recurrence_of(const Model *m) {
     static const struct {

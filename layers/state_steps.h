@@ -17,9 +17,10 @@ size_t state_head_floats(size_t key_dim, size_t value_dim);
 /* How the rows of one sequence are taken into a layer's state: where the state behind some of them
  * is kept (kvcache_hold), they go in two parts. */
 typedef struct StateRun {
-    float *state, *held; /* of the layer; held NULL: nothing is kept */
-    size_t first, n;     /* rows of the pass */
-    size_t n_before;     /* of them, those before the copy: n where there is none */
+    float *state;    /* of the layer */
+    float *held;     /* where a copy of the state goes; NULL: none is kept */
+    size_t first, n; /* rows of the pass */
+    size_t n_before; /* of them, those before the copy: n where there is none */
 } StateRun;
 
 StateRun state_run(const ForwardPass *pass, size_t layer, size_t first);

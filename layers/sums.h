@@ -15,19 +15,29 @@ static inline float sums_join(float sums[SUMS]) {
     return sums[0];
 }
 
-/* The mean of x[n]. */
+/* The mean of x[n]. Its loop over 16 elements, like the next function's, is for the compiler, which
+ * makes vectors of it. */
 static inline float sums_mean(const float *x, size_t n) {
     float sums[SUMS] = {0.0f};
-    for (size_t i = 0; i < n; i++) sums[i % SUMS] += x[i];
+    size_t whole = n - n % SUMS;
+    for (size_t i = 0; i < whole; i += SUMS)
+        for (size_t k = 0; k < SUMS; k++) sums[k] += x[i + k];
+    for (size_t i = whole; i < n; i++) sums[i - whole] += x[i];
     return sums_join(sums) / (float)n;
 }
 
 /* The mean of (x[i] - center)^2. */
 static inline float sums_mean_square(const float *x, float center, size_t n) {
     float sums[SUMS] = {0.0f};
-    for (size_t i = 0; i < n; i++) {
+    size_t whole = n - n % SUMS;
+    for (size_t i = 0; i < whole; i += SUMS)
+        for (size_t k = 0; k < SUMS; k++) {
+            float d = x[i + k] - center;
+            sums[k] += d * d;
+        }
+    for (size_t i = whole; i < n; i++) {
         float d = x[i] - center;
-        sums[i % SUMS] += d * d;
+        sums[i - whole] += d * d;
     }
     return sums_join(sums) / (float)n;
 }

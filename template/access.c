@@ -9,79 +9,80 @@
 /* Python's object[key]; V_MISSING where Python raises TypeError or LookupError. */
 static Value own_item(Machine *m, Value object, Value key) {
     if (object.type == V_DICT) {
-        Value *found = hashable(key) ? dict_find(m, object.as.dict, key) : NULL;
+        Value *found = jinja_hashable(key) ? jinja_dict_find(m, object.as.dict, key) : NULL;
         return found ? *found : missing;
     }
-    bool indexed = is_list(object) || object.type == V_STRING || object.type == V_RANGE;
-    if (!indexed || !is_integer(key)) return missing;
-    int64_t count = length(m, object), i = key.as.integer;
+    bool indexed = jinja_is_list(object) || object.type == V_STRING || object.type == V_RANGE;
+    if (!indexed || !jinja_is_integer(key)) return missing;
+    int64_t count = jinja_length(m, object), i = key.as.integer;
     if (i < 0) i += count;
     if (i < 0 || i >= count) return missing;
-    if (object.type == V_RANGE) return range_item(object, (size_t)i);
+    if (object.type == V_RANGE) return jinja_range_item(object, (size_t)i);
     if (object.type != V_STRING) return object.as.list->items[i];
     Text t = *object.as.text;
-    size_t at = text_offset(m, t, (size_t)i), size;
-    text_char(t, at, &size);
-    return value_like(m, object, text_cut(t, at, at + size));
+    size_t at = jinja_text_offset(m, t, (size_t)i), size;
+    jinja_text_char(t, at, &size);
+    return jinja_value_like(m, object, jinja_text_cut(t, at, at + size));
 }
 
 /* An undefined value that says why. */
 static Value unsafe_attr(Machine *m, Value object, Text name) {
     Builder b = {0};
-    build_c(m, &b, "access to attribute '", FROM_TEMPLATE);
-    build(m, &b, name);
-    build_c(m, &b, "' of '", FROM_TEMPLATE);
-    build_c(m, &b, type_name(object), FROM_TEMPLATE);
-    build_bytes(m, &b, "' object is unsafe.", sizeof "' object is unsafe.", FROM_TEMPLATE);
-    return value_undefined(m, (const char *)b.bytes, object, value_text(m, name));
+    jinja_build_c(m, &b, "access to attribute '", FROM_TEMPLATE);
+    jinja_build(m, &b, name);
+    jinja_build_c(m, &b, "' of '", FROM_TEMPLATE);
+    jinja_build_c(m, &b, jinja_type_name(object), FROM_TEMPLATE);
+    jinja_build_bytes(m, &b, "' object is unsafe.", sizeof "' object is unsafe.", FROM_TEMPLATE);
+    return jinja_value_undefined(m, (const char *)b.bytes, object, jinja_value_text(m, name));
 }
 
-Value get_own_attr(Machine *m, Value object, Text name) {
+Value jinja_get_own_attr(Machine *m, Value object, Text name) {
     bool unsafe = false;
     if (object.type == V_NAMESPACE) {
-        Value *found = dict_find(m, object.as.dict, value_text(m, name));
+        Value *found = jinja_dict_find(m, object.as.dict, jinja_value_text(m, name));
         return found ? *found : missing;
     }
     if (object.type == V_LOOP) {
-        Value v = loop_attr(m, object.as.loop, name);
+        Value v = jinja_loop_attr(m, object.as.loop, name);
         if (v.type != V_MISSING) return v;
     }
-    if (object.type == V_CYCLER && text_is(name, "current")) {
+    if (object.type == V_CYCLER && jinja_text_is(name, "current")) {
         return object.as.cycler->items->items[object.as.cycler->at];
     }
     if (object.is_group) {
-        if (text_is(name, "grouper")) return object.as.list->items[0];
-        if (text_is(name, "list")) return object.as.list->items[1];
+        if (jinja_text_is(name, "grouper")) return object.as.list->items[0];
+        if (jinja_text_is(name, "list")) return object.as.list->items[1];
     }
-    if (object.type == V_MACRO && text_is(name, "name") && object.as.macro->name.length) {
-        return value_text(m, object.as.macro->name);
+    if (object.type == V_MACRO && jinja_text_is(name, "name") && object.as.macro->name.length) {
+        return jinja_value_text(m, object.as.macro->name);
     }
     const Builtin *method = m->builtins->method(object, name, &unsafe);
     if (unsafe) return unsafe_attr(m, object, name);
-    return method ? value_function(m, object, method) : missing;
+    return method ? jinja_value_function(m, object, method) : missing;
 }
 
-Value get_item(Machine *m, Value object, Value key) {
-    if (object.type == V_UNDEFINED) fail_undefined(m, object);
+Value jinja_get_item(Machine *m, Value object, Value key) {
+    if (object.type == V_UNDEFINED) jinja_fail_undefined(m, object);
     Value v = own_item(m, object, key);
-    if (v.type == V_MISSING && key.type == V_STRING) v = get_own_attr(m, object, *key.as.text);
-    return v.type == V_MISSING ? value_undefined(m, NULL, object, key) : v;
+    if (v.type == V_MISSING && key.type == V_STRING)
+        v = jinja_get_own_attr(m, object, *key.as.text);
+    return v.type == V_MISSING ? jinja_value_undefined(m, NULL, object, key) : v;
 }
 
-Value get_attr(Machine *m, Value object, Text name) {
-    if (object.type == V_UNDEFINED) fail_undefined(m, object);
-    Value v = get_own_attr(m, object, name);
+Value jinja_get_attr(Machine *m, Value object, Text name) {
+    if (object.type == V_UNDEFINED) jinja_fail_undefined(m, object);
+    Value v = jinja_get_own_attr(m, object, name);
     if (v.type != V_MISSING) return v;
-    Value key = value_text(m, name);
+    Value key = jinja_value_text(m, name);
     v = own_item(m, object, key);
-    return v.type == V_MISSING ? value_undefined(m, NULL, object, key) : v;
+    return v.type == V_MISSING ? jinja_value_undefined(m, NULL, object, key) : v;
 }
 
 /* A bound of a slice as an index from 0, kept within low ... high; None is `otherwise`. */
 static int64_t slice_bound(Machine *m, Value v, int64_t count, int64_t low, int64_t high,
                            int64_t otherwise) {
     if (v.type == V_NONE) return otherwise;
-    int64_t i = to_index(m, v);
+    int64_t i = jinja_to_index(m, v);
     if (i < 0) i += count;
     return i < low ? low : i > high ? high : i;
 }
@@ -92,8 +93,8 @@ typedef struct Slice {
 } Slice;
 
 static Slice resolve_slice(Machine *m, int64_t count, Value start, Value stop, Value step) {
-    Slice s = {.step = step.type == V_NONE ? 1 : to_index(m, step)};
-    if (s.step == 0) fail(m, "slice step cannot be zero");
+    Slice s = {.step = step.type == V_NONE ? 1 : jinja_to_index(m, step)};
+    if (s.step == 0) jinja_fail(m, "slice step cannot be zero");
     if (s.step > count) s.step = count + 1;
     if (s.step < -count) s.step = -count - 1;
     bool down = s.step < 0;
@@ -107,25 +108,25 @@ static Slice resolve_slice(Machine *m, int64_t count, Value start, Value stop, V
 
 static Value slice_text(Machine *m, Value object, Slice s) {
     Text t = *object.as.text;
-    if (s.n == 0) return value_like(m, object, (Text){0});
+    if (s.n == 0) return jinja_value_like(m, object, (Text){0});
     if (s.step == 1) {
-        size_t from = text_offset(m, t, (size_t)s.start);
-        size_t to = from + text_offset(m, text_cut(t, from, t.length), (size_t)s.n);
-        return value_like(m, object, text_cut(t, from, to));
+        size_t from = jinja_text_offset(m, t, (size_t)s.start);
+        size_t to = from + jinja_text_offset(m, jinja_text_cut(t, from, t.length), (size_t)s.n);
+        return jinja_value_like(m, object, jinja_text_cut(t, from, to));
     }
-    spend_slow(m, t.length);
+    jinja_spend_slow(m, t.length);
     size_t *offsets = NEW_ARRAY(m, t.length + 1, size_t), count = 0, size;
     for (size_t at = 0; at < t.length; at += size) {
-        text_char(t, at, &size);
+        jinja_text_char(t, at, &size);
         offsets[count++] = at;
     }
     offsets[count] = t.length;
     Builder b = {0};
     for (int64_t i = 0; i < s.n; i++) {
         int64_t at = s.start + i * s.step;
-        build(m, &b, text_cut(t, offsets[at], offsets[at + 1]));
+        jinja_build(m, &b, jinja_text_cut(t, offsets[at], offsets[at + 1]));
     }
-    return value_like(m, object, built(&b));
+    return jinja_value_like(m, object, jinja_built(&b));
 }
 
 /* The bounds of an empty slice may lie past 64 bits; they wrap, and nothing reads them. */
@@ -141,16 +142,16 @@ static Value slice_range(Machine *m, Value object, Slice s) {
     return object;
 }
 
-Value get_slice(Machine *m, Value object, Value start, Value stop, Value step) {
-    if (object.type == V_UNDEFINED) fail_undefined(m, object);
-    bool sliceable = is_list(object) || object.type == V_STRING || object.type == V_RANGE;
-    if (!sliceable) fail(m, "'%s' object cannot be sliced", type_name(object));
-    Slice s = resolve_slice(m, length(m, object), start, stop, step);
+Value jinja_get_slice(Machine *m, Value object, Value start, Value stop, Value step) {
+    if (object.type == V_UNDEFINED) jinja_fail_undefined(m, object);
+    bool sliceable = jinja_is_list(object) || object.type == V_STRING || object.type == V_RANGE;
+    if (!sliceable) jinja_fail(m, "'%s' object cannot be sliced", jinja_type_name(object));
+    Slice s = resolve_slice(m, jinja_length(m, object), start, stop, step);
     if (object.type == V_STRING) return slice_text(m, object, s);
     if (object.type == V_RANGE) return slice_range(m, object, s);
     Value *items = NEW_ARRAY(m, (size_t)s.n, Value);
     for (int64_t i = 0; i < s.n; i++) items[i] = object.as.list->items[s.start + i * s.step];
-    Value v = value_list(m, (ValueType)object.type, items, (size_t)s.n);
+    Value v = jinja_value_list(m, (ValueType)object.type, items, (size_t)s.n);
     v.from_template = object.from_template;
     return v;
 }

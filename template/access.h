@@ -4,11 +4,12 @@
 
 #include "template/value.h"
 
-/* V_UNDEFINED where the object lacks the item or attribute. get_item tries the items of the object
- * first, get_attr its attributes. */
-Value get_item(Machine *m, Value object, Value key);
-Value get_attr(Machine *m, Value object, Text name);
-Value get_own_attr(Machine *m, Value object, Text name); /* no items; V_MISSING: none */
-Value get_slice(Machine *m, Value object, Value start, Value stop, Value step); /* None: left out */
+/* V_UNDEFINED where the object lacks the item or attribute. jinja_get_item tries the items of the
+ * object first, jinja_get_attr its attributes. */
+Value jinja_get_item(Machine *m, Value object, Value key);
+Value jinja_get_attr(Machine *m, Value object, Text name);
+Value jinja_get_own_attr(Machine *m, Value object, Text name); /* no items; V_MISSING: none */
+Value jinja_get_slice(Machine *m, Value object, Value start, Value stop,
+                      Value step); /* None: left out */
 
 #endif

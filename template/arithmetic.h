@@ -5,7 +5,7 @@
 #include "template/value.h"
 
 /* OP_ADD to OP_POWER. */
-Value arithmetic(Machine *m, Operator op, Value a, Value b);
-Value negate(Machine *m, Value v);
+Value jinja_arithmetic(Machine *m, Operator op, Value a, Value b);
+Value jinja_negate(Machine *m, Value v);
 
 #endif

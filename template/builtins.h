@@ -4,9 +4,9 @@
 
 #include "template/call.h"
 
-const Builtin *find_filter(Text name);                             /* filters.c */
-const Builtin *find_test(Text name);                               /* tests.c */
-const Builtin *find_global(Text name);                             /* globals.c */
-const Builtin *find_method(Value object, Text name, bool *unsafe); /* methods.c */
+const Builtin *jinja_find_filter(Text name);                             /* filters.c */
+const Builtin *jinja_find_test(Text name);                               /* tests.c */
+const Builtin *jinja_find_global(Text name);                             /* globals.c */
+const Builtin *jinja_find_method(Value object, Text name, bool *unsafe); /* methods.c */
 
 #endif

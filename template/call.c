@@ -15,22 +15,22 @@ static void bind_argument(Machine *m, const Builtin *f, Value *a, size_t positio
         bool matches = name.length ? length == name.length && memcmp(p, name.bytes, length) == 0
                                    : i == position;
         if (matches) {
-            if (a[i].type != V_MISSING) fail(m, "%s() got an argument twice", f->name);
+            if (a[i].type != V_MISSING) jinja_fail(m, "%s() got an argument twice", f->name);
             a[i] = value;
             return;
         }
         p += length + (p[length] == ',');
     }
     if (name.length) {
-        fail(m, "%s() got an unexpected keyword argument '%.*s'", f->name, text_shown(name),
-             (const char *)name.bytes);
+        jinja_fail(m, "%s() got an unexpected keyword argument '%.*s'", f->name,
+                   jinja_text_shown(name), (const char *)name.bytes);
     }
-    fail(m, "%s() takes at most %zu arguments", f->name, i);
+    jinja_fail(m, "%s() takes at most %zu arguments", f->name, i);
 }
 
-Value call_builtin(Machine *m, const Builtin *f, Value self, const Args *args) {
+Value jinja_call_builtin(Machine *m, const Builtin *f, Value self, const Args *args) {
     Value a[MAX_PARAMS] = {{.type = V_MISSING}}, result;
-    enter(m);
+    jinja_enter(m);
     if (f->params) {
         for (size_t i = 0; i < args->count; i++) {
             bind_argument(m, f, a, i, (Text){0}, args->values[i]);
@@ -39,41 +39,42 @@ Value call_builtin(Machine *m, const Builtin *f, Value self, const Args *args) {
             bind_argument(m, f, a, 0, args->keywords[i], args->keyword_values[i]);
         }
         for (int i = 0; i < f->required; i++) {
-            if (a[i].type == V_MISSING) fail(m, "%s() is missing an argument", f->name);
+            if (a[i].type == V_MISSING) jinja_fail(m, "%s() is missing an argument", f->name);
         }
     }
     result = f->call(m, self, a, args);
-    leave(m);
+    jinja_leave(m);
     return result;
 }
 
-const Value *find_keyword(const Args *args, Text name) {
+const Value *jinja_find_keyword(const Args *args, Text name) {
     for (size_t i = 0; i < args->n_keywords; i++) {
-        if (text_equal(args->keywords[i], name)) return &args->keyword_values[i];
+        if (jinja_text_equal(args->keywords[i], name)) return &args->keyword_values[i];
     }
     return NULL;
 }
 
-void dict_update(Machine *m, Dict *d, const Args *args) {
-    if (args->count > 1) fail(m, "dict expected at most 1 argument, got %zu", args->count);
+void jinja_dict_update(Machine *m, Dict *d, const Args *args) {
+    if (args->count > 1) jinja_fail(m, "dict expected at most 1 argument, got %zu", args->count);
     if (args->count == 1) {
         Value source = args->values[0], item;
         bool is_dict = source.type == V_DICT;
         for (size_t i = 0; is_dict && i < source.as.dict->count; i++) {
-            dict_set(m, d, source.as.dict->entries[i].key, source.as.dict->entries[i].value);
+            jinja_dict_set(m, d, source.as.dict->entries[i].key, source.as.dict->entries[i].value);
         }
-        for (Iter *it = is_dict ? NULL : iterate(m, source); it && next_item(m, it, &item);) {
-            List pair = collect(m, item);
+        for (Iter *it = is_dict ? NULL : jinja_iterate(m, source);
+             it && jinja_next_item(m, it, &item);) {
+            List pair = jinja_collect(m, item);
             if (pair.count != 2)
-                fail(m, "a dict is made from pairs, not from %zu items", pair.count);
-            dict_set(m, d, pair.items[0], pair.items[1]);
+                jinja_fail(m, "a dict is made from pairs, not from %zu items", pair.count);
+            jinja_dict_set(m, d, pair.items[0], pair.items[1]);
         }
     }
     for (size_t i = 0; i < args->n_keywords; i++) {
-        dict_set(m, d, value_text(m, args->keywords[i]), args->keyword_values[i]);
+        jinja_dict_set(m, d, jinja_value_text(m, args->keywords[i]), args->keyword_values[i]);
     }
 }
 
-NORETURN void fail_unknown(Machine *m, const char *what, Text name) {
-    fail(m, "No %s named '%.*s'.", what, text_shown(name), (const char *)name.bytes);
+NORETURN void jinja_fail_unknown(Machine *m, const char *what, Text name) {
+    jinja_fail(m, "No %s named '%.*s'.", what, jinja_text_shown(name), (const char *)name.bytes);
 }

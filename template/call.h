@@ -41,22 +41,23 @@ typedef struct Builtins {
     const Builtin *(*method)(Value object, Text name, bool *unsafe);
 } Builtins;
 
-Value call_builtin(Machine *m, const Builtin *f, Value self, const Args *args);
-const Value *find_keyword(const Args *args, Text name);              /* NULL: not given */
-void dict_update(Machine *m, Dict *d, const Args *args);             /* dict(*args, **kwargs) */
-NORETURN void fail_unknown(Machine *m, const char *what, Text name); /* "No filter named ..." */
+Value jinja_call_builtin(Machine *m, const Builtin *f, Value self, const Args *args);
+const Value *jinja_find_keyword(const Args *args, Text name);  /* NULL: not given */
+void jinja_dict_update(Machine *m, Dict *d, const Args *args); /* dict(*args, **kwargs) */
+NORETURN void jinja_fail_unknown(Machine *m, const char *what,
+                                 Text name); /* "No filter named ..." */
 
 /* Optional arguments. */
-static inline bool given(Value v) {
+static inline bool jinja_given(Value v) {
     return v.type != V_MISSING && v.type != V_NONE;
 }
-static inline bool flag(Machine *m, Value v) {
-    return v.type != V_MISSING && truth(m, v);
+static inline bool jinja_flag(Machine *m, Value v) {
+    return v.type != V_MISSING && jinja_truth(m, v);
 }
-static inline int64_t int_or(Machine *m, Value v, int64_t otherwise) {
-    return v.type == V_MISSING ? otherwise : to_index(m, v);
+static inline int64_t jinja_int_or(Machine *m, Value v, int64_t otherwise) {
+    return v.type == V_MISSING ? otherwise : jinja_to_index(m, v);
 }
-static inline Value value_or(Value v, Value otherwise) {
+static inline Value jinja_value_or(Value v, Value otherwise) {
     return v.type == V_MISSING ? otherwise : v;
 }
 

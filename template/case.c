@@ -129,7 +129,7 @@ static const SpecialCase *find_special(uint32_t c) {
 }
 
 static bool is_cased(uint32_t c) {
-    return char_is_lower(c) || char_is_upper(c);
+    return jinja_char_is_lower(c) || jinja_char_is_upper(c);
 }
 
 /* Whether the capital sigma at byte `at` ends a word, where lower case has a form of its own for
@@ -139,13 +139,13 @@ static bool sigma_is_final(Text t, size_t at) {
     bool before = false;
     size_t size;
     for (size_t i = 0; i < at; i += size) {
-        uint32_t c = text_char(t, i, &size);
-        if (!char_ignores_case(c)) before = is_cased(c);
+        uint32_t c = jinja_text_char(t, i, &size);
+        if (!jinja_char_ignores_case(c)) before = is_cased(c);
     }
     if (!before) return false;
     for (size_t i = at + 2; i < t.length; i += size) {
-        uint32_t c = text_char(t, i, &size);
-        if (!char_ignores_case(c)) return !is_cased(c);
+        uint32_t c = jinja_text_char(t, i, &size);
+        if (!jinja_char_ignores_case(c)) return !is_cased(c);
     }
     return true;
 }
@@ -153,75 +153,75 @@ static bool sigma_is_final(Text t, size_t at) {
 /* Writes the character at byte `at` in another case; returns its size in bytes. */
 static size_t build_case(Machine *m, Builder *b, Text t, size_t at, Case how) {
     size_t size;
-    uint32_t c = text_char(t, at, &size);
-    uint8_t from_template = text_from_template(text_cut(t, at, at + size));
+    uint32_t c = jinja_text_char(t, at, &size);
+    uint8_t from_template = jinja_text_from_template(jinja_text_cut(t, at, at + size));
     const SpecialCase *special = find_special(c);
     if (how == CASE_LOWER && c == 0x3A3) {
-        spend_slow(m, t.length);
-        build_char(m, b, sigma_is_final(t, at) ? 0x3C2 : 0x3C3, from_template);
+        jinja_spend_slow(m, t.length);
+        jinja_build_char(m, b, sigma_is_final(t, at) ? 0x3C2 : 0x3C3, from_template);
     } else if (how == CASE_LOWER && c == 0x130) {
-        build_c(m, b, "i\xCC\x87", from_template);
+        jinja_build_c(m, b, "i\xCC\x87", from_template);
     } else if (how == CASE_FOLD) {
         utf8proc_int32_t folded[8];
         int last_boundclass = 0;
         utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)c, folded, 8,
                                                      UTF8PROC_CASEFOLD, &last_boundclass);
         for (utf8proc_ssize_t i = 0; i < n && i < 8; i++) {
-            build_char(m, b, (uint32_t)folded[i], from_template);
+            jinja_build_char(m, b, (uint32_t)folded[i], from_template);
         }
     } else if (how != CASE_LOWER && special) {
         const uint16_t *mapped = how == CASE_UPPER ? special->upper : special->title;
-        for (int i = 0; i < 3 && mapped[i]; i++) build_char(m, b, mapped[i], from_template);
+        for (int i = 0; i < 3 && mapped[i]; i++) jinja_build_char(m, b, mapped[i], from_template);
     } else {
         utf8proc_int32_t (*map)(utf8proc_int32_t) = how == CASE_LOWER   ? utf8proc_tolower
                                                     : how == CASE_UPPER ? utf8proc_toupper
                                                                         : utf8proc_totitle;
-        build_char(m, b, (uint32_t)map((utf8proc_int32_t)c), from_template);
+        jinja_build_char(m, b, (uint32_t)map((utf8proc_int32_t)c), from_template);
     }
     return size;
 }
 
-Text text_case(Machine *m, Text t, Case how) {
+Text jinja_text_case(Machine *m, Text t, Case how) {
     Builder b = {0};
     for (size_t at = 0; at < t.length;) at += build_case(m, &b, t, at, how);
-    return built(&b);
+    return jinja_built(&b);
 }
 
-Text text_capitalize(Machine *m, Text t) {
+Text jinja_text_capitalize(Machine *m, Text t) {
     Builder b = {0};
     for (size_t at = 0; at < t.length;) {
         at += build_case(m, &b, t, at, at == 0 ? CASE_TITLE : CASE_LOWER);
     }
-    return built(&b);
+    return jinja_built(&b);
 }
 
-Text text_title(Machine *m, Text t) {
+Text jinja_text_title(Machine *m, Text t) {
     Builder b = {0};
     bool in_word = false;
     for (size_t at = 0, size; at < t.length; at += size) {
-        uint32_t c = text_char(t, at, &size);
+        uint32_t c = jinja_text_char(t, at, &size);
         build_case(m, &b, t, at, in_word ? CASE_LOWER : CASE_TITLE);
         in_word = is_cased(c);
     }
-    return built(&b);
+    return jinja_built(&b);
 }
 
 /* Whether the text has letters of the case that `wanted` knows, and none of the other. */
 static bool all_in_case(Machine *m, Text t, bool (*wanted)(uint32_t), bool (*other)(uint32_t)) {
     bool any = false;
-    spend_slow(m, t.length);
+    jinja_spend_slow(m, t.length);
     for (size_t at = 0, size; at < t.length; at += size) {
-        uint32_t c = text_char(t, at, &size);
+        uint32_t c = jinja_text_char(t, at, &size);
         if (other(c)) return false;
         any = any || wanted(c);
     }
     return any;
 }
 
-bool text_is_lower(Machine *m, Text t) {
-    return all_in_case(m, t, char_is_lower, char_is_upper);
+bool jinja_text_is_lower(Machine *m, Text t) {
+    return all_in_case(m, t, jinja_char_is_lower, jinja_char_is_upper);
 }
 
-bool text_is_upper(Machine *m, Text t) {
-    return all_in_case(m, t, char_is_upper, char_is_lower);
+bool jinja_text_is_upper(Machine *m, Text t) {
+    return all_in_case(m, t, jinja_char_is_upper, jinja_char_is_lower);
 }

@@ -12,7 +12,8 @@
 
 enum { MAX_TEMPLATE = 256 << 10, MAX_INPUT_DEPTH = 500 };
 
-static const Builtins builtins = {find_filter, find_test, find_global, find_method};
+static const Builtins builtins = {jinja_find_filter, jinja_find_test, jinja_find_global,
+                                  jinja_find_method};
 
 struct ChatTemplate {
     Machine machine; /* owns the tree */
@@ -24,14 +25,15 @@ struct ChatTemplate {
  * make indeterminate. */
 static bool compile_guarded(ChatTemplate *t, const char *text, size_t length) {
     if (setjmp(t->machine.failed)) return false;
-    t->statements = parse(&t->machine, text_fill(&t->machine, text, length, FROM_TEMPLATE));
-    t->frame = bind_names(&t->machine, t->statements);
+    t->statements =
+        jinja_parse(&t->machine, jinja_text_fill(&t->machine, text, length, FROM_TEMPLATE));
+    t->frame = jinja_bind_names(&t->machine, t->statements);
     return true;
 }
 
 ChatTemplate *chat_template_compile(const char *text, size_t length, Error *error) {
     Error ignored;
-    if (length > MAX_TEMPLATE || !is_utf8(text, length)) {
+    if (length > MAX_TEMPLATE || !jinja_is_utf8(text, length)) {
         error_set(error, "chat template: %s",
                   length > MAX_TEMPLATE ? "longer than 256 KiB" : "not UTF-8");
         return NULL;
@@ -41,7 +43,7 @@ ChatTemplate *chat_template_compile(const char *text, size_t length, Error *erro
         error_set(error, "chat template: out of memory");
         return NULL;
     }
-    machine_init(&t->machine, &builtins, error ? error : &ignored);
+    jinja_machine_init(&t->machine, &builtins, error ? error : &ignored);
     bool ok = compile_guarded(t, text, length);
     t->machine.error = NULL;
     if (ok) return t;
@@ -51,7 +53,7 @@ ChatTemplate *chat_template_compile(const char *text, size_t length, Error *erro
 
 void chat_template_free(ChatTemplate *t) {
     if (!t) return;
-    machine_free(&t->machine);
+    jinja_machine_free(&t->machine);
     free(t);
 }
 
@@ -62,7 +64,7 @@ static Value convert(Machine *m, const json_t *json, uint8_t from_template, int 
 static Value convert_text(Machine *m, const char *bytes, size_t length, uint8_t from_template) {
     uint8_t *flags = NEW_ARRAY(m, length, uint8_t);
     if (length) memset(flags, from_template, length);
-    return value_text(m, (Text){(const uint8_t *)bytes, flags, length});
+    return jinja_value_text(m, (Text){(const uint8_t *)bytes, flags, length});
 }
 
 static Value convert_array(Machine *m, const json_t *json, uint8_t from_template, int depth) {
@@ -71,17 +73,17 @@ static Value convert_array(Machine *m, const json_t *json, uint8_t from_template
     for (size_t i = 0; i < count; i++) {
         items[i] = convert(m, json_array_get(json, i), from_template, depth + 1);
     }
-    return value_list(m, V_LIST, items, count);
+    return jinja_value_list(m, V_LIST, items, count);
 }
 
 static Value convert_object(Machine *m, const json_t *json, uint8_t from_template, int depth) {
-    Value v = value_dict(m);
+    Value v = jinja_value_dict(m);
     for (void *it = json_object_iter((json_t *)json); it;
          it = json_object_iter_next((json_t *)json, it)) {
         const char *name = json_object_iter_key(it); /* jansson has no NUL in a key */
         Value key = convert_text(m, name, strlen(name), from_template);
         Value value = convert(m, json_object_iter_value(it), from_template, depth + 1);
-        dict_append(m, v.as.dict, key, value);
+        jinja_dict_append(m, v.as.dict, key, value);
     }
     return v;
 }
@@ -91,18 +93,18 @@ static Value convert_scalar(Machine *m, const json_t *json, uint8_t from_templat
     case JSON_STRING:
         return convert_text(m, json_string_value(json), json_string_length(json), from_template);
     case JSON_INTEGER:
-        return value_int(json_integer_value(json));
+        return jinja_value_int(json_integer_value(json));
     case JSON_REAL:
-        return value_float(json_real_value(json));
+        return jinja_value_float(json_real_value(json));
     case JSON_NULL:
         return none;
     default:
-        return value_bool(json_is_true(json));
+        return jinja_value_bool(json_is_true(json));
     }
 }
 
 static Value convert(Machine *m, const json_t *json, uint8_t from_template, int depth) {
-    if (depth > MAX_INPUT_DEPTH) fail(m, "the input is nested too deeply");
+    if (depth > MAX_INPUT_DEPTH) jinja_fail(m, "the input is nested too deeply");
     Value v = json_is_array(json)    ? convert_array(m, json, from_template, depth)
               : json_is_object(json) ? convert_object(m, json, from_template, depth)
                                      : convert_scalar(m, json, from_template);
@@ -120,7 +122,7 @@ static const Dict *convert_inputs(Machine *m, const ChatTemplateInput *input) {
             if (strcmp(*t, name) == 0) from_template = FROM_TEMPLATE;
         }
         Value value = convert(m, json_object_iter_value(it), from_template, 0);
-        dict_append(m, inputs, value_text(m, text_c(m, name)), value);
+        jinja_dict_append(m, inputs, jinja_value_text(m, jinja_text_c(m, name)), value);
     }
     return inputs;
 }
@@ -133,7 +135,7 @@ static bool render_guarded(Machine *m, const ChatTemplate *t, const ChatTemplate
     m->steps_left = SIZE_MAX; /* reading a long conversation does not count */
     const Dict *inputs = convert_inputs(m, input);
     m->steps_left = MAX_STEPS;
-    run(m, t->statements, t->frame, inputs, out);
+    jinja_run(m, t->statements, t->frame, inputs, out);
     return true;
 }
 
@@ -160,11 +162,11 @@ Status chat_template_render(const ChatTemplate *t, const ChatTemplateInput *inpu
     Builder out = {0};
     *output = (ChatTemplateOutput){0};
     if (!json_is_object(input->variables)) return error_set(error, "chat template: no variables");
-    machine_init(&m, &builtins, error ? error : &ignored);
+    jinja_machine_init(&m, &builtins, error ? error : &ignored);
     m.now = input->now;
     Status status = STATUS_FAILED;
-    if (render_guarded(&m, t, input, &out)) status = copy_output(built(&out), output, error);
-    machine_free(&m);
+    if (render_guarded(&m, t, input, &out)) status = copy_output(jinja_built(&out), output, error);
+    jinja_machine_free(&m);
     return status;
 }
 

@@ -7,15 +7,15 @@
 #include <string.h>
 #include <xxhash.h>
 
-bool same(Value a, Value b) {
+bool jinja_same(Value a, Value b) {
     if (a.type != b.type) return false;
     if (a.type == V_NONE) return true;
-    if (is_integer(a)) return a.as.integer == b.as.integer;
+    if (jinja_is_integer(a)) return a.as.integer == b.as.integer;
     return a.as.text == b.as.text; /* or another pointer of the union, or a float's bits */
 }
 
 static int compare_numbers(Value a, Value b) {
-    if (is_integer(a) && is_integer(b)) {
+    if (jinja_is_integer(a) && jinja_is_integer(b)) {
         return (a.as.integer > b.as.integer) - (a.as.integer < b.as.integer);
     }
     /* A long double holds every int64 and every double. */
@@ -28,7 +28,7 @@ static int compare_numbers(Value a, Value b) {
 static bool equal_lists(Machine *m, const List *a, const List *b) {
     if (a->count != b->count) return false;
     for (size_t i = 0; i < a->count; i++) {
-        if (!equal(m, a->items[i], b->items[i])) return false;
+        if (!jinja_equal(m, a->items[i], b->items[i])) return false;
     }
     return true;
 }
@@ -36,8 +36,8 @@ static bool equal_lists(Machine *m, const List *a, const List *b) {
 static bool equal_dicts(Machine *m, const Dict *a, const Dict *b) {
     if (a->count != b->count) return false;
     for (size_t i = 0; i < a->count; i++) {
-        Value *other = dict_find(m, b, a->entries[i].key);
-        if (!other || !equal(m, a->entries[i].value, *other)) return false;
+        Value *other = jinja_dict_find(m, b, a->entries[i].key);
+        if (!other || !jinja_equal(m, a->entries[i].value, *other)) return false;
     }
     return true;
 }
@@ -47,10 +47,10 @@ static bool equal_ranges(const Range *a, const Range *b) {
     return a->count == 0 || (a->start == b->start && (a->count == 1 || a->step == b->step));
 }
 
-bool equal(Machine *m, Value a, Value b) {
-    if (is_number(a) && is_number(b)) return compare_numbers(a, b) == 0;
+bool jinja_equal(Machine *m, Value a, Value b) {
+    if (jinja_is_number(a) && jinja_is_number(b)) return compare_numbers(a, b) == 0;
     if (a.type != b.type) return false;
-    enter(m);
+    jinja_enter(m);
     bool result;
     switch (a.type) {
     case V_NONE:
@@ -58,8 +58,8 @@ bool equal(Machine *m, Value a, Value b) {
         result = true;
         break;
     case V_STRING:
-        spend(m, a.as.text->length);
-        result = text_equal(*a.as.text, *b.as.text);
+        jinja_spend(m, a.as.text->length);
+        result = jinja_text_equal(*a.as.text, *b.as.text);
         break;
     case V_LIST:
     case V_TUPLE:
@@ -72,67 +72,68 @@ bool equal(Machine *m, Value a, Value b) {
         result = equal_ranges(a.as.range, b.as.range);
         break;
     default:
-        result = same(a, b);
+        result = jinja_same(a, b);
     }
-    leave(m);
+    jinja_leave(m);
     return result;
 }
 
-int compare(Machine *m, Value a, Value b, Operator op) {
-    if (a.type == V_UNDEFINED) fail_undefined(m, a);
-    if (b.type == V_UNDEFINED) fail_undefined(m, b);
-    if (is_number(a) && is_number(b)) return compare_numbers(a, b);
+int jinja_compare(Machine *m, Value a, Value b, Operator op) {
+    if (a.type == V_UNDEFINED) jinja_fail_undefined(m, a);
+    if (b.type == V_UNDEFINED) jinja_fail_undefined(m, b);
+    if (jinja_is_number(a) && jinja_is_number(b)) return compare_numbers(a, b);
     if (a.type == V_STRING && b.type == V_STRING) {
-        spend(m, a.as.text->length);
-        return text_compare(*a.as.text, *b.as.text);
+        jinja_spend(m, a.as.text->length);
+        return jinja_text_compare(*a.as.text, *b.as.text);
     }
-    if (a.type != b.type || !is_list(a)) {
-        fail(m, "'%s' not supported between instances of '%s' and '%s'", operator_name(op),
-             type_name(a), type_name(b));
+    if (a.type != b.type || !jinja_is_list(a)) {
+        jinja_fail(m, "'%s' not supported between instances of '%s' and '%s'",
+                   jinja_operator_name(op), jinja_type_name(a), jinja_type_name(b));
     }
     const List *x = a.as.list, *y = b.as.list;
     for (size_t i = 0; i < x->count && i < y->count; i++) {
-        if (equal(m, x->items[i], y->items[i])) continue;
-        enter(m);
-        int order = compare(m, x->items[i], y->items[i], op);
-        leave(m);
+        if (jinja_equal(m, x->items[i], y->items[i])) continue;
+        jinja_enter(m);
+        int order = jinja_compare(m, x->items[i], y->items[i], op);
+        jinja_leave(m);
         return order;
     }
     return (x->count > y->count) - (x->count < y->count);
 }
 
-bool contains(Machine *m, Value container, Value item) {
+bool jinja_contains(Machine *m, Value container, Value item) {
     Value candidate;
     if (container.type == V_STRING) {
         if (item.type == V_STRING) {
-            return text_find(m, *container.as.text, *item.as.text, 0) != SIZE_MAX;
+            return jinja_text_find(m, *container.as.text, *item.as.text, 0) != SIZE_MAX;
         }
-        fail(m, "'in <string>' requires string as left operand, not %s", type_name(item));
+        jinja_fail(m, "'in <string>' requires string as left operand, not %s",
+                   jinja_type_name(item));
     }
-    if (container.type == V_DICT) return dict_find(m, container.as.dict, item) != NULL;
-    if (!is_iterable(container) || container.type == V_LOOP) {
-        fail(m, "argument of type '%s' is not iterable", type_name(container));
+    if (container.type == V_DICT) return jinja_dict_find(m, container.as.dict, item) != NULL;
+    if (!jinja_is_iterable(container) || container.type == V_LOOP) {
+        jinja_fail(m, "argument of type '%s' is not iterable", jinja_type_name(container));
     }
-    for (Iter *it = iterate(m, container); next_item(m, it, &candidate);) {
-        if (same(candidate, item) || equal(m, candidate, item)) return true;
+    for (Iter *it = jinja_iterate(m, container); jinja_next_item(m, it, &candidate);) {
+        if (jinja_same(candidate, item) || jinja_equal(m, candidate, item)) return true;
     }
     return false;
 }
 
-bool holds(Machine *m, Operator op, Value a, Value b) {
+bool jinja_holds(Machine *m, Operator op, Value a, Value b) {
     switch (op) {
     case OP_EQUAL:
-        return equal(m, a, b);
+        return jinja_equal(m, a, b);
     case OP_UNEQUAL:
-        return !equal(m, a, b);
+        return !jinja_equal(m, a, b);
     case OP_IN:
-        return contains(m, b, a);
+        return jinja_contains(m, b, a);
     case OP_NOT_IN:
-        return !contains(m, b, a);
+        return !jinja_contains(m, b, a);
     default:
         break;
     }
-    switch (compare(m, a, b, op)) {
+    switch (jinja_compare(m, a, b, op)) {
     case -1:
         return op == OP_LESS || op == OP_AT_MOST;
     case 0:
@@ -145,7 +146,7 @@ bool holds(Machine *m, Operator op, Value a, Value b) {
 }
 
 /* Merge sort. */
-void sort_values(Machine *m, Value *keys, Value *items, size_t count, bool reverse) {
+void jinja_sort_values(Machine *m, Value *keys, Value *items, size_t count, bool reverse) {
     Value *other_keys = NEW_ARRAY(m, count, Value), *other_items = NEW_ARRAY(m, count, Value);
     Value *from_keys = keys, *from = items, *to_keys = other_keys, *to = other_items;
     for (size_t width = 1; width < count; width *= 2) {
@@ -157,8 +158,8 @@ void sort_values(Machine *m, Value *keys, Value *items, size_t count, bool rever
                 bool take_right = left == middle;
                 if (left < middle && right < end) {
                     Value l = from_keys[left], r = from_keys[right];
-                    take_right =
-                        (reverse ? compare(m, l, r, OP_LESS) : compare(m, r, l, OP_LESS)) < 0;
+                    take_right = (reverse ? jinja_compare(m, l, r, OP_LESS)
+                                          : jinja_compare(m, r, l, OP_LESS)) < 0;
                 }
                 size_t source = take_right ? right++ : left++;
                 to_keys[i] = from_keys[source], to[i] = from[source];
@@ -175,10 +176,10 @@ void sort_values(Machine *m, Value *keys, Value *items, size_t count, bool rever
 
 /* ---- dicts: insertion order, found by comparing hashes one by one (they are small) ---- */
 
-bool hashable(Value key) {
+bool jinja_hashable(Value key) {
     if (key.type == V_TUPLE) {
         for (size_t i = 0; i < key.as.list->count; i++) {
-            if (!hashable(key.as.list->items[i])) return false;
+            if (!jinja_hashable(key.as.list->items[i])) return false;
         }
     }
     return key.type != V_LIST && key.type != V_DICT && key.type != V_VIEW;
@@ -188,7 +189,7 @@ bool hashable(Value key) {
 static uint64_t hash_key(Machine *m, Value key) {
     switch (key.type) {
     case V_STRING:
-        spend(m, key.as.text->length);
+        jinja_spend(m, key.as.text->length);
         return XXH3_64bits(key.as.text->bytes, key.as.text->length);
     case V_BOOL:
     case V_INT:
@@ -200,11 +201,11 @@ static uint64_t hash_key(Machine *m, Value key) {
         return XXH3_64bits(&key.as.real, sizeof key.as.real);
     case V_TUPLE: {
         uint64_t hash = key.as.list->count;
-        enter(m);
+        jinja_enter(m);
         for (size_t i = 0; i < key.as.list->count; i++) {
             hash = hash * 31 + hash_key(m, key.as.list->items[i]);
         }
-        leave(m);
+        jinja_leave(m);
         return hash;
     }
     case V_NONE:
@@ -216,36 +217,36 @@ static uint64_t hash_key(Machine *m, Value key) {
     case V_LIST:
     case V_DICT:
     case V_VIEW:
-        fail(m, "unhashable type: '%s'", type_name(key));
+        jinja_fail(m, "unhashable type: '%s'", jinja_type_name(key));
     default:
         return (uintptr_t)key.as.text;
     }
 }
 
 static Value *find_hashed(Machine *m, const Dict *d, Value key, uint64_t hash) {
-    spend(m, d->count * sizeof hash);
+    jinja_spend(m, d->count * sizeof hash);
     for (size_t i = 0; i < d->count; i++) {
-        if (d->entries[i].hash == hash && equal(m, d->entries[i].key, key)) {
+        if (d->entries[i].hash == hash && jinja_equal(m, d->entries[i].key, key)) {
             return &d->entries[i].value;
         }
     }
     return NULL;
 }
 
-Value *dict_find(Machine *m, const Dict *d, Value key) {
+Value *jinja_dict_find(Machine *m, const Dict *d, Value key) {
     return find_hashed(m, d, key, hash_key(m, key));
 }
 
 static void append(Machine *m, Dict *d, Value key, Value value, uint64_t hash) {
-    reserve(m, &d->entries, &d->capacity, d->count, d->count + 1, sizeof *d->entries);
+    jinja_reserve(m, &d->entries, &d->capacity, d->count, d->count + 1, sizeof *d->entries);
     d->entries[d->count++] = (Entry){key, value, hash};
 }
 
-void dict_append(Machine *m, Dict *d, Value key, Value value) {
+void jinja_dict_append(Machine *m, Dict *d, Value key, Value value) {
     append(m, d, key, value, hash_key(m, key));
 }
 
-void dict_set(Machine *m, Dict *d, Value key, Value value) {
+void jinja_dict_set(Machine *m, Dict *d, Value key, Value value) {
     uint64_t hash = hash_key(m, key);
     Value *found = find_hashed(m, d, key, hash);
     if (found)

@@ -38,17 +38,17 @@ static Scope *outer(Scope *scope, int hops) {
 }
 
 static Value find_input(Machine *m, Text name) {
-    const Value *input = dict_find(m, m->rendering->inputs, value_text(m, name));
+    const Value *input = jinja_dict_find(m, m->rendering->inputs, jinja_value_text(m, name));
     if (input) return *input;
     const Builtin *global = m->builtins->global(name);
-    return global ? value_function(m, missing, global) : missing;
+    return global ? jinja_value_function(m, missing, global) : missing;
 }
 
 /* Gives every variable except the parameters its first value. */
 static void begin_scope(Machine *m, const Frame *frame, Scope *scope) {
     for (const Symbol *s = frame->symbols; s; s = s->next) {
         Value *slot = &scope->slots[s->slot];
-        spend(m, 0);
+        jinja_spend(m, 0);
         if (s->load == LOAD_INPUT)
             *slot = find_input(m, s->name);
         else if (s->load == LOAD_ALIAS)
@@ -71,17 +71,19 @@ static void assign(Machine *m, const Node *target, Value value, Scope *scope) {
     } else if (target->kind == N_NSREF) {
         Value space = outer(scope, target->hops)->slots[target->slot];
         Text name = *target->value.as.text;
-        if (space.type != V_NAMESPACE) fail(m, "cannot assign attribute on non-namespace object");
+        if (space.type != V_NAMESPACE)
+            jinja_fail(m, "cannot assign attribute on non-namespace object");
         if (name.bytes[0] == '_') {
-            fail(m, "Chat templates cannot store underscore-prefixed attributes on a namespace");
+            jinja_fail(m,
+                       "Chat templates cannot store underscore-prefixed attributes on a namespace");
         }
-        dict_set(m, space.as.dict, target->value, value);
+        jinja_dict_set(m, space.as.dict, target->value, value);
     } else {
-        List items = collect(m, value);
+        List items = jinja_collect(m, value);
         const Node *n = target->items;
         size_t i = 0;
         for (; n && i < items.count; n = n->next) assign(m, n, items.items[i++], scope);
-        if (n || i < items.count) fail(m, "cannot unpack %zu values", items.count);
+        if (n || i < items.count) jinja_fail(m, "cannot unpack %zu values", items.count);
     }
 }
 
@@ -112,8 +114,8 @@ static void add_mapping(Machine *m, Args *args, const Dict *mapping) {
     }
     for (size_t i = 0; i < mapping->count; i++) {
         Value key = mapping->entries[i].key;
-        if (key.type != V_STRING) fail(m, "keywords must be strings");
-        if (find_keyword(args, *key.as.text)) fail(m, "keyword argument repeated");
+        if (key.type != V_STRING) jinja_fail(m, "keywords must be strings");
+        if (jinja_find_keyword(args, *key.as.text)) jinja_fail(m, "keyword argument repeated");
         add_keyword(&all, *key.as.text, mapping->entries[i].value);
     }
     *args = all;
@@ -134,16 +136,16 @@ static const Args *evaluate_args(Machine *m, const Node *items, Scope *scope, Va
         if (n->kind == N_KEYWORD) {
             add_keyword(args, n->text, evaluate(m, n->first, scope));
         } else if (n->kind == N_STAR) {
-            add_values(m, args, collect(m, evaluate(m, n->first, scope)));
+            add_values(m, args, jinja_collect(m, evaluate(m, n->first, scope)));
         } else if (n->kind == N_STARSTAR) {
             Value v = evaluate(m, n->first, scope);
-            if (v.type != V_DICT) fail(m, "argument after ** must be a mapping");
+            if (v.type != V_DICT) jinja_fail(m, "argument after ** must be a mapping");
             mapping = v.as.dict;
         } else {
             args->values[args->count++] = evaluate(m, n, scope);
         }
     }
-    if (caller.type != V_MISSING) add_keyword(args, text_c(m, "caller"), caller);
+    if (caller.type != V_MISSING) add_keyword(args, jinja_text_c(m, "caller"), caller);
     if (mapping) add_mapping(m, args, mapping);
     return args;
 }
@@ -155,12 +157,12 @@ static Text run_captured(Machine *m, const Node *body, Scope *scope, Flow *flow)
     Flow f = run_all(m, body, scope);
     m->rendering->out = out;
     if (flow) *flow = f;
-    return built(&captured);
+    return jinja_built(&captured);
 }
 
 /* The value of a keyword argument, which is marked as used; V_MISSING where the call has none. */
 static Value take_keyword(const Args *args, bool *used, Text name) {
-    const Value *found = find_keyword(args, name);
+    const Value *found = jinja_find_keyword(args, name);
     if (!found || used[found - args->keyword_values]) return missing;
     used[found - args->keyword_values] = true;
     return *found;
@@ -170,17 +172,19 @@ static Value take_keyword(const Args *args, bool *used, Text name) {
  * and the `used` keyword arguments are taken. */
 static void bind_rest(Machine *m, const Node *macro, const Args *args, bool *used, size_t taken,
                       Scope *scope) {
-    Value kwargs = value_dict(m);
+    Value kwargs = jinja_value_dict(m);
     for (size_t i = 0; i < args->n_keywords; i++) {
         if (used[i]) continue;
-        if (!macro->uses_kwargs) fail(m, "the macro takes no such keyword argument");
-        dict_append(m, kwargs.as.dict, value_text(m, args->keywords[i]), args->keyword_values[i]);
+        if (!macro->uses_kwargs) jinja_fail(m, "the macro takes no such keyword argument");
+        jinja_dict_append(m, kwargs.as.dict, jinja_value_text(m, args->keywords[i]),
+                          args->keyword_values[i]);
     }
     if (macro->uses_kwargs) scope->slots[macro->kwargs_slot] = kwargs;
-    if (taken < args->count && !macro->uses_varargs) fail(m, "too many arguments for the macro");
+    if (taken < args->count && !macro->uses_varargs)
+        jinja_fail(m, "too many arguments for the macro");
     if (macro->uses_varargs) {
         scope->slots[macro->varargs_slot] =
-            value_list(m, V_TUPLE, args->values + taken, args->count - taken);
+            jinja_value_list(m, V_TUPLE, args->values + taken, args->count - taken);
     }
 }
 
@@ -192,50 +196,52 @@ static Value call_macro(Machine *m, const Macro *macro, const Args *args) {
     for (const Node *p = node->items; p; p = p->next) {
         Value v = taken < args->count ? args->values[taken++] : take_keyword(args, used, p->text);
         scope->slots[p->slot] = v;
-        has_caller = has_caller || text_is(p->text, "caller");
+        has_caller = has_caller || jinja_text_is(p->text, "caller");
     }
     if (node->uses_caller && !has_caller) {
-        Value v = take_keyword(args, used, text_c(m, "caller"));
+        Value v = take_keyword(args, used, jinja_text_c(m, "caller"));
         if (v.type == V_MISSING || v.type == V_NONE) {
-            v = value_undefined(m, "No caller defined", missing, none);
+            v = jinja_value_undefined(m, "No caller defined", missing, none);
         }
         scope->slots[node->caller_slot] = v;
     }
     bind_rest(m, node, args, used, taken, scope);
     for (const Node *p = node->items; p; p = p->next) {
         if (scope->slots[p->slot].type != V_MISSING) continue;
-        scope->slots[p->slot] = p->first ? evaluate(m, p->first, scope)
-                                         : value_undefined(m, "a parameter was not provided",
-                                                           missing, value_text(m, p->text));
+        scope->slots[p->slot] = p->first
+                                    ? evaluate(m, p->first, scope)
+                                    : jinja_value_undefined(m, "a parameter was not provided",
+                                                            missing, jinja_value_text(m, p->text));
     }
-    return value_text(m, run_captured(m, node->body, scope, NULL));
+    return jinja_value_text(m, run_captured(m, node->body, scope, NULL));
 }
 
 static Value call_value(Machine *m, Value callee, const Args *args) {
     Value result;
-    enter(m);
+    jinja_enter(m);
     switch (callee.type) {
     case V_FUNCTION:
-        result = call_builtin(m, callee.as.function->builtin, callee.as.function->self, args);
+        result = jinja_call_builtin(m, callee.as.function->builtin, callee.as.function->self, args);
         break;
     case V_MACRO:
         result = call_macro(m, callee.as.macro, args);
         break;
     case V_LOOP:
-        if (args->count != 1 || args->n_keywords) fail(m, "loop() takes one argument");
-        result = value_text(m, loop_recurse(m, callee.as.loop, args->values[0]));
+        if (args->count != 1 || args->n_keywords) jinja_fail(m, "loop() takes one argument");
+        result = jinja_value_text(m, loop_recurse(m, callee.as.loop, args->values[0]));
         break;
     case V_JOINER:
-        if (args->count || args->n_keywords) fail(m, "a joiner takes no arguments");
-        result = callee.as.joiner->used ? callee.as.joiner->separator : value_text(m, (Text){0});
+        if (args->count || args->n_keywords) jinja_fail(m, "a joiner takes no arguments");
+        result =
+            callee.as.joiner->used ? callee.as.joiner->separator : jinja_value_text(m, (Text){0});
         callee.as.joiner->used = true;
         break;
     case V_UNDEFINED:
-        fail_undefined(m, callee);
+        jinja_fail_undefined(m, callee);
     default:
-        fail(m, "'%s' object is not callable", type_name(callee));
+        jinja_fail(m, "'%s' object is not callable", jinja_type_name(callee));
     }
-    leave(m);
+    jinja_leave(m);
     return result;
 }
 
@@ -253,24 +259,25 @@ static Value evaluate_items(Machine *m, const Node *node, Scope *scope) {
     Value *items = NEW_ARRAY(m, count, Value);
     count = 0;
     for (const Node *n = node->items; n; n = n->next) items[count++] = evaluate(m, n, scope);
-    return value_list(m, node->kind == N_LIST ? V_LIST : V_TUPLE, items, count);
+    return jinja_value_list(m, node->kind == N_LIST ? V_LIST : V_TUPLE, items, count);
 }
 
 static Value evaluate_dict(Machine *m, const Node *node, Scope *scope) {
-    Value dict = value_dict(m);
+    Value dict = jinja_value_dict(m);
     for (const Node *n = node->items; n; n = n->next->next) {
         Value key = evaluate(m, n, scope);
-        dict_set(m, dict.as.dict, key, evaluate(m, n->next, scope));
+        jinja_dict_set(m, dict.as.dict, key, evaluate(m, n->next, scope));
     }
     return dict;
 }
 
 static Value evaluate_unary(Machine *m, const Node *node, Scope *scope) {
     Value v = evaluate(m, node->first, scope);
-    if (node->op == OP_NOT) return value_bool(!truth(m, v));
-    if (node->op == OP_SUBTRACT) return negate(m, v);
-    if (v.type == V_UNDEFINED) fail_undefined(m, v);
-    if (!is_number(v)) fail(m, "bad operand type for unary +: '%s'", type_name(v));
+    if (node->op == OP_NOT) return jinja_value_bool(!jinja_truth(m, v));
+    if (node->op == OP_SUBTRACT) return jinja_negate(m, v);
+    if (v.type == V_UNDEFINED) jinja_fail_undefined(m, v);
+    if (!jinja_is_number(v))
+        jinja_fail(m, "bad operand type for unary +: '%s'", jinja_type_name(v));
     if (v.type == V_BOOL) v.type = V_INT;
     return v;
 }
@@ -280,62 +287,64 @@ static Value evaluate_compare(Machine *m, const Node *node, Scope *scope) {
     Value left = evaluate(m, node->first, scope);
     for (const Node *n = node->items; n; n = n->next) {
         Value right = evaluate(m, n->first, scope);
-        if (!holds(m, (Operator)n->op, left, right)) return value_bool(false);
+        if (!jinja_holds(m, (Operator)n->op, left, right)) return jinja_value_bool(false);
         left = right;
     }
-    return value_bool(true);
+    return jinja_value_bool(true);
 }
 
 static Value evaluate_condition(Machine *m, const Node *node, Scope *scope) {
-    if (truth(m, evaluate(m, node->second, scope))) return evaluate(m, node->first, scope);
+    if (jinja_truth(m, evaluate(m, node->second, scope))) return evaluate(m, node->first, scope);
     if (node->third) return evaluate(m, node->third, scope);
-    return value_undefined(m,
-                           "the inline if-expression evaluated to false and no else section was "
-                           "defined.",
-                           missing, none);
+    return jinja_value_undefined(
+        m,
+        "the inline if-expression evaluated to false and no else section was "
+        "defined.",
+        missing, none);
 }
 
 static Value evaluate_concat(Machine *m, const Node *node, Scope *scope) {
     Builder b = {0};
-    for (const Node *n = node->items; n; n = n->next) build_str(m, &b, evaluate(m, n, scope));
-    return value_text(m, built(&b));
+    for (const Node *n = node->items; n; n = n->next) jinja_build_str(m, &b, evaluate(m, n, scope));
+    return jinja_value_text(m, jinja_built(&b));
 }
 
 static Value evaluate_slice(Machine *m, const Node *node, Scope *scope) {
     Value object = evaluate(m, node->first, scope), bounds[3];
     const Node *n = node->items;
     for (int i = 0; i < 3; i++, n = n->next) bounds[i] = evaluate(m, n, scope);
-    return get_slice(m, object, bounds[0], bounds[1], bounds[2]);
+    return jinja_get_slice(m, object, bounds[0], bounds[1], bounds[2]);
 }
 
 static Value evaluate_filter_or_test(Machine *m, const Node *node, Scope *scope) {
     if (!node->builtin) {
-        fail_unknown(m, node->kind == N_FILTER ? "filter" : "test", node->text);
+        jinja_fail_unknown(m, node->kind == N_FILTER ? "filter" : "test", node->text);
     }
     Value self = node->first ? evaluate(m, node->first, scope) : m->rendering->block_text;
-    return call_builtin(m, node->builtin, self, evaluate_args(m, node->items, scope, missing));
+    return jinja_call_builtin(m, node->builtin, self,
+                              evaluate_args(m, node->items, scope, missing));
 }
 
 static Value evaluate_name(Machine *m, const Node *node, Scope *scope) {
     Value v = outer(scope, node->hops)->slots[node->slot];
     if (v.type != V_MISSING) return v;
-    return value_undefined(m, NULL, missing, value_text(m, node->text));
+    return jinja_value_undefined(m, NULL, missing, jinja_value_text(m, node->text));
 }
 
 static Value evaluate_logic(Machine *m, const Node *node, Scope *scope) {
     Value left = evaluate(m, node->first, scope);
-    return truth(m, left) == (node->kind == N_AND) ? evaluate(m, node->second, scope) : left;
+    return jinja_truth(m, left) == (node->kind == N_AND) ? evaluate(m, node->second, scope) : left;
 }
 
 static Value evaluate_binary(Machine *m, const Node *node, Scope *scope) {
     Value left = evaluate(m, node->first, scope);
-    return arithmetic(m, (Operator)node->op, left, evaluate(m, node->second, scope));
+    return jinja_arithmetic(m, (Operator)node->op, left, evaluate(m, node->second, scope));
 }
 
 static Value evaluate_access(Machine *m, const Node *node, Scope *scope) {
     Value object = evaluate(m, node->first, scope);
-    if (node->kind == N_ATTR) return get_attr(m, object, node->text);
-    return get_item(m, object, evaluate(m, node->second, scope));
+    if (node->kind == N_ATTR) return jinja_get_attr(m, object, node->text);
+    return jinja_get_item(m, object, evaluate(m, node->second, scope));
 }
 
 static Value evaluate_call(Machine *m, const Node *node, Scope *scope, Value caller) {
@@ -378,14 +387,14 @@ static Value evaluate_node(Machine *m, const Node *node, Scope *scope) {
     case N_TEST:
         return evaluate_filter_or_test(m, node, scope);
     default:
-        fail(m, "not an expression");
+        jinja_fail(m, "not an expression");
     }
 }
 
 static Value evaluate(Machine *m, const Node *node, Scope *scope) {
-    enter(m);
+    jinja_enter(m);
     Value v = evaluate_node(m, node, scope);
-    leave(m);
+    jinja_leave(m);
     return v;
 }
 
@@ -394,9 +403,9 @@ static Value evaluate(Machine *m, const Node *node, Scope *scope) {
 /* for ... if: the next item that passes. The condition runs when the loop asks for the item, as in
  * jinja2's generator. */
 static bool next_passing(Machine *m, Iter *it, Value *item) {
-    while (next_item(m, it->inner, item)) {
+    while (jinja_next_item(m, it->inner, item)) {
         assign(m, it->node->first, *item, it->scope);
-        if (truth(m, evaluate(m, it->node->third, it->scope))) return true;
+        if (jinja_truth(m, evaluate(m, it->node->third, it->scope))) return true;
     }
     return false;
 }
@@ -404,7 +413,7 @@ static bool next_passing(Machine *m, Iter *it, Value *item) {
 static Iter *iterate_passing(Machine *m, const Node *node, Value iterable, Scope *scope) {
     Iter *it = NEW(m, Iter);
     it->next = next_passing;
-    it->inner = iterate(m, iterable);
+    it->inner = jinja_iterate(m, iterable);
     it->node = node;
     it->scope = new_scope(m, node->test_frame, scope);
     return it;
@@ -414,11 +423,12 @@ static Flow run_for(Machine *m, const Node *node, Scope *outside, Value iterable
     Loop *loop = NEW(m, Loop);
     *loop = (Loop){.index0 = -1, .length = -1, .depth0 = depth0, .scope = outside};
     loop->node = node->recursive ? node : NULL;
-    loop->iter = node->third ? iterate_passing(m, node, iterable, outside) : iterate(m, iterable);
-    loop->iterable = node->third ? value_iterator(loop->iter) : iterable;
+    loop->iter =
+        node->third ? iterate_passing(m, node, iterable, outside) : jinja_iterate(m, iterable);
+    loop->iterable = node->third ? jinja_value_iterator(loop->iter) : iterable;
     Scope *scope = new_scope(m, node->frame, outside);
     bool completed = false;
-    while (loop_advance(m, loop)) {
+    while (jinja_loop_advance(m, loop)) {
         begin_scope(m, node->frame, scope);
         scope->slots[0] = (Value){.type = V_LOOP, .from_template = FROM_TEMPLATE, .as.loop = loop};
         assign(m, node->first, loop->current, scope);
@@ -433,12 +443,13 @@ static Flow run_for(Machine *m, const Node *node, Scope *outside, Value iterable
 
 /* loop(iterable): runs the body of a recursive loop for other items. */
 static Text loop_recurse(Machine *m, Loop *loop, Value iterable) {
-    if (!loop->node) fail(m, "The loop must have the 'recursive' marker to be called recursively.");
+    if (!loop->node)
+        jinja_fail(m, "The loop must have the 'recursive' marker to be called recursively.");
     Builder captured = {0}, *out = m->rendering->out;
     m->rendering->out = &captured;
     run_for(m, loop->node, loop->scope, iterable, loop->depth0 + 1);
     m->rendering->out = out;
-    return built(&captured);
+    return jinja_built(&captured);
 }
 
 /* ---- statements ---- */
@@ -447,7 +458,7 @@ static Text loop_recurse(Machine *m, Loop *loop, Value iterable) {
 static Flow run_block(Machine *m, const Node *node, Scope *scope, Value *result) {
     Flow flow;
     Scope *inside = new_scope(m, node->frame, scope);
-    *result = value_text(m, run_captured(m, node->body, inside, &flow));
+    *result = jinja_value_text(m, run_captured(m, node->body, inside, &flow));
     if (flow != FLOW_NEXT || !node->second) return flow;
     m->rendering->block_text = *result;
     *result = evaluate(m, node->second, inside);
@@ -457,8 +468,8 @@ static Flow run_block(Machine *m, const Node *node, Scope *scope, Value *result)
 /* Writes the value of a call block or a filter block, which must be a string. */
 static void write_text(Machine *m, Value v) {
     if (v.type != V_STRING)
-        fail(m, "the value of a block must be a string, not '%s'", type_name(v));
-    build(m, m->rendering->out, *v.as.text);
+        jinja_fail(m, "the value of a block must be a string, not '%s'", jinja_type_name(v));
+    jinja_build(m, m->rendering->out, *v.as.text);
 }
 
 static Flow run_with(Machine *m, const Node *node, Scope *scope) {
@@ -475,17 +486,17 @@ static Flow run_statement(Machine *m, const Node *node, Scope *scope) {
     m->line = node->line;
     switch (node->kind) {
     case N_DATA:
-        build(m, m->rendering->out, *node->value.as.text);
+        jinja_build(m, m->rendering->out, *node->value.as.text);
         return FLOW_NEXT;
     case N_PRINT:
         for (const Node *n = node->items; n; n = n->next)
-            build_str(m, m->rendering->out, evaluate(m, n, scope));
+            jinja_build_str(m, m->rendering->out, evaluate(m, n, scope));
         return FLOW_NEXT;
     case N_FOR:
         return run_for(m, node, scope, evaluate(m, node->second, scope), 0);
     case N_IF:
-        return run_all(m, truth(m, evaluate(m, node->first, scope)) ? node->body : node->orelse,
-                       scope);
+        return run_all(
+            m, jinja_truth(m, evaluate(m, node->first, scope)) ? node->body : node->orelse, scope);
     case N_SET:
         assign(m, node->first, evaluate(m, node->second, scope), scope);
         return FLOW_NEXT;
@@ -512,22 +523,24 @@ static Flow run_statement(Machine *m, const Node *node, Scope *scope) {
     case N_CONTINUE:
         return FLOW_CONTINUE;
     default:
-        fail(m, "not a statement");
+        jinja_fail(m, "not a statement");
     }
 }
 
 static Flow run_all(Machine *m, const Node *list, Scope *scope) {
     Flow flow = FLOW_NEXT;
-    enter(m);
+    jinja_enter(m);
     for (; list && flow == FLOW_NEXT; list = list->next) {
         flow = run_statement(m, list, scope);
-        if (m->rendering->out->length > MAX_OUTPUT) fail(m, "the template's output is too long");
+        if (m->rendering->out->length > MAX_OUTPUT)
+            jinja_fail(m, "the template's output is too long");
     }
-    leave(m);
+    jinja_leave(m);
     return flow;
 }
 
-void run(Machine *m, const Node *statements, const Frame *frame, const Dict *inputs, Builder *out) {
+void jinja_run(Machine *m, const Node *statements, const Frame *frame, const Dict *inputs,
+               Builder *out) {
     Rendering rendering = {.inputs = inputs, .out = out};
     m->rendering = &rendering;
     run_all(m, statements, new_scope(m, frame, NULL));

@@ -4,7 +4,9 @@
 
 #include "template/tree.h"
 
-/* Runs the statements (bound by bind_names, which gave `frame`) and appends their text to *out. */
-void run(Machine *m, const Node *statements, const Frame *frame, const Dict *inputs, Builder *out);
+/* Runs the statements (bound by jinja_bind_names, which gave `frame`) and appends their text to
+ * *out. */
+void jinja_run(Machine *m, const Node *statements, const Frame *frame, const Dict *inputs,
+               Builder *out);
 
 #endif

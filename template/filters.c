@@ -15,14 +15,14 @@
 
 /* Converts any value to a string, as jinja2's soft_str does for filters of text. */
 static Value soft(Machine *m, Value v) {
-    return v.type == V_STRING ? v : value_text(m, to_text(m, v));
+    return v.type == V_STRING ? v : jinja_value_text(m, jinja_to_text(m, v));
 }
 
 /* ---- text ---- */
 
 static Value filter_case(Machine *m, Value self, Case how) {
     Value s = soft(m, self);
-    return value_like(m, s, text_case(m, *s.as.text, how));
+    return jinja_value_like(m, s, jinja_text_case(m, *s.as.text, how));
 }
 static BUILTIN(filter_upper) {
     return filter_case(m, self, CASE_UPPER);
@@ -33,127 +33,129 @@ static BUILTIN(filter_lower) {
 
 static BUILTIN(filter_capitalize) {
     Value s = soft(m, self);
-    return value_like(m, s, text_capitalize(m, *s.as.text));
+    return jinja_value_like(m, s, jinja_text_capitalize(m, *s.as.text));
 }
 
 static bool begins_word(uint32_t c) {
-    return char_is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
+    return jinja_char_is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
 }
 
 /* Unlike in str.title(), words begin after white space, '-' and opening brackets only. */
 static BUILTIN(filter_title) {
-    Text t = to_text(m, self);
+    Text t = jinja_to_text(m, self);
     Builder b = {0};
     for (size_t at = 0, end, size; at < t.length; at = end) {
-        bool separator = begins_word(text_char(t, at, &size));
+        bool separator = begins_word(jinja_text_char(t, at, &size));
         size_t first = at + size;
         for (end = first; end < t.length; end += size) {
-            if (begins_word(text_char(t, end, &size)) != separator) break;
+            if (begins_word(jinja_text_char(t, end, &size)) != separator) break;
         }
-        build(m, &b, text_case(m, text_cut(t, at, first), CASE_UPPER));
-        build(m, &b, text_case(m, text_cut(t, first, end), CASE_LOWER));
+        jinja_build(m, &b, jinja_text_case(m, jinja_text_cut(t, at, first), CASE_UPPER));
+        jinja_build(m, &b, jinja_text_case(m, jinja_text_cut(t, first, end), CASE_LOWER));
     }
-    return value_text(m, built(&b));
+    return jinja_value_text(m, jinja_built(&b));
 }
 
 static BUILTIN(filter_trim) {
     Value s = soft(m, self);
     int sides = STRIP_LEFT | STRIP_RIGHT;
-    if (!given(a[0])) return value_like(m, s, text_strip(m, *s.as.text, sides));
-    if (a[0].type != V_STRING) fail(m, "trim: the characters must be a string");
-    return value_like(m, s, text_strip_chars(m, *s.as.text, *a[0].as.text, sides));
+    if (!jinja_given(a[0])) return jinja_value_like(m, s, jinja_text_strip(m, *s.as.text, sides));
+    if (a[0].type != V_STRING) jinja_fail(m, "trim: the characters must be a string");
+    return jinja_value_like(m, s, jinja_text_strip_chars(m, *s.as.text, *a[0].as.text, sides));
 }
 
 static BUILTIN(filter_replace) {
-    int64_t count = given(a[2]) ? to_index(m, a[2]) : -1;
-    return value_text(m,
-                      text_replace(m, to_text(m, self), to_text(m, a[0]), to_text(m, a[1]), count));
+    int64_t count = jinja_given(a[2]) ? jinja_to_index(m, a[2]) : -1;
+    return jinja_value_text(m, jinja_text_replace(m, jinja_to_text(m, self), jinja_to_text(m, a[0]),
+                                                  jinja_to_text(m, a[1]), count));
 }
 
 static BUILTIN(filter_format) {
     if (args->count && args->n_keywords) {
-        fail(m, "can't handle positional and keyword arguments at the same time");
+        jinja_fail(m, "can't handle positional and keyword arguments at the same time");
     }
-    Value values = value_list(m, V_TUPLE, args->values, args->count);
+    Value values = jinja_value_list(m, V_TUPLE, args->values, args->count);
     if (args->n_keywords) {
-        values = value_dict(m);
-        dict_update(m, values.as.dict, args);
+        values = jinja_value_dict(m);
+        jinja_dict_update(m, values.as.dict, args);
     }
     Value s = soft(m, self);
-    return value_like(m, s, format_percent(m, s, values));
+    return jinja_value_like(m, s, jinja_format_percent(m, s, values));
 }
 
 static BUILTIN(filter_center) {
     Value s = soft(m, self);
-    return value_like(m, s, text_center(m, *s.as.text, text_c(m, " "), int_or(m, a[0], 80)));
+    return jinja_value_like(
+        m, s, jinja_text_center(m, *s.as.text, jinja_text_c(m, " "), jinja_int_or(m, a[0], 80)));
 }
 
 /* Indents the lines of a text. Lines are split where str.splitlines() splits them, and each is
  * written with \n as its end. */
 static BUILTIN(filter_indent) {
-    if (self.type == V_UNDEFINED) fail_undefined(m, self);
-    if (self.type != V_STRING) fail(m, "indent: not a string");
+    if (self.type == V_UNDEFINED) jinja_fail_undefined(m, self);
+    if (self.type != V_STRING) jinja_fail(m, "indent: not a string");
     Builder spaces = {0}, b = {0};
     if (a[0].type == V_STRING)
-        build(m, &spaces, *a[0].as.text);
+        jinja_build(m, &spaces, *a[0].as.text);
     else
-        build_repeat(m, &spaces, text_c(m, " "), int_or(m, a[0], 4));
-    Text t = *self.as.text, indent = built(&spaces);
-    bool first = flag(m, a[1]), blank = flag(m, a[2]);
-    spend_slow(m, t.length);
+        jinja_build_repeat(m, &spaces, jinja_text_c(m, " "), jinja_int_or(m, a[0], 4));
+    Text t = *self.as.text, indent = jinja_built(&spaces);
+    bool first = jinja_flag(m, a[1]), blank = jinja_flag(m, a[2]);
+    jinja_spend_slow(m, t.length);
     for (size_t at = 0, line = 0, next;; at = next, line++) {
-        size_t end = text_line(t, at, &next);
-        if (line == 0 ? first : blank || end > at) build(m, &b, indent);
-        build(m, &b, text_cut(t, at, end));
+        size_t end = jinja_text_line(t, at, &next);
+        if (line == 0 ? first : blank || end > at) jinja_build(m, &b, indent);
+        jinja_build(m, &b, jinja_text_cut(t, at, end));
         if (next == end) break;
-        build_bytes(m, &b, "\n", 1, t.from_template[end]);
+        jinja_build_bytes(m, &b, "\n", 1, t.from_template[end]);
     }
-    return value_like(m, self, built(&b));
+    return jinja_value_like(m, self, jinja_built(&b));
 }
 
 static BUILTIN(filter_truncate) {
-    int64_t limit = int_or(m, a[0], 255), leeway = given(a[3]) ? to_index(m, a[3]) : 5;
-    Text end = a[2].type == V_MISSING ? text_c(m, "...") : to_text(m, a[2]);
-    int64_t end_count = (int64_t)text_count(m, end);
+    int64_t limit = jinja_int_or(m, a[0], 255),
+            leeway = jinja_given(a[3]) ? jinja_to_index(m, a[3]) : 5;
+    Text end = a[2].type == V_MISSING ? jinja_text_c(m, "...") : jinja_to_text(m, a[2]);
+    int64_t end_count = (int64_t)jinja_text_count(m, end);
     if (limit < end_count || leeway < 0)
-        fail(m, "truncate: expected length >= %lld", (long long)end_count);
-    if (length(m, self) - leeway <= limit) return self;
-    if (self.type != V_STRING) fail(m, "truncate: not a string");
+        jinja_fail(m, "truncate: expected length >= %lld", (long long)end_count);
+    if (jinja_length(m, self) - leeway <= limit) return self;
+    if (self.type != V_STRING) jinja_fail(m, "truncate: not a string");
     Text t = *self.as.text;
-    Text kept = text_cut(t, 0, text_offset(m, t, (size_t)(limit - end_count)));
-    size_t space = text_find_last(m, kept, text_c(m, " "));
-    if (!flag(m, a[1]) && space != SIZE_MAX) kept = text_cut(kept, 0, space);
+    Text kept = jinja_text_cut(t, 0, jinja_text_offset(m, t, (size_t)(limit - end_count)));
+    size_t space = jinja_text_find_last(m, kept, jinja_text_c(m, " "));
+    if (!jinja_flag(m, a[1]) && space != SIZE_MAX) kept = jinja_text_cut(kept, 0, space);
     Builder b = {0};
-    build(m, &b, kept);
-    build(m, &b, end);
-    return value_like(m, self, built(&b));
+    jinja_build(m, &b, kept);
+    jinja_build(m, &b, end);
+    return jinja_value_like(m, self, jinja_built(&b));
 }
 
 static BUILTIN(filter_wordcount) {
-    Text t = to_text(m, self);
+    Text t = jinja_to_text(m, self);
     int64_t words = 0;
     bool inside = false;
-    spend_slow(m, t.length);
+    jinja_spend_slow(m, t.length);
     for (size_t at = 0, size; at < t.length; at += size) {
-        bool word = char_is_word(text_char(t, at, &size));
+        bool word = jinja_char_is_word(jinja_text_char(t, at, &size));
         words += word && !inside;
         inside = word;
     }
-    return value_int(words);
+    return jinja_value_int(words);
 }
 
 static BUILTIN(filter_safe) {
-    return value_markup(m, to_text(m, self));
+    return jinja_value_markup(m, jinja_to_text(m, self));
 }
 static BUILTIN(filter_forceescape) {
-    return value_markup(m, text_escape(m, to_text(m, self)));
+    return jinja_value_markup(m, jinja_text_escape(m, jinja_to_text(m, self)));
 }
 static BUILTIN(filter_escape) {
     return self.type == V_STRING && self.markup ? self : filter_forceescape(m, self, a, args);
 }
 
 static void build_quoted_url(Machine *m, Builder *b, Value v, bool query) {
-    Text t = to_text(m, v);
+    Text t = jinja_to_text(m, v);
     for (size_t i = 0; i < t.length; i++) {
         uint8_t c = t.bytes[i];
         char hex[8];
@@ -161,28 +163,28 @@ static void build_quoted_url(Machine *m, Builder *b, Value v, bool query) {
                      (c && strchr("_.-~", c)) || (c == '/' && !query);
         snprintf(hex, sizeof hex, query && c == ' ' ? "+" : "%%%02X", c);
         if (plain)
-            build(m, b, text_cut(t, i, i + 1));
+            jinja_build(m, b, jinja_text_cut(t, i, i + 1));
         else
-            build_c(m, b, hex, t.from_template[i]);
+            jinja_build_c(m, b, hex, t.from_template[i]);
     }
 }
 
 static BUILTIN(filter_urlencode) {
     Builder b = {0};
-    if (self.type == V_STRING || !is_iterable(self)) {
+    if (self.type == V_STRING || !jinja_is_iterable(self)) {
         build_quoted_url(m, &b, self, false);
-        return value_text(m, built(&b));
+        return jinja_value_text(m, jinja_built(&b));
     }
-    Value pairs = self.type == V_DICT ? value_view(m, self, VIEW_ITEMS) : self, pair;
-    for (Iter *it = iterate(m, pairs); next_item(m, it, &pair);) {
-        List kv = collect(m, pair);
-        if (kv.count != 2) fail(m, "urlencode: expected pairs");
-        if (b.length) build_c(m, &b, "&", FROM_TEMPLATE);
+    Value pairs = self.type == V_DICT ? jinja_value_view(m, self, VIEW_ITEMS) : self, pair;
+    for (Iter *it = jinja_iterate(m, pairs); jinja_next_item(m, it, &pair);) {
+        List kv = jinja_collect(m, pair);
+        if (kv.count != 2) jinja_fail(m, "urlencode: expected pairs");
+        if (b.length) jinja_build_c(m, &b, "&", FROM_TEMPLATE);
         build_quoted_url(m, &b, kv.items[0], true);
-        build_c(m, &b, "=", FROM_TEMPLATE);
+        jinja_build_c(m, &b, "=", FROM_TEMPLATE);
         build_quoted_url(m, &b, kv.items[1], true);
     }
-    return value_text(m, built(&b));
+    return jinja_value_text(m, jinja_built(&b));
 }
 
 static BUILTIN(filter_string) {
@@ -190,62 +192,64 @@ static BUILTIN(filter_string) {
 }
 
 static BUILTIN(filter_tojson) {
-    return value_text(m, to_json(m, self, flag(m, a[0]), value_or(a[1], none), value_or(a[2], none),
-                                 flag(m, a[3])));
+    return jinja_value_text(m,
+                            jinja_to_json(m, self, jinja_flag(m, a[0]), jinja_value_or(a[1], none),
+                                          jinja_value_or(a[2], none), jinja_flag(m, a[3])));
 }
 
 /* ---- numbers ---- */
 
 static BUILTIN(filter_abs) {
-    if (self.type == V_UNDEFINED) fail_undefined(m, self);
-    if (!is_number(self)) fail(m, "bad operand type for abs(): '%s'", type_name(self));
+    if (self.type == V_UNDEFINED) jinja_fail_undefined(m, self);
+    if (!jinja_is_number(self))
+        jinja_fail(m, "bad operand type for abs(): '%s'", jinja_type_name(self));
     bool negative = self.type == V_FLOAT ? signbit(self.as.real) != 0 : self.as.integer < 0;
     if (self.type == V_BOOL) self.type = V_INT;
-    return negative ? negate(m, self) : self;
+    return negative ? jinja_negate(m, self) : self;
 }
 
 /* The first that works of int(value), int(value, base), int(float(value)) and the default. */
 static BUILTIN(filter_int) {
-    Value otherwise = value_or(a[0], value_int(0)), result = otherwise;
-    if (self.type == V_UNDEFINED) fail_undefined(m, self);
-    if (is_integer(self)) {
-        result = value_int(self.as.integer);
+    Value otherwise = jinja_value_or(a[0], jinja_value_int(0)), result = otherwise;
+    if (self.type == V_UNDEFINED) jinja_fail_undefined(m, self);
+    if (jinja_is_integer(self)) {
+        result = jinja_value_int(self.as.integer);
         result.from_template = self.from_template;
     } else if (self.type == V_FLOAT) {
         if (isnan(self.as.real)) return otherwise;
-        result = double_to_int(m, self.as.real);
+        result = jinja_double_to_int(m, self.as.real);
         result.from_template = self.from_template;
     } else if (self.type == V_STRING) {
-        Text t = text_strip(m, *self.as.text, STRIP_LEFT | STRIP_RIGHT);
-        int64_t integer, base = int_or(m, a[1], 10);
+        Text t = jinja_text_strip(m, *self.as.text, STRIP_LEFT | STRIP_RIGHT);
+        int64_t integer, base = jinja_int_or(m, a[1], 10);
         bool over;
         double real;
         if (base != 0 && (base < 2 || base > 36)) base = 10;
-        if (parse_int(t, (int)base, &integer, &over)) {
-            if (over) fail_overflow(m);
-            result = value_int(integer);
-        } else if (parse_float(m, t, &real) && isfinite(real)) {
-            result = double_to_int(m, real);
+        if (jinja_parse_int(t, (int)base, &integer, &over)) {
+            if (over) jinja_fail_overflow(m);
+            result = jinja_value_int(integer);
+        } else if (jinja_parse_float(m, t, &real) && isfinite(real)) {
+            result = jinja_double_to_int(m, real);
         } else {
             return otherwise;
         }
-        result.from_template = text_from_template(t);
+        result.from_template = jinja_text_from_template(t);
     }
     return result;
 }
 
 static BUILTIN(filter_float) {
     double f;
-    if (self.type == V_UNDEFINED) fail_undefined(m, self);
-    Value result = value_or(a[0], value_float(0));
-    if (is_number(self)) {
-        result = value_float(to_double(self));
+    if (self.type == V_UNDEFINED) jinja_fail_undefined(m, self);
+    Value result = jinja_value_or(a[0], jinja_value_float(0));
+    if (jinja_is_number(self)) {
+        result = jinja_value_float(jinja_to_double(self));
         result.from_template = self.from_template;
     } else if (self.type == V_STRING) {
-        Text t = text_strip(m, *self.as.text, STRIP_LEFT | STRIP_RIGHT);
-        if (!parse_float(m, t, &f)) return result;
-        result = value_float(f);
-        result.from_template = text_from_template(t);
+        Text t = jinja_text_strip(m, *self.as.text, STRIP_LEFT | STRIP_RIGHT);
+        if (!jinja_parse_float(m, t, &f)) return result;
+        result = jinja_value_float(f);
+        result.from_template = jinja_text_from_template(t);
     }
     return result;
 }
@@ -271,31 +275,33 @@ static int64_t round_int(Machine *m, int64_t i, int64_t precision) {
     int64_t rest = i % unit, down = i - rest; /* `down` is rounded toward zero */
     if (rest < 0) rest = -rest;
     bool up = rest > unit - rest || (rest == unit - rest && (down / unit) % 2 != 0);
-    if (up && __builtin_add_overflow(down, i < 0 ? -unit : unit, &down)) fail_overflow(m);
+    if (up && __builtin_add_overflow(down, i < 0 ? -unit : unit, &down)) jinja_fail_overflow(m);
     return down;
 }
 
 static BUILTIN(filter_round) {
-    int64_t precision = int_or(m, a[0], 0);
-    Text method = a[1].type == V_MISSING ? text_c(m, "common") : to_text(m, a[1]);
-    bool common = text_is(method, "common"), up = text_is(method, "ceil");
-    if (!common && !up && !text_is(method, "floor"))
-        fail(m, "method must be common, ceil or floor");
-    if (self.type == V_UNDEFINED) fail_undefined(m, self);
-    if (!is_number(self)) fail(m, "type %s doesn't define __round__ method", type_name(self));
+    int64_t precision = jinja_int_or(m, a[0], 0);
+    Text method = a[1].type == V_MISSING ? jinja_text_c(m, "common") : jinja_to_text(m, a[1]);
+    bool common = jinja_text_is(method, "common"), up = jinja_text_is(method, "ceil");
+    if (!common && !up && !jinja_text_is(method, "floor"))
+        jinja_fail(m, "method must be common, ceil or floor");
+    if (self.type == V_UNDEFINED) jinja_fail_undefined(m, self);
+    if (!jinja_is_number(self))
+        jinja_fail(m, "type %s doesn't define __round__ method", jinja_type_name(self));
     Value result;
-    if (common && is_integer(self)) {
-        result = value_int(round_int(m, self.as.integer, precision));
+    if (common && jinja_is_integer(self)) {
+        result = jinja_value_int(round_int(m, self.as.integer, precision));
     } else if (common) {
         double rounded = round_decimal(self.as.real, precision);
         if (isinf(rounded) && isfinite(self.as.real))
-            fail(m, "rounded value too large to represent");
-        result = value_float(rounded);
+            jinja_fail(m, "rounded value too large to represent");
+        result = jinja_value_float(rounded);
     } else {
-        Value scale = arithmetic(m, OP_POWER, value_int(10), value_int(precision));
-        double scaled = to_double(arithmetic(m, OP_MULTIPLY, self, scale));
-        if (!isfinite(scaled)) fail(m, "cannot convert float to integer");
-        result = value_float((up ? ceil(scaled) : floor(scaled)) / to_double(scale));
+        Value scale =
+            jinja_arithmetic(m, OP_POWER, jinja_value_int(10), jinja_value_int(precision));
+        double scaled = jinja_to_double(jinja_arithmetic(m, OP_MULTIPLY, self, scale));
+        if (!isfinite(scaled)) jinja_fail(m, "cannot convert float to integer");
+        result = jinja_value_float((up ? ceil(scaled) : floor(scaled)) / jinja_to_double(scale));
     }
     result.from_template = self.from_template;
     return result;
@@ -303,57 +309,57 @@ static BUILTIN(filter_round) {
 
 static const Builtin filters[] = {
     {"abs", filter_abs, "", 0},
-    {"attr", filter_attr, "name", 1},
-    {"batch", filter_batch, "linecount,fill_with", 1},
+    {"attr", jinja_filter_attr, "name", 1},
+    {"batch", jinja_filter_batch, "linecount,fill_with", 1},
     {"capitalize", filter_capitalize, "", 0},
     {"center", filter_center, "width", 0},
-    {"count", filter_length, "", 0},
-    {"d", filter_default, "default_value,boolean", 0},
-    {"default", filter_default, "default_value,boolean", 0},
-    {"dictsort", filter_dictsort, "case_sensitive,by,reverse", 0},
+    {"count", jinja_filter_length, "", 0},
+    {"d", jinja_filter_default, "default_value,boolean", 0},
+    {"default", jinja_filter_default, "default_value,boolean", 0},
+    {"dictsort", jinja_filter_dictsort, "case_sensitive,by,reverse", 0},
     {"e", filter_escape, "", 0},
     {"escape", filter_escape, "", 0},
-    {"first", filter_first, "", 0},
+    {"first", jinja_filter_first, "", 0},
     {"float", filter_float, "default", 0},
     {"forceescape", filter_forceescape, "", 0},
     {"format", filter_format, NULL, 0},
-    {"groupby", filter_groupby, "attribute,default,case_sensitive", 1},
+    {"groupby", jinja_filter_groupby, "attribute,default,case_sensitive", 1},
     {"indent", filter_indent, "width,first,blank", 0},
     {"int", filter_int, "default,base", 0},
-    {"items", filter_items, "", 0},
-    {"join", filter_join, "d,attribute", 0},
-    {"last", filter_last, "", 0},
-    {"length", filter_length, "", 0},
-    {"list", filter_list, "", 0},
+    {"items", jinja_filter_items, "", 0},
+    {"join", jinja_filter_join, "d,attribute", 0},
+    {"last", jinja_filter_last, "", 0},
+    {"length", jinja_filter_length, "", 0},
+    {"list", jinja_filter_list, "", 0},
     {"lower", filter_lower, "", 0},
-    {"map", filter_map, NULL, 0},
-    {"max", filter_max, "case_sensitive,attribute", 0},
-    {"min", filter_min, "case_sensitive,attribute", 0},
-    {"reject", filter_reject, NULL, 0},
-    {"rejectattr", filter_rejectattr, NULL, 0},
+    {"map", jinja_filter_map, NULL, 0},
+    {"max", jinja_filter_max, "case_sensitive,attribute", 0},
+    {"min", jinja_filter_min, "case_sensitive,attribute", 0},
+    {"reject", jinja_filter_reject, NULL, 0},
+    {"rejectattr", jinja_filter_rejectattr, NULL, 0},
     {"replace", filter_replace, "old,new,count", 2},
-    {"reverse", filter_reverse, "", 0},
+    {"reverse", jinja_filter_reverse, "", 0},
     {"round", filter_round, "precision,method", 0},
     {"safe", filter_safe, "", 0},
-    {"select", filter_select, NULL, 0},
-    {"selectattr", filter_selectattr, NULL, 0},
-    {"slice", filter_slice, "slices,fill_with", 1},
-    {"sort", filter_sort, "reverse,case_sensitive,attribute", 0},
+    {"select", jinja_filter_select, NULL, 0},
+    {"selectattr", jinja_filter_selectattr, NULL, 0},
+    {"slice", jinja_filter_slice, "slices,fill_with", 1},
+    {"sort", jinja_filter_sort, "reverse,case_sensitive,attribute", 0},
     {"string", filter_string, "", 0},
-    {"sum", filter_sum, "attribute,start", 0},
+    {"sum", jinja_filter_sum, "attribute,start", 0},
     {"title", filter_title, "", 0},
     {"tojson", filter_tojson, "ensure_ascii,indent,separators,sort_keys", 0},
     {"trim", filter_trim, "chars", 0},
     {"truncate", filter_truncate, "length,killwords,end,leeway", 0},
-    {"unique", filter_unique, "case_sensitive,attribute", 0},
+    {"unique", jinja_filter_unique, "case_sensitive,attribute", 0},
     {"upper", filter_upper, "", 0},
     {"urlencode", filter_urlencode, "", 0},
     {"wordcount", filter_wordcount, "", 0},
 };
 
-const Builtin *find_filter(Text name) {
+const Builtin *jinja_find_filter(Text name) {
     for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) {
-        if (text_is(name, filters[i].name)) return &filters[i];
+        if (jinja_text_is(name, filters[i].name)) return &filters[i];
     }
     return NULL;
 }

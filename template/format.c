@@ -9,15 +9,15 @@
 
 enum { MAX_PRECISION = 200, NUMBER_SIZE = FLOAT_TEXT_SIZE + MAX_PRECISION };
 
-bool is_one_of(uint8_t c, const char *set) {
+bool jinja_is_one_of(uint8_t c, const char *set) {
     return c && strchr(set, c);
 }
 
-int64_t read_digits(Machine *m, Text t, size_t *at) {
+int64_t jinja_read_digits(Machine *m, Text t, size_t *at) {
     int64_t n = 0;
     for (; *at < t.length && t.bytes[*at] >= '0' && t.bytes[*at] <= '9'; ++*at) {
         n = n * 10 + (t.bytes[*at] - '0');
-        if (n > INT32_MAX) fail(m, "too many decimal digits in a format string");
+        if (n > INT32_MAX) jinja_fail(m, "too many decimal digits in a format string");
     }
     return n;
 }
@@ -25,30 +25,30 @@ int64_t read_digits(Machine *m, Text t, size_t *at) {
 /* Writes `body` padded to the width. Padding of '=' goes behind its first `prefix` bytes (sign,
  * 0x). */
 static void pad(Machine *m, Builder *out, Text body, const Spec *spec, size_t prefix) {
-    int64_t room = spec->width - (int64_t)text_count(m, body);
+    int64_t room = spec->width - (int64_t)jinja_text_count(m, body);
     int64_t left = room <= 0 ? 0 : spec->align == '<' ? 0 : spec->align == '^' ? room / 2 : room;
     bool inside = spec->align == '=';
-    if (inside) build(m, out, text_cut(body, 0, prefix));
-    build_repeat(m, out, spec->fill, left);
-    build(m, out, inside ? text_cut(body, prefix, body.length) : body);
-    if (room > left) build_repeat(m, out, spec->fill, room - left);
+    if (inside) jinja_build(m, out, jinja_text_cut(body, 0, prefix));
+    jinja_build_repeat(m, out, spec->fill, left);
+    jinja_build(m, out, inside ? jinja_text_cut(body, prefix, body.length) : body);
+    if (room > left) jinja_build_repeat(m, out, spec->fill, room - left);
 }
 
-void format_text(Machine *m, Builder *out, Text t, const Spec *spec) {
+void jinja_format_text(Machine *m, Builder *out, Text t, const Spec *spec) {
     if (spec->precision >= 0) {
-        t = text_cut(t, 0, text_offset(m, t, (size_t)spec->precision));
+        t = jinja_text_cut(t, 0, jinja_text_offset(m, t, (size_t)spec->precision));
     }
     pad(m, out, t, spec, 0);
 }
 
-void format_char(Machine *m, Builder *out, Value code, const Spec *spec) {
+void jinja_format_char(Machine *m, Builder *out, Value code, const Spec *spec) {
     int64_t c = code.as.integer;
     if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF)) {
-        fail(m, "%%c needs the code of a character");
+        jinja_fail(m, "%%c needs the code of a character");
     }
     Builder b = {0};
-    build_char(m, &b, (uint32_t)c, code.from_template);
-    pad(m, out, built(&b), spec, 0);
+    jinja_build_char(m, &b, (uint32_t)c, code.from_template);
+    pad(m, out, jinja_built(&b), spec, 0);
 }
 
 /* Puts a separator between groups of `size` digits, from the right. The first `count` bytes of
@@ -71,14 +71,14 @@ static void format_digits(Machine *m, Builder *out, bool negative, const char *p
         group_digits(digits, strspn(digits, "0123456789abcdefABCDEF"), group_size, spec->group);
     Builder body = {0};
     char sign[2] = {negative ? '-' : spec->sign == '-' ? 0 : spec->sign, 0};
-    build_c(m, &body, sign, from_template);
-    build_c(m, &body, prefix, from_template);
+    jinja_build_c(m, &body, sign, from_template);
+    jinja_build_c(m, &body, prefix, from_template);
     size_t fixed = body.length;
-    build_c(m, &body, digits, from_template);
-    pad(m, out, built(&body), spec, fixed);
+    jinja_build_c(m, &body, digits, from_template);
+    pad(m, out, jinja_built(&body), spec, fixed);
 }
 
-void format_int(Machine *m, Builder *out, Value v, const Spec *spec) {
+void jinja_format_int(Machine *m, Builder *out, Value v, const Spec *spec) {
     uint64_t magnitude = v.as.integer < 0 ? -(uint64_t)v.as.integer : (uint64_t)v.as.integer;
     char digits[2 * NUMBER_SIZE];
     const char *prefix = "";
@@ -110,22 +110,22 @@ void format_int(Machine *m, Builder *out, Value v, const Spec *spec) {
             memset(digits, '0', want - have);
         }
     }
-    int group = is_one_of((uint8_t)spec->type, "xXob") ? 4 : 3;
+    int group = jinja_is_one_of((uint8_t)spec->type, "xXob") ? 4 : 3;
     format_digits(m, out, v.as.integer < 0, spec->alternate ? prefix : "", digits, group,
                   v.from_template, spec);
 }
 
-void format_float(Machine *m, Builder *out, Value v, const Spec *spec) {
-    double f = to_double(v);
+void jinja_format_float(Machine *m, Builder *out, Value v, const Spec *spec) {
+    double f = jinja_to_double(v);
     char type = spec->type, digits[2 * NUMBER_SIZE], layout[16];
     bool percent = type == '%';
     int precision = spec->precision < 0 ? 6 : (int)spec->precision;
-    if (spec->precision > MAX_PRECISION) fail(m, "precision too big");
+    if (spec->precision > MAX_PRECISION) jinja_fail(m, "precision too big");
     if (percent) f *= 100, type = 'f';
     if (type == 'n') type = 'g';
     bool negative = signbit(f) && !isnan(f);
     if (type == 0 && spec->precision < 0) {
-        float_repr(fabs(f), digits);
+        jinja_float_repr(fabs(f), digits);
     } else {
         snprintf(layout, sizeof layout, "%%%s.*%c", spec->alternate ? "#" : "", type ? type : 'g');
         snprintf(digits, NUMBER_SIZE, layout, precision, fabs(f));

@@ -15,14 +15,15 @@ typedef struct Spec {
     char type;         /* 0: none */
 } Spec;
 
-void format_text(Machine *m, Builder *out, Text t, const Spec *spec); /* cut to the precision */
-void format_char(Machine *m, Builder *out, Value code,
-                 const Spec *spec); /* an int as a character */
-void format_int(Machine *m, Builder *out, Value v, const Spec *spec);
-void format_float(Machine *m, Builder *out, Value v, const Spec *spec);
+void jinja_format_text(Machine *m, Builder *out, Text t,
+                       const Spec *spec); /* cut to the precision */
+void jinja_format_char(Machine *m, Builder *out, Value code,
+                       const Spec *spec); /* an int as a character */
+void jinja_format_int(Machine *m, Builder *out, Value v, const Spec *spec);
+void jinja_format_float(Machine *m, Builder *out, Value v, const Spec *spec);
 
 /* Reads decimal digits from *at on, which moves behind them; 0 where there are none. */
-int64_t read_digits(Machine *m, Text t, size_t *at);
-bool is_one_of(uint8_t c, const char *set); /* strchr, but a NUL byte is in no set */
+int64_t jinja_read_digits(Machine *m, Text t, size_t *at);
+bool jinja_is_one_of(uint8_t c, const char *set); /* strchr, but a NUL byte is in no set */
 
 #endif

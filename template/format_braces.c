@@ -18,64 +18,65 @@ typedef struct Braces {
 static Text expand(Braces *b, Text t, int depth);
 
 static Spec parse_spec(Machine *m, Text t) {
-    Spec spec = {.fill = text_c(m, " "), .sign = '-', .precision = -1};
+    Spec spec = {.fill = jinja_text_c(m, " "), .sign = '-', .precision = -1};
     size_t at = 0, size = 0;
     bool filled = false;
-    if (t.length) text_char(t, 0, &size);
-    if (size && size < t.length && is_one_of(t.bytes[size], "<>^=")) {
-        spec.fill = text_cut(t, 0, size);
+    if (t.length) jinja_text_char(t, 0, &size);
+    if (size && size < t.length && jinja_is_one_of(t.bytes[size], "<>^=")) {
+        spec.fill = jinja_text_cut(t, 0, size);
         spec.align = (char)t.bytes[size];
         at = size + 1;
         filled = true;
-    } else if (t.length && is_one_of(t.bytes[0], "<>^=")) {
+    } else if (t.length && jinja_is_one_of(t.bytes[0], "<>^=")) {
         spec.align = (char)t.bytes[at++];
     }
-    if (at < t.length && is_one_of(t.bytes[at], "+- ")) spec.sign = (char)t.bytes[at++];
+    if (at < t.length && jinja_is_one_of(t.bytes[at], "+- ")) spec.sign = (char)t.bytes[at++];
     if (at < t.length && t.bytes[at] == '#') spec.alternate = true, at++;
     if (at < t.length && t.bytes[at] == '0') {
-        if (!filled) spec.fill = text_c(m, "0");
+        if (!filled) spec.fill = jinja_text_c(m, "0");
         if (!spec.align) spec.align = '=';
         at++;
     }
-    spec.width = read_digits(m, t, &at);
-    if (at < t.length && is_one_of(t.bytes[at], ",_")) spec.group = (char)t.bytes[at++];
+    spec.width = jinja_read_digits(m, t, &at);
+    if (at < t.length && jinja_is_one_of(t.bytes[at], ",_")) spec.group = (char)t.bytes[at++];
     if (at < t.length && t.bytes[at] == '.') {
         size_t start = ++at;
-        spec.precision = read_digits(m, t, &at);
-        if (at == start) fail(m, "Format specifier missing precision");
+        spec.precision = jinja_read_digits(m, t, &at);
+        if (at == start) jinja_fail(m, "Format specifier missing precision");
     }
     if (at < t.length && t.bytes[at] < 0x80) spec.type = (char)t.bytes[at++];
-    if (at < t.length) fail(m, "Invalid format specifier");
+    if (at < t.length) jinja_fail(m, "Invalid format specifier");
     return spec;
 }
 
 static void format_value(Machine *m, Builder *out, Value v, Text spec_text) {
     if (spec_text.length == 0) {
-        build_str(m, out, v);
+        jinja_build_str(m, out, v);
         return;
     }
     Spec spec = parse_spec(m, spec_text);
-    bool as_int = is_integer(v) && (spec.type == 0 || strchr("dxXobcn", spec.type));
-    bool as_float = is_number(v) && !as_int && (spec.type == 0 || strchr("eEfFgGn%", spec.type));
+    bool as_int = jinja_is_integer(v) && (spec.type == 0 || strchr("dxXobcn", spec.type));
+    bool as_float =
+        jinja_is_number(v) && !as_int && (spec.type == 0 || strchr("eEfFgGn%", spec.type));
     if (v.type == V_STRING) {
         bool ok = (spec.type == 0 || spec.type == 's') && spec.sign == '-' && !spec.group &&
                   !spec.alternate;
-        if (spec.align == '=' && text_is(spec.fill, "0")) spec.align = '<';
-        if (!ok || spec.align == '=') fail(m, "Invalid format specifier for a string");
+        if (spec.align == '=' && jinja_text_is(spec.fill, "0")) spec.align = '<';
+        if (!ok || spec.align == '=') jinja_fail(m, "Invalid format specifier for a string");
         if (!spec.align) spec.align = '<';
-        format_text(m, out, *v.as.text, &spec);
+        jinja_format_text(m, out, *v.as.text, &spec);
         return;
     }
     if (!spec.align) spec.align = '>';
     if (as_int && spec.type == 'c') {
-        format_char(m, out, v, &spec);
+        jinja_format_char(m, out, v, &spec);
     } else if (as_int) {
-        if (spec.precision >= 0) fail(m, "Precision not allowed in integer format specifier");
-        format_int(m, out, v, &spec);
+        if (spec.precision >= 0) jinja_fail(m, "Precision not allowed in integer format specifier");
+        jinja_format_int(m, out, v, &spec);
     } else if (as_float) {
-        format_float(m, out, v, &spec);
+        jinja_format_float(m, out, v, &spec);
     } else {
-        fail(m, "unsupported format string passed to %s", type_name(v));
+        jinja_fail(m, "unsupported format string passed to %s", jinja_type_name(v));
     }
 }
 
@@ -92,15 +93,15 @@ static Value first_field(Braces *b, Text name) {
     if (name.length == 0 || all_digits(name)) {
         bool automatic = name.length == 0;
         if (automatic ? b->numbered : b->counted) {
-            fail(m, "cannot switch between manual and automatic field numbering");
+            jinja_fail(m, "cannot switch between manual and automatic field numbering");
         }
         *(automatic ? &b->counted : &b->numbered) = true;
-        index = automatic ? b->automatic++ : (size_t)read_digits(m, name, &at);
-        if (index >= b->args->count) fail(m, "Replacement index %zu out of range", index);
+        index = automatic ? b->automatic++ : (size_t)jinja_read_digits(m, name, &at);
+        if (index >= b->args->count) jinja_fail(m, "Replacement index %zu out of range", index);
         return b->args->values[index];
     }
-    const Value *found = find_keyword(b->args, name);
-    if (!found) fail(m, "a format field is missing");
+    const Value *found = jinja_find_keyword(b->args, name);
+    if (!found) jinja_fail(m, "a format field is missing");
     return *found;
 }
 
@@ -108,28 +109,28 @@ static Value first_field(Braces *b, Text name) {
 static Value field_value(Braces *b, Text name) {
     Machine *m = b->m;
     size_t at = 0;
-    while (at < name.length && !is_one_of(name.bytes[at], ".[")) at++;
-    if (at == 0 && name.length) fail(m, "a format field has no name");
-    Value v = first_field(b, text_cut(name, 0, at));
+    while (at < name.length && !jinja_is_one_of(name.bytes[at], ".[")) at++;
+    if (at == 0 && name.length) jinja_fail(m, "a format field has no name");
+    Value v = first_field(b, jinja_text_cut(name, 0, at));
     while (at < name.length) {
         bool is_attr = name.bytes[at++] == '.';
         size_t start = at;
         while (at < name.length &&
-               (is_attr ? !is_one_of(name.bytes[at], ".[") : name.bytes[at] != ']'))
+               (is_attr ? !jinja_is_one_of(name.bytes[at], ".[") : name.bytes[at] != ']'))
             at++;
-        Text part = text_cut(name, start, at);
-        if (part.length == 0) fail(m, "Empty attribute in format string");
-        if (!is_attr && at++ >= name.length) fail(m, "Missing ']' in format string");
-        if (!is_attr && at < name.length && !is_one_of(name.bytes[at], ".[")) {
-            fail(m, "Only '.' or '[' may follow ']' in format field specifier");
+        Text part = jinja_text_cut(name, start, at);
+        if (part.length == 0) jinja_fail(m, "Empty attribute in format string");
+        if (!is_attr && at++ >= name.length) jinja_fail(m, "Missing ']' in format string");
+        if (!is_attr && at < name.length && !jinja_is_one_of(name.bytes[at], ".[")) {
+            jinja_fail(m, "Only '.' or '[' may follow ']' in format field specifier");
         }
         size_t digits = 0;
         if (is_attr)
-            v = get_attr(m, v, part);
+            v = jinja_get_attr(m, v, part);
         else if (all_digits(part))
-            v = get_item(m, v, value_int(read_digits(m, part, &digits)));
+            v = jinja_get_item(m, v, jinja_value_int(jinja_read_digits(m, part, &digits)));
         else
-            v = get_item(m, v, value_text(m, part));
+            v = jinja_get_item(m, v, jinja_value_text(m, part));
     }
     return v;
 }
@@ -137,60 +138,63 @@ static Value field_value(Braces *b, Text name) {
 static void expand_field(Braces *b, Builder *out, Text field, int depth) {
     Machine *m = b->m;
     size_t at = 0, brackets = 0;
-    while (at < field.length && (brackets || !is_one_of(field.bytes[at], "!:"))) {
+    while (at < field.length && (brackets || !jinja_is_one_of(field.bytes[at], "!:"))) {
         brackets += field.bytes[at] == '[';
         if (brackets && field.bytes[at] == ']') brackets--;
         at++;
     }
-    Value v = field_value(b, text_cut(field, 0, at));
+    Value v = field_value(b, jinja_text_cut(field, 0, at));
     if (at < field.length && field.bytes[at] == '!') {
         char conversion = at + 1 < field.length ? (char)field.bytes[at + 1] : 0;
         at += 2;
         if (at < field.length && field.bytes[at] != ':')
-            fail(m, "expected ':' after conversion specifier");
+            jinja_fail(m, "expected ':' after conversion specifier");
         if (conversion == 's')
-            v = value_text(m, to_text(m, v));
+            v = jinja_value_text(m, jinja_to_text(m, v));
         else if (conversion == 'r' || conversion == 'a')
-            v = value_text(m, conversion == 'r' ? repr_text(m, v) : ascii_text(m, v));
+            v = jinja_value_text(m, conversion == 'r' ? jinja_repr_text(m, v)
+                                                      : jinja_ascii_text(m, v));
         else
-            fail(m, "Unknown conversion specifier");
+            jinja_fail(m, "Unknown conversion specifier");
     }
     Text spec = {0};
-    if (at < field.length) spec = expand(b, text_cut(field, at + 1, field.length), depth + 1);
+    if (at < field.length) spec = expand(b, jinja_text_cut(field, at + 1, field.length), depth + 1);
     Builder piece = {0};
     format_value(m, &piece, v, spec);
-    build(m, out, b->markup && !v.markup ? text_escape(m, built(&piece)) : built(&piece));
+    jinja_build(m, out,
+                b->markup && !v.markup ? jinja_text_escape(m, jinja_built(&piece))
+                                       : jinja_built(&piece));
 }
 
 static Text expand(Braces *b, Text t, int depth) {
     Machine *m = b->m;
     Builder out = {0};
-    if (depth == 3) fail(m, "Max string recursion exceeded");
+    if (depth == 3) jinja_fail(m, "Max string recursion exceeded");
     for (size_t at = 0; at < t.length;) {
         uint8_t c = t.bytes[at];
         if (c != '{' && c != '}') {
             size_t start = at;
             while (at < t.length && t.bytes[at] != '{' && t.bytes[at] != '}') at++;
-            build(m, &out, text_cut(t, start, at));
+            jinja_build(m, &out, jinja_text_cut(t, start, at));
         } else if (at + 1 < t.length && t.bytes[at + 1] == c) {
-            build(m, &out, text_cut(t, at, at + 1));
+            jinja_build(m, &out, jinja_text_cut(t, at, at + 1));
             at += 2;
         } else {
             size_t end = at + 1, open = 1;
-            if (c == '}') fail(m, "Single '}' encountered in format string");
+            if (c == '}') jinja_fail(m, "Single '}' encountered in format string");
             for (; end < t.length; end++) {
                 open += t.bytes[end] == '{';
                 if (t.bytes[end] == '}' && --open == 0) break;
             }
-            if (end == t.length) fail(m, "expected '}' before end of string");
-            expand_field(b, &out, text_cut(t, at + 1, end), depth);
+            if (end == t.length) jinja_fail(m, "expected '}' before end of string");
+            expand_field(b, &out, jinja_text_cut(t, at + 1, end), depth);
             at = end + 1;
         }
     }
-    return built(&out);
+    return jinja_built(&out);
 }
 
-Text format_braces(Machine *m, Value format, const Args *args) {
+Text jinja_format_braces(Machine *m, Value format, const Args *args) {
     Braces b = {.m = m, .args = args, .markup = format.markup};
     return expand(&b, *format.as.text, 1);
 }

@@ -4,6 +4,6 @@
 
 #include "template/call.h"
 
-Text format_braces(Machine *m, Value format, const Args *args);
+Text jinja_format_braces(Machine *m, Value format, const Args *args);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct Percent {
 
 static Value next_value(Percent *p) {
     size_t count = p->is_tuple ? p->values.as.list->count : 1;
-    if (p->next == count) fail(p->m, "not enough arguments for format string");
+    if (p->next == count) jinja_fail(p->m, "not enough arguments for format string");
     size_t i = p->next++;
     return p->is_tuple ? p->values.as.list->items[i] : p->values;
 }
@@ -32,8 +32,8 @@ static bool skip_char(Percent *p, char c) {
 
 /* A width or a precision: digits, or * for an argument. */
 static int64_t star_or_digits(Percent *p) {
-    if (skip_char(p, '*')) return to_index(p->m, next_value(p));
-    return read_digits(p->m, p->format, &p->at);
+    if (skip_char(p, '*')) return jinja_to_index(p->m, next_value(p));
+    return jinja_read_digits(p->m, p->format, &p->at);
 }
 
 /* The value of the key in "(key)"; `at` lies behind the opening parenthesis. */
@@ -44,57 +44,58 @@ static Value mapping_value(Percent *p) {
         if (c == '(') depth++;
         if (c == ')' && --depth == 0) break;
     }
-    if (p->at == p->format.length) fail(p->m, "incomplete format key");
-    if (p->values.type != V_DICT) fail(p->m, "format requires a mapping");
-    Text key = text_cut(p->format, start, p->at++);
-    Value *found = dict_find(p->m, p->values.as.dict, value_text(p->m, key));
-    if (!found) fail(p->m, "a format key is missing");
+    if (p->at == p->format.length) jinja_fail(p->m, "incomplete format key");
+    if (p->values.type != V_DICT) jinja_fail(p->m, "format requires a mapping");
+    Text key = jinja_text_cut(p->format, start, p->at++);
+    Value *found = jinja_dict_find(p->m, p->values.as.dict, jinja_value_text(p->m, key));
+    if (!found) jinja_fail(p->m, "a format key is missing");
     return *found;
 }
 
 /* Writes one value; the type of `spec` is its conversion. */
 static void convert(Machine *m, Builder *out, Spec spec, Value v) {
-    bool integer = is_one_of((uint8_t)spec.type, "diuxXo");
-    bool real = is_one_of((uint8_t)spec.type, "eEfFgG");
+    bool integer = jinja_is_one_of((uint8_t)spec.type, "diuxXo");
+    bool real = jinja_is_one_of((uint8_t)spec.type, "eEfFgG");
     if (!integer && !real && spec.align == '=') spec.align = '>'; /* 0 is a flag of numbers only */
     if (spec.type == 's' || spec.type == 'r' || spec.type == 'a') {
-        Text t = spec.type == 's'   ? to_text(m, v)
-                 : spec.type == 'r' ? repr_text(m, v)
-                                    : ascii_text(m, v);
-        format_text(m, out, t, &spec);
+        Text t = spec.type == 's'   ? jinja_to_text(m, v)
+                 : spec.type == 'r' ? jinja_repr_text(m, v)
+                                    : jinja_ascii_text(m, v);
+        jinja_format_text(m, out, t, &spec);
     } else if (spec.type == 'c') {
         spec.precision = -1;
-        if (v.type == V_STRING && text_count(m, *v.as.text) == 1)
-            format_text(m, out, *v.as.text, &spec);
-        else if (is_integer(v))
-            format_char(m, out, v, &spec);
+        if (v.type == V_STRING && jinja_text_count(m, *v.as.text) == 1)
+            jinja_format_text(m, out, *v.as.text, &spec);
+        else if (jinja_is_integer(v))
+            jinja_format_char(m, out, v, &spec);
         else
-            fail(m, "%%c requires int or char");
+            jinja_fail(m, "%%c requires int or char");
     } else if (integer || real) {
-        if (v.type == V_UNDEFINED) fail_undefined(m, v);
+        if (v.type == V_UNDEFINED) jinja_fail_undefined(m, v);
         bool wants_int = strchr("xXo", spec.type) != NULL;
-        if (wants_int ? !is_integer(v) : !is_number(v)) {
-            fail(m, "%%%c format: a number is required, not %s", spec.type, type_name(v));
+        if (wants_int ? !jinja_is_integer(v) : !jinja_is_number(v)) {
+            jinja_fail(m, "%%%c format: a number is required, not %s", spec.type,
+                       jinja_type_name(v));
         }
-        if (spec.align == '=') spec.fill = text_c(m, "0");
+        if (spec.align == '=') spec.fill = jinja_text_c(m, "0");
         if (integer && v.type == V_FLOAT) {
             uint8_t from_template = v.from_template;
-            v = double_to_int(m, v.as.real);
+            v = jinja_double_to_int(m, v.as.real);
             v.from_template = from_template;
         }
         if (integer)
-            format_int(m, out, v, &spec);
+            jinja_format_int(m, out, v, &spec);
         else
-            format_float(m, out, v, &spec);
+            jinja_format_float(m, out, v, &spec);
     } else {
-        fail(m, "unsupported format character");
+        jinja_fail(m, "unsupported format character");
     }
 }
 
 /* Reads "flags width . precision type", which follow "%" or "%(key)". */
 static Spec read_spec(Percent *p) {
     Machine *m = p->m;
-    Spec spec = {.fill = text_c(m, " "), .sign = '-', .precision = -1};
+    Spec spec = {.fill = jinja_text_c(m, " "), .sign = '-', .precision = -1};
     bool left = false, zero = false;
     for (bool more = true; more;) {
         if (skip_char(p, '-'))
@@ -117,7 +118,7 @@ static Spec read_spec(Percent *p) {
     if (spec.precision < -1) spec.precision = 0;
     while (skip_char(p, 'l') || skip_char(p, 'h') || skip_char(p, 'L')) {
     }
-    if (p->at >= p->format.length) fail(m, "incomplete format");
+    if (p->at >= p->format.length) jinja_fail(m, "incomplete format");
     spec.type = (char)p->format.bytes[p->at++];
     return spec;
 }
@@ -126,31 +127,31 @@ static Spec read_spec(Percent *p) {
 static Text format_field(Percent *p) {
     Value v = skip_char(p, '(') ? mapping_value(p) : missing;
     Spec spec = read_spec(p);
-    if (spec.type == '%') return text_cut(p->format, p->at - 1, p->at);
+    if (spec.type == '%') return jinja_text_cut(p->format, p->at - 1, p->at);
     if (v.type == V_MISSING) v = next_value(p);
     Builder field = {0};
     convert(p->m, &field, spec, v);
     bool escape = p->markup && !v.markup; /* Markup % text escapes the text */
-    return escape ? text_escape(p->m, built(&field)) : built(&field);
+    return escape ? jinja_text_escape(p->m, jinja_built(&field)) : jinja_built(&field);
 }
 
-Text format_percent(Machine *m, Value format, Value values) {
+Text jinja_format_percent(Machine *m, Value format, Value values) {
     Percent p = {.m = m, .format = *format.as.text, .markup = format.markup, .values = values};
     p.is_tuple = values.type == V_TUPLE;
     Builder out = {0};
     while (p.at < p.format.length) {
         const uint8_t *found = memchr(p.format.bytes + p.at, '%', p.format.length - p.at);
         size_t plain = found ? (size_t)(found - p.format.bytes) : p.format.length;
-        build(m, &out, text_cut(p.format, p.at, plain));
+        jinja_build(m, &out, jinja_text_cut(p.format, p.at, plain));
         p.at = plain + 1;
-        if (found) build(m, &out, format_field(&p));
+        if (found) jinja_build(m, &out, format_field(&p));
     }
     /* Python lets what can be indexed go unused: it may be the mapping of "%(key)s". */
     bool may_be_unused = values.type == V_DICT || values.type == V_LIST || values.type == V_RANGE ||
                          values.type == V_UNDEFINED;
     size_t count = p.is_tuple ? values.as.list->count : 1;
     if (p.next < count && !may_be_unused) {
-        fail(m, "not all arguments converted during string formatting");
+        jinja_fail(m, "not all arguments converted during string formatting");
     }
-    return built(&out);
+    return jinja_built(&out);
 }

@@ -4,6 +4,6 @@
 
 #include "template/value.h"
 
-Text format_percent(Machine *m, Value format, Value values);
+Text jinja_format_percent(Machine *m, Value format, Value values);
 
 #endif

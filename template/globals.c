@@ -8,14 +8,14 @@ enum { MAX_RANGE = 100000 }; /* jinja2's sandbox */
 
 static BUILTIN(make_range) {
     if (args->n_keywords || args->count < 1 || args->count > 3) {
-        fail(m, "range expected 1 to 3 arguments");
+        jinja_fail(m, "range expected 1 to 3 arguments");
     }
     Range *r = NEW(m, Range);
     bool one = args->count == 1;
-    r->start = one ? 0 : to_index(m, args->values[0]);
-    r->stop = to_index(m, args->values[one ? 0 : 1]);
-    r->step = args->count == 3 ? to_index(m, args->values[2]) : 1;
-    if (r->step == 0) fail(m, "range() arg 3 must not be zero");
+    r->start = one ? 0 : jinja_to_index(m, args->values[0]);
+    r->stop = jinja_to_index(m, args->values[one ? 0 : 1]);
+    r->step = args->count == 3 ? jinja_to_index(m, args->values[2]) : 1;
+    if (r->step == 0) jinja_fail(m, "range() arg 3 must not be zero");
     bool up = r->step > 0;
     if (up ? r->start < r->stop : r->start > r->stop) {
         uint64_t distance =
@@ -23,8 +23,8 @@ static BUILTIN(make_range) {
         uint64_t step = up ? (uint64_t)r->step : -(uint64_t)r->step;
         uint64_t count = (distance - 1) / step + 1;
         if (count > MAX_RANGE) {
-            fail(m, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).",
-                 MAX_RANGE);
+            jinja_fail(m, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).",
+                       MAX_RANGE);
         }
         r->count = (size_t)count;
     }
@@ -34,8 +34,8 @@ static BUILTIN(make_range) {
 }
 
 static BUILTIN(make_dict) {
-    Value v = value_dict(m);
-    dict_update(m, v.as.dict, args);
+    Value v = jinja_value_dict(m);
+    jinja_dict_update(m, v.as.dict, args);
     return v;
 }
 
@@ -44,7 +44,8 @@ static BUILTIN(make_namespace) {
     for (size_t i = 0; i < v.as.dict->count; i++) {
         Value key = v.as.dict->entries[i].key;
         if (key.type == V_STRING && key.as.text->length && key.as.text->bytes[0] == '_') {
-            fail(m, "Chat templates cannot store underscore-prefixed attributes on a namespace");
+            jinja_fail(m,
+                       "Chat templates cannot store underscore-prefixed attributes on a namespace");
         }
     }
     v.type = V_NAMESPACE;
@@ -52,21 +53,21 @@ static BUILTIN(make_namespace) {
 }
 
 static BUILTIN(make_cycler) {
-    if (args->count == 0) fail(m, "at least one item has to be provided");
+    if (args->count == 0) jinja_fail(m, "at least one item has to be provided");
     Cycler *c = NEW(m, Cycler);
-    c->items = value_list(m, V_LIST, args->values, args->count).as.list;
+    c->items = jinja_value_list(m, V_LIST, args->values, args->count).as.list;
     return (Value){.type = V_CYCLER, .from_template = FROM_TEMPLATE, .as.cycler = c};
 }
 
 static BUILTIN(make_joiner) {
     Joiner *j = NEW(m, Joiner);
-    j->separator = value_or(a[0], value_text(m, text_c(m, ", ")));
+    j->separator = jinja_value_or(a[0], jinja_value_text(m, jinja_text_c(m, ", ")));
     return (Value){.type = V_JOINER, .from_template = FROM_TEMPLATE, .as.joiner = j};
 }
 
 static BUILTIN(raise_exception) {
-    Text message = to_text(m, a[0]);
-    fail_verbatim(m, message.bytes, message.length);
+    Text message = jinja_to_text(m, a[0]);
+    jinja_fail_verbatim(m, message.bytes, message.length);
 }
 
 /* Writes one conversion of strftime: "%", flags, width and letter. The platform's flags and widths
@@ -74,18 +75,18 @@ static BUILTIN(raise_exception) {
 static void build_time(Machine *m, Builder *b, Text conversion) {
     char format[32], text[256];
     char last = (char)conversion.bytes[conversion.length - 1];
-    if (conversion.length >= sizeof format - 1) fail(m, "strftime_now: invalid format");
+    if (conversion.length >= sizeof format - 1) jinja_fail(m, "strftime_now: invalid format");
     if (last == 'z' || last == 'Z') return; /* Python's now() has no time zone */
     if (last == 'f') {                      /* microseconds are not known here */
-        build_c(m, b, "000000", text_from_template(conversion));
+        jinja_build_c(m, b, "000000", jinja_text_from_template(conversion));
         return;
     }
     memcpy(format, conversion.bytes, conversion.length);
     memcpy(format + conversion.length, "|",
            2); /* strftime returns 0 on failure: no result is empty */
     size_t length = strftime(text, sizeof text, format, &m->now);
-    if (length == 0) fail(m, "strftime_now: the result is too long");
-    build_bytes(m, b, text, length - 1, text_from_template(conversion));
+    if (length == 0) jinja_fail(m, "strftime_now: the result is too long");
+    jinja_build_bytes(m, b, text, length - 1, jinja_text_from_template(conversion));
 }
 
 static Text format_time(Machine *m, Text t) {
@@ -99,17 +100,17 @@ static Text format_time(Machine *m, Text t) {
         }
         bool whole = end > at && end < t.length && t.bytes[end] < 0x80 && t.bytes[end] != 0;
         if (whole)
-            build_time(m, &b, text_cut(t, at, end + 1));
+            build_time(m, &b, jinja_text_cut(t, at, end + 1));
         else
-            build(m, &b, text_cut(t, at, end == at ? at + 1 : end));
+            jinja_build(m, &b, jinja_text_cut(t, at, end == at ? at + 1 : end));
         at = whole || end == at ? end + 1 : end;
     }
-    return built(&b);
+    return jinja_built(&b);
 }
 
 static BUILTIN(strftime_now) {
-    if (a[0].type != V_STRING) fail(m, "strftime_now: the format must be a string");
-    return value_text(m, format_time(m, *a[0].as.text));
+    if (a[0].type != V_STRING) jinja_fail(m, "strftime_now: the format must be a string");
+    return jinja_value_text(m, format_time(m, *a[0].as.text));
 }
 
 static const Builtin globals[] = {
@@ -122,9 +123,9 @@ static const Builtin globals[] = {
     {"strftime_now", strftime_now, "format", 1},
 };
 
-const Builtin *find_global(Text name) {
+const Builtin *jinja_find_global(Text name) {
     for (size_t i = 0; i < sizeof globals / sizeof *globals; i++) {
-        if (text_is(name, globals[i].name)) return &globals[i];
+        if (jinja_text_is(name, globals[i].name)) return &globals[i];
     }
     return NULL;
 }

@@ -18,8 +18,8 @@ static bool next_char(Machine *m, Iter *it, Value *item) {
     Text t = *it->source.as.text;
     if (it->at == t.length) return false;
     size_t size;
-    text_char(t, it->at, &size);
-    *item = value_text(m, text_cut(t, it->at, it->at + size));
+    jinja_text_char(t, it->at, &size);
+    *item = jinja_value_text(m, jinja_text_cut(t, it->at, it->at + size));
     it->at += size;
     return true;
 }
@@ -30,14 +30,15 @@ static bool next_in_dict(Machine *m, Iter *it, Value *item) {
     if (it->at == d->count) return false;
     const Entry *entry = &d->entries[it->at++];
     *item = !is_view || it->source.as.view->kind == VIEW_KEYS ? entry->key
-            : it->source.as.view->kind == VIEW_VALUES         ? entry->value
-                                                      : value_pair(m, entry->key, entry->value);
+            : it->source.as.view->kind == VIEW_VALUES
+                ? entry->value
+                : jinja_value_pair(m, entry->key, entry->value);
     return true;
 }
 
-Value range_item(Value v, size_t i) {
+Value jinja_range_item(Value v, size_t i) {
     uint64_t offset = (uint64_t)i * (uint64_t)v.as.range->step; /* may wrap; the sum does not */
-    Value item = value_int((int64_t)((uint64_t)v.as.range->start + offset));
+    Value item = jinja_value_int((int64_t)((uint64_t)v.as.range->start + offset));
     item.from_template = v.from_template;
     return item;
 }
@@ -45,7 +46,7 @@ Value range_item(Value v, size_t i) {
 static bool next_in_range(Machine *m, Iter *it, Value *item) {
     (void)m;
     if (it->at == it->source.as.range->count) return false;
-    *item = range_item(it->source, it->at++);
+    *item = jinja_range_item(it->source, it->at++);
     return true;
 }
 
@@ -54,11 +55,11 @@ static bool next_nothing(Machine *m, Iter *it, Value *item) {
     return false;
 }
 
-bool is_iterable(Value v) {
-    return v.type == V_ITERATOR || has_length(v);
+bool jinja_is_iterable(Value v) {
+    return v.type == V_ITERATOR || jinja_has_length(v);
 }
 
-Iter *iterate(Machine *m, Value v) {
+Iter *jinja_iterate(Machine *m, Value v) {
     if (v.type == V_ITERATOR) return v.as.iter;
     Iter *it = NEW(m, Iter);
     it->source = v;
@@ -81,47 +82,47 @@ Iter *iterate(Machine *m, Value v) {
         it->next = next_nothing;
         break;
     default:
-        fail(m, "'%s' object is not iterable", type_name(v));
+        jinja_fail(m, "'%s' object is not iterable", jinja_type_name(v));
     }
     return it;
 }
 
-Iter *iterate_reversed(Machine *m, Value v) {
-    if (!has_length(v) || v.type == V_LOOP) return NULL;
-    List items = collect(m, v);
+Iter *jinja_iterate_reversed(Machine *m, Value v) {
+    if (!jinja_has_length(v) || v.type == V_LOOP) return NULL;
+    List items = jinja_collect(m, v);
     Iter *it = NEW(m, Iter);
-    it->source = value_list(m, V_LIST, items.items, items.count);
+    it->source = jinja_value_list(m, V_LIST, items.items, items.count);
     it->at = items.count;
     it->next = next_backwards;
     return it;
 }
 
-bool next_item(Machine *m, Iter *it, Value *item) {
-    enter(m);
+bool jinja_next_item(Machine *m, Iter *it, Value *item) {
+    jinja_enter(m);
     bool found = it->next(m, it, item);
-    leave(m);
+    jinja_leave(m);
     return found;
 }
 
-Value value_iterator(Iter *it) {
+Value jinja_value_iterator(Iter *it) {
     return (Value){.type = V_ITERATOR, .from_template = FROM_TEMPLATE, .as.iter = it};
 }
 
-List collect(Machine *m, Value v) {
+List jinja_collect(Machine *m, Value v) {
     List list = {0};
     size_t capacity = 0;
     Value item;
     if (v.type == V_LIST || v.type == V_TUPLE) return *v.as.list;
-    for (Iter *it = iterate(m, v); next_item(m, it, &item);) {
-        list_append(m, &list, &capacity, item);
+    for (Iter *it = jinja_iterate(m, v); jinja_next_item(m, it, &item);) {
+        jinja_list_append(m, &list, &capacity, item);
     }
     return list;
 }
 
-int64_t length(Machine *m, Value v) {
+int64_t jinja_length(Machine *m, Value v) {
     switch (v.type) {
     case V_STRING:
-        return (int64_t)text_count(m, *v.as.text);
+        return (int64_t)jinja_text_count(m, *v.as.text);
     case V_LIST:
     case V_TUPLE:
         return (int64_t)v.as.list->count;
@@ -132,15 +133,15 @@ int64_t length(Machine *m, Value v) {
     case V_RANGE:
         return (int64_t)v.as.range->count;
     case V_LOOP:
-        return loop_length(m, v.as.loop);
+        return jinja_loop_length(m, v.as.loop);
     case V_UNDEFINED:
         return 0;
     default:
-        fail(m, "object of type '%s' has no len()", type_name(v));
+        jinja_fail(m, "object of type '%s' has no len()", jinja_type_name(v));
     }
 }
 
-bool truth(Machine *m, Value v) {
+bool jinja_truth(Machine *m, Value v) {
     switch (v.type) {
     case V_NONE:
         return false;
@@ -152,15 +153,15 @@ bool truth(Machine *m, Value v) {
     case V_STRING:
         return v.as.text->length != 0;
     default:
-        return !has_length(v) || length(m, v) != 0;
+        return !jinja_has_length(v) || jinja_length(m, v) != 0;
     }
 }
 
 /* ---- the loop of a for statement ---- */
 
-bool loop_advance(Machine *m, Loop *loop) {
+bool jinja_loop_advance(Machine *m, Loop *loop) {
     Value item = loop->after;
-    if (item.type == V_MISSING && !next_item(m, loop->iter, &item)) return false;
+    if (item.type == V_MISSING && !jinja_next_item(m, loop->iter, &item)) return false;
     loop->after = missing;
     loop->index0++;
     loop->before = loop->current;
@@ -171,37 +172,39 @@ bool loop_advance(Machine *m, Loop *loop) {
 /* Looks at the item of the next round; V_MISSING: there is none. */
 static Value peek(Machine *m, Loop *loop) {
     Value item;
-    if (loop->after.type == V_MISSING && next_item(m, loop->iter, &item)) loop->after = item;
+    if (loop->after.type == V_MISSING && jinja_next_item(m, loop->iter, &item)) loop->after = item;
     return loop->after;
 }
 
-int64_t loop_length(Machine *m, Loop *loop) {
+int64_t jinja_loop_length(Machine *m, Loop *loop) {
     if (loop->length >= 0) return loop->length;
-    if (has_length(loop->iterable)) return loop->length = length(m, loop->iterable);
-    List rest = collect(m, value_iterator(loop->iter));
-    loop->iter = iterate(m, value_list(m, V_LIST, rest.items, rest.count));
+    if (jinja_has_length(loop->iterable)) return loop->length = jinja_length(m, loop->iterable);
+    List rest = jinja_collect(m, jinja_value_iterator(loop->iter));
+    loop->iter = jinja_iterate(m, jinja_value_list(m, V_LIST, rest.items, rest.count));
     loop->length = (int64_t)rest.count + loop->index0 + 1 + (loop->after.type != V_MISSING);
     return loop->length;
 }
 
-Value loop_attr(Machine *m, Loop *loop, Text name) {
-    if (text_is(name, "index")) return value_int(loop->index0 + 1);
-    if (text_is(name, "index0")) return value_int(loop->index0);
-    if (text_is(name, "first")) return value_bool(loop->index0 == 0);
-    if (text_is(name, "last")) return value_bool(peek(m, loop).type == V_MISSING);
-    if (text_is(name, "length")) return value_int(loop_length(m, loop));
-    if (text_is(name, "revindex")) return value_int(loop_length(m, loop) - loop->index0);
-    if (text_is(name, "revindex0")) return value_int(loop_length(m, loop) - loop->index0 - 1);
-    if (text_is(name, "depth")) return value_int(loop->depth0 + 1);
-    if (text_is(name, "depth0")) return value_int(loop->depth0);
-    if (text_is(name, "previtem")) {
+Value jinja_loop_attr(Machine *m, Loop *loop, Text name) {
+    if (jinja_text_is(name, "index")) return jinja_value_int(loop->index0 + 1);
+    if (jinja_text_is(name, "index0")) return jinja_value_int(loop->index0);
+    if (jinja_text_is(name, "first")) return jinja_value_bool(loop->index0 == 0);
+    if (jinja_text_is(name, "last")) return jinja_value_bool(peek(m, loop).type == V_MISSING);
+    if (jinja_text_is(name, "length")) return jinja_value_int(jinja_loop_length(m, loop));
+    if (jinja_text_is(name, "revindex"))
+        return jinja_value_int(jinja_loop_length(m, loop) - loop->index0);
+    if (jinja_text_is(name, "revindex0"))
+        return jinja_value_int(jinja_loop_length(m, loop) - loop->index0 - 1);
+    if (jinja_text_is(name, "depth")) return jinja_value_int(loop->depth0 + 1);
+    if (jinja_text_is(name, "depth0")) return jinja_value_int(loop->depth0);
+    if (jinja_text_is(name, "previtem")) {
         if (loop->index0 > 0) return loop->before;
-        return value_undefined(m, "there is no previous item", missing, none);
+        return jinja_value_undefined(m, "there is no previous item", missing, none);
     }
-    if (text_is(name, "nextitem")) {
+    if (jinja_text_is(name, "nextitem")) {
         Value next = peek(m, loop);
         if (next.type != V_MISSING) return next;
-        return value_undefined(m, "there is no next item", missing, none);
+        return jinja_value_undefined(m, "there is no next item", missing, none);
     }
     return missing;
 }

@@ -20,16 +20,16 @@ typedef struct Iter {
     struct Scope *scope;
 } Iter;
 
-bool is_iterable(Value v);
-Iter *iterate(Machine *m, Value v);
-Iter *iterate_reversed(Machine *m, Value v); /* NULL where Python's reversed() fails */
-bool next_item(Machine *m, Iter *it, Value *item);
-Value value_iterator(Iter *it);
-List collect(Machine *m, Value v); /* list(v) */
-Value range_item(Value range, size_t i);
+bool jinja_is_iterable(Value v);
+Iter *jinja_iterate(Machine *m, Value v);
+Iter *jinja_iterate_reversed(Machine *m, Value v); /* NULL where Python's reversed() fails */
+bool jinja_next_item(Machine *m, Iter *it, Value *item);
+Value jinja_value_iterator(Iter *it);
+List jinja_collect(Machine *m, Value v); /* list(v) */
+Value jinja_range_item(Value range, size_t i);
 
-bool truth(Machine *m, Value v);
-int64_t length(Machine *m, Value v);
+bool jinja_truth(Machine *m, Value v);
+int64_t jinja_length(Machine *m, Value v);
 
 /* jinja2's LoopContext. */
 typedef struct Loop {
@@ -45,8 +45,8 @@ typedef struct Loop {
     struct Scope *scope;
 } Loop;
 
-bool loop_advance(Machine *m, Loop *loop);          /* false: there is no further item */
-int64_t loop_length(Machine *m, Loop *loop);        /* may read the iterator to its end */
-Value loop_attr(Machine *m, Loop *loop, Text name); /* V_MISSING: no such attribute */
+bool jinja_loop_advance(Machine *m, Loop *loop);          /* false: there is no further item */
+int64_t jinja_loop_length(Machine *m, Loop *loop);        /* may read the iterator to its end */
+Value jinja_loop_attr(Machine *m, Loop *loop, Text name); /* V_MISSING: no such attribute */
 
 #endif

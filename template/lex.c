@@ -24,7 +24,7 @@ typedef struct Lexer {
 } Lexer;
 
 static Token *add_token(Lexer *x, TokenKind kind, Text text) {
-    reserve(x->m, &x->tokens, &x->capacity, x->count, x->count + 1, sizeof *x->tokens);
+    jinja_reserve(x->m, &x->tokens, &x->capacity, x->count, x->count + 1, sizeof *x->tokens);
     for (; x->line_counted < x->at; x->line_counted++) {
         x->m->line += x->source.bytes[x->line_counted] == '\n';
     }
@@ -43,7 +43,8 @@ static uint8_t byte_at(const Lexer *x, size_t at) {
 
 static size_t skip_space(const Lexer *x, size_t at) {
     size_t size;
-    while (at < x->source.length && char_is_space(text_char(x->source, at, &size))) at += size;
+    while (at < x->source.length && jinja_char_is_space(jinja_text_char(x->source, at, &size)))
+        at += size;
     return at;
 }
 
@@ -73,17 +74,18 @@ static size_t word_tag(const Lexer *x, size_t at, const char *word) {
 
 /* Adds the text before a tag, without the white space that the tag takes. */
 static void lex_data(Lexer *x, size_t tag) {
-    Text data = text_cut(x->source, x->at, tag);
+    Text data = jinja_text_cut(x->source, x->at, tag);
     uint8_t sign = byte_at(x, tag + 2);
     if (sign == '-') {
-        data = text_strip(x->m, data, STRIP_RIGHT);
+        data = jinja_text_strip(x->m, data, STRIP_RIGHT);
     } else if (sign != '+' && byte_at(x, tag + 1) != '{') {
         size_t line = data.length;
         while (line > 0 && data.bytes[line - 1] != '\n') line--;
-        bool blank = text_strip(x->m, text_cut(data, line, data.length), STRIP_LEFT).length == 0;
-        if ((line > 0 || x->line_start) && blank) data = text_cut(data, 0, line);
+        bool blank =
+            jinja_text_strip(x->m, jinja_text_cut(data, line, data.length), STRIP_LEFT).length == 0;
+        if ((line > 0 || x->line_start) && blank) data = jinja_text_cut(data, 0, line);
     }
-    if (data.length) add_token(x, T_DATA, data)->value = value_text(x->m, data);
+    if (data.length) add_token(x, T_DATA, data)->value = jinja_value_text(x->m, data);
 }
 
 static void move_to(Lexer *x, size_t at) {
@@ -99,7 +101,7 @@ static size_t skip_digits(const Lexer *x, size_t at, int base, bool leading_unde
     for (;;) {
         size_t next = end;
         if (byte_at(x, next) == '_' && (end > at || leading_underscore)) next++;
-        if (digit_value(byte_at(x, next)) >= base) return end;
+        if (jinja_digit_value(byte_at(x, next)) >= base) return end;
         end = next + 1;
     }
 }
@@ -145,14 +147,14 @@ static void lex_number(Lexer *x) {
     for (size_t i = x->at; i < end; i++) {
         if (x->source.bytes[i] != '_') digits[n++] = (char)x->source.bytes[i];
     }
-    Token *token = add_token(x, T_CONST, text_cut(x->source, x->at, end));
+    Token *token = add_token(x, T_CONST, jinja_text_cut(x->source, x->at, end));
     if (is_float) {
-        token->value = value_float(strtod(digits, NULL));
+        token->value = jinja_value_float(strtod(digits, NULL));
     } else {
         errno = 0;
         long long value = strtoll(digits + (base == 10 ? 0 : 2), NULL, base);
-        if (errno == ERANGE) fail(x->m, "the integer %s is too large", digits);
-        token->value = value_int(value);
+        if (errno == ERANGE) jinja_fail(x->m, "the integer %s is too large", digits);
+        token->value = jinja_value_int(value);
     }
     x->at = end;
 }
@@ -162,11 +164,11 @@ static uint32_t hex_escape(Lexer *x, Text t, size_t at, size_t n) {
     uint32_t c = 0;
     for (size_t i = 0; i < n; i++) {
         uint8_t digit = at + i < t.length ? t.bytes[at + i] : 'z';
-        if (digit_value(digit) >= 16) fail(x->m, "truncated \\ escape in a string");
-        c = c << 4 | (uint32_t)digit_value(digit);
+        if (jinja_digit_value(digit) >= 16) jinja_fail(x->m, "truncated \\ escape in a string");
+        c = c << 4 | (uint32_t)jinja_digit_value(digit);
     }
     if (c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF)) {
-        fail(x->m, "a string escapes U+%04X, which is not a character", c);
+        jinja_fail(x->m, "a string escapes U+%04X, which is not a character", c);
     }
     return c;
 }
@@ -177,7 +179,7 @@ static Text unescape(Lexer *x, Text t) {
     for (size_t i = 0; i < t.length;) {
         const uint8_t *slash = memchr(t.bytes + i, '\\', t.length - i);
         size_t plain = slash ? (size_t)(slash - t.bytes) : t.length;
-        build(x->m, &b, text_cut(t, i, plain));
+        jinja_build(x->m, &b, jinja_text_cut(t, i, plain));
         if (!slash) break;
         uint8_t c = t.bytes[plain + 1]; /* lex_string has seen to it that one follows */
         i = plain + 2;
@@ -186,27 +188,27 @@ static Text unescape(Lexer *x, Text t) {
             if ((uint8_t)*s == c) found = s + 1;
         }
         if (found) {
-            build_bytes(x->m, &b, found, 1, FROM_TEMPLATE);
+            jinja_build_bytes(x->m, &b, found, 1, FROM_TEMPLATE);
         } else if (c == '\n') {
             continue; /* the string continues on the next line */
         } else if (c >= '0' && c <= '7') {
             uint32_t value = c - '0';
-            for (int n = 1; n < 3 && i < t.length && digit_value(t.bytes[i]) < 8; n++) {
+            for (int n = 1; n < 3 && i < t.length && jinja_digit_value(t.bytes[i]) < 8; n++) {
                 value = value * 8 + (t.bytes[i++] - '0');
             }
-            build_char(x->m, &b, value, FROM_TEMPLATE);
+            jinja_build_char(x->m, &b, value, FROM_TEMPLATE);
         } else if (c == 'x' || c == 'u' || c == 'U') {
             size_t n = c == 'x' ? 2 : c == 'u' ? 4 : 8;
-            build_char(x->m, &b, hex_escape(x, t, i, n), FROM_TEMPLATE);
+            jinja_build_char(x->m, &b, hex_escape(x, t, i, n), FROM_TEMPLATE);
             i += n;
         } else if (c == 'N') {
-            fail(x->m, "\\N escapes are not supported");
+            jinja_fail(x->m, "\\N escapes are not supported");
         } else {
             i = plain + 1; /* an unknown escape stays as it is, with its backslash */
-            build_c(x->m, &b, "\\", FROM_TEMPLATE);
+            jinja_build_c(x->m, &b, "\\", FROM_TEMPLATE);
         }
     }
-    return built(&b);
+    return jinja_built(&b);
 }
 
 static void lex_string(Lexer *x) {
@@ -215,19 +217,20 @@ static void lex_string(Lexer *x) {
     while (end < x->source.length && x->source.bytes[end] != quote) {
         end += 1 + (x->source.bytes[end] == '\\');
     }
-    if (end >= x->source.length) fail(x->m, "unexpected char %c", quote);
-    Text inside = text_cut(x->source, x->at + 1, end);
+    if (end >= x->source.length) jinja_fail(x->m, "unexpected char %c", quote);
+    Text inside = jinja_text_cut(x->source, x->at + 1, end);
     Token *token = add_token(x, T_CONST, inside);
-    token->value = value_text(x->m, unescape(x, inside));
+    token->value = jinja_value_text(x->m, unescape(x, inside));
     x->at = end + 1;
 }
 
 static bool lex_name(Lexer *x) {
     size_t end = x->at, size;
-    while (end < x->source.length && char_is_word(text_char(x->source, end, &size))) end += size;
+    while (end < x->source.length && jinja_char_is_word(jinja_text_char(x->source, end, &size)))
+        end += size;
     if (end == x->at) return false;
-    Text name = text_cut(x->source, x->at, end);
-    if (!char_is_alpha(text_char(name, 0, &size)) && name.bytes[0] != '_') return false;
+    Text name = jinja_text_cut(x->source, x->at, end);
+    if (!jinja_char_is_alpha(jinja_text_char(name, 0, &size)) && name.bytes[0] != '_') return false;
     add_token(x, T_NAME, name);
     x->at = end;
     return true;
@@ -243,16 +246,16 @@ static size_t lex_operator(Lexer *x, char *open, size_t n_open) {
         size_t length = strlen(operators[i]);
         char c = operators[i][0];
         if (strchr("([{", c)) {
-            if (n_open == MAX_PARSE_DEPTH) fail(x->m, "the template is nested too deeply");
+            if (n_open == MAX_PARSE_DEPTH) jinja_fail(x->m, "the template is nested too deeply");
             open[n_open++] = c == '(' ? ')' : c == '[' ? ']' : '}';
         } else if (strchr(")]}", c) && (n_open == 0 || open[--n_open] != c)) {
-            fail(x->m, "unexpected '%c'", c);
+            jinja_fail(x->m, "unexpected '%c'", c);
         }
-        add_token(x, T_OPERATOR, text_cut(x->source, x->at, x->at + length));
+        add_token(x, T_OPERATOR, jinja_text_cut(x->source, x->at, x->at + length));
         x->at += length;
         return n_open;
     }
-    fail(x->m, "unexpected char at byte %zu", x->at);
+    jinja_fail(x->m, "unexpected char at byte %zu", x->at);
 }
 
 static void lex_tag(Lexer *x, TokenKind end_kind, const char *end) {
@@ -261,7 +264,7 @@ static void lex_tag(Lexer *x, TokenKind end_kind, const char *end) {
     while (x->at < x->source.length) {
         size_t after = n_open == 0 ? tag_end(x, x->at, end) : 0;
         if (after) {
-            add_token(x, end_kind, text_c(x->m, end));
+            add_token(x, end_kind, jinja_text_c(x->m, end));
             move_to(x, after);
             return;
         }
@@ -285,7 +288,7 @@ static void lex_comment(Lexer *x, size_t tag) {
     size_t at = tag + 2, end = 0;
     if (byte_at(x, at) == '-' || byte_at(x, at) == '+') at++;
     while (at < x->source.length && !(end = tag_end(x, at, "#}"))) at++;
-    if (at >= x->source.length) fail(x->m, "Missing end of comment tag");
+    if (at >= x->source.length) jinja_fail(x->m, "Missing end of comment tag");
     move_to(x, end);
 }
 
@@ -296,7 +299,7 @@ static void lex_raw(Lexer *x, size_t tag, size_t after) {
     for (tag = after; tag < x->source.length; tag++) {
         if (looking_at(x, tag, "{%") && (end = word_tag(x, tag, "endraw"))) break;
     }
-    if (!end) fail(x->m, "Missing end of raw directive");
+    if (!end) jinja_fail(x->m, "Missing end of raw directive");
     lex_data(x, tag);
     move_to(x, end);
 }
@@ -314,8 +317,8 @@ static void lex_template(Lexer *x) {
     while (x->at < x->source.length) {
         size_t tag = find_tag(x, x->at), raw = 0;
         if (tag == x->source.length) {
-            Text rest = text_cut(x->source, x->at, tag);
-            add_token(x, T_DATA, rest)->value = value_text(x->m, rest);
+            Text rest = jinja_text_cut(x->source, x->at, tag);
+            add_token(x, T_DATA, rest)->value = jinja_value_text(x->m, rest);
             x->at = tag;
         } else if (x->source.bytes[tag + 1] == '#') {
             lex_comment(x, tag);
@@ -326,7 +329,7 @@ static void lex_template(Lexer *x) {
             lex_data(x, tag);
             x->at = tag;
             add_token(x, is_print ? T_PRINT_BEGIN : T_BLOCK_BEGIN,
-                      text_cut(x->source, tag, tag + 2));
+                      jinja_text_cut(x->source, tag, tag + 2));
             x->at += 2;
             if (byte_at(x, x->at) == '-' || byte_at(x, x->at) == '+') x->at++;
             lex_tag(x, is_print ? T_PRINT_END : T_BLOCK_END, is_print ? "}}" : "%}");
@@ -339,17 +342,17 @@ static Text normalize_newlines(Machine *m, Text t) {
     Builder b = {0};
     for (size_t i = 0; i < t.length; i++) {
         bool is_return = t.bytes[i] == '\r';
-        build_bytes(m, &b, is_return ? (const uint8_t *)"\n" : t.bytes + i, 1, FROM_TEMPLATE);
+        jinja_build_bytes(m, &b, is_return ? (const uint8_t *)"\n" : t.bytes + i, 1, FROM_TEMPLATE);
         if (is_return && i + 1 < t.length && t.bytes[i + 1] == '\n') i++;
     }
     if (b.length && b.bytes[b.length - 1] == '\n') b.length--;
-    return built(&b);
+    return jinja_built(&b);
 }
 
-Token *lex(Machine *m, Text source) {
+Token *jinja_lex(Machine *m, Text source) {
     m->line = 1;
     Lexer x = {.m = m, .source = normalize_newlines(m, source), .line_start = true};
     lex_template(&x);
-    add_token(&x, T_END, text_c(m, "end of template"));
+    add_token(&x, T_END, jinja_text_c(m, "end of template"));
     return x.tokens;
 }

@@ -24,6 +24,6 @@ typedef struct Token {
 } Token;
 
 /* All tokens of a template, T_END last. */
-Token *lex(Machine *m, Text source);
+Token *jinja_lex(Machine *m, Text source);
 
 #endif

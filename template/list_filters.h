@@ -4,28 +4,28 @@
 
 #include "template/call.h"
 
-BUILTIN(filter_attr);
-BUILTIN(filter_batch);
-BUILTIN(filter_default);
-BUILTIN(filter_dictsort);
-BUILTIN(filter_first);
-BUILTIN(filter_groupby);
-BUILTIN(filter_items);
-BUILTIN(filter_join);
-BUILTIN(filter_last);
-BUILTIN(filter_length);
-BUILTIN(filter_list);
-BUILTIN(filter_map);
-BUILTIN(filter_max);
-BUILTIN(filter_min);
-BUILTIN(filter_reject);
-BUILTIN(filter_rejectattr);
-BUILTIN(filter_reverse);
-BUILTIN(filter_select);
-BUILTIN(filter_selectattr);
-BUILTIN(filter_slice);
-BUILTIN(filter_sort);
-BUILTIN(filter_sum);
-BUILTIN(filter_unique);
+BUILTIN(jinja_filter_attr);
+BUILTIN(jinja_filter_batch);
+BUILTIN(jinja_filter_default);
+BUILTIN(jinja_filter_dictsort);
+BUILTIN(jinja_filter_first);
+BUILTIN(jinja_filter_groupby);
+BUILTIN(jinja_filter_items);
+BUILTIN(jinja_filter_join);
+BUILTIN(jinja_filter_last);
+BUILTIN(jinja_filter_length);
+BUILTIN(jinja_filter_list);
+BUILTIN(jinja_filter_map);
+BUILTIN(jinja_filter_max);
+BUILTIN(jinja_filter_min);
+BUILTIN(jinja_filter_reject);
+BUILTIN(jinja_filter_rejectattr);
+BUILTIN(jinja_filter_reverse);
+BUILTIN(jinja_filter_select);
+BUILTIN(jinja_filter_selectattr);
+BUILTIN(jinja_filter_slice);
+BUILTIN(jinja_filter_sort);
+BUILTIN(jinja_filter_sum);
+BUILTIN(jinja_filter_unique);
 
 #endif

@@ -12,13 +12,13 @@ typedef struct Chunk {
 
 enum { CHUNK_SIZE = 256 << 10, BYTES_PER_STEP = 64, SLOW_BYTES_PER_STEP = 4 };
 
-void machine_init(Machine *m, const struct Builtins *builtins, Error *error) {
+void jinja_machine_init(Machine *m, const struct Builtins *builtins, Error *error) {
     *m = (Machine){.memory_left = MAX_MEMORY, .steps_left = MAX_STEPS};
     m->builtins = builtins;
     m->error = error;
 }
 
-void machine_free(Machine *m) {
+void jinja_machine_free(Machine *m) {
     for (Chunk *chunk = m->chunks, *next; chunk; chunk = next) {
         next = chunk->next;
         free(chunk);
@@ -27,9 +27,9 @@ void machine_free(Machine *m) {
 }
 
 static void add_chunk(Machine *m, size_t size) {
-    if (size > m->memory_left) fail(m, "the template needs too much memory");
+    if (size > m->memory_left) jinja_fail(m, "the template needs too much memory");
     Chunk *chunk = calloc(1, sizeof *chunk + size);
-    if (!chunk) fail(m, "out of memory");
+    if (!chunk) jinja_fail(m, "out of memory");
     m->memory_left -= size;
     chunk->next = m->chunks;
     m->chunks = chunk;
@@ -37,10 +37,10 @@ static void add_chunk(Machine *m, size_t size) {
     m->end = m->at + size;
 }
 
-void *allocate(Machine *m, size_t size) {
-    if (size > m->memory_left) fail(m, "the template needs too much memory");
+void *jinja_allocate(Machine *m, size_t size) {
+    if (size > m->memory_left) jinja_fail(m, "the template needs too much memory");
     size = round_up(size, sizeof(max_align_t));
-    spend(m, size);
+    jinja_spend(m, size);
     if (size > CHUNK_SIZE / 4) { /* a chunk of its own; the current chunk stays in use */
         uint8_t *at = m->at, *end = m->end;
         add_chunk(m, size);
@@ -54,42 +54,42 @@ void *allocate(Machine *m, size_t size) {
     return result;
 }
 
-void *allocate_array(Machine *m, size_t count, size_t size) {
+void *jinja_allocate_array(Machine *m, size_t count, size_t size) {
     size_t bytes;
-    if (!size_mul(count, size, &bytes)) fail(m, "the template needs too much memory");
-    return allocate(m, bytes);
+    if (!size_mul(count, size, &bytes)) jinja_fail(m, "the template needs too much memory");
+    return jinja_allocate(m, bytes);
 }
 
-void reserve(Machine *m, void *array, size_t *capacity, size_t count, size_t needed,
-             size_t item_size) {
+void jinja_reserve(Machine *m, void *array, size_t *capacity, size_t count, size_t needed,
+                   size_t item_size) {
     if (needed <= *capacity) return;
     size_t larger = *capacity ? 2 * *capacity : 8;
     if (larger < needed) larger = needed;
-    void *items = allocate_array(m, larger, item_size);
+    void *items = jinja_allocate_array(m, larger, item_size);
     if (count) memcpy(items, *(void **)array, count * item_size);
     *(void **)array = items;
     *capacity = larger;
 }
 
-void spend(Machine *m, size_t bytes) {
+void jinja_spend(Machine *m, size_t bytes) {
     size_t steps = 1 + bytes / BYTES_PER_STEP;
     if (m->steps_left < steps) {
         m->steps_left = 0;
-        fail(m, "the template takes too long");
+        jinja_fail(m, "the template takes too long");
     }
     m->steps_left -= steps;
 }
 
-void spend_slow(Machine *m, size_t bytes) {
-    spend(m, bytes * (BYTES_PER_STEP / SLOW_BYTES_PER_STEP));
+void jinja_spend_slow(Machine *m, size_t bytes) {
+    jinja_spend(m, bytes * (BYTES_PER_STEP / SLOW_BYTES_PER_STEP));
 }
 
-void enter(Machine *m) {
-    spend(m, 0);
-    if (++m->depth > MAX_DEPTH) fail(m, "the template is nested too deeply");
+void jinja_enter(Machine *m) {
+    jinja_spend(m, 0);
+    if (++m->depth > MAX_DEPTH) jinja_fail(m, "the template is nested too deeply");
 }
 
-NORETURN void fail(Machine *m, const char *format, ...) {
+NORETURN void jinja_fail(Machine *m, const char *format, ...) {
     char text[sizeof m->error->text];
     va_list arguments;
     va_start(arguments, format);
@@ -99,7 +99,7 @@ NORETURN void fail(Machine *m, const char *format, ...) {
     longjmp(m->failed, 1);
 }
 
-NORETURN void fail_verbatim(Machine *m, const void *message, size_t length) {
+NORETURN void jinja_fail_verbatim(Machine *m, const void *message, size_t length) {
     if (length > sizeof m->error->text) length = sizeof m->error->text;
     error_set(m->error, "%.*s", (int)length, (const char *)message);
     longjmp(m->failed, 1);

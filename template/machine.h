@@ -2,7 +2,7 @@
  * errors. A template comes from a stranger's file, so everything that it can make grow is taken
  * from a budget, and running out of a budget is an ordinary error.
  *
- * fail() leaves through one longjmp to chat_template.c. No function of the interpreter owns
+ * jinja_fail leaves through one longjmp to chat_template.c. No function of the interpreter owns
  * anything but memory of the machine, so an error leaks nothing and needs no return value.
  *
  * The interpreter's files in the order in which they build on each other:
@@ -18,12 +18,15 @@
  *     number         numbers from values and from text
  *     call           arguments, and calling a built-in function
  *     access         a.b, a[b] and a[b:c]
- *     format         one field of '%5d' and '{:>5}'; format_percent, format_braces: the whole
- * strings arithmetic     + - * / // % ** json           tojson filters, list_filters, tests,
- * methods, globals    the built-in functions lex            template text to tokens (Jinja's white
- * space control is all here) parse          tokens to a tree of nodes (tree.h) scope          which
- * variable a name means, decided once, as jinja2's compiler does eval           statements write
- * text, expressions give values
+ *     format         one field of '%5d' and '{:>5}'
+ *     format_percent, format_braces   the whole strings
+ *     arithmetic     + - * / // % **
+ *     json           tojson
+ *     filters, list_filters, tests, methods, globals   the built-in functions
+ *     lex            template text to tokens (Jinja's white space control is all here)
+ *     parse          tokens to a tree of nodes (tree.h)
+ *     scope          which variable a name means, decided once, as jinja2's compiler does
+ *     eval           statements write text, expressions give values
  *
  * Behaviour follows jinja2 3.1 (lexer.py, parser.py, idtracking.py, compiler.py, runtime.py,
  * filters.py, tests.py, sandbox.py) and CPython 3.11's built-in types. */
@@ -60,31 +63,31 @@ typedef struct Machine {
     struct tm now;                   /* what strftime_now() tells */
 } Machine;
 
-void machine_init(Machine *m, const struct Builtins *builtins, Error *error);
-void machine_free(Machine *m);
+void jinja_machine_init(Machine *m, const struct Builtins *builtins, Error *error);
+void jinja_machine_free(Machine *m);
 
-/* Memory of the machine, zeroed; it lives until machine_free. */
-void *allocate(Machine *m, size_t size);
-void *allocate_array(Machine *m, size_t count, size_t size);
-#define NEW(m, Type) ((Type *)allocate(m, sizeof(Type)))
-#define NEW_ARRAY(m, count, Type) ((Type *)allocate_array(m, count, sizeof(Type)))
+/* Memory of the machine, zeroed; it lives until jinja_machine_free. */
+void *jinja_allocate(Machine *m, size_t size);
+void *jinja_allocate_array(Machine *m, size_t count, size_t size);
+#define NEW(m, Type) ((Type *)jinja_allocate(m, sizeof(Type)))
+#define NEW_ARRAY(m, count, Type) ((Type *)jinja_allocate_array(m, count, sizeof(Type)))
 
 /* Makes room for `needed` items in the array that *array points to, of which `count` are in use:
  * base/array.h's array_reserve in memory of the machine. */
-void reserve(Machine *m, void *array, size_t *capacity, size_t count, size_t needed,
-             size_t item_size);
+void jinja_reserve(Machine *m, void *array, size_t *capacity, size_t count, size_t needed,
+                   size_t item_size);
 
-void spend(Machine *m, size_t bytes);      /* pays for copying so many bytes, and one step */
-void spend_slow(Machine *m, size_t bytes); /* the same for looking at each character */
-void enter(Machine *m);                    /* one level of recursion deeper; pays a step */
-static inline void leave(Machine *m) {
+void jinja_spend(Machine *m, size_t bytes);      /* pays for copying so many bytes, and one step */
+void jinja_spend_slow(Machine *m, size_t bytes); /* the same for looking at each character */
+void jinja_enter(Machine *m);                    /* one level of recursion deeper; pays a step */
+static inline void jinja_leave(Machine *m) {
     m->depth--;
 }
 
 #define NORETURN __attribute__((noreturn)) /* cppcheck does not know C11's _Noreturn */
 
-/* Fails with "chat template, line N: message"; fail_verbatim with the message alone. */
-NORETURN void fail(Machine *m, const char *format, ...) PRINTF_LIKE(2, 3);
-NORETURN void fail_verbatim(Machine *m, const void *message, size_t length);
+/* Fails with "chat template, line N: message"; jinja_fail_verbatim with the message alone. */
+NORETURN void jinja_fail(Machine *m, const char *format, ...) PRINTF_LIKE(2, 3);
+NORETURN void jinja_fail_verbatim(Machine *m, const void *message, size_t length);
 
 #endif

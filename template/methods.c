@@ -9,8 +9,8 @@
 #include <string.h>
 
 static Text text_of(Machine *m, Value v) {
-    if (v.type == V_UNDEFINED) fail_undefined(m, v);
-    if (v.type != V_STRING) fail(m, "expected a string, not '%s'", type_name(v));
+    if (v.type == V_UNDEFINED) jinja_fail_undefined(m, v);
+    if (v.type != V_STRING) jinja_fail(m, "expected a string, not '%s'", jinja_type_name(v));
     return *v.as.text;
 }
 
@@ -18,9 +18,10 @@ static Text text_of(Machine *m, Value v) {
 
 static Value strip(Machine *m, Value self, Value chars, int sides) {
     Text t = *self.as.text;
-    return value_like(m, self,
-                      given(chars) ? text_strip_chars(m, t, text_of(m, chars), sides)
-                                   : text_strip(m, t, sides));
+    return jinja_value_like(m, self,
+                            jinja_given(chars)
+                                ? jinja_text_strip_chars(m, t, text_of(m, chars), sides)
+                                : jinja_text_strip(m, t, sides));
 }
 static BUILTIN(str_strip) {
     return strip(m, self, a[0], STRIP_LEFT | STRIP_RIGHT);
@@ -40,24 +41,24 @@ typedef struct Pieces {
 } Pieces;
 
 static void add_piece(Pieces *p, size_t from, size_t to) {
-    Value piece = value_like(p->m, p->self, text_cut(*p->self.as.text, from, to));
-    list_append(p->m, &p->list, &p->capacity, piece);
+    Value piece = jinja_value_like(p->m, p->self, jinja_text_cut(*p->self.as.text, from, to));
+    jinja_list_append(p->m, &p->list, &p->capacity, piece);
 }
 
 /* The words between white space. After `limit` of them the rest is one piece; -1: no limit. */
 static void split_words(Pieces *p, int64_t limit) {
     Text t = *p->self.as.text;
     size_t at = 0, size;
-    spend_slow(p->m, t.length);
+    jinja_spend_slow(p->m, t.length);
     for (;;) {
-        while (at < t.length && char_is_space(text_char(t, at, &size))) at += size;
+        while (at < t.length && jinja_char_is_space(jinja_text_char(t, at, &size))) at += size;
         if (at == t.length) return;
         size_t start = at;
         if (limit == 0) {
             add_piece(p, start, t.length);
             return;
         }
-        while (at < t.length && !char_is_space(text_char(t, at, &size))) at += size;
+        while (at < t.length && !jinja_char_is_space(jinja_text_char(t, at, &size))) at += size;
         add_piece(p, start, at);
         if (limit > 0) limit--;
     }
@@ -66,9 +67,9 @@ static void split_words(Pieces *p, int64_t limit) {
 static void rsplit_words(Pieces *p, int64_t limit) {
     Text t = *p->self.as.text;
     size_t size, to = t.length;
-    spend_slow(p->m, t.length);
+    jinja_spend_slow(p->m, t.length);
     for (;;) {
-        to = text_strip(p->m, text_cut(t, 0, to), STRIP_RIGHT).length;
+        to = jinja_text_strip(p->m, jinja_text_cut(t, 0, to), STRIP_RIGHT).length;
         if (to == 0) return;
         size_t from = to;
         if (limit == 0) {
@@ -76,8 +77,8 @@ static void rsplit_words(Pieces *p, int64_t limit) {
             return;
         }
         while (from > 0) {
-            size_t before = text_before(t, from);
-            if (char_is_space(text_char(t, before, &size))) break;
+            size_t before = jinja_text_before(t, from);
+            if (jinja_char_is_space(jinja_text_char(t, before, &size))) break;
             from = before;
         }
         add_piece(p, from, to);
@@ -89,7 +90,7 @@ static void rsplit_words(Pieces *p, int64_t limit) {
 static void split_at(Pieces *p, Text separator, int64_t limit) {
     Text t = *p->self.as.text;
     size_t from = 0, at;
-    while (limit != 0 && (at = text_find(p->m, t, separator, from)) != SIZE_MAX) {
+    while (limit != 0 && (at = jinja_text_find(p->m, t, separator, from)) != SIZE_MAX) {
         add_piece(p, from, at);
         from = at + separator.length;
         if (limit > 0) limit--;
@@ -100,7 +101,8 @@ static void split_at(Pieces *p, Text separator, int64_t limit) {
 static void rsplit_at(Pieces *p, Text separator, int64_t limit) {
     Text t = *p->self.as.text;
     size_t to = t.length, at;
-    while (limit != 0 && (at = text_find_last(p->m, text_cut(t, 0, to), separator)) != SIZE_MAX) {
+    while (limit != 0 &&
+           (at = jinja_text_find_last(p->m, jinja_text_cut(t, 0, to), separator)) != SIZE_MAX) {
         add_piece(p, at + separator.length, to);
         to = at;
         if (limit > 0) limit--;
@@ -110,10 +112,10 @@ static void rsplit_at(Pieces *p, Text separator, int64_t limit) {
 
 static Value split(Machine *m, Value self, const Value *a, bool from_right) {
     Pieces p = {.m = m, .self = self};
-    int64_t limit = a[1].type == V_MISSING ? -1 : to_index(m, a[1]);
-    if (given(a[0])) {
+    int64_t limit = a[1].type == V_MISSING ? -1 : jinja_to_index(m, a[1]);
+    if (jinja_given(a[0])) {
         Text separator = text_of(m, a[0]);
-        if (separator.length == 0) fail(m, "empty separator");
+        if (separator.length == 0) jinja_fail(m, "empty separator");
         (from_right ? rsplit_at : split_at)(&p, separator, limit);
     } else {
         (from_right ? rsplit_words : split_words)(&p, limit);
@@ -123,7 +125,7 @@ static Value split(Machine *m, Value self, const Value *a, bool from_right) {
         Value swap = p.list.items[i];
         p.list.items[i] = p.list.items[k], p.list.items[k] = swap;
     }
-    return value_list(m, V_LIST, p.list.items, p.list.count);
+    return jinja_value_list(m, V_LIST, p.list.items, p.list.count);
 }
 static BUILTIN(str_split) {
     return split(m, self, a, false);
@@ -135,27 +137,27 @@ static BUILTIN(str_rsplit) {
 static BUILTIN(str_splitlines) {
     Pieces p = {.m = m, .self = self};
     Text t = *self.as.text;
-    bool keep = a[0].type != V_MISSING && truth(m, a[0]);
-    spend_slow(m, t.length);
+    bool keep = a[0].type != V_MISSING && jinja_truth(m, a[0]);
+    jinja_spend_slow(m, t.length);
     for (size_t at = 0, next; at < t.length; at = next) {
-        size_t end = text_line(t, at, &next);
+        size_t end = jinja_text_line(t, at, &next);
         add_piece(&p, at, keep ? next : end);
     }
-    return value_list(m, V_LIST, p.list.items, p.list.count);
+    return jinja_value_list(m, V_LIST, p.list.items, p.list.count);
 }
 
 static Value partition(Machine *m, Value self, Value separator, bool last) {
     Text t = *self.as.text, s = text_of(m, separator);
-    if (s.length == 0) fail(m, "empty separator");
-    size_t at = last ? text_find_last(m, t, s) : text_find(m, t, s, 0);
+    if (s.length == 0) jinja_fail(m, "empty separator");
+    size_t at = last ? jinja_text_find_last(m, t, s) : jinja_text_find(m, t, s, 0);
     bool found = at != SIZE_MAX;
     size_t end = found ? at + s.length : last ? 0 : t.length;
     if (!found) at = end;
     Value *items = NEW_ARRAY(m, 3, Value);
-    items[0] = value_like(m, self, text_cut(t, 0, at));
-    items[1] = value_like(m, self, found ? s : (Text){0});
-    items[2] = value_like(m, self, text_cut(t, end, t.length));
-    return value_list(m, V_TUPLE, items, 3);
+    items[0] = jinja_value_like(m, self, jinja_text_cut(t, 0, at));
+    items[1] = jinja_value_like(m, self, found ? s : (Text){0});
+    items[2] = jinja_value_like(m, self, jinja_text_cut(t, end, t.length));
+    return jinja_value_list(m, V_TUPLE, items, 3);
 }
 static BUILTIN(str_partition) {
     return partition(m, self, a[0], false);
@@ -167,30 +169,33 @@ static BUILTIN(str_rpartition) {
 static BUILTIN(str_join) {
     Builder b = {0};
     Value item;
-    Iter *it = iterate(m, a[0]);
-    for (bool first = true; next_item(m, it, &item); first = false) {
-        if (!first) build(m, &b, *self.as.text);
+    Iter *it = jinja_iterate(m, a[0]);
+    for (bool first = true; jinja_next_item(m, it, &item); first = false) {
+        if (!first) jinja_build(m, &b, *self.as.text);
         bool escape = self.markup && !(item.type == V_STRING && item.markup);
-        build(m, &b, escape ? text_escape(m, to_text(m, item)) : text_of(m, item));
+        jinja_build(m, &b,
+                    escape ? jinja_text_escape(m, jinja_to_text(m, item)) : text_of(m, item));
     }
-    return value_like(m, self, built(&b));
+    return jinja_value_like(m, self, jinja_built(&b));
 }
 
 static BUILTIN(str_replace) {
     Text new = text_of(m, a[1]);
-    if (self.markup && !a[1].markup) new = text_escape(m, new);
-    int64_t count = a[2].type == V_MISSING ? -1 : to_index(m, a[2]);
-    return value_like(m, self, text_replace(m, *self.as.text, text_of(m, a[0]), new, count));
+    if (self.markup && !a[1].markup) new = jinja_text_escape(m, new);
+    int64_t count = a[2].type == V_MISSING ? -1 : jinja_to_index(m, a[2]);
+    return jinja_value_like(m, self,
+                            jinja_text_replace(m, *self.as.text, text_of(m, a[0]), new, count));
 }
 
 static BUILTIN(str_removeprefix) {
     Text t = *self.as.text, prefix = text_of(m, a[0]);
-    return value_like(m, self, text_starts(t, prefix) ? text_cut(t, prefix.length, t.length) : t);
+    return jinja_value_like(
+        m, self, jinja_text_starts(t, prefix) ? jinja_text_cut(t, prefix.length, t.length) : t);
 }
 static BUILTIN(str_removesuffix) {
     Text t = *self.as.text, suffix = text_of(m, a[0]);
-    bool found = suffix.length && text_ends(t, suffix);
-    return value_like(m, self, found ? text_cut(t, 0, t.length - suffix.length) : t);
+    bool found = suffix.length && jinja_text_ends(t, suffix);
+    return jinja_value_like(m, self, found ? jinja_text_cut(t, 0, t.length - suffix.length) : t);
 }
 
 /* ---- searching ---- */
@@ -199,16 +204,16 @@ static BUILTIN(str_removesuffix) {
  * `end`. Returns false where `start` lies behind `end`: then not even "" is found. */
 static bool part_of(Machine *m, Text t, Value start, Value end, size_t *from, size_t *to) {
     *from = 0, *to = t.length;
-    if (!given(start) && !given(end)) return true;
-    int64_t count = (int64_t)text_count(m, t);
-    int64_t first = given(start) ? to_index(m, start) : 0;
-    int64_t last = given(end) ? to_index(m, end) : count;
+    if (!jinja_given(start) && !jinja_given(end)) return true;
+    int64_t count = (int64_t)jinja_text_count(m, t);
+    int64_t first = jinja_given(start) ? jinja_to_index(m, start) : 0;
+    int64_t last = jinja_given(end) ? jinja_to_index(m, end) : count;
     if (first < 0) first = first + count < 0 ? 0 : first + count;
     if (last < 0) last = last + count < 0 ? 0 : last + count;
     if (last > count) last = count;
     if (first > last) return false;
-    *from = text_offset(m, t, (size_t)first);
-    if (given(end)) *to = text_offset(m, t, (size_t)last);
+    *from = jinja_text_offset(m, t, (size_t)first);
+    if (jinja_given(end)) *to = jinja_text_offset(m, t, (size_t)last);
     return true;
 }
 
@@ -216,11 +221,12 @@ static Value find(Machine *m, Value self, const Value *a, bool last, bool must) 
     Text t = *self.as.text, needle = text_of(m, a[0]);
     size_t from, to, at = SIZE_MAX;
     if (part_of(m, t, a[1], a[2], &from, &to)) {
-        Text part = text_cut(t, from, to);
-        at = last ? text_find_last(m, part, needle) : text_find(m, part, needle, 0);
+        Text part = jinja_text_cut(t, from, to);
+        at = last ? jinja_text_find_last(m, part, needle) : jinja_text_find(m, part, needle, 0);
     }
-    if (at == SIZE_MAX && must) fail(m, "substring not found");
-    return value_int(at == SIZE_MAX ? -1 : (int64_t)text_count(m, text_cut(t, 0, from + at)));
+    if (at == SIZE_MAX && must) jinja_fail(m, "substring not found");
+    return jinja_value_int(
+        at == SIZE_MAX ? -1 : (int64_t)jinja_text_count(m, jinja_text_cut(t, 0, from + at)));
 }
 static BUILTIN(str_find) {
     return find(m, self, a, false, false);
@@ -239,12 +245,12 @@ static BUILTIN(str_count) {
     Text needle = text_of(m, a[0]);
     size_t from, to;
     int64_t count = 0;
-    if (!part_of(m, *self.as.text, a[1], a[2], &from, &to)) return value_int(0);
-    Text t = text_cut(*self.as.text, from, to);
-    if (needle.length == 0) return value_int((int64_t)text_count(m, t) + 1);
-    for (size_t at = 0; (at = text_find(m, t, needle, at)) != SIZE_MAX; at += needle.length)
+    if (!part_of(m, *self.as.text, a[1], a[2], &from, &to)) return jinja_value_int(0);
+    Text t = jinja_text_cut(*self.as.text, from, to);
+    if (needle.length == 0) return jinja_value_int((int64_t)jinja_text_count(m, t) + 1);
+    for (size_t at = 0; (at = jinja_text_find(m, t, needle, at)) != SIZE_MAX; at += needle.length)
         count++;
-    return value_int(count);
+    return jinja_value_int(count);
 }
 
 /* Whether a prefix or suffix matches; of a tuple, any may. */
@@ -255,51 +261,54 @@ static Value has_affix(Machine *m, Value self, const Value *a, bool (*matches)(T
     bool inside = part_of(m, *self.as.text, a[1], a[2], &from, &to), found = false;
     for (size_t i = 0; i < options.count && !found; i++) {
         Text affix = text_of(m, options.items[i]);
-        spend(m, affix.length);
-        found = inside && matches(text_cut(*self.as.text, from, to), affix);
+        jinja_spend(m, affix.length);
+        found = inside && matches(jinja_text_cut(*self.as.text, from, to), affix);
     }
-    return value_bool(found);
+    return jinja_value_bool(found);
 }
 static BUILTIN(str_startswith) {
-    return has_affix(m, self, a, text_starts);
+    return has_affix(m, self, a, jinja_text_starts);
 }
 static BUILTIN(str_endswith) {
-    return has_affix(m, self, a, text_ends);
+    return has_affix(m, self, a, jinja_text_ends);
 }
 
 /* ---- case and kinds of characters ---- */
 
 static BUILTIN(str_upper) {
-    return value_like(m, self, text_case(m, *self.as.text, CASE_UPPER));
+    return jinja_value_like(m, self, jinja_text_case(m, *self.as.text, CASE_UPPER));
 }
 static BUILTIN(str_lower) {
-    return value_like(m, self, text_case(m, *self.as.text, CASE_LOWER));
+    return jinja_value_like(m, self, jinja_text_case(m, *self.as.text, CASE_LOWER));
 }
 static BUILTIN(str_casefold) {
-    return value_like(m, self, text_case(m, *self.as.text, CASE_FOLD));
+    return jinja_value_like(m, self, jinja_text_case(m, *self.as.text, CASE_FOLD));
 }
 static BUILTIN(str_capitalize) {
-    return value_like(m, self, text_capitalize(m, *self.as.text));
+    return jinja_value_like(m, self, jinja_text_capitalize(m, *self.as.text));
 }
 static BUILTIN(str_title) {
-    return value_like(m, self, text_title(m, *self.as.text));
+    return jinja_value_like(m, self, jinja_text_title(m, *self.as.text));
 }
 
 static BUILTIN(str_swapcase) {
     Text t = *self.as.text;
     Builder b = {0};
     for (size_t at = 0, size; at < t.length; at += size) {
-        bool upper = char_is_upper(text_char(t, at, &size));
-        build(m, &b, text_case(m, text_cut(t, at, at + size), upper ? CASE_LOWER : CASE_UPPER));
+        bool upper = jinja_char_is_upper(jinja_text_char(t, at, &size));
+        jinja_build(
+            m, &b,
+            jinja_text_case(m, jinja_text_cut(t, at, at + size), upper ? CASE_LOWER : CASE_UPPER));
     }
-    return value_like(m, self, built(&b));
+    return jinja_value_like(m, self, jinja_built(&b));
 }
 
 static bool is_alnum(uint32_t c) {
-    return char_is_alpha(c) || char_is_numeric(c);
+    return jinja_char_is_alpha(c) || jinja_char_is_numeric(c);
 }
 static bool is_decimal(uint32_t c) {
-    return char_is_digit(c) && c != 0xB2 && c != 0xB3 && c != 0xB9 && (c < 0x2070 || c > 0x2089);
+    return jinja_char_is_digit(c) && c != 0xB2 && c != 0xB3 && c != 0xB9 &&
+           (c < 0x2070 || c > 0x2089);
 }
 static bool is_ascii(uint32_t c) {
     return c < 0x80;
@@ -307,100 +316,103 @@ static bool is_ascii(uint32_t c) {
 
 static Value all_are(Machine *m, Value self, bool (*kind)(uint32_t), bool if_empty) {
     Text t = *self.as.text;
-    spend_slow(m, t.length);
+    jinja_spend_slow(m, t.length);
     for (size_t at = 0, size; at < t.length; at += size) {
-        if (!kind(text_char(t, at, &size))) return value_bool(false);
+        if (!kind(jinja_text_char(t, at, &size))) return jinja_value_bool(false);
     }
-    return value_bool(t.length > 0 || if_empty);
+    return jinja_value_bool(t.length > 0 || if_empty);
 }
 static BUILTIN(str_isalpha) {
-    return all_are(m, self, char_is_alpha, false);
+    return all_are(m, self, jinja_char_is_alpha, false);
 }
 static BUILTIN(str_isalnum) {
     return all_are(m, self, is_alnum, false);
 }
 static BUILTIN(str_isdigit) {
-    return all_are(m, self, char_is_digit, false);
+    return all_are(m, self, jinja_char_is_digit, false);
 }
 static BUILTIN(str_isdecimal) {
     return all_are(m, self, is_decimal, false);
 }
 static BUILTIN(str_isnumeric) {
-    return all_are(m, self, char_is_numeric, false);
+    return all_are(m, self, jinja_char_is_numeric, false);
 }
 static BUILTIN(str_isspace) {
-    return all_are(m, self, char_is_space, false);
+    return all_are(m, self, jinja_char_is_space, false);
 }
 static BUILTIN(str_isascii) {
     return all_are(m, self, is_ascii, true);
 }
 static BUILTIN(str_isprintable) {
-    return all_are(m, self, char_is_printable, true);
+    return all_are(m, self, jinja_char_is_printable, true);
 }
 
 static BUILTIN(str_islower) {
-    return value_bool(text_is_lower(m, *self.as.text));
+    return jinja_value_bool(jinja_text_is_lower(m, *self.as.text));
 }
 static BUILTIN(str_isupper) {
-    return value_bool(text_is_upper(m, *self.as.text));
+    return jinja_value_bool(jinja_text_is_upper(m, *self.as.text));
 }
 
 /* ---- padding and formatting ---- */
 
 /* The one character of padding that the call gives, or a space. */
 static Text fill_of(Machine *m, const Value *a) {
-    Text fill = given(a[1]) ? text_of(m, a[1]) : text_c(m, " ");
-    if (text_count(m, fill) != 1) fail(m, "The fill character must be exactly one character long");
+    Text fill = jinja_given(a[1]) ? text_of(m, a[1]) : jinja_text_c(m, " ");
+    if (jinja_text_count(m, fill) != 1)
+        jinja_fail(m, "The fill character must be exactly one character long");
     return fill;
 }
 static BUILTIN(str_ljust) {
     Text t = *self.as.text, fill = fill_of(m, a);
-    int64_t room = to_index(m, a[0]) - (int64_t)text_count(m, t);
-    return value_like(m, self, text_pad(m, t, fill, 0, room));
+    int64_t room = jinja_to_index(m, a[0]) - (int64_t)jinja_text_count(m, t);
+    return jinja_value_like(m, self, jinja_text_pad(m, t, fill, 0, room));
 }
 static BUILTIN(str_rjust) {
     Text t = *self.as.text, fill = fill_of(m, a);
-    int64_t room = to_index(m, a[0]) - (int64_t)text_count(m, t);
-    return value_like(m, self, text_pad(m, t, fill, room, 0));
+    int64_t room = jinja_to_index(m, a[0]) - (int64_t)jinja_text_count(m, t);
+    return jinja_value_like(m, self, jinja_text_pad(m, t, fill, room, 0));
 }
 static BUILTIN(str_center) {
-    return value_like(m, self, text_center(m, *self.as.text, fill_of(m, a), to_index(m, a[0])));
+    return jinja_value_like(
+        m, self, jinja_text_center(m, *self.as.text, fill_of(m, a), jinja_to_index(m, a[0])));
 }
 
 static BUILTIN(str_zfill) {
     Text t = *self.as.text;
     size_t sign = t.length && (t.bytes[0] == '-' || t.bytes[0] == '+');
     Builder b = {0};
-    build(m, &b, text_cut(t, 0, sign));
-    build_repeat(m, &b, text_c(m, "0"), to_index(m, a[0]) - (int64_t)text_count(m, t));
-    build(m, &b, text_cut(t, sign, t.length));
-    return value_like(m, self, built(&b));
+    jinja_build(m, &b, jinja_text_cut(t, 0, sign));
+    jinja_build_repeat(m, &b, jinja_text_c(m, "0"),
+                       jinja_to_index(m, a[0]) - (int64_t)jinja_text_count(m, t));
+    jinja_build(m, &b, jinja_text_cut(t, sign, t.length));
+    return jinja_value_like(m, self, jinja_built(&b));
 }
 
 static BUILTIN(str_expandtabs) {
     Text t = *self.as.text;
-    int64_t tab = a[0].type == V_MISSING ? 8 : to_index(m, a[0]), column = 0;
+    int64_t tab = a[0].type == V_MISSING ? 8 : jinja_to_index(m, a[0]), column = 0;
     Builder b = {0};
     for (size_t at = 0, size; at < t.length; at += size) {
-        uint32_t c = text_char(t, at, &size);
+        uint32_t c = jinja_text_char(t, at, &size);
         if (c == '\t') {
             int64_t spaces = tab > 0 ? tab - column % tab : 0;
-            build_repeat(m, &b, text_c(m, " "), spaces);
+            jinja_build_repeat(m, &b, jinja_text_c(m, " "), spaces);
             column += spaces;
         } else {
-            build(m, &b, text_cut(t, at, at + size));
+            jinja_build(m, &b, jinja_text_cut(t, at, at + size));
             column = c == '\n' || c == '\r' ? 0 : column + 1;
         }
     }
-    return value_like(m, self, built(&b));
+    return jinja_value_like(m, self, jinja_built(&b));
 }
 
 static BUILTIN(str_format) {
-    return value_like(m, self, format_braces(m, self, args));
+    return jinja_value_like(m, self, jinja_format_braces(m, self, args));
 }
 
 static BUILTIN(str_format_map) {
-    if (a[0].type != V_DICT) fail(m, "format_map() needs a mapping");
+    if (a[0].type != V_DICT) jinja_fail(m, "format_map() needs a mapping");
     const Dict *d = a[0].as.dict;
     Args named = {.n_keywords = d->count};
     named.keywords = NEW_ARRAY(m, d->count, Text);
@@ -409,7 +421,7 @@ static BUILTIN(str_format_map) {
         if (d->entries[i].key.type == V_STRING) named.keywords[i] = *d->entries[i].key.as.text;
         named.keyword_values[i] = d->entries[i].value;
     }
-    return value_like(m, self, format_braces(m, self, &named));
+    return jinja_value_like(m, self, jinja_format_braces(m, self, &named));
 }
 
 /* ---- lists, tuples, ranges ---- */
@@ -417,21 +429,23 @@ static BUILTIN(str_format_map) {
 static BUILTIN(list_count) {
     int64_t count = 0;
     Value item;
-    for (Iter *it = iterate(m, self); next_item(m, it, &item);) count += equal(m, item, a[0]);
-    return value_int(count);
+    for (Iter *it = jinja_iterate(m, self); jinja_next_item(m, it, &item);)
+        count += jinja_equal(m, item, a[0]);
+    return jinja_value_int(count);
 }
 
 static BUILTIN(list_index) {
-    int64_t index = 0, size = length(m, self);
-    int64_t start = given(a[1]) ? to_index(m, a[1]) : 0,
-            end = given(a[2]) ? to_index(m, a[2]) : size;
+    int64_t index = 0, size = jinja_length(m, self);
+    int64_t start = jinja_given(a[1]) ? jinja_to_index(m, a[1]) : 0,
+            end = jinja_given(a[2]) ? jinja_to_index(m, a[2]) : size;
     Value item;
     if (start < 0) start += size;
     if (end < 0) end += size;
-    for (Iter *it = iterate(m, self); next_item(m, it, &item); index++) {
-        if (index >= start && index < end && equal(m, item, a[0])) return value_int(index);
+    for (Iter *it = jinja_iterate(m, self); jinja_next_item(m, it, &item); index++) {
+        if (index >= start && index < end && jinja_equal(m, item, a[0]))
+            return jinja_value_int(index);
     }
-    fail(m, "the item is not in the list");
+    jinja_fail(m, "the item is not in the list");
 }
 
 static BUILTIN(copy) {
@@ -441,32 +455,32 @@ static BUILTIN(copy) {
 /* ---- dicts ---- */
 
 static BUILTIN(dict_get) {
-    Value *found = dict_find(m, self.as.dict, a[0]);
-    return found ? *found : value_or(a[1], none);
+    Value *found = jinja_dict_find(m, self.as.dict, a[0]);
+    return found ? *found : jinja_value_or(a[1], none);
 }
 
 static BUILTIN(dict_keys) {
-    return value_view(m, self, VIEW_KEYS);
+    return jinja_value_view(m, self, VIEW_KEYS);
 }
 static BUILTIN(dict_values) {
-    return value_view(m, self, VIEW_VALUES);
+    return jinja_value_view(m, self, VIEW_VALUES);
 }
 static BUILTIN(dict_items) {
-    return value_view(m, self, VIEW_ITEMS);
+    return jinja_value_view(m, self, VIEW_ITEMS);
 }
 
 /* ---- Jinja's own objects ---- */
 
 static BUILTIN(loop_cycle) {
-    if (args->count == 0) fail(m, "no items for cycling given");
+    if (args->count == 0) jinja_fail(m, "no items for cycling given");
     return args->values[(size_t)self.as.loop->index0 % args->count];
 }
 
 static BUILTIN(loop_changed) {
-    Value now = value_list(m, V_TUPLE, args->values, args->count);
-    bool changed = !equal(m, self.as.loop->last_changed, now);
+    Value now = jinja_value_list(m, V_TUPLE, args->values, args->count);
+    bool changed = !jinja_equal(m, self.as.loop->last_changed, now);
     self.as.loop->last_changed = now;
-    return value_bool(changed);
+    return jinja_value_bool(changed);
 }
 
 static BUILTIN(cycler_next) {
@@ -483,7 +497,7 @@ static BUILTIN(cycler_reset) {
 
 static BUILTIN(float_is_integer) {
     double f = self.as.real;
-    return value_bool(f - f == 0 && (f >= 9e15 || f <= -9e15 || f == (double)(int64_t)f));
+    return jinja_value_bool(f - f == 0 && (f >= 9e15 || f <= -9e15 || f == (double)(int64_t)f));
 }
 
 static const Builtin str_methods[] = {
@@ -549,7 +563,7 @@ static const char *const unsafe_list[] = {"append", "clear",  "pop",    "reverse
                                           "sort",   "extend", "remove", NULL};
 static const char *const unsafe_dict[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};
 
-const Builtin *find_method(Value object, Text name, bool *unsafe) {
+const Builtin *jinja_find_method(Value object, Text name, bool *unsafe) {
     const Builtin *methods = NULL;
     const char *const *forbidden = NULL;
     switch (object.type) {
@@ -578,9 +592,10 @@ const Builtin *find_method(Value object, Text name, bool *unsafe) {
     default:
         break;
     }
-    for (; forbidden && *forbidden; forbidden++) *unsafe = *unsafe || text_is(name, *forbidden);
+    for (; forbidden && *forbidden; forbidden++)
+        *unsafe = *unsafe || jinja_text_is(name, *forbidden);
     for (; methods && methods->name; methods++) {
-        if (text_is(name, methods->name)) return methods;
+        if (jinja_text_is(name, methods->name)) return methods;
     }
     return NULL;
 }

@@ -8,26 +8,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-double to_double(Value v) {
+double jinja_to_double(Value v) {
     return v.type == V_FLOAT ? v.as.real : (double)v.as.integer;
 }
 
-int64_t to_index(Machine *m, Value v) {
-    if (is_integer(v)) return v.as.integer;
-    if (v.type == V_UNDEFINED) fail_undefined(m, v);
-    fail(m, "'%s' object cannot be interpreted as an integer", type_name(v));
+int64_t jinja_to_index(Machine *m, Value v) {
+    if (jinja_is_integer(v)) return v.as.integer;
+    if (v.type == V_UNDEFINED) jinja_fail_undefined(m, v);
+    jinja_fail(m, "'%s' object cannot be interpreted as an integer", jinja_type_name(v));
 }
 
-Value double_to_int(Machine *m, double f) {
-    if (!(fabs(f) < 9223372036854775808.0)) fail(m, "cannot convert a float to a 64-bit integer");
-    return value_int((int64_t)f);
+Value jinja_double_to_int(Machine *m, double f) {
+    if (!(fabs(f) < 9223372036854775808.0))
+        jinja_fail(m, "cannot convert a float to a 64-bit integer");
+    return jinja_value_int((int64_t)f);
 }
 
-NORETURN void fail_overflow(Machine *m) {
-    fail(m, "an integer does not fit in 64 bits");
+NORETURN void jinja_fail_overflow(Machine *m) {
+    jinja_fail(m, "an integer does not fit in 64 bits");
 }
 
-bool parse_int(Text t, int base, int64_t *value, bool *overflow) {
+bool jinja_parse_int(Text t, int base, int64_t *value, bool *overflow) {
     size_t i = 0;
     bool negative = false, after_digit = false, any = false;
     *value = 0, *overflow = false;
@@ -47,7 +48,7 @@ bool parse_int(Text t, int base, int64_t *value, bool *overflow) {
             after_digit = false;
             continue;
         }
-        int digit = digit_value(t.bytes[i]);
+        int digit = jinja_digit_value(t.bytes[i]);
         if (digit >= base) return false;
         if (leading_zero && digit) return false;
         *overflow = *overflow || __builtin_mul_overflow(*value, base, value) ||
@@ -59,14 +60,14 @@ bool parse_int(Text t, int base, int64_t *value, bool *overflow) {
 
 /* strtod() takes more than Python does, such as hexadecimal digits, but no underscores between
  * digits: only the characters that both may take reach it. */
-bool parse_float(Machine *m, Text t, double *value) {
-    spend_slow(m, t.length);
+bool jinja_parse_float(Machine *m, Text t, double *value) {
+    jinja_spend_slow(m, t.length);
     char *s = NEW_ARRAY(m, t.length + 1, char);
     size_t n = 0;
     for (size_t i = 0; i < t.length; i++) {
         uint8_t c = t.bytes[i];
-        bool between = i > 0 && i + 1 < t.length && digit_value(t.bytes[i - 1]) < 10 &&
-                       digit_value(t.bytes[i + 1]) < 10;
+        bool between = i > 0 && i + 1 < t.length && jinja_digit_value(t.bytes[i - 1]) < 10 &&
+                       jinja_digit_value(t.bytes[i + 1]) < 10;
         if (c == '_' && between) continue;
         if (!strchr("+-.0123456789eEinfatyINFATY", c) || c == 0) return false;
         s[n++] = (char)c;

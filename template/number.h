@@ -4,15 +4,15 @@
 
 #include "template/value.h"
 
-double to_double(Value v);                 /* of a number */
-int64_t to_index(Machine *m, Value v);     /* an int or bool; fails otherwise */
-Value double_to_int(Machine *m, double f); /* truncates */
+double jinja_to_double(Value v);                 /* of a number */
+int64_t jinja_to_index(Machine *m, Value v);     /* an int or bool; fails otherwise */
+Value jinja_double_to_int(Machine *m, double f); /* truncates */
 
 /* int(text, base). Returns false if the text is not an integer; *overflow: it is one, but passes 64
  * bits. */
-bool parse_int(Text t, int base, int64_t *value, bool *overflow);
-bool parse_float(Machine *m, Text t, double *value); /* float(text) */
+bool jinja_parse_int(Text t, int base, int64_t *value, bool *overflow);
+bool jinja_parse_float(Machine *m, Text t, double *value); /* float(text) */
 
-NORETURN void fail_overflow(Machine *m);
+NORETURN void jinja_fail_overflow(Machine *m);
 
 #endif

@@ -39,7 +39,7 @@ static void append(NodeList *list, Node *node) {
 }
 
 static void deeper(Parser *p) {
-    if (++p->depth > MAX_PARSE_DEPTH) fail(p->m, "the template is nested too deeply");
+    if (++p->depth > MAX_PARSE_DEPTH) jinja_fail(p->m, "the template is nested too deeply");
 }
 
 /* ---- tokens ---- */
@@ -50,7 +50,7 @@ static void advance(Parser *p) {
 }
 
 static bool at_kind(const Parser *p, TokenKind kind, const char *text) {
-    return p->token->kind == kind && text_is(p->token->text, text);
+    return p->token->kind == kind && jinja_text_is(p->token->text, text);
 }
 static bool at_word(const Parser *p, const char *s) {
     return at_kind(p, T_NAME, s);
@@ -73,7 +73,8 @@ static bool skip_operator(Parser *p, const char *s) {
 
 static NORETURN void unexpected(Parser *p, const char *wanted) {
     Text got = p->token->text;
-    fail(p->m, "expected %s, got '%.*s'", wanted, text_shown(got), (const char *)got.bytes);
+    jinja_fail(p->m, "expected %s, got '%.*s'", wanted, jinja_text_shown(got),
+               (const char *)got.bytes);
 }
 
 static void expect_operator(Parser *p, const char *s) {
@@ -98,13 +99,13 @@ static Node *new_const(Parser *p, Value value) {
 static Node *parse_name(Parser *p) {
     Node *node = new_node(p, N_NAME);
     node->text = expect_name(p);
-    if (text_is(node->text, "true") || text_is(node->text, "True")) {
-        return new_const(p, value_bool(true));
+    if (jinja_text_is(node->text, "true") || jinja_text_is(node->text, "True")) {
+        return new_const(p, jinja_value_bool(true));
     }
-    if (text_is(node->text, "false") || text_is(node->text, "False")) {
-        return new_const(p, value_bool(false));
+    if (jinja_text_is(node->text, "false") || jinja_text_is(node->text, "False")) {
+        return new_const(p, jinja_value_bool(false));
     }
-    if (text_is(node->text, "none") || text_is(node->text, "None")) {
+    if (jinja_text_is(node->text, "none") || jinja_text_is(node->text, "None")) {
         return new_const(p, none);
     }
     return node;
@@ -116,12 +117,12 @@ static Node *parse_constant(Parser *p) {
     advance(p);
     if (node->value.type != V_STRING) return node;
     Builder b = {0};
-    build(p->m, &b, *node->value.as.text);
+    jinja_build(p->m, &b, *node->value.as.text);
     while (p->token->kind == T_CONST && p->token->value.type == V_STRING) {
-        build(p->m, &b, *p->token->value.as.text);
+        jinja_build(p->m, &b, *p->token->value.as.text);
         advance(p);
     }
-    node->value = value_text(p->m, built(&b));
+    node->value = jinja_value_text(p->m, jinja_built(&b));
     return node;
 }
 
@@ -168,8 +169,8 @@ static Node *parse_keyword(Parser *p, const Node *items) {
     node->text = expect_name(p);
     expect_operator(p, "=");
     for (const Node *n = items; n; n = n->next) {
-        if (n->kind == N_KEYWORD && text_equal(n->text, node->text)) {
-            fail(p->m, "keyword argument repeated");
+        if (n->kind == N_KEYWORD && jinja_text_equal(n->text, node->text)) {
+            jinja_fail(p->m, "keyword argument repeated");
         }
     }
     node->first = parse_expression(p, true);
@@ -192,20 +193,20 @@ static Node *parse_arguments(Parser *p) {
     while (!at_operator(p, ")")) {
         if (items.first) expect_operator(p, ",");
         if (items.first && at_operator(p, ")")) break;
-        if (star_star) fail(p->m, "%s", wrong);
+        if (star_star) jinja_fail(p->m, "%s", wrong);
         if (skip_operator(p, "**")) {
             append(&items, parse_starred(p, N_STARSTAR));
             star_star = true;
         } else if (skip_operator(p, "*")) {
-            if (star) fail(p->m, "%s", wrong);
+            if (star) jinja_fail(p->m, "%s", wrong);
             append(&items, parse_starred(p, N_STAR));
             star = true;
         } else if (p->token->kind == T_NAME && p->token[1].kind == T_OPERATOR &&
-                   text_is(p->token[1].text, "=")) {
+                   jinja_text_is(p->token[1].text, "=")) {
             append(&items, parse_keyword(p, items.first));
             keyword = true;
         } else {
-            if (keyword || star) fail(p->m, "%s", wrong);
+            if (keyword || star) jinja_fail(p->m, "%s", wrong);
             append(&items, parse_expression(p, true));
         }
     }
@@ -286,10 +287,10 @@ static Text parse_dotted_name(Parser *p) {
     Text name = expect_name(p);
     while (skip_operator(p, ".")) {
         Builder b = {0};
-        build(p->m, &b, name);
-        build_c(p->m, &b, ".", FROM_TEMPLATE);
-        build(p->m, &b, expect_name(p));
-        name = built(&b);
+        jinja_build(p->m, &b, name);
+        jinja_build_c(p->m, &b, ".", FROM_TEMPLATE);
+        jinja_build(p->m, &b, expect_name(p));
+        name = jinja_built(&b);
     }
     return name;
 }
@@ -306,7 +307,7 @@ static Node *parse_test(Parser *p, Node *tested) {
     if (at_operator(p, "(")) {
         node->items = parse_arguments(p);
     } else if (bare) {
-        if (at_word(p, "is")) fail(p->m, "You cannot chain multiple tests with is");
+        if (at_word(p, "is")) jinja_fail(p->m, "You cannot chain multiple tests with is");
         node->items = parse_postfix(p, parse_primary(p));
     }
     return negated ? new_binary(p, N_UNARY, OP_NOT, node, NULL) : node;
@@ -362,7 +363,7 @@ static Node *parse_power(Parser *p) {
 /* Passes one of the operators first ... last and returns it; OP_NONE: none of them comes next. */
 static Operator skip_any(Parser *p, Operator first, Operator last) {
     for (Operator op = first; op <= last; op++) {
-        if (skip_operator(p, operator_name(op))) return op;
+        if (skip_operator(p, jinja_operator_name(op))) return op;
     }
     return OP_NONE;
 }
@@ -396,7 +397,7 @@ static Node *parse_sum(Parser *p) {
 
 static Operator comparison(Parser *p) {
     if (skip_word(p, "in")) return OP_IN;
-    if (at_word(p, "not") && p->token[1].kind == T_NAME && text_is(p->token[1].text, "in")) {
+    if (at_word(p, "not") && p->token[1].kind == T_NAME && jinja_text_is(p->token[1].text, "in")) {
         advance(p);
         advance(p);
         return OP_NOT_IN;
@@ -474,7 +475,7 @@ static void make_target(Parser *p, Node *node) {
     } else if (node->kind == N_TUPLE) {
         for (Node *n = node->items; n; n = n->next) make_target(p, n);
     } else if (node->kind != N_NSREF) {
-        fail(p->m, "can't assign to this expression");
+        jinja_fail(p->m, "can't assign to this expression");
     }
 }
 
@@ -482,7 +483,7 @@ static Node *parse_target_primary(Parser *p, bool with_namespace) {
     Node *node = parse_primary(p);
     if (with_namespace && node->kind == N_NAME && skip_operator(p, ".")) {
         node->kind = N_NSREF;
-        node->value = value_text(p->m, expect_name(p));
+        node->value = jinja_value_text(p->m, expect_name(p));
     }
     return node;
 }
@@ -590,13 +591,13 @@ static void parse_parameters(Parser *p, Node *node) {
         Node *parameter = new_node(p, N_PARAM);
         parameter->text = parse_name_target(p)->text;
         for (Node *n = parameters.first; n; n = n->next) {
-            if (text_equal(n->text, parameter->text)) fail(p->m, "duplicate parameter");
+            if (jinja_text_equal(n->text, parameter->text)) jinja_fail(p->m, "duplicate parameter");
         }
         if (skip_operator(p, "=")) {
             parameter->first = parse_expression(p, true);
             has_default = true;
         } else if (has_default) {
-            fail(p->m, "non-default argument follows default argument");
+            jinja_fail(p->m, "non-default argument follows default argument");
         }
         append(&parameters, parameter);
     }
@@ -614,7 +615,7 @@ static void parse_macro(Parser *p, Node *node) {
 static void parse_call_block(Parser *p, Node *node) {
     if (at_operator(p, "(")) parse_parameters(p, node);
     node->first = parse_expression(p, true);
-    if (node->first->kind != N_CALL) fail(p->m, "expected call");
+    if (node->first->kind != N_CALL) jinja_fail(p->m, "expected call");
     node->body = parse_block(p, end_call);
     advance(p);
 }
@@ -715,8 +716,8 @@ static Node *parse_block(Parser *p, const char *const *end_words) {
     return parse_statements(p, end_words);
 }
 
-Node *parse(Machine *m, Text source) {
-    Parser p = {.m = m, .token = lex(m, source)};
+Node *jinja_parse(Machine *m, Text source) {
+    Parser p = {.m = m, .token = jinja_lex(m, source)};
     m->line = 1;
     return parse_statements(&p, NULL);
 }

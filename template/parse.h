@@ -4,6 +4,6 @@
 
 #include "template/tree.h"
 
-Node *parse(Machine *m, Text source); /* the statements, linked by `next` */
+Node *jinja_parse(Machine *m, Text source); /* the statements, linked by `next` */
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The program never calls setlocale for numbers, so printf and strtod speak C. */
-int float_repr(double f, char text[static FLOAT_TEXT_SIZE]) {
+int jinja_float_repr(double f, char text[static FLOAT_TEXT_SIZE]) {
     if (isnan(f)) return snprintf(text, FLOAT_TEXT_SIZE, "nan");
     if (isinf(f)) return snprintf(text, FLOAT_TEXT_SIZE, f < 0 ? "-inf" : "inf");
     int digits = 1;
@@ -32,50 +32,50 @@ static void write_escape(uint32_t c, char escape[static 12]) {
 
 /* Quotes come from where the whole text comes from, an escape from where its character does. */
 static void build_quoted(Machine *m, Builder *b, Text t) {
-    uint8_t from_template = text_from_template(t);
-    spend_slow(m, t.length);
+    uint8_t from_template = jinja_text_from_template(t);
+    jinja_spend_slow(m, t.length);
     bool has_single = t.length && memchr(t.bytes, '\'', t.length);
     bool has_double = t.length && memchr(t.bytes, '"', t.length);
     char quote[2] = {has_single && !has_double ? '"' : '\'', 0};
-    build_c(m, b, quote, from_template);
+    jinja_build_c(m, b, quote, from_template);
     for (size_t at = 0, size; at < t.length; at += size) {
-        uint32_t c = text_char(t, at, &size);
+        uint32_t c = jinja_text_char(t, at, &size);
         char escape[12] = {'\\', (char)c, 0};
         bool own_escape = c == '\\' || c == (uint32_t)quote[0];
-        if (!own_escape && (c < 0x7F ? c >= ' ' : char_is_printable(c))) {
-            build(m, b, text_cut(t, at, at + size));
+        if (!own_escape && (c < 0x7F ? c >= ' ' : jinja_char_is_printable(c))) {
+            jinja_build(m, b, jinja_text_cut(t, at, at + size));
             continue;
         }
         if (c == '\n' || c == '\r' || c == '\t')
             escape[1] = c == '\n' ? 'n' : c == '\r' ? 'r' : 't';
         else if (!own_escape)
             write_escape(c, escape);
-        build_c(m, b, escape, t.from_template[at]);
+        jinja_build_c(m, b, escape, t.from_template[at]);
     }
-    build_c(m, b, quote, from_template);
+    jinja_build_c(m, b, quote, from_template);
 }
 
 static void build_items(Machine *m, Builder *b, Value v, const char *open, const char *close) {
-    build_c(m, b, open, v.from_template);
-    Iter *it = iterate(m, v);
+    jinja_build_c(m, b, open, v.from_template);
+    Iter *it = jinja_iterate(m, v);
     Value item;
-    for (bool first = true; next_item(m, it, &item); first = false) {
-        if (!first) build_c(m, b, ", ", v.from_template);
-        build_repr(m, b, item);
+    for (bool first = true; jinja_next_item(m, it, &item); first = false) {
+        if (!first) jinja_build_c(m, b, ", ", v.from_template);
+        jinja_build_repr(m, b, item);
     }
-    if (v.type == V_TUPLE && v.as.list->count == 1) build_c(m, b, ",", v.from_template);
-    build_c(m, b, close, v.from_template);
+    if (v.type == V_TUPLE && v.as.list->count == 1) jinja_build_c(m, b, ",", v.from_template);
+    jinja_build_c(m, b, close, v.from_template);
 }
 
 static void build_dict(Machine *m, Builder *b, Value v) {
-    build_c(m, b, "{", v.from_template);
+    jinja_build_c(m, b, "{", v.from_template);
     for (size_t i = 0; i < v.as.dict->count; i++) {
-        if (i) build_c(m, b, ", ", v.from_template);
-        build_repr(m, b, v.as.dict->entries[i].key);
-        build_c(m, b, ": ", v.from_template);
-        build_repr(m, b, v.as.dict->entries[i].value);
+        if (i) jinja_build_c(m, b, ", ", v.from_template);
+        jinja_build_repr(m, b, v.as.dict->entries[i].key);
+        jinja_build_c(m, b, ": ", v.from_template);
+        jinja_build_repr(m, b, v.as.dict->entries[i].value);
     }
-    build_c(m, b, "}", v.from_template);
+    jinja_build_c(m, b, "}", v.from_template);
 }
 
 static void build_range(Machine *m, Builder *b, Value v) {
@@ -86,16 +86,16 @@ static void build_range(Machine *m, Builder *b, Value v) {
     else
         snprintf(text, sizeof text, "range(%lld, %lld, %lld)", (long long)r->start,
                  (long long)r->stop, (long long)r->step);
-    build_c(m, b, text, v.from_template);
+    jinja_build_c(m, b, text, v.from_template);
 }
 
 static void build_macro(Machine *m, Builder *b, Value v) {
-    build_c(m, b, "<Macro ", FROM_TEMPLATE);
+    jinja_build_c(m, b, "<Macro ", FROM_TEMPLATE);
     if (v.as.macro->name.length)
         build_quoted(m, b, v.as.macro->name);
     else
-        build_c(m, b, "anonymous", FROM_TEMPLATE);
-    build_c(m, b, ">", FROM_TEMPLATE);
+        jinja_build_c(m, b, "anonymous", FROM_TEMPLATE);
+    jinja_build_c(m, b, ">", FROM_TEMPLATE);
 }
 
 static void build_view(Machine *m, Builder *b, Value v) {
@@ -106,39 +106,39 @@ static void build_view(Machine *m, Builder *b, Value v) {
 static void build_loop(Machine *m, Builder *b, Value v) {
     char text[64];
     snprintf(text, sizeof text, "<LoopContext %lld/%lld>", (long long)v.as.loop->index0 + 1,
-             (long long)loop_length(m, v.as.loop));
-    build_c(m, b, text, FROM_TEMPLATE);
+             (long long)jinja_loop_length(m, v.as.loop));
+    jinja_build_c(m, b, text, FROM_TEMPLATE);
 }
 
 static void build_number(Machine *m, Builder *b, Value v) {
     char text[FLOAT_TEXT_SIZE];
     if (v.type == V_FLOAT)
-        float_repr(v.as.real, text);
+        jinja_float_repr(v.as.real, text);
     else
         snprintf(text, sizeof text, "%lld", (long long)v.as.integer);
-    build_c(m, b, text, v.from_template);
+    jinja_build_c(m, b, text, v.from_template);
 }
 
-void build_repr(Machine *m, Builder *b, Value v) {
-    enter(m);
+void jinja_build_repr(Machine *m, Builder *b, Value v) {
+    jinja_enter(m);
     switch (v.type) {
     case V_UNDEFINED:
-        build_c(m, b, "Undefined", FROM_TEMPLATE);
+        jinja_build_c(m, b, "Undefined", FROM_TEMPLATE);
         break;
     case V_NONE:
-        build_c(m, b, "None", v.from_template);
+        jinja_build_c(m, b, "None", v.from_template);
         break;
     case V_BOOL:
-        build_c(m, b, v.as.integer ? "True" : "False", v.from_template);
+        jinja_build_c(m, b, v.as.integer ? "True" : "False", v.from_template);
         break;
     case V_INT:
     case V_FLOAT:
         build_number(m, b, v);
         break;
     case V_STRING:
-        if (v.markup) build_c(m, b, "Markup(", FROM_TEMPLATE);
+        if (v.markup) jinja_build_c(m, b, "Markup(", FROM_TEMPLATE);
         build_quoted(m, b, *v.as.text);
-        if (v.markup) build_c(m, b, ")", FROM_TEMPLATE);
+        if (v.markup) jinja_build_c(m, b, ")", FROM_TEMPLATE);
         break;
     case V_LIST:
         build_items(m, b, v, "[", "]");
@@ -150,9 +150,9 @@ void build_repr(Machine *m, Builder *b, Value v) {
         build_dict(m, b, v);
         break;
     case V_NAMESPACE:
-        build_c(m, b, "<Namespace ", FROM_TEMPLATE);
+        jinja_build_c(m, b, "<Namespace ", FROM_TEMPLATE);
         build_dict(m, b, v);
-        build_c(m, b, ">", FROM_TEMPLATE);
+        jinja_build_c(m, b, ">", FROM_TEMPLATE);
         break;
     case V_VIEW:
         build_view(m, b, v);
@@ -167,59 +167,59 @@ void build_repr(Machine *m, Builder *b, Value v) {
         build_loop(m, b, v);
         break;
     default: /* Python prints an address, too */
-        build_c(m, b, "<", FROM_TEMPLATE);
-        build_c(m, b, type_name(v), FROM_TEMPLATE);
-        build_c(m, b, ">", FROM_TEMPLATE);
+        jinja_build_c(m, b, "<", FROM_TEMPLATE);
+        jinja_build_c(m, b, jinja_type_name(v), FROM_TEMPLATE);
+        jinja_build_c(m, b, ">", FROM_TEMPLATE);
     }
-    leave(m);
+    jinja_leave(m);
 }
 
-void build_str(Machine *m, Builder *b, Value v) {
+void jinja_build_str(Machine *m, Builder *b, Value v) {
     if (v.type == V_STRING)
-        build(m, b, *v.as.text);
+        jinja_build(m, b, *v.as.text);
     else if (v.type != V_UNDEFINED)
-        build_repr(m, b, v);
+        jinja_build_repr(m, b, v);
 }
 
-Text to_text(Machine *m, Value v) {
+Text jinja_to_text(Machine *m, Value v) {
     if (v.type == V_STRING) return *v.as.text;
     Builder b = {0};
-    build_str(m, &b, v);
-    return built(&b);
+    jinja_build_str(m, &b, v);
+    return jinja_built(&b);
 }
 
-Text repr_text(Machine *m, Value v) {
+Text jinja_repr_text(Machine *m, Value v) {
     Builder b = {0};
-    build_repr(m, &b, v);
-    return built(&b);
+    jinja_build_repr(m, &b, v);
+    return jinja_built(&b);
 }
 
-Text ascii_text(Machine *m, Value v) {
-    Text t = repr_text(m, v);
+Text jinja_ascii_text(Machine *m, Value v) {
+    Text t = jinja_repr_text(m, v);
     Builder b = {0};
     for (size_t at = 0, size; at < t.length; at += size) {
         char escape[12];
-        uint32_t c = text_char(t, at, &size);
+        uint32_t c = jinja_text_char(t, at, &size);
         write_escape(c, escape);
         if (c < 0x80)
-            build(m, &b, text_cut(t, at, at + 1));
+            jinja_build(m, &b, jinja_text_cut(t, at, at + 1));
         else
-            build_c(m, &b, escape, t.from_template[at]);
+            jinja_build_c(m, &b, escape, t.from_template[at]);
     }
-    return built(&b);
+    return jinja_built(&b);
 }
 
 /* The message is that of jinja2's UndefinedError. */
-NORETURN void fail_undefined(Machine *m, Value v) {
+NORETURN void jinja_fail_undefined(Machine *m, Value v) {
     const Undefined *u = v.as.undefined;
-    if (u->hint) fail(m, "%s", u->hint);
-    Text name = repr_text(m, u->name);
+    if (u->hint) jinja_fail(m, "%s", u->hint);
+    Text name = jinja_repr_text(m, u->name);
     int length = name.length < 200 ? (int)name.length : 200;
-    if (u->object.type == V_MISSING) fail(m, "%.*s is undefined", length, (char *)name.bytes);
-    const char *type = type_name(u->object);
+    if (u->object.type == V_MISSING) jinja_fail(m, "%.*s is undefined", length, (char *)name.bytes);
+    const char *type = jinja_type_name(u->object);
     const char *suffix = u->object.type == V_NONE ? "" : " object";
     if (u->name.type == V_STRING) {
-        fail(m, "'%s%s' has no attribute %.*s", type, suffix, length, (char *)name.bytes);
+        jinja_fail(m, "'%s%s' has no attribute %.*s", type, suffix, length, (char *)name.bytes);
     }
-    fail(m, "%s%s has no element %.*s", type, suffix, length, (char *)name.bytes);
+    jinja_fail(m, "%s%s has no element %.*s", type, suffix, length, (char *)name.bytes);
 }

@@ -4,16 +4,17 @@
 
 #include "template/value.h"
 
-void build_str(Machine *m, Builder *b, Value v);
-void build_repr(Machine *m, Builder *b, Value v);
-Text to_text(Machine *m, Value v); /* str(v) */
-Text repr_text(Machine *m, Value v);
-Text ascii_text(Machine *m, Value v); /* Python's ascii(v): repr(v) with escapes past U+007F */
+void jinja_build_str(Machine *m, Builder *b, Value v);
+void jinja_build_repr(Machine *m, Builder *b, Value v);
+Text jinja_to_text(Machine *m, Value v); /* str(v) */
+Text jinja_repr_text(Machine *m, Value v);
+Text jinja_ascii_text(Machine *m,
+                      Value v); /* Python's ascii(v): repr(v) with escapes past U+007F */
 
 /* The shortest digits that read back as `f`, laid out as Python does. Returns the length. */
 enum { FLOAT_TEXT_SIZE = 400 };
-int float_repr(double f, char text[static FLOAT_TEXT_SIZE]);
+int jinja_float_repr(double f, char text[static FLOAT_TEXT_SIZE]);
 
-NORETURN void fail_undefined(Machine *m, Value undefined);
+NORETURN void jinja_fail_undefined(Machine *m, Value undefined);
 
 #endif

@@ -18,7 +18,7 @@ static void bind(Binder b, Node *node);
 
 static Symbol *find_own(const Frame *frame, Text name) {
     Symbol *s = frame->symbols;
-    while (s && !text_equal(s->name, name)) s = s->next;
+    while (s && !jinja_text_equal(s->name, name)) s = s->next;
     return s;
 }
 
@@ -69,7 +69,7 @@ static void note_all(Machine *m, Frame *frame, const Node *list, bool maybe) {
  * outside that scope count. */
 static void note(Machine *m, Frame *frame, const Node *node, bool maybe) {
     if (!node) return;
-    enter(m);
+    jinja_enter(m);
     switch (node->kind) {
     case N_NAME:
         if (node->store)
@@ -111,7 +111,7 @@ static void note(Machine *m, Frame *frame, const Node *node, bool maybe) {
         note(m, frame, node->third, maybe);
         note_all(m, frame, node->items, maybe);
     }
-    leave(m);
+    jinja_leave(m);
 }
 
 static Frame *new_frame(Machine *m, Frame *parent) {
@@ -136,8 +136,8 @@ typedef struct Search {
 
 static void search(Search *s, const Node *node) {
     if (!node || s->done) return;
-    enter(s->m);
-    if (node->kind == N_NAME && text_is(node->text, s->name) && (!s->stores || node->store)) {
+    jinja_enter(s->m);
+    if (node->kind == N_NAME && jinja_text_is(node->text, s->name) && (!s->stores || node->store)) {
         s->done = true;
         s->found = node->store == s->stores;
     }
@@ -147,7 +147,7 @@ static void search(Search *s, const Node *node) {
     for (const Node *n = node->items; n; n = n->next) search(s, n);
     for (const Node *n = node->body; n; n = n->next) search(s, n);
     for (const Node *n = node->orelse; n; n = n->next) search(s, n);
-    leave(s->m);
+    jinja_leave(s->m);
 }
 
 static bool body_reads(Machine *m, const Node *node, const char *name) {
@@ -164,7 +164,7 @@ static void bind_all(Binder b, Node *list) {
 
 static void bind_name(Binder b, Node *node) {
     Symbol *s = find_symbol(b.frame, node->text, &node->hops);
-    if (!s) fail(b.m, "the name cannot be resolved");
+    if (!s) jinja_fail(b.m, "the name cannot be resolved");
     node->slot = s->slot;
 }
 
@@ -177,11 +177,12 @@ static void bind_body(Binder b, Frame *frame, Node *list, bool in_loop) {
 static void bind_for(Binder b, Node *node) {
     Search assigns_loop = {.m = b.m, .name = "loop", .stores = true};
     search(&assigns_loop, node);
-    if (assigns_loop.found) fail(b.m, "Can't assign to special loop variable in for-loop target");
+    if (assigns_loop.found)
+        jinja_fail(b.m, "Can't assign to special loop variable in for-loop target");
     bind(b, node->second);
 
     node->frame = new_frame(b.m, b.frame);
-    add_symbol(b.m, node->frame, text_c(b.m, "loop"),
+    add_symbol(b.m, node->frame, jinja_text_c(b.m, "loop"),
                LOAD_PARAMETER); /* slot 0: eval.c relies on it */
     add_targets(b.m, node->frame, node->first);
     bind((Binder){b.m, node->frame, false, true}, node->first);
@@ -207,17 +208,18 @@ static void bind_macro(Binder b, Node *node) {
     }
     for (int i = 0; i < 3; i++) {
         *uses[i] = body_reads(b.m, node, special[i]);
-        Symbol *parameter = find_own(frame, text_c(b.m, special[i]));
+        Symbol *parameter = find_own(frame, jinja_text_c(b.m, special[i]));
         if (!*uses[i]) continue;
         if (!parameter)
-            parameter = add_symbol(b.m, frame, text_c(b.m, special[i]), LOAD_PARAMETER);
+            parameter = add_symbol(b.m, frame, jinja_text_c(b.m, special[i]), LOAD_PARAMETER);
         else if (i > 0)
             *uses[i] = false; /* it is an ordinary parameter here */
         *slots[i] = parameter->slot;
     }
     for (Node *n = node->items; n; n = n->next) {
-        if (node->uses_caller && text_is(n->text, "caller") && !n->first) {
-            fail(b.m, "the special \"caller\" argument must be omitted or be given a default");
+        if (node->uses_caller && jinja_text_is(n->text, "caller") && !n->first) {
+            jinja_fail(b.m,
+                       "the special \"caller\" argument must be omitted or be given a default");
         }
         note(b.m, frame, n->first, false);
     }
@@ -231,7 +233,7 @@ static void bind_builtin(Binder b, Node *node) {
     bool is_filter = node->kind == N_FILTER;
     node->builtin = (is_filter ? b.m->builtins->filter : b.m->builtins->test)(node->text);
     if (!node->builtin && !b.in_branch) {
-        fail_unknown(b.m, is_filter ? "filter" : "test", node->text);
+        jinja_fail_unknown(b.m, is_filter ? "filter" : "test", node->text);
     }
     bind(b, node->first);
     bind_all(b, node->items);
@@ -273,7 +275,7 @@ static void bind_if(Binder b, Node *node) {
 
 static void bind(Binder b, Node *node) {
     if (!node) return;
-    enter(b.m);
+    jinja_enter(b.m);
     b.m->line = node->line;
     switch (node->kind) {
     case N_NAME:
@@ -312,15 +314,15 @@ static void bind(Binder b, Node *node) {
         break;
     case N_BREAK:
     case N_CONTINUE:
-        if (!b.in_loop) fail(b.m, "break or continue outside a loop");
+        if (!b.in_loop) jinja_fail(b.m, "break or continue outside a loop");
         break;
     default:
         bind_parts(b, node);
     }
-    leave(b.m);
+    jinja_leave(b.m);
 }
 
-Frame *bind_names(Machine *m, Node *statements) {
+Frame *jinja_bind_names(Machine *m, Node *statements) {
     Frame *frame = new_frame(m, NULL);
     bind_body((Binder){.m = m}, frame, statements, false);
     return frame;

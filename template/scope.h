@@ -6,6 +6,6 @@
 
 /* Gives every name of the tree its variable and every filter and test its function; returns the
  * template's outermost frame. Fails for what jinja2 refuses when it compiles. */
-Frame *bind_names(Machine *m, Node *statements);
+Frame *jinja_bind_names(Machine *m, Node *statements);
 
 #endif

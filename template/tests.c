@@ -6,107 +6,108 @@
 #include "template/print.h"
 
 static BUILTIN(is_defined) {
-    return value_bool(self.type != V_UNDEFINED);
+    return jinja_value_bool(self.type != V_UNDEFINED);
 }
 static BUILTIN(is_undefined) {
-    return value_bool(self.type == V_UNDEFINED);
+    return jinja_value_bool(self.type == V_UNDEFINED);
 }
 static BUILTIN(is_none) {
-    return value_bool(self.type == V_NONE);
+    return jinja_value_bool(self.type == V_NONE);
 }
 static BUILTIN(is_boolean) {
-    return value_bool(self.type == V_BOOL);
+    return jinja_value_bool(self.type == V_BOOL);
 }
 static BUILTIN(is_true) {
-    return value_bool(self.type == V_BOOL && self.as.integer);
+    return jinja_value_bool(self.type == V_BOOL && self.as.integer);
 }
 static BUILTIN(is_false) {
-    return value_bool(self.type == V_BOOL && !self.as.integer);
+    return jinja_value_bool(self.type == V_BOOL && !self.as.integer);
 }
 static BUILTIN(is_int) {
-    return value_bool(self.type == V_INT);
+    return jinja_value_bool(self.type == V_INT);
 }
 static BUILTIN(is_float) {
-    return value_bool(self.type == V_FLOAT);
+    return jinja_value_bool(self.type == V_FLOAT);
 }
 static BUILTIN(is_any_number) {
-    return value_bool(is_number(self));
+    return jinja_value_bool(jinja_is_number(self));
 }
 static BUILTIN(is_string) {
-    return value_bool(self.type == V_STRING);
+    return jinja_value_bool(self.type == V_STRING);
 }
 static BUILTIN(is_mapping) {
-    return value_bool(self.type == V_DICT);
+    return jinja_value_bool(self.type == V_DICT);
 }
 static BUILTIN(is_iterable_test) {
-    return value_bool(is_iterable(self));
+    return jinja_value_bool(jinja_is_iterable(self));
 }
 static BUILTIN(is_escaped) {
-    return value_bool(self.type == V_STRING && self.markup);
+    return jinja_value_bool(self.type == V_STRING && self.markup);
 }
 
 static BUILTIN(is_sequence) {
-    return value_bool(has_length(self) && self.type != V_VIEW && self.type != V_LOOP);
+    return jinja_value_bool(jinja_has_length(self) && self.type != V_VIEW && self.type != V_LOOP);
 }
 
 static BUILTIN(is_callable) {
-    return value_bool(self.type == V_FUNCTION || self.type == V_MACRO || self.type == V_LOOP ||
-                      self.type == V_JOINER || self.type == V_UNDEFINED);
+    return jinja_value_bool(self.type == V_FUNCTION || self.type == V_MACRO ||
+                            self.type == V_LOOP || self.type == V_JOINER ||
+                            self.type == V_UNDEFINED);
 }
 
 static bool remainder_is(Machine *m, Value v, Value divisor, int64_t wanted) {
-    return equal(m, arithmetic(m, OP_MODULO, v, divisor), value_int(wanted));
+    return jinja_equal(m, jinja_arithmetic(m, OP_MODULO, v, divisor), jinja_value_int(wanted));
 }
 static BUILTIN(is_odd) {
-    return value_bool(remainder_is(m, self, value_int(2), 1));
+    return jinja_value_bool(remainder_is(m, self, jinja_value_int(2), 1));
 }
 static BUILTIN(is_even) {
-    return value_bool(remainder_is(m, self, value_int(2), 0));
+    return jinja_value_bool(remainder_is(m, self, jinja_value_int(2), 0));
 }
 static BUILTIN(is_divisible) {
-    return value_bool(remainder_is(m, self, a[0], 0));
+    return jinja_value_bool(remainder_is(m, self, a[0], 0));
 }
 
 static BUILTIN(is_lower) {
-    return value_bool(text_is_lower(m, to_text(m, self)));
+    return jinja_value_bool(jinja_text_is_lower(m, jinja_to_text(m, self)));
 }
 static BUILTIN(is_upper) {
-    return value_bool(text_is_upper(m, to_text(m, self)));
+    return jinja_value_bool(jinja_text_is_upper(m, jinja_to_text(m, self)));
 }
 
 static BUILTIN(is_equal) {
-    return value_bool(equal(m, self, a[0]));
+    return jinja_value_bool(jinja_equal(m, self, a[0]));
 }
 static BUILTIN(is_unequal) {
-    return value_bool(!equal(m, self, a[0]));
+    return jinja_value_bool(!jinja_equal(m, self, a[0]));
 }
 static BUILTIN(is_less) {
-    return value_bool(holds(m, OP_LESS, self, a[0]));
+    return jinja_value_bool(jinja_holds(m, OP_LESS, self, a[0]));
 }
 static BUILTIN(is_at_most) {
-    return value_bool(holds(m, OP_AT_MOST, self, a[0]));
+    return jinja_value_bool(jinja_holds(m, OP_AT_MOST, self, a[0]));
 }
 static BUILTIN(is_greater) {
-    return value_bool(holds(m, OP_GREATER, self, a[0]));
+    return jinja_value_bool(jinja_holds(m, OP_GREATER, self, a[0]));
 }
 static BUILTIN(is_in) {
-    return value_bool(contains(m, a[0], self));
+    return jinja_value_bool(jinja_contains(m, a[0], self));
 }
 static BUILTIN(is_same) {
-    return value_bool(same(self, a[0]));
+    return jinja_value_bool(jinja_same(self, a[0]));
 }
 
 static BUILTIN(is_at_least) {
-    return value_bool(holds(m, OP_AT_LEAST, self, a[0]));
+    return jinja_value_bool(jinja_holds(m, OP_AT_LEAST, self, a[0]));
 }
 
 static BUILTIN(is_filter) {
-    if (!hashable(self)) fail(m, "unhashable type: '%s'", type_name(self));
-    return value_bool(self.type == V_STRING && m->builtins->filter(*self.as.text));
+    if (!jinja_hashable(self)) jinja_fail(m, "unhashable type: '%s'", jinja_type_name(self));
+    return jinja_value_bool(self.type == V_STRING && m->builtins->filter(*self.as.text));
 }
 static BUILTIN(is_test) {
-    if (!hashable(self)) fail(m, "unhashable type: '%s'", type_name(self));
-    return value_bool(self.type == V_STRING && m->builtins->test(*self.as.text));
+    if (!jinja_hashable(self)) jinja_fail(m, "unhashable type: '%s'", jinja_type_name(self));
+    return jinja_value_bool(self.type == V_STRING && m->builtins->test(*self.as.text));
 }
 
 static const Builtin tests[] = {
@@ -151,9 +152,9 @@ static const Builtin tests[] = {
     {"upper", is_upper, "", 0},
 };
 
-const Builtin *find_test(Text name) {
+const Builtin *jinja_find_test(Text name) {
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-        if (text_is(name, tests[i].name)) return &tests[i];
+        if (jinja_text_is(name, tests[i].name)) return &tests[i];
     }
     return NULL;
 }

@@ -9,45 +9,45 @@ static const uint8_t all_from_template[64] = {
     1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
 };
 
-Text text_c(Machine *m, const char *s) {
+Text jinja_text_c(Machine *m, const char *s) {
     size_t length = strlen(s);
-    if (length > sizeof all_from_template) return text_fill(m, s, length, FROM_TEMPLATE);
+    if (length > sizeof all_from_template) return jinja_text_fill(m, s, length, FROM_TEMPLATE);
     return (Text){(const uint8_t *)s, all_from_template, length};
 }
 
-Text text_fill(Machine *m, const char *bytes, size_t length, uint8_t from_template) {
+Text jinja_text_fill(Machine *m, const char *bytes, size_t length, uint8_t from_template) {
     Builder b = {0};
-    build_bytes(m, &b, bytes, length, from_template);
-    return built(&b);
+    jinja_build_bytes(m, &b, bytes, length, from_template);
+    return jinja_built(&b);
 }
 
-Text text_cut(Text t, size_t from, size_t to) {
+Text jinja_text_cut(Text t, size_t from, size_t to) {
     if (t.length == 0) return t;
     return (Text){t.bytes + from, t.from_template + from, to - from};
 }
 
-bool text_is(Text t, const char *s) {
+bool jinja_text_is(Text t, const char *s) {
     return t.length == strlen(s) && (t.length == 0 || memcmp(t.bytes, s, t.length) == 0);
 }
 
-bool text_equal(Text a, Text b) {
+bool jinja_text_equal(Text a, Text b) {
     return a.length == b.length && (a.length == 0 || memcmp(a.bytes, b.bytes, a.length) == 0);
 }
 
 /* The bytes of UTF-8 have the same order as its code points. */
-int text_compare(Text a, Text b) {
+int jinja_text_compare(Text a, Text b) {
     size_t common = a.length < b.length ? a.length : b.length;
     int order = common ? memcmp(a.bytes, b.bytes, common) : 0;
     if (order != 0) return order < 0 ? -1 : 1;
     return (a.length > b.length) - (a.length < b.length);
 }
 
-uint8_t text_from_template(Text t) {
+uint8_t jinja_text_from_template(Text t) {
     return t.length && memchr(t.from_template, FROM_MESSAGE, t.length) ? FROM_MESSAGE
                                                                        : FROM_TEMPLATE;
 }
 
-int text_shown(Text t) {
+int jinja_text_shown(Text t) {
     return t.length < 80 ? (int)t.length : 80;
 }
 
@@ -57,7 +57,7 @@ static size_t char_size(uint8_t lead) {
     return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
 }
 
-uint32_t text_char(Text t, size_t at, size_t *size) {
+uint32_t jinja_text_char(Text t, size_t at, size_t *size) {
     const uint8_t *p = t.bytes + at;
     *size = char_size(p[0]);
     switch (*size) {
@@ -72,29 +72,29 @@ uint32_t text_char(Text t, size_t at, size_t *size) {
     }
 }
 
-size_t text_count(Machine *m, Text t) {
-    spend(m, t.length);
+size_t jinja_text_count(Machine *m, Text t) {
+    jinja_spend(m, t.length);
     size_t count = 0;
     for (size_t i = 0; i < t.length; i++) count += (t.bytes[i] & 0xC0) != 0x80;
     return count;
 }
 
-size_t text_offset(Machine *m, Text t, size_t index) {
-    spend_slow(m, index < t.length ? index : t.length);
+size_t jinja_text_offset(Machine *m, Text t, size_t index) {
+    jinja_spend_slow(m, index < t.length ? index : t.length);
     size_t at = 0;
     while (index > 0 && at < t.length) at += char_size(t.bytes[at]), index--;
     return at;
 }
 
-size_t text_before(Text t, size_t end) {
+size_t jinja_text_before(Text t, size_t end) {
     do end--;
     while ((t.bytes[end] & 0xC0) == 0x80);
     return end;
 }
 
-size_t text_line(Text t, size_t at, size_t *next) {
+size_t jinja_text_line(Text t, size_t at, size_t *next) {
     size_t size = 0;
-    while (at < t.length && !char_ends_line(text_char(t, at, &size))) at += size;
+    while (at < t.length && !jinja_char_ends_line(jinja_text_char(t, at, &size))) at += size;
     if (at < t.length && t.bytes[at] == '\r' && at + 1 < t.length && t.bytes[at + 1] == '\n')
         size = 2;
     *next = at < t.length ? at + size : at;
@@ -103,48 +103,49 @@ size_t text_line(Text t, size_t at, size_t *next) {
 
 /* ---- searching and cutting ---- */
 
-size_t text_find(Machine *m, Text t, Text needle, size_t from) {
+size_t jinja_text_find(Machine *m, Text t, Text needle, size_t from) {
     if (from > t.length || needle.length > t.length - from) return SIZE_MAX;
-    spend(m, t.length - from);
+    jinja_spend(m, t.length - from);
     if (needle.length == 0) return from;
     const uint8_t *found = memmem(t.bytes + from, t.length - from, needle.bytes, needle.length);
     return found ? (size_t)(found - t.bytes) : SIZE_MAX;
 }
 
-size_t text_find_last(Machine *m, Text t, Text needle) {
+size_t jinja_text_find_last(Machine *m, Text t, Text needle) {
     if (needle.length > t.length) return SIZE_MAX;
     if (needle.length == 0) return t.length;
     for (size_t at = t.length - needle.length + 1; at-- > 0;) {
-        if (at % 64 == 0) spend_slow(m, 64);
+        if (at % 64 == 0) jinja_spend_slow(m, 64);
         if (t.bytes[at] != needle.bytes[0]) continue;
-        spend(m, needle.length);
+        jinja_spend(m, needle.length);
         if (memcmp(t.bytes + at, needle.bytes, needle.length) == 0) return at;
     }
     return SIZE_MAX;
 }
 
-bool text_starts(Text t, Text prefix) {
-    return prefix.length <= t.length && text_equal(text_cut(t, 0, prefix.length), prefix);
+bool jinja_text_starts(Text t, Text prefix) {
+    return prefix.length <= t.length &&
+           jinja_text_equal(jinja_text_cut(t, 0, prefix.length), prefix);
 }
 
-bool text_ends(Text t, Text suffix) {
+bool jinja_text_ends(Text t, Text suffix) {
     return suffix.length <= t.length &&
-           text_equal(text_cut(t, t.length - suffix.length, t.length), suffix);
+           jinja_text_equal(jinja_text_cut(t, t.length - suffix.length, t.length), suffix);
 }
 
-bool text_next_part(Machine *m, Text *rest, const char *separator, Text *part) {
-    size_t at = text_find(m, *rest, text_c(m, separator), 0);
+bool jinja_text_next_part(Machine *m, Text *rest, const char *separator, Text *part) {
+    size_t at = jinja_text_find(m, *rest, jinja_text_c(m, separator), 0);
     bool found = at != SIZE_MAX;
-    *part = found ? text_cut(*rest, 0, at) : *rest;
-    if (found) *rest = text_cut(*rest, at + strlen(separator), rest->length);
+    *part = found ? jinja_text_cut(*rest, 0, at) : *rest;
+    if (found) *rest = jinja_text_cut(*rest, at + strlen(separator), rest->length);
     return found;
 }
 
 static bool in_set(Machine *m, uint32_t c, const Text *chars) {
-    if (!chars) return char_is_space(c);
-    spend_slow(m, chars->length);
+    if (!chars) return jinja_char_is_space(c);
+    jinja_spend_slow(m, chars->length);
     for (size_t at = 0, size; at < chars->length; at += size) {
-        if (text_char(*chars, at, &size) == c) return true;
+        if (jinja_text_char(*chars, at, &size) == c) return true;
     }
     return false;
 }
@@ -152,116 +153,118 @@ static bool in_set(Machine *m, uint32_t c, const Text *chars) {
 static Text strip(Machine *m, Text t, const Text *chars, int sides) {
     size_t from = 0, to = t.length, size;
     if (sides & STRIP_LEFT) {
-        while (from < to && in_set(m, text_char(t, from, &size), chars)) from += size;
+        while (from < to && in_set(m, jinja_text_char(t, from, &size), chars)) from += size;
     }
     if (sides & STRIP_RIGHT) {
-        while (to > from && in_set(m, text_char(t, text_before(t, to), &size), chars)) to -= size;
+        while (to > from && in_set(m, jinja_text_char(t, jinja_text_before(t, to), &size), chars))
+            to -= size;
     }
-    spend_slow(m, t.length - (to - from));
-    return text_cut(t, from, to);
+    jinja_spend_slow(m, t.length - (to - from));
+    return jinja_text_cut(t, from, to);
 }
 
-Text text_strip(Machine *m, Text t, int sides) {
+Text jinja_text_strip(Machine *m, Text t, int sides) {
     return strip(m, t, NULL, sides);
 }
 
-Text text_strip_chars(Machine *m, Text t, Text chars, int sides) {
+Text jinja_text_strip_chars(Machine *m, Text t, Text chars, int sides) {
     return strip(m, t, &chars, sides);
 }
 
-Text text_replace(Machine *m, Text t, Text old, Text new, int64_t count) {
+Text jinja_text_replace(Machine *m, Text t, Text old, Text new, int64_t count) {
     Builder b = {0};
     size_t done = 0;
     while (count != 0) {
-        size_t at = text_find(m, t, old, done);
+        size_t at = jinja_text_find(m, t, old, done);
         if (at == SIZE_MAX) break;
         if (old.length == 0) { /* it stands before each character and at the end */
-            build(m, &b, new);
+            jinja_build(m, &b, new);
             if (count > 0) count--;
-            if (done == t.length) return built(&b);
+            if (done == t.length) return jinja_built(&b);
             at = done + char_size(t.bytes[done]);
-            build(m, &b, text_cut(t, done, at));
+            jinja_build(m, &b, jinja_text_cut(t, done, at));
             done = at;
             continue;
         }
-        build(m, &b, text_cut(t, done, at));
-        build(m, &b, new);
+        jinja_build(m, &b, jinja_text_cut(t, done, at));
+        jinja_build(m, &b, new);
         done = at + old.length;
         if (count > 0) count--;
     }
-    build(m, &b, text_cut(t, done, t.length));
-    return built(&b);
+    jinja_build(m, &b, jinja_text_cut(t, done, t.length));
+    return jinja_built(&b);
 }
 
-Text text_escape(Machine *m, Text t) {
+Text jinja_text_escape(Machine *m, Text t) {
     Builder b = {0};
     for (size_t i = 0; i < t.length; i++) {
         uint8_t from_template = t.from_template[i];
         switch (t.bytes[i]) {
         case '&':
-            build_c(m, &b, "&amp;", from_template);
+            jinja_build_c(m, &b, "&amp;", from_template);
             break;
         case '<':
-            build_c(m, &b, "&lt;", from_template);
+            jinja_build_c(m, &b, "&lt;", from_template);
             break;
         case '>':
-            build_c(m, &b, "&gt;", from_template);
+            jinja_build_c(m, &b, "&gt;", from_template);
             break;
         case '\'':
-            build_c(m, &b, "&#39;", from_template);
+            jinja_build_c(m, &b, "&#39;", from_template);
             break;
         case '"':
-            build_c(m, &b, "&#34;", from_template);
+            jinja_build_c(m, &b, "&#34;", from_template);
             break;
         default:
-            build(m, &b, text_cut(t, i, i + 1));
+            jinja_build(m, &b, jinja_text_cut(t, i, i + 1));
         }
     }
-    return built(&b);
+    return jinja_built(&b);
 }
 
 /* ---- builders ---- */
 
 static void grow(Machine *m, Builder *b, size_t more) {
     size_t needed, capacity = b->capacity;
-    if (!size_add(b->length, more, &needed)) fail(m, "the template needs too much memory");
-    reserve(m, &b->bytes, &capacity, b->length, needed, 1);
-    reserve(m, &b->from_template, &b->capacity, b->length, needed, 1);
+    if (!size_add(b->length, more, &needed)) jinja_fail(m, "the template needs too much memory");
+    jinja_reserve(m, &b->bytes, &capacity, b->length, needed, 1);
+    jinja_reserve(m, &b->from_template, &b->capacity, b->length, needed, 1);
 }
 
-void build(Machine *m, Builder *b, Text t) {
+void jinja_build(Machine *m, Builder *b, Text t) {
     if (t.length == 0) return;
-    spend(m, t.length);
+    jinja_spend(m, t.length);
     grow(m, b, t.length);
     memcpy(b->bytes + b->length, t.bytes, t.length);
     memcpy(b->from_template + b->length, t.from_template, t.length);
     b->length += t.length;
 }
 
-void build_bytes(Machine *m, Builder *b, const void *bytes, size_t length, uint8_t from_template) {
+void jinja_build_bytes(Machine *m, Builder *b, const void *bytes, size_t length,
+                       uint8_t from_template) {
     if (length == 0) return;
-    spend(m, length);
+    jinja_spend(m, length);
     grow(m, b, length);
     memcpy(b->bytes + b->length, bytes, length);
     memset(b->from_template + b->length, from_template, length);
     b->length += length;
 }
 
-void build_c(Machine *m, Builder *b, const char *s, uint8_t from_template) {
-    build_bytes(m, b, s, strlen(s), from_template);
+void jinja_build_c(Machine *m, Builder *b, const char *s, uint8_t from_template) {
+    jinja_build_bytes(m, b, s, strlen(s), from_template);
 }
 
-void build_char(Machine *m, Builder *b, uint32_t c, uint8_t from_template) {
+void jinja_build_char(Machine *m, Builder *b, uint32_t c, uint8_t from_template) {
     char utf8[4];
-    size_t length = char_encode(c, utf8);
-    build_bytes(m, b, utf8, length, from_template);
+    size_t length = jinja_char_encode(c, utf8);
+    jinja_build_bytes(m, b, utf8, length, from_template);
 }
 
-void build_repeat(Machine *m, Builder *b, Text t, int64_t times) {
+void jinja_build_repeat(Machine *m, Builder *b, Text t, int64_t times) {
     size_t bytes;
     if (times <= 0 || t.length == 0) return;
-    if (!size_mul(t.length, (size_t)times, &bytes)) fail(m, "the text is too long");
-    spend(m, bytes);
+    if (!size_mul(t.length, (size_t)times, &bytes)) jinja_fail(m, "the text is too long");
+    jinja_spend(m, bytes);
     grow(m, b, bytes);
     uint8_t *to = b->bytes + b->length, *to_flags = b->from_template + b->length;
     memcpy(to, t.bytes, t.length);
@@ -274,22 +277,22 @@ void build_repeat(Machine *m, Builder *b, Text t, int64_t times) {
     b->length += bytes;
 }
 
-Text built(const Builder *b) {
+Text jinja_built(const Builder *b) {
     return (Text){b->bytes, b->from_template, b->length};
 }
 
-Text text_pad(Machine *m, Text t, Text fill, int64_t left, int64_t right) {
+Text jinja_text_pad(Machine *m, Text t, Text fill, int64_t left, int64_t right) {
     Builder b = {0};
-    build_repeat(m, &b, fill, left);
-    build(m, &b, t);
-    build_repeat(m, &b, fill, right);
-    return built(&b);
+    jinja_build_repeat(m, &b, fill, left);
+    jinja_build(m, &b, t);
+    jinja_build_repeat(m, &b, fill, right);
+    return jinja_built(&b);
 }
 
 /* Python's str.center(): of an odd number of fill characters, the odd one goes to the left where
  * the width is odd, too. */
-Text text_center(Machine *m, Text t, Text fill, int64_t width) {
-    int64_t all = width - (int64_t)text_count(m, t);
+Text jinja_text_center(Machine *m, Text t, Text fill, int64_t width) {
+    int64_t all = width - (int64_t)jinja_text_count(m, t);
     int64_t left = all > 0 ? all / 2 + (all & width & 1) : 0;
-    return text_pad(m, t, fill, left, all - left);
+    return jinja_text_pad(m, t, fill, left, all - left);
 }

@@ -25,49 +25,54 @@ typedef struct Builder {
     size_t capacity;
 } Builder;
 
-Text text_c(Machine *m, const char *s); /* a C string of the interpreter's own: from the template */
-Text text_fill(Machine *m, const char *bytes, size_t length, uint8_t from_template); /* a copy */
-Text text_cut(Text t, size_t from, size_t to); /* byte offsets */
-bool text_is(Text t, const char *s);
-bool text_equal(Text a, Text b);
-int text_compare(Text a, Text b);   /* -1, 0 or 1, by code points */
-uint8_t text_from_template(Text t); /* FROM_TEMPLATE if all of it is */
-int text_shown(Text t);             /* its length for "%.*s" in an error, at most 80 */
+Text jinja_text_c(Machine *m,
+                  const char *s); /* a C string of the interpreter's own: from the template */
+Text jinja_text_fill(Machine *m, const char *bytes, size_t length,
+                     uint8_t from_template);         /* a copy */
+Text jinja_text_cut(Text t, size_t from, size_t to); /* byte offsets */
+bool jinja_text_is(Text t, const char *s);
+bool jinja_text_equal(Text a, Text b);
+int jinja_text_compare(Text a, Text b);   /* -1, 0 or 1, by code points */
+uint8_t jinja_text_from_template(Text t); /* FROM_TEMPLATE if all of it is */
+int jinja_text_shown(Text t);             /* its length for "%.*s" in an error, at most 80 */
 
-uint32_t text_char(Text t, size_t at,
-                   size_t *size);       /* the code point at a byte offset; *size: its bytes */
-size_t text_before(Text t, size_t end); /* start of the character that ends at `end` */
-size_t text_count(Machine *m, Text t);  /* code points */
-size_t text_offset(Machine *m, Text t, size_t index); /* byte offset of the index-th code point */
+uint32_t jinja_text_char(Text t, size_t at,
+                         size_t *size); /* the code point at a byte offset; *size: its bytes */
+size_t jinja_text_before(Text t, size_t end); /* start of the character that ends at `end` */
+size_t jinja_text_count(Machine *m, Text t);  /* code points */
+size_t jinja_text_offset(Machine *m, Text t,
+                         size_t index); /* byte offset of the index-th code point */
 
 /* The end of the line that begins at `at`; *next: the start of the next line, equal to the end
  * where no line end follows. \r\n is one line end. */
-size_t text_line(Text t, size_t at, size_t *next);
+size_t jinja_text_line(Text t, size_t at, size_t *next);
 
 /* Byte offset of the first (last) `needle` in [from, t.length], or SIZE_MAX. */
-size_t text_find(Machine *m, Text t, Text needle, size_t from);
-size_t text_find_last(Machine *m, Text t, Text needle);
-bool text_starts(Text t, Text prefix);
-bool text_ends(Text t, Text suffix);
+size_t jinja_text_find(Machine *m, Text t, Text needle, size_t from);
+size_t jinja_text_find_last(Machine *m, Text t, Text needle);
+bool jinja_text_starts(Text t, Text prefix);
+bool jinja_text_ends(Text t, Text suffix);
 
 /* Stores the part of *rest before the first separator in *part, and cuts part and separator off
  * *rest. Returns false where no separator is left: *part is then all of *rest. */
-bool text_next_part(Machine *m, Text *rest, const char *separator, Text *part);
+bool jinja_text_next_part(Machine *m, Text *rest, const char *separator, Text *part);
 
 enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
-Text text_strip(Machine *m, Text t, int sides);                            /* white space */
-Text text_strip_chars(Machine *m, Text t, Text chars, int sides);          /* any of `chars` */
-Text text_replace(Machine *m, Text t, Text old, Text new, int64_t count);  /* -1: all */
-Text text_escape(Machine *m, Text t);                                      /* HTML */
-Text text_pad(Machine *m, Text t, Text fill, int64_t left, int64_t right); /* counts of `fill` */
-Text text_center(Machine *m, Text t, Text fill, int64_t width);
+Text jinja_text_strip(Machine *m, Text t, int sides);                           /* white space */
+Text jinja_text_strip_chars(Machine *m, Text t, Text chars, int sides);         /* any of `chars` */
+Text jinja_text_replace(Machine *m, Text t, Text old, Text new, int64_t count); /* -1: all */
+Text jinja_text_escape(Machine *m, Text t);                                     /* HTML */
+Text jinja_text_pad(Machine *m, Text t, Text fill, int64_t left,
+                    int64_t right); /* counts of `fill` */
+Text jinja_text_center(Machine *m, Text t, Text fill, int64_t width);
 
 /* Append to a builder. */
-void build(Machine *m, Builder *b, Text t);
-void build_bytes(Machine *m, Builder *b, const void *bytes, size_t length, uint8_t from_template);
-void build_c(Machine *m, Builder *b, const char *s, uint8_t from_template);
-void build_char(Machine *m, Builder *b, uint32_t c, uint8_t from_template);
-void build_repeat(Machine *m, Builder *b, Text t, int64_t times); /* nothing if times < 1 */
-Text built(const Builder *b);
+void jinja_build(Machine *m, Builder *b, Text t);
+void jinja_build_bytes(Machine *m, Builder *b, const void *bytes, size_t length,
+                       uint8_t from_template);
+void jinja_build_c(Machine *m, Builder *b, const char *s, uint8_t from_template);
+void jinja_build_char(Machine *m, Builder *b, uint32_t c, uint8_t from_template);
+void jinja_build_repeat(Machine *m, Builder *b, Text t, int64_t times); /* nothing if times < 1 */
+Text jinja_built(const Builder *b);
 
 #endif

@@ -1,64 +1,64 @@
 #include "template/value.h"
 
-Value value_text(Machine *m, Text t) {
+Value jinja_value_text(Machine *m, Text t) {
     Text *kept = NEW(m, Text);
     *kept = t;
     return (Value){.type = V_STRING, .from_template = FROM_TEMPLATE, .as.text = kept};
 }
 
-Value value_markup(Machine *m, Text t) {
-    Value v = value_text(m, t);
+Value jinja_value_markup(Machine *m, Text t) {
+    Value v = jinja_value_text(m, t);
     v.markup = true;
     return v;
 }
 
-Value value_like(Machine *m, Value model, Text t) {
-    Value v = value_text(m, t);
+Value jinja_value_like(Machine *m, Value model, Text t) {
+    Value v = jinja_value_text(m, t);
     v.markup = model.markup;
     return v;
 }
 
-Value value_list(Machine *m, ValueType type, Value *items, size_t count) {
+Value jinja_value_list(Machine *m, ValueType type, Value *items, size_t count) {
     List *list = NEW(m, List);
     *list = (List){items, count};
     return (Value){.type = (uint8_t)type, .from_template = FROM_TEMPLATE, .as.list = list};
 }
 
-Value value_pair(Machine *m, Value a, Value b) {
+Value jinja_value_pair(Machine *m, Value a, Value b) {
     Value *items = NEW_ARRAY(m, 2, Value);
     items[0] = a, items[1] = b;
-    return value_list(m, V_TUPLE, items, 2);
+    return jinja_value_list(m, V_TUPLE, items, 2);
 }
 
-Value value_dict(Machine *m) {
+Value jinja_value_dict(Machine *m) {
     return (Value){.type = V_DICT, .from_template = FROM_TEMPLATE, .as.dict = NEW(m, Dict)};
 }
 
-Value value_view(Machine *m, Value dict, int kind) {
+Value jinja_value_view(Machine *m, Value dict, int kind) {
     View *v = NEW(m, View);
     v->dict = dict;
     v->kind = kind;
     return (Value){.type = V_VIEW, .from_template = dict.from_template, .as.view = v};
 }
 
-Value value_function(Machine *m, Value self, const struct Builtin *builtin) {
+Value jinja_value_function(Machine *m, Value self, const struct Builtin *builtin) {
     Function *f = NEW(m, Function);
     *f = (Function){self, builtin};
     return (Value){.type = V_FUNCTION, .from_template = FROM_TEMPLATE, .as.function = f};
 }
 
-Value value_undefined(Machine *m, const char *hint, Value object, Value name) {
+Value jinja_value_undefined(Machine *m, const char *hint, Value object, Value name) {
     Undefined *u = NEW(m, Undefined);
     *u = (Undefined){hint, object, name};
     return (Value){.type = V_UNDEFINED, .from_template = FROM_TEMPLATE, .as.undefined = u};
 }
 
-void list_append(Machine *m, List *list, size_t *capacity, Value item) {
-    reserve(m, &list->items, capacity, list->count, list->count + 1, sizeof item);
+void jinja_list_append(Machine *m, List *list, size_t *capacity, Value item) {
+    jinja_reserve(m, &list->items, capacity, list->count, list->count + 1, sizeof item);
     list->items[list->count++] = item;
 }
 
-const char *operator_name(Operator op) {
+const char *jinja_operator_name(Operator op) {
     static const char *const names[] = {
         [OP_NONE] = "",         [OP_NOT] = "not",   [OP_ADD] = "+",           [OP_SUBTRACT] = "-",
         [OP_MULTIPLY] = "*",    [OP_DIVIDE] = "/",  [OP_FLOOR_DIVIDE] = "//", [OP_MODULO] = "%",
@@ -69,7 +69,7 @@ const char *operator_name(Operator op) {
     return names[op];
 }
 
-const char *type_name(Value v) {
+const char *jinja_type_name(Value v) {
     static const char *const names[] = {
         [V_MISSING] = "missing",
         [V_UNDEFINED] = "Undefined",
@@ -94,19 +94,19 @@ const char *type_name(Value v) {
     return names[v.type];
 }
 
-bool is_integer(Value v) {
+bool jinja_is_integer(Value v) {
     return v.type == V_INT || v.type == V_BOOL;
 }
 
-bool is_number(Value v) {
-    return is_integer(v) || v.type == V_FLOAT;
+bool jinja_is_number(Value v) {
+    return jinja_is_integer(v) || v.type == V_FLOAT;
 }
 
-bool is_list(Value v) {
+bool jinja_is_list(Value v) {
     return v.type == V_LIST || v.type == V_TUPLE;
 }
 
-bool has_length(Value v) {
+bool jinja_has_length(Value v) {
     return v.type == V_STRING || v.type == V_LIST || v.type == V_TUPLE || v.type == V_DICT ||
            v.type == V_VIEW || v.type == V_RANGE || v.type == V_UNDEFINED || v.type == V_LOOP;
 }

@@ -129,32 +129,32 @@ static const Value none = {.type = V_NONE, .from_template = FROM_TEMPLATE};
 static const Value missing = {.type = V_MISSING};
 
 /* Values from the template; a caller that knows better sets `from_template`. */
-static inline Value value_bool(bool b) {
+static inline Value jinja_value_bool(bool b) {
     return (Value){.type = V_BOOL, .from_template = FROM_TEMPLATE, .as.integer = b};
 }
-static inline Value value_int(int64_t i) {
+static inline Value jinja_value_int(int64_t i) {
     return (Value){.type = V_INT, .from_template = FROM_TEMPLATE, .as.integer = i};
 }
-static inline Value value_float(double f) {
+static inline Value jinja_value_float(double f) {
     return (Value){.type = V_FLOAT, .from_template = FROM_TEMPLATE, .as.real = f};
 }
-Value value_text(Machine *m, Text t);
-Value value_markup(Machine *m, Text t);
-Value value_like(Machine *m, Value model, Text t); /* markup if the model is */
-Value value_list(Machine *m, ValueType type, Value *items, size_t count);
-Value value_pair(Machine *m, Value a, Value b);
-Value value_dict(Machine *m);
-Value value_view(Machine *m, Value dict, int kind);
-Value value_function(Machine *m, Value self, const struct Builtin *builtin);
-Value value_undefined(Machine *m, const char *hint, Value object, Value name);
+Value jinja_value_text(Machine *m, Text t);
+Value jinja_value_markup(Machine *m, Text t);
+Value jinja_value_like(Machine *m, Value model, Text t); /* markup if the model is */
+Value jinja_value_list(Machine *m, ValueType type, Value *items, size_t count);
+Value jinja_value_pair(Machine *m, Value a, Value b);
+Value jinja_value_dict(Machine *m);
+Value jinja_value_view(Machine *m, Value dict, int kind);
+Value jinja_value_function(Machine *m, Value self, const struct Builtin *builtin);
+Value jinja_value_undefined(Machine *m, const char *hint, Value object, Value name);
 
-void list_append(Machine *m, List *list, size_t *capacity, Value item);
+void jinja_list_append(Machine *m, List *list, size_t *capacity, Value item);
 
-const char *operator_name(Operator op); /* as a template spells it */
-const char *type_name(Value v);         /* as Python calls it */
-bool is_number(Value v);                /* int, float or bool */
-bool is_integer(Value v);               /* int or bool */
-bool is_list(Value v);                  /* list or tuple */
-bool has_length(Value v);
+const char *jinja_operator_name(Operator op); /* as a template spells it */
+const char *jinja_type_name(Value v);         /* as Python calls it */
+bool jinja_is_number(Value v);                /* int, float or bool */
+bool jinja_is_integer(Value v);               /* int or bool */
+bool jinja_is_list(Value v);                  /* list or tuple */
+bool jinja_has_length(Value v);
 
 #endif

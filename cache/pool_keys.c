@@ -1,10 +1,10 @@
-#include "layers/pool_keys.h"
+#include "cache/pool_keys.h"
 
 #include <string.h>
 
 #include "base/numbers.h"
+#include "cache/kvpages.h"
 #include "kernels/attention_q8.h"
-#include "kvcache_pages.h"
 
 static size_t key_dim(const KvLayer *layer, PoolKeyKind kind) {
     return kind == POOL_KEY ? layer->pool_dim : layer->pool_index_dim;

@@ -1,7 +1,7 @@
 /* The matrices of an adapter's file, before they are assigned to the model's tensors (adapter.h):
  * what the readers of the two formats fill in. */
-#ifndef FORMATS_ADAPTER_MODULES_H
-#define FORMATS_ADAPTER_MODULES_H
+#ifndef ADAPTERS_ADAPTER_MODULES_H
+#define ADAPTERS_ADAPTER_MODULES_H
 
 #include "formats/rules.h"
 

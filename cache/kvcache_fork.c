@@ -1,9 +1,14 @@
-/* Sequences that go back or begin as copies of others. */
+#include "cache/kvcache_fork.h"
+
 #include <string.h>
 
-#include "kvcache.h"
-#include "kvcache_sharing.h"
-#include "layers/snapshots.h"
+#include "cache/kvcache_mirror.h"
+#include "cache/kvcache_snapshots_internal.h"
+
+static void empty(KvCache *cache, Sequence *sequence, int32_t start) {
+    snapshots_forget(cache, sequence, start);
+    kvpages_empty(cache, sequence, start);
+}
 
 static void truncate_to(KvCache *cache, int32_t id, int32_t position) {
     Sequence *sequence = &cache->sequences[id];
@@ -13,7 +18,7 @@ static void truncate_to(KvCache *cache, int32_t id, int32_t position) {
                 (position > start && !snapshots_has_windows(cache, sequence, position));
     snapshots_drop_behind(cache, sequence, position);
     if (position <= start || (lost && !snapshots_restore(cache, sequence))) {
-        kvcache_reset(cache, id, start);
+        empty(cache, sequence, start);
     } else if (!lost) {
         sequence->next = position;
         kvpages_release_from(cache, sequence, kvpages_for((size_t)(position - start)));
@@ -22,7 +27,7 @@ static void truncate_to(KvCache *cache, int32_t id, int32_t position) {
 
 void kvcache_truncate(KvCache *cache, int32_t id, int32_t position) {
     truncate_to(cache, id, position);
-    snapshots_tell(cache, KV_TRUNCATED, id, position, 0);
+    kvcache_tell_mirror(cache, KV_TRUNCATED, id, position, 0);
 }
 
 static Status fork_to(KvCache *cache, int32_t from_id, int32_t position, int32_t to_id,
@@ -31,11 +36,11 @@ static Status fork_to(KvCache *cache, int32_t from_id, int32_t position, int32_t
     Sequence *to = &cache->sequences[to_id];
     size_t n = kvpages_for((size_t)(from->next - from->start));
     if (!kvpages_grow(cache, to, n)) return error_set(error, "no memory for a cache's page table");
-    kvcache_reset(cache, to_id, from->start);
+    empty(cache, to, from->start);
     if (position <= from->start) return STATUS_OK;
     if (from->states) {
         while (!(to->states = kvpages_new_states(cache, error)))
-            if (!kv_sharing.shed(cache)) return STATUS_FAILED;
+            if (!snapshots_shed(cache)) return STATUS_FAILED;
         memcpy(to->states, from->states, cache->state_floats * sizeof(float));
     }
     for (size_t i = 0; i < n * cache->n_groups; i++)
@@ -53,6 +58,6 @@ static Status fork_to(KvCache *cache, int32_t from_id, int32_t position, int32_t
 
 Status kvcache_fork(KvCache *cache, int32_t from, int32_t position, int32_t to, Error *error) {
     Status status = fork_to(cache, from, position, to, error);
-    snapshots_tell(cache, KV_FORKED, from, position, to);
+    kvcache_tell_mirror(cache, KV_FORKED, from, position, to);
     return status;
 }

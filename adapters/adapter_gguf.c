@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "formats/adapter_modules.h"
+#include "adapters/adapter_modules.h"
 #include "formats/gguf.h"
 
 /* The text of a key, which must be `expected`. */

@@ -1,6 +1,6 @@
 /* How peft's names of modules become names of the base's tensors. */
-#ifndef FORMATS_ADAPTER_NAMES_H
-#define FORMATS_ADAPTER_NAMES_H
+#ifndef ADAPTERS_ADAPTER_NAMES_H
+#define ADAPTERS_ADAPTER_NAMES_H
 
 #include "formats/families.h"
 

@@ -1,4 +1,4 @@
-#include "formats/adapter_experts.h"
+#include "adapters/adapter_experts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "base/array.h"
 #include "base/text.h"
-#include "formats/adapter_names.h"
+#include "adapters/adapter_names.h"
 
 /* How checkpoints call the matrices of single experts. */
 typedef struct Names {

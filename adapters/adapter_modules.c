@@ -1,4 +1,4 @@
-#include "formats/adapter_modules.h"
+#include "adapters/adapter_modules.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,8 +10,8 @@
  * What an adapter asks for and this program does not do is refused by name (DoRA, biases, whole
  * modules, ...). Everything in the files is untrusted: after adapter_read every shape fits the
  * model and every number is finite. */
-#ifndef FORMATS_ADAPTER_H
-#define FORMATS_ADAPTER_H
+#ifndef ADAPTERS_ADAPTER_H
+#define ADAPTERS_ADAPTER_H
 
 #include "formats/source.h"
 #include "modelfile.h"

@@ -1,8 +1,8 @@
-/* Access to all that a sequence and its snapshots hold, for saving and loading. */
+#include "cache/kvcache_saved.h"
+
 #include <string.h>
 
-#include "kvcache_sharing.h"
-#include "layers/snapshots.h"
+#include "cache/kvcache_snapshots_internal.h"
 
 size_t kvcache_n_snapshots(const KvCache *cache, int32_t id) {
     return cache->sequences[id].n_snapshots;

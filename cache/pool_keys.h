@@ -4,10 +4,12 @@
  *
  * A key is stored as others are (KvType), but in units without gaps: elements, or 8-bit codes by
  * fours and then scales. */
-#ifndef LAYERS_POOL_KEYS_H
-#define LAYERS_POOL_KEYS_H
+#ifndef CACHE_POOL_KEYS_H
+#define CACHE_POOL_KEYS_H
 
-#include "kvcache.h"
+#include "cache/kv_shape.h"
+
+typedef struct KvCache KvCache;
 
 typedef enum PoolKeyKind { POOL_KEY, POOL_INDEX_KEY } PoolKeyKind;
 

@@ -8,10 +8,10 @@
  * `...mlp.experts`, the one that it wrapped first with `.base_layer` behind it. So their shapes
  * tell which they are. The rules of families whose gates and ups are interleaved, or whose
  * parameters are transposed, name no single experts: such adapters are refused. */
-#ifndef FORMATS_ADAPTER_EXPERTS_H
-#define FORMATS_ADAPTER_EXPERTS_H
+#ifndef ADAPTERS_ADAPTER_EXPERTS_H
+#define ADAPTERS_ADAPTER_EXPERTS_H
 
-#include "formats/adapter_modules.h"
+#include "adapters/adapter_modules.h"
 #include "formats/families.h"
 
 /* Replaces every such module by those of its experts, called as checkpoints call experts that have

@@ -1,7 +1,7 @@
 /* From an adapter's modules to parts of the model's tensors. The families' rules, which turn a
  * source's tensors into the runner's, are applied to the names and shapes of the modules; what they
  * say about rows then holds for the rows' factor. */
-#include "formats/adapter.h"
+#include "adapters/adapter.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 
 #include "base/array.h"
 #include "base/text.h"
-#include "formats/adapter_modules.h"
+#include "adapters/adapter_modules.h"
 #include "formats/families.h"
 #include "formats/sha256.h"
 

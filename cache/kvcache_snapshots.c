@@ -1,20 +1,16 @@
-#include "kvcache_sharing.h"
+#include "cache/kvcache_snapshots.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "layers/snapshots.h"
+#include "cache/kvcache_mirror.h"
+#include "cache/kvcache_sizes.h"
+#include "cache/kvcache_snapshots_internal.h"
 
 enum {
     MARKS = 4,     /* marks that stay, the newest ones */
     HOLD_GAP = 32, /* positions between snapshots that are made while drafts are tried */
 };
-
-void snapshots_tell(const KvCache *cache, KvChange change, int32_t id, int64_t position,
-                    int32_t other) {
-    KvMirror *mirror = cache->shape.mirror;
-    if (mirror) mirror->changed(mirror, cache, change, id, position, other);
-}
 
 /* ---- One snapshot ---- */
 
@@ -123,7 +119,7 @@ static void prune(KvCache *cache, Sequence *sequence) {
     while (sequence->n_snapshots > KV_SNAPSHOTS) drop_least(cache, sequence);
 }
 
-static bool shed(KvCache *cache) {
+bool snapshots_shed(KvCache *cache) {
     Sequence *most = &cache->sequences[0];
     for (size_t i = 1; i < cache->n_sequences; i++)
         if (cache->sequences[i].n_snapshots > most->n_snapshots) most = &cache->sequences[i];
@@ -146,7 +142,7 @@ size_t kvcache_snapshot_bytes(const KvCache *cache) {
 }
 
 static void obey_limit(KvCache *cache) {
-    while (kvcache_snapshot_bytes(cache) > cache->snapshot_bytes && shed(cache)) continue;
+    while (kvcache_snapshot_bytes(cache) > cache->snapshot_bytes && snapshots_shed(cache)) continue;
 }
 
 /* Adds a snapshot at `position`, unless there is one; only the caller prunes. */
@@ -187,7 +183,7 @@ static KvSnapshot *new_held(KvCache *cache) {
     Error ignored;
     KvSnapshot *held = calloc(1, sizeof *held);
     while (held && !(held->states = kvpages_new_states(cache, &ignored)))
-        if (!shed(cache)) {
+        if (!snapshots_shed(cache)) {
             free(held);
             return NULL;
         }
@@ -211,7 +207,7 @@ static bool hold(KvCache *cache, Sequence *sequence, size_t n) {
 
 bool kvcache_hold(KvCache *cache, int32_t id, size_t n) {
     bool held = hold(cache, &cache->sequences[id], n);
-    snapshots_tell(cache, KV_HELD, id, (int64_t)n, 0);
+    kvcache_tell_mirror(cache, KV_HELD, id, (int64_t)n, 0);
     return held;
 }
 
@@ -231,9 +227,9 @@ bool snapshots_has_windows(const KvCache *cache, const Sequence *sequence, int32
     return true;
 }
 
-/* ---- What kvcache.c calls ---- */
+/* ---- What kvcache.c calls (kvcache_snapshots_internal.h) ---- */
 
-static void commit(KvCache *cache, Sequence *sequence, size_t n) {
+void snapshots_commit(KvCache *cache, Sequence *sequence, size_t n) {
     int32_t before = sequence->next - (int32_t)n, start = sequence->start;
     const KvSnapshot *held = sequence->held;
     bool drafts = held && !held->is_spare && held->position >= before;
@@ -255,7 +251,8 @@ static void commit(KvCache *cache, Sequence *sequence, size_t n) {
     obey_limit(cache);
 }
 
-static size_t call_rows(const KvCache *cache, const Sequence *sequence, size_t left, size_t most) {
+size_t snapshots_call_rows(const KvCache *cache, const Sequence *sequence, size_t left,
+                           size_t most) {
     size_t n = left < most ? left : most;
     if (cache->state_floats == 0 || cache->snapshot_bytes == 0) return n;
     /* The newest snapshot will be `older` behind the end of the text; the rule holds if the next
@@ -310,16 +307,16 @@ bool snapshots_restore(KvCache *cache, Sequence *sequence) {
     return true;
 }
 
-static void forget(KvCache *cache, Sequence *sequence, int32_t start) {
+void snapshots_forget(KvCache *cache, Sequence *sequence, int32_t start) {
     snapshots_drop_behind(cache, sequence, INT32_MIN);
-    snapshots_tell(cache, KV_RESET, (int32_t)(sequence - cache->sequences), start, 0);
+    kvcache_tell_mirror(cache, KV_RESET, (int32_t)(sequence - cache->sequences), start, 0);
 }
 
-static void end(KvCache *cache) {
-    snapshots_tell(cache, KV_ENDED, 0, 0, 0);
+void snapshots_end(KvCache *cache) {
+    kvcache_tell_mirror(cache, KV_ENDED, 0, 0, 0);
 }
 
-static Status own_page(KvCache *cache, Sequence *sequence, size_t index, Error *error) {
+Status snapshots_own_page(KvCache *cache, Sequence *sequence, size_t index, Error *error) {
     if (index % KV_PAGE == 0) return STATUS_OK;
     Page **row = &sequence->pages[index / KV_PAGE * cache->n_groups];
     for (size_t g = 0; g < cache->n_groups; g++) {
@@ -333,14 +330,12 @@ static Status own_page(KvCache *cache, Sequence *sequence, size_t index, Error *
     return STATUS_OK;
 }
 
-const KvSharing kv_sharing = {own_page, commit, call_rows, forget, end, snapshots_restore, shed};
-
 /* ---- Marks and limits ---- */
 
 void kvcache_limit_snapshots(KvCache *cache, size_t bytes) {
     cache->snapshot_bytes = bytes;
     obey_limit(cache);
-    snapshots_tell(cache, KV_LIMITED, 0, (int64_t)(bytes > INT64_MAX ? INT64_MAX : bytes), 0);
+    kvcache_tell_mirror(cache, KV_LIMITED, 0, (int64_t)(bytes > INT64_MAX ? INT64_MAX : bytes), 0);
 }
 
 static void mark(KvCache *cache, Sequence *sequence, int32_t position) {
@@ -354,5 +349,5 @@ static void mark(KvCache *cache, Sequence *sequence, int32_t position) {
 
 void kvcache_mark(KvCache *cache, int32_t id, int32_t position) {
     mark(cache, &cache->sequences[id], position);
-    snapshots_tell(cache, KV_MARKED, id, position, 0);
+    kvcache_tell_mirror(cache, KV_MARKED, id, position, 0);
 }

@@ -1,5 +1,6 @@
-#include "kvcache_pages.h"
-#include "kvcache_sharing.h"
+#include "cache/kvcache_sizes.h"
+
+#include "cache/kvpages.h"
 
 _Static_assert((int)KV_MAX_GROUPS == (int)KV_GROUPS, "a layout has room for all groups");
 

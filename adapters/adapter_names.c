@@ -1,4 +1,4 @@
-#include "formats/adapter_names.h"
+#include "adapters/adapter_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/adapter_experts.h"
-#include "formats/adapter_modules.h"
-#include "formats/adapter_names.h"
+#include "adapters/adapter_experts.h"
+#include "adapters/adapter_modules.h"
+#include "adapters/adapter_names.h"
 #include "formats/families.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"

@@ -1,4 +1,4 @@
-#include "layers/lora.h"
+#include "adapters/lora.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -19,7 +19,8 @@ static const uint32_t NONE = UINT32_MAX;
 
 /* What one adapter adds to one matrix of the model. */
 typedef struct Part {
-    Matrix a, b; /* rank x cols, rows x rank; a.data may be another part's */
+    Matrix a; /* rank x cols; its data may be another part's */
+    Matrix b; /* rows x rank */
     bool owns_a;
     float scale;
 } Part;

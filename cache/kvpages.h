@@ -1,16 +1,16 @@
-/* Inside the key/value cache: pages, page tables and states, shared by kvcache.c and by what keeps
- * snapshots of sequences (layers/snapshots.c). Everybody else: kvcache.h.
+/* Inside the key/value cache: pages, page tables and states, for kvcache.c and the files of cache/.
+ * Everybody else: kvcache.h.
  *
  * Layers whose queries see the same window form a group. A page holds KV_PAGE positions of one
  * group's layers, so that the pages that have left a window can be given back while layers that see
  * everything keep theirs. */
-#ifndef KVCACHE_PAGES_H
-#define KVCACHE_PAGES_H
+#ifndef CACHE_KVPAGES_H
+#define CACHE_KVPAGES_H
 
 #include <stdbool.h>
 
 #include "base/status.h"
-#include "kv_shape.h"
+#include "cache/kv_shape.h"
 
 typedef struct KvCache KvCache;
 
@@ -49,18 +49,21 @@ typedef struct Group {
 /* Where a layer's data lie. */
 typedef struct LayerPlace {
     size_t group;
-    size_t offset;                 /* of the layer's first head in Page.data */
-    size_t keys_bytes, head_bytes; /* of one head's keys, and of its keys and values */
-    size_t state, pools;           /* of its state in Sequence.states; of its pools' keys in a page
-                                    * of the first group */
+    size_t offset;     /* of the layer's first head in Page.data */
+    size_t keys_bytes; /* of one head's keys */
+    size_t head_bytes; /* of one head's keys and values */
+    size_t state;      /* offset of its state in Sequence.states */
+    size_t pools;      /* offset of its pools' keys in a page of the first group */
 } LayerPlace;
 
 struct KvCache {
     KvShape shape;
     LayerPlace places[KV_MAX_LAYERS];
     Group groups[KV_GROUPS];
-    size_t n_groups, state_floats;
-    size_t max_bytes, bytes;      /* allowed; used by pages and states */
+    size_t n_groups;
+    size_t state_floats;          /* of one sequence's states */
+    size_t max_bytes;             /* that pages and states may use */
+    size_t bytes;                 /* that they use */
     size_t snapshot_bytes;        /* what only snapshots hold may be so much */
     struct KvSnapshot *snapshots; /* all of them, a list */
     size_t n_sequences;
@@ -94,30 +97,7 @@ bool kvpages_grow(const KvCache *cache, Sequence *sequence, size_t n_pages);
 /* Releases the sequence's pages from page number `first` on. */
 void kvpages_release_from(KvCache *cache, Sequence *sequence, size_t first);
 
-/* What the full build adds: pages that several sequences or snapshots share (layers/snapshots.c).
- */
-typedef struct KvSharing {
-    /* The page of position start + index is about to be written: replaces it by a copy if others
-     * read it. */
-    Status (*own_page)(KvCache *cache, Sequence *sequence, size_t index, Error *error);
-    /* The sequence has taken in n more positions; its pages are not given back yet. */
-    void (*commit)(KvCache *cache, Sequence *sequence, size_t n);
-    /* kvcache_call_rows */
-    size_t (*call_rows)(const KvCache *cache, const Sequence *sequence, size_t left, size_t most);
-    /* Drops all snapshots of the sequence, which is about to be emptied. */
-    void (*forget)(KvCache *cache, Sequence *sequence, int32_t start);
-    void (*end)(KvCache *cache); /* the cache is about to be freed */
-    /* Goes back to the newest snapshot; false: there is none. */
-    bool (*restore)(KvCache *cache, Sequence *sequence);
-    /* Drops the snapshot that is missed least; false: there was none. */
-    bool (*shed)(KvCache *cache);
-} KvSharing;
-
-#ifdef VERBATIM_CORE
-#define KV_SHARING NULL
-#else
-extern const KvSharing kv_sharing;
-#define KV_SHARING (&kv_sharing)
-#endif
+/* Releases all pages and the states of the sequence, whose next position will be `start`. */
+void kvpages_empty(KvCache *cache, Sequence *sequence, int32_t start);
 
 #endif

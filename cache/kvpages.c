@@ -1,4 +1,4 @@
-#include "kvcache_pages.h"
+#include "cache/kvpages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -93,4 +93,12 @@ void kvpages_release_from(KvCache *cache, Sequence *sequence, size_t first) {
         Page **row = &sequence->pages[--sequence->n_pages * cache->n_groups];
         for (size_t g = 0; g < cache->n_groups; g++) kvpages_release(cache, row[g]);
     }
+}
+
+void kvpages_empty(KvCache *cache, Sequence *sequence, int32_t start) {
+    kvpages_release_from(cache, sequence, 0);
+    kvpages_free_states(cache, sequence->states);
+    sequence->states = NULL;
+    memset(sequence->given_back, 0, sizeof sequence->given_back);
+    sequence->start = sequence->next = start;
 }
