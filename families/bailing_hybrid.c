@@ -6,25 +6,28 @@ static FamilyFinish bailing_hybrid_finish;
 static FamilyMore bailing_hybrid_more;
 
 const Family families_bailing_hybrid[] = {
-    /* The activation of the feed-forward is that of the convolution as well. */
+    /* The activation of the feed-forward is that of the convolution as well. What transformers has
+     * saved has the sizes of delta attention in keys of their own, and RoPE's width in head_dim. */
     {
         .model_type = "bailing_hybrid",
         .set =
             SET({"rope_pairing", ROPE_INTERLEAVED}, {"rope_theta", 6e6},
                 {"router", ROUTER_SIGMOID_SCORES}, {"latent_norm_eps", 1e-6}, {"state_by_key", 1}),
-        .keys = KEYS(
-            SIZE_KEYS(157184, 2560, 6144, 42, 32), {"kv_lora_rank", "latent_dim", 512},
-            {"qk_nope_head_dim", "head_dim", 128}, {"qk_rope_head_dim", "rotary_dim", 64},
-            {"v_head_dim", "value_dim", 128},
-            {"max_position_embeddings|model_max_length", "context", 262144},
-            {"rms_norm_eps", "norm_eps", 1e-6}, {"num_local_experts|num_experts", "n_experts", 512},
-            {"num_experts_per_tok|num_experts_per_token", "n_experts_used", 8},
-            {"moe_intermediate_size", "expert_ffn_dim", 768},
-            {"n_group|num_expert_group", "router_groups", 8},
-            {"topk_group", "router_groups_used", 4},
-            {"norm_topk_prob|moe_renormalize", "router_normalize", 1},
-            {"routed_scaling_factor", "router_scale", 2.5}, {"head_dim", "state_key_dim", 128},
-            {"short_conv_kernel_size", "state_kernel", 4}),
+        .keys = KEYS(SIZE_KEYS(157184, 2560, 6144, 42, 32), {"kv_lora_rank", "latent_dim", 512},
+                     {"qk_nope_head_dim", "head_dim", 128}, {"qk_rope_head_dim", "rotary_dim", 64},
+                     {"v_head_dim", "value_dim", 128},
+                     {"max_position_embeddings|model_max_length", "context", 262144},
+                     {"rms_norm_eps", "norm_eps", 1e-6},
+                     {"num_local_experts|num_experts", "n_experts", 512},
+                     {"num_experts_per_tok|num_experts_per_token", "n_experts_used", 8},
+                     {"moe_intermediate_size", "expert_ffn_dim", 768},
+                     {"n_group|num_expert_group", "router_groups", 8},
+                     {"topk_group", "router_groups_used", 4},
+                     {"norm_topk_prob|moe_renormalize", "router_normalize", 1},
+                     {"routed_scaling_factor", "router_scale", 2.5},
+                     {"linear_head_dim|head_dim", "state_key_dim", 128},
+                     {"linear_num_heads", "state_heads", 0},
+                     {"linear_conv_kernel_dim|short_conv_kernel_size", "state_kernel", 4}),
         .fixed = FIXED({"hidden_act", "\"silu\""}),
         .biases = BIASES({" wkv_a wo ", "attention_bias", false}),
         .tensors =
@@ -126,7 +129,9 @@ static Status bailing_hybrid_finish(const json_t *json, Config *config, Error *e
     }
     if (rope_score_factor(&rope, json, &factor, error) != STATUS_OK) return STATUS_FAILED;
     config->head_dim += config->rotary_dim;
-    config->n_kv_heads = config->state_heads = config->state_key_heads = config->n_heads;
+    config->n_kv_heads = config->n_heads;
+    if (config->state_heads == 0) config->state_heads = config->n_heads;
+    config->state_key_heads = config->state_heads;
     config->state_value_dim = config->state_key_dim;
     config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim) * factor);
     if (family_shared_width(json, key, 1, config, error) != STATUS_OK) return STATUS_FAILED;

@@ -1,6 +1,8 @@
 /* Command R and R7B: attention and feed-forward side by side, layer norms without biases. */
 #include "families/shared.h"
 
+static FamilyFinish compass_finish;
+
 static const ConfigRule cohere_config[] = {
     SIZE_KEYS(256000, 8192, 22528, 40, 64),
     KV_HEADS(0),
@@ -56,6 +58,27 @@ const Family families_cohere[] = {
                 {0},
             },
     },
+    /* The text half of Cohere Compass: Cohere 2 whose layers of each kind have RoPE parameters of
+       their own, or null for none. transformers reads rope_parameters alone. */
+    {
+        .model_type = "cohere_compass_text",
+        .set = SET({"norm", NORM_LAYER}, {"parallel_block", 1}),
+        .keys = KEYS(SIZE_KEYS(256000, 8192, 22528, 40, 64), KV_HEADS(0), CONTEXT(8192),
+                     {"layer_norm_eps", "norm_eps", 1e-5},
+                     {"hidden_act", "activation", ACTIVATION_SILU}),
+        .fixed = FIXED({"rope_scaling", "null"}),
+        .biases = attention_biases,
+        .tensors = cohere_tensors,
+        .norms_have_no_bias = true,
+        .rope = {.theta = "rope_parameters.rope_theta",
+                 .local_theta = 10000,
+                 .local_theta_key = "rope_parameters.rope_theta"},
+        .tied = true,
+        .bos_id = 5,
+        .eos_id = 255001,
+        .steps = STEPS(STEP("windows", "4096 every 1"), STEP("refuse_zero", "logit_scale")),
+        .finish = compass_finish,
+    },
     {
         .model_type = "cohere2",
         .set = SET({"norm", NORM_LAYER}, {"parallel_block", 1}, {"rope_pairing", ROPE_INTERLEAVED}),
@@ -84,3 +107,15 @@ const Family families_cohere[] = {
     },
     {0},
 };
+
+static Status compass_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *rope = json_value(json, "rope_parameters");
+    (void)error;
+    config->logit_scale = (float)json_number(json, "logit_scale", 1);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        bool slides = config->window[i] > 0;
+        const char *kind = slides ? "sliding_attention" : "full_attention";
+        config->rope_table[i] = !json_value(rope, kind) ? 2 : slides ? 1 : 0;
+    }
+    return STATUS_OK;
+}

@@ -16,32 +16,36 @@ static const TensorRule experts_tensors[] = {
     {0},
 };
 
-static const ConfigRule deepseek_v3_config[] = {
-    SIZE_KEYS(129280, 7168, 18432, 61, 128),
-    {"kv_lora_rank", "latent_dim", 512},
-    {"q_lora_rank", "latent_q_dim", 1536},
-    {"qk_nope_head_dim", "head_dim", 128},
-    {"qk_rope_head_dim", "rotary_dim", 64},
-    {"v_head_dim", "value_dim", 128},
-    CONTEXT(4096),
-    {"rms_norm_eps", "norm_eps", 1e-6},
-    {"hidden_act", "activation", ACTIVATION_SILU},
-    {"n_routed_experts|num_local_experts", "n_experts", 256},
-    {"num_experts_per_tok", "n_experts_used", 8},
-    {"moe_intermediate_size", "expert_ffn_dim", 2048},
-    {"n_group", "router_groups", 8},
-    {"topk_group", "router_groups_used", 4},
-    {"norm_topk_prob", "router_normalize", 1},
-    {"routed_scaling_factor", "router_scale", 2.5},
-    {0},
-};
-
-static const BiasRule attention_biases[] = {
-    {" wq_a wkv_a wo ", "attention_bias", false},
-    {0},
-};
-
 const Family families_deepseek[] = {
+    /* The text half of DeepSeek-OCR 2: DeepSeek V2 without latent attention. */
+    {
+        .model_type = "deepseek_ocr2_text",
+        .set = SET({"router", ROUTER_SOFTMAX_SCORES}),
+        .keys = KEYS(
+            SIZE_KEYS(102400, 4096, 11008, 32, 32), KV_HEADS(0), CONTEXT(2048),
+            {"rms_norm_eps", "norm_eps", 1e-6}, {"hidden_act", "activation", ACTIVATION_SILU},
+            {"n_routed_experts|num_experts", "n_experts", 64},
+            {"num_experts_per_tok", "n_experts_used", REQUIRED},
+            {"moe_intermediate_size", "expert_ffn_dim", 1407}, {"n_group", "router_groups", 0},
+            {"topk_group", "router_groups_used", 0}, {"routed_scaling_factor", "router_scale", 1}),
+        .biases = BIASES({QKVO, "attention_bias", false}, {DENSE_AND_SHARED, "mlp_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                LLAMA_NORMS,
+                LLAMA_ATTENTION,
+                DENSE_OR_EXPERTS,
+                GATE_UP_EXPERTS(".mlp.experts."),
+                DENSE_BIASES,
+                SHARED_EXPERT(".mlp.shared_experts."),
+                LLAMA_END,
+                {0},
+            },
+        .bos_id = 1,
+        .eos_id = 2,
+        .steps = STEPS(STEP("shared_width", "n_shared_experts 2")),
+        .finish = deepseek_v2_finish,
+    },
     {
         .model_type = "deepseek_v2",
         .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"router", ROUTER_SOFTMAX_SCORES},
@@ -83,36 +87,6 @@ const Family families_deepseek[] = {
                 },
                 {0},
             },
-    },
-    {
-        .model_type = "deepseek_v3",
-        .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"router", ROUTER_SIGMOID_SCORES},
-                   {"latent_norm_eps", 1e-6}),
-        .keys = deepseek_v3_config,
-        .biases = attention_biases,
-        .tensors = experts_tensors,
-        .prediction = PREDICTION_NEXTN,
-        .bos_id = 0,
-        .eos_id = 1,
-        .steps =
-            STEPS(STEP("shared_width", "n_shared_experts 1"),
-                  STEP("set", "rope_pairing halves", .unless = "rope_interleave", .absent = true),
-                  STEP("latent_heads")),
-    },
-    {
-        .model_type = "kimi_k2",
-        .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"router", ROUTER_SIGMOID_SCORES},
-                   {"latent_norm_eps", 1e-6}),
-        .keys = deepseek_v3_config,
-        .biases = attention_biases,
-        .tensors = experts_tensors,
-        .prediction = PREDICTION_NEXTN,
-        .bos_id = 0,
-        .eos_id = 1,
-        .steps =
-            STEPS(STEP("shared_width", "n_shared_experts 1"),
-                  STEP("set", "rope_pairing halves", .unless = "rope_interleave", .absent = true),
-                  STEP("latent_heads")),
     },
     {
         .model_type = "deepseek_v32",

@@ -5,55 +5,6 @@ static FamilyFinish vl_finish;
 static FamilyMore vl_more;
 
 const Family families_ernie4_5[] = {
-    {
-        .model_type = "ernie4_5_moe",
-        .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"rope_theta", 500000},
-                   {"router", ROUTER_SOFTMAX_SCORES}, {"router_normalize", 1}),
-        .keys =
-            KEYS(SIZE_KEYS(103424, 2560, 12288, 28, 20), KV_HEADS(4), HEAD_DIM(0), CONTEXT(131072),
-                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU},
-                 {"moe_num_experts|num_experts", "n_experts", 64},
-                 {"moe_k|num_experts_per_tok", "n_experts_used", 6},
-                 {"moe_intermediate_size", "expert_ffn_dim", 1536},
-                 {"moe_norm_min", "router_sum_min", 1e-12}),
-        .biases = BIASES(
-            {QKVO GATED " shared.w_up shared.w_down shared.w_gate output ", "use_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                LLAMA_ATTENTION,
-                DENSE_OR_EXPERTS,
-                DENSE_BIASES,
-                CORRECTION(".mlp.moe_statics.e_score_correction_bias"),
-                SHARED_EXPERT(".mlp.shared_experts."),
-                LLAMA_END,
-                {0},
-            },
-        .tied = true,
-        .bos_id = 1,
-        .eos_id = 2,
-        .steps = STEPS(STEP("shared_width", "moe_num_shared_experts 2")),
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "ernie4_5-moe",
-                    .pairing = ROPE_INTERLEAVED,
-                    .set = SET({"router", ROUTER_SOFTMAX_SCORES}, {"router_normalize", 1},
-                               {"router_sum_min", 1e-12}),
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            GGUF_ATTENTION,
-                            NORM("ffn_norm", ".ffn_norm"),
-                            GGUF_ROUTED,
-                            GGUF_END,
-                            {0},
-                        },
-                },
-                {0},
-            },
-    },
     /* The experts of a text are the first half of a layer's, with a router and a correction of
        their own. */
     {
@@ -87,43 +38,6 @@ const Family families_ernie4_5[] = {
         .eos_id = -1,
         .finish = vl_finish,
         .more = vl_more,
-    },
-    {
-        .model_type = "ernie4_5",
-        .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"rope_theta", 500000}),
-        .keys =
-            KEYS(SIZE_KEYS(103424, 1024, 3072, 18, 16), KV_HEADS(2), HEAD_DIM(128), CONTEXT(131072),
-                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU}),
-        .biases = BIASES({QKVO GATED, "use_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                LLAMA_ATTENTION,
-                LLAMA_FFN,
-                LLAMA_END,
-                {0},
-            },
-        .tied = true,
-        .bos_id = 1,
-        .eos_id = 2,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "ernie4_5",
-                    .pairing = ROPE_INTERLEAVED,
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            GGUF_ATTENTION,
-                            NORM("ffn_norm", ".ffn_norm"),
-                            GGUF_FFN,
-                            GGUF_END,
-                            {0},
-                        },
-                },
-                {0},
-            },
     },
     {0},
 };

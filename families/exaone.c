@@ -92,25 +92,6 @@ const Family families_exaone[] = {
                 {0},
             },
     },
-    {
-        .model_type = "exaone",
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "exaone",
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            GGUF_ATTENTION,
-                            NORM("ffn_norm", ".ffn_norm"),
-                            GGUF_FFN,
-                            GGUF_END,
-                            {0},
-                        },
-                },
-                {0},
-            },
-    },
     {0},
 };
 

@@ -121,32 +121,6 @@ const Family families_gemma[] = {
                 {0},
             },
     },
-    /* VaultGemma: Gemma 2 without the norms after attention and feed-forward. */
-    {
-        .model_type = "vaultgemma",
-        .keys = gemma2_config,
-        .biases = attention_biases,
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                VECTOR("attention_norm", ".input_layernorm.weight", "dim",
-                       .values = VALUES_PLUS_ONE),
-                LLAMA_ATTENTION,
-                VECTOR("ffn_norm", ".pre_feedforward_layernorm.weight", "dim",
-                       .values = VALUES_PLUS_ONE),
-                LLAMA_FFN,
-                VECTOR("final_norm", "model.norm.weight", "dim", .values = VALUES_PLUS_ONE),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .tied = true,
-        .bos_id = 2,
-        .eos_id = 1,
-        .steps = STEPS(STEP("cap", "attn_logit_softcapping attention_softcap 50"),
-                       STEP("cap", "final_logit_softcapping logit_softcap 30"),
-                       STEP("score_scale", "query_pre_attn_scalar 256"), STEP("scale_embeddings"),
-                       STEP("windows", "4096 every 2")),
-    },
     {
         .model_type = "gemma3_text",
         .set = SET({"norm_place", NORM_AROUND}, {"rope_theta", 1e6}, {"qk_norm", QK_NORM_HEAD}),

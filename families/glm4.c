@@ -61,43 +61,6 @@ const Family families_glm4[] = {
                 {0},
             },
     },
-    {
-        .model_type = "glm",
-        .set = SET({"rope_pairing", ROPE_INTERLEAVED}),
-        .keys = glm_config,
-        .biases = glm_biases,
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                LLAMA_ATTENTION,
-                LINEAR("w_gate w_up", ".mlp.gate_up_proj", "ffn_dim + ffn_dim", "dim"),
-                LINEAR("w_down", ".mlp.down_proj", "dim", "ffn_dim"),
-                LLAMA_END,
-                {0},
-            },
-        .rope = {.part = "partial_rotary_factor", .part_absent = 0.5},
-        .bos_id = -1,
-        .eos_id = 151329,
-        .more_eos_ids = {151336, 151338},
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "chatglm",
-                    .pairing = ROPE_INTERLEAVED,
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            GGUF_ATTENTION,
-                            NORM("ffn_norm", ".ffn_norm"),
-                            GGUF_FUSED_FFN,
-                            GGUF_END,
-                            {0},
-                        },
-                },
-                {0},
-            },
-    },
     {0},
 };
 

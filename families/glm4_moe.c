@@ -56,57 +56,6 @@ const Family families_glm4_moe[] = {
                 {0},
             },
     },
-    {
-        .model_type = "glm4v_moe_text",
-        .set = SET({"router", ROUTER_SIGMOID_SCORES}),
-        .keys =
-            KEYS(SIZE_KEYS(151424, 4096, 10944, 46, 96), KV_HEADS(8), HEAD_DIM(0), CONTEXT(65536),
-                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU},
-                 {"n_routed_experts|num_local_experts", "n_experts", 128},
-                 {"num_experts_per_tok", "n_experts_used", 8},
-                 {"moe_intermediate_size", "expert_ffn_dim", 1408}, {"n_group", "router_groups", 1},
-                 {"topk_group", "router_groups_used", 1}, {"norm_topk_prob", "router_normalize", 1},
-                 {"routed_scaling_factor", "router_scale", 1}),
-        .biases = BIASES({QKV, "attention_bias", true}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                LLAMA_ATTENTION,
-                DENSE_OR_EXPERTS,
-                CORRECTION(".mlp.gate.e_score_correction_bias"),
-                SHARED_EXPERT(".mlp.shared_experts."),
-                LLAMA_END,
-                {0},
-            },
-        .rope = {.part = "partial_rotary_factor", .part_absent = 0.5, .has_sections = true},
-        .bos_id = -1,
-        .eos_id = -1,
-        .steps = STEPS(STEP("shared_width", "n_shared_experts 1")),
-    },
-    {
-        .model_type = "glm4v_text",
-        .set = SET({"norm_place", NORM_AROUND}, {"rope_pairing", ROPE_INTERLEAVED}),
-        .keys =
-            KEYS(SIZE_KEYS(151552, 4096, 13696, 40, 32), KV_HEADS(2), CONTEXT(32768),
-                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU}),
-        .biases = BIASES({QKV, NULL, true}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                LLAMA_ATTENTION,
-                NORM("post_attention_norm", ".post_self_attn_layernorm"),
-                LINEAR("w_gate w_up", ".mlp.gate_up_proj", "ffn_dim + ffn_dim", "dim"),
-                LINEAR("w_down", ".mlp.down_proj", "dim", "ffn_dim"),
-                NORM("post_ffn_norm", ".post_mlp_layernorm"),
-                LLAMA_END,
-                {0},
-            },
-        .rope = {.part = "partial_rotary_factor", .part_absent = 1, .has_sections = true},
-        .bos_id = -1,
-        .eos_id = -1,
-    },
     {0},
 };
 

@@ -8,33 +8,6 @@ static const BiasRule all_biases[] = {
     {0},
 };
 
-static const ConfigRule gpt2_config[] = {
-    {"vocab_size", "vocab_size", 50257},
-    {"n_embd|hidden_size", "dim", 768},
-    {"n_layer|num_hidden_layers", "n_layers", 12},
-    {"n_head|num_attention_heads", "n_heads", 12},
-    {"n_positions|max_position_embeddings", "context", 1024},
-    {"n_inner", "ffn_dim", 0},
-    {"layer_norm_epsilon", "norm_eps", 1e-5},
-    {"activation_function", "activation", ACTIVATION_GELU_TANH},
-    {0},
-};
-
-static const FixedKey no_cross_attention[] = {
-    {"add_cross_attention", "false"},
-    {0},
-};
-
-static const TensorRule gguf_gpt2_tensors[] = {
-    EMBEDDING("token_embd"),
-    TABLE("position_embedding", "position_embd.weight", "context + position_offset", "dim"),
-    GGUF_ATTENTION,
-    NORM("ffn_norm", ".ffn_norm"),
-    GGUF_UNGATED_FFN,
-    GGUF_END,
-    {0},
-};
-
 const Family families_gpt2[] = {
     {
         .model_type = "openai-gpt",
@@ -69,89 +42,6 @@ const Family families_gpt2[] = {
         .eos_id = -1,
         .steps = STEPS(STEP("wide_ffn")),
         .finish = openai_gpt_finish,
-    },
-    {
-        .model_type = "gpt2",
-        .set = SET({"norm", NORM_LAYER}, {"position", POSITION_LEARNED}, {"gated", 0}),
-        .keys = gpt2_config,
-        .fixed = no_cross_attention,
-        .biases = all_biases,
-        .layers = "model.h.%u.",
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.wte"),
-                TABLE("position_embedding", "model.wpe.weight", "context + position_offset", "dim"),
-                NORM("attention_norm", ".ln_1"),
-                NORM("ffn_norm", ".ln_2"),
-                LINEAR("wq wk wv", ".attn.c_attn",
-                       "n_heads * head_dim + n_kv_heads * head_dim + n_kv_heads * head_dim", "dim",
-                       .turned = TURNED_ALWAYS),
-                LINEAR("wo", ".attn.c_proj", "dim", "n_heads * head_dim", .turned = TURNED_ALWAYS),
-                LINEAR("w_up", ".mlp.c_fc", "ffn_dim", "dim", .turned = TURNED_ALWAYS),
-                LINEAR("w_down", ".mlp.c_proj", "dim", "ffn_dim", .turned = TURNED_ALWAYS),
-                NORM("final_norm", "model.ln_f"),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .tied = true,
-        .bos_id = 50256,
-        .eos_id = 50256,
-        .steps =
-            STEPS(STEP("set", "attention_scale_falls 1", .when = "scale_attn_by_inverse_layer_idx"),
-                  STEP("set", "attention_scale 1", .unless = "scale_attn_weights", .absent = true),
-                  STEP("wide_ffn")),
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "gpt2",
-                    .set = SET({"position", POSITION_LEARNED}, {"norm", NORM_LAYER}, {"gated", 0},
-                               {"activation", ACTIVATION_GELU_TANH}),
-                    .tensors = gguf_gpt2_tensors,
-                },
-                {0},
-            },
-    },
-    {
-        .model_type = "gpt_bigcode",
-        .set = SET({"norm", NORM_LAYER}, {"position", POSITION_LEARNED}, {"gated", 0}),
-        .keys = gpt2_config,
-        .fixed = no_cross_attention,
-        .biases = all_biases,
-        .layers = "model.h.%u.",
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.wte"),
-                TABLE("position_embedding", "model.wpe.weight", "context + position_offset", "dim"),
-                NORM("attention_norm", ".ln_1"),
-                NORM("ffn_norm", ".ln_2"),
-                LINEAR("wq wk wv", ".attn.c_attn",
-                       "n_heads * head_dim + n_kv_heads * head_dim + n_kv_heads * head_dim", "dim",
-                       .by = "n_kv_heads"),
-                LINEAR("wo", ".attn.c_proj", "dim", "n_heads * head_dim"),
-                LINEAR("w_up", ".mlp.c_fc", "ffn_dim", "dim"),
-                LINEAR("w_down", ".mlp.c_proj", "dim", "ffn_dim"),
-                NORM("final_norm", "model.ln_f"),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .tied = true,
-        .bos_id = 50256,
-        .eos_id = 50256,
-        .steps =
-            STEPS(STEP("set", "n_kv_heads 1", .when = "multi_query", .absent = true),
-                  STEP("set", "attention_scale_falls 1", .when = "scale_attn_by_inverse_layer_idx"),
-                  STEP("set", "attention_scale 1", .unless = "scale_attn_weights", .absent = true),
-                  STEP("wide_ffn")),
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "starcoder",
-                    .set = SET({"position", POSITION_LEARNED}, {"norm", NORM_LAYER}, {"gated", 0},
-                               {"activation", ACTIVATION_GELU_TANH}),
-                    .tensors = gguf_gpt2_tensors,
-                },
-                {0},
-            },
     },
     {0},
 };

@@ -1,6 +1,7 @@
 /* Granite: a llama with multipliers, its mixtures, and those with windows. */
 #include "families/shared.h"
 
+static FamilyFinish docling_finish;
 static GgufFinish gguf_granite_finish;
 static GgufFinish gguf_granite_swa_finish;
 
@@ -115,30 +116,27 @@ const Family families_granite[] = {
             },
     },
     {
-        .model_type = "granitemoeshared",
-        .set = SET({"router", ROUTER_SOFTMAX_CHOSEN}),
-        .keys = granite_config,
-        .biases = attention_biases,
+        .model_type = "granite_docling_text",
+        .keys =
+            KEYS(SIZE_KEYS(133800, 1024, 2048, 28, 16), KV_HEADS(4), HEAD_DIM(0), CONTEXT(32768),
+                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU},
+                 {"embedding_multiplier", "embedding_scale", 12},
+                 {"attention_multiplier", "attention_scale", 0.015625},
+                 {"residual_multiplier", "residual_scale", 0.263}),
+        .biases = BIASES({QKVO, "attention_bias", false}, {GATED, "mlp_bias", false}),
         .tensors =
             (const TensorRule[]){
                 EMBEDDING("model.embed_tokens"),
                 LLAMA_NORMS,
                 LLAMA_ATTENTION,
-                LINEAR("router", ".block_sparse_moe.router.layer", "n_experts", "dim"),
-                MATRIX("experts.%u.w_gate experts.%u.w_up", ".block_sparse_moe.input_linear.weight",
-                       "expert_ffn_dim + expert_ffn_dim", "dim"),
-                MATRIX("experts.%u.w_down", ".block_sparse_moe.output_linear.weight", "dim",
-                       "expert_ffn_dim"),
-                MATRIX("shared.w_gate shared.w_up", ".shared_mlp.input_linear.weight",
-                       "shared_ffn_dim + shared_ffn_dim", "dim", .optional = true),
-                MATRIX("shared.w_down", ".shared_mlp.output_linear.weight", "dim", "shared_ffn_dim",
-                       .optional = true),
+                LLAMA_FFN,
                 LLAMA_END,
                 {0},
             },
-        .bos_id = 1,
-        .eos_id = 2,
-        .steps = STEPS(STEP("granite")),
+        .tied = true,
+        .bos_id = 100257,
+        .eos_id = 100257,
+        .finish = docling_finish,
     },
     {
         .model_type = "granitemoe_swa",
@@ -218,6 +216,12 @@ const Family families_granite[] = {
     },
     {0},
 };
+
+static Status docling_finish(const json_t *json, Config *config, Error *error) {
+    if (family_granite(json, config, error) != STATUS_OK) return STATUS_FAILED;
+    if (!json_value(json, "logits_scaling")) config->logit_scale = 0.25f;
+    return STATUS_OK;
+}
 
 static Status gguf_granite_finish(const GgufModel *m, Config *c) {
     double divisor = 1.0, embedding = 1.0, residual = 1.0;

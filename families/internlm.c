@@ -4,49 +4,6 @@
 static FamilyFinish internlm3_finish;
 
 const Family families_internlm[] = {
-    /* InternLM 2: a llama whose tensors have other names. */
-    {
-        .model_type = "internlm2",
-        .keys =
-            KEYS(SIZE_KEYS(32000, 4096, 11008, 32, 32), KV_HEADS(0), HEAD_DIM(0), CONTEXT(2048),
-                 {"rms_norm_eps", "norm_eps", 1e-6}, {"hidden_act", "activation", ACTIVATION_SILU}),
-        .biases = BIASES({QKVO, "bias", true}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.tok_embeddings"),
-                NORM("attention_norm", ".attention_norm"),
-                LINEAR("wq wk wv", ".attention.wqkv",
-                       "n_heads * head_dim + n_kv_heads * head_dim + n_kv_heads * head_dim", "dim",
-                       .by = "n_kv_heads"),
-                LINEAR("wo", ".attention.wo", "dim", "n_heads * head_dim"),
-                NORM("ffn_norm", ".ffn_norm"),
-                LINEAR("w_gate", ".feed_forward.w1", "ffn_dim", "dim"),
-                LINEAR("w_up", ".feed_forward.w3", "ffn_dim", "dim"),
-                LINEAR("w_down", ".feed_forward.w2", "dim", "ffn_dim"),
-                NORM("final_norm", "model.norm"),
-                OUTPUT("output"),
-                {0},
-            },
-        .bos_id = 1,
-        .eos_id = 2,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "internlm2",
-                    .pairing = ROPE_INTERLEAVED,
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            GGUF_ATTENTION,
-                            NORM("ffn_norm", ".ffn_norm"),
-                            GGUF_FFN,
-                            GGUF_END,
-                            {0},
-                        },
-                },
-                {0},
-            },
-    },
     /* InternLM 3's class knows each switch by two names. */
     {
         .model_type = "internlm3",

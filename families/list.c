@@ -5,23 +5,18 @@
 #define FAMILIES(X) \
     X(afmoe) \
     X(apertus) \
-    X(arcee) \
-    X(aria) \
     X(axk) \
     X(baichuan) \
     X(bailing_hybrid) \
     X(beam) \
     X(bitnet) \
-    X(bloom) \
     X(codegen) \
     X(cohere) \
     X(cohere2_moe) \
-    X(ctrl) \
     X(cwm) \
     X(dbrx) \
     X(deepseek) \
     X(diffllama) \
-    X(dots1) \
     X(ernie4_5) \
     X(exaone) \
     X(falcon) \
@@ -31,28 +26,21 @@
     X(gemma4) \
     X(glm4) \
     X(glm4_moe) \
-    X(glm4_moe_lite) \
     X(glm5_next) \
     X(glm_dsa) \
     X(gpt2) \
     X(gpt_neo) \
-    X(gpt_neox) \
-    X(gpt_oss) \
-    X(gptj) \
+    X(gpt_neox_japanese) \
     X(granite) \
     X(granitemoehybrid) \
-    X(guide_transformer) \
-    X(helium) \
     X(hunyuan) \
     X(hy_v4) \
     X(hyperclovax) \
     X(internlm) \
-    X(iquestcoder) \
     X(kimi_linear) \
     X(kolibri1) \
     X(laguna) \
     X(lfm2) \
-    X(llama) \
     X(llama4) \
     X(longcat_flash) \
     X(mamba) \
@@ -60,38 +48,23 @@
     X(mimo_v2_flash) \
     X(minicpm3) \
     X(minimax) \
-    X(minimax_m2) \
     X(minimax_m3) \
     X(mistral) \
     X(mistral4) \
     X(mistral_large4) \
-    X(mixtral) \
     X(mpt) \
     X(muse_glimmer) \
     X(nanochat) \
-    X(nemotron) \
     X(nemotron_h) \
     X(olmo) \
     X(olmo_hybrid) \
     X(opt) \
-    X(paddleocr_vl) \
-    X(persimmon) \
-    X(phi) \
-    X(phi3) \
-    X(phimoe) \
     X(qwen2) \
-    X(qwen2_vl) \
-    X(qwen3) \
     X(qwen3_next) \
-    X(qwen3_vl) \
-    X(seed_oss) \
     X(smollm3) \
-    X(solar_open) \
     X(stablelm) \
-    X(starcoder2) \
     X(step3p5) \
     X(xglm) \
-    X(youtu) \
     X(zamba2)
 
 /* clang-format on */

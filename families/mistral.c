@@ -7,34 +7,6 @@ static const TensorRule llama_tensors[] = {
 
 const Family families_mistral[] = {
     {
-        .model_type = "mistral",
-        .keys =
-            KEYS(SIZE_KEYS(32000, 4096, 14336, 32, 32), KV_HEADS(8), HEAD_DIM(0), CONTEXT(131072),
-                 {"rms_norm_eps", "norm_eps", 1e-6}, {"hidden_act", "activation", ACTIVATION_SILU}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                LLAMA_ATTENTION,
-                LLAMA_FFN,
-                LLAMA_END,
-                {0},
-            },
-        .bos_id = 1,
-        .eos_id = 2,
-        .steps = STEPS(STEP("windows", "4096")),
-    },
-    {
-        .model_type = "ministral",
-        .keys =
-            KEYS(SIZE_KEYS(32000, 4096, 14336, 32, 32), KV_HEADS(8), HEAD_DIM(0), CONTEXT(131072),
-                 {"rms_norm_eps", "norm_eps", 1e-6}, {"hidden_act", "activation", ACTIVATION_SILU}),
-        .tensors = llama_tensors,
-        .bos_id = 1,
-        .eos_id = 2,
-        .steps = STEPS(STEP("windows", "4096")),
-    },
-    {
         .model_type = "ministral3",
         .keys = KEYS(SIZE_KEYS(131072, 4096, 14336, 34, 32), KV_HEADS(8), HEAD_DIM(128),
                      CONTEXT(262144), {"rms_norm_eps", "norm_eps", 1e-5},

@@ -47,44 +47,6 @@ const Family families_qwen2[] = {
                 {0},
             },
     },
-    {
-        .model_type = "qwen2",
-        .keys =
-            KEYS(SIZE_KEYS(151936, 4096, 22016, 32, 32), KV_HEADS(32), HEAD_DIM(0), CONTEXT(32768),
-                 {"rms_norm_eps", "norm_eps", 1e-6}, {"hidden_act", "activation", ACTIVATION_SILU}),
-        .biases = BIASES({QKV, NULL, true}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                LLAMA_ATTENTION,
-                LLAMA_FFN,
-                LLAMA_END,
-                {0},
-            },
-        .bos_id = -1,
-        .eos_id = -1,
-        .steps =
-            STEPS(STEP("windows", "4096 from max_window_layers 28", .when = "use_sliding_window"),
-                  STEP("no_windows", .unless = "use_sliding_window")),
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "qwen2",
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            GGUF_ATTENTION,
-                            NORM("ffn_norm", ".ffn_norm"),
-                            GGUF_FFN,
-                            GGUF_END,
-                            {0},
-                        },
-                    .full_every = 1,
-                },
-                {0},
-            },
-    },
     {0},
 };
 

@@ -5,11 +5,15 @@ static GgufFinish gguf_qwen3next_finish;
 static FamilyFinish read_qwen_kinds;
 static GgufFinish gguf_qwen35_finish;
 
-/* The activation of the feed-forward is that of the convolution as well. A bias of q_proj would
- * reach the gate of the heads. */
+/* The activation of the feed-forward is that of the convolution as well. */
 static const FixedKey qwen_fixed[] = {
     {"hidden_act", "\"silu\""},
-    {"attention_bias", "false"},
+    {0},
+};
+
+/* Half of q_proj's bias is that of the gates of heads. */
+static const BiasRule qwen_biases[] = {
+    {QKVO "attention_gate ", "attention_bias", false},
     {0},
 };
 
@@ -64,6 +68,7 @@ const Family families_qwen3_next[] = {
                  {"moe_intermediate_size", "expert_ffn_dim", 512},
                  {"shared_expert_intermediate_size", "shared_ffn_dim", 512}),
         .fixed = qwen_fixed,
+        .biases = qwen_biases,
         .tensors =
             (const TensorRule[]){
                 EMBEDDING("model.embed_tokens"),
@@ -71,15 +76,13 @@ const Family families_qwen3_next[] = {
                        .values = VALUES_PLUS_ONE),
                 VECTOR("ffn_norm", ".post_attention_layernorm.weight", "dim",
                        .values = VALUES_PLUS_ONE),
-                MATRIX("wq attention_gate", ".self_attn.q_proj.weight",
+                LINEAR("wq attention_gate", ".self_attn.q_proj",
                        "n_heads * head_dim + n_heads * value_dim", "dim", .by = "n_heads",
                        .optional = true),
-                MATRIX("wk", ".self_attn.k_proj.weight", "n_kv_heads * head_dim", "dim",
+                LINEAR("wk", ".self_attn.k_proj", "n_kv_heads * head_dim", "dim", .optional = true),
+                LINEAR("wv", ".self_attn.v_proj", "n_kv_heads * value_dim", "dim",
                        .optional = true),
-                MATRIX("wv", ".self_attn.v_proj.weight", "n_kv_heads * value_dim", "dim",
-                       .optional = true),
-                MATRIX("wo", ".self_attn.o_proj.weight", "dim", "n_heads * value_dim",
-                       .optional = true),
+                LINEAR("wo", ".self_attn.o_proj", "dim", "n_heads * value_dim", .optional = true),
                 VECTOR("q_norm", ".self_attn.q_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,
                        .optional = true),
                 VECTOR("k_norm", ".self_attn.k_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,
@@ -182,6 +185,7 @@ const Family families_qwen3_next[] = {
                  {"linear_num_key_heads", "state_key_heads", 16},
                  {"linear_num_value_heads", "state_heads", 32}),
         .fixed = qwen_fixed,
+        .biases = qwen_biases,
         .tensors =
             (const TensorRule[]){
                 EMBEDDING("model.embed_tokens"),
@@ -189,15 +193,13 @@ const Family families_qwen3_next[] = {
                        .values = VALUES_PLUS_ONE),
                 VECTOR("ffn_norm", ".post_attention_layernorm.weight",
                        "dim", .values = VALUES_PLUS_ONE),
-                MATRIX("wq attention_gate", ".self_attn.q_proj.weight",
+                LINEAR("wq attention_gate", ".self_attn.q_proj",
                        "n_heads * head_dim + n_heads * value_dim", "dim", .by = "n_heads",
                        .optional = true),
-                MATRIX("wk", ".self_attn.k_proj.weight", "n_kv_heads * head_dim",
+                LINEAR("wk", ".self_attn.k_proj", "n_kv_heads * head_dim", "dim", .optional = true),
+                LINEAR("wv", ".self_attn.v_proj", "n_kv_heads * value_dim",
                        "dim", .optional = true),
-                MATRIX("wv", ".self_attn.v_proj.weight", "n_kv_heads * value_dim",
-                       "dim", .optional = true),
-                MATRIX("wo", ".self_attn.o_proj.weight", "dim", "n_heads * value_dim",
-                       .optional = true),
+                LINEAR("wo", ".self_attn.o_proj", "dim", "n_heads * value_dim", .optional = true),
                 VECTOR("q_norm", ".self_attn.q_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,
                        .optional = true),
                 VECTOR("k_norm", ".self_attn.k_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,
@@ -262,6 +264,7 @@ const Family families_qwen3_next[] = {
                  {"moe_intermediate_size", "expert_ffn_dim", 512},
                  {"shared_expert_intermediate_size", "shared_ffn_dim", 512}),
         .fixed = qwen_fixed,
+        .biases = qwen_biases,
         .tensors =
             (const TensorRule[]){
                 EMBEDDING("model.embed_tokens"),
@@ -269,15 +272,13 @@ const Family families_qwen3_next[] = {
                        .values = VALUES_PLUS_ONE),
                 VECTOR("ffn_norm", ".post_attention_layernorm.weight",
                        "dim", .values = VALUES_PLUS_ONE),
-                MATRIX("wq attention_gate", ".self_attn.q_proj.weight",
+                LINEAR("wq attention_gate", ".self_attn.q_proj",
                        "n_heads * head_dim + n_heads * value_dim", "dim", .by = "n_heads",
                        .optional = true),
-                MATRIX("wk", ".self_attn.k_proj.weight", "n_kv_heads * head_dim",
+                LINEAR("wk", ".self_attn.k_proj", "n_kv_heads * head_dim", "dim", .optional = true),
+                LINEAR("wv", ".self_attn.v_proj", "n_kv_heads * value_dim",
                        "dim", .optional = true),
-                MATRIX("wv", ".self_attn.v_proj.weight", "n_kv_heads * value_dim",
-                       "dim", .optional = true),
-                MATRIX("wo", ".self_attn.o_proj.weight", "dim", "n_heads * value_dim",
-                       .optional = true),
+                LINEAR("wo", ".self_attn.o_proj", "dim", "n_heads * value_dim", .optional = true),
                 VECTOR("q_norm", ".self_attn.q_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,
                        .optional = true),
                 VECTOR("k_norm", ".self_attn.k_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,

@@ -6,6 +6,7 @@
 
 #include "families/helpers.h"
 #include "formats/json.h"
+#include "formats/presets.h"
 
 enum { WORD = 64 };
 
@@ -43,25 +44,41 @@ static bool number_or_key(const char **words, char key[WORD], double *out) {
     return next_word(words, word) && whole(word, out);
 }
 
-static Status run_windows(const StepCall *c) {
-    const char *words = c->words;
-    char word[WORD], every_key[WORD] = "", from_key[WORD] = "";
-    double absent, every = 0, from = 0;
-    bool listed = true;
-    if (!next_word(&words, word) || !whole(word, &absent)) return wrong_words(c, "windows");
+/* The words of `windows`. */
+typedef struct WindowWords {
+    char every_key[WORD], from_key[WORD];
+    double absent, every, from;
+    bool listed;
+} WindowWords;
+
+static bool read_windows(const char *words, WindowWords *w) {
+    char word[WORD];
+    *w = (WindowWords){.listed = true};
+    if (!next_word(&words, word) || !whole(word, &w->absent)) return false;
     while (next_word(&words, word)) {
-        bool right = strcmp(word, "every") == 0  ? number_or_key(&words, every_key, &every)
-                     : strcmp(word, "from") == 0 ? number_or_key(&words, from_key, &from)
+        bool right = strcmp(word, "every") == 0  ? number_or_key(&words, w->every_key, &w->every)
+                     : strcmp(word, "from") == 0 ? number_or_key(&words, w->from_key, &w->from)
                                                  : strcmp(word, "unlisted") == 0;
-        if (!right) return wrong_words(c, "windows");
-        if (strcmp(word, "unlisted") == 0) listed = false;
+        if (!right) return false;
+        if (strcmp(word, "unlisted") == 0) w->listed = false;
     }
-    if (every_key[0]) every = json_number(c->json, every_key, every);
-    if (every_key[0] && !(every >= 1 && every < 1e6))
-        return error_set(c->error, "config.json: %s is %g", every_key, every);
-    if (from_key[0]) from = json_number(c->json, from_key, from);
-    return family_windows(c->json, listed ? json_value(c->json, "layer_types") : NULL, c->config,
-                          absent, from > 0 ? (uint32_t)fmin(from, 1e6) : 0, (uint32_t)every,
+    return true;
+}
+
+static bool check_windows(const char *words) {
+    WindowWords w;
+    return read_windows(words, &w);
+}
+
+static Status run_windows(const StepCall *c) {
+    WindowWords w;
+    if (!read_windows(c->words, &w)) return wrong_words(c, "windows");
+    if (w.every_key[0]) w.every = json_number(c->json, w.every_key, w.every);
+    if (w.every_key[0] && !(w.every >= 1 && w.every < 1e6))
+        return error_set(c->error, "config.json: %s is %g", w.every_key, w.every);
+    if (w.from_key[0]) w.from = json_number(c->json, w.from_key, w.from);
+    return family_windows(c->json, w.listed ? json_value(c->json, "layer_types") : NULL, c->config,
+                          w.absent, w.from > 0 ? (uint32_t)fmin(w.from, 1e6) : 0, (uint32_t)w.every,
                           c->error);
 }
 
@@ -169,23 +186,48 @@ static Status run_no_step_limit(const StepCall *c) {
 }
 
 const Verb all_verbs[] = {
-    {"windows", run_windows},
-    {"no_windows", run_no_windows},
-    {"rotate_windows", run_rotate_windows},
-    {"window_tables", run_window_tables},
-    {"no_rope_layers", run_no_rope_layers},
-    {"query_scaling", run_query_scaling},
-    {"set", run_set},
-    {"cap", run_cap},
-    {"score_scale", run_score_scale},
-    {"scale_embeddings", run_scale_embeddings},
-    {"granite", run_granite},
-    {"refuse_zero", run_refuse_zero},
-    {"wide_ffn", run_wide_ffn},
-    {"shared_width", run_shared_width},
-    {"latent_heads", run_latent_heads},
-    {"indexers", run_indexers},
-    {"own_indexers", run_own_indexers},
-    {"no_step_limit", run_no_step_limit},
+    {"windows", run_windows, "NUMBER ...", check_windows},
+    {"no_windows", run_no_windows, "", NULL},
+    {"rotate_windows", run_rotate_windows, "", NULL},
+    {"window_tables", run_window_tables, "", NULL},
+    {"no_rope_layers", run_no_rope_layers, "", NULL},
+    {"query_scaling", run_query_scaling, "", NULL},
+    {"set", run_set, "FIELD VALUE", NULL},
+    {"cap", run_cap, "KEY FIELD VALUE", NULL},
+    {"score_scale", run_score_scale, "KEY NUMBER", NULL},
+    {"scale_embeddings", run_scale_embeddings, "", NULL},
+    {"granite", run_granite, "", NULL},
+    {"refuse_zero", run_refuse_zero, "KEY", NULL},
+    {"wide_ffn", run_wide_ffn, "", NULL},
+    {"shared_width", run_shared_width, "KEY NUMBER", NULL},
+    {"latent_heads", run_latent_heads, "", NULL},
+    {"indexers", run_indexers, "", NULL},
+    {"own_indexers", run_own_indexers, "", NULL},
+    {"no_step_limit", run_no_step_limit, "", NULL},
     {0},
 };
+
+/* Checks one word; `field` is the one that the words have named. */
+static Status check_word(const char *what, const char *word, char field[WORD], Error *error) {
+    double number;
+    if (strcmp(what, "NUMBER") == 0 && !whole(word, &number))
+        return error_set(error, "'%s' is not a whole number", word);
+    if (strcmp(what, "VALUE") == 0) return preset_value(field, word, &number, error);
+    if (strcmp(what, "FIELD") == 0) memcpy(field, word, WORD);
+    return STATUS_OK;
+}
+
+Status verb_check(const Verb *verb, const char *words, Error *error) {
+    const char *expected = verb->words, *given = words;
+    char what[WORD], word[WORD], field[WORD] = "";
+    if (verb->check)
+        return verb->check(words) ? STATUS_OK
+                                  : error_set(error, "%s takes %s", verb->name, verb->words);
+    while (next_word(&expected, what)) {
+        if (!next_word(&given, word))
+            return error_set(error, "%s takes %s", verb->name, verb->words);
+        if (check_word(what, word, field, error) != STATUS_OK) return STATUS_FAILED;
+    }
+    if (!next_word(&given, word)) return STATUS_OK;
+    return error_set(error, "%s takes %s", verb->name, *verb->words ? verb->words : "no words");
+}

@@ -1,12 +1,15 @@
 #include "formats/families.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/builtin_pages.h"
+#include "formats/family_page.h"
 #include "formats/json.h"
 #include "formats/multimodal.h"
 
-/* The i-th family in the order of all tables; NULL past the end. */
+/* The i-th family in C in the order of all tables; NULL past the end. */
 static const Family *family_number(size_t i) {
     for (const Family *const *table = all_families; *table; table++)
         for (const Family *family = *table; family->model_type; family++)
@@ -14,11 +17,79 @@ static const Family *family_number(size_t i) {
     return NULL;
 }
 
+/* ---- Pages ---- */
+
+enum { MOST_PAGES = 512 };
+
+static pthread_mutex_t pages_lock = PTHREAD_MUTEX_INITIALIZER;
+static FamilyPage *pages[MOST_PAGES]; /* of builtin_pages, as far as they have been read */
+static size_t n_pages_read;
+
+size_t family_pages_read(void) {
+    return n_pages_read;
+}
+
+static bool is_family(const BuiltinPage *page) {
+    return strcmp(page->name, "groups") != 0;
+}
+
+/* The family of the i-th page; NULL: it is none, or cannot be read, which tests show. */
+static const Family *page_number(size_t i) {
+    Error error;
+    char name[96];
+    if (i >= MOST_PAGES || !is_family(&builtin_pages[i])) return NULL;
+    pthread_mutex_lock(&pages_lock);
+    if (!pages[i]) {
+        const char *text = builtin_pages[i].text;
+        snprintf(name, sizeof name, "families/%s.family", builtin_pages[i].name);
+        n_pages_read++;
+        if (family_page_read(&pages[i], name, text, strlen(text), &error) != STATUS_OK)
+            fprintf(stderr, "%s\n", error.text);
+    }
+    const Family *family = pages[i] ? family_page_family(pages[i]) : NULL;
+    pthread_mutex_unlock(&pages_lock);
+    return family;
+}
+
 const Family *family_find(const char *model_type) {
+    for (size_t i = 0; builtin_pages[i].name; i++)
+        if (strcmp(builtin_pages[i].name, model_type) == 0) return page_number(i);
+    return family_in_c(model_type);
+}
+
+const char *family_name(size_t i) {
     const Family *family;
-    for (size_t i = 0; (family = family_number(i)); i++)
-        if (family->keys && strcmp(family->model_type, model_type) == 0) return family;
+    for (size_t k = 0; (family = family_number(k)); k++)
+        if (family->keys && i-- == 0) return family->model_type;
+    for (const BuiltinPage *page = builtin_pages; page->name; page++)
+        if (is_family(page) && i-- == 0) return page->name;
     return NULL;
+}
+
+const Family *family_at(size_t i) {
+    const Family *family;
+    size_t n_in_c = 0;
+    if ((family = family_number(i))) return family;
+    while (family_number(n_in_c)) n_in_c++;
+    for (size_t k = 0; builtin_pages[k].name; k++)
+        if (is_family(&builtin_pages[k]) && i-- == n_in_c) return page_number(k);
+    return NULL;
+}
+
+/* The page's next line "gguf NAME", without reading the page: the name's length and, in *at, its
+ * place; 0: there are no more. */
+static size_t next_gguf(const char **at) {
+    *at = strstr(*at, "\ngguf ");
+    if (!*at) return 0;
+    *at += strlen("\ngguf ");
+    return strcspn(*at, " \n");
+}
+
+static bool names_gguf(const BuiltinPage *page, const char *architecture) {
+    const char *at = page->text;
+    for (size_t n; (n = next_gguf(&at));)
+        if (strlen(architecture) == n && memcmp(at, architecture, n) == 0) return true;
+    return false;
 }
 
 /* ---- Architectures of GGUF files ---- */
@@ -32,18 +103,28 @@ typedef struct Search {
     const Family *family;
 } Search;
 
-static const GgufFamily *search(Search *s) {
-    for (size_t i = 0; (s->family = family_number(i)); i++) {
-        if (s->model_type && strcmp(s->family->model_type, s->model_type) != 0) continue;
-        for (const GgufFamily *f = s->family->gguf; f && f->architecture; f++) {
-            if (strcmp(f->architecture, s->architecture) != 0) continue;
-            if (s->model && s->with_needs != (f->needs_tensor != NULL)) continue;
-            if (s->model && f->needs_tensor && !gguf_model_has(s->model, f->needs_tensor)) continue;
-            if (!s->model && !s->model_type && f->needs_tensor) continue;
-            return f;
-        }
+static const GgufFamily *search_family(Search *s, const Family *family) {
+    if (!family || (s->model_type && strcmp(family->model_type, s->model_type) != 0)) return NULL;
+    for (const GgufFamily *f = family->gguf; f && f->architecture; f++) {
+        if (strcmp(f->architecture, s->architecture) != 0) continue;
+        if (s->model && s->with_needs != (f->needs_tensor != NULL)) continue;
+        if (s->model && f->needs_tensor && !gguf_model_has(s->model, f->needs_tensor)) continue;
+        if (!s->model && !s->model_type && f->needs_tensor) continue;
+        s->family = family;
+        return f;
     }
     return NULL;
+}
+
+/* Goes through the families in C, then through the pages that name the architecture. */
+static const GgufFamily *search(Search *s) {
+    const Family *family;
+    const GgufFamily *found = NULL;
+    for (size_t i = 0; !found && (family = family_number(i)); i++) found = search_family(s, family);
+    for (size_t i = 0; !found && builtin_pages[i].name; i++)
+        if (names_gguf(&builtin_pages[i], s->architecture))
+            found = search_family(s, page_number(i));
+    return found;
 }
 
 const GgufFamily *gguf_family_find(const GgufModel *model, const char **model_type) {
@@ -65,13 +146,18 @@ const GgufFamily *gguf_family_of(const char *architecture, const char *model_typ
 
 void gguf_family_names(char *text, size_t size) {
     const Family *family;
-    size_t length = 0;
+    size_t length = 0, n;
     if (size) text[0] = '\0';
     for (size_t i = 0; (family = family_number(i)) && length < size; i++)
         for (const GgufFamily *f = family->gguf; f && f->architecture && length < size; f++)
             if (!f->needs_tensor)
                 length += (size_t)snprintf(text + length, size - length, "%s%s", length ? ", " : "",
                                            f->architecture);
+    for (const BuiltinPage *page = builtin_pages; page->name; page++)
+        for (const char *at = page->text; length < size && (n = next_gguf(&at));)
+            if (at[n] != ' ')
+                length += (size_t)snprintf(text + length, size - length, "%s%.*s",
+                                           length ? ", " : "", (int)n, at);
 }
 
 /* ---- Why a model cannot run ---- */
@@ -131,10 +217,9 @@ static double likeness(const char *a, const char *b) {
 static const char *nearest(const char *model_type) {
     const char *best = NULL, *name;
     double most = 0.0;
-    const Family *family;
-    for (size_t i = 0; (family = family_number(i)); i++) {
-        if (!family->keys || likeness(model_type, family->model_type) <= most) continue;
-        best = family->model_type;
+    for (size_t i = 0; (name = family_name(i)); i++) {
+        if (likeness(model_type, name) <= most) continue;
+        best = name;
         most = likeness(model_type, best);
     }
     for (size_t i = 0; (name = multimodal_type(i)); i++) {

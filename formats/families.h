@@ -4,8 +4,18 @@
 
 #include "formats/family.h"
 
-/* NULL: not known. */
+/* The family of the model_type, in C or of a page of the program; NULL: not known. A page is read
+ * when it is first asked for, and then kept. */
 const Family *family_find(const char *model_type);
+
+/* The i-th name of a family that reads config.json, those in C first; NULL: there are no more. */
+const char *family_name(size_t i);
+
+/* The i-th family of all, those in C first; NULL: there are no more. Reads every page. */
+const Family *family_at(size_t i);
+
+/* How many pages of the program have been read so far. */
+size_t family_pages_read(void);
 
 /* Writes why a model of this model_type cannot run: that it is an encoder, or which model_type that
  * runs is nearest by its name, and what config.json says the model has. */

@@ -68,7 +68,14 @@ typedef struct StepCall {
 typedef struct Verb {
     const char *name;
     Status (*run)(const StepCall *call);
+    /* What its words are: KEY, FIELD, NUMBER and VALUE (of the field before it), with spaces
+     * between them; "...": the verb's own, which `run` alone checks where there is no `check`. */
+    const char *words;
+    bool (*check)(const char *words);
 } Verb;
+
+/* Refuses words that the verb cannot take. */
+Status verb_check(const Verb *verb, const char *words, Error *error);
 
 /* The registry, in families/verbs.c; ends with a verb without a name. */
 extern const Verb all_verbs[];

@@ -9,6 +9,7 @@
 
 #include "config_fields.h"
 #include "formats/families.h"
+#include "formats/given_family.h"
 #include "formats/gguf_positions.h"
 #include "formats/pooling.h"
 #include "formats/scale_join.h"
@@ -385,7 +386,16 @@ static void copy_general(GgufModel *r) {
 /* Finds the architecture and refuses what this program cannot compute. */
 static Status find_family(const GgufModel *r, const GgufFamily **family, const char **model_type) {
     bool causal = true;
-    *family = gguf_family_find(r, model_type);
+    const Family *given;
+    if (given_family_read(r->source, &given, r->error) != STATUS_OK) return STATUS_FAILED;
+    *family = given ? given->gguf : gguf_family_find(r, model_type);
+    while (given && *family && (*family)->architecture &&
+           strcmp((*family)->architecture, r->architecture) != 0)
+        ++*family;
+    if (given && !(*family && (*family)->architecture))
+        return error_set(r->error, "%s: its architecture is '%s', which %s does not describe",
+                         r->source->path, r->architecture, r->source->family_file.path);
+    if (given) *model_type = given->model_type;
     if (!*family || (!(*family)->needs_tensor && shape_in_layers(r, "ffn_gate_inp", 2) &&
                      r->source->config.n_experts == 0)) {
         char known[600];

@@ -11,6 +11,7 @@
 #include "config_fields.h"
 #include "formats/alibi.h"
 #include "formats/families.h"
+#include "formats/given_family.h"
 #include "formats/family_configure.h"
 #include "formats/int4_join.h"
 #include "formats/json.h"
@@ -39,6 +40,7 @@ static bool is_wanted(const char *name) {
         "added_tokens.json",  "tokenizer.model",         "chat_template.jinja",
         "chat_template.json", "special_tokens_map.json", "model.safetensors.index.json",
         "tekken.json",        "vocabulary.txt",          "input.txt",
+        GIVEN_FAMILY_FILE,
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
@@ -230,12 +232,16 @@ static const char *find_prefix(const Directory *d, const TensorRule *rules) {
                                            "transformer.",
                                            "gpt_neox.",
                                            "model.text_model.",
+                                           "text_model.",
+                                           "text_model.model.",
                                            "model.language_model.model.",
+                                           "model.model.language_model.",
+                                           "model.model.language_model.model.",
                                            "thinker.model.",
                                            "thinker.model.language_model.",
                                            "language_model.backbone.",
                                            "backbone."};
-    if (strncmp(rules->from, "model.", 6) != 0) return NULL;
+    if (!rules->to || strncmp(rules->from, "model.", 6) != 0) return NULL;
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         char name[128];
         snprintf(name, sizeof name, "%s%s%s", prefixes[i], rules->from + 6, rules_weight(rules));
@@ -452,11 +458,23 @@ static Status check_supported(Directory *d, const Family **family) {
     if (quantization_read(d->config, &d->quantization, d->error) != STATUS_OK)
         return error_prefix(d->error, "%s", path);
     if (check_causal(d) != STATUS_OK) return STATUS_FAILED;
+    if (given_family_read(d->source, family, d->error) != STATUS_OK) return STATUS_FAILED;
+    if (*family && (*family)->keys && strcmp((*family)->model_type, type) == 0) return STATUS_OK;
+    if (*family)
+        return error_set(d->error, "%s: config.json: model_type is '%.60s', but %s describes '%s'",
+                         path, type, d->source->family_file.path, (*family)->model_type);
     *family = family_find(type);
     if (*family) return STATUS_OK;
     char why[400];
     family_explain(type, d->config, why, sizeof why);
     return error_set(d->error, "%s: model_type '%.60s' %s", path, type, why);
+}
+
+/* An own_transformer is described by the page in its directory, by the user's, or by its weights.
+ */
+static Status find_own(Directory *d, const Family **family) {
+    if (given_family_read(d->source, family, d->error) != STATUS_OK) return STATUS_FAILED;
+    return *family ? STATUS_OK : given_family_of_directory(d->source, family, d->error);
 }
 
 /* Reads the weights of an own_transformer first: they say how large it is. */
@@ -587,7 +605,11 @@ static Status parse(Directory *d) {
     if (multimodal_text_config(&d->config, &d->is_part, d->error) != STATUS_OK)
         return error_prefix(d->error, "%s", d->source->path);
     bool is_own = own_model_is(d->config);
-    if ((is_own ? describe_own(d, &family) : check_supported(d, &family)) != STATUS_OK ||
+    if (is_own && find_own(d, &family) != STATUS_OK) return STATUS_FAILED;
+    if (is_own && family) is_own = false;
+    if ((family   ? STATUS_OK
+         : is_own ? describe_own(d, &family)
+                  : check_supported(d, &family)) != STATUS_OK ||
         configure(d, family) != STATUS_OK || (!is_own && read_weights(d) != STATUS_OK) ||
         add_tensors(d, family) != STATUS_OK || add_tables(d, family) != STATUS_OK ||
         read_tokenizer(d) != STATUS_OK || read_template(d) != STATUS_OK ||

@@ -79,6 +79,16 @@ static const Wrapper wrappers[] = {
     {"video_llama_3", "qwen2", .text_varies = true, .plain_logits = true},
     {"video_llava", "llama", .text_varies = true, .plain_logits = true},
     {"vipllava", "llama", .text_varies = true, .plain_logits = true},
+    {"glmga", "glm4v_text", .text_varies = true, .plain_logits = true},
+    {"cosmos3_omni", "cosmos3_omni_text", .tied = false},
+    {"emu3", "emu3_text_model", .tied = false},
+    {"granite_docling", "granite_docling_text", .tied = true},
+    {"glm_ocr", "glm_ocr_text", .tied = false},
+    {"deepseek_ocr2", "deepseek_ocr2_text", .tied = false},
+    {"cohere_compass", "cohere_compass_text", .tied = false},
+    {"pp_chart2table", "qwen2", .text_varies = true, .plain_logits = true, .tied = true},
+    {"shieldgemma2", "gemma3_text", .plain_logits = true, .text_tied = true},
+    {"fuyu", "persimmon", .text_varies = true, .plain_logits = true},
 };
 enum { WRAPPERS = sizeof wrappers / sizeof *wrappers };
 

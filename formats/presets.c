@@ -1,5 +1,6 @@
 #include "formats/presets.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,19 +33,42 @@ static const ConfigField *find(const char *name) {
     return field;
 }
 
-Status preset_text(const char *name, const char *text, Config *config, Error *error) {
+Status preset_value(const char *name, const char *text, double *value, Error *error) {
     const ConfigField *field = find(name);
     char *end;
-    Preset preset = {.field = name, .value = strtod(text, &end)};
     if (!field) return error_set(error, "no field '%s'", name);
-    bool known = field->kind != FIELD_ENUM && end != text && *end == '\0';
-    for (size_t i = 0; field->kind == FIELD_ENUM && field->names[i]; i++) {
-        if (strcmp(field->names[i], text) != 0) continue;
-        preset.value = (double)i;
-        known = true;
+    *value = strtod(text, &end);
+    bool is_number = end != text && *end == '\0' && isfinite(*value), known = false;
+    switch (field->kind) {
+    case FIELD_UINT:
+        known = is_number && *value >= 0 && *value <= UINT32_MAX && *value == floor(*value);
+        break;
+    case FIELD_FLOAT:
+        known = is_number;
+        break;
+    case FIELD_BOOL:
+        if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0) {
+            *value = text[0] == 't';
+            is_number = true;
+        }
+        known = is_number && (*value == 0 || *value == 1);
+        break;
+    case FIELD_ENUM:
+        for (size_t i = 0; field->names[i] && !known; i++) {
+            known = strcmp(field->names[i], text) == 0;
+            *value = (double)i;
+        }
+        break;
+    default:
+        return error_set(error, "field '%s' cannot be set", name);
     }
-    if (!known) return error_set(error, "field '%s' has no value '%s'", name, text);
-    return apply(&preset, field, config, error);
+    return known ? STATUS_OK : error_set(error, "field '%s' has no value '%s'", name, text);
+}
+
+Status preset_text(const char *name, const char *text, Config *config, Error *error) {
+    Preset presets[] = {{.field = name}, {0}};
+    if (preset_value(name, text, &presets[0].value, error) != STATUS_OK) return STATUS_FAILED;
+    return preset_apply(presets, config, error);
 }
 
 Status preset_apply(const Preset *presets, Config *config, Error *error) {

@@ -11,7 +11,11 @@ typedef struct Preset {
     double value;
 } Preset;
 
-/* Sets the field to the value that the text gives: a number, or the name of an enumerator. */
+/* *value = what the text says for the field: a number that it can have, the name of an enumerator,
+ * true or false. */
+Status preset_value(const char *field, const char *text, double *value, Error *error);
+
+/* Sets the field to the value that the text gives. */
 Status preset_text(const char *field, const char *text, Config *config, Error *error);
 
 /* Sets the fields of presets[], which ends with one without a field; NULL: none. */

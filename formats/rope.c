@@ -260,15 +260,12 @@ static bool has_nested(const json_t *json) {
     return true;
 }
 
-/* Of parameters for a kind of layers: transformers reads it from the object outside of them, where
- * it never is. */
-static Status check_truncate(const json_t *parameters, bool local, Error *error) {
-    const json_t *truncate = json_object_get(parameters, "truncate");
-    if (!truncate || json_is_true(truncate)) return STATUS_OK;
-    return error_set(error,
-                     "config.json: rope_parameters.%s.truncate is not true, which this program "
-                     "cannot compute",
-                     kind_of_layers(local));
+/* YaRN's truncate inside the parameters of one kind of layers has no effect: transformers reads it
+ * from the object around them. */
+static void take_truncate(json_t *parameters, const json_t *all) {
+    json_t *truncate = json_object_get(all, "truncate");
+    json_object_del(parameters, "truncate");
+    if (truncate) json_object_set(parameters, "truncate", truncate);
 }
 
 /* Step 3.5: a kind of layers has the parameters that the lists give its first layer; layers with
@@ -291,7 +288,8 @@ static Status listed_parameters(const json_t *json, bool local, json_t **out, Er
     }
     const json_t *scaling = json_value(json, "rope_scaling");
     if (!local && json_is_object(scaling)) json_object_update(*out, (json_t *)scaling);
-    return check_truncate(*out, local, error);
+    take_truncate(*out, NULL);
+    return STATUS_OK;
 }
 
 /* Finds the parameters of families whose kinds of layers have their own: *out is a copy. */
@@ -320,7 +318,8 @@ static Status nested_parameters(const RopeKeys *keys, const json_t *json, bool l
                          old);
     if (!local && json_is_object(scaling) && !keys->layer_lists)
         json_object_update(*out, (json_t *)scaling);
-    return check_truncate(*out, local, error);
+    take_truncate(*out, all);
+    return STATUS_OK;
 }
 
 /* Finds the parameters: *out is an object to free, or NULL where config.json has none. */

@@ -153,12 +153,19 @@ static RowMap map_of(const Part *part, const Config *config, uint32_t layer, siz
     uint32_t head_dim = config_heads(config, layer).head_dim;
     if (rule->by && part->fused) {
         size_t n = size_of(rule->by, config, layer);
-        if (n == 0) n = 1; /* the shape check has failed already */
+        if (n == 0) n = 1; /* fits_groups has refused it */
         return (RowMap){.first = part->skip / n, .chunk = rows / n, .stride = part->fused / n};
     }
     if (rule->order == ORDER_PAIRED && config->rope_pairing == ROPE_HALVES && head_dim % 2 == 0)
         return (RowMap){.head = head_dim};
     return (RowMap){.first = part->skip};
+}
+
+/* Whether each of the rule's groups of rows has as many of this part and of the whole. */
+static bool fits_groups(const RuleContext *c, const Part *part, uint32_t layer, size_t rows) {
+    if (!part->rule->by || !part->fused) return true;
+    size_t n = size_of(part->rule->by, &c->source->config, layer);
+    return n > 0 && rows % n == 0 && part->fused % n == 0 && part->skip % n == 0;
 }
 
 /* ---- Names ---- */
@@ -354,6 +361,9 @@ static Status take(const RuleContext *c, const Part *part, const RawTensor *raw,
     if (raw->scales.present && raw->type == STORED_Q4_0 && rule->turned != TURNED_NEVER)
         return error_set(error, "%s: tensor '%.100s': transposed codes of 4 bits are not known",
                          c->source->path, raw->name);
+    if (!fits_groups(c, part, layer, rows))
+        return error_set(error, "%s: the rows of tensor '%.100s' are not divided by %s",
+                         c->source->path, raw->name, rule->by);
     SourceTensor *tensor = source_add(c->source, error, "%s", to);
     if (!tensor) return STATUS_FAILED;
     tensor->is_vector = part->is_vector || rule->form == FORM_TABLE;
@@ -444,9 +454,11 @@ Status rules_read(const RuleContext *c, const char *from, size_t rows, size_t co
 static Status join_heads(const RuleContext *c, const Part *part, const char *from, uint32_t layer,
                          const char *to, Error *error) {
     size_t head_dim = config_heads(&c->source->config, layer).head_dim;
-    size_t n = part->cols / head_dim;
+    size_t n = head_dim ? part->cols / head_dim : 0;
     const char *rest = strstr(from, "%h");
-    float *values = malloc(n * head_dim * sizeof *values);
+    if (n > c->table->n)
+        return error_set(error, "%s: tensor '%s' is missing", c->source->path, from);
+    float *values = malloc((n * head_dim + 1) * sizeof *values);
     Status status = values ? STATUS_OK : error_set(error, "%s: no memory", c->source->path);
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
         char name[288];
@@ -514,6 +526,8 @@ static Status tie(const RuleContext *c, const Part *part, const char *from, cons
     const SourceTensor *other = find_tensor(source, with);
     if (other && other->shares) other = find_tensor(source, other->shares);
     bool equal = true;
+    if (other && (other->rows != part->rows || other->cols != part->cols))
+        return error_set(error, "%s: '%s' has another shape than '%s'", c->source->path, to, with);
     if (own && other) {
         SourceTensor first = *other; /* `take` may move it */
         own->used = true;

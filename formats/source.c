@@ -43,6 +43,8 @@ void source_close(Source *source) {
     }
     if (source->tokenizer.bytes) tokenizer_blob_free(&source->tokenizer);
     input_close(&source->tokenizer_file);
+    input_close(&source->family_file);
+    free(source->family);
     metadata_free(&source->metadata);
     free(source->chat_template);
     free(source->tensors);

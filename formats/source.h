@@ -128,6 +128,9 @@ typedef struct Source {
 
     InputFile tokenizer_file;  /* given by the user (path NULL: none) */
     const char *split_pattern; /* of tokenizer_file, as in tokenizer_from_file; borrowed */
+    InputFile family_file;     /* the page of a family that the user gave (path NULL: none) */
+    struct FamilyPage *family; /* read from it (given_family.h); one block, owned */
+    char family_note[192];     /* what --info and the conversion say of it; "": none was used */
     bool only_vocabulary; /* nothing but the tokenizer is wanted: of GGUF no tensor is parsed */
     bool no_mtp;          /* prediction layers are left out (prediction.h) */
 } Source;

@@ -120,7 +120,7 @@ Status source_open(Source **out, const char *path, const char *tokenizer_path, E
     *out = NULL;
     Source *source = calloc(1, sizeof *source);
     if (!source) return error_set(error, "%s: no memory", path);
-    source->tokenizer_file.fd = -1;
+    source->tokenizer_file.fd = source->family_file.fd = -1;
     source->path = strdup(path);
     Status status = source->path ? STATUS_OK : error_set(error, "%s: no memory", path);
     if (status == STATUS_OK) status = source_detect(path, &source->kind, error);

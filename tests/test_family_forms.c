@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "formats/family.h"
+#include "formats/families.h"
 #include "formats/sizes.h"
 #include "tests/fixture.h"
 #include "tests/hashed_weights.h"
@@ -262,6 +262,9 @@ static void check_steps(const char *family, const Step *steps) {
         const Verb *verb = all_verbs;
         while (verb->name && strcmp(verb->name, steps->verb) != 0) verb++;
         if (!verb->name) fail_msg("%s: no verb is called '%s'", family, steps->verb);
+        Error error;
+        if (verb_check(verb, steps->words ? steps->words : "", &error) != STATUS_OK)
+            fail_msg("%s: %s", family, error.text);
     }
 }
 
@@ -269,16 +272,16 @@ static void check_steps(const char *family, const Step *steps) {
  * read. */
 static void every_description_names_known_sizes_fields_and_verbs(void **state) {
     (void)state;
-    for (const Family *const *table = all_families; *table; table++)
-        for (const Family *family = *table; family->model_type; family++) {
-            if (family->keys) check_rules(family->model_type, family->tensors);
-            check_presets(family->model_type, family->set);
-            check_steps(family->model_type, family->steps);
-            for (const GgufFamily *g = family->gguf; g && g->architecture; g++) {
-                check_rules(g->architecture, g->tensors);
-                check_presets(g->architecture, g->set);
-            }
+    const Family *family;
+    for (size_t i = 0; (family = family_at(i)); i++) {
+        if (family->keys) check_rules(family->model_type, family->tensors);
+        check_presets(family->model_type, family->set);
+        check_steps(family->model_type, family->steps);
+        for (const GgufFamily *g = family->gguf; g && g->architecture; g++) {
+            check_rules(g->architecture, g->tensors);
+            check_presets(g->architecture, g->set);
         }
+    }
 }
 
 static void sizes_are_sums_of_products(void **state) {

@@ -1,0 +1,16 @@
+/* The pages whose texts are compiled into the program: families/NAME.family, each of a family
+ * (family_page.h), and "groups", whose tensors the others use. */
+#ifndef FORMATS_BUILTIN_PAGES_H
+#define FORMATS_BUILTIN_PAGES_H
+
+typedef struct BuiltinPage {
+    const char *name, *text;
+} BuiltinPage;
+
+/* In the order of their names; ends with an entry without a name. */
+extern const BuiltinPage builtin_pages[];
+
+/* The text of the page; NULL: there is none of this name. */
+const char *builtin_pages_text(const char *name);
+
+#endif

@@ -1,0 +1,13 @@
+/* What the program knows of families, for people: `run --families`. */
+#ifndef FORMATS_FAMILIES_PRINT_H
+#define FORMATS_FAMILIES_PRINT_H
+
+#include <stdio.h>
+
+#include "base/status.h"
+
+/* Prints the names of all families (name ""), or one as a page: the program's own page, or what the
+ * tables of one in C say. */
+Status families_print(FILE *out, const char *name, Error *error);
+
+#endif

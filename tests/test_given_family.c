@@ -1,0 +1,274 @@
+/* Families of the user's: --family FILE, and verbatim.family beside an own_transformer. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "convert/conversion_files.h"
+#include "convert/convert.h"
+#include "formats/families.h"
+#include "formats/given_family.h"
+#include "formats/source_open.h"
+#include "tests/fixture.h"
+#include "tests/tiny_model.h"
+
+static void write_file(const char *path, const char *text) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Converts the fixture, with the page unless it is NULL, into directory/model.bin; its path, which
+ * the caller frees. */
+static Status convert_with(const char *source, const char *page, const char *target, Error *error) {
+    char *file = fixture_path(source, "mine.family");
+    ConvertOptions options = {.type = "f32", .n_threads = 1, .family = page ? file : NULL};
+    if (page) write_file(file, page);
+    FILE *out = fopen(target, "w+b");
+    assert_non_null(out);
+    Status status = convert_source(source, &options, dup(fileno(out)), error);
+    fclose(out);
+    free(file);
+    return status;
+}
+
+/* The logits of the fixture's text, which the caller frees. */
+static float *logits_with(const Fixture *f, const char *page) {
+    const ModelOptions options = {.n_threads = 1};
+    char *source = fixture_source(f), *target = fixture_path(source, "model.bin");
+    Error error;
+    if (convert_with(source, page, target, &error) != STATUS_OK) fail_msg("%s", error.text);
+    size_t read_before = family_pages_read();
+    TinyModel model = tiny_model_map(target, &options, KV_F32);
+    float *logits = tiny_model_run(&model, 0, 0, f->ids, f->n_ids, f->n_ids);
+    assert_int_equal(family_pages_read(), read_before); /* a model.bin needs no page */
+    if (page) {
+        size_t n;
+        const char *note, *digest;
+        assert_true(modelfile_meta_text(model.file, "source.family", &note, &n));
+        static const char says[] = "family mine (mine.family): not compared with a reference";
+        assert_true(n == sizeof says - 1 && memcmp(note, says, n) == 0);
+        assert_true(modelfile_meta_text(model.file, "source.family_sha256", &digest, &n));
+        assert_int_equal(n, 64);
+        assert_string_equal(modelfile_config(model.file)->family, "mine");
+    }
+    tiny_model_close(&model);
+    fixture_remove_directory(source);
+    free(target);
+    return logits;
+}
+
+static void rename_type(Fixture *f, const char *type) {
+    json_object_set_new(json_object_get(f->json, "config"), "model_type", json_string(type));
+}
+
+static void assert_page_gives_the_same(Fixture *f, float *expected, const char *page) {
+    rename_type(f, "mine");
+    float *logits = logits_with(f, page);
+    assert_memory_equal(expected, logits, f->n_ids * f->vocab_size * sizeof *logits);
+    free(expected);
+    free(logits);
+    fixture_free(f);
+}
+
+/* Every tensor and two keys have other names. */
+static void a_renamed_llama(void **state) {
+    (void)state;
+    static const char *const names[][2] = {{"self_attn.q_proj", "att.query"},
+                                           {"self_attn.k_proj", "att.key"},
+                                           {"self_attn.v_proj", "att.value"},
+                                           {"self_attn.o_proj", "att.out"},
+                                           {"mlp.gate_proj", "ff.a"},
+                                           {"mlp.up_proj", "ff.b"},
+                                           {"mlp.down_proj", "ff.c"},
+                                           {"input_layernorm", "n1"},
+                                           {"post_attention_layernorm", "n2"},
+                                           {"model.layers", "net.blocks"},
+                                           {"model.embed_tokens", "net.words"},
+                                           {"model.norm", "net.last"},
+                                           {"lm_head", "head"}};
+    Fixture f = fixture_load("llama-gqa");
+    float *expected = logits_with(&f, NULL);
+    json_t *renamed = json_object(), *recipe, *config = json_object_get(f.json, "config");
+    const char *name;
+    json_object_foreach(json_object_get(f.json, "tensors"), name, recipe) {
+        char text[128], before[128];
+        snprintf(text, sizeof text, "%s", name);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            memcpy(before, text, sizeof before);
+            const char *at = strstr(before, names[i][0]);
+            if (at)
+                snprintf(text, sizeof text, "%.*s%s%s", (int)(at - before), before, names[i][1],
+                         at + strlen(names[i][0]));
+        }
+        json_t *copy = json_deep_copy(recipe);
+        json_array_append_new(copy, json_string(name));
+        json_object_set_new(renamed, text, copy);
+    }
+    json_object_set_new(f.json, "tensors", renamed);
+    json_object_set(config, "width", json_object_get(config, "hidden_size"));
+    json_object_del(config, "hidden_size");
+    json_object_set(config, "groups", json_object_get(config, "num_key_value_heads"));
+    json_object_del(config, "num_key_value_heads");
+    assert_page_gives_the_same(&f, expected,
+                               "# a test's\n"
+                               "family mine like llama\n"
+                               "key    dim <- width required\n"
+                               "key    n_kv_heads <- groups = 0\n"
+                               "layers net.blocks.%u.\n"
+                               "matrix token_embedding <- net.words.weight [vocab_size, dim]\n"
+                               "norm   attention_norm <- .n1\n"
+                               "norm   ffn_norm <- .n2\n"
+                               "linear wq <- .att.query [n_heads * head_dim, dim]\n"
+                               "linear wk <- .att.key [n_kv_heads * head_dim, dim]\n"
+                               "linear wv <- .att.value [n_kv_heads * head_dim, dim]\n"
+                               "linear wo <- .att.out [dim, n_heads * head_dim]\n"
+                               "linear w_gate <- .ff.a [ffn_dim, dim]\n"
+                               "linear w_up <- .ff.b [ffn_dim, dim]\n"
+                               "linear w_down <- .ff.c [dim, ffn_dim]\n"
+                               "norm   final_norm <- net.last\n"
+                               "linear output <- head [vocab_size, dim] tied\n");
+}
+
+/* GPT-NeoX, without what the program knows of it. */
+static void fused_and_interleaved_projections(void **state) {
+    (void)state;
+    Fixture f = fixture_load("gpt_neox");
+    float *expected = logits_with(&f, NULL);
+    assert_page_gives_the_same(
+        &f, expected,
+        "family mine\n"
+        "set    norm layer\n"
+        "set    gated false\n"
+        "key    vocab_size required\n"
+        "key    dim <- hidden_size required\n"
+        "key    ffn_dim <- intermediate_size required\n"
+        "key    n_layers <- num_hidden_layers required\n"
+        "key    n_heads <- num_attention_heads required\n"
+        "key    context <- max_position_embeddings = 2048\n"
+        "key    norm_eps <- layer_norm_eps = 1e-5\n"
+        "key    activation <- hidden_act = gelu\n"
+        "key    parallel_block <- use_parallel_residual = true\n"
+        "bias   w_up w_down\n"
+        "bias   wq wk wv wo if attention_bias absent true\n"
+        "rope   theta rotary_emb_base\n"
+        "rope   part rotary_pct\n"
+        "rope   part_absent 0.25\n"
+        "layers gpt_neox.layers.%u.\n"
+        "matrix token_embedding <- gpt_neox.embed_in.weight [vocab_size, dim]\n"
+        "use    llama_norms\n"
+        "linear wq wk wv <- .attention.query_key_value [n_heads * head_dim + n_kv_heads * head_dim "
+        "+ n_kv_heads * head_dim, dim] by n_kv_heads\n"
+        "linear wo <- .attention.dense [dim, n_heads * head_dim]\n"
+        "linear w_up <- .mlp.dense_h_to_4h [ffn_dim, dim]\n"
+        "linear w_down <- .mlp.dense_4h_to_h [dim, ffn_dim]\n"
+        "norm   final_norm <- gpt_neox.final_layer_norm\n"
+        "linear output <- embed_out [vocab_size, dim]\n");
+}
+
+/* layer_types says which layers have a window. */
+static void windows_by_a_list(void **state) {
+    (void)state;
+    Fixture f = fixture_load("ministral");
+    float *expected = logits_with(&f, NULL);
+    assert_page_gives_the_same(&f, expected,
+                               "family mine like llama\nwithout biases\nwindows 4096\n");
+}
+
+/* ---- What is refused ---- */
+
+static void assert_refused(const char *type, const char *page, const char *says) {
+    Fixture f = fixture_load("llama-gqa");
+    Error error;
+    rename_type(&f, type);
+    char *source = fixture_source(&f), *target = fixture_path(source, "model.bin");
+    assert_int_equal(convert_with(source, page, target, &error), STATUS_FAILED);
+    if (!strstr(error.text, says)) fail_msg("%s\nnot\n%s", error.text, says);
+    fixture_remove_directory(source);
+    free(target);
+    fixture_free(&f);
+}
+
+static void a_page_redefines_nothing(void **state) {
+    (void)state;
+    assert_refused("llama", "family llama like llama\n",
+                   "mine.family: the program has a family 'llama': give yours another name");
+    assert_refused("llama", "family mine like llama\n", "config.json: model_type is 'llama', but ");
+    assert_refused("mine", "family llava like llama\n", "the program knows 'llava'");
+    assert_refused("mine", "family mine like llama\ngguf llama\n",
+                   "the program knows GGUF files of 'llama'");
+    assert_refused("mine", "family mine like llama\nkey dim <- width required\n",
+                   "config.json: width is missing");
+    assert_refused("mine", "family mine like llama\nset n_heads = 4\n", "mine.family:2:13: ");
+    assert_refused("mine", "family mine like llama\nlinear wq <- .q [dim, dim]\n",
+                   "tensor 'model.layers.0.q.weight' is missing");
+    assert_refused("mine", "family mine like llama\nwithout wq wk wv\n", "is not part of a model");
+}
+
+/* A directory's own page counts for an own_transformer alone. */
+static void a_directory_brings_a_family_for_an_own_transformer_alone(void **state) {
+    (void)state;
+    const char page[] = "family mine like llama\n";
+    Fixture f = fixture_load("llama-gqa");
+    for (int own = 0; own < 2; own++) {
+        Error error;
+        rename_type(&f, own ? "own_transformer" : "mine");
+        char *source = fixture_source(&f), *target = fixture_path(source, "model.bin");
+        char *file = fixture_path(source, GIVEN_FAMILY_FILE);
+        write_file(file, page);
+        Status status = convert_with(source, NULL, target, &error);
+        assert_int_equal(status, own ? STATUS_OK : STATUS_FAILED);
+        if (!own) assert_non_null(strstr(error.text, "model_type 'mine' is not known"));
+        fixture_remove_directory(source);
+        free(target);
+        free(file);
+    }
+    fixture_free(&f);
+}
+
+static void name_conversion(const char *source, const char *page, char *name, size_t size) {
+    Source *s;
+    Error error;
+    assert_int_equal(source_open(&s, source, NULL, &error), STATUS_OK);
+    assert_int_equal(given_family_open(s, page, &error), STATUS_OK);
+    assert_true(conversion_name(s, "q8", name, size));
+    source_close(s);
+}
+
+/* An edited page makes another conversion, even where its size and date are the same. */
+static void an_edited_page_converts_again(void **state) {
+    (void)state;
+    char without[128], first[128], again[128], edited[128];
+    Fixture f = fixture_load("llama-gqa");
+    char *source = fixture_source(&f), *file = fixture_path(source, "mine.family");
+    name_conversion(source, NULL, without, sizeof without);
+    write_file(file, "family mine like llama\nset norm_place around\n");
+    name_conversion(source, file, first, sizeof first);
+    name_conversion(source, file, again, sizeof again);
+    write_file(file, "family mine like llama\nset norm_place before\n");
+    name_conversion(source, file, edited, sizeof edited);
+    assert_string_equal(first, again);
+    assert_string_not_equal(first, without);
+    assert_string_not_equal(first, edited);
+    fixture_remove_directory(source);
+    free(file);
+    fixture_free(&f);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_renamed_llama),
+        cmocka_unit_test(fused_and_interleaved_projections),
+        cmocka_unit_test(windows_by_a_list),
+        cmocka_unit_test(a_page_redefines_nothing),
+        cmocka_unit_test(a_directory_brings_a_family_for_an_own_transformer_alone),
+        cmocka_unit_test(an_edited_page_converts_again),
+    };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
