@@ -56,9 +56,15 @@ static int table_grow(Table *t) {
 
 /* ---- Frames and sets ------------------------------------------------------------------------ */
 
+static bool nests(const Acceptor *m, uint32_t node) {
+    return is_node(node) && (m->nodes[node].kind == N_OBJECT || m->nodes[node].kind == N_ARRAY);
+}
+
+/* Counts the frame's depth, too. */
 static uint32_t intern_frame(Acceptor *m, Frame frame) {
     int grown = table_grow(&m->frame_table);
     if (grown < 0 || !RESERVE(m, frames, n_frames, 1)) return acceptor_fail(m, NO_MEMORY), 0;
+    frame.depth = m->n_frames > 0 ? m->frames[frame.parent].depth + nests(m, frame.node) : 0;
     for (size_t i = 0; grown && i < m->n_frames; i++)
         table_put(&m->frame_table, hash_bytes(&m->frames[i], sizeof frame), (uint32_t)i);
     uint64_t hash = hash_bytes(&frame, sizeof frame);
@@ -167,7 +173,7 @@ static void repeat_at(Acceptor *m, AcceptorNode node, uint32_t count, uint32_t p
     if (count >= n->b || m->nodes[n->a].nullable) resume(m, parent, REGEX_PLAIN);
     if (n->c == REGEX_MANY || count < n->c) {
         uint32_t next = count < most ? count + 1 : most;
-        enter(m, n->a, intern_frame(m, (Frame){node, next, 0, parent}));
+        enter(m, n->a, intern_frame(m, (Frame){node, next, 0, parent, 0}));
     }
 }
 
@@ -177,7 +183,7 @@ static void sequence_at(Acceptor *m, AcceptorNode node, uint32_t at, uint32_t pa
         resume(m, parent, REGEX_PLAIN);
         return;
     }
-    uint32_t frame = at + 1 == n->b ? parent : intern_frame(m, (Frame){node, at + 1, 0, parent});
+    uint32_t frame = at + 1 == n->b ? parent : intern_frame(m, (Frame){node, at + 1, 0, parent, 0});
     enter(m, m->items[n->a + at], frame);
 }
 
@@ -185,14 +191,14 @@ static void sequence_at(Acceptor *m, AcceptorNode node, uint32_t at, uint32_t pa
  * twice, plus 1 while a value is being read. */
 static uint32_t object_frame(Acceptor *m, AcceptorNode node, uint32_t set, uint32_t count,
                              bool in_value, uint32_t parent) {
-    return intern_frame(m, (Frame){node, set, count << 1 | in_value, parent});
+    return intern_frame(m, (Frame){node, set, count << 1 | in_value, parent, 0});
 }
 
 /* ---- Names that an object compares ---- */
 
 /* The frame between an object that compares names and `parent`. */
 static uint32_t names_frame(Acceptor *m, uint32_t lexeme, uint32_t names, uint32_t parent) {
-    return intern_frame(m, (Frame){FRAME_NAMES, lexeme, names, parent});
+    return intern_frame(m, (Frame){FRAME_NAMES, lexeme, names, parent, 0});
 }
 
 static bool compares_names(const Acceptor *m, const Frame *object) {
@@ -206,7 +212,7 @@ static uint32_t frame_with_byte(Acceptor *m, uint32_t frame, unsigned char byte)
         !compares_names(m, &f))
         return frame;
     const Frame n = m->frames[f.parent];
-    f.parent = names_frame(m, intern_frame(m, (Frame){FRAME_BYTE, byte, 0, n.a}), n.b, n.parent);
+    f.parent = names_frame(m, intern_frame(m, (Frame){FRAME_BYTE, byte, 0, n.a, 0}), n.b, n.parent);
     return intern_frame(m, f);
 }
 
@@ -243,6 +249,11 @@ static Regex new_name(Acceptor *m, const Object *o, size_t i, uint32_t names) {
 
 /* ---- Objects ---- */
 
+/* JSON's syntax in an object or array of this depth. */
+static const Punctuation *punctuation_at(const Acceptor *m, uint32_t depth) {
+    return &m->punctuation[depth <= INDENTED_LEVELS ? depth : INDENTED_LEVELS + 1];
+}
+
 /* Appends the expressions of what may follow inside an object to `out`: with `lead` before a key,
  * `close` where it may end. `names` are those that it compares with; 0: none. */
 static Regex object_rest(Acceptor *m, const Object *o, uint32_t set, uint32_t count, uint32_t names,
@@ -270,7 +281,8 @@ static Regex object_rest(Acceptor *m, const Object *o, uint32_t set, uint32_t co
 static void object_goes_on(Acceptor *m, const Frame *f) {
     const Object *o = &m->objects[m->nodes[f->node].a];
     uint32_t parent = f->parent, names = compares_names(m, f) ? m->frames[parent].b : 0;
-    Regex rest = object_rest(m, o, f->a, f->b >> 1, names, m->comma, o->close);
+    const Punctuation *p = punctuation_at(m, f->depth);
+    Regex rest = object_rest(m, o, f->a, f->b >> 1, names, p->comma, p->object_close);
     add_head(m, rest, object_frame(m, f->node, f->a, f->b >> 1, false, parent));
 }
 
@@ -284,7 +296,7 @@ static void object_member(Acceptor *m, const Frame *f, uint32_t tag) {
     if (compares_names(m, f)) {
         const Frame n = m->frames[parent];
         uint32_t names = n.b;
-        if (tag >= o->n_named) names = intern_frame(m, (Frame){FRAME_NAME, n.a, 0, names});
+        if (tag >= o->n_named) names = intern_frame(m, (Frame){FRAME_NAME, n.a, 0, names, 0});
         parent = count < o->min ? names_frame(m, 0, names, n.parent) : n.parent;
     }
     enter(m, o->members[tag].value, object_frame(m, f->node, set, count, true, parent));
@@ -323,10 +335,11 @@ static void array_at(Acceptor *m, const Frame *f, uint32_t tag) {
     uint32_t count = f->a >> 1, hits = f->b;
     NextItem may = next_item(m, a, count, hits);
     if (f->a & 1) {
-        Regex rest = may.miss || may.hit ? m->array_next : REGEX_NONE;
+        const Punctuation *p = punctuation_at(m, f->depth);
+        Regex rest = may.miss || may.hit ? p->array_next : REGEX_NONE;
         if (count >= a->min && hits >= a->min_hits)
-            rest = regex_or2(&m->regexes, rest, m->array_close);
-        add_head(m, rest, intern_frame(m, (Frame){f->node, count << 1, hits, f->parent}));
+            rest = regex_or2(&m->regexes, rest, p->array_close);
+        add_head(m, rest, intern_frame(m, (Frame){f->node, count << 1, hits, f->parent, 0}));
     } else if (tag == TAG_CLOSE) {
         resume(m, f->parent, REGEX_PLAIN);
     } else {
@@ -341,14 +354,15 @@ static void array_at(Acceptor *m, const Frame *f, uint32_t tag) {
         uint32_t more = hits < most_hits ? hits + 1 : hits;
         if (count < matters) count++;
         if (may.miss)
-            enter(m, miss, intern_frame(m, (Frame){f->node, count << 1 | 1, hits, f->parent}));
+            enter(m, miss, intern_frame(m, (Frame){f->node, count << 1 | 1, hits, f->parent, 0}));
         if (may.hit)
-            enter(m, hit, intern_frame(m, (Frame){f->node, count << 1 | 1, more, f->parent}));
+            enter(m, hit, intern_frame(m, (Frame){f->node, count << 1 | 1, more, f->parent, 0}));
     }
 }
 
 static void enter_now(Acceptor *m, AcceptorNode node, uint32_t frame) {
     const Node n = m->nodes[node];
+    const Punctuation *p = punctuation_at(m, m->frames[frame].depth + 1); /* inside the node */
     switch ((NodeKind)n.kind) {
     case N_TERM:
         add_head(m, n.a, frame);
@@ -364,21 +378,18 @@ static void enter_now(Acceptor *m, AcceptorNode node, uint32_t frame) {
         break;
     case N_OBJECT: {
         const Object *o = &m->objects[n.a];
-        Regex close = regex_concat(&m->regexes, m->object_open,
-                                   regex_concat(&m->regexes, regex_byte(&m->regexes, '}'),
-                                                regex_tag(&m->regexes, TAG_CLOSE)));
         if (o->compares) frame = names_frame(m, 0, 0, frame);
-        add_head(m, object_rest(m, o, UINT32_MAX, 0, 0, m->object_open, close),
+        add_head(m, object_rest(m, o, UINT32_MAX, 0, 0, p->object_open, p->object_open_empty),
                  object_frame(m, node, UINT32_MAX, 0, false, frame));
         break;
     }
     case N_ARRAY: {
         const Array *a = &m->arrays[n.a];
         NextItem may = next_item(m, a, 0, 0);
-        Regex open = may.miss || may.hit ? m->array_open : REGEX_NONE;
+        Regex open = may.miss || may.hit ? p->array_open : REGEX_NONE;
         if (a->min == 0 && a->min_hits == 0)
-            open = regex_or2(&m->regexes, open, m->array_open_empty);
-        add_head(m, open, intern_frame(m, (Frame){node, 0, 0, frame}));
+            open = regex_or2(&m->regexes, open, p->array_open_empty);
+        add_head(m, open, intern_frame(m, (Frame){node, 0, 0, frame, 0}));
         break;
     }
     }
@@ -485,7 +496,7 @@ static void forget_states(Acceptor *m) {
     m->start = ACCEPTOR_DEAD;
     m->epoch++;
     /* Frame 0 is the end of the text, state 0 the dead one, row 0 none. */
-    intern_frame(m, (Frame){UINT32_MAX, 0, 0, 0});
+    intern_frame(m, (Frame){UINT32_MAX, 0, 0, 0, 0});
     if (RESERVE(m, states, n_states, 1)) m->states[m->n_states++] = (State){.run = 0};
     m->n_rows = 1;
 }

@@ -3,7 +3,7 @@
 
 #include "constraint/acceptor_nodes_internal.h"
 
-enum { MOST_INDENT = 40 };
+enum { INDENT_SPACES = 4 /* of one level, at most; or one tab */ };
 
 AcceptorLimits acceptor_limits_default(void) {
     return (AcceptorLimits){.nodes = 1000000,
@@ -13,13 +13,31 @@ AcceptorLimits acceptor_limits_default(void) {
                             .bytes = (size_t)64 << 20};
 }
 
-/* A character of JSON's syntax with the white space around it. */
-static Regex punctuation(Acceptor *m, bool space_before, char c, bool space_after, uint32_t tag) {
+/* White space around values that are nested `depth` deep: nothing, a space, or a line end and its
+ * indentation. */
+static Regex json_space(RegexArena *r, uint32_t depth) {
+    if (depth > INDENTED_LEVELS) depth = INDENTED_LEVELS;
+    Regex indent = regex_or2(r, regex_repeat(r, regex_byte(r, ' '), 0, INDENT_SPACES * depth),
+                             regex_repeat(r, regex_byte(r, '\t'), 0, depth));
+    Regex line = regex_concat(r, regex_repeat(r, regex_byte(r, '\r'), 0, 1),
+                              regex_concat(r, regex_byte(r, '\n'), indent));
+    return regex_or(r, (Regex[]){REGEX_EMPTY, regex_byte(r, ' '), line}, 3);
+}
+
+static void make_punctuation(Acceptor *m, uint32_t depth) {
     RegexArena *r = &m->regexes;
-    Regex out = tag == REGEX_PLAIN ? REGEX_EMPTY : regex_tag(r, tag);
-    if (space_after) out = regex_concat(r, m->space, out);
-    out = regex_concat(r, regex_byte(r, (unsigned char)c), out);
-    return space_before ? regex_concat(r, m->space, out) : out;
+    Punctuation *p = &m->punctuation[depth];
+    Regex inside = json_space(r, depth), outside = json_space(r, depth - 1);
+    Regex next = regex_concat(r, inside, regex_tag(r, TAG_NEXT)), close = regex_tag(r, TAG_CLOSE);
+    Regex array_close = regex_concat(r, outside, regex_concat(r, regex_byte(r, ']'), close));
+    p->object_close = regex_concat(r, outside, regex_concat(r, regex_byte(r, '}'), close));
+    p->object_open = regex_concat(r, regex_byte(r, '{'), inside);
+    p->object_open_empty = regex_concat(r, regex_byte(r, '{'), p->object_close);
+    p->comma = regex_concat(r, regex_byte(r, ','), inside);
+    p->array_open = regex_concat(r, regex_byte(r, '['), next);
+    p->array_open_empty = regex_concat(r, regex_byte(r, '['), array_close);
+    p->array_next = regex_concat(r, regex_byte(r, ','), next);
+    p->array_close = array_close;
 }
 
 Acceptor *acceptor_new(const AcceptorLimits *limits) {
@@ -31,21 +49,8 @@ Acceptor *acceptor_new(const AcceptorLimits *limits) {
         acceptor_free(m);
         return NULL;
     }
-    ByteSet indent = {{0}};
-    byteset_add(&indent, ' ', ' '), byteset_add(&indent, '\t', '\t');
-    Regex line = regex_concat(r, regex_repeat(r, regex_byte(r, '\r'), 0, 1),
-                              regex_concat(r, regex_byte(r, '\n'),
-                                           regex_repeat(r, regex_set(r, &indent), 0, MOST_INDENT)));
-    m->space = regex_or(r, (Regex[]){REGEX_EMPTY, regex_byte(r, ' '), line}, 3);
     m->colon = regex_concat(r, regex_byte(r, ':'), regex_repeat(r, regex_byte(r, ' '), 0, 1));
-    Regex close = punctuation(m, false, ']', false, TAG_CLOSE);
-    m->array_open = punctuation(m, false, '[', true, REGEX_PLAIN);
-    m->array_open_empty = regex_concat(r, m->array_open, close);
-    m->array_open = regex_concat(r, m->array_open, regex_tag(r, TAG_NEXT));
-    m->array_next = punctuation(m, false, ',', true, TAG_NEXT);
-    m->array_close = punctuation(m, true, ']', false, TAG_CLOSE);
-    m->object_open = punctuation(m, false, '{', true, REGEX_PLAIN);
-    m->comma = punctuation(m, false, ',', true, REGEX_PLAIN);
+    for (uint32_t depth = 1; depth <= INDENTED_LEVELS + 1; depth++) make_punctuation(m, depth);
     return m;
 }
 
@@ -87,10 +92,6 @@ void acceptor_free(Acceptor *m) {
 
 RegexArena *acceptor_regexes(Acceptor *m) {
     return &m->regexes;
-}
-
-Regex acceptor_json_space(Acceptor *m) {
-    return m->space;
 }
 
 static AcceptorNode add_node(Acceptor *m, Node node) {
@@ -165,7 +166,6 @@ AcceptorNode acceptor_object(Acceptor *m, const ObjectMember *members, size_t n,
     m->compares |= o.compares;
     /* Names come to be expressions while a text is read: no byte may then need another class. */
     for (int b = 0; b < 256 && o.compares; b++) regex_byte(r, (unsigned char)b);
-    o.close = punctuation(m, true, '}', false, TAG_CLOSE);
     m->objects[m->n_objects++] = o;
     return add_node(m, (Node){.kind = N_OBJECT, .a = (uint32_t)m->n_objects - 1});
 }

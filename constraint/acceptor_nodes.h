@@ -3,7 +3,12 @@
  *
  * The lexemes of the grammar are regular expressions (regex.h). What stands above them are
  * sequences, choices and repetitions, and objects and arrays of JSON, whose members may come in any
- * order. */
+ * order.
+ *
+ * White space in JSON: after { [ and a comma, and before } and ], stands nothing, a space, or a
+ * line end with its indentation, which is at most 4 spaces or a tab for each level of nesting, up
+ * to level INDENTED_LEVELS. After a colon stands a space or nothing; elsewhere nothing. Without a
+ * bound that follows the nesting, a small model fills line after line with blanks. */
 #ifndef CONSTRAINT_ACCEPTOR_NODES_H
 #define CONSTRAINT_ACCEPTOR_NODES_H
 
@@ -70,9 +75,5 @@ AcceptorNode acceptor_array_with(Acceptor *acceptor, const AcceptorNode *first, 
 /* A node that acceptor_define makes equal to another one, later: recursion. */
 AcceptorNode acceptor_forward(Acceptor *acceptor);
 void acceptor_define(Acceptor *acceptor, AcceptorNode forward, AcceptorNode target);
-
-/* White space after { [ and a comma, and before } and ]: nothing, a space, or a line end and up to
- * 40 spaces and tabs. After a colon stands a space or nothing; elsewhere nothing. */
-Regex acceptor_json_space(Acceptor *acceptor);
 
 #endif

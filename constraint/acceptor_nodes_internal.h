@@ -25,7 +25,6 @@ typedef struct Object {
     /* `min` counts different names: those of members that stand for many are compared. */
     bool compares;
     uint32_t n_names; /* that members which stand for many have together, at most `min` */
-    Regex close;
 } Object;
 
 typedef struct Array {
@@ -40,6 +39,7 @@ typedef struct Array {
 /* What follows when something ends: node, and how far the parse is inside it. */
 typedef struct Frame {
     uint32_t node, a, b, parent;
+    uint32_t depth; /* objects and arrays from the frame to the whole text; the acceptor counts */
 } Frame;
 
 /* Instead of a node: a frame between that of an object that compares names and its parent, with the
@@ -62,6 +62,15 @@ typedef struct State {
     bool accepts;
     int8_t run;
 } State;
+
+/* JSON's syntax in an object or array of one depth, with the white space around it. */
+typedef struct Punctuation {
+    Regex object_open, object_open_empty, comma, object_close;
+    Regex array_open, array_open_empty, array_next, array_close;
+} Punctuation;
+
+/* Deeper levels have at most the indentation of this one. */
+enum { INDENTED_LEVELS = 10 };
 
 /* A hash table of the indices of items, + 1. */
 typedef struct Table {
@@ -91,7 +100,8 @@ struct Acceptor {
     size_t n_objects, objects_capacity;
     Array *arrays;
     size_t n_arrays, arrays_capacity;
-    Regex space, colon, array_open, array_open_empty, array_next, array_close, object_open, comma;
+    Regex colon;
+    Punctuation punctuation[INDENTED_LEVELS + 2]; /* [depth], the last of all deeper; not [0] */
     /* What is made while it runs (acceptor.c). */
     Frame *frames;
     size_t n_frames, frames_capacity;

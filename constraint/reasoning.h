@@ -11,11 +11,12 @@
 #include "generation.h"
 
 typedef struct ReasoningLimit {
-    const char *open, *close; /* the marks around reasoning; borrowed until the rule is made */
-    const char *reopen;       /* what begins more of it after its end; NULL: nothing does */
-    const char *closing;      /* what is forced; it holds `close` */
-    bool opened;              /* the prompt has begun the reasoning */
-    size_t most;              /* tokens; 0: it ends at once */
+    const char *open;    /* the mark before reasoning; borrowed until the rule is made */
+    const char *close;   /* the mark after it; borrowed likewise */
+    const char *reopen;  /* what begins more of it after its end; NULL: nothing does */
+    const char *closing; /* what is forced; it holds `close` */
+    bool opened;         /* the prompt has begun the reasoning */
+    size_t most;         /* tokens; 0: it ends at once */
 } ReasoningLimit;
 
 /* Makes the rule of one text of a model of vocab_size tokens. It owns `inner` (NULL: none), also

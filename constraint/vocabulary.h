@@ -44,7 +44,8 @@ typedef struct Vocabulary {
     size_t *offsets; /* [n + 1] in bytes; an empty text: never allowed */
     char *bytes;
     size_t n;                             /* tokens that have texts */
-    TokenTrie all, special;               /* ordinary tokens; special ones */
+    TokenTrie all;                        /* ordinary tokens */
+    TokenTrie special;                    /* special tokens */
     TokenSlice slices[VOCABULARY_SLICES]; /* the longest run first */
     /* The tokens as they are at the start of a text, where the decoder strips something. */
     bool has_start;

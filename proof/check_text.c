@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kvcache_sharing.h"
 #include "proof/difference.h"
 #include "session/drafting.h"
 #include "session/generate.h"

@@ -27,7 +27,8 @@ struct Receipt {
     const char *name;  /* the file's */
     long long version; /* of one that is replayed */
     Output output;     /* --receipt */
-    int fd, key_fd;    /* --replay, --receipt-key; -1: none */
+    int fd;            /* of --replay; -1: none */
+    int key_fd;        /* of --receipt-key; -1: none */
     char *key;         /* NULL: texts are written in full */
     size_t key_bytes;
     json_t *json;  /* as it is written, or was read */
@@ -456,6 +457,20 @@ static Status compare_model(Receipt *r, const json_t *model, const json_t *tenso
     return STATUS_LINES_FAILED;
 }
 
+/* What an upgrade means for the receipt, for people. `made` NULL: an unknown revision. */
+static void explain_revision(const Receipt *r, const Revision *made) {
+    const char *changed = made ? revision_changes_since(made->number) : NULL;
+    if (!made || !made->last) {
+        fprintf(stderr, "note: %s is not of a numeric revision that this version knows\n", r->name);
+        return;
+    }
+    fprintf(stderr,
+            "note: %s is of numeric revision %d, this program of %d. Between them changed: %s. "
+            "scripts/rebuild-revision %d builds the program that repeats it in full\n",
+            r->name, made->number, NUMERIC_REVISION, changed ? changed : "any result",
+            made->number);
+}
+
 /* Another version may compute other bits: the revision says so, and where its programs come from.
  */
 static void compare_revision(Receipt *r, const json_t *expected, const json_t *program) {
@@ -469,6 +484,7 @@ static void compare_revision(Receipt *r, const json_t *expected, const json_t *p
         json_object_set(report, "made_by_version", json_object_get(expected, "version"));
         const Revision *known = revision_find(json_integer_value(revision));
         if (known && known->last) json_object_set_new(report, "commit", json_string(known->last));
+        explain_revision(r, known);
     }
     report_say(&r->report, report, same ? VERDICT_SAME : VERDICT_DIFFERENT);
 }

@@ -2,10 +2,13 @@
 
 #include <stddef.h>
 
+#include "numeric.h"
+
 /* clang-format off */
 static const Revision revisions[] = {
-    {1, NULL, "7c12df55e8eba22cdee14a5f160a5745b3eab580", "f2bb07fb2c00b56fb4ab2b6ccf7eba4f0812e146"},
-    {2, "0.1", "f3b15b3193d6510d63733315c2add017b78ddd39", NULL},
+    {1, NULL, "7c12df55e8eba22cdee14a5f160a5745b3eab580", "f2bb07fb2c00b56fb4ab2b6ccf7eba4f0812e146", NULL},
+    {2, "0.1", "f3b15b3193d6510d63733315c2add017b78ddd39", "cd15504a6b5d4b55d17c80e605427da7f95b555c", NULL},
+    {3, "0.1", "6bbadcfebefdbef934b53530de02c4893456114d", NULL, "white space in answers of a JSON shape"},
 };
 /* clang-format on */
 
@@ -19,4 +22,10 @@ const Revision *revision_find(long long number) {
     for (int i = 0; i < N_REVISIONS; i++)
         if (revisions[i].number == number) return &revisions[i];
     return NULL;
+}
+
+const char *revision_changes_since(long long number) {
+    const Revision *next = number < NUMERIC_REVISION ? revision_find(number + 1) : NULL;
+    /* Only one step has been described so far: of two, all results may differ. */
+    return next && next->number == NUMERIC_REVISION ? next->changed : NULL;
 }

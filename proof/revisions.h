@@ -10,12 +10,18 @@
 
 typedef struct Revision {
     int number;
-    const char *version;      /* that its receipts bear; NULL: they would name none */
-    const char *first, *last; /* commits; first NULL: not filled in yet; last NULL: it goes on */
+    const char *version; /* that its receipts bear; NULL: they would name none */
+    const char *first;   /* commit; NULL: not filled in yet */
+    const char *last;    /* commit; NULL: the revision goes on */
+    const char *changed; /* which results differ from the revision before; NULL: all may */
 } Revision;
 
 /* NULL: a later revision, or one that never was. */
 const Revision *revision_find(long long number);
+
+/* Which results of this program differ from those of an earlier revision, for a message; NULL: all
+ * may, or the revision is not an earlier one. */
+const char *revision_changes_since(long long number);
 
 /* In rising order; NULL past the end. */
 const Revision *revision_at(int i);

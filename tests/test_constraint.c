@@ -214,6 +214,28 @@ static void members_come_in_any_order_and_once(void **state) {
             "{\"a\" : 1}", "{\"a\": 01}", "[1]");
 }
 
+/* A line end with at most four spaces or a tab for each level: a model that loves blanks comes to
+ * the next token all the same. */
+static void indentation_follows_the_nesting(void **state) {
+    (void)state;
+    static const char any[] = "{\"type\":\"object\"}";
+    ACCEPTS(SHAPE_JSON_SCHEMA, any, "{}", "{ }", "{\n}", "{\"a\":1}", "{ \"a\": [1, 2] }",
+            "{\n    \"a\": [\n        1,\n        {\n            \"b\": {}\n        }\n    ]\n}",
+            "{\r\n\t\"a\": [\r\n\t\t1,\r\n\t\t[]\r\n\t]\r\n}",
+            "{\n  \"a\": [\n    1\n  ],\n  \"b\": 2\n}", "{\n\"a\":1,\n\"b\":[ ]\n}");
+    REFUSES(SHAPE_JSON_SCHEMA, any, "{\n }", "{\n     \"a\":1}", "{\n\t\t\"a\":1}",
+            "{\n \t\"a\":1}", "{\"a\":1\n }", "{\"a\":[\n         1]}", "{\"a\":[1\n     ]}",
+            "{\n\n\"a\":1}", "{  \"a\":1}", "{\"a\" :1}", "{\"a\":\n1}");
+    char *deep = repeated("{\"a\":", "[\n", 30, ""), text[200];
+    char *close = repeated("", "]", 30, "}");
+    for (int spaces = 40; spaces <= 41; spaces++) {
+        snprintf(text, sizeof text, "%s%*s%s", deep, spaces, "", close);
+        expect(SHAPE_JSON_SCHEMA, any, spaces == 40, (const char *const[]){text, NULL});
+    }
+    free(deep);
+    free(close);
+}
+
 static void arrays_contain_what_they_must(void **state) {
     static const char two[] =
         "{\"type\":\"array\",\"contains\":{\"type\":\"integer\",\"minimum\":5},"
@@ -703,6 +725,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_grammar_may_have_many_rules),
         cmocka_unit_test(a_grammar_of_any_depth_is_refused_in_time),
         cmocka_unit_test(members_come_in_any_order_and_once),
+        cmocka_unit_test(indentation_follows_the_nesting),
         cmocka_unit_test(arrays_contain_what_they_must),
         cmocka_unit_test(only_different_names_count_as_members),
         cmocka_unit_test(numbers_are_compared_as_decimals),
