@@ -11,186 +11,303 @@
 #include "convert/quantize.h"
 #include "convert/quantize_lanes.h"
 
-enum { MAX_GROUP = 32, MAX_GROUPS = 16 };
+enum { MAX_GROUP = 32, MAX_GROUPS = 16, BESIDE = 4 /* groups */ };
 
-typedef struct SubScaleGroup {
-    float x[MAX_GROUP], weight[MAX_GROUP], q[MAX_GROUP];
-    float scale, minimum;         /* the best ones for the group by itself */
-    float sub_scale, sub_minimum; /* whole numbers */
-    float error;
-} SubScaleGroup;
+/* A number of each of BESIDE groups. All groups are searched by the same steps, so that a vector
+ * holds the same number of several groups, and every sum keeps its order: element i of a group adds
+ * to partial sum i % LANES, as in quantize_lanes.h. */
+typedef float Numbers __attribute__((vector_size(4 * BESIDE)));
+typedef int32_t Bits __attribute__((vector_size(4 * BESIDE)));
+
+/* Groups side by side. */
+typedef struct Groups {
+    Numbers x[MAX_GROUP], weight[MAX_GROUP];
+    Numbers scale, minimum; /* the best ones for each group by itself */
+} Groups;
+
+/* The codes of groups follow from these and from the record's scale and minimum. */
+typedef struct Parts {
+    Numbers sub_scale, sub_minimum; /* whole numbers */
+    Numbers error;
+} Parts;
 
 typedef struct Record {
-    SubScaleGroup groups[MAX_GROUPS];
+    Groups groups[MAX_GROUPS / BESIDE];
     size_t n, group;   /* groups, and inputs of each */
     float low, high;   /* the smallest and the largest code */
     float least, most; /* the smallest and the largest sub-scale */
     bool with_minima;
-    float scale, minimum; /* f16 values */
 } Record;
+
+typedef struct Coded {
+    float scale, minimum; /* f16 values */
+    Parts parts[MAX_GROUPS / BESIDE];
+    float error;
+} Coded;
 
 INLINE float as_half(float x) {
     return half_to_float(float_to_half(x));
 }
 
-/* The nearest codes q for x ~ scale * q - minimum. */
-INLINE void encode(const Record *r, const SubScaleGroup *g, float scale, float minimum, float *q) {
-    float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
-    if (!(fabsf(inverse) < 1e37f)) inverse = 0.0f;
-    for (size_t i = 0; i < r->group; i++)
-        q[i] = round_even(clamp((g->x[i] + minimum) * inverse, r->low, r->high));
+/* ---- Operations on numbers of BESIDE groups ---- */
+
+INLINE Numbers all_equal(float x) {
+    return (Numbers){0} + x;
 }
 
-INLINE float error_of(const Record *r, const SubScaleGroup *g, float scale, float minimum,
-                      const float *q) {
-    return weighted_error(g->x, g->weight, r->group, scale, minimum, q);
+INLINE Numbers select_numbers(Bits where, Numbers yes, Numbers no) {
+    return (Numbers)((where & (Bits)yes) | (~where & (Bits)no));
 }
 
-/* The scale and minimum (0 where it would be negative) that suit fixed codes best. */
-INLINE void fit(const Record *r, const SubScaleGroup *g, const float *q, float *scale,
-                float *minimum) {
-    const LineSums s = line_sums(g->x, g->weight, r->group, q);
-    float determinant = s.w * s.wqq - s.wq * s.wq;
-    *minimum = 0.0f;
-    *scale = s.wqq > 0.0f ? s.wxq / s.wqq : 0.0f;
-    if (!r->with_minima || !(determinant > 0.0f)) return;
-    float m = (s.wq * s.wxq - s.wqq * s.wx) / determinant;
-    if (m <= 0.0f) return;
-    *minimum = m;
-    *scale = (s.w * s.wxq - s.wx * s.wq) / determinant;
+INLINE Numbers magnitudes(Numbers x) {
+    return (Numbers)((Bits)x & 0x7FFFFFFF);
 }
 
-/* Codes the group with a scale, refines it, and keeps it when it is the best so far. */
-INLINE void try_group(const Record *r, SubScaleGroup *g, float scale, float minimum) {
-    float q[MAX_GROUP];
-    encode(r, g, scale, minimum, q);
-    fit(r, g, q, &scale, &minimum);
-    float error = error_of(r, g, scale, minimum, q);
-    if (!(error < g->error)) return;
-    g->error = error;
-    g->scale = scale;
-    g->minimum = minimum;
+INLINE Numbers clamp_numbers(Numbers x, float low, float high) {
+    Numbers out = x;
+    for (size_t k = 0; k < BESIDE; k++) out[k] = clamp(x[k], low, high);
+    return out;
 }
 
-/* Searches the best scale (and minimum) of the group by itself. */
-FOR_EACH_ISA static void search_group(const Record *r, SubScaleGroup *g) {
-    enum { STEPS = 10 };
-    float low = g->x[0], high = g->x[0], extreme = 0.0f;
-    for (size_t i = 0; i < r->group; i++) {
-        low = g->x[i] < low ? g->x[i] : low;
-        high = g->x[i] > high ? g->x[i] : high;
-        if (fabsf(g->x[i]) > fabsf(extreme)) extreme = g->x[i];
+INLINE Numbers round_numbers(Numbers x) {
+    return (x + 12582912.0f) - 12582912.0f;
+}
+
+/* What x[i] + minimum is multiplied by: 1 / scale, or 0. */
+INLINE Numbers inverse_of(Numbers scale) {
+    Numbers inverse = select_numbers(scale != 0.0f, 1.0f / scale, all_equal(0.0f));
+    return select_numbers(magnitudes(inverse) < 1e37f, inverse, all_equal(0.0f));
+}
+
+/* The nearest code for x ~ scale * q - minimum. */
+INLINE Numbers code_of(const Record *r, Numbers x, Numbers inverse, Numbers minimum) {
+    return round_numbers(clamp_numbers((x + minimum) * inverse, r->low, r->high));
+}
+
+/* ---- Each group by itself ---- */
+
+/* Sums over a group that do not depend on its codes. */
+typedef struct FixedSums {
+    Numbers w, wx;
+} FixedSums;
+
+/* The elements of a partial sum of a group stand LANES apart. */
+INLINE FixedSums fixed_sums(const Groups *g, size_t n) {
+    FixedSums sums = {0};
+    for (size_t l = 0; l < LANES; l++) {
+        FixedSums part = {0};
+        for (size_t i = l; i < n; i += LANES) {
+            part.w += g->weight[i];
+            part.wx += g->weight[i] * g->x[i];
+        }
+        sums.w += part.w;
+        sums.wx += part.wx;
     }
-    g->error = INFINITY;
-    g->scale = g->minimum = 0.0f;
-    if (extreme == 0.0f) return;
-    if (low > 0.0f) low = 0.0f;
+    return sums;
+}
+
+/* The weighted squared errors of x ~ scale * q - minimum with the codes q[]. */
+INLINE Numbers errors_of(const Groups *g, size_t n, Numbers scale, Numbers minimum,
+                         const Numbers *q) {
+    Numbers sum = {0};
+    for (size_t l = 0; l < LANES; l++) {
+        Numbers part = {0};
+        for (size_t i = l; i < n; i += LANES) {
+            Numbers d = g->x[i] - (scale * q[i] - minimum);
+            part += g->weight[i] * (d * d);
+        }
+        sum += part;
+    }
+    return sum;
+}
+
+/* Codes the groups with scales and minima, refines these by least squares (a minimum that would be
+ * negative is 0), and keeps them where they are the best so far. */
+INLINE void try_groups(const Record *r, Groups *g, size_t n, FixedSums fixed, Numbers scale,
+                       Numbers minimum, Numbers *best) {
+    Numbers q[MAX_GROUP] = {{0}}, inverse = inverse_of(scale), wq = {0}, wqq = {0}, wxq = {0};
+    const Numbers zero = {0};
+    for (size_t i = 0; i < n; i++) q[i] = code_of(r, g->x[i], inverse, minimum);
+    for (size_t l = 0; l < LANES; l++) {
+        Numbers part_wq = {0}, part_wqq = {0}, part_wxq = {0};
+        for (size_t i = l; i < n; i += LANES) {
+            part_wq += g->weight[i] * q[i];
+            part_wqq += g->weight[i] * (q[i] * q[i]);
+            part_wxq += g->weight[i] * (g->x[i] * q[i]);
+        }
+        wq += part_wq, wqq += part_wqq, wxq += part_wxq;
+    }
+    minimum = zero;
+    scale = select_numbers(wqq > 0.0f, wxq / wqq, zero);
+    if (r->with_minima) {
+        Numbers determinant = fixed.w * wqq - wq * wq;
+        Numbers m = (wq * wxq - wqq * fixed.wx) / determinant;
+        Bits line = (determinant > 0.0f) & ~(m <= 0.0f);
+        minimum = select_numbers(line, m, zero);
+        scale = select_numbers(line, (fixed.w * wxq - fixed.wx * wq) / determinant, scale);
+    }
+    Numbers errors = errors_of(g, n, scale, minimum, q);
+    Bits better = errors < *best;
+    *best = select_numbers(better, errors, *best);
+    g->scale = select_numbers(better, scale, g->scale);
+    g->minimum = select_numbers(better, minimum, g->minimum);
+}
+
+/* Searches the best scale (and minimum) of each group by itself. n is the record's group: a
+ * constant, of which the compiler makes loops without tests. */
+INLINE void search_groups_of(const Record *r, Groups *g, size_t n) {
+    enum { STEPS = 10 };
+    const FixedSums fixed = fixed_sums(g, n);
+    Numbers low = g->x[0], high = g->x[0], extreme = {0}, best = all_equal(INFINITY), zero = {0};
+    for (size_t i = 0; i < n; i++) {
+        low = select_numbers(g->x[i] < low, g->x[i], low);
+        high = select_numbers(g->x[i] > high, g->x[i], high);
+        extreme = select_numbers(magnitudes(g->x[i]) > magnitudes(extreme), g->x[i], extreme);
+    }
+    g->scale = g->minimum = zero;
+    low = select_numbers(low > 0.0f, zero, low);
     for (int k = -STEPS; k <= STEPS; k++) {
-        if (!r->with_minima) {
-            try_group(r, g, extreme / (r->low + 0.15f * (float)k), 0.0f);
-            try_group(r, g, extreme / (r->high + 0.15f * (float)k), 0.0f);
-        } else if (high == low) {
-            g->minimum = -low;
+        if (r->with_minima) {
+            try_groups(r, g, n, fixed, (high - low) / (r->high + 0.1f * (float)k), -low, &best);
         } else {
-            try_group(r, g, (high - low) / (r->high + 0.1f * (float)k), -low);
+            try_groups(r, g, n, fixed, extreme / (r->low + 0.15f * (float)k), zero, &best);
+            try_groups(r, g, n, fixed, extreme / (r->high + 0.15f * (float)k), zero, &best);
         }
     }
+    /* Groups of one value, and of zeros alone. */
+    Bits flat = r->with_minima ? high == low : extreme == 0.0f;
+    g->scale = select_numbers(flat, zero, g->scale);
+    g->minimum = select_numbers(flat, select_numbers(extreme == 0.0f, zero, -low), g->minimum);
 }
 
-/* Chooses the group's sub-scale (and sub-minimum): the nearest ones are tried. */
-FOR_EACH_ISA static void choose_parts(const Record *r, SubScaleGroup *g) {
-    float scale = r->scale != 0.0f ? round_even(clamp(g->scale / r->scale, r->least, r->most)) : 0;
-    float minimum =
-        r->minimum != 0.0f ? round_even(clamp(g->minimum / r->minimum, 0.0f, r->most)) : 0;
-    int reach = r->with_minima ? 1 : 0;
+FOR_EACH_ISA static void search_groups(const Record *r, Groups *g) {
+    if (r->group == 32)
+        search_groups_of(r, g, 32);
+    else
+        search_groups_of(r, g, 16);
+}
+
+/* ---- The groups of a record ---- */
+
+/* Chooses the groups' sub-scales (and sub-minima): the nearest ones are tried. */
+INLINE void choose_parts_of(const Record *r, const Coded *c, const Groups *g, size_t n,
+                            Parts *parts) {
+    const Numbers zero = {0};
+    Numbers q[MAX_GROUP] = {{0}}, scale = zero, minimum = zero;
+    const int reach = r->with_minima ? 1 : 0;
+    if (c->scale != 0.0f)
+        scale = round_numbers(clamp_numbers(g->scale / c->scale, r->least, r->most));
+    if (c->minimum != 0.0f)
+        minimum = round_numbers(clamp_numbers(g->minimum / c->minimum, 0.0f, r->most));
     /* All zeros, which is better than what f16 rounds the tiniest scales to. */
-    memset(g->q, 0, sizeof g->q);
-    g->sub_scale = g->sub_minimum = 0.0f;
-    g->error = error_of(r, g, 0.0f, 0.0f, g->q);
+    *parts = (Parts){.error = errors_of(g, n, zero, zero, q)};
     for (int i = -1; i <= 1; i++)
         for (int k = -reach; k <= reach; k++) {
-            float q[MAX_GROUP], s = scale + (float)i, m = minimum + (float)k;
-            if (s < r->least || s > r->most || m < 0.0f || m > 63.0f) continue;
-            encode(r, g, r->scale * s, r->minimum * m, q);
-            float error = error_of(r, g, r->scale * s, r->minimum * m, q);
-            if (!(error < g->error)) continue;
-            g->error = error;
-            g->sub_scale = s;
-            g->sub_minimum = m;
-            memcpy(g->q, q, sizeof q);
+            Numbers s = scale + (float)i, m = minimum + (float)k;
+            Bits allowed = ~((s < r->least) | (s > r->most) | (m < 0.0f) | (m > 63.0f));
+            Numbers inverse = inverse_of(c->scale * s);
+            for (size_t j = 0; j < n; j++) q[j] = code_of(r, g->x[j], inverse, c->minimum * m);
+            Numbers errors = errors_of(g, n, c->scale * s, c->minimum * m, q);
+            Bits better = allowed & (errors < parts->error);
+            parts->error = select_numbers(better, errors, parts->error);
+            parts->sub_scale = select_numbers(better, s, parts->sub_scale);
+            parts->sub_minimum = select_numbers(better, m, parts->sub_minimum);
         }
+}
+
+FOR_EACH_ISA static void choose_parts(const Record *r, const Coded *c, const Groups *g,
+                                      Parts *parts) {
+    if (r->group == 32)
+        choose_parts_of(r, c, g, 32, parts);
+    else
+        choose_parts_of(r, c, g, 16, parts);
+}
+
+/* The codes of the groups' elements, q[group]. */
+FOR_EACH_ISA static void codes_of(const Record *r, const Coded *c, const Groups *g,
+                                  const Parts *parts, Numbers *q) {
+    Numbers inverse = inverse_of(c->scale * parts->sub_scale);
+    for (size_t i = 0; i < r->group; i++)
+        q[i] = code_of(r, g->x[i], inverse, c->minimum * parts->sub_minimum);
 }
 
 /* Fits the record's f16 scale and minimum to all codes and sub-scales by least squares. */
-FOR_EACH_ISA static void fit_record(Record *r) {
+static void fit_record(const Record *r, Coded *c) {
     double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;
+    Numbers q[MAX_GROUPS / BESIDE][MAX_GROUP];
+    for (size_t k = 0; k < r->n; k += BESIDE)
+        codes_of(r, c, &r->groups[k / BESIDE], &c->parts[k / BESIDE], q[k / BESIDE]);
     for (size_t k = 0; k < r->n; k++) {
-        const SubScaleGroup *g = &r->groups[k];
+        const Groups *g = &r->groups[k / BESIDE];
+        const size_t at = k % BESIDE;
+        const float sub_scale = c->parts[k / BESIDE].sub_scale[at];
+        const double b = -(double)c->parts[k / BESIDE].sub_minimum[at];
         for (size_t i = 0; i < r->group; i++) {
-            double a = (double)(g->sub_scale * g->q[i]), b = -(double)g->sub_minimum;
-            double w = (double)g->weight[i], x = (double)g->x[i];
+            double a = (double)(sub_scale * q[k / BESIDE][i][at]);
+            double w = (double)g->weight[i][at], x = (double)g->x[i][at];
             aa += w * a * a, ab += w * a * b, bb += w * b * b;
             ax += w * a * x, bx += w * b * x;
         }
     }
     double determinant = aa * bb - ab * ab;
-    double scale = aa > 0 ? ax / aa : 0, minimum = (double)r->minimum;
+    double scale = aa > 0 ? ax / aa : 0, minimum = (double)c->minimum;
     if (r->with_minima && determinant > 1e-9 * aa * bb) {
         scale = (ax * bb - bx * ab) / determinant;
         minimum = (bx * aa - ax * ab) / determinant;
     } else if (r->with_minima && aa > 0) {
         scale = (ax - minimum * ab) / aa;
     }
-    if (fabs(scale) < 65000.0) r->scale = as_half((float)scale);
-    if (minimum >= 0 && minimum < 65000.0) r->minimum = as_half((float)minimum);
+    if (fabs(scale) < 65000.0) c->scale = as_half((float)scale);
+    if (minimum >= 0 && minimum < 65000.0) c->minimum = as_half((float)minimum);
 }
 
-/* Chooses the sub-scales of all groups and returns the error. */
-static float choose_all(Record *r) {
-    float error = 0.0f;
-    for (size_t k = 0; k < r->n; k++) {
-        choose_parts(r, &r->groups[k]);
-        error += r->groups[k].error;
-    }
-    return error;
+/* Chooses the sub-scales of all groups, and sums up the error. */
+static void choose_all(const Record *r, Coded *c) {
+    for (size_t k = 0; k < r->n; k += BESIDE)
+        choose_parts(r, c, &r->groups[k / BESIDE], &c->parts[k / BESIDE]);
+    c->error = 0.0f;
+    for (size_t k = 0; k < r->n; k++) c->error += c->parts[k / BESIDE].error[k % BESIDE];
 }
 
-static void quantize_record(Record *r) {
+static void quantize_record(Record *r, Coded *best) {
     float scale = 0.0f, minimum = 0.0f;
+    for (size_t k = 0; k < r->n; k += BESIDE) search_groups(r, &r->groups[k / BESIDE]);
     for (size_t k = 0; k < r->n; k++) {
-        search_group(r, &r->groups[k]);
-        if (fabsf(r->groups[k].scale) > fabsf(scale)) scale = r->groups[k].scale;
-        if (r->groups[k].minimum > minimum) minimum = r->groups[k].minimum;
+        const Groups *g = &r->groups[k / BESIDE];
+        if (fabsf(g->scale[k % BESIDE]) > fabsf(scale)) scale = g->scale[k % BESIDE];
+        if (g->minimum[k % BESIDE] > minimum) minimum = g->minimum[k % BESIDE];
     }
     /* The largest sub-scale of a symmetric type is -128, so the scale gets the opposite sign. */
-    r->scale = as_half(clamp(scale / (r->with_minima ? 63.0f : -128.0f), -65504.0f, 65504.0f));
-    r->minimum = as_half(clamp(minimum / 63.0f, 0.0f, 65504.0f));
-    float error = choose_all(r);
+    best->scale = as_half(clamp(scale / (r->with_minima ? 63.0f : -128.0f), -65504.0f, 65504.0f));
+    best->minimum = as_half(clamp(minimum / 63.0f, 0.0f, 65504.0f));
+    choose_all(r, best);
     for (int round = 0; round < 2; round++) {
-        Record other = *r;
-        fit_record(&other);
-        float now = choose_all(&other);
-        if (!(now < error)) break;
-        error = now;
-        *r = other;
+        Coded other = *best;
+        fit_record(r, &other);
+        choose_all(r, &other);
+        if (!(other.error < best->error)) break;
+        *best = other;
     }
 }
 
-/* Fills in a group's values and the weights of its errors, as in quantize.c. Without importance,
+/* Fills in the weights of a group's errors, as in quantize.c. Without importance,
  * types of 4 bits, where every error is large, take the square root of those weights, so that small
  * values lose less. */
-static void fill_group(TensorType type, SubScaleGroup *g, const float *x, const float *importance,
-                       size_t group) {
+static void weigh_group(TensorType type, float *weight, const float *x, const float *importance,
+                        size_t group) {
     float unit = inverse_mean_square(x, group);
     for (size_t i = 0; i < group; i++) {
         float by_size = 1.0f + x[i] * x[i] * unit;
         if (type_is_4_bit(type)) by_size = sqrtf(by_size);
-        g->x[i] = x[i];
-        g->weight[i] = importance ? importance[i] : by_size;
+        weight[i] = importance ? importance[i] : by_size;
     }
 }
 
 /* ---- The types whose levels are those of a table, with one scale a group ---- */
+
+typedef struct LevelGroup {
+    float x[MAX_GROUP], weight[MAX_GROUP];
+} LevelGroup;
 
 /* The nearest levels of the table for x[n] ~ scale * table[code]. */
 FOR_EACH_ISA static void code_levels(const int8_t *table, const float *x, size_t n, float scale,
@@ -207,7 +324,7 @@ FOR_EACH_ISA static void code_levels(const int8_t *table, const float *x, size_t
 }
 
 /* The error of the codes[n]; *fitted is the scale that suits them best. */
-static float level_error(const int8_t *table, const SubScaleGroup *g, size_t n, float scale,
+static float level_error(const int8_t *table, const LevelGroup *g, size_t n, float scale,
                          const uint8_t *codes, float *fitted) {
     float error = 0.0f, wxq = 0.0f, wqq = 0.0f;
     for (size_t i = 0; i < n; i++) {
@@ -221,7 +338,7 @@ static float level_error(const int8_t *table, const SubScaleGroup *g, size_t n, 
 }
 
 /* Codes group k with a scale and stores it in `row` when it is the best so far. */
-static void try_levels(TensorType type, const SubScaleGroup *g, float scale, float *best,
+static void try_levels(TensorType type, const LevelGroup *g, float scale, float *best,
                        const RecordCodes *row, size_t k) {
     const int8_t *table = record_table(type);
     const size_t n = type_group(type);
@@ -241,7 +358,7 @@ static void try_levels(TensorType type, const SubScaleGroup *g, float scale, flo
 }
 
 /* Tries the scales with which the extreme weight lies about at one of the table's ends. */
-static void try_ends(TensorType type, const SubScaleGroup *g, float extreme, const RecordCodes *row,
+static void try_ends(TensorType type, const LevelGroup *g, float extreme, const RecordCodes *row,
                      size_t k) {
     const float low = type == TENSOR_Q4_NL ? -127.0f : -12.0f;
     const float high = type == TENSOR_Q4_NL ? 113.0f : 12.0f,
@@ -254,7 +371,7 @@ static void try_ends(TensorType type, const SubScaleGroup *g, float extreme, con
         try_levels(type, g, extreme / (high + step * (float)t), &best, row, k);
 }
 
-static void quantize_levels(TensorType type, const SubScaleGroup *g, const RecordCodes *row,
+static void quantize_levels(TensorType type, const LevelGroup *g, const RecordCodes *row,
                             size_t k) {
     const size_t n = type_group(type);
     float extreme = 0.0f, best = INFINITY;
@@ -279,17 +396,50 @@ static void quantize_levels(TensorType type, const SubScaleGroup *g, const Recor
 
 /* ---- All ---- */
 
-static void store_record(TensorType type, const Record *r, size_t first, const RecordCodes *row) {
+static void store_record(TensorType type, const Record *r, const Coded *c, size_t first,
+                         const RecordCodes *row) {
     size_t s = first / (RECORD_INPUTS / r->group);
-    row->scales[s] = float_to_half(r->scale);
-    if (r->with_minima) row->minima[s] = float_to_half(r->minimum);
+    row->scales[s] = float_to_half(c->scale);
+    if (r->with_minima) row->minima[s] = float_to_half(c->minimum);
     float zero = (float)weight_types[type].zero;
+    for (size_t beside = 0; beside < r->n; beside += BESIDE) {
+        const Parts *parts = &c->parts[beside / BESIDE];
+        Numbers q[MAX_GROUP];
+        codes_of(r, c, &r->groups[beside / BESIDE], parts, q);
+        for (size_t k = 0; k < BESIDE && beside + k < r->n; k++) {
+            size_t at = first + beside + k;
+            row->sub_scales[at] = (uint8_t)(int)parts->sub_scale[k];
+            if (r->with_minima) row->sub_minima[at] = (uint8_t)(int)parts->sub_minimum[k];
+            for (size_t i = 0; i < r->group; i++)
+                row->codes[at * r->group + i] = (uint8_t)(int)(q[i][k] + zero);
+        }
+    }
+}
+
+/* Lays the groups x[r->n][r->group] side by side; groups that are missing are zeros. */
+static void fill_record(TensorType type, Record *r, const float *x, const float *importance) {
+    float weight[MAX_GROUP];
+    memset(r->groups, 0, sizeof r->groups);
     for (size_t k = 0; k < r->n; k++) {
-        const SubScaleGroup *g = &r->groups[k];
-        row->sub_scales[first + k] = (uint8_t)(int)g->sub_scale;
-        if (r->with_minima) row->sub_minima[first + k] = (uint8_t)(int)g->sub_minimum;
-        for (size_t i = 0; i < r->group; i++)
-            row->codes[(first + k) * r->group + i] = (uint8_t)(int)(g->q[i] + zero);
+        size_t at = k * r->group;
+        Groups *g = &r->groups[k / BESIDE];
+        weigh_group(type, weight, x + at, importance ? importance + at : NULL, r->group);
+        for (size_t i = 0; i < r->group; i++) {
+            g->x[i][k % BESIDE] = x[at + i];
+            g->weight[i][k % BESIDE] = weight[i];
+        }
+    }
+}
+
+/* Types with a table: each group alone. */
+static void quantize_level_groups(TensorType type, size_t groups, const float *x,
+                                  const float *importance, const RecordCodes *row) {
+    const size_t n = type_group(type);
+    for (size_t k = 0; k < groups; k++) {
+        LevelGroup g;
+        memcpy(g.x, x + k * n, n * sizeof *g.x);
+        weigh_group(type, g.weight, g.x, importance ? importance + k * n : NULL, n);
+        quantize_levels(type, &g, row, k);
     }
 }
 
@@ -304,15 +454,16 @@ void quantize_records(TensorType type, size_t padded_cols, const float *x, const
                 .least = is_signed ? -128.0f : 0.0f,
                 .most = is_signed ? 127.0f : 63.0f};
     size_t groups = padded_cols / r.group, per_record = record_groups(type);
+    if (type_has_table(type)) {
+        quantize_level_groups(type, groups, x, importance, row);
+        return;
+    }
     for (size_t first = 0; first < groups; first += per_record) {
+        Coded best;
+        size_t at = first * r.group;
         r.n = groups - first < per_record ? groups - first : per_record;
-        for (size_t k = 0; k < r.n; k++) {
-            size_t at = (first + k) * r.group;
-            fill_group(type, &r.groups[k], x + at, importance ? importance + at : NULL, r.group);
-            if (type_has_table(type)) quantize_levels(type, &r.groups[k], row, first + k);
-        }
-        if (type_has_table(type)) continue;
-        quantize_record(&r);
-        store_record(type, &r, first, row);
+        fill_record(type, &r, x + at, importance ? importance + at : NULL);
+        quantize_record(&r, &best);
+        store_record(type, &r, &best, first, row);
     }
 }
