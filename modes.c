@@ -19,11 +19,19 @@
 
 /* A mode that stands later wins: the conversation of -m chat can be looked at, too. */
 const Mode *const modes[] = {
-    &record_kind_mode, &chat_mode,          &batch_mode,      &merge_mode,       &info_mode,
-    &layers_mode,      &bug_report_mode,    &verify_mode,     &tokenize_mode,    &detokenize_mode,
-    &render_mode,      &eval_mode,          &score_mode,      &attention_mode,   &positions_mode,
-    &no_cache_mode,    &list_mode,          &cache_list_mode, &cache_clear_mode, &shape_test_mode,
-    &check_text_mode,  &check_session_mode, &eval_tasks_mode, &replay_mode,      NULL,
+    &record_kind_mode,   &chat_mode,
+    &batch_mode,         &merge_mode,
+    &info_mode,          &layers_mode,
+    &bug_report_mode,    &verify_mode,
+    &tokenize_mode,      &detokenize_mode,
+    &render_mode,        &eval_mode,
+    &score_mode,         &attention_mode,
+    &positions_mode,     &no_cache_mode,
+    &list_mode,          &families_mode,
+    &cache_list_mode,    &cache_clear_mode,
+    &shape_test_mode,    &check_text_mode,
+    &check_session_mode, &eval_tasks_mode,
+    &replay_mode,        NULL,
 };
 
 const Mode *const replay_kinds[] = {&replay_text, &chat_replay, &batch_replay, NULL};
@@ -33,7 +41,7 @@ const Mode *const replay_kinds[] = {&replay_text, &chat_replay, &batch_replay, N
 /* Without a heading: they follow the core's options of the machine. */
 static const OptionRow more_machine_rows[] = {
     TEXT_ROW(RARE, 0, "draft", "WHO", FIELD(draft),
-             "who guesses ahead; with --lookup N, --draft-model M"),
+             "who drafts tokens; with --lookup N, --draft-model M"),
     TEXT_ROW(RARE, 0, "draft-model", "MODEL", FIELD(draft_model), NULL),
     UINT_ROW(RARE, 0, "lookup", FIELD(lookup), 0, DRAFTS_MAX, NULL),
     FLAG_ROW(RARE, 0, "no-sandbox", FIELD(no_sandbox), "keep the rights to files and network"),

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,28 +17,33 @@
 #include "batch/batch_progress.h"
 #include "batch/batch_receipt.h"
 #include "batch/job.h"
+#include "batch/logits_file.h"
 #include "batch/shard.h"
-#include "kvcache_sharing.h"
+#include "cache/kvcache_sizes.h"
 #include "session/generation_options.h"
+#include "session/json_text.h"
 #include "session/logprobs.h"
 #include "system/terminal.h"
-#include "session/json_text.h"
 
 enum {
     /* With --ordered: the jobs and bytes of results that may wait for an earlier result. */
     ORDERED_MOST_JOBS = 4096,
-    ORDERED_MOST_BYTES = 64 << 20
+    ORDERED_MOST_BYTES = 64 << 20,
+    /* With --live: the requests that may be under way. */
+    LIVE_MOST_JOBS = 4096
 };
 
 struct Batch {
     const Options *options;
     LineReader reader;
     ResultFile results;
-    Records *check;  /* NULL: nothing is checked */
-    size_t kv_bytes; /* that the KV cache may use */
+    Records *check;     /* NULL: nothing is checked */
+    LogitsFile *logits; /* NULL: none */
+    size_t kv_bytes;    /* that the KV cache may use */
     bool input_open;
-    char *name, *header; /* of a part: for errors; its first line of results. NULL: the whole */
-    bool replays;        /* a receipt: no result is written */
+    char *name;   /* of a part, for errors; NULL: the whole file */
+    char *header; /* of a part: the first line of its results; NULL: the whole file */
+    bool replays; /* a receipt: no result is written */
 
     Session *session;
     Engine *engine;
@@ -49,6 +55,7 @@ struct Batch {
     bool skips_empty; /* --embed with a model that has no token for an empty text */
     size_t n_skipped; /* lines, for that reason */
     JobSetting setting;
+    size_t max_tasks;  /* texts at a time */
     size_t read_ahead; /* how many texts to have waiting in the engine */
 
     Job *first, *last;         /* the jobs whose results are not written yet */
@@ -81,6 +88,8 @@ Status batch_open(Batch **out, const Options *o, Error *error) {
                      o->batch_text ? "text" : "JSON object");
     line_reader_init(&b->reader, fd, standard ? "stdin" : o->batch);
     b->input_open = true;
+    if (o->logits && logits_file_open(&b->logits, o->logits, error) != STATUS_OK)
+        return STATUS_FAILED;
     if (o->check && records_open(&b->check, o->check, o->output, error) != STATUS_OK)
         return STATUS_FAILED;
     if (o->check) return result_file_open(&b->results, NULL, false, false, error);
@@ -98,6 +107,7 @@ void batch_close(Batch *b) {
     if (b->input_open && b->reader.fd != STDIN_FILENO) close(b->reader.fd);
     line_reader_free(&b->reader);
     records_close(b->check);
+    logits_file_close(b->logits);
     result_file_close(&b->results);
     free(b->name);
     free(b->header);
@@ -224,7 +234,6 @@ static void stream_all(Batch *b) {
 }
 
 static void finish_stream(Batch *b, Job *job) {
-    stream(b, job);
     b->n_streams--;
     b->progress.n_done++;
     unlink_job(b, job);
@@ -241,11 +250,14 @@ static void finish_job(Job *job, void *context) {
         return;
     }
     b->progress.n_generated += job_n_generated(job);
-    char *line = job->streamed ? NULL : job_result(job);
+    if (job->streamed) stream(b, job);
+    bool in_chunks = job->streamed && !job->request.is_native;
+    char *line = in_chunks ? NULL : job_result(job);
     tell_receipt(b, job, NULL, line);
-    if (job->streamed) {
+    if (in_chunks) {
         finish_stream(b, job);
     } else {
+        b->n_streams -= job->streamed != NULL;
         deliver(b, job, line);
     }
 }
@@ -295,7 +307,7 @@ static bool answered(Batch *b, const Request *r) {
 
 /* Refuses an id that an earlier line has, because their results could not be told apart. */
 static Status claim_id(Batch *b, Request *r, Error *error) {
-    if (!r->id) return STATUS_OK;
+    if (!r->id || b->options->live) return STATUS_OK;
     RecordKey key = request_key(r);
     if (keyset_flags(&b->results.keys, key) & KEY_SEEN) {
         char *id = json_dumps(r->id, JSON_ENCODE_ANY);
@@ -333,6 +345,58 @@ static Status check_stream(const Batch *b, Request *r, Error *error) {
                             "--check");
 }
 
+/* The job behind this one whose texts come next; NULL: none has been read, as always without
+ * --live.
+ */
+static Job *next_to_feed(Job *job) {
+    do {
+        job = job->next;
+    } while (job && job->n_submitted == job->n);
+    return job;
+}
+
+/* Ends the request on a line; false: it has ended. */
+static bool cancel(Batch *b, size_t line) {
+    Job *job = b->first;
+    while (job && job->request.line != line) job = job->next;
+    if (!job || job->n_left == 0) return false;
+    if (b->feeding == job) b->feeding = next_to_feed(job);
+    job_cancel(job, b->engine);
+    return true;
+}
+
+/* Does what a line of control.h asks for. */
+static void obey(Batch *b, Job *job) {
+    const Control *control = &job->request.control;
+    const Session *session = b->session;
+    const Config *config = model_config(session->model);
+    json_t *json = json_object();
+    Error error;
+    switch (control->kind) {
+    case CONTROL_INFO:
+        json_object_set_new(
+            json, "info",
+            json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "name", b->maker.model, "version",
+                      VERBATIM_VERSION, "numeric_revision", (json_int_t)NUMERIC_REVISION, "context",
+                      (json_int_t)model_context(session->model), "vocab_size",
+                      (json_int_t)config->vocab_size, "dim", (json_int_t)config->dim,
+                      "max_concurrent", (json_int_t)b->max_tasks));
+        break;
+    case CONTROL_DETOKENIZE:
+        if (control_detokenize(control, session->tokenizer, json, &error) == STATUS_OK) break;
+        json_decref(json);
+        fail_job(b, job, error.text);
+        return;
+    case CONTROL_CANCEL:
+        json_object_set_new(json, "cancelled", json_boolean(cancel(b, control->line)));
+        break;
+    default:
+        json_object_set_new(json, "forgotten",
+                            json_boolean(engine_forget(b->engine, control->line)));
+    }
+    deliver(b, job, result_control_line(&b->maker, &job->request, json));
+}
+
 /* Makes a job of a line of the input, unless the line is blank or answered by an earlier run. */
 static void take_line(Batch *b, LineState state, const char *line, size_t length) {
     static const Error no_memory = {"no memory for a request"};
@@ -355,6 +419,7 @@ static void take_line(Batch *b, LineState state, const char *line, size_t length
         return;
     }
     Status status = parse_line(b, &job->request, state, line, length, &error);
+    job->request.any_line = b->options->live;
     if (claim_id(b, &job->request, &other) != STATUS_OK) {
         error = other;
         status = STATUS_FAILED;
@@ -367,11 +432,18 @@ static void take_line(Batch *b, LineState state, const char *line, size_t length
     if (b->check)
         job->recorded = records_find(b->check, request_key(&job->request), job->request.line);
     if (status == STATUS_OK) status = check_stream(b, &job->request, &error);
+    bool is_control = job->request.control.kind != CONTROL_NONE;
+    if (status == STATUS_OK && is_control && !b->options->live)
+        status = error_set(&error, "'info', 'detokenize', 'cancel' and 'forget' need --live");
+    if (status == STATUS_OK && is_control) {
+        obey(b, job);
+        return;
+    }
     if (status == STATUS_OK) status = job_prepare(job, &error);
     if (status != STATUS_OK) {
         fail_job(b, job, error.text);
     } else {
-        b->feeding = job;
+        if (!b->feeding) b->feeding = job;
         b->n_streams += job->streamed != NULL;
     }
 }
@@ -379,13 +451,31 @@ static void take_line(Batch *b, LineState state, const char *line, size_t length
 /* Hands the next text of the job that is being fed to the engine. */
 static Status hand_over(Batch *b, Error *error) {
     Job *job = b->feeding;
-    if (job->n_submitted + 1 == job->n) b->feeding = NULL;
+    if (job->n_submitted + 1 == job->n) b->feeding = next_to_feed(job);
     return job_submit(job, b->engine, error);
 }
 
 static bool has_room(const Batch *b) {
     if (!b->options->ordered) return true;
     return b->n_jobs < ORDERED_MOST_JOBS && b->held_bytes < ORDERED_MOST_BYTES;
+}
+
+/* --live: reads what has come, also where the engine wants no more texts: a line may cancel one. */
+static Status read_live(Batch *b, Error *error) {
+    while (!b->at_end && b->n_jobs < LIVE_MOST_JOBS && b->status == STATUS_OK) {
+        LineState state;
+        const char *line;
+        size_t length;
+        Status status = line_reader_next(&b->reader, false, b->session->interrupted, &state, &line,
+                                         &length, error);
+        if (status != STATUS_OK || state == LINE_NOT_YET) return status;
+        if (state == LINE_NONE) {
+            b->at_end = true;
+        } else {
+            take_line(b, state, line, length);
+        }
+    }
+    return STATUS_OK;
 }
 
 /* Reads lines and hands their texts to the engine until enough wait there. Waits for input only
@@ -415,7 +505,7 @@ static Status feed(Batch *b, Error *error) {
             take_line(b, state, line, length);
         }
     }
-    return STATUS_OK;
+    return b->options->live ? read_live(b, error) : STATUS_OK;
 }
 
 /* ---- The mode -----------------------------------------------------------------------------------
@@ -493,11 +583,14 @@ static Status start(Batch *b, Session *session, Error *error) {
                              .model = config->name[0] ? config->name : "verbatim",
                              .fingerprint = b->fingerprint,
                              .answers = &b->chat.answers,
-                             .hides_reasoning = o->hide_reasoning};
+                             .hides_reasoning = o->hide_reasoning,
+                             .tells_line = o->live};
+    if (b->logits) b->logits->columns = config->vocab_size;
     b->setting = (JobSetting){.session = session,
                               .chat = &b->chat,
                               .maker = &b->maker,
                               .check = b->check,
+                              .logits = b->logits,
                               .embedding = &b->embedding,
                               .done = finish_job,
                               .context = b};
@@ -520,12 +613,19 @@ static Status start(Batch *b, Session *session, Error *error) {
                                    .kv_type = session->kv_type,
                                    .lora = session->adapters ? session->adapters->lora : NULL};
     if (engine_new(&b->engine, session->model, &options, error) != STATUS_OK) return STATUS_FAILED;
+    b->max_tasks = options.max_tasks;
     b->read_ahead = options.max_tasks < 16 ? 16 : options.max_tasks;
     if (session->shows_progress) b->progress.total = line_reader_count(&b->reader);
     b->progress.session = session;
     b->progress.engine = b->engine;
     b->progress.start = clock_seconds();
     return STATUS_OK;
+}
+
+/* --live: whether whoever waited for the results has gone, also while there is none to write. */
+static bool has_gone(const Batch *b) {
+    struct pollfd out = {.fd = b->results.fd};
+    return poll(&out, 1, 0) > 0 && (out.revents & POLLERR);
 }
 
 static Status answer_lines(Batch *b, Error *error) {
@@ -542,7 +642,7 @@ static Status answer_lines(Batch *b, Error *error) {
             *error = b->error;
             return b->status;
         }
-        if (b->results.closed) return STATUS_OK;
+        if (b->results.closed || (b->options->live && has_gone(b))) return STATUS_OK;
         bool at_end = b->at_end || b->stops;
         if (engine_pending(b->engine) == 0 && at_end && !b->feeding) return STATUS_OK;
     }

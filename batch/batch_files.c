@@ -363,8 +363,8 @@ static Status read_results(ResultFile *file, LineReader *reader, const char *fin
             return error_prefix(error, "%s: line %zu", file->path, reader->number);
         if (strcmp(result.fingerprint, fingerprint) != 0)
             return error_set(error,
-                             "%s: line %zu was made by another model or with other options "
-                             "(%s, but now it is %s)",
+                             "%s: line %zu was made by another model, with other options or by a "
+                             "program of another numeric revision (%s, but now it is %s)",
                              file->path, reader->number, result.fingerprint, fingerprint);
         if (result.failed && file->retries) {
             *drops = true;

@@ -24,7 +24,10 @@ const OptionRow batch_options[] = {
     FLAG_ROW(USUAL, 0, "resume", FIELD(resume), "go on with the results that -o FILE has"),
     FLAG_ROW(RARE, 0, "retry-failed", FIELD(retry_failed),
              "with --resume: try lines again that failed"),
-    FLAG_ROW(RARE, 0, "strict", FIELD(strict), "stop at the first line that fails"),
+    FLAG_ROW(RARE, 0, "strict", FIELD(strict),
+             "stop at the first line that fails; --live, --logits"),
+    FLAG_ROW(RARE, 0, "live", FIELD(live), NULL),
+    TEXT_ROW(RARE, 0, "logits", "FILE", FIELD(logits), NULL),
     TEXT_ROW(RARE, 0, "kv-memory", "SIZE", FIELD(kv_memory),
              "for keys and values, as 4G [half of what is free]"),
     UINT_ROW(RARE, 0, "max-concurrent", FIELD(max_concurrent), 1, 65536,
@@ -76,13 +79,25 @@ static Status check_shard(const Options *o, Error *error) {
     return shard_number(o->shard, &part, &of, error);
 }
 
+/* Whoever waits for results as they come has a pipe at each end; numbers of rows are those of one
+ * run. */
+static Status check_live(const Options *o, Error *error) {
+    bool ordered = o->ordered || o->batch_text || o->check || o->receipt || o->strict;
+    if (o->live && (strcmp(o->batch, "-") != 0 || o->output || ordered))
+        return usage(error, "--live answers the requests of --batch - as they come: no -o, "
+                            "--ordered, --batch-text, --check, --receipt or --strict");
+    if (o->logits && (o->check || o->resume || o->receipt))
+        return usage(error, "--logits names rows of one run: no --check, --resume or --receipt");
+    return STATUS_OK;
+}
+
 /* Checks the options of batches. It is called without --batch as well, to refuse options that need
  * it. */
 static Status check(Options *o, Error *error) {
     Status status = check_embed(o, error);
     if (status != STATUS_OK) return status;
     bool batch_only = o->batch_text || o->ordered || o->resume || o->retry_failed || o->strict ||
-                      o->kv_memory || o->max_concurrent;
+                      o->kv_memory || o->max_concurrent || o->live || o->logits;
     bool views = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->eval ||
                  o->score || o->attention || o->positions || o->no_cache;
     if (o->check && (o->mode || views))
@@ -97,9 +112,10 @@ static Status check(Options *o, Error *error) {
         return usage(error, "--override is for single texts: not with --batch or --session");
     if (batch_only && !o->batch)
         return usage(error, "--batch-text, --ordered, --resume, --retry-failed, --strict, "
-                            "--kv-memory and --max-concurrent need --batch FILE");
+                            "--kv-memory, --max-concurrent, --live and --logits need --batch FILE");
     if (o->resume && !o->output) return usage(error, "--resume needs the results' -o FILE");
     if (o->retry_failed && !o->resume) return usage(error, "--retry-failed needs --resume");
+    if (check_live(o, error) != STATUS_OK) return STATUS_USAGE;
     return check_shard(o, error);
 }
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "kvcache_sharing.h"
+#include "cache/kvcache_sizes.h"
 #include "session/drafting.h"
 #include "system/peak_memory.h"
 #include "system/terminal.h"

@@ -5,7 +5,9 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "kvcache_sharing.h"
+#include "cache/kvcache_fork.h"
+#include "cache/kvcache_sizes.h"
+#include "cache/kvcache_snapshots.h"
 #include "layers/final_states.h"
 #include "prefill.h"
 
@@ -24,6 +26,7 @@ typedef struct Retained {
     int32_t sequence;
     uint64_t adapters;
     size_t last_use;
+    size_t keep; /* of the task; 0: it may be dropped for another */
 } Retained;
 
 /* A row whose logits are computed. */
@@ -46,8 +49,8 @@ struct Engine {
     size_t first_waiting, n_waiting, waiting_capacity;
     int32_t *free_sequences;
     size_t n_free;
-    Retained retained[RETAINED];
-    size_t n_retained;
+    Retained retained[RETAINED + ENGINE_KEPT];
+    size_t n_retained, n_kept; /* all; those with `keep` */
     Row *rows;
     LogitsRow *logits_rows; /* whose logits come k-th, a task's one behind another */
     float *logits;          /* [max_tasks + extra_rows][vocab_size] */
@@ -65,7 +68,7 @@ Status engine_new(Engine **out, Model *model, const EngineOptions *options, Erro
     if (e->max_tasks > max_rows) e->max_tasks = max_rows;
     e->draft_rows = options->draft_rows ? options->draft_rows : CHEAP_ROWS;
     e->extra_rows = e->draft_rows > EXTRA_ROWS ? e->draft_rows : EXTRA_ROWS;
-    size_t n_sequences = e->max_tasks + RETAINED;
+    size_t n_sequences = e->max_tasks + RETAINED + ENGINE_KEPT;
     KvShape shape = model_kv_shape(model, options->kv_type);
     size_t vocab = model_config(model)->vocab_size;
     e->running = calloc(e->max_tasks, sizeof *e->running);
@@ -181,7 +184,13 @@ static void drop_retained(Engine *e, size_t i) {
     kvcache_reset(e->cache, e->retained[i].sequence, 0);
     e->free_sequences[e->n_free++] = e->retained[i].sequence;
     free(e->retained[i].tokens);
+    e->n_kept -= e->retained[i].keep != 0;
     e->retained[i] = e->retained[--e->n_retained];
+}
+
+/* Whether a retained sequence is to be dropped before another: those that are kept come last. */
+static bool drops_before(const Retained *a, const Retained *b) {
+    return !a->keep == !b->keep ? a->last_use < b->last_use : !a->keep;
 }
 
 /* Gives back the retained sequence that was used longest ago; false when there is none. */
@@ -189,9 +198,16 @@ static bool drop_oldest(Engine *e) {
     if (e->n_retained == 0) return false;
     size_t oldest = 0;
     for (size_t i = 1; i < e->n_retained; i++)
-        if (e->retained[i].last_use < e->retained[oldest].last_use) oldest = i;
+        if (drops_before(&e->retained[i], &e->retained[oldest])) oldest = i;
     drop_retained(e, oldest);
     return true;
+}
+
+bool engine_forget(Engine *e, size_t keep) {
+    size_t before = e->n_retained;
+    for (size_t i = before; keep != 0 && i-- > 0;)
+        if (e->retained[i].keep == keep) drop_retained(e, i);
+    return e->n_retained < before;
 }
 
 /* Keeps a finished task's pages for those that begin like it. */
@@ -199,7 +215,8 @@ static void retain(Engine *e, EngineTask *task) {
     size_t next = (size_t)kvcache_next(e->cache, task->sequence);
     if (task->n_computed > next) task->n_computed = next;
     int32_t *tokens = malloc(task->n_computed * sizeof *tokens);
-    if (e->n_retained == RETAINED) drop_oldest(e);
+    size_t keep = e->n_kept < ENGINE_KEPT ? task->keep : 0;
+    if (!keep && e->n_retained - e->n_kept == RETAINED) drop_oldest(e);
     if (!tokens || task->n_computed == 0) {
         free(tokens);
         kvcache_reset(e->cache, task->sequence, 0);
@@ -208,7 +225,8 @@ static void retain(Engine *e, EngineTask *task) {
     }
     memcpy(tokens, task->tokens, task->n_computed * sizeof *tokens);
     e->retained[e->n_retained++] =
-        (Retained){tokens, task->n_computed, task->sequence, task->adapters, e->clock++};
+        (Retained){tokens, task->n_computed, task->sequence, task->adapters, e->clock++, keep};
+    e->n_kept += keep != 0;
 }
 
 /* The longest prefix that the task can take over from another one. At least its last token must be
@@ -345,6 +363,21 @@ static void finish(Engine *e, size_t i, const Error *error) {
     remove_running(e, i);
     retain(e, task);
     task->sequence = -1;
+    task->done(task, error);
+}
+
+void engine_cancel(Engine *e, EngineTask *task, const Error *error) {
+    for (size_t i = 0; i < e->n_running; i++) {
+        if (e->running[i] != task) continue;
+        finish(e, i, error);
+        return;
+    }
+    EngineTask **waiting = e->waiting + e->first_waiting;
+    size_t i = 0;
+    while (i < e->n_waiting && waiting[i] != task) i++;
+    if (i == e->n_waiting) return;
+    e->n_waiting--;
+    memmove(waiting + i, waiting + i + 1, (e->n_waiting - i) * sizeof(EngineTask *));
     task->done(task, error);
 }
 

@@ -12,7 +12,7 @@
 #define ENGINE_H
 
 #include "draft/speculation.h"
-#include "layers/lora.h"
+#include "adapters/lora.h"
 #include "model.h"
 
 typedef struct EngineTask EngineTask;
@@ -40,6 +40,7 @@ struct EngineTask {
     size_t see_from;
     Drafter *drafter;  /* NULL: none; borrowed until the task is done */
     uint64_t adapters; /* bits of lora_select; only with EngineOptions.lora */
+    size_t keep;       /* not 0: what is cached of the task stays until engine_forget(keep) */
     void *context;     /* the owner's */
 
     /* The engine's own. */
@@ -71,7 +72,8 @@ typedef struct EngineStats {
     size_t shared_rows;                          /* taken from another task's pages instead */
     size_t set_aside;                            /* times that a task lost its pages */
     size_t passes;                               /* calls of model_forward */
-    size_t most_tasks, most_bytes;               /* at once; most_bytes: of the KV cache */
+    size_t most_tasks;                           /* texts that are generated at once */
+    size_t most_bytes;                           /* limit of the KV cache */
     size_t most_text_bytes, most_snapshot_bytes; /* of the cache, each by itself */
 } EngineStats;
 
@@ -80,6 +82,15 @@ void engine_free(Engine *engine); /* tasks that are not done stay their owners' 
 
 /* Hands a task over; its prompt must hold at least one token. */
 Status engine_submit(Engine *engine, EngineTask *task, Error *error);
+
+/* Ends a task that is not done, with this error. Not during engine_step. */
+void engine_cancel(Engine *engine, EngineTask *task, const Error *error);
+
+/* Lets go of what was kept of the task with this number; false: nothing is. Kept are at most
+ * ENGINE_KEPT tasks, the first ones, and for as long as the memory is not needed for a text: it is
+ * a matter of speed. */
+bool engine_forget(Engine *engine, size_t keep);
+enum { ENGINE_KEPT = 64 };
 
 /* Tasks handed over and not yet done; of these, those not yet begun. */
 size_t engine_pending(const Engine *engine);

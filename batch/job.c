@@ -20,7 +20,7 @@ struct Sample {
     float *scratch;  /* [2][vocab_size], only for logprobs */
     EmbeddingPool pool;
     Error error;
-    bool failed;
+    bool failed, ended;
     bool left; /* the record that it is checked against, and will not be completed */
 };
 
@@ -103,6 +103,17 @@ static bool has_scratch(Sample *sample) {
     return sample->scratch != NULL;
 }
 
+/* With return_logits: adds a row to --logits. */
+static Status add_logits(Sample *sample, const float *logits) {
+    Choice *choice = &sample->job->choices[sample->index];
+    if (!sample->job->request.returns_logits) return STATUS_OK;
+    if (!array_reserve(&choice->logits_rows, &choice->logits_capacity, choice->n_logits_rows + 1,
+                       sizeof *choice->logits_rows))
+        return error_set(&sample->error, "no memory for the rows of logits");
+    return logits_file_add(sample->job->setting->logits, logits,
+                           &choice->logits_rows[choice->n_logits_rows++], &sample->error);
+}
+
 /* With echo: records the log-probabilities of the prompt's next token and of the likeliest in its
  * place. */
 static void sample_seen(EngineTask *task, size_t position, const float *logits) {
@@ -112,6 +123,8 @@ static void sample_seen(EngineTask *task, size_t position, const float *logits) 
     const TokenList *prompt = &r->prompts[sample->index / r->n];
     Choice *choice = &sample->job->choices[sample->index];
     size_t width = 1 + (size_t)r->top_logprobs, vocab = model_config(model)->vocab_size;
+    if (add_logits(sample, logits) != STATUS_OK) sample->failed = true;
+    if (!r->wants_logprobs || sample->failed) return;
     if (!choice->prompt_logprobs)
         choice->prompt_logprobs = calloc(prompt->length, width * sizeof *choice->prompt_logprobs);
     if (!choice->prompt_logprobs || !has_scratch(sample)) {
@@ -166,6 +179,7 @@ static Status sample_token(Sample *sample, float *logits, int32_t *token) {
     if (!sample->begun && sample_begin(sample) != STATUS_OK) return STATUS_FAILED;
     /* The last token that fits the context is printed but never fed back to the model. */
     if (position == model_context(model)) g->options.max_tokens = g->n_tokens + 1;
+    if (add_logits(sample, logits) != STATUS_OK) return STATUS_FAILED;
     if (r->wants_logprobs) {
         if (!has_scratch(sample) ||
             !(logprobs = next_logprobs(choice, 1 + (size_t)r->top_logprobs)))
@@ -264,6 +278,7 @@ static void sample_done(EngineTask *task, const Error *error) {
     if (task->state && !sample->failed) sample->failed = sample_embedding(sample) != STATUS_OK;
     if (sample->recorded) job->divergences[sample->index] = *recorded_divergence(sample->recorded);
     sample_end(sample);
+    sample->ended = true;
     if (--job->n_left == 0) job->setting->done(job, job->setting->context);
 }
 
@@ -301,6 +316,8 @@ static Status encode(Job *job, Error *error) {
     if (request_embeds(r))
         return request_embedding_encode(&r->embedding, s->session, s->embedding, &r->prompts,
                                         &r->n_prompts, error);
+    if (r->returns_logits && !s->logits)
+        return error_set(error, "'return_logits' needs --logits FILE");
     if (embedding_refuse_text(s->session->file, error) != STATUS_OK) return STATUS_FAILED;
     return request_encode(r, s->session, s->chat, error);
 }
@@ -311,7 +328,8 @@ static EngineTask new_task(Sample *sample) {
     EngineTask task = {.next = sample_next, .done = sample_done, .context = sample};
     if (r->format == REQUEST_RERANK) task.next = sample_rank;
     size_t length = r->prompts[sample->index / r->n].length;
-    if (r->echo && r->wants_logprobs && r->score_from < length) task.seen = sample_seen;
+    if (request_sees_prompt(r) && r->score_from < length) task.seen = sample_seen;
+    if (r->keeps) task.keep = r->line;
     task.see_from = r->score_from - 1;
     if (r->format != REQUEST_EMBEDDING) return task;
     task.state = sample_state;
@@ -387,6 +405,24 @@ Status job_submit(Job *job, Engine *engine, Error *error) {
         new_drafter(sample, prompt->length, error) != STATUS_OK)
         return STATUS_FAILED;
     return engine_submit(engine, task, error);
+}
+
+void job_cancel(Job *job, Engine *engine) {
+    static const Error cancelled = {"cancelled"};
+    size_t n_submitted = job->n_submitted, n = job->n;
+    job->request.cancelled = true;
+    job->n_submitted = n;
+    for (size_t i = 0; i < n; i++) {
+        Sample *sample = &job->samples[i];
+        if (sample->ended) continue;
+        bool is_last = job->n_left == 1; /* the job is gone after it */
+        if (i < n_submitted) {
+            engine_cancel(engine, &sample->task, &cancelled);
+        } else {
+            sample_done(&sample->task, &cancelled);
+        }
+        if (is_last) return;
+    }
 }
 
 /* ---- Its result ------------------------------------------------------------------------------ */

@@ -13,6 +13,7 @@
 
 #include "batch/check.h"
 #include "batch/engine.h"
+#include "batch/logits_file.h"
 
 typedef struct Job Job;
 typedef struct Sample Sample; /* one text of a request, being generated */
@@ -22,7 +23,8 @@ typedef struct JobSetting {
     const Session *session;
     const ChatPrompt *chat;
     const ResultMaker *maker;
-    Records *check; /* NULL: nothing is checked */
+    Records *check;     /* NULL: nothing is checked */
+    LogitsFile *logits; /* NULL: no request may have return_logits */
     const EmbeddingSetting *embedding;
     /* All texts of the job are done or have failed. Called from the thread that called engine_step;
      * may free the job. */
@@ -67,6 +69,9 @@ Status job_prepare(Job *job, Error *error);
 /* Hands the next text of the job to the engine. An error is not the job's: the run cannot go on. */
 Status job_submit(Job *job, Engine *engine, Error *error);
 
+/* Ends the texts of a job that are not done, as failed. The job may be gone afterwards. */
+void job_cancel(Job *job, Engine *engine);
+
 /* Why the first text that failed did; NULL: none failed. */
 const char *job_failure(const Job *job);
 
@@ -77,7 +82,8 @@ size_t job_n_generated(const Job *job); /* tokens of all texts */
 char *job_result(const Job *job);
 
 /* Passes each line that a request with "stream" can get now to `add`, a newline not included; stops
- * at its first failure. After the last text has ended the stream is complete. */
+ * at its first failure. After the last text has ended the stream is complete;
+ * of a native request the result follows. */
 Status job_stream(Job *job, Status (*add)(void *context, const char *line, Error *error),
                   void *context, Error *error);
 

@@ -16,7 +16,7 @@
 
 RecordKey request_key(const Request *r) {
     return r->id && !r->id_taken ? record_key_of_id(r->id)
-                                 : record_key_of_line(r->line, r->line_hash);
+                                 : record_key_of_line(r->any_line ? 0 : r->line, r->line_hash);
 }
 
 /* ---- Values of fields ---------------------------------------------------------------------- */
@@ -132,6 +132,15 @@ static Status set_returns_ids(Request *r, const Field *field, const json_t *valu
 static Status set_returns_prompt(Request *r, const Field *field, const json_t *value,
                                  Error *error) {
     return set_flag(field, value, &r->returns_prompt, error);
+}
+
+static Status set_returns_logits(Request *r, const Field *field, const json_t *value,
+                                 Error *error) {
+    return set_flag(field, value, &r->returns_logits, error);
+}
+
+static Status set_keep(Request *r, const Field *field, const json_t *value, Error *error) {
+    return set_flag(field, value, &r->keeps, error);
 }
 
 static Status set_adds_special(Request *r, const Field *field, const json_t *value, Error *error) {
@@ -321,11 +330,8 @@ static Status set_model(Request *r, const Field *field, const json_t *value, Err
     return STATUS_OK;
 }
 
-/* Chunks have a form in OpenAI's API alone. */
 static Status set_stream(Request *r, const Field *field, const json_t *value, Error *error) {
-    if (r->format != REQUEST_NATIVE) return set_flag(field, value, &r->streams, error);
-    return json_is_false(value) ? STATUS_OK
-                                : wrong(field, "false, but in requests in OpenAI's form", error);
+    return set_flag(field, value, &r->streams, error);
 }
 
 /* {"include_usage": true}; the other option of OpenAI's only pads the lines. */
@@ -417,6 +423,8 @@ static const Field fields[] = {
     OTHER(add_special_tokens, "nt", set_adds_special),
     OTHER(parse_special, "nt", set_parses_special),
     OTHER(return_prompt, "n", set_returns_prompt),
+    OTHER(return_logits, "n", set_returns_logits),
+    OTHER(keep, "n", set_keep),
     OTHER(stream, "nct", set_stream),
     OTHER(response_format, "nct", set_format),
     OTHER(structured_outputs, "nct", set_structured),
@@ -609,6 +617,8 @@ static bool has_value(const json_t *json, const char *key) {
 
 static Status read_native(Request *r, Error *error) {
     static const char *const own[] = {"id", NULL};
+    ControlKind kind = control_kind(r->json);
+    if (kind != CONTROL_NONE) return control_read(&r->control, kind, r->json, error);
     if (has_value(r->json, "input")) r->format = REQUEST_EMBEDDING;
     if (has_value(r->json, "documents")) r->format = REQUEST_RERANK;
     if (request_embeds(r)) return read_embedding(r, r->json, own, error);
@@ -815,7 +825,7 @@ static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) 
 }
 
 bool request_only_encodes(const Request *r) {
-    return r->only_prompt && !(r->echo && r->wants_logprobs);
+    return r->only_prompt && !request_sees_prompt(r);
 }
 
 /* The session as the request's prompts are encoded. `options` is what it points at. */

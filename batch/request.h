@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 
+#include "batch/control.h"
 #include "batch/request_embedding.h"
 #include "batch/request_prompt.h"
 #include "batch/request_shape.h"
@@ -60,10 +61,16 @@ typedef struct Request {
     size_t score_from;   /* with echo and logprobs: the prompt's first token that is scored, > 0 */
     bool returns_ids;    /* the result has the ids of prompt and text */
     bool returns_prompt; /* and what the chat template made of the messages */
-    const json_t *adds_special, *parses_special; /* booleans; NULL: as the command line has it */
-    ChatTemplateOutput rendered;                 /* for returns_prompt, by request_encode */
-    bool streams;                                /* the result comes in chunks */
-    bool tells_usage;                            /* of a stream: its last chunk counts the tokens */
+    bool returns_logits; /* and the rows of --logits that hold them */
+    bool keeps;          /* what is cached of the prompt stays cached */
+    bool any_line;       /* --live: its key does not depend on the line's number */
+    bool cancelled;      /* by a line of control.h */
+    Control control;     /* kind CONTROL_NONE: it is a request */
+    const json_t *adds_special;   /* boolean; NULL: as the command line has it */
+    const json_t *parses_special; /* boolean; NULL: as the command line has it */
+    ChatTemplateOutput rendered;  /* for returns_prompt, by request_encode */
+    bool streams;                 /* the result comes in chunks */
+    bool tells_usage;             /* of a stream: its last chunk counts the tokens */
     bool wants_logprobs;
     int top_logprobs; /* alternatives of each token */
     GenerationOptions options;
@@ -84,6 +91,11 @@ typedef struct Request {
  * what its result line needs: format, id, line. The caller frees it in any case. */
 Status request_parse(Request *request, const char *line, size_t length, size_t number,
                      const GenerationOptions *defaults, Error *error);
+
+/* Whether it looks at the logits of the prompt's tokens. */
+static inline bool request_sees_prompt(const Request *request) {
+    return request->echo && (request->wants_logprobs || request->returns_logits);
+}
 
 /* Whether its result is pooled or ranked, by request_embedding.h: nothing is generated. */
 static inline bool request_embeds(const Request *request) {

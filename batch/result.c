@@ -15,6 +15,7 @@ void choice_free(Choice *choice) {
     free(choice->ids);
     free(choice->logprobs);
     free(choice->prompt_logprobs);
+    free(choice->logits_rows);
     *choice = (Choice){0};
 }
 
@@ -307,6 +308,15 @@ static void put_ids(json_t *json, const Request *r, const Choice *choice, size_t
     json_object_set_new(json, "token_ids", ids_json(choice->ids, choice->n_tokens));
 }
 
+/* With return_logits: the rows of --logits. */
+static void put_logits_rows(json_t *json, const Request *r, const Choice *choice) {
+    if (!r->returns_logits) return;
+    json_t *rows = json_array();
+    for (size_t i = 0; i < choice->n_logits_rows; i++)
+        json_array_append_new(rows, json_integer((json_int_t)choice->logits_rows[i]));
+    json_object_set_new(json, "logits_rows", rows);
+}
+
 /* Sets the fields of one choice in the native form: "text", "finish_reason", ... When the text is
  * not UTF-8, "bytes" holds it. */
 static void put_native(json_t *json, const ResultMaker *maker, const Request *r,
@@ -333,17 +343,23 @@ static void put_native(json_t *json, const ResultMaker *maker, const Request *r,
                             logprobs_json(maker, r, scored, scored ? n - from : 0));
     }
     put_ids(json, r, choice, index);
+    put_logits_rows(json, r, choice);
     if (r->returns_prompt)
         json_object_set_new(json, "prompt", json_lossy_text(r->rendered.text, r->rendered.length));
 }
 
-static char *native_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
+/* How a native result names its request. */
+static json_t *native_head(const ResultMaker *maker, const Request *r) {
     json_t *json = json_object();
-    if (r->id) {
-        json_object_set(json, "id", (json_t *)r->id);
-    } else {
-        result_put_line(json, r);
-    }
+    if (r->id) json_object_set(json, "id", (json_t *)r->id);
+    if (!r->id) result_put_line(json, r);
+    if (r->id && maker->tells_line)
+        json_object_set_new(json, "line", json_integer((json_int_t)r->line));
+    return json;
+}
+
+static char *native_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
+    json_t *json = native_head(maker, r);
     if (request_embeds(r)) {
         result_put_embedding(json, &r->embedding, prompt_tokens(r));
     } else if (n_choices(r) == 1) {
@@ -455,6 +471,8 @@ static json_t *openai_head(const ResultMaker *maker, const Request *r) {
     json_object_set_new(json, "id", json_string(id));
     json_object_set(json, "custom_id", r->id ? (json_t *)r->id : json_null());
     if (!r->id) result_put_line(json, r);
+    if (r->id && maker->tells_line)
+        json_object_set_new(json, "line", json_integer((json_int_t)r->line));
     return json;
 }
 
@@ -570,10 +588,34 @@ static bool has_news(const ResultMaker *maker, const Request *r, const Choice *c
     return has;
 }
 
+/* {"index", "delta": {"text", "reasoning_content"}}; NULL and not *failed: nothing is new. */
+static char *native_chunk(const ResultMaker *maker, const Request *r, const Choice *choice,
+                          size_t index, Streamed *s, bool *failed) {
+    json_t *json, *delta = json_object();
+    Answer answer = split_so_far(maker, r, choice);
+    put_news(delta, "text", &answer.content, &s->content);
+    if (!maker->hides_reasoning)
+        put_news(delta, "reasoning_content", &answer.reasoning, &s->reasoning);
+    answer_free(&answer);
+    s->begun = true;
+    s->ended = choice->finish != FINISH_NOT;
+    if (json_object_size(delta) == 0) {
+        json_decref(delta);
+        return NULL;
+    }
+    json = native_head(maker, r);
+    json_object_set_new(json, "index", json_integer((json_int_t)index));
+    json_object_set_new(json, "delta", delta);
+    char *line = dump(json);
+    *failed = !line;
+    return line;
+}
+
 char *result_chunk_line(const ResultMaker *maker, const Request *r, const Choice *choices,
                         size_t index, Streamed *s, bool is_last, bool *failed) {
     const Choice *choice = &choices[index];
     *failed = false;
+    if (r->is_native) return native_chunk(maker, r, choice, index, s, failed);
     if (!has_news(maker, r, choice, s)) return NULL;
     json_t *list = json_array();
     json_array_append_new(list, chunk_choice(maker, r, choice, index, s));
@@ -592,6 +634,14 @@ char *result_usage_line(const ResultMaker *maker, const Request *r, const Choice
         &is_last);
 }
 
+char *result_control_line(const ResultMaker *maker, const Request *r, json_t *fields) {
+    json_t *json = native_head(maker, r);
+    json_object_update(json, fields);
+    json_decref(fields);
+    json_object_set_new(json, "system_fingerprint", json_string(maker->fingerprint));
+    return dump(json);
+}
+
 char *result_error_line(const ResultMaker *maker, const Request *r, const char *message) {
     json_t *json, *error = json_object();
     if (r->is_native) {
@@ -603,7 +653,10 @@ char *result_error_line(const ResultMaker *maker, const Request *r, const char *
         result_put_line(json, r);
         json_object_set_new(json, "response", json_null());
     }
-    json_object_set_new(error, "code", json_string(r->id_taken ? DUPLICATE_ID : "invalid_request"));
+    json_object_set_new(error, "code",
+                        json_string(r->cancelled  ? "cancelled"
+                                    : r->id_taken ? DUPLICATE_ID
+                                                  : "invalid_request"));
     json_object_set_new(error, "message", json_lossy_text(message, strlen(message)));
     json_object_set_new(json, "error", error);
     json_object_set_new(json, "system_fingerprint", json_string(maker->fingerprint));

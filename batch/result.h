@@ -33,6 +33,9 @@ typedef struct Choice {
      * rows before request->score_from are not used: nothing predicts the first token. NULL
      * otherwise. */
     TokenLogprob *prompt_logprobs;
+    /* With return_logits: rows of --logits, of the prompt's tokens that are seen, then of the
+     * generated ones. [n_logits_rows] */
+    size_t *logits_rows, n_logits_rows, logits_capacity;
 } Choice;
 
 void choice_free(Choice *choice);
@@ -49,6 +52,7 @@ typedef struct ResultMaker {
     const char *fingerprint;     /* "fp_" and 16 digits */
     const AnswerFormat *answers; /* of requests with messages; borrowed */
     bool hides_reasoning;
+    bool tells_line; /* --live: every result has its request's "line" */
 } ResultMaker;
 
 /* Returns the result line of a request, without a newline, freed by the caller; NULL: no memory.
@@ -58,7 +62,8 @@ char *result_line(const ResultMaker *maker, const Request *request, const Choice
 /* How much of one text the chunks of its stream have told. */
 typedef struct Streamed {
     size_t content, reasoning; /* bytes of the answer's parts */
-    size_t n_logprobs, offset; /* tokens; characters of a completion's text */
+    size_t n_logprobs;         /* tokens */
+    size_t offset;             /* characters of a completion's text */
     bool begun, ended;
 } Streamed;
 
@@ -70,6 +75,9 @@ char *result_chunk_line(const ResultMaker *maker, const Request *request, const 
 
 /* Returns the line that ends a stream with its count of tokens (Request.tells_usage). */
 char *result_usage_line(const ResultMaker *maker, const Request *request, const Choice *choices);
+
+/* Returns the result line of a request with `control`: `json` has its fields, and is taken over. */
+char *result_control_line(const ResultMaker *maker, const Request *request, json_t *json);
 
 /* Returns the result line of a request that failed, likewise. */
 char *result_error_line(const ResultMaker *maker, const Request *request, const char *message);

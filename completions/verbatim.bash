@@ -30,12 +30,12 @@ _verbatim() {
     esac
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "--mode --system --prompt --prompt-file --tokens --stop --ignore-eos
-            --special --bos --tokenizer --split-pattern --output --echo --json-schema --json --regex
+            --special --bos --tokenizer --split-pattern --family --families --output --echo --json-schema --json --regex
             --grammar --choice --on-length --shape-test --temperature --top-k --top-p --min-p
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --single-turn --session
             --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --draft-model --lookup --kv-type --snapshots --stats --no-sandbox --batch --check --batch-text
             --lora
-            --ordered --shard --merge --resume --retry-failed --strict --kv-memory --max-concurrent --embed --pooling --dimensions
+            --ordered --shard --merge --resume --retry-failed --strict --live --logits --kv-memory --max-concurrent --embed --pooling --dimensions
             --receipt --replay --receipt-key --quiet
             --bug-report --layers --limit --eval-tasks
             --embed-normalize --embed-prompt --embed-truncate --info --verify
@@ -58,7 +58,7 @@ _verbatim_export() {
         --split-pattern) COMPREPLY=($(compgen -W "r50k_base p50k_base cl100k_base o200k_base llama3 llama4 qwen whisper" -- "$cur")); return ;;
     esac
     if [[ $cur == -* ]]; then
-        COMPREPLY=($(compgen -W "--type --keep --lora --calibrate --tokenizer --split-pattern --threads --random --force --pooling --no-mtp --no-sandbox --quiet
+        COMPREPLY=($(compgen -W "--type --keep --lora --calibrate --tokenizer --split-pattern --family --threads --random --force --pooling --no-mtp --no-sandbox --quiet
             --help" -- "$cur"))
         return
     fi

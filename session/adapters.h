@@ -1,4 +1,4 @@
-/* The adapters of --lora (layers/lora.h) as a session knows them: their names, and a checksum of
+/* The adapters of --lora (adapters/lora.h) as a session knows them: their names, and a checksum of
  * all, on which a result depends as it does on the model's. */
 #ifndef ADAPTERS_H
 #define ADAPTERS_H

@@ -2,29 +2,21 @@
 
 #include <string.h>
 
+#include "cache/kvcache_sizes.h"
 #include "config_fields.h"
 #include "draft/forced.h"
 #include "draft/lookup.h"
-#include "kvcache_sharing.h"
 
 static const char *const drafting_names[DRAFT_KINDS] = {[DRAFT_SHAPE] = "shape",
                                                         [DRAFT_LOOKUP] = "lookup",
                                                         [DRAFT_BY_MODEL] = "model",
                                                         [DRAFT_MTP] = "mtp"};
 
-/* First guesses: the share of right drafts; the time of a further row in a pass, as a share of a
- * pass of one row, for models that read most of their weights once, and for mixtures of experts and
- * models that fit into a processor's caches. */
+/* First guesses of the shares of right drafts; each text and all texts replace them. */
 static const double RIGHT_SHARES[DRAFT_KINDS] = {
     [DRAFT_SHAPE] = 0.95, [DRAFT_LOOKUP] = 0.6, [DRAFT_BY_MODEL] = 0.7, [DRAFT_MTP] = 0.7};
-static const double BEST_RIGHT_SHARE = 0.9; /* at which a drafter that never pays is not asked */
 static const double RECORDED_RIGHT_SHARE = 0.97;
-static const double RECORDED_BALANCE_A_TEXT = 0.5;
-/* Of the accounts of records, and of shapes, whose tokens are seldom wrong; others begin with 0. */
-static const double FIRST_BALANCE = 0.5;
-static const double RECORDED_MOST_BALANCE = 512; /* what all texts of a batch may spend at once */
 enum { MOST_TEXTS = 16 }; /* of a batch for which prediction layers draft at once */
-static const double ROW_SHARE = 0.05, ROW_SHARE_ALONE = 0.4;
 
 /* Reads a list of names: the kinds' bits, or 0 and where the first unknown name begins. */
 static unsigned parse(const char *list, const char **wrong) {
@@ -80,15 +72,15 @@ Status drafting_open(Drafting *d, const Session *session, DraftModel *model, con
     bool automatic = is_word(o->draft, "auto"), given = options_given(o, &o->lookup);
     *d = (Drafting){.model = model,
                     .model_file = file,
-                    .costs.row_share =
-                        lookup_rows_are_cheap(session->file) ? ROW_SHARE : ROW_SHARE_ALONE,
+                    .costs.row_share = lookup_rows_are_cheap(session->file) ? DRAFT_ROW_GUESS
+                                                                            : DRAFT_ROW_GUESS_ALONE,
                     .costs.runs_again = kvcache_has_states(&shape)};
     for (size_t k = 0; k < DRAFT_KINDS; k++)
         d->records[k] = draft_record(drafting_names[k], RIGHT_SHARES[k]);
     d->recorded = draft_record("recorded", RECORDED_RIGHT_SHARE);
-    d->recorded.most_balance = RECORDED_MOST_BALANCE;
-    d->recorded.balance = FIRST_BALANCE;
-    d->records[DRAFT_SHAPE].balance = FIRST_BALANCE;
+    d->recorded.most_balance = DRAFT_RECORDED_BALANCE;
+    d->recorded.balance = DRAFT_GRANT;
+    d->records[DRAFT_SHAPE].balance = DRAFT_GRANT;
     if (model)
         d->records[DRAFT_BY_MODEL].step_guess =
             (double)modelfile_bytes(file) / (double)modelfile_bytes(session->file);
@@ -123,7 +115,7 @@ static void warm_up(Drafting *d) {
     double cost = d->costs.row_share + d->records[DRAFT_BY_MODEL].step_guess;
     if (d->warm) return;
     d->warm = true;
-    if (d->kinds & 1u << DRAFT_BY_MODEL && cost < BEST_RIGHT_SHARE) draft_model_warm_up(d->model);
+    if (d->kinds & 1u << DRAFT_BY_MODEL && cost < DRAFT_BEST_SHARE) draft_model_warm_up(d->model);
     if (d->mtp) mtp_drafts_warm_up(d->mtp);
 }
 
@@ -173,7 +165,7 @@ Status drafting_recorded(const Session *session, Drafter *recorded, Drafter **dr
     }
     if (!d) return STATUS_OK;
     drafter_set_add(*drafter, recorded, &d->recorded);
-    d->recorded.balance += RECORDED_BALANCE_A_TEXT;
+    d->recorded.balance += DRAFT_GRANT;
     return STATUS_OK;
 }
 

@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "cache/kvcache_sizes.h"
 #include "kernels/tensor.h"
-#include "kvcache_sharing.h"
 #include "prefill.h"
 #include "session/drafting.h"
 #include "session/prompt_limit.h"

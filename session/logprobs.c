@@ -4,7 +4,7 @@
 
 /* The natural logarithm of x >= 1, the same bits everywhere: x = m * 2^e with m about 1, and
  * log m = 2 artanh((m - 1) / (m + 1)) by its series. Good to a few units of the last place. */
-static double logarithm(double x) {
+static double logprobs_log(double x) {
     int exponent;
     double m = frexp(x, &exponent);
     if (m < 0.70710678118654752) {
@@ -22,7 +22,7 @@ double logits_log_sum(const Numeric *numeric, const float *logits, size_t n, flo
     memcpy(exps, logits, n * sizeof *logits);
     double total = (double)numeric->softmax_sum(exps, max, n);
     if (sum) *sum = total;
-    return (double)max + logarithm(total);
+    return (double)max + logprobs_log(total);
 }
 
 size_t logits_argmax(const float *logits, size_t n) {

@@ -38,6 +38,8 @@ typedef struct Options {
     OptionList stop;
     BosChoice bos;
     const char *tokenizer, *split_pattern;
+    const char *family;   /* the page of a family that MODEL may be of */
+    const char *families; /* NULL: not asked; "": all */
 
     /* The choice of words. Those not given may come from the model: options_given. */
     double temperature, top_p, min_p;
@@ -71,6 +73,8 @@ typedef struct Options {
     const char *check_session; /* --check of a conversation's file; proof_modes.c sets it */
     bool quiet;                /* --check and --replay print only what is not the same */
     bool batch_text, ordered, resume, retry_failed, strict;
+    bool live;          /* a program waits for each result */
+    const char *logits; /* the file that gets rows of logits */
     const char *shard;  /* the part of the requests to answer: I/N, slurm, mpi */
     bool merge;         /* the parts' results are to be joined */
     const char **parts; /* [n_parts] the words after --merge; the array is owned */
@@ -93,7 +97,8 @@ typedef struct Options {
     uint64_t limit; /* tokens of --eval that are scored; 0: all */
 
     /* Seeing inside. */
-    const char *attention, *positions; /* where the picture goes; "-": the terminal */
+    const char *attention; /* where the picture of --attention goes; "-": the terminal */
+    const char *positions; /* where the picture or table of --positions goes; "-": the terminal */
     ScoreChoice score;
     bool no_cache;
     OptionList override; /* FIELD=VALUE of Config */

@@ -23,7 +23,8 @@ typedef struct ThreadSample {
 typedef struct AdaptiveThreads {
     PassControl control; /* for model_set_pass_control */
     const volatile sig_atomic_t *interrupted;
-    int now, trial; /* threads that are used, and that are tried; trial 0: none */
+    int now;        /* threads that are used */
+    int trial;      /* threads that are tried; 0: none */
     int rows_class; /* what is compared has as many rows, within a factor of two */
     ThreadSample used, tried;
     double next_trial, interval; /* seconds of the clock */

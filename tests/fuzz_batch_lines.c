@@ -147,8 +147,25 @@ static void embed(Request *r) {
     free(result);
 }
 
+/* The same for a line that asks the program itself. */
+static void obey(const Request *r) {
+    Error error = {.text = ""};
+    json_t *json = json_object();
+    if (r->control.kind == CONTROL_DETOKENIZE &&
+        control_detokenize(&r->control, session.tokenizer, json, &error) != STATUS_OK &&
+        !error.text[0])
+        abort();
+    char *result = result_control_line(&maker, r, json);
+    if (!result || strchr(result, '\n')) abort();
+    free(result);
+}
+
 static void encode(Request *r, const char *line, size_t size) {
     Error error;
+    if (r->control.kind != CONTROL_NONE) {
+        obey(r);
+        return;
+    }
     if (request_embeds(r)) {
         embed(r);
         return;
@@ -168,7 +185,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *line = (const char *)data;
     bool good = request_parse(&r, line, size, 1, &defaults, &error) == STATUS_OK;
     if (good && (r.n < 1 || r.n > REQUEST_MAX_SAMPLES)) abort();
-    if (good && !request_embeds(&r) && !(r.prompt || r.messages)) abort();
+    if (good && r.control.kind == CONTROL_NONE && !request_embeds(&r) && !(r.prompt || r.messages))
+        abort();
     check_error_line(&r, good ? "a message" : error.text);
     if (good) encode(&r, line, size);
     r.id_taken = r.id != NULL;

@@ -12,8 +12,9 @@
 #include <xxhash.h>
 
 #include "batch/engine.h"
+#include "cache/kvcache_sizes.h"
+#include "cache/kvcache_snapshots.h"
 #include "convert/convert_target.h"
-#include "kvcache_sharing.h"
 #include "prefill.h"
 #include "tests/fixture.h"
 #include "tests/small_model.h"
@@ -590,6 +591,79 @@ static void a_draft_that_breaks_the_model_leaves_no_trace(void **state) {
     free(path);
 }
 
+static void a_cancelled_text_leaves_and_the_others_get_their_bits(void **state) {
+    const Setup *setup = *state;
+    enum { N = 12 };
+    static const Error cancelled = {"cancelled"};
+    Model *model = new_model(setup, 64, 2);
+    Engine *engine = new_engine(model, 4, 0);
+    size_t vocab = model_config(model)->vocab_size;
+    Text texts[N], alone[N];
+    Error error;
+    for (size_t i = 0; i < N; i++) {
+        make_text(&texts[i], i, vocab);
+        make_text(&alone[i], i, vocab);
+        texts[i].task.context = &texts[i];
+        assert_int_equal(engine_submit(engine, &texts[i].task, &error), STATUS_OK);
+    }
+    for (size_t step = 0; engine_pending(engine) > 0; step++) {
+        size_t i = step % N; /* running ones and waiting ones */
+        if (step % 2 == 0 && i % 3 == 0 && !texts[i].ended) {
+            engine_cancel(engine, &texts[i].task, &cancelled);
+            assert_true(texts[i].ended);
+        }
+        assert_int_equal(engine_step(engine, &error), STATUS_OK);
+    }
+    for (size_t i = 0; i < N; i++) {
+        alone[i].task.context = &alone[i];
+        run_alone(model, &alone[i]);
+        assert_true(texts[i].ended);
+        if (!texts[i].error.text[0]) assert_int_equal(texts[i].logits_hash, alone[i].logits_hash);
+        if (i % 3) assert_string_equal(texts[i].error.text, "");
+        free(texts[i].task.tokens);
+        free(alone[i].task.tokens);
+    }
+    assert_int_equal(kvcache_bytes_used(engine_cache(engine)) > 0, 1);
+    engine_free(engine);
+    model_close(model);
+}
+
+/* Runs a text of n tokens, made of a seed, and returns how many of them were computed. */
+static size_t prompt_rows_of(Engine *engine, size_t vocab, size_t n, size_t seed, size_t keep) {
+    Text text = {.vocab = vocab, .n_new = 1, .n_prompt = n};
+    Error error;
+    text.task = (EngineTask){.next = next, .done = done, .context = &text, .keep = keep};
+    for (size_t k = 0; k < n; k++)
+        assert_true(engine_task_append(&text.task, (int32_t)((k * 7 + seed * (k < 2)) % vocab)));
+    size_t before = engine_stats(engine).prompt_rows;
+    assert_int_equal(engine_submit(engine, &text.task, &error), STATUS_OK);
+    while (engine_pending(engine) > 0) assert_int_equal(engine_step(engine, &error), STATUS_OK);
+    assert_string_equal(text.error.text, "");
+    free(text.task.tokens);
+    return engine_stats(engine).prompt_rows - before;
+}
+
+static void a_prompt_that_is_kept_is_not_computed_again_until_it_is_forgotten(void **state) {
+    const Setup *setup = *state;
+    Model *model = new_model(setup, 64, 2);
+    Engine *engine = new_engine(model, 4, 0);
+    size_t vocab = model_config(model)->vocab_size;
+    assert_int_equal(prompt_rows_of(engine, vocab, 100, 1, 5), 100);
+    for (size_t i = 2; i < 40; i++) prompt_rows_of(engine, vocab, 60, i, 0);
+    assert_true(prompt_rows_of(engine, vocab, 110, 1, 0) <= 10);
+    assert_true(engine_forget(engine, 5));
+    assert_false(engine_forget(engine, 5));
+    assert_false(engine_forget(engine, 0));
+    for (size_t i = 2; i < 40; i++) prompt_rows_of(engine, vocab, 60, i, 0);
+    assert_int_equal(prompt_rows_of(engine, vocab, 100, 1, 0), 100);
+    /* More than can be kept. */
+    for (size_t i = 0; i < ENGINE_KEPT + 20; i++) prompt_rows_of(engine, vocab, 30, i + 50, i + 9);
+    assert_true(engine_forget(engine, 9));
+    assert_false(engine_forget(engine, 9 + ENGINE_KEPT));
+    engine_free(engine);
+    model_close(model);
+}
+
 static void prompts_that_cannot_be_are_refused(void **state) {
     const Setup *setup = *state;
     Model *model = new_model(setup, 64, 2);
@@ -617,6 +691,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_text_ends_where_the_context_ends),
         cmocka_unit_test(a_text_that_breaks_the_model_fails_alone),
         cmocka_unit_test(a_draft_that_breaks_the_model_leaves_no_trace),
+        cmocka_unit_test(a_cancelled_text_leaves_and_the_others_get_their_bits),
+        cmocka_unit_test(a_prompt_that_is_kept_is_not_computed_again_until_it_is_forgotten),
         cmocka_unit_test(prompts_that_cannot_be_are_refused),
     };
     const struct CMUnitTest forgetful[] = {

@@ -137,7 +137,7 @@ static void fields_that_change_nothing_are_ignored_and_others_refused(void **sta
         "given twice");
     refused("{\"prompt\": \"a\", \"structured_outputs\": {\"structural_tag\": \"a\"}}",
             "structural_tag");
-    refused("{\"prompt\": \"a\", \"stream\": true}", "stream");
+    refused("{\"prompt\": \"a\", \"stream\": 1}", "stream");
     refused("{\"messages\": [{\"role\": \"user\"}], \"tool_choice\": \"required\"}", "tool_choice");
     refused("{\"custom_id\": \"a\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\","
             " \"body\": {\"messages\": [{\"role\": \"user\"}], \"audio\": {}}}",
