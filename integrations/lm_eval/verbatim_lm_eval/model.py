@@ -22,15 +22,36 @@ SAMPLING = (
     "frequency_penalty",
     "seed",
 )
+ARGUMENTS = "integrations/lm_eval/README.md lists what there is"
+# The types of weights that `hf` calls by torch's names.
+DTYPES = {
+    "float32": "f32",
+    "float": "f32",
+    "float16": "f16",
+    "half": "f16",
+    "bfloat16": "bf16",
+}
 # Of transformers, without effect here.
 IGNORED = ("do_sample", "num_return_sequences", "use_cache", "pad_token_id")
+
+
+def type_of(type, dtype):
+    """The program's --type; None: the weights as they are stored, which "auto" means as well."""
+    if dtype in (None, "auto"):
+        return type
+    name = str(dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise ValueError(f"model_args: dtype={dtype} is none of {', '.join(['auto', *DTYPES])}")
+    if type is not None:
+        raise ValueError("model_args: give type or dtype, not both")
+    return DTYPES[name]
 
 
 @register_model("verbatim")
 class VerbatimLM(TemplateLM):
     def __init__(
         self,
-        model,
+        model=None,
         run="verbatim",
         threads=None,
         batch_size=None,
@@ -49,11 +70,20 @@ class VerbatimLM(TemplateLM):
         prefix_token_id=None,
         cache_dir=None,
         stats=False,
+        pretrained=None,
+        dtype=None,
+        **unknown,
     ):
-        """model: what `run` takes: a model.bin, a .gguf, a directory, a name.
+        """pretrained, dtype: model and type, by the names of the harness' `hf` backend. model: what `run` takes: a model.bin, a .gguf, a directory, a name.
         run: the program. batch_size: texts at a time (default: as many as fit; no result depends
         on it). max_length: as the model has it. The others are options of `run`."""
         super().__init__()
+        if unknown:
+            raise ValueError(f"model_args: verbatim has no {', '.join(sorted(unknown))}; {ARGUMENTS}")
+        if (model is None) == (pretrained is None):
+            raise ValueError("model_args: give the model once, as pretrained=DIR or model=FILE")
+        model = model or pretrained
+        type = type_of(type, dtype)
         # Those that say which weights are also for --info, the others for the batch alone.
         of_model = {"--type": type, "-z": tokenizer, "--cache-dir": cache_dir}
         given = {

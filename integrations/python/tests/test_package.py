@@ -1,0 +1,404 @@
+"""The package beside the command line: the same bytes, and clear exceptions."""
+
+import asyncio
+import gc
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from verbatim_lm import (
+    AsyncModel,
+    Cancelled,
+    Model,
+    ModelClosed,
+    ModelError,
+    OptionError,
+    ProgramEnded,
+    RequestError,
+    find_model,
+)
+from verbatim_lm import _schemas
+
+
+def running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def gone(pid, seconds=5):
+    end = time.monotonic() + seconds
+    while running(pid) and time.monotonic() < end:
+        time.sleep(0.01)
+    return not running(pid)
+
+
+# ---- The same bytes ----
+
+
+def test_a_completion_has_the_bytes_of_the_command_line(model, run):
+    text = subprocess.run([run, "-i", "Once upon a time", "-n", "40", "-s", "5"], capture_output=True).stdout
+    assert model.complete("Once upon a time", max_tokens=40, seed=5).bytes + b"\n" == text
+
+
+def test_a_batch_writes_the_bytes_of_the_command_line(model, run, tmp_path):
+    requests = [{"id": f"r{i}", "prompt": f"The {w}", "max_tokens": 12, "seed": i} for i, w in enumerate("abcdefgh")]
+    requests += [{"id": "bad", "prompt": "x", "temprature": 1}, {"id": "m", "messages": [{"role": "user", "content": "Hi"}]}]
+    requests += [{"prompt": "no id", "max_tokens": 3}]
+    source, output = tmp_path / "requests.jsonl", tmp_path / "results.jsonl"
+    source.write_text("".join(json.dumps(r) + "\n" for r in requests[:-1]))
+    subprocess.run([run, "--batch", source, "-o", output, "--ordered"], stderr=subprocess.DEVNULL)
+    mine = tmp_path / "mine.jsonl"
+    results = list(model.batch(requests[:-1], output=mine, ordered=True))
+    assert sorted(mine.read_bytes().splitlines()) == sorted(output.read_bytes().splitlines())
+    assert isinstance(results[8], RequestError) and results[8].id == "bad"
+    one = json.loads(subprocess.run([run, "--batch", "-"], input=json.dumps(requests[-1]).encode(), capture_output=True).stdout)
+    assert next(model.batch(requests[-1:])).raw == {k: v for k, v in one.items() if k != "line"}
+
+
+def test_a_stream_adds_up(model):
+    whole = model.chat("What does a cow say?", temperature=0)
+    stream = model.chat("What does a cow say?", temperature=0, stream=True)
+    chunks = list(stream)
+    assert "".join(c.text for c in chunks) == whole.text == str(stream.result)
+    assert len(chunks) > 2
+
+
+def test_tokens_templates_and_scores(model, run):
+    ids = model.tokenize("Once upon a time")
+    printed = subprocess.run([run, "--tokenize", "-i", "Once upon a time"], capture_output=True, text=True).stdout
+    assert [int(line.split()[0]) for line in printed.splitlines() if line.split()[0].isdigit()] == ids or str(ids[1]) in printed
+    assert model.detokenize(ids) == "Once upon a time"
+    prompt = model.apply_template("Hi", system="Be kind")
+    assert "Be kind" in prompt and prompt.endswith("assistant\n")
+    assert model.tokenize(prompt, special=True, add_special=False)[-2:] == model.apply_template("Hi", tokenize=True)[-2:]
+    assert not model.apply_template("Hi", add_generation_prompt=False).endswith("assistant\n")
+    score = model.score(" time", context="Once upon a")
+    assert len(score.tokens) == 1 and score.greedy and -0.1 < score.logprob < 0
+    assert model.score("Once upon a time").perplexity > 1
+    assert model.info()["context"] == model.context == 1024
+
+
+def test_logits_are_those_of_the_logprobs(model):
+    numpy = pytest.importorskip("numpy")
+    answer = model.complete("Once upon", max_tokens=4, logprobs=1, echo=True, logits=True)
+    assert answer.logits.shape == (4, 2048) and answer.prompt_logits.shape == (2, 2048)
+    for row, entry in zip([*answer.prompt_logits, *answer.logits], [*answer.prompt_logprobs, *answer.logprobs]):
+        row = row.astype("f8")
+        assert abs(row[entry.id] - numpy.log(numpy.exp(row).sum()) - entry.logprob) < 1e-4
+    every = model.logits("Once upon", every=True)
+    assert every.shape == (3, 2048) and (every[-1] == model.logits("Once upon")).all()
+    for _ in range(300):
+        model.logits("Once upon a time there was a fox", every=True)
+    assert os.fstat(model._child.logits_fd).st_blocks * 512 < 1 << 20
+
+
+def test_samples_and_choices(model):
+    answer = model.complete("The king", n=3, max_tokens=5)
+    assert len({c.text for c in answer.choices}) > 1 and answer.text == answer.choices[0].text
+    assert model.complete("Yes or no? ", choice=["yes", "no"]).text in ("yes", "no")
+
+
+def test_schemas(model):
+    schema = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": False}
+    assert model.complete("x", schema=schema).parsed["a"] in (1, 2)
+    pydantic = pytest.importorskip("pydantic")
+    animal = pydantic.create_model("Animal", legs=(bool, ...))
+    assert isinstance(model.complete("x", schema=animal).parsed, animal)
+    with pytest.raises(ValueError):
+        model.complete("x").parsed
+
+
+def test_tools_are_described_by_their_hints():
+    def add(a: int, b: "list[str]", c: float = 1.0) -> str:
+        """Adds."""
+
+    tool = _schemas.of_tool(add)["function"]
+    assert tool["name"] == "add" and tool["description"] == "Adds."
+    assert tool["parameters"]["required"] == ["a", "b"]
+    assert tool["parameters"]["properties"]["b"] == {"type": "array", "items": {"type": "string"}}
+    with pytest.raises(TypeError):
+        _schemas.of_tool(3)
+
+
+def test_tools_of_a_template_that_knows_none_are_refused(model):
+    def f(a: int) -> str:
+        """F."""
+
+    with pytest.raises(RequestError, match="template"):
+        model.chat("Hi", tools=[f])
+
+
+def test_prefixes_and_conversations(model):
+    with model.prefix("Once upon a time there was a") as prefix:
+        fork = prefix.fork(" fox")
+        whole = model.complete("Once upon a time there was a fox who", max_tokens=9)
+        assert fork.complete(" who", max_tokens=9).text == whole.text
+        fork.close()
+        fork.close()
+    chat = model.conversation("Be kind", temperature=0)
+    first = chat.say("What does a cow say?")
+    other = chat.fork()
+    "".join(c.text for c in chat.say("What is 2 plus 2?", stream=True))
+    assert [m["role"] for m in chat.messages] == ["system", "user", "assistant", "user", "assistant"]
+    assert other.messages[-1] == first.message and len(other.messages) == 3
+
+
+def test_embeddings(run, tmp_path):
+    numpy = pytest.importorskip("numpy")
+    (tmp_path / "texts").write_text("one\ntwo\n")
+    lines = subprocess.run([run, "--embed", tmp_path / "texts", "--pooling", "mean"], capture_output=True).stdout
+    wanted = numpy.array([json.loads(line)["embedding"] for line in lines.splitlines()], dtype="f4")
+    with Model(pooling="mean") as model:
+        got = model.embed(["one", "two"])
+        assert (got == wanted).all() and (model.embed("two") == wanted[1]).all()
+
+
+# ---- Batches ----
+
+
+def test_a_batch_is_lazy_and_goes_on(model, tmp_path):
+    taken = []
+
+    def source():
+        for i in range(1000):
+            taken.append(i)
+            yield f"Number {i}"
+
+    path = tmp_path / "out.jsonl"
+    answers = model.batch(source(), max_tokens=4, output=path)
+    first = [next(answers) for _ in range(5)]
+    answers.close()
+    assert len(taken) < 700
+    with open(path, "ab") as file:
+        file.write(b'{"id": "cut')
+    before = len(path.read_bytes().splitlines()) - 1
+    seen = []
+    again = list(model.batch((f"Number {i}" for i in range(300)), max_tokens=4, output=path, progress=lambda n, t: seen.append(n)))
+    assert [a.text for a in again[:5]] == [a.text for a in first] and before >= 5
+    assert seen == list(range(1, 301)) and len(again) == 300
+    assert len({json.loads(line)["id"] for line in path.read_bytes().splitlines()}) == len(path.read_bytes().splitlines())
+    with Model(temperature=0.1) as other, pytest.raises(RequestError, match="another model"):
+        list(other.batch(["a"], output=path))
+
+
+def test_a_batch_raises_when_asked(model):
+    with pytest.raises(RequestError):
+        list(model.batch([{"prompt": "a", "x": 1}], errors="raise"))
+    assert isinstance(list(model.batch([{"prompt": "a", "x": 1}]))[0], RequestError)
+
+
+# ---- asyncio ----
+
+
+def test_async_twins():
+    async def main():
+        async with AsyncModel() as model:
+            answers = await asyncio.gather(*(model.complete("The king", max_tokens=5, seed=i) for i in range(9)))
+            assert [a.text async for a in model.batch(["The king"] * 3, max_tokens=5, seed=2)] == [answers[2].text] * 3
+            stream = model.stream("The king", max_tokens=5, seed=2)
+            assert "".join([c.text async for c in stream]) == answers[2].text == stream.result.text
+            task = asyncio.ensure_future(model.complete("a", max_tokens=900, ignore_eos=True, n=50))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            begun = time.monotonic()
+            assert (await model.chat("What does a cow say?", temperature=0)).text == "A cow says moo."
+            assert time.monotonic() - begun < 5
+            assert await model.detokenize(await model.tokenize("a b")) == "a b"
+            with pytest.raises(RequestError):
+                await model.complete("a", x=1)
+        return model.pid
+
+    assert gone(asyncio.run(main()))
+
+
+# ---- What goes wrong ----
+
+
+def test_what_cannot_be_opened(tmp_path):
+    with pytest.raises(ModelError, match="No such file"):
+        Model(tmp_path / "none.bin")
+    (tmp_path / "bad.bin").write_bytes(b"x" * 5000)
+    with pytest.raises(ModelError):
+        Model(tmp_path / "bad.bin")
+    with pytest.raises(OptionError, match="--temprature"):
+        Model(temprature=1)
+    with pytest.raises(OptionError):
+        Model(program="/none")
+    with pytest.raises(ModelError, match="hf download"):
+        Model.from_pretrained("Nobody/Nothing-at-all")
+
+
+def test_a_hub_name_on_this_machine(tmp_path, monkeypatch):
+    import verbatim_lm
+
+    folder = tmp_path / "models--Org--Tiny"
+    snapshot = folder / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("abc")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    assert find_model("Org/Tiny") == str(snapshot)
+    for name in ("a-Q8_0.gguf", "a-Q4_0.gguf"):
+        (snapshot / name).write_bytes(b"GGUF")
+    with pytest.raises(ModelError, match="filename"):
+        find_model("Org/Tiny")
+    assert find_model("Org/Tiny", filename="*Q8_0*").endswith("a-Q8_0.gguf")
+    with pytest.raises(ModelError, match="revision"):
+        find_model("Org/Tiny", "other")
+
+
+def test_a_model_that_is_deleted_stays_open(tmp_path):
+    path = tmp_path / "stories.bin"
+    root = os.path.join(os.path.dirname(__file__), "..", "..", "..", "models", "stories.bin")
+    shutil.copy(root, path)
+    with Model(path) as model:
+        before = model.complete("The king", max_tokens=5).text
+        path.unlink()
+        assert model.complete("The king", max_tokens=5).text == before
+        with pytest.raises(ModelError):
+            model.restart()
+
+
+def test_a_request_that_is_refused_names_the_nearest(model):
+    with pytest.raises(RequestError, match="temperature") as caught:
+        model.complete("a", temprature=1)
+    assert caught.value.code == "invalid_request"
+    with pytest.raises(RequestError):
+        model.complete("a", temperature=float("nan"))
+
+
+def test_a_killed_program_is_an_exception_and_can_be_restarted():
+    with Model() as model:
+        timer = threading.Timer(0.2, os.kill, (model.pid, signal.SIGKILL))
+        timer.start()
+        with pytest.raises(ProgramEnded, match="SIGKILL") as caught:
+            model.complete("a", max_tokens=1000, n=400, ignore_eos=True)
+        assert caught.value.status == -9
+        with pytest.raises(ProgramEnded):
+            model.complete("a")
+        model.restart()
+        assert model.complete("a", max_tokens=2).text
+
+
+def test_closing_ends_who_waits_and_the_program():
+    model, errors = Model(), []
+
+    def wait():
+        try:
+            model.complete("a", max_tokens=1000, n=400, ignore_eos=True)
+        except ModelClosed as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=wait) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    model.close()
+    for thread in threads:
+        thread.join(10)
+    assert len(errors) == 4 and gone(model.pid)
+    with pytest.raises(ModelClosed):
+        model.complete("a")
+    model.close()
+
+
+def test_a_model_that_is_forgotten_ends():
+    pid = Model().pid
+    gc.collect()
+    assert gone(pid)
+
+
+def test_leaving_a_stream_cancels_it(model):
+    with model.complete("a", max_tokens=1000, n=200, ignore_eos=True, stream=True) as stream:
+        next(stream)
+    begun = time.monotonic()
+    model.complete("b", max_tokens=2)
+    assert time.monotonic() - begun < 3
+    stream = model.complete("a", max_tokens=500, ignore_eos=True, stream=True)
+    next(stream)
+    model._child.cancel(stream._ticket)
+    with pytest.raises(Cancelled):
+        list(stream)
+
+
+def test_threads_share_a_model(model):
+    wanted = [model.complete("The king", max_tokens=8, seed=i).text for i in range(20)]
+    got = [None] * 20
+
+    def one(i):
+        got[i] = model.complete("The king", max_tokens=8, seed=i).text
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == wanted
+
+
+def test_a_forked_process_is_told_and_keeps_nothing_open():
+    model = Model()
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            model.complete("a")
+        except ModelClosed as error:
+            os.write(write, str(error).encode())
+        try:
+            with Model() as own:
+                os.write(write, b" own: " + own.complete("a", max_tokens=1).bytes)
+            time.sleep(3)
+        finally:
+            os._exit(0)
+    os.close(write)
+    time.sleep(0.3)
+    model.complete("a", max_tokens=1)
+    model.close()
+    assert gone(model.pid, 2)  # the forked process does not hold its pipe
+    os.kill(pid, signal.SIGTERM)
+    os.waitpid(pid, 0)
+    said = os.read(read, 1000)
+    os.close(read)
+    assert b"forked" in said and b"own: " in said
+
+
+def test_ctrl_c_leaves_the_model_usable():
+    script = """
+import os, signal, threading, verbatim_lm
+model = verbatim_lm.Model()
+threading.Timer(0.5, lambda: os.killpg(os.getpgid(0), signal.SIGINT)).start()
+try:
+    model.complete("a", max_tokens=1000, n=400, ignore_eos=True)
+except KeyboardInterrupt:
+    print(model.complete("The king", max_tokens=2, seed=4).text, model.pid)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.path.join(os.path.dirname(__file__), "..")}
+    run = subprocess.run(
+        [os.sys.executable, "-c", script], capture_output=True, text=True, env=environment, start_new_session=True
+    )
+    words = run.stdout.split()
+    assert words[:2] == ["and", "a"], run.stderr
+    assert gone(int(words[-1]))
+
+
+def test_a_parent_that_is_killed_leaves_no_program():
+    script = "import verbatim_lm, time; m = verbatim_lm.Model(); print(m.pid, flush=True)\n"
+    script += "m.complete('a', max_tokens=1000, n=400, ignore_eos=True)"
+    environment = {**os.environ, "PYTHONPATH": os.path.join(os.path.dirname(__file__), "..")}
+    parent = subprocess.Popen([os.sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment)
+    pid = int(parent.stdout.readline())
+    time.sleep(0.2)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert gone(pid)

@@ -1,0 +1,211 @@
+"""Model.batch: many requests, answered together.
+
+    for answer in model.batch(prompts, max_tokens=20, output="answers.jsonl", progress=True):
+        print(answer.text)
+
+- Lazy: requests are taken from the iterable as the program needs them; the results are never all in memory.
+- With `output` each result is a line of that file, byte for byte as `--batch FILE -o FILE` writes it, before it is
+  yielded. A later call with the same file goes on: what it holds is not computed again. A request without an id gets
+  one, of its number and a hash of its fields.
+- A request that fails yields a RequestError (errors="return") or raises it ("raise").
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import queue
+import sys
+from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Tuple
+
+from . import _ops
+from ._child import encode
+from .errors import RequestError
+from .results import Completion
+
+_WAITING = 2  # times what the program can take: requests that are ready when it wants them
+
+
+def _request_of(given: Any, number: int, fields: Dict[str, Any], names: bool) -> "Tuple[Dict[str, Any], Any]":
+    """The request's fields with its id first, as it would stand in a file; and what parses its text."""
+    schema, tools = fields.get("schema"), fields.get("tools")
+    if isinstance(given, str):
+        given = {"prompt": given}
+    elif isinstance(given, (list, tuple)):
+        given = {"messages" if given and isinstance(given[0], dict) else "prompt": list(given)}
+    given = dict(given)
+    schema, tools = given.pop("schema", schema), given.pop("tools", tools)
+    if given.get("stream") or (given.get("body") or {}).get("stream"):
+        raise TypeError("a batch has no streams")
+    rest = {k: v for k, v in fields.items() if k not in ("schema", "tools")}
+    if "body" in given:
+        return given, None
+    more, parse = _ops.text_request(rest, schema, tools)
+    request = {**more, **given}
+    if names and request.get("id") is None:
+        digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+        request = {"id": f"{number}-{digest[:12]}", **request}
+    return request, parse
+
+
+def _clean(line: bytes, number: int) -> bytes:
+    """The line as a batch of a file writes it: with the number of the request's place here, if it has one there."""
+    at = line.find(b'"line": ')
+    end = line.find(b",", at)
+    numbered = line.startswith(b', "line_hash"', end)
+    return line[:at] + (b'"line": %d' % number + line[end:] if numbered else line[end + 2 :])
+
+
+class _Output:
+    """The file of results."""
+
+    def __init__(self, path: Any, fingerprint: str):
+        self.file = open(path, "a+b")
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.file.close()
+            raise RequestError(f"{path}: another process is writing to it") from None
+        self.done: "Dict[Any, Tuple[int, int]]" = {}  # where the result of an id is
+        try:
+            self._read(path, fingerprint)
+        except BaseException:
+            self.file.close()
+            raise
+
+    def _read(self, path: Any, fingerprint: str) -> None:
+        self.file.seek(0)
+        at = 0
+        for line in self.file:
+            if not line.endswith(b"\n"):
+                break  # cut by the end of an earlier run
+            try:
+                result = json.loads(line)
+                body = (result.get("response") or {}).get("body") or result
+                other = body["system_fingerprint"]
+            except (ValueError, KeyError, AttributeError, TypeError):
+                raise RequestError(f"{path}: byte {at} begins no result") from None
+            if other != fingerprint:
+                raise RequestError(f"{path}: its results are of another model or other options: {other}")
+            self.done[result.get("custom_id", result.get("id"))] = (at, len(line))
+            at += len(line)
+        self.file.truncate(at)
+        self.file.seek(at)
+        self.at = at
+
+    def find(self, key: Any) -> Optional[bytes]:
+        where = self.done.get(key)
+        return os.pread(self.file.fileno(), where[1], where[0]) if where else None
+
+    def add(self, line: bytes) -> None:
+        self.file.write(line + b"\n")
+        self.file.flush()
+
+
+def _result_of(line: bytes, parse: Any) -> Any:
+    result = json.loads(line)
+    error = result.get("error")
+    if error:
+        failure = RequestError(error["message"], error["code"])
+        failure.id = result.get("custom_id", result.get("id"))  # type: ignore[attr-defined]
+        return failure
+    if "text" in result or "choices" in result:
+        return Completion(result, parse)
+    return result  # OpenAI's form, an embedding, a ranking
+
+
+def _show(progress: Any, total: Optional[int]) -> "Callable[[int], None]":
+    if callable(progress):
+        return lambda n: progress(n, total)
+    if not progress:
+        return lambda n: None
+
+    def show(n: int) -> None:
+        of = f" of {total}" if total is not None else ""
+        end = "\n" if n == total else ""
+        print(f"\r{n}{of}", end=end, file=sys.stderr, flush=True)
+
+    return show
+
+
+def run(
+    model: Any,
+    requests: Iterable[Any],
+    output: Any,
+    ordered: bool,
+    progress: Any,
+    errors: str,
+    fields: Dict[str, Any],
+) -> Iterator[Any]:
+    """See the head of this file. `progress`: True for a count on stderr, or a function of (done, total)."""
+    if errors not in ("return", "raise"):
+        raise TypeError('errors is "return" or "raise"')
+    total = len(requests) if hasattr(requests, "__len__") else None  # type: ignore[arg-type]
+    return _answers(model, iter(requests), output, ordered, _show(progress, total), errors, fields)
+
+
+def _answers(
+    model: Any, source: Iterator[Any], path: Any, ordered: bool, show: Any, errors: str, fields: Dict[str, Any]
+) -> Iterator[Any]:
+    file = _Output(path, model.fingerprint) if path is not None else None
+    child = model._child
+    ready: "queue.SimpleQueue[Tuple[int, Any]]" = queue.SimpleQueue()
+    under_way: Dict[int, Tuple[Any, Any]] = {}  # number: ticket, and what parses the result
+    held: Dict[int, Any] = {}  # with `ordered`: results that wait for an earlier one
+    most, taken, told, more = child.most * _WAITING, 0, 0, True
+
+    def sink(number: int) -> Callable[[Any], None]:
+        return lambda line: ready.put((number, line))
+
+    def feed() -> bool:
+        """Hands one request over; False: there is none."""
+        nonlocal taken
+        try:
+            given = next(source)
+        except StopIteration:
+            return False
+        taken += 1
+        request, parse = _request_of(given, taken, fields, file is not None)
+        key = request.get("custom_id", request.get("id"))
+        known = file.find(key) if file else None
+        if known is not None:
+            held[taken] = _result_of(known, parse)
+        else:
+            ticket = child.submit(encode(request), sink(taken), raw=True)
+            under_way[taken] = (ticket, parse)
+        return True
+
+    try:
+        while True:
+            while more and len(under_way) < most and len(held) < 4 * most:
+                more = feed()
+            number = told + 1 if ordered else next(iter(held), 0)
+            if number in held:
+                result = held.pop(number)
+                told += 1
+                show(told)
+                if isinstance(result, Exception) and errors == "raise":
+                    raise result
+                yield result
+                continue
+            if not under_way:
+                return
+            number, line = ready.get()
+            _, parse = under_way.pop(number)
+            if isinstance(line, Exception):
+                raise line  # the program has ended
+            line = _clean(line, number)
+            if file:
+                file.add(line)
+            held[number] = _result_of(line, parse)
+    finally:
+        for ticket, _ in under_way.values():
+            child.cancel(ticket)
+        if file:
+            while not ready.empty():  # what came meanwhile is not lost
+                number, line = ready.get()
+                if number in under_way and isinstance(line, bytes) and b'"cancelled"' not in line[:300]:
+                    file.add(_clean(line, number))
+            file.file.close()
