@@ -1,6 +1,6 @@
 #include "tests/dialogue_cases.h"
 
-#include "kvcache_sharing.h"
+#include "cache/kvcache_fork.h"
 #include "prefill.h"
 
 #include <setjmp.h>

@@ -6,10 +6,10 @@
 #include <jansson.h>
 
 #include "convert/convert_target.h"
-#include "formats/adapter.h"
+#include "adapters/adapter.h"
 #include "fuzz_mutate.h"
 #include "fuzz_source.h"
-#include "layers/lora.h"
+#include "adapters/lora.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -43,7 +43,7 @@ static inline Source *fuzz_source(SourceKind kind, const char *path) {
     if (!source) abort();
     source->kind = kind;
     source->path = strdup(path);
-    source->tokenizer_file.fd = -1;
+    source->tokenizer_file.fd = source->family_file.fd = -1;
     return source;
 }
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "convert/convert.h"
+#include "formats/builtin_pages.h"
 #include "formats/gguf.h"
 #include "formats/source_open.h"
 #include "modelfile.h"
@@ -252,6 +253,21 @@ static void section_seeds(const char *directory, const char *kind) {
     free(seeds);
 }
 
+/* Writes the program's pages of families with the name of a family that it does not know. */
+static void page_seeds(const char *directory) {
+    for (const BuiltinPage *page = builtin_pages; page->name; page++) {
+        const char *line = strstr(page->text, "family ");
+        if (strcmp(page->name, "groups") == 0 || !line) continue;
+        char *out = seed_path(directory, "family_page", page->name), *text;
+        const char *rest = line + strcspn(line, "\n"), *like = strstr(line, " like ");
+        if (like && like < rest) rest = like;
+        assert_true(asprintf(&text, "family mine%s", rest) > 0);
+        file_write(out, text, strlen(text));
+        free(text);
+        free(out);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc != 2) return 2;
     char **names = fixture_names(), **gguf_names = gguf_fixture_names();
@@ -263,6 +279,7 @@ int main(int argc, char **argv) {
     static const char *const own[] = {"torch", "nanogpt", "lecture", "annotated", "universal"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) own_seed(argv[1], own[i]);
     template_seeds(argv[1]);
+    page_seeds(argv[1]);
     tokenizer_json_seeds(argv[1]);
     section_seeds(argv[1], "json");
     section_seeds(argv[1], "spm");

@@ -10,9 +10,12 @@
 
 #include <cmocka.h>
 
+#include "cache/kvcache_fork.h"
+#include "cache/kvcache_saved.h"
+#include "cache/kvcache_sizes.h"
+#include "cache/kvcache_snapshots.h"
 #include "chat/kvfile.h"
 #include "draft/drafter.h"
-#include "kvcache_sharing.h"
 #include "prefill.h"
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"

@@ -17,7 +17,6 @@
 #include "base/clock.h"
 #include "config_fields.h"
 #include "convert/convert_target.h"
-#include "kvcache_sharing.h"
 #include "layers/mtp.h"
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "convert/convert_target.h"
-#include "layers/lora.h"
+#include "adapters/lora.h"
 #include "tests/adapter_fixture.h"
 #include "tests/process.h"
 #include "tests/small_model.h"

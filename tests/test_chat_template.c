@@ -7,6 +7,7 @@
 #include "template/chat_family.h"
 #include "template/chat_template.h"
 #include "tests/json_lines.h"
+#include "tests/tier.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -534,6 +535,7 @@ static void hostile_templates_stop_with_an_error_within_a_second(void **state) {
         "in 'x' * 9000000 %}{% endfor %}",
     };
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        if (!tier_takes(i, 4, 1)) continue;
         expect_refusal(templates[i], strlen(templates[i]));
     }
 }

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "convert/convert_target.h"
-#include "layers/lora.h"
+#include "adapters/lora.h"
 #include "tests/adapter_fixture.h"
 #include "tests/fixture.h"
 #include "tests/ranks.h"

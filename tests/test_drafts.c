@@ -10,11 +10,11 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "cache/kvcache_fork.h"
 #include "draft/draft_model.h"
 #include "draft/drafter_set.h"
 #include "draft/mtp_drafter.h"
 #include "draft/speculation.h"
-#include "kvcache_sharing.h"
 #include "layers/mtp.h"
 #include "tests/fixture.h"
 #include "tests/process.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "kvcache_sharing.h"
+#include "cache/kvcache_fork.h"
 #include "tests/fixture.h"
 #include "tests/hashed_weights.h"
 #include "tests/tier.h"

@@ -8,8 +8,9 @@
 #include <cmocka.h>
 
 #include "base/numbers.h"
+#include "cache/kvcache_fork.h"
+#include "cache/kvcache_sizes.h"
 #include "kvcache.h"
-#include "kvcache_sharing.h"
 
 enum { LAYERS = 2, KV_HEADS = 3, HEAD_DIM = 5, WIDTH = KV_HEADS * HEAD_DIM };
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "chat/kvfile.h"
+#include "numeric.h"
 
 enum { N = 200, MODEL = 0x1234 };
 
@@ -148,6 +149,15 @@ static void another_model_begins_anew(void **state) {
     save(fd, 100);
     kvfile_close(open_file(fd, MODEL + 1, true));
     kvfile_close(open_file(fd, MODEL, true));
+    /* What a program of the revision before wrote is told from another model's. */
+    kvfile_close(open_file(fd, MODEL - 1, true));
+    KvFile *file = open_file(fd, MODEL, true);
+    assert_int_equal(kvfile_other_revision(file), NUMERIC_REVISION - 1);
+    kvfile_close(file);
+    kvfile_close(open_file(fd, MODEL + 123456, true));
+    file = open_file(fd, MODEL, true);
+    assert_int_equal(kvfile_other_revision(file), 0);
+    kvfile_close(file);
     assert_int_equal(load(fd, 100), 0);
     close(fd);
 }

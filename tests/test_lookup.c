@@ -8,8 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "cache/kvcache_sizes.h"
 #include "draft/lookup.h"
-#include "kvcache_sharing.h"
 #include "draft/speculation.h"
 #include "tests/fixture.h"
 #include "tests/process.h"

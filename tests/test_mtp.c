@@ -12,7 +12,6 @@
 #include "convert/convert_target.h"
 #include "formats/mtp_names.h"
 #include "formats/source_open.h"
-#include "kvcache_sharing.h"
 #include "layers/mtp.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"

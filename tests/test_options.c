@@ -156,8 +156,8 @@ static void a_missing_value_is_asked_for(void **state) {
     Options o;
     Error error;
     REFUSES("-i needs a value: -i TEXT (continue this text; - reads it from stdin)", "m", "-i");
-    REFUSES("--top-k needs a value: --top-k N (only the N likeliest; 0: all [0])", "m", "--top-k",
-            "--stats");
+    REFUSES("--top-k needs a value: --top-k N (only the N likeliest tokens; 0: all [0])", "m",
+            "--top-k", "--stats");
     REFUSES("--stats takes no value", "m", "--stats=1");
 }
 
@@ -196,7 +196,8 @@ static void what_does_not_fit_together_is_refused(void **state) {
         "--render, --eval, "
         "--score, "
         "--attention, "
-        "--positions, --no-cache, --list, --cache-list, --cache-clear, --shape-test at a time",
+        "--positions, --no-cache, --list, --families, --cache-list, --cache-clear, --shape-test at "
+        "a time",
         "m", "--score", "table", "--attention", "-");
     REFUSES("--score, --attention, --positions and --no-cache look at one text: not with -m chat",
             "m", "-m", "chat", "--no-cache");
@@ -207,14 +208,16 @@ static void what_does_not_fit_together_is_refused(void **state) {
         "--render, --eval, "
         "--score, "
         "--attention, "
-        "--positions, --no-cache, --list, --cache-list, --cache-clear, --shape-test at a time",
+        "--positions, --no-cache, --list, --families, --cache-list, --cache-clear, --shape-test at "
+        "a time",
         "m", "--info", "--verify");
     REFUSES(
         "only one of --merge, --info, --layers, --bug-report, --verify, --tokenize, --detokenize, "
         "--render, --eval, "
         "--score, "
         "--attention, "
-        "--positions, --no-cache, --list, --cache-list, --cache-clear, --shape-test at a time",
+        "--positions, --no-cache, --list, --families, --cache-list, --cache-clear, --shape-test at "
+        "a time",
         "--cache-list", "--cache-clear");
     REFUSES("--list shows all of them as a table: --json does not go with it", "--list", "--json");
     REFUSES("--list shows all of them as a table: tiny does not go with it (run NAME --info shows "

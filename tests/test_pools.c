@@ -1,4 +1,4 @@
-/* Pools of positions (layers/pooling.h, layers/pool_keys.h) beside what other families add to
+/* Pools of positions (layers/pooling.h, cache/pool_keys.h) beside what other families add to
  * latent attention: latents of an earlier layer, and indexers of the layer's input. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,9 +7,10 @@
 
 #include <cmocka.h>
 
+#include "cache/kvcache_fork.h"
+#include "cache/kvcache_snapshots.h"
 #include "config_fields.h"
 #include "convert/convert_target.h"
-#include "kvcache_sharing.h"
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"
 

@@ -1,7 +1,8 @@
 /* The example sessions of the README and of docs/ are run line by line and must print what they
- * show; links must lead to files. */
+ * show; the commands of docs/ must run as they stand; links must lead to files. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <cmocka.h>
 
 #include "process.h"
+#include "tier.h"
 
 /* Returns `text` with every `from` replaced; malloc'ed. */
 static char *replaced(const char *text, const char *from, const char *to) {
@@ -108,13 +110,109 @@ static void the_sessions_of_the_docs_are_what_their_commands_print(void **state)
     static const struct {
         const char *page;
         size_t least;
-    } pages[] = {{"docs/guide-to-code.md", 12},
+    } pages[] = {{"docs/guide-to-code.md", 19},
                  {"docs/seeing-inside.md", 8},
                  {"docs/your-own-model.md", 4},
                  {"docs/positions-and-heads.md", 2}};
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
         assert_true(check_page(pages[i].page) >= pages[i].least);
     remove_made();
+}
+
+/* ---- commands to paste ---- */
+
+/* Whether a reader can run the command as it stands: it has no placeholder such as MODEL or "...",
+ * and names no file that only he can have. */
+static bool can_be_run(const char *line) {
+    static const char *const own[] = {"...",         "model.bin", ".gguf", "f32.bin", "q8.bin",
+                                      "stories260K", "code.py",   "ORG/",  "lora"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strstr(line, own[i])) return false;
+    char quote = 0;
+    for (const char *c = line; *c; c++) {
+        if (*c == quote)
+            quote = 0;
+        else if (!quote && (*c == '"' || *c == '\''))
+            quote = *c;
+        else if (!quote && *c == '#')
+            break;
+        else if (!quote && *c >= 'A' && *c <= 'Z' && c[1] >= 'A' && c[1] <= 'Z')
+            return false;
+    }
+    return true;
+}
+
+/* Runs the commands of a page, which are lines indented by four spaces, in the directory `scratch`
+ * one after the other, and returns how many there are. Fails where one ends with another status
+ * than 0. */
+static size_t paste_page(const char *page, const char *scratch) {
+    static const char *const begins[] = {"./run ", "./export ", "./bench ", "printf ", "head "};
+    size_t length, n = 0;
+    char *text = file_read(page, &length), *rest = text;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        bool command = false;
+        for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+            command |= strncmp(line, "    ", 4) == 0 &&
+                       strncmp(line + 4, begins[i], strlen(begins[i])) == 0;
+        if (!command || !can_be_run(line)) continue;
+        char *both = NULL;
+        assert_true(asprintf(&both, "cd '%s' && { %s\n} 2>&1", scratch, line) > 0);
+        Process p = RUN("/bin/sh", "-c", both);
+        if (p.status != 0) print_message("%s:%s\nends with %d:\n%s", page, line, p.status, p.out);
+        assert_int_equal(p.status, 0);
+        process_free(&p);
+        free(both);
+        n++;
+    }
+    free(text);
+    return n;
+}
+
+/* Makes a directory that looks like a checkout in which make has run; malloc'ed. */
+static char *new_checkout(void) {
+    char *scratch = build_path("tests/paste"), *run = program_command("run"), *script = NULL;
+    char *export = program_command("export");
+    assert_true(asprintf(&script,
+                         "rm -rf '%s' && mkdir '%s' && cd '%s' && here=$OLDPWD && "
+                         "for f in \"$here\"/*; do ln -s \"$f\" .; done && rm -f run export && "
+                         "printf '#!/bin/sh\\nexec %s \"$@\"\\n' > run && "
+                         "printf '#!/bin/sh\\nexec %s \"$@\"\\n' > export && "
+                         "chmod +x run export",
+                         scratch, scratch, scratch, run, export) > 0);
+    Process p = RUN("/bin/sh", "-c", script);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    free(run);
+    free(export);
+    free(script);
+    return scratch;
+}
+
+static void the_commands_of_the_docs_can_be_pasted(void **state) {
+    (void)state;
+    static const struct {
+        const char *page;
+        size_t least;
+    } pages[] = {{"docs/batch.md", 5},      {"docs/chat.md", 3},
+                 {"docs/check.md", 8},      {"docs/drafts.md", 4},
+                 {"docs/embeddings.md", 2}, {"docs/evaluation.md", 3},
+                 {"docs/receipts.md", 6},   {"docs/seeing-inside.md", 11},
+                 {"docs/shapes.md", 3},     {"docs/positions-and-heads.md", 2}};
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+        char *scratch = new_checkout();
+        assert_true(paste_page(pages[i].page, scratch) >= pages[i].least);
+        free(scratch);
+    }
+}
+
+/* `run` alone is not found in a checkout, and `export` is a builtin of the shell. */
+static void no_command_of_the_docs_lacks_its_directory(void **state) {
+    (void)state;
+    Process p = RUN("/bin/sh", "-c",
+                    "grep -nE '^    (run|export|bench) |`(run|export|bench) [-A-Z]' "
+                    "README.md docs/*.md integrations/*/*.md models/*.md");
+    assert_string_equal(p.out, "");
+    process_free(&p);
 }
 
 /* Checks that every link of `page` to another file exists; `directory` is the page's directory. */
@@ -149,12 +247,29 @@ static void links_lead_to_files(void **state) {
     check_links("README.md", "");
 }
 
+/* The page's other rows come from the same script; `make soak` compares them all. */
+static void the_divergences_of_the_docs_come_out_again(void **state) {
+    (void)state;
+    const char *data = shared_data("stories260K");
+    if (!data || tier() != TIER_ALL) skip();
+    char *build = build_path("");
+    Process p = RUN("/bin/sh", "-c", "TYPES=q5 scripts/quantization-table --compare \"$1\" \"$2\"",
+                    "sh", data, build);
+    assert_string_equal(p.out, "");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    free(build);
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sessions_are_what_their_commands_print),
         cmocka_unit_test(the_sessions_of_the_docs_are_what_their_commands_print),
+        cmocka_unit_test(the_commands_of_the_docs_can_be_pasted),
+        cmocka_unit_test(no_command_of_the_docs_lacks_its_directory),
         cmocka_unit_test(links_lead_to_files),
+        cmocka_unit_test(the_divergences_of_the_docs_come_out_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -737,8 +737,13 @@ static void a_receipt_of_another_revision_names_version_and_commit(void **state)
     snprintf(wanted, sizeof wanted,
              "\"expected\": 1, \"got\": %d, \"made_by_version\": ", NUMERIC_REVISION);
     EXPECT(3, ("run", MODEL, "--replay", f->receipt), wanted,
-           "\"commit\": \"f2bb07fb2c00b56fb4ab2b6ccf7eba4f0812e146\"");
-    change(f->receipt, "\"numeric_revision\": 1", "\"numeric_revision\": 9");
+           "\"commit\": \"f2bb07fb2c00b56fb4ab2b6ccf7eba4f0812e146\"",
+           "Between them changed: any result. scripts/rebuild-revision 1 builds");
+    change(f->receipt, "\"numeric_revision\": 1", "\"numeric_revision\": 2");
+    EXPECT(
+        3, ("run", MODEL, "--replay", f->receipt), "is of numeric revision 2",
+        "Between them changed: white space in answers of a JSON shape. scripts/rebuild-revision 2");
+    change(f->receipt, "\"numeric_revision\": 2", "\"numeric_revision\": 9");
     Process p = RUN("run", MODEL, "--replay", f->receipt);
     assert_int_equal(p.status, 3);
     assert_non_null(strstr(p.out, "\"expected\": 9"));

@@ -12,9 +12,13 @@
 
 #include <cmocka.h>
 
+#include "cache/kvcache_fork.h"
+#include "cache/kvcache_saved.h"
+#include "cache/kvcache_sizes.h"
+#include "cache/kvcache_snapshots.h"
 #include "kvcache.h"
-#include "kvcache_sharing.h"
 #include "tests/sharing_cases.h"
+#include "tests/tier.h"
 
 /* Reserves and commits n positions of sequence 0 in calls of `chunk`. */
 static void grow(KvCache *cache, size_t n, size_t chunk) {
@@ -223,7 +227,8 @@ static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
         "fixture:minimax-window",
         "fixture:glm5_next", /* pools of positions */
     };
-    for (uint32_t i = 0; i < sizeof models / sizeof *models; i++) sharing_mix(models[i], i, 40);
+    for (uint32_t i = 0; i < sizeof models / sizeof *models; i++)
+        sharing_mix(models[i], i, tier_count(16, 40, 40));
 }
 
 int main(int argc, char **argv) {

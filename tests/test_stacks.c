@@ -15,7 +15,8 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "kvcache_sharing.h"
+#include "cache/kvcache_fork.h"
+#include "cache/kvcache_sizes.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
 #include "tests/small_model.h"

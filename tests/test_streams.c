@@ -223,8 +223,8 @@ static void a_stream_that_cannot_be_is_refused(void **state) {
     static const char line[] =
         "{\"custom_id\": \"r\", \"method\": \"POST\", \"url\": "
         "\"/v1/completions\", \"body\": {\"prompt\": \"a\", \"stream\": true}}";
-    static const char *const lines[] = {line, "{\"prompt\": \"a\", \"stream\": true}"};
-    static const char *const says[] = {"go to a pipe", "in requests in OpenAI's form"};
+    static const char *const lines[] = {line, "{\"prompt\": \"a\", \"stream\": 1}"};
+    static const char *const says[] = {"go to a pipe", "must be true or false"};
     const Place *p = *state;
     for (size_t i = 0; i < 2; i++) {
         const char *const argv[] = {"run", p->model, "--batch", "-", i == 0 ? "--ordered" : NULL,

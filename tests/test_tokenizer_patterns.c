@@ -353,7 +353,8 @@ static void steps_are_the_same_with_and_without_jit(void **state) {
         if (pattern_compile(patterns[p], strlen(patterns[p]), &code, &error) != STATUS_OK)
             fail_msg("%s", error.text);
         pcre2_code *interpreted = pcre2_code_copy(code);
-        for (int i = 0; i < 200; i++) {
+        size_t rounds = tier_count(40, 200, 200);
+        for (size_t i = 0; i < rounds; i++) {
             char text[16384];
             size_t n = random_text(&seed, text), from, to, left[2];
             for (int jit = 0; jit < 2; jit++) {

@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/kvcache_fork.h"
+#include "cache/kvcache_snapshots.h"
 #include "cluster/rank.h"
 #include "convert/convert_target.h"
-#include "kvcache_sharing.h"
 #include "tests/thread_wire.h"
 
 enum { MODELS = 3, CONTEXT = 512, MAX_ROWS = 48, LONG = 70, EXCHANGES = 100, VOCABULARY = 64 };
