@@ -1,5 +1,5 @@
 # make            build run, export and bench
-# make core       build/core/run: the core alone, on plain C     make core-lines   its size
+# make core       build/core/run: the core alone, on plain C, and its lines of code
 # make check      a sample of every promise, in less than a minute: for editing
 # make test       more of it, in less than three     make test-all   every case at its full size
 # make soak       the promises at full size, in minutes
@@ -8,7 +8,7 @@
 # make fuzz       run every fuzz target for FUZZ_SECONDS each (clang)
 # make coverage   the lines of each reader that the fuzz targets reach (clang, llvm)
 # make tsan       generation, a batch and a conversion under ThreadSanitizer (clang)
-# make format     clang-format in place              make lint   includes, clang-format and cppcheck
+# make format     clang-format in place              make lint   includes, names, clang-format and cppcheck
 # make mpi        build/run-mpi: run as several processes that compute one model (docs/cluster.md)
 # make install    PREFIX=/usr/local DESTDIR=       make uninstall
 # make deb        dist/verbatim_VERSION_ARCHITECTURE.deb
@@ -46,7 +46,7 @@ ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(LEVEL) $(DEBUG) -fopenmp -ffp-contract=off
 ALL_LIBS = $(LDFLAGS) $(PACKAGE_LIBS) -lm -lpthread
 
 PROGRAMS = run export bench
-MAINS = $(PROGRAMS:%=%.c) core.c
+MAINS = $(PROGRAMS:%=%.c) core.c core_absent.c
 
 # Instruction sets of each processor; kernels/isa_list.h has the same list for the compiler. NAME
 # stands for the kernels kernels/NAME.c, NAME_records.c and NAME_pairs.c, compiled with FLAGS_NAME.
@@ -79,8 +79,8 @@ ISA_OBJECTS = $(filter-out $(BUILD)/kernels/float.reference.o, \
 KERNEL_FLAGS =
 
 # The folders of the house beside the root; docs/architecture.md says what each is for.
-FOLDERS = base kernels layers tokenizers system draft constraint session proof advice template formats families \
-	convert chat batch inspect
+FOLDERS = base kernels cache layers tokenizers system draft constraint session proof advice template formats families \
+	adapters convert chat batch inspect
 SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS),$(wildcard *.c $(FOLDERS:%=%/*.c))) \
 	$(call isa_kernels,$(ISAS))
 OBJECTS = $(ISA_OBJECTS) $(SOURCES:%.c=$(BUILD)/%.o) # those that take longest first
@@ -98,6 +98,15 @@ LEVEL = $(OPT)
 NOT_COMPUTING = families formats system session proof advice chat batch inspect tests
 $(NOT_COMPUTING:%=$(BUILD)/%/%.o) $(BUILD)/%.reference.o: LEVEL = $(OPT:-O3=-O1)
 $(BUILD)/formats/stored%.o $(BUILD)/formats/sha256.o: LEVEL = $(OPT) # conversions and digests
+
+# Pages of families are a part of the program, as texts.
+PAGES = $(sort $(wildcard families/*.family))
+OBJECTS += $(BUILD)/families/pages.o
+$(BUILD)/families/pages.c: scripts/pages-to-c $(PAGES)
+	@mkdir -p $(@D)
+	scripts/pages-to-c $(PAGES) >$@
+$(BUILD)/families/pages.o: $(BUILD)/families/pages.c
+	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
 # The library holds everything but the main files; tests link against it as well.
 $(BUILD)/libverbatim.a: $(OBJECTS)
@@ -178,26 +187,28 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(ISA_FLAGS) -c -o $@ $<
 
-# The core alone: the root, base/ and what plain C needs of kernels/. No formats, modes, templates,
-# drafters or SIMD. It continues a text of a model.bin and gives the same bytes.
+# The core alone: the root, base/, the pages of the KV cache and what plain C needs of kernels/. No formats,
+# modes, templates, drafters or SIMD: core_absent.c stands for what the root calls. It continues a text of a model.bin and gives the same bytes.
 CORE_KERNELS = kernels/reference.c kernels/matmul.c kernels/tensor.c
-CORE_SOURCES = core.c $(filter-out $(MAINS) modes.c,$(wildcard *.c)) $(wildcard base/*.c) \
-	$(CORE_KERNELS)
+CORE_SOURCES = core.c core_absent.c $(filter-out $(MAINS) modes.c,$(wildcard *.c)) \
+	$(wildcard base/*.c) $(CORE_KERNELS) cache/kvpages.c
 CORE_OBJECTS = $(CORE_SOURCES:%.c=$(BUILD)/core/%.o)
 CORE_PACKAGES = libpcre2-8 libutf8proc libxxhash
 CORE_CFLAGS = -std=c11 -D_GNU_SOURCE $(OPT) $(DEBUG) -fopenmp -ffp-contract=off -fno-math-errno \
 	-fno-strict-aliasing -Wall -Wextra -Wshadow $(WERROR) -I. $(CFLAGS) \
 	-DVERBATIM_CORE -DISA=reference -Wno-unused-parameter -MMD -MP
 core: $(BUILD)/core/run
+	@$(CORE_LINES) | tail -1
 $(BUILD)/core/run: $(CORE_OBJECTS)
 	$(CC) $(CORE_CFLAGS) -o $@ $^ $(LDFLAGS) $(shell pkg-config --libs $(CORE_PACKAGES)) -lm -lpthread
 $(BUILD)/core/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CORE_CFLAGS) $(shell pkg-config --cflags $(CORE_PACKAGES)) -c -o $@ $<
-# Code lines of what `make core` compiles and includes.
+# Code lines of what `make core` compiles and includes, in all and file by file.
+CORE_LINES = scripts/code-lines $$(sed 's/\\$$//' $(CORE_OBJECTS:.o=.d) | tr ' ' '\n' | \
+	grep -E '^[a-z_/]+\.[ch]$$' | sort -u)
 core-lines: $(BUILD)/core/run
-	@scripts/code-lines $$(sed 's/\\$$//' $(CORE_OBJECTS:.o=.d) | tr ' ' '\n' | \
-		grep -E '^[a-z_/]+\.[ch]$$' | sort -u)
+	@$(CORE_LINES)
 
 CMOCKA_CFLAGS = $(shell pkg-config --cflags cmocka)
 CMOCKA_LIBS = $(shell pkg-config --libs cmocka)
@@ -255,6 +266,8 @@ soak: all $(SOAKS)
 	@failed=; for t in $(SOAKS); do echo "== $$t"; \
 		VERBATIM_BUILD=$(BUILD) OMP_WAIT_POLICY=passive $$t || failed="$$failed $$t"; done; \
 	echo "== scripts/test-guards"; BUILD=$(BUILD) CC="$(CC)" scripts/test-guards || failed="$$failed test-guards"; \
+	data=../shared/data/stories260K; if [ -e $$data ]; then echo "== scripts/quantization-table"; \
+		scripts/quantization-table --compare $$data $(BUILD) || failed="$$failed quantization-table"; fi; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
 SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -300,9 +313,11 @@ tsan:
 FORMATTED = $(wildcard *.[ch] $(FOLDERS:%=%/*.[ch]) cluster/*.[ch] tests/*.[ch] tests/faults/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
-lint:
+lint: $(BUILD)/core/run
 	scripts/cases --table
+	scripts/readme-counts $$($(CORE_LINES) | awk 'END { print $$1 }')
 	scripts/check-includes
+	scripts/test-checks
 	clang-format --dry-run -Werror $(FORMATTED)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr \
 		--suppress=missingIncludeSystem --suppress=invalidPointerCast \
@@ -341,6 +356,14 @@ dist: static
 	@test -n "$(VERSION)"
 	BUILD=$(BUILD) MAKE="$(MAKE)" scripts/dist $(VERSION) dist
 
+# A Python package with the static programs, for any Linux of this machine's kind: docs/python.md.
+PYTHON = python3
+wheel: static
+	@mkdir -p dist
+	VERBATIM_PROGRAMS=$(CURDIR)/$(BUILD)/static VERBATIM_PLATFORM=manylinux2014_$(MACHINE) \
+		$(PYTHON) -m pip wheel -q --no-deps -w dist ./integrations/python
+	@ls dist/verbatim_lm-*.whl
+
 deb: all
 	@test -n "$(VERSION)"
 	BUILD=$(BUILD) MAKE="$(MAKE)" scripts/deb $(VERSION) dist
@@ -348,7 +371,7 @@ deb: all
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all core core-lines mpi $(PROGRAMS) check test test-all soak guard asan fuzz fuzzers coverage tsan format lint install uninstall deb static dist clean
+.PHONY: all core core-lines mpi $(PROGRAMS) check test test-all soak guard asan fuzz fuzzers coverage tsan format lint install uninstall deb wheel static dist clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(PROGRAMS:%=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d) \

@@ -33,7 +33,7 @@ enum { MIX_BYTES = 2048, MOST_THREADS = 4096 };
 typedef struct Arguments {
     const char *operands[2]; /* SOURCE and TARGET, or TARGET alone after --random */
     size_t n_operands;
-    const char *type, *calibrate, *tokenizer, *split_pattern, *random;
+    const char *type, *calibrate, *tokenizer, *split_pattern, *random, *family;
     OptionList keep, lora;
     uint64_t n_threads;
     enum { POOLING_AS_SOURCE, POOLING_LAST_TOKEN, POOLING_OF_ALL, POOLING_FIRST_TOKEN } pooling;
@@ -66,6 +66,7 @@ static const OptionRow rows[] = {
              "tokenizer.json, tokenizer.bin, .model or .tiktoken"),
     TEXT_ROW(USUAL, 0, "split-pattern", "REGEX", FIELD(split_pattern),
              "how -z FILE splits text: for unknown .tiktoken lists"),
+    TEXT_ROW(USUAL, 0, "family", "FILE", FIELD(family), "a page that describes a new model_type"),
     UINT_ROW(USUAL, 'j', "threads", FIELD(n_threads), 1, MOST_THREADS, "[the physical cores]"),
     TEXT_ROW(USUAL, 0, "random", "SHAPE", FIELD(random),
              "generated weights: tinyllama-1.1b, tiny, dim=64,n_layers=2,..."),
@@ -223,6 +224,7 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
         .adapters = a->lora.n ? &e->adapters : NULL,
         .tokenizer = a->tokenizer,
         .split_pattern = a->split_pattern,
+        .family = a->family,
         .no_mtp = a->no_mtp,
         .pooling = poolings[a->pooling],
         .keeps_target = !a->force,

@@ -12,7 +12,8 @@
 typedef struct Symbol {
     uint32_t id;         /* TOKENIZER_NONE once merged into its left neighbour */
     uint32_t prev, next; /* indices of the neighbours; TOKENIZER_NONE at the ends */
-    uint32_t rank, into; /* of the merge with the next symbol; rank TOKENIZER_NONE: none */
+    uint32_t rank;       /* of the merge with the next symbol; TOKENIZER_NONE: there is none */
+    uint32_t into;       /* the token that this merge gives */
     uint32_t start, end; /* bytes of the word */
 } Symbol;
 

@@ -16,7 +16,6 @@
 #include <pcre2.h>
 #include <pthread.h>
 
-#include "base/outside_core.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/token_list.h"
@@ -91,8 +90,9 @@ struct Scratch {
     pcre2_match_data *match;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
-    size_t steps, steps_left; /* the steps that patterns may take (pattern_allow); still left */
-    size_t step_at;           /* the place in the text of the last step */
+    size_t steps;      /* that patterns may take (pattern_allow) */
+    size_t steps_left; /* of these */
+    size_t step_at;    /* the place in the text of the last step */
 };
 
 /* One call of tokenizer_encode. */
@@ -127,20 +127,15 @@ Status encode_word(Encoding *e, const char *word, size_t length);
 /* ---- tokenizers/, which the core leaves out ---- */
 
 /* Appends the ids of one word of a Unigram model. */
-OUTSIDE_CORE(Status encode_unigram(Encoding *e, const char *bytes, size_t length),
-             return error_set(e->error, "tokenizer: this build has no Unigram");)
+Status encode_unigram(Encoding *e, const char *bytes, size_t length);
 
 /* Appends what a step that knows properties of characters makes of *in. */
-OUTSIDE_CORE(Status normalize_characters(Encoding *e, const StepRecord *step, TextBuffer *out,
-                                         TextSpan *in),
-             return error_set(e->error, "tokenizer: this build has no normalizer step %u",
-                              (unsigned)step->op);)
+Status normalize_characters(Encoding *e, const StepRecord *step, TextBuffer *out, TextSpan *in);
 
 /* The length of the longest prefix of text[n] that the character map replaces, and by what. */
-OUTSIDE_CORE(size_t charsmap_replacement(const Tokenizer *t, const char *text, size_t n,
-                                         const char **to, size_t *to_length),
-             return 0;)
-OUTSIDE_CORE(bool charsmap_is_sound(const void *bytes, size_t n), return true;)
+size_t charsmap_replacement(const Tokenizer *t, const char *text, size_t n, const char **to,
+                            size_t *to_length);
+bool charsmap_is_sound(const void *bytes, size_t n);
 
 /* ---- tokenizer_pattern.c ---- */
 

@@ -30,12 +30,19 @@ uint64_t pattern_hash(const char *pattern, size_t length) {
     return XXH3_64bits_withSeed(pattern, length, XXH64(pattern, length, 0));
 }
 
+static bool is_known_linear(const char *pattern, size_t length) {
+    uint64_t hash = pattern_hash(pattern, length);
+    size_t i = 0, n = sizeof linear_patterns / sizeof *linear_patterns;
+    while (i < n && linear_patterns[i] != hash) i++;
+    return i < n;
+}
+
 /* A pattern may not contain \C or begin with a verb such as (*LIMIT_MATCH=). One that is not known
  * is compiled with a callout before each of its items, which pattern_step counts. Both of PCRE2's
  * matchers, JIT and interpreter, then take the same steps: optimizations that would skip places
  * where a match could start are turned off, because the two skip different ones. */
 Status pattern_compile(const char *pattern, size_t length, pcre2_code **out, Error *error) {
-    size_t offset = 0, known = 0, n_known = sizeof linear_patterns / sizeof *linear_patterns;
+    size_t offset = 0;
     int code = 0, shown = length < 200 ? (int)length : 200;
     uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
     if (length >= 2 && memcmp(pattern, "(*", 2) == 0)
@@ -44,8 +51,7 @@ Status pattern_compile(const char *pattern, size_t length, pcre2_code **out, Err
     if (!context) return no_memory(error);
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     pcre2_set_parens_nest_limit(context, 100);
-    while (known < n_known && linear_patterns[known] != pattern_hash(pattern, length)) known++;
-    if (known == n_known) options |= PCRE2_AUTO_CALLOUT | PCRE2_NO_START_OPTIMIZE;
+    if (!is_known_linear(pattern, length)) options |= PCRE2_AUTO_CALLOUT | PCRE2_NO_START_OPTIMIZE;
     *out = pcre2_compile((PCRE2_SPTR)pattern, length, options, &code, &offset, context);
     pcre2_compile_context_free(context);
     if (!*out) {
@@ -69,12 +75,19 @@ static int pattern_step(pcre2_callout_block *block, void *scratch) {
 }
 
 size_t pattern_steps(size_t length) {
-    return length < SIZE_MAX / 512 ? ((size_t)1 << 25) + 256 * length : SIZE_MAX;
+    size_t always = (size_t)1 << 25;
+    return length < (SIZE_MAX - always) / 256 ? always + 256 * length : SIZE_MAX;
 }
 
 void pattern_allow(Scratch *s, size_t steps) {
     s->steps = s->steps_left = steps;
     pcre2_set_callout(s->context, pattern_step, s);
+}
+
+static int match(const Matches *m, Scratch *s, uint32_t options) {
+    s->step_at = m->at;
+    return pcre2_match(m->code, (PCRE2_SPTR)m->span.bytes, m->span.length, m->at,
+                       options | PCRE2_NO_UTF_CHECK, s->match, s->context);
 }
 
 static int match_failed(const Matches *m, const Scratch *s, int code, Error *error) {
@@ -92,15 +105,11 @@ static int match_failed(const Matches *m, const Scratch *s, int code, Error *err
  * small its interpreter tries again, and has the same number of steps left for it. */
 static int pattern_next(const Matches *m, Scratch *s, size_t *from, size_t *to, Error *error) {
     size_t steps_left = s->steps_left;
-    uint32_t options = PCRE2_NO_UTF_CHECK;
-    int found;
-    do {
+    int found = match(m, s, 0);
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
         s->steps_left = steps_left;
-        s->step_at = m->at;
-        found = pcre2_match(m->code, (PCRE2_SPTR)m->span.bytes, m->span.length, m->at, options,
-                            s->match, s->context);
-        options |= PCRE2_NO_JIT;
-    } while (found == PCRE2_ERROR_JIT_STACKLIMIT);
+        found = match(m, s, PCRE2_NO_JIT);
+    }
     if (found == PCRE2_ERROR_NOMATCH) return 0;
     if (found < 0) return match_failed(m, s, found, error);
     const size_t *bounds = pcre2_get_ovector_pointer(s->match);

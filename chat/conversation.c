@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "formats/sha256.h"
+#include "numeric.h"
 #include "system/descriptor.h"
 
 enum { CONVERSATION_VERSION = 1, MAX_BYTES = 1 << 28 };
@@ -214,6 +215,11 @@ static void open_kv(Conversation *c, const KvShape *shape, Error *note) {
     if (kvfile_open(&c->kv, path, fd, c->fingerprint, shape, &begun, &reason) != STATUS_OK) {
         c->kv = NULL;
         if (!note->text[0]) error_set(note, "%s", reason.text);
+    } else if (kvfile_other_revision(c->kv) != 0 && !note->text[0]) {
+        error_set(note,
+                  "%s is of numeric revision %d, this program of %d: its keys and values are "
+                  "computed again, once; the messages stay as they are",
+                  path, kvfile_other_revision(c->kv), NUMERIC_REVISION);
     }
 }
 

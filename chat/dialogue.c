@@ -6,8 +6,10 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "cache/kvcache_fork.h"
+#include "cache/kvcache_sizes.h"
+#include "cache/kvcache_snapshots.h"
 #include "chat/made_with.h"
-#include "kvcache_sharing.h"
 
 /* ---- Opening ----------------------------------------------------------------------------- */
 
@@ -140,7 +142,8 @@ static Status render(Dialogue *d, size_t first, size_t n, TokenList *ids, Error 
  * the index lies between two that were tried, then halves the distance. */
 typedef struct Search {
     size_t begin, end, guess, step;
-    bool low, high; /* some index was tried where it does not hold; where it does */
+    bool low;  /* an index was tried where it does not hold */
+    bool high; /* an index was tried where it holds */
 } Search;
 
 /* The index to try next; not once begin == end. */

@@ -39,8 +39,10 @@ typedef struct Dialogue {
 
 /* The token counts and times of one answer. */
 typedef struct AnswerStats {
-    size_t n_prompt, n_cached, n_generated; /* tokens rendered; found in the cache; generated */
-    size_t left_out;                        /* messages that did not fit */
+    size_t n_prompt;    /* tokens of the rendered prompt */
+    size_t n_cached;    /* of these, found in the KV cache */
+    size_t n_generated; /* tokens of the answer */
+    size_t left_out;    /* messages that did not fit */
     double prefill_seconds, decode_seconds;
     Finish finish; /* FINISH_NOT: interrupted */
     bool too_long; /* nothing was answered: n_prompt tokens do not fit into the context */

@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 #include "base/unicode.h"
-#include "layers/lora.h"
+#include "adapters/lora.h"
 
 /* ---- The command line ---- */
 

@@ -3,7 +3,7 @@
 #ifndef ADAPTER_OPENING_H
 #define ADAPTER_OPENING_H
 
-#include "formats/adapter.h"
+#include "adapters/adapter.h"
 #include "session/session.h"
 
 /* One --lora NAME=PATH[:SCALE]; PATH alone is called by its last part. */

@@ -181,7 +181,8 @@ Status conversion_cache_open(ConversionSlot *slot, const Source *source, const c
     const ConversionOrigin origin = {.path = source->path,
                                      .type = type,
                                      .tokenizer = source->tokenizer_file.path,
-                                     .split_pattern = source->split_pattern};
+                                     .split_pattern = source->split_pattern,
+                                     .family = source->family_file.path};
     return open_cached(slot, name, &origin, cancel, error);
 }
 

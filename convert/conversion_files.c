@@ -41,6 +41,11 @@ bool conversion_name(const Source *source, const char *type, char *name, size_t 
         const char *pattern = source->split_pattern ? source->split_pattern : "";
         XXH3_128bits_update(state, pattern, strlen(pattern) + 1);
     }
+    if (source->family_file.path) {
+        XXH3_128bits_update(state, "family", sizeof "family");
+        hash_file(state, &source->family_file);
+        XXH3_128bits_update(state, source->family_file.map, source->family_file.bytes);
+    }
     XXH128_hash_t hash = XXH3_128bits_digest(state);
     XXH3_freeState(state);
     char base[64] = "model";

@@ -10,6 +10,7 @@
 #include "convert/cache_directory.h"
 #include "convert/conversion_files.h"
 #include "convert/conversion_origin.h"
+#include "formats/given_family.h"
 #include "formats/source_open.h"
 #include "system/terminal.h"
 
@@ -40,7 +41,8 @@ static const char *state_of(const ConversionOrigin *origin, const char *name) {
     if (source_open(&source, origin->path, origin->tokenizer, &ignored) != STATUS_OK)
         return ", which cannot be read any more";
     source->split_pattern = origin->split_pattern;
-    bool same = conversion_name(source, origin->type, now, sizeof now) &&
+    bool same = given_family_open(source, origin->family, &ignored) == STATUS_OK &&
+                conversion_name(source, origin->type, now, sizeof now) &&
                 strncmp(now, name, strlen(now)) == 0;
     source_close(source);
     return same ? "" : ", which has changed since";

@@ -7,7 +7,7 @@
 
 static const char attribute[] = "user.verbatim.source";
 
-enum { PARTS = 4 };
+enum { PARTS = 5 };
 
 /* Appends a text and its NUL; false: no room. */
 static bool put(char *bytes, size_t size, size_t *length, const char *text) {
@@ -23,14 +23,16 @@ void conversion_origin_write(int fd, const ConversionOrigin *origin) {
     size_t length = 0;
     char *path = realpath(origin->path, NULL);
     char *tokenizer = origin->tokenizer ? realpath(origin->tokenizer, NULL) : NULL;
+    char *family = origin->family ? realpath(origin->family, NULL) : NULL;
     const char *const parts[PARTS] = {path ? path : origin->path, origin->type,
                                       tokenizer ? tokenizer : origin->tokenizer,
-                                      origin->split_pattern};
+                                      origin->split_pattern, family ? family : origin->family};
     bool fits = true;
     for (int i = 0; i < PARTS; i++) fits = fits && put(bytes, sizeof bytes, &length, parts[i]);
     if (fits && fsetxattr(fd, attribute, bytes, length, 0) != 0) length = 0; /* nothing is kept */
     free(path);
     free(tokenizer);
+    free(family);
 }
 
 bool conversion_origin_read(int fd, ConversionOrigin *origin) {
@@ -47,5 +49,6 @@ bool conversion_origin_read(int fd, ConversionOrigin *origin) {
     origin->type = parts[1];
     origin->tokenizer = parts[2];
     origin->split_pattern = parts[3];
+    origin->family = parts[4];
     return origin->path != NULL;
 }

@@ -7,9 +7,10 @@
 #include <stdbool.h>
 
 typedef struct ConversionOrigin {
-    const char *path;                             /* of the source; read back: absolute */
-    const char *type, *tokenizer, *split_pattern; /* as on the command line; NULL: not given */
-    char bytes[8192];                             /* that the texts point into when read back */
+    const char *path; /* of the source; read back: absolute */
+    const char *type, *tokenizer, *split_pattern,
+        *family;      /* as on the command line; NULL: not given */
+    char bytes[8192]; /* that the texts point into when read back */
 } ConversionOrigin;
 
 void conversion_origin_write(int fd, const ConversionOrigin *origin);

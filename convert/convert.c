@@ -15,6 +15,7 @@
 #include "base/threads.h"
 #include "convert/layout.h"
 #include "convert/quantize.h"
+#include "formats/given_family.h"
 #include "formats/source_open.h"
 #include "formats/stored.h"
 #include "kernels/panel_pack.h"
@@ -495,7 +496,9 @@ Status convert_source(const char *path, const ConvertOptions *options, int out_f
     if (source_open(&source, path, options->tokenizer, error) != STATUS_OK) return STATUS_FAILED;
     source->split_pattern = options->split_pattern;
     source->no_mtp = options->no_mtp;
-    Status status = options->ready ? options->ready(options->ready_context, error) : STATUS_OK;
+    Status status = given_family_open(source, options->family, error);
+    if (status == STATUS_OK && options->ready)
+        status = options->ready(options->ready_context, error);
     if (status == STATUS_OK) status = source_parse(source, error);
     if (status == STATUS_OK) status = convert_parsed(source, options, out_fd, error);
     source_close(source);

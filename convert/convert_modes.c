@@ -4,6 +4,7 @@
 
 #include "convert/conversion_list.h"
 #include "convert/model_list.h"
+#include "formats/families_print.h"
 
 #define FIELD(name) offsetof(Options, name)
 
@@ -12,9 +13,11 @@ const OptionRow convert_options[] = {
     TEXT_ROW(USUAL, 0, "type", "TYPE", FIELD(type),
              "weights: f32 f16 bf16 q8 q6 q5 q4m q4 [as they are]"),
     TEXT_ROW(RARE, 'z', "tokenizer", "FILE", FIELD(tokenizer),
-             "use this tokenizer, not the model's"),
-    TEXT_ROW(RARE, 0, "split-pattern", "REGEX", FIELD(split_pattern),
-             "how -z FILE, a .tiktoken list, splits text"),
+             "not the model's; a .tiktoken: --split-pattern REGEX"),
+    TEXT_ROW(RARE, 0, "split-pattern", "REGEX", FIELD(split_pattern), NULL),
+    TEXT_ROW(RARE, 0, "family", "FILE", FIELD(family),
+             "a page of a new model_type; --families lists all"),
+    {OPTION_TEXT, 0, "families", "NAME", FIELD(families), 0, 0, NULL, RARE, ""},
     TEXT_ROW(RARE, 0, "cache-dir", "DIR", FIELD(cache_dir),
              "where conversions are kept [~/.cache/verbatim]"),
     FLAG_ROW(USUAL, 0, "list", FIELD(list), "the models and conversions on this machine"),
@@ -78,6 +81,21 @@ static Status clear(void *state, Session *session, Error *error) {
                                  error);
 }
 
+/* ---- Families ---- */
+
+static bool families_asked(const Options *options) {
+    return options->families;
+}
+
+static Status list_families(void *state, Session *session, Error *error) {
+    (void)state;
+    return families_print(stdout, session->options->families, error);
+}
+
+const Mode families_mode = {.name = "--families",
+                            .traits = MODE_WITHOUT_MODEL,
+                            .asked = families_asked,
+                            .run = list_families};
 const Mode list_mode = {.name = "--list",
                         .traits = MODE_WITHOUT_MODEL,
                         .asked = models_asked,

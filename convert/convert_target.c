@@ -11,6 +11,7 @@
 #include "convert/adapter_merge.h"
 #include "convert/cache_directory.h"
 #include "convert/calibrate.h"
+#include "formats/given_family.h"
 #include "formats/pooling.h"
 #include "formats/source_open.h"
 #include "system/errand.h"
@@ -113,8 +114,10 @@ static int open_beside(const char *path, char **temporary) {
 /* Whether `info` is that of a file of the source. */
 static bool is_read_from(const Source *source, const struct stat *info) {
     struct stat file;
-    for (size_t i = 0; i <= source->n_files; i++) {
-        const InputFile *input = i < source->n_files ? &source->files[i] : &source->tokenizer_file;
+    for (size_t i = 0; i < source->n_files + 2; i++) {
+        const InputFile *input = i < source->n_files    ? &source->files[i]
+                                 : i == source->n_files ? &source->tokenizer_file
+                                                        : &source->family_file;
         if (input->path && fstat(input->fd, &file) == 0 && file.st_ino == info->st_ino &&
             file.st_dev == info->st_dev)
             return true;
@@ -234,7 +237,8 @@ Status convert_to_path(const char *path_of_source, const ConvertOptions *options
         return STATUS_FAILED;
     source->split_pattern = options->split_pattern;
     source->no_mtp = options->no_mtp;
-    Status status = convert_opened(source, options, path, error);
+    Status status = given_family_open(source, options->family, error);
+    if (status == STATUS_OK) status = convert_opened(source, options, path, error);
     source_close(source);
     return status;
 }

@@ -12,6 +12,7 @@
 #include "convert/mix.h"
 #include "convert/model_names.h"
 #include "convert/source_digest.h"
+#include "formats/given_family.h"
 #include "formats/source_open.h"
 #include "formats/tokenizer_file.h"
 #include "system/terminal.h"
@@ -47,6 +48,8 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
         if (source_open(&opening->source, path, tokenizer, error) != STATUS_OK)
             return STATUS_FAILED;
         opening->source->split_pattern = opening->split_pattern;
+        if (is_own && given_family_open(opening->source, options->family, error) != STATUS_OK)
+            return STATUS_FAILED;
         opening->source->only_vocabulary = options->tokenize || options->detokenize;
         if (opening->describes)
             return conversion_cache_find(&opening->conversion, opening->source, options->type,
@@ -54,6 +57,9 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
         return conversion_cache_open(&opening->conversion, opening->source, options->type,
                                      options->cache_dir, interrupted, error);
     }
+    if (is_own && options->family)
+        return error_set(error, "%s: --family is for directories of Hugging Face and GGUF files",
+                         path);
     opening->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (opening->fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
     return tokenizer ? input_open(&opening->tokenizer, tokenizer, error) : STATUS_OK;

@@ -55,14 +55,16 @@ static Status digest_files(const InputFile *const *files, size_t n, int n_thread
 
 Status source_digest(const Source *source, const char *type, int n_threads,
                      const volatile sig_atomic_t *interrupted, json_t **digest, Error *error) {
-    size_t n = source->n_files + (source->tokenizer_file.path != NULL);
-    const InputFile **files = calloc(n + 1, sizeof *files);
-    char(*digests)[SHA256_HEX] = calloc(n + 1, sizeof *digests);
+    const InputFile *const given[] = {&source->tokenizer_file, &source->family_file};
+    size_t n = source->n_files;
+    const InputFile **files = calloc(n + 2, sizeof *files);
+    char(*digests)[SHA256_HEX] = calloc(n + 2, sizeof *digests);
     json_t *list = json_array();
     Status status =
         files && digests && list ? STATUS_OK : error_set(error, "no memory for a digest");
-    for (size_t i = 0; status == STATUS_OK && i < n; i++)
-        files[i] = i < source->n_files ? &source->files[i] : &source->tokenizer_file;
+    for (size_t i = 0; status == STATUS_OK && i < n; i++) files[i] = &source->files[i];
+    for (size_t i = 0; status == STATUS_OK && i < 2; i++)
+        if (given[i]->path) files[n++] = given[i];
     if (status == STATUS_OK && n > 0) {
         qsort(files, n, sizeof *files, by_name);
         status = digest_files(files, n, n_threads, interrupted, digests, error);

@@ -13,7 +13,8 @@ enum { SHORT_TEXT = 40 }; /* tokens: up to here colours are linear, and cells ar
  * of small maps (tiles), a row for each layer and a column for each head. */
 typedef struct Layout {
     double left, top, cell, side; /* of the large map: its corner, a cell's side, its own */
-    double tile, pitch;           /* a tile's side; from tile to tile */
+    double tile;                  /* a tile's side */
+    double pitch;                 /* from one tile to the next */
     double grid_left;             /* the left edge of the tiles */
     double grid_top, tiles_top;   /* the top of the head numbers, and of the tiles below them */
     double width, height;         /* of the whole picture */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "kvcache_sharing.h"
+#include "cache/kvcache_fork.h"
 #include "prefill.h"
 #include "session/logprobs.h"
 

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cache/kvcache_sizes.h"
 #include "inspect/size_text.h"
 #include "kernels/tensor.h"
-#include "kvcache_sharing.h"
 
 /* A text too short to say that a model fits. */
 enum { SHORT_TEXT = 512 };

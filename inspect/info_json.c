@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/unicode.h"
+#include "cache/kvcache_sizes.h"
 #include "config_fields.h"
 #include "inspect/fit.h"
-#include "kvcache_sharing.h"
 
 /* A JSON string of bytes[n] from the file; what is not UTF-8 becomes U+FFFD. */
 static json_t *text_of(const char *bytes, size_t n) {

@@ -6,15 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/kvcache_sizes.h"
 #include "config_fields.h"
 #include "formats/mtp_names.h"
 #include "inspect/config_text.h"
 #include "inspect/fit.h"
 #include "inspect/info_json.h"
-#include "inspect/size_text.h"
 #include "inspect/modelfile_verify.h"
 #include "inspect/render.h"
-#include "kvcache_sharing.h"
+#include "inspect/size_text.h"
 #include "session/drafting.h"
 
 Status inspect_print(const Session *session, Error *error, const char *format, ...) {

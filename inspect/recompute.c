@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "cache/kvcache_fork.h"
+#include "cache/kvcache_snapshots.h"
 #include "config_fields.h"
-#include "kvcache_sharing.h"
 #include "session/generate.h"
 #include "session/logprobs.h"
 

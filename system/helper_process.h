@@ -9,7 +9,8 @@
 
 typedef struct HelperProcess {
     pid_t process; /* 0 in the helper process itself */
-    int to, from;  /* the pipes to and from the other side; closed in programs that it starts */
+    int to;        /* the pipe to the other side; closed in programs that it starts */
+    int from;      /* the pipe from the other side; closed likewise */
 } HelperProcess;
 
 /* Starts a process like this one, in which it returns as well. `task` is for the Error only: what
