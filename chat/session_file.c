@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "system/descriptor.h"
@@ -29,6 +30,19 @@ static int open_kv(const char *session, Error *note) {
     return -1;
 }
 
+/* True if the file could be locked. A chat's courier holds the lock as well (one description of the
+ * file), and outlives a chat that was killed until it reads the end of its pipe: a lock that is let
+ * go within this time was held by nobody else. */
+static bool lock_soon(int fd) {
+    enum { TRIES = 100, WAIT_NS = 20 * 1000 * 1000 };
+    for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (errno != EWOULDBLOCK && errno != EINTR) return false;
+        if (i == TRIES) return false;
+        nanosleep(&(struct timespec){0, WAIT_NS}, NULL);
+    }
+    return true;
+}
+
 Status session_file_open(SessionFile *file, const char *path, Error *note, Error *error) {
     *file = (SessionFile){path, -1, -1};
     note->text[0] = '\0';
@@ -39,7 +53,7 @@ Status session_file_open(SessionFile *file, const char *path, Error *note, Error
                            errno == ELOOP ? "it is a symbolic link" : strerror(errno));
     } else if (is_foreign(file->fd)) {
         status = error_set(error, "%s: belongs to another user", path);
-    } else if (flock(file->fd, LOCK_EX | LOCK_NB) != 0) {
+    } else if (!lock_soon(file->fd)) {
         status = error_set(error, "%s: another process has this conversation open", path);
     } else {
         file->kv_fd = open_kv(path, note);
