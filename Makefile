@@ -330,8 +330,8 @@ VERSION = $(shell sed -n 's/^\#define VERBATIM_VERSION "\(.*\)"/\1/p' session/op
 DATA = $(DESTDIR)$(PREFIX)/share
 DOCS = README.md $(wildcard docs/*.md)
 # What `make install` makes, under PREFIX.
-INSTALLED = bin/verbatim bin/verbatim-export share/verbatim/stories.bin \
-	share/man/man1/verbatim.1 share/man/man1/verbatim-export.1 \
+INSTALLED = bin/verbatim bin/verbatim-export bin/verbatim-get share/verbatim/stories.bin \
+	share/man/man1/verbatim.1 share/man/man1/verbatim-export.1 share/man/man1/verbatim-get.1 \
 	share/bash-completion/completions/verbatim share/bash-completion/completions/verbatim-export \
 	share/zsh/site-functions/_verbatim $(DOCS:%=share/doc/verbatim/%)
 
@@ -340,8 +340,9 @@ install: all
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,$(sort $(dir $(INSTALLED))))
 	install -m 755 $(BUILD)/$(FROM)run $(DESTDIR)$(PREFIX)/bin/verbatim
 	install -m 755 $(BUILD)/$(FROM)export $(DESTDIR)$(PREFIX)/bin/verbatim-export
+	install -m 755 get $(DESTDIR)$(PREFIX)/bin/verbatim-get
 	install -m 644 models/stories.bin $(DATA)/verbatim/stories.bin
-	install -m 644 man/verbatim.1 man/verbatim-export.1 $(DATA)/man/man1
+	install -m 644 man/verbatim.1 man/verbatim-export.1 man/verbatim-get.1 $(DATA)/man/man1
 	install -m 644 completions/verbatim.bash $(DATA)/bash-completion/completions/verbatim
 	ln -sf verbatim $(DATA)/bash-completion/completions/verbatim-export
 	install -m 644 completions/_verbatim $(DATA)/zsh/site-functions/_verbatim

@@ -101,7 +101,7 @@ static const char cpu[] = "this program computes on the CPU alone: leave it out"
 static const char mapped[] = "the model is always mapped from its file: leave it out";
 static const char talk[] = "to talk: -m chat";
 static const char no_download[] =
-    "nothing is downloaded here: hf download ORG/NAME first, then name it, ORG/NAME";
+    "nothing is downloaded here: ./get ORG/NAME first, then name it, ORG/NAME";
 static const char no_server[] =
     "--batch FILE answers many requests; integrations/openai serves them on localhost";
 static const char text_only[] = "this program reads only text";
@@ -223,7 +223,7 @@ static const struct {
     {"ls", "there are no commands: run --list shows the models on this machine"},
     {"models", "there are no commands: run --list shows the models on this machine"},
     {"show", "there are no commands: run MODEL --info describes a model"},
-    {"pull", "nothing is downloaded here: hf download ORG/NAME or ollama pull NAME; then run NAME"},
+    {"pull", "nothing is downloaded here: ./get ORG/NAME or ollama pull NAME; then run NAME"},
     {"serve", "there is no server: run MODEL --batch FILE answers many requests; "
               "integrations/openai serves them on localhost"},
     {"create", "export SOURCE TARGET writes a model.bin"},

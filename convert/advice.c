@@ -30,6 +30,11 @@ static const char *in_hub(const char *path) {
     return NULL;
 }
 
+/* The script that fetches models, as it is called where this program is. */
+static const char *getter(void) {
+    return strcmp(program_invocation_short_name, "verbatim") == 0 ? "verbatim-get" : "./get";
+}
+
 /* Advice for an address: the commands that fetch the repository, or one file of it. */
 static Status address(const char *path, const char *rest, Error *error) {
     const char *name = strchr(rest, '/');
@@ -37,13 +42,11 @@ static Status address(const char *path, const char *rest, Error *error) {
     if (n == 0) return error_set(error, "%s: an address without a model in it", path);
     int length = (int)(name + 1 - rest) + (int)n;
     const char *file = strstr(rest, ".gguf") ? strrchr(rest, '/') + 1 : NULL;
-    int file_length = file ? (int)strcspn(file, "?#") : 0;
+    const char *part = !file && rest[length] == ':' ? rest + length + 1 : NULL;
+    const char *choice = file ? file : part ? part : "";
     return error_set(
-        error,
-        "nothing is downloaded here: hf download %.*s%s%.*s fetches it; then: %s %.*s -m "
-        "chat",
-        length, rest, file ? " " : "", file_length, file ? file : "", program_invocation_short_name,
-        file ? file_length - 5 : length, file ? file : rest);
+        error, "nothing is downloaded here: %s %.*s%s%.*s fetches it, and prints how to run it",
+        getter(), length, rest, choice[0] ? ":" : "", (int)strcspn(choice, "?#"), choice);
 }
 
 /* Whether the text is a name as ollama gives them, "llama3.2:1b", and not that of a file. */
@@ -70,8 +73,8 @@ static Status not_there(const char *path, Error *error) {
         return error_set(
             error,
             "no file is called %s, and no model that --list finds. Nothing is downloaded "
-            "here: ollama pull %s, or hf download ORG/NAME",
-            path, path);
+            "here: ollama pull %s, or %s ORG/NAME",
+            path, path, getter());
     const char *slash = strchr(path, '/');
     const char *quote = strchr(path, '\'') ? "\"" : "'";
     if (strchr(path, ' ') || (!slash && !strchr(path, '.') && !strchr(path, '\\')))
@@ -82,8 +85,8 @@ static Status not_there(const char *path, Error *error) {
         return error_set(
             error,
             "%s: no such directory, and no model that --list finds. Nothing is downloaded "
-            "here: hf download %s fetches it; then: %s %s",
-            path, path, program_invocation_short_name, path);
+            "here: %s %s fetches it; then: %s %s",
+            path, getter(), path, program_invocation_short_name, path);
     return STATUS_FAILED;
 }
 

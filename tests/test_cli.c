@@ -619,15 +619,15 @@ static void what_is_no_model_is_told_what_to_do_instead(void **state) {
     assert_fails(RUN("run", "It's late"), 1, "run -i \"It's late\"\n");
     assert_fails(RUN("run", "Hello"), 1, "a prompt goes after -i: run -i 'Hello'\n");
     assert_fails(RUN("run", "Someone/Some-Model"), 1,
-                 "hf download Someone/Some-Model fetches it; then: run Someone/Some-Model\n");
+                 "./get Someone/Some-Model fetches it; then: run Someone/Some-Model\n");
     assert_fails(RUN("run", "llama3.2:1b"), 1,
                  "no file is called llama3.2:1b, and no model that --list finds. Nothing is "
-                 "downloaded here: ollama pull llama3.2:1b, or hf download ORG/NAME\n");
+                 "downloaded here: ollama pull llama3.2:1b, or ./get ORG/NAME\n");
     assert_fails(RUN("run", "https://huggingface.co/Org/Name"), 1,
-                 "hf download Org/Name fetches it; then: run Org/Name -m chat\n");
-    assert_fails(RUN("run", "hf.co/Org/Name:Q4_K_M"), 1, "hf download Org/Name fetches it;");
+                 "./get Org/Name fetches it, and prints how to run it\n");
+    assert_fails(RUN("run", "hf.co/Org/Name:Q4_K_M"), 1, "./get Org/Name:Q4_K_M fetches it, ");
     assert_fails(RUN("run", "https://huggingface.co/Org/Name/resolve/main/a-q8.gguf?download=true"),
-                 1, "hf download Org/Name a-q8.gguf fetches it; then: run a-q8 -m chat\n");
+                 1, "./get Org/Name:a-q8.gguf fetches it, and prints how to run it\n");
     assert_fails(RUN("run", "no/such.gguf"), 1, "no/such.gguf: No such file or directory\n");
     assert_fails(RUN("run", ""), 1, "the model's name is empty\n");
     assert_fails(RUN("run", tiny, "-i", "Hi", "--type", "float16"), 2,

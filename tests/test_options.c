@@ -105,7 +105,7 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
     REFUSES("--seed -1: without --seed a seed is drawn", "m", "--seed", "-1");
     REFUSES("-c 0: without -c the context is the model's", "m", "-c", "0");
     REFUSES("no option -cnv: to talk: -m chat", "m", "-cnv");
-    REFUSES("no option -hf: nothing is downloaded here: hf download ORG/NAME first, then name it, "
+    REFUSES("no option -hf: nothing is downloaded here: ./get ORG/NAME first, then name it, "
             "ORG/NAME",
             "-hf", "a/b");
     REFUSES("no option -ngl: this program computes on the CPU alone: leave it out", "m", "-ngl",
