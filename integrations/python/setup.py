@@ -53,6 +53,7 @@ class Build(build_py):
         for name, source in (("verbatim", "run"), ("verbatim-export", "export")):
             shutil.copy2(built / source, package / "bin" / name)
         shutil.copy2(checkout / "models" / "stories.bin", package / "models" / "stories.bin")
+        shutil.copy2(checkout / "LICENSE", package / "LICENSE")
 
 
 class Wheel(bdist_wheel):

@@ -98,7 +98,7 @@ def test_logits_are_those_of_the_logprobs(model):
     assert every.shape == (3, 2048) and (every[-1] == model.logits("Once upon")).all()
     for _ in range(300):
         model.logits("Once upon a time there was a fox", every=True)
-    assert os.fstat(model._child.logits_fd).st_blocks * 512 < 1 << 20
+    assert os.fstat(model._child.logits.fd).st_blocks * 512 < 1 << 20
 
 
 def test_samples_and_choices(model):
@@ -402,3 +402,137 @@ def test_a_parent_that_is_killed_leaves_no_program():
     parent.wait()
     parent.stdout.close()
     assert gone(pid)
+
+
+# ---- What must not go wrong by itself ----
+
+
+def test_a_program_that_answers_nonsense_is_ended(tmp_path):
+    nonsense = tmp_path / "nonsense"
+    nonsense.write_text("#!/bin/sh\nexec yes\n")
+    nonsense.chmod(0o755)
+    with pytest.raises(ModelError, match="does not answer as it should"):
+        Model(program=nonsense)
+    with pytest.raises(OptionError, match="null byte"):
+        Model("a\0b")
+
+
+def test_a_name_is_never_an_option(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match="No such file"):
+        Model("-oresults")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_is_held_stops_no_cancelling(model):
+    """The garbage collector ends streams wherever it happens to run."""
+    stream = model.complete("a", max_tokens=300, ignore_eos=True, stream=True)
+    next(stream)
+    done = threading.Event()
+
+    def collect():
+        with model._child.work:
+            stream.close()
+        done.set()
+
+    threading.Thread(target=collect, daemon=True).start()
+    assert done.wait(5)
+
+
+def test_logits_are_right_after_a_restart():
+    numpy = pytest.importorskip("numpy")
+    with Model(context=64) as model:
+        wanted = model.logits("Once upon a", every=True)
+        old = model._child.logits
+        model.restart()
+        assert old.fd == -1 and (model.logits("Once upon a", every=True) == wanted).all()
+        memory = model._child.logits
+        memory._give_back(0, 100)  # a page that is taken in part
+        assert memory.partly
+        model.restart()
+        assert not model._child.logits.partly
+        assert numpy.isfinite(wanted).all()
+
+
+def test_prompts_that_are_none(model):
+    for prompt in (b"Once", ["a", "b"], [{"role": "user", "content": "a"}]):
+        with pytest.raises(TypeError, match="batch"):
+            model.complete(prompt)
+    with pytest.raises(RequestError, match="JSON"):
+        model.complete("a", stop={1, 2})
+
+
+def test_an_id_that_comes_twice_is_refused(model, tmp_path):
+    with pytest.raises(RequestError, match="comes twice"):
+        list(model.batch([{"id": "a", "prompt": "a"}, {"id": "a", "prompt": "b"}], output=tmp_path / "out", max_tokens=1))
+
+
+def test_a_failed_stream_says_why_again(model):
+    stream = model.complete("a", stream=True, temprature=1)
+    for _ in range(2):
+        with pytest.raises(RequestError, match="temprature"):
+            stream.result
+
+
+def test_an_async_batch_can_be_left(tmp_path):
+    async def numbers():
+        for i in range(10**9):
+            yield f"Number {i}"
+
+    async def main():
+        async with AsyncModel() as model:
+            answers = model.batch(numbers(), max_tokens=4)
+            first = [await answers.__anext__() for _ in range(3)]
+            await answers.aclose()
+
+            async def long():
+                async for _ in model.batch(["a"] * 8, max_tokens=900, ignore_eos=True, n=20):
+                    pass
+
+            task = asyncio.ensure_future(long())
+            await asyncio.sleep(0.1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            begun = time.monotonic()
+            again = await model.complete("Number 0", max_tokens=4)
+            assert again.text == first[0].text and time.monotonic() - begun < 5
+
+    asyncio.run(main())
+
+
+def test_rounds_of_tools_end(model, monkeypatch):
+    from verbatim_lm import Completion
+
+    call = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
+    answer = Completion(
+        {"text": "", "tool_calls": [call], "finish_reason": "tool_calls", "prompt_tokens": 1, "completion_tokens": 1}
+    )
+    called = []
+    monkeypatch.setattr(model, "chat", lambda messages, **fields: answer, raising=False)
+    chat = model.conversation()
+
+    def f():
+        called.append(1)
+        if len(called) == 20:
+            raise OSError("no weather")
+        return {"a": 1}
+
+    assert chat.call_tools(answer, [f], most=3).tool_calls and len(called) == 3 and len(chat.messages) == 6
+    with pytest.raises(OSError):
+        chat.call_tools(answer, [f], most=30)
+    assert chat.messages[-1]["role"] == "assistant"
+
+
+def test_tools_take_objects():
+    pydantic = pytest.importorskip("pydantic")
+    inner = pydantic.create_model("Inner", a=(int, ...))
+    outer = pydantic.create_model("Outer", inner=(inner, ...))
+
+    def f(order, name: str):
+        return order.inner.a
+
+    f.__annotations__["order"] = outer
+    parameters = _schemas.of_tool(f)["function"]["parameters"]
+    assert "Inner" in parameters["$defs"] and "$defs" not in parameters["properties"]["order"]
+    assert _schemas.call([f], "f", {"order": {"inner": {"a": 3}}, "name": "x"}) == 3

@@ -39,17 +39,14 @@ def _in_folder(folder: pathlib.Path, name: str, revision: str, filename: Optiona
     snapshot = folder / "snapshots" / commit
     if not snapshot.is_dir():
         raise ModelError(f"{name}: the revision {revision} is not on this machine: hf download {name}")
-    if filename:
-        found = sorted(snapshot.glob(filename))
-        if len(found) != 1:
-            some = ", ".join(str(one.relative_to(snapshot)) for one in found[:8]) or "no file"
-            raise ModelError(f"{name}: {filename} names {some}")
-        return str(found[0])
-    gguf = sorted(one for one in snapshot.iterdir() if one.suffix == ".gguf")
-    if gguf and not (snapshot / "config.json").exists():
-        first = [one for one in gguf if "-00001-of-" in one.name]
-        if len(gguf) > 1 and len(first) != 1:
-            names = ", ".join(one.name for one in gguf)
-            raise ModelError(f"{name} has several files: choose one by filename=: {names}")
-        return str((first or gguf)[0])
-    return str(snapshot)
+    if not filename and (snapshot / "config.json").exists():
+        return str(snapshot)
+    found = sorted(snapshot.glob(filename or "*.gguf"))
+    # A model in several parts is opened by its first.
+    models = [one for one in found if "-of-" not in one.name or "-00001-of-" in one.name]
+    if len(models) == 1:
+        return str(models[0])
+    if not found and not filename:
+        return str(snapshot)
+    some = ", ".join(str(one.relative_to(snapshot)) for one in models[:8]) or "no file"
+    raise ModelError(f"{name}: {filename or '*.gguf'} names {some}: choose one by filename=")

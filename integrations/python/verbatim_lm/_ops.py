@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import array
 import base64
+import operator
 import sys
 from typing import Any, Dict, Generator, List, Optional, Sequence, Tuple, Union
 
@@ -41,7 +42,11 @@ def text_request(
 
 
 def prompt_of(prompt: Prompt) -> Union[str, List[int]]:
-    return prompt if isinstance(prompt, str) else [int(one) for one in prompt]
+    if isinstance(prompt, str):
+        return prompt
+    if isinstance(prompt, (bytes, bytearray)) or any(isinstance(one, (str, dict)) for one in prompt):
+        raise TypeError("a prompt is a text, or a list of token ids: batch() takes several, chat() messages")
+    return [operator.index(one) for one in prompt]
 
 
 def tokenize(text: str, special: bool, add_special: Optional[bool]) -> Steps:

@@ -80,13 +80,17 @@ def of_tool(tool: Any) -> Dict[str, Any]:
     hints = typing.get_type_hints(tool)
     properties: Dict[str, Any] = {}
     required: List[str] = []
+    definitions: Dict[str, Any] = {}
     for name, parameter in inspect.signature(tool).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise TypeError(f"{tool.__name__}: a tool has no *{name}")
-        properties[name] = of_type(hints.get(name, parameter.annotation))
+        schema = properties[name] = of_type(hints.get(name, parameter.annotation))
+        definitions.update(schema.pop("$defs", {}))  # references are to those of the whole
         if parameter.default is parameter.empty:
             required.append(name)
     parameters = {"type": "object", "properties": properties, "required": required}
+    if definitions:
+        parameters["$defs"] = definitions
     function = {"name": tool.__name__, "description": inspect.getdoc(tool) or "", "parameters": parameters}
     return {"type": "function", "function": function}
 
@@ -95,5 +99,13 @@ def call(tools: "Optional[Sequence[Any]]", name: str, arguments: Dict[str, Any])
     """Calls the function among the tools."""
     for tool in tools or ():
         if callable(tool) and not isinstance(tool, type) and tool.__name__ == name:
-            return tool(**arguments)
+            hints = typing.get_type_hints(tool)
+            return tool(**{key: _argument(hints.get(key), value) for key, value in arguments.items()})
     raise KeyError(f"no function among the tools is called {name}")
+
+
+def _argument(hint: Any, value: Any) -> Any:
+    """What a function with this hint expects."""
+    if _is_pydantic(hint):
+        return hint.model_validate(value)
+    return hint(value) if isinstance(hint, type) and issubclass(hint, enum.Enum) else value

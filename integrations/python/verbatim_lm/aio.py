@@ -3,14 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, AsyncIterator, Dict, List, Optional, Sequence, Union
+import functools
+import os
+from typing import (
+    Any,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Optional,
+    Sequence,
+    Union,
+)
 
 from . import _ops
 from ._child import encode
 from ._ops import Messages, Prompt
-from .errors import ModelError, ProgramEnded, RequestError
+from .batch import END, NEXT, WAIT, show_of, steps
+from .errors import ModelError, ProgramEnded
 from .model import _Core
 from .results import Chunk, Completion, Ranked, Score
+
+
+def _next_of(requests: "Union[Iterable[Any], AsyncIterable[Any]]") -> "Callable[[], Awaitable[Any]]":
+    """What gives the next request, or END. Others get their turn meanwhile."""
+    if isinstance(requests, AsyncIterable):
+        source = requests.__aiter__()
+
+        async def later() -> Any:
+            try:
+                return await source.__anext__()
+            except StopAsyncIteration:
+                return END
+
+        return later
+    known = iter(requests)
+
+    async def at_hand() -> Any:
+        await asyncio.sleep(0)
+        return next(known, END)
+
+    return at_hand
 
 
 class AsyncStream:
@@ -20,10 +56,10 @@ class AsyncStream:
     def __init__(self, model: "AsyncModel", request: Dict[str, Any], parse: Any, logits: bool):
         self._model, self._parse, self._logits = model, parse, logits
         self._queue: "asyncio.Queue[Any]" = asyncio.Queue()
+        self.result: Optional[Completion] = None
         self._child = model._child
         self._ticket = self._child.submit(encode({**request, "stream": True}), model._sink(self._queue.put_nowait))
         self._over = False
-        self.result: Optional[Completion] = None
 
     def __aiter__(self) -> "AsyncStream":
         return self
@@ -42,7 +78,7 @@ class AsyncStream:
         if "delta" in line:
             return Chunk.of(line)
         self._over = True
-        self.result = self._model._completion(line, self._parse, self._logits)
+        self.result = self._model._completion(self._child, line, self._parse, self._logits)
         raise StopAsyncIteration
 
     def close(self) -> None:
@@ -55,6 +91,10 @@ class AsyncStream:
 
     async def __aexit__(self, *exception: Any) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_over"):
+            self.close()
 
 
 class AsyncModel(_Core):
@@ -116,7 +156,8 @@ class AsyncModel(_Core):
         self, request: Dict[str, Any], schema: Any, tools: Any, logits: bool, fields: Dict[str, Any]
     ) -> Completion:
         more, parse = _ops.text_request(fields, schema, tools, logits)
-        return self._completion(await self._ask({**request, **more}), parse, logits)
+        child = self._child
+        return self._completion(child, await self._ask({**request, **more}), parse, logits)
 
     def _stream(
         self, request: Dict[str, Any], schema: Any, tools: Any, logits: bool, fields: Dict[str, Any]
@@ -205,22 +246,34 @@ class AsyncModel(_Core):
         """As Model.info."""
         return await asyncio.get_running_loop().run_in_executor(None, self._describe)
 
-    async def batch(self, requests: Any, **options: Any) -> AsyncIterator[Any]:
-        """As Model.batch, for an iterable or an async one that is read as a whole if it is."""
-        from .batch import run
-
-        if hasattr(requests, "__aiter__"):
-            requests = [one async for one in requests]
-        names = ("output", "ordered", "progress", "errors")
-        given = {"output": None, "ordered": True, "progress": None, "errors": "return"}
-        given.update({k: options.pop(k) for k in names if k in options})
-        answers = run(self, requests, *(given[k] for k in names), options)
-        loop, end = asyncio.get_running_loop(), object()
+    async def batch(
+        self,
+        requests: "Union[Iterable[Any], AsyncIterable[Any]]",
+        *,
+        output: "str | os.PathLike[str] | None" = None,
+        ordered: bool = True,
+        progress: Any = None,
+        errors: str = "return",
+        **fields: Any,
+    ) -> AsyncIterator[Any]:
+        """As Model.batch, for an iterable or an async one. Leave it early by aclose()."""
+        arrived = asyncio.Event()
+        wake = functools.partial(self._sink(lambda _: arrived.set()), None)
+        answers = steps(self, output, ordered, show_of(progress, requests), errors, fields, wake)
+        source = _next_of(requests)
+        given = None
         try:
-            while (answer := await loop.run_in_executor(None, next, answers, end)) is not end:
-                yield answer
+            while (step := answers.send(given)) is not END:
+                given = None
+                if step is NEXT:
+                    given = await source()
+                elif step is WAIT:
+                    await arrived.wait()
+                    arrived.clear()
+                else:
+                    yield step
         finally:
-            answers.close()  # type: ignore[attr-defined]
+            answers.close()
 
     async def restart(self) -> None:
         """As Model.restart."""

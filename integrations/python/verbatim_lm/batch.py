@@ -18,7 +18,8 @@ import json
 import os
 import queue
 import sys
-from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Tuple
+import threading
+from typing import Any, Callable, Dict, Generator, Iterable, Iterator, Optional, Set, Tuple
 
 from . import _ops
 from ._child import encode
@@ -69,6 +70,7 @@ class _Output:
             self.file.close()
             raise RequestError(f"{path}: another process is writing to it") from None
         self.done: "Dict[Any, Tuple[int, int]]" = {}  # where the result of an id is
+        self.claimed: Set[Any] = set()  # ids of this run
         try:
             self._read(path, fingerprint)
         except BaseException:
@@ -95,7 +97,11 @@ class _Output:
         self.file.seek(at)
         self.at = at
 
-    def find(self, key: Any) -> Optional[bytes]:
+    def claim(self, key: Any) -> Optional[bytes]:
+        """The result of an id, if the file has it."""
+        if key in self.claimed:
+            raise RequestError(f"the id {key!r} comes twice: results in a file are told apart by their ids")
+        self.claimed.add(key)
         where = self.done.get(key)
         return os.pread(self.file.fileno(), where[1], where[0]) if where else None
 
@@ -116,7 +122,8 @@ def _result_of(line: bytes, parse: Any) -> Any:
     return result  # OpenAI's form, an embedding, a ranking
 
 
-def _show(progress: Any, total: Optional[int]) -> "Callable[[int], None]":
+def show_of(progress: Any, requests: Any) -> "Callable[[int], None]":
+    total = len(requests) if hasattr(requests, "__len__") else None
     if callable(progress):
         return lambda n: progress(n, total)
     if not progress:
@@ -130,6 +137,10 @@ def _show(progress: Any, total: Optional[int]) -> "Callable[[int], None]":
     return show
 
 
+# What `steps` asks for by yielding it: the next request, a result; and its end. END also answers NEXT.
+NEXT, WAIT, END = object(), object(), object()
+
+
 def run(
     model: Any,
     requests: Iterable[Any],
@@ -140,15 +151,40 @@ def run(
     fields: Dict[str, Any],
 ) -> Iterator[Any]:
     """See the head of this file. `progress`: True for a count on stderr, or a function of (done, total)."""
+    arrived = threading.Event()
+    answers = steps(model, output, ordered, show_of(progress, requests), errors, fields, arrived.set)
+    return _drive(answers, iter(requests), arrived)
+
+
+def _drive(answers: "Generator[Any, Any, None]", source: Iterator[Any], arrived: threading.Event) -> Iterator[Any]:
+    given = None
+    try:
+        while (step := answers.send(given)) is not END:
+            given = None
+            if step is NEXT:
+                given = next(source, END)
+            elif step is WAIT:
+                arrived.wait()
+                arrived.clear()
+            else:
+                yield step
+    finally:
+        answers.close()
+
+
+def steps(
+    model: Any, path: Any, ordered: bool, show: Any, errors: str, fields: Dict[str, Any], wake: "Callable[[], None]"
+) -> "Generator[Any, Any, None]":
+    """The batch without what waits: yields results, and NEXT and WAIT for what it needs. `wake` is called by another
+    thread when there is a result after WAIT."""
     if errors not in ("return", "raise"):
         raise TypeError('errors is "return" or "raise"')
-    total = len(requests) if hasattr(requests, "__len__") else None  # type: ignore[arg-type]
-    return _answers(model, iter(requests), output, ordered, _show(progress, total), errors, fields)
+    return _steps(model, path, ordered, show, errors == "raise", fields, wake)
 
 
-def _answers(
-    model: Any, source: Iterator[Any], path: Any, ordered: bool, show: Any, errors: str, fields: Dict[str, Any]
-) -> Iterator[Any]:
+def _steps(
+    model: Any, path: Any, ordered: bool, show: Any, raises: bool, fields: Dict[str, Any], wake: "Callable[[], None]"
+) -> "Generator[Any, Any, None]":
     file = _Output(path, model.fingerprint) if path is not None else None
     child = model._child
     ready: "queue.SimpleQueue[Tuple[int, Any]]" = queue.SimpleQueue()
@@ -157,41 +193,41 @@ def _answers(
     most, taken, told, more = child.most * _WAITING, 0, 0, True
 
     def sink(number: int) -> Callable[[Any], None]:
-        return lambda line: ready.put((number, line))
+        def put(line: Any) -> None:
+            ready.put((number, line))
+            wake()
 
-    def feed() -> bool:
-        """Hands one request over; False: there is none."""
-        nonlocal taken
-        try:
-            given = next(source)
-        except StopIteration:
-            return False
-        taken += 1
+        return put
+
+    def hand_over(given: Any) -> None:
         request, parse = _request_of(given, taken, fields, file is not None)
-        key = request.get("custom_id", request.get("id"))
-        known = file.find(key) if file else None
+        known = file.claim(request.get("custom_id", request.get("id"))) if file else None
         if known is not None:
             held[taken] = _result_of(known, parse)
         else:
-            ticket = child.submit(encode(request), sink(taken), raw=True)
-            under_way[taken] = (ticket, parse)
-        return True
+            under_way[taken] = (child.submit(encode(request), sink(taken), raw=True), parse)
 
     try:
         while True:
             while more and len(under_way) < most and len(held) < 4 * most:
-                more = feed()
+                given = yield NEXT
+                more = given is not END
+                if more:
+                    taken += 1
+                    hand_over(given)
             number = told + 1 if ordered else next(iter(held), 0)
             if number in held:
                 result = held.pop(number)
                 told += 1
                 show(told)
-                if isinstance(result, Exception) and errors == "raise":
+                if isinstance(result, Exception) and raises:
                     raise result
                 yield result
                 continue
             if not under_way:
-                return
+                break
+            while ready.empty():
+                yield WAIT
             number, line = ready.get()
             _, parse = under_way.pop(number)
             if isinstance(line, Exception):
@@ -200,6 +236,7 @@ def _answers(
             if file:
                 file.add(line)
             held[number] = _result_of(line, parse)
+        yield END
     finally:
         for ticket, _ in under_way.values():
             child.cancel(ticket)

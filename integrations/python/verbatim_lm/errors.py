@@ -1,5 +1,9 @@
 """What can go wrong. Everything here is a VerbatimError."""
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class VerbatimError(Exception):
     """The base of this package's exceptions."""
@@ -37,5 +41,5 @@ class ProgramEnded(VerbatimError):
         super().__init__(message)
         self.status = status
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return type(self), (str(self), self.status)

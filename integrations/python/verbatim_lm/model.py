@@ -7,11 +7,10 @@ import os
 import queue
 import subprocess
 import weakref
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, Iterator, List, Literal, Optional, Sequence, Tuple, Union, overload
 
 from . import _hub, _ops, _program, _schemas
-from ._child import Child, Ticket, encode
-from ._logits import Memory
+from ._child import Child, Ticket, encode, fresh
 from ._ops import Messages, Prompt
 from .errors import ModelError, ProgramEnded, RequestError
 from .results import Chunk, Completion, Ranked, Score
@@ -30,12 +29,12 @@ class _Core:
         **options: Any,
     ):
         # The program finds the model that comes with it by itself: its name is in no fingerprint.
-        named = [] if model == _program.STORIES else [os.fspath(model)]
+        path = os.fspath(model)
+        named = [] if path == _program.STORIES else ["./" + path if path.startswith("-") else path]
         #: What was opened.
-        self.path: str = os.fspath(model)
+        self.path: str = path
         self._opening = [_program.program(program), *named, *_program.words(options), *arguments]
         self._verbose = verbose
-        self._memory = Memory()
         self._described: Optional[Dict[str, Any]] = None
         self._start()
 
@@ -83,16 +82,16 @@ class _Core:
             self._described = json.loads(run.stdout)
         return {**self._described, **self._live}
 
-    def _completion(self, result: Dict[str, Any], parse: Any, logits: bool = False) -> Completion:
+    def _completion(self, child: Child, result: Dict[str, Any], parse: Any, logits: bool) -> Completion:
         completion = Completion(result, parse)
         if logits:
-            self._take_logits(completion)
+            self._take_logits(child, completion)
         return completion
 
-    def _take_logits(self, completion: Completion) -> None:
+    def _take_logits(self, child: Child, completion: Completion) -> None:
         for one in completion.choices:
             first = one.raw["choices"][0] if "choices" in one.raw else one.raw
-            rows = self._memory.take(self._child.logits_fd, first["logits_rows"], self._live["vocab_size"])
+            rows = child.logits.take(first["logits_rows"], self._live["vocab_size"])
             n = len(rows) - completion_rows(one, len(rows))
             one.prompt_logits, one.logits = rows[:n], rows[n:]
 
@@ -106,6 +105,20 @@ def completion_rows(completion: Completion, n_rows: int) -> int:
     return min(n_rows, generated)
 
 
+def _answer(child: Child, request: Dict[str, Any], control: bool = False) -> "Tuple[Ticket, Dict[str, Any]]":
+    """Asks, and waits for the result."""
+    answers: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
+    ticket = child.submit(encode(request), answers.put, control=control)
+    try:
+        result = answers.get()
+    except BaseException:  # Ctrl-C
+        child.cancel(ticket)
+        raise
+    if isinstance(result, Exception):
+        raise result
+    return ticket, result
+
+
 class Stream:
     """An answer as it is generated: iterate over its Chunks. After the last one, `result` is the Completion. Leaving
     early (break and close(), or the end of a with block) cancels the rest."""
@@ -113,9 +126,10 @@ class Stream:
     def __init__(self, model: "Model", request: Dict[str, Any], parse: Any, logits: bool):
         self._queue: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
         self._model, self._parse, self._logits = model, parse, logits
-        self._ticket = model._child.submit(encode({**request, "stream": True}), self._queue.put)
-        self._child = model._child
         self._result: Optional[Completion] = None
+        self._failure: Exception = RequestError("the stream was closed before its end", "cancelled")
+        self._child = model._child
+        self._ticket = self._child.submit(encode({**request, "stream": True}), self._queue.put)
         self._over = False
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -130,12 +144,12 @@ class Stream:
             self.close()
             raise
         if isinstance(line, Exception):
-            self._over = True
+            self._over, self._failure = True, line
             raise line
         if "delta" in line:
             return Chunk.of(line)
         self._over = True
-        self._result = self._model._completion(line, self._parse, self._logits)
+        self._result = self._model._completion(self._child, line, self._parse, self._logits)
         raise StopIteration
 
     @property
@@ -144,7 +158,7 @@ class Stream:
         for _ in self:
             pass
         if self._result is None:
-            raise RequestError("the stream was closed before its end", "cancelled")
+            raise fresh(self._failure)
         return self._result
 
     def close(self) -> None:
@@ -191,16 +205,7 @@ class Model(_Core):
     # ---- Asking ----
 
     def _ask(self, request: Dict[str, Any], control: bool = False) -> Dict[str, Any]:
-        answers: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
-        ticket = self._child.submit(encode(request), answers.put, control=control)
-        try:
-            result = answers.get()
-        except BaseException:  # Ctrl-C
-            self._child.cancel(ticket)
-            raise
-        if isinstance(result, Exception):
-            raise result
-        return result
+        return _answer(self._child, request, control)[1]
 
     def _drive(self, steps: "_ops.Steps") -> Any:
         try:
@@ -217,11 +222,16 @@ class Model(_Core):
         request = {**request, **more}
         if stream:
             return Stream(self, request, parse, logits)
-        return self._completion(self._ask(request), parse, logits)
+        child = self._child
+        return self._completion(child, _answer(child, request)[1], parse, logits)
 
+    @overload
+    def complete(self, prompt: Prompt, *, stream: Literal[False] = ..., **fields: Any) -> Completion: ...
+    @overload
+    def complete(self, prompt: Prompt, *, stream: Literal[True], **fields: Any) -> Stream: ...
     def complete(
         self, prompt: Prompt, *, stream: bool = False, schema: Any = None, logits: bool = False, **fields: Any
-    ) -> Any:
+    ) -> "Union[Completion, Stream]":
         """Continues a text, or a list of token ids: a Completion, or with `stream` a Stream of Chunks.
 
         `fields` are those of a request (docs/batch.md): max_tokens, temperature, top_p, top_k, seed, n, stop,
@@ -229,6 +239,10 @@ class Model(_Core):
         the object. `logits`: Completion.logits is a numpy array [tokens][vocab_size]."""
         return self._generate({"prompt": _ops.prompt_of(prompt)}, schema, None, logits, stream, fields)
 
+    @overload
+    def chat(self, messages: Messages, *, stream: Literal[False] = ..., **fields: Any) -> Completion: ...
+    @overload
+    def chat(self, messages: Messages, *, stream: Literal[True], **fields: Any) -> Stream: ...
     def chat(
         self,
         messages: Messages,
@@ -239,7 +253,7 @@ class Model(_Core):
         tools: Optional[Sequence[Any]] = None,
         logits: bool = False,
         **fields: Any,
-    ) -> Any:
+    ) -> "Union[Completion, Stream]":
         """Answers messages, or one text of a user, by the model's chat template: as `complete`. `tools`: functions
         with type hints, pydantic classes, or dicts; Completion.tool_calls are the calls. `tool_choice` may be a
         function's name."""
@@ -346,15 +360,8 @@ class Prefix:
 
     def __init__(self, model: Model, text: str, fields: Dict[str, Any]):
         self.model, self.text, self._fields = model, text, fields
-        answers: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
-        self._child = model._child
-        self._ticket: Ticket = self._child.submit(
-            encode({"prompt": text, **fields, "max_tokens": 1, "keep": True}), answers.put
-        )
-        result = answers.get()
-        if isinstance(result, Exception):
-            raise result
-        self._finalizer = weakref.finalize(self, self._child.forget, self._ticket.line)
+        ticket, _ = _answer(model._child, {"prompt": text, "max_tokens": 1, "keep": True, **_of_prompt(fields)})
+        self._finalizer = weakref.finalize(self, model._child.forget, ticket.line)
 
     def complete(self, text: str, **fields: Any) -> Any:
         """Continues the prefix and `text`, as Model.complete."""
@@ -375,6 +382,11 @@ class Prefix:
         self.close()
 
 
+def _of_prompt(fields: Dict[str, Any]) -> Dict[str, Any]:
+    """Those that say which tokens a prompt has, and what computes them."""
+    return {k: fields[k] for k in ("model", "add_special_tokens", "parse_special") if k in fields}
+
+
 class Conversation:
     """Messages that grow: `say` adds one of the user's and the answer. What the messages have in common with the
     last ones is not computed again."""
@@ -382,12 +394,17 @@ class Conversation:
     def __init__(self, model: Model, messages: List[Dict[str, Any]], fields: Dict[str, Any]):
         self.model, self.messages, self._fields = model, messages, fields
 
+    @overload
+    def say(self, text: Union[str, Dict[str, Any]], *, stream: Literal[False] = ..., **fields: Any) -> Completion: ...
+    @overload
+    def say(self, text: Union[str, Dict[str, Any]], *, stream: Literal[True], **fields: Any) -> Iterator[Chunk]: ...
     def say(self, text: Union[str, Dict[str, Any]], *, stream: bool = False, **fields: Any) -> Any:
         """A Completion, or with `stream` an iterator of Chunks; the messages have grown after its last one."""
         asked = [*self.messages, {"role": "user", "content": text} if isinstance(text, str) else text]
-        answer = self.model.chat(asked, stream=stream, **{**self._fields, **fields})
+        fields = {**self._fields, **fields}
         if stream:
-            return self._streamed(asked, answer)
+            return self._streamed(asked, self.model.chat(asked, stream=True, **fields))
+        answer = self.model.chat(asked, **fields)
         self.messages = [*asked, answer.message]
         return answer
 
@@ -396,17 +413,20 @@ class Conversation:
             yield from stream
             self.messages = [*asked, stream.result.message]
 
-    def call_tools(self, answer: Completion, tools: Sequence[Any], **fields: Any) -> Completion:
-        """Calls the functions that an answer asks for, and goes on until one asks for none."""
-        while answer.tool_calls:
+    def call_tools(self, answer: Completion, tools: Sequence[Any], *, most: int = 16, **fields: Any) -> Completion:
+        """Calls the functions that an answer asks for, and goes on until one asks for none, or `most` have asked.
+        The messages grow by a round at a time: none if a function raises."""
+        for _ in range(most):
+            if not answer.tool_calls:
+                break
+            results = []
             for call in answer.tool_calls:
                 value = _schemas.call(tools, call.name, call.arguments)
                 content = value if isinstance(value, str) else json.dumps(value)
-                self.messages.append(
-                    {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": content}
-                )
-            answer = self.model.chat(self.messages, tools=tools, **{**self._fields, **fields})
-            self.messages = [*self.messages, answer.message]
+                results.append({"role": "tool", "tool_call_id": call.id, "name": call.name, "content": content})
+            asked = [*self.messages, *results]
+            answer = self.model.chat(asked, tools=tools, **{**self._fields, **fields})
+            self.messages = [*asked, answer.message]
         return answer
 
     def fork(self) -> "Conversation":

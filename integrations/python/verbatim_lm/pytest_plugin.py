@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import pathlib
 import shlex
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
 import pytest
-
 
 
 def pytest_addoption(parser: Any) -> None:
@@ -42,7 +41,7 @@ class State:
         self.model: Any = None
         self.asked_live = 0
         self.checked = 0
-        self.collected: Dict[pathlib.Path, set] = {}
+        self.collected: Dict[pathlib.Path, Set[str]] = {}
         self.written: List[str] = []
 
     def command(self) -> "List[str]":
@@ -222,7 +221,7 @@ def pytest_runtest_logreport(report: Any) -> None:
         _failed.add(report.nodeid.split("::", 1)[-1])
 
 
-_failed: set = set()
+_failed: Set[str] = set()
 
 
 def pytest_assertrepr_compare(config: Any, op: str, left: Any, right: Any) -> "Optional[List[str]]":
