@@ -352,6 +352,7 @@ install: all
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED))
 	-rmdir $(DATA)/verbatim $(DATA)/doc/verbatim/docs $(DATA)/doc/verbatim 2>/dev/null
+	@echo "kept: each user's conversions, in ~/.cache/verbatim or $$XDG_CACHE_HOME/verbatim" >&2
 
 dist: static
 	@test -n "$(VERSION)"

@@ -1,33 +1,10 @@
 #include "batch/batch_memory.h"
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/size.h"
 #include "system/free_memory.h"
 
-static Status parse_size(const char *text, size_t *bytes, Error *error) {
-    static const char units[] = "KMGT";
-    char *end;
-    double number = strtod(text, &end), scale = 1.0;
-    const char *unit = *end & ~0x20 ? strchr(units, *end & ~0x20) : NULL;
-    bool digits = end != text && (text[0] == '.' || (text[0] >= '0' && text[0] <= '9'));
-    if (unit) {
-        for (const char *u = units; u <= unit; u++) scale *= 1024.0;
-        end++;
-        if (*end == 'i') end++;
-    }
-    if (*end == 'B') end++;
-    if (!digits || *end != '\0' || !(number * scale < 0x1p62)) {
-        error_set(error, "--kv-memory: '%s' is not a size like 512M or 4G", text);
-        return STATUS_USAGE;
-    }
-    *bytes = (size_t)(number * scale);
-    return STATUS_OK;
-}
-
 Status batch_memory(const char *text, size_t *bytes, Error *error) {
-    if (text) return parse_size(text, bytes, error);
+    if (text) return size_parse(text, "--kv-memory", bytes, error);
     *bytes = (size_t)(free_memory_bytes() / 2.0);
     return STATUS_OK;
 }

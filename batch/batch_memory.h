@@ -4,9 +4,8 @@
 
 #include "base/status.h"
 
-/* Reads a size such as "512M", "1.5GiB" or "8000000", where K, M, G and T are powers of 1024. For
- * NULL it takes half of the memory that is free in the machine and in the process's control group.
- * STATUS_USAGE when `text` is not a size. */
+/* Reads a size (base/size.h). For NULL it takes half of the memory that is free in the machine and
+ * in the process's control group. STATUS_USAGE when `text` is not a size. */
 Status batch_memory(const char *text, size_t *bytes, Error *error);
 
 #endif

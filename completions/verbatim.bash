@@ -40,7 +40,7 @@ _verbatim() {
             --bug-report --layers --limit --eval-tasks
             --embed-normalize --embed-prompt --embed-truncate --info --verify
             --tokenize --detokenize --render --eval --against --attention --score
-            --positions --no-cache --override --type --cache-dir --list --cache-list --cache-clear
+            --positions --no-cache --override --type --cache-dir --list --cache-list --cache-limit --cache-clear
             --help --version" -- "$cur"))
         return
     fi

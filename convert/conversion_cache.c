@@ -13,14 +13,25 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/size.h"
 #include "convert/cache_directory.h"
 #include "convert/conversion_files.h"
 #include "convert/conversion_origin.h"
 #include "convert/convert_target.h"
+#include "system/free_memory.h"
 #include "system/replace_file.h"
 #include "system/terminal.h"
 
 /* ---- One conversion -------------------------------------------------------------------------- */
+
+static const ConversionSlot empty_slot = {
+    .fd = -1, .lock_fd = -1, .memory_fd = -1, .limit = SIZE_MAX};
+
+static Status in_memory(int *fd, Error *error) {
+    *fd = memfd_create("verbatim", MFD_CLOEXEC);
+    if (*fd >= 0) return STATUS_OK;
+    return error_set(error, "no file in memory: %s", strerror(errno));
+}
 
 static Status temporary(ConversionSlot *slot, Error *error) {
     slot->fd = convert_unlinked_anywhere(NULL);
@@ -90,6 +101,7 @@ static bool open_complete(ConversionSlot *slot) {
     if (slot->fd >= 0 && !slot->found) close(slot->fd);
     if (!slot->found) slot->fd = -1;
     if (slot->found) {
+        flock(slot->fd, LOCK_SH | LOCK_NB); /* so that no limit drops it while it is in use */
         const struct timespec times[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
         futimens(slot->fd, times);
     }
@@ -107,6 +119,7 @@ static Status name_conversion(void *context, Error *error) {
     ConversionSlot *slot = names->slot;
     if (replace_file_rename(&slot->partial, slot->path, error) != STATUS_OK) return STATUS_FAILED;
     unlink(names->lock_path);
+    if (slot->limit < SIZE_MAX) conversion_files_shrink(slot->directory, slot->limit);
     return STATUS_OK;
 }
 
@@ -121,6 +134,8 @@ static Status begin_conversion(ConversionSlot *slot, const ConversionOrigin *ori
                                const char *base, const char *lock_path, Error *error) {
     slot->fd = replace_file_begin(base, ".tmp", 0, REPLACE_FILE_PRIVATE, &slot->partial, error);
     if (slot->fd < 0) return cannot_keep(slot, error);
+    if (in_memory(&slot->memory_fd, error) != STATUS_OK) return STATUS_FAILED;
+    slot->memory = (size_t)free_memory_bytes();
     conversion_origin_write(slot->fd, origin);
     Names names = {slot, lock_path};
     const ErrandJob job = {name_conversion, drop_conversion, &names, {slot->lock_fd, -1}};
@@ -163,12 +178,28 @@ static Status open_cached(ConversionSlot *slot, const char *name, const Conversi
     return status;
 }
 
+static bool is_memory(const char *cache_dir) {
+    return cache_dir && strcmp(cache_dir, "none") == 0;
+}
+
+/* Reads the option, checked already, or else the variable. */
+static Status read_limit(ConversionSlot *slot, const char *option, Error *error) {
+    const char *variable = getenv("VERBATIM_CACHE_LIMIT");
+    if (option) return size_parse(option, "--cache-limit", &slot->limit, error);
+    if (!variable || !variable[0]) return STATUS_OK;
+    return size_parse(variable, "VERBATIM_CACHE_LIMIT", &slot->limit, error);
+}
+
 Status conversion_cache_open(ConversionSlot *slot, const Source *source, const char *type,
-                             const char *cache_dir, const volatile sig_atomic_t *cancel,
+                             const ConversionPlace *place, const volatile sig_atomic_t *cancel,
                              Error *error) {
     char name[128];
-    *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
+    const char *cache_dir = place->directory;
+    *slot = empty_slot;
+    if (is_memory(cache_dir)) return in_memory(&slot->fd, error);
     if (source->n_files == 0) return temporary(slot, error); /* generated weights */
+    Status status = read_limit(slot, place->limit, error);
+    if (status != STATUS_OK) return status;
     slot->directory = cache_directory(cache_dir);
     if (!slot->directory || !cache_directory_make(slot->directory)) {
         if (cache_dir) return cannot_keep(slot, error);
@@ -189,8 +220,8 @@ Status conversion_cache_open(ConversionSlot *slot, const Source *source, const c
 Status conversion_cache_find(ConversionSlot *slot, const Source *source, const char *type,
                              const char *cache_dir, Error *error) {
     char name[128];
-    *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
-    slot->directory = source->n_files > 0 ? cache_directory(cache_dir) : NULL;
+    *slot = empty_slot;
+    if (source->n_files > 0 && !is_memory(cache_dir)) slot->directory = cache_directory(cache_dir);
     if (slot->directory) {
         if (!conversion_name(source, type, name, sizeof name) ||
             asprintf(&slot->path, "%s/%s.bin", slot->directory, name) < 0) {
@@ -201,14 +232,37 @@ Status conversion_cache_find(ConversionSlot *slot, const Source *source, const c
         free(slot->path);
         slot->path = NULL;
     }
-    slot->fd = memfd_create("verbatim", MFD_CLOEXEC);
-    if (slot->fd >= 0) return STATUS_OK;
-    return error_set(error, "%s: no file in memory: %s", source->path, strerror(errno));
+    return in_memory(&slot->fd, error);
+}
+
+Status conversion_cache_reserve(ConversionSlot *slot, uint64_t bytes, Error *error) {
+    const char *why = "its disk is too full";
+    if (slot->memory_fd < 0) return STATUS_OK; /* not kept */
+    if (bytes > slot->limit)
+        why = "the limit is below that";
+    else if (fallocate(slot->fd, 0, 0, (off_t)bytes) == 0 || (errno != ENOSPC && errno != EDQUOT))
+        return STATUS_OK;
+    const double MIB = 1048576.0;
+    if (bytes > slot->memory)
+        return error_set(error,
+                         "%s: no room for %.1f MiB: %s, and memory has %.1f MiB free; --cache-dir "
+                         "names another place, --type a smaller size",
+                         slot->directory, (double)bytes / MIB, why, (double)slot->memory / MIB);
+    terminal_say("%s: %s: the conversion is made in memory, and not kept", slot->directory, why);
+    close(slot->fd);
+    slot->fd = slot->memory_fd;
+    slot->memory_fd = -1;
+    errand_drop(&slot->errand);
+    free(slot->partial);
+    free(slot->path);
+    slot->partial = slot->path = NULL;
+    return STATUS_OK;
 }
 
 Status conversion_cache_finish(ConversionSlot *slot, Error *error) {
     if (!slot->partial) return STATUS_OK;
     if (replace_file_sync(slot->fd, slot->path, error) != STATUS_OK) return STATUS_FAILED;
+    flock(slot->fd, LOCK_SH | LOCK_NB); /* before a limit may drop it */
     if (errand_finish(&slot->errand, error) != STATUS_OK) return STATUS_FAILED;
     free(slot->partial);
     slot->partial = NULL;
@@ -217,6 +271,7 @@ Status conversion_cache_finish(ConversionSlot *slot, Error *error) {
 
 void conversion_cache_close(ConversionSlot *slot) {
     if (slot->fd >= 0) close(slot->fd);
+    if (slot->memory_fd >= 0) close(slot->memory_fd);
     errand_drop(&slot->errand);
     replace_file_discard(&slot->partial);
     if (slot->lock_fd >= 0) {
@@ -232,5 +287,5 @@ void conversion_cache_close(ConversionSlot *slot) {
     }
     free(slot->directory);
     free(slot->path);
-    *slot = (ConversionSlot){.fd = -1, .lock_fd = -1};
+    *slot = empty_slot;
 }

@@ -9,7 +9,11 @@
  *
  * The cache lies in --cache-dir, else where cache_directory.h says. Where that cannot be written,
  * or the conversion's lock belongs to another user, the conversion goes to an unlinked temporary
- * file and is gone afterwards. */
+ * file and is gone afterwards. Where the disk has no room for it, or with --cache-dir none, it is
+ * made in memory.
+ *
+ * With a limit a new conversion drops those that were longest unused, until all together are within
+ * it. Whoever reads a conversion holds a shared lock on it, and such a file is not dropped. */
 #ifndef CONVERSION_CACHE_H
 #define CONVERSION_CACHE_H
 
@@ -27,13 +31,27 @@ typedef struct ConversionSlot {
     char *partial;   /* of the file that is being written; NULL after conversion_cache_finish */
     Errand errand;   /* that names or removes it, and removes the lock */
     int lock_fd;     /* held while this process converts; -1: not held */
+    int memory_fd;   /* an empty file in memory, for a disk that is too full; -1: none */
+    size_t limit;    /* that all conversions together may take; SIZE_MAX: none */
+    size_t memory;   /* the bytes of memory that were free when the slot was opened */
 } ConversionSlot;
+
+/* Where conversions are kept. */
+typedef struct ConversionPlace {
+    const char *directory; /* --cache-dir; NULL: cache_directory.h's; "none": memory */
+    const char *limit;     /* --cache-limit; NULL: $VERBATIM_CACHE_LIMIT, else none */
+} ConversionPlace;
 
 /* Finds or begins the conversion of an open source. May wait for another process, with a line on
  * stderr; returns STATUS_INTERRUPTED when *cancel becomes nonzero meanwhile. */
 Status conversion_cache_open(ConversionSlot *slot, const Source *source, const char *type,
-                             const char *cache_dir, const volatile sig_atomic_t *cancel,
+                             const ConversionPlace *place, const volatile sig_atomic_t *cancel,
                              Error *error);
+
+/* Reserves the bytes that the conversion will take, before it is filled. Where the disk or the
+ * limit has no room for them it takes a file in memory instead, with a line on stderr that says
+ * why; fails where memory has no room either. */
+Status conversion_cache_reserve(ConversionSlot *slot, uint64_t bytes, Error *error);
 
 /* For modes that do not read the weights: finds the conversion or else creates a file in memory, to
  * be filled by convert_description. Writes nothing to a disk. */

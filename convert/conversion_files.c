@@ -11,6 +11,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/array.h"
+#include "system/terminal.h"
+
 /* Raised when the same source becomes other tensors, so that kept conversions are made anew. */
 enum { WEIGHTS_REVISION = 2 /* heads of states in one order */ };
 
@@ -104,6 +107,65 @@ static void delete_leftover(int dir_fd, const char *name, const struct stat *inf
         unlinkat(dir_fd, other, 0);
     }
     close(fd);
+}
+
+/* ---- A limit ---- */
+
+typedef struct Kept {
+    char *name;
+    struct timespec used;
+    uint64_t bytes;
+} Kept;
+
+typedef struct KeptList {
+    Kept *files;
+    size_t n, capacity;
+    uint64_t bytes;
+} KeptList;
+
+static void add_kept(int dir_fd, const char *name, const struct stat *info, void *context) {
+    KeptList *list = context;
+    Kept kept = {strdup(name), info->st_mtim, (uint64_t)info->st_size};
+    (void)dir_fd;
+    if (!kept.name ||
+        !array_reserve(&list->files, &list->capacity, list->n + 1, sizeof *list->files)) {
+        free(kept.name);
+        return;
+    }
+    list->files[list->n++] = kept;
+    list->bytes += kept.bytes;
+}
+
+static int longest_unused_first(const void *a, const void *b) {
+    const Kept *x = a, *y = b;
+    if (x->used.tv_sec != y->used.tv_sec) return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
+    if (x->used.tv_nsec != y->used.tv_nsec) return x->used.tv_nsec < y->used.tv_nsec ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* Deletes a conversion that nobody reads. */
+static bool drop_unread(int dir_fd, const char *name) {
+    int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    bool dropped = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+                   conversion_is_named(fd, dir_fd, name) && unlinkat(dir_fd, name, 0) == 0;
+    if (fd >= 0) close(fd);
+    return dropped;
+}
+
+void conversion_files_shrink(const char *directory, size_t limit) {
+    KeptList list = {0};
+    int dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir_fd >= 0 && conversion_files_each(directory, ".bin", add_kept, &list) && list.n > 0)
+        qsort(list.files, list.n, sizeof *list.files, longest_unused_first);
+    for (size_t i = 0; i < list.n && list.bytes > limit; i++) {
+        if (!drop_unread(dir_fd, list.files[i].name)) continue;
+        list.bytes -= list.files[i].bytes;
+        terminal_say("dropped %s, longest unused: %.1f MiB", list.files[i].name,
+                     (double)list.files[i].bytes / 1048576.0);
+    }
+    for (size_t i = 0; i < list.n; i++) free(list.files[i].name);
+    free(list.files);
+    if (dir_fd >= 0) close(dir_fd);
 }
 
 double conversion_files_clean(const char *directory) {

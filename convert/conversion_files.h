@@ -22,6 +22,10 @@ bool conversion_files_each(const char *directory, const char *ending,
                                         void *context),
                            void *context);
 
+/* Deletes the conversions that were longest unused until all together are within `limit` bytes,
+ * with a line on stderr for each. A file that somebody reads stays: it is locked. */
+void conversion_files_shrink(const char *directory, size_t limit);
+
 /* Deletes what killed processes left behind; returns its bytes. */
 double conversion_files_clean(const char *directory);
 

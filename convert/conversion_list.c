@@ -1,22 +1,29 @@
 #include "convert/conversion_list.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "convert/cache_directory.h"
 #include "convert/conversion_files.h"
 #include "convert/conversion_origin.h"
+#include "convert/model_names.h"
 #include "formats/given_family.h"
 #include "formats/source_open.h"
 #include "system/terminal.h"
 
 typedef struct Sum {
     FILE *out;
-    const char *only; /* to be deleted; "": all */
+    const char *only;  /* to be deleted; "": all */
+    const char *path;  /* of the model that is called so; NULL: none is */
+    bool by_beginning; /* whether the beginning of a name is enough */
+    char base[64];     /* of the first that begins so, without the hash */
+    bool several;      /* others begin so as well */
     size_t n;
     double bytes;
     int failed; /* the errno of a file that could not be deleted; or 0 */
@@ -63,23 +70,38 @@ static void list_one(int dir_fd, const char *name, const struct stat *info, void
     sum->bytes += (double)info->st_size;
 }
 
-/* Whether the user means this conversion: by its name with or without the ending or the hash, or by
- * its source. */
-static bool is_meant(const char *only, int dir_fd, const char *name) {
+/* The bytes of a conversion's name before the hash. */
+static size_t base_of(const char *name) {
+    return strlen(name) - strlen("-0123456789abcdef0123456789abcdef.bin");
+}
+
+/* Whether the user means this conversion: by its name with or without the ending or the hash, by
+ * its source's path or file name, or by the name that --list has for the source. */
+static bool is_meant(const Sum *sum, int dir_fd, const char *name) {
     ConversionOrigin origin;
-    size_t n = strlen(only), length = strlen(name) - strlen(".bin");
+    const char *only = sum->only, *dot = strrchr(only, '.');
+    size_t n = strlen(only), base = base_of(name), length = strlen(name) - strlen(".bin");
+    if (sum->by_beginning)
+        return n < base && strncasecmp(only, name, n) == 0 && !isalnum((unsigned char)name[n]);
     if (n == 0 || strcmp(only, name) == 0) return true;
-    if (strncmp(only, name, n) == 0 && (n == length || n == length - 33)) return true;
-    if (!read_origin(dir_fd, name, &origin)) return false;
-    char *path = realpath(only, NULL);
-    bool same = strcmp(path ? path : only, origin.path) == 0;
-    free(path);
-    return same;
+    if (dot && (strcmp(dot, ".gguf") == 0 || strcmp(dot, ".bin") == 0)) n = (size_t)(dot - only);
+    if (strncmp(only, name, n) == 0 && (n == length || n == base)) return true;
+    return sum->path && read_origin(dir_fd, name, &origin) && strcmp(sum->path, origin.path) == 0;
+}
+
+/* Finds out whether all conversions that begin as the user says are of one name. */
+static void compare_one(int dir_fd, const char *name, const struct stat *info, void *context) {
+    Sum *sum = context;
+    (void)info;
+    if (!is_meant(sum, dir_fd, name)) return;
+    int n = (int)base_of(name) < (int)sizeof sum->base ? (int)base_of(name) : 0;
+    if (!sum->base[0]) snprintf(sum->base, sizeof sum->base, "%.*s", n, name);
+    sum->several |= strncmp(sum->base, name, (size_t)n) != 0 || sum->base[n] != '\0';
 }
 
 static void clear_one(int dir_fd, const char *name, const struct stat *info, void *context) {
     Sum *sum = context;
-    if (!is_meant(sum->only, dir_fd, name)) return;
+    if (!is_meant(sum, dir_fd, name)) return;
     if (unlinkat(dir_fd, name, 0) != 0) {
         sum->failed = errno;
         return;
@@ -112,13 +134,40 @@ Status conversion_list_print(FILE *out, const char *cache_dir, Error *error) {
     return status;
 }
 
+/* The whole path of the model that the user calls so, or NULL; free it. */
+static char *path_of(const char *only) {
+    Error ignored;
+    char *found = NULL, *path = realpath(only, NULL);
+    if (path) return path;
+    if (model_names_resolve(only, &found, &ignored) == STATUS_OK && found)
+        path = realpath(found, NULL);
+    free(found);
+    return path ? path : strdup(only); /* a source that is gone */
+}
+
+/* Deletes what begins as the user says, if nothing is called so exactly. False with errno when the
+ * directory cannot be read. */
+static bool clear_by_beginning(Sum *sum, const char *directory) {
+    if (sum->n > 0 || sum->failed || !sum->only[0]) return true;
+    sum->by_beginning = true;
+    if (!conversion_files_each(directory, ".bin", compare_one, sum)) return false;
+    return sum->several || conversion_files_each(directory, ".bin", clear_one, sum);
+}
+
 Status conversion_list_clear(FILE *out, const char *cache_dir, const char *only, Error *error) {
     char *directory = cache_directory(cache_dir);
     Sum sum = {.out = out, .only = only};
     if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
+    char *path = only[0] ? path_of(only) : NULL;
+    sum.path = path;
     Status status = STATUS_OK;
-    if (!conversion_files_each(directory, ".bin", clear_one, &sum)) {
+    if (!conversion_files_each(directory, ".bin", clear_one, &sum) ||
+        !clear_by_beginning(&sum, directory)) {
         status = error_set(error, "%s: %s", directory, strerror(errno));
+    } else if (sum.several) {
+        status = error_set(
+            error, "%s: conversions of several names begin with %s; --cache-list names them",
+            directory, only);
     } else if (sum.failed) {
         status = error_set(error, "%s: not every conversion can be deleted: %s", directory,
                            strerror(sum.failed));
@@ -131,6 +180,7 @@ Status conversion_list_clear(FILE *out, const char *cache_dir, const char *only,
         if (!only[0]) sum.bytes += conversion_files_clean(directory);
         status = say_sum(&sum, 0, " deleted", directory, error);
     }
+    free(path);
     free(directory);
     return status;
 }

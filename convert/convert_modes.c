@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "base/size.h"
 #include "convert/conversion_list.h"
 #include "convert/model_list.h"
 #include "formats/families_print.h"
@@ -19,7 +20,8 @@ const OptionRow convert_options[] = {
              "a page of a new model_type; --families lists all"),
     {OPTION_TEXT, 0, "families", "NAME", FIELD(families), 0, 0, NULL, RARE, ""},
     TEXT_ROW(RARE, 0, "cache-dir", "DIR", FIELD(cache_dir),
-             "where conversions are kept [~/.cache/verbatim]"),
+             "of conversions; none: in memory [~/.cache/verbatim]"),
+    TEXT_ROW(RARE, 0, "cache-limit", "SIZE", FIELD(cache_limit), NULL),
     FLAG_ROW(USUAL, 0, "list", FIELD(list), "the models and conversions on this machine"),
     FLAG_ROW(RARE, 0, "cache-list", FIELD(cache_list), NULL),
     {OPTION_TEXT, 0, "cache-clear", "NAME", FIELD(cache_clear), 0, 0,
@@ -45,6 +47,9 @@ static Status check(Options *o, Error *error) {
         error_set(error, "--split-pattern says how the tokenizer of -z splits text: give -z FILE");
         return STATUS_USAGE;
     }
+    size_t limit;
+    if (o->cache_limit && size_parse(o->cache_limit, "--cache-limit", &limit, error) != STATUS_OK)
+        return STATUS_USAGE;
     if (!o->cache_dir || o->cache_dir[0] != '\0') return STATUS_OK;
     error_set(error, "--cache-dir: the directory's name is empty");
     return STATUS_USAGE;

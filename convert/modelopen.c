@@ -54,8 +54,9 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
         if (opening->describes)
             return conversion_cache_find(&opening->conversion, opening->source, options->type,
                                          options->cache_dir, error);
-        return conversion_cache_open(&opening->conversion, opening->source, options->type,
-                                     options->cache_dir, interrupted, error);
+        const ConversionPlace place = {options->cache_dir, options->cache_limit};
+        return conversion_cache_open(&opening->conversion, opening->source, options->type, &place,
+                                     interrupted, error);
     }
     if (is_own && options->family)
         return error_set(error, "%s: --family is for directories of Hugging Face and GGUF files",
@@ -103,33 +104,40 @@ static void convert_note(const char *line, void *context) {
     terminal_say("%s", line);
 }
 
-/* Says how large the conversion will be. */
-static void announce(const ModelOpening *opening) {
+/* Finds room for the conversion, and says where it goes and how large it will be. */
+static Status reserve(ModelOpening *opening, Error *error) {
     Layout layout;
-    Error ignored;
-    if (layout_make(&layout, opening->source, opening->type, &ignored) == STATUS_OK)
-        terminal_say("converting %s: %.1f MiB, %s", opening->path,
-                     (double)layout.file_bytes / 1048576.0, opening->conversion.path);
+    Error ignored; /* the conversion finds it again */
+    Status status = STATUS_OK;
+    if (layout_make(&layout, opening->source, opening->type, &ignored) == STATUS_OK) {
+        status = conversion_cache_reserve(&opening->conversion, layout.file_bytes, error);
+        if (status == STATUS_OK && opening->source->n_files > 0)
+            terminal_say("converting %s: %.1f MiB, %s", opening->path,
+                         (double)layout.file_bytes / 1048576.0,
+                         opening->conversion.path ? opening->conversion.path : "not kept");
+    }
     layout_free(&layout);
+    return status;
 }
 
 static Status convert_weights(ModelOpening *opening, const Session *session, int n_threads,
                               Error *error) {
-    const ConvertOptions options = {.type = opening->type,
-                                    .target = opening->conversion.path,
-                                    .n_threads = n_threads,
-                                    .progress = convert_progress,
-                                    .progress_context = (void *)(uintptr_t)session,
-                                    .note = convert_note,
-                                    .cancel = session->interrupted};
+    ConvertOptions options = {.type = opening->type,
+                              .n_threads = n_threads,
+                              .progress = convert_progress,
+                              .progress_context = (void *)(uintptr_t)session,
+                              .note = convert_note,
+                              .cancel = session->interrupted};
     if (opening->source->n_tensors == 0)
         return error_set(error,
                          "%s: holds a vocabulary but no weights: it can tokenize, not generate",
                          opening->path);
     if (opening->source->tokenizer.size == 0 && opening->needs_tokenizer)
         return error_set(error, "%s: has no tokenizer: give one with -z FILE", opening->path);
-    if (opening->conversion.path) announce(opening);
-    Status status = convert_parsed(opening->source, &options, opening->conversion.fd, error);
+    Status status = reserve(opening, error);
+    if (status != STATUS_OK) return status;
+    options.target = opening->conversion.path;
+    status = convert_parsed(opening->source, &options, opening->conversion.fd, error);
     session_progress(session, "converting", 0, 0);
     return status == STATUS_OK ? conversion_cache_finish(&opening->conversion, error) : status;
 }

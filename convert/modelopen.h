@@ -25,7 +25,8 @@ typedef struct ModelOpening {
 
 /* An empty opening, which modelopen_close accepts. */
 #define MODELOPEN_NONE                                                                             \
-    ((ModelOpening){.fd = -1, .tokenizer.fd = -1, .conversion = {.fd = -1, .lock_fd = -1}})
+    ((ModelOpening){                                                                               \
+        .fd = -1, .tokenizer.fd = -1, .conversion = {.fd = -1, .lock_fd = -1, .memory_fd = -1}})
 
 /* Opens whatever `path` names, a file, a directory or a model by its name (model_names.h);
  * `tokenizer` (NULL: none) replaces the model's own. For a pickle, an ONNX graph, a prompt and the

@@ -61,10 +61,11 @@ typedef struct Options {
     const char *draft_model;
     uint64_t lookup; /* drafts at a time; unless given: lookup_default */
     const char *isa;
-    KvChoice kv_type; /* AUTO: as the model's weights ask for */
-    OptionList lora;  /* adapters: NAME=PATH[:SCALE] */
-    const char *type; /* of the weights, where MODEL is converted first */
-    const char *cache_dir;
+    KvChoice kv_type;      /* AUTO: as the model's weights ask for */
+    OptionList lora;       /* adapters: NAME=PATH[:SCALE] */
+    const char *type;      /* of the weights, where MODEL is converted first */
+    const char *cache_dir; /* "none": conversions are made in memory */
+    const char *cache_limit;
 
     /* Many requests at once. */
     const char *batch, *kv_memory;

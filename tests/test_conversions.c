@@ -113,6 +113,21 @@ static size_t conversions_in_cache(void) {
     return n;
 }
 
+/* The path of the only conversion in the cache, with another ending; the caller frees it. */
+static char *sibling(const char *ending) {
+    char *command = NULL;
+    assert_true(asprintf(&command, "ls %s/*.bin", cache) > 0);
+    Process p = RUN("/bin/sh", "-c", command);
+    size_t length = strcspn(p.out, "\n");
+    assert_true(length > 4);
+    char *path = strndup(p.out, length - 4);
+    free(command);
+    assert_true(asprintf(&command, "%s%s", path, ending) > 0);
+    process_free(&p);
+    free(path);
+    return command;
+}
+
 static void a_model_is_converted_once(void **state) {
     (void)state;
     char *first, *second;
@@ -227,6 +242,115 @@ static void clearing_deletes_conversions_and_nothing_else(void **state) {
     free(mine);
 }
 
+static void clear_the_cache(void) {
+    Process p = RUN("run", "--cache-clear", "--cache-dir", cache);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+}
+
+static void a_limit_drops_what_was_longest_unused(void **state) {
+    (void)state;
+    static const char *const types[] = {"f32", "f16", "bf16", "q8", "q6", "q5", "q4m", "q4"};
+    clear_the_cache();
+    assert_true(converts(RUN(FROM_CHECKPOINT, "--type", "f32"), NULL));
+    char *oldest = sibling(".bin");
+    int held = open(oldest, O_RDONLY | O_CLOEXEC); /* as a run that reads it */
+    assert_int_equal(flock(held, LOCK_SH | LOCK_NB), 0);
+    struct stat info;
+    assert_int_equal(fstat(held, &info), 0);
+    size_t limit = (size_t)info.st_size * 2;
+    char text[32], *command = NULL;
+    snprintf(text, sizeof text, "%zu", limit);
+    setenv("VERBATIM_CACHE_LIMIT", text, 1);
+    for (size_t i = 1; i < sizeof types / sizeof *types; i++) {
+        assert_true(converts(RUN(FROM_CHECKPOINT, "--type", types[i]), NULL));
+        assert_true(asprintf(&command, "cat %s/*.bin | wc -c", cache) > 0);
+        Process p = RUN("/bin/sh", "-c", command);
+        assert_true((size_t)atol(p.out) <= limit);
+        process_free(&p);
+        free(command);
+    }
+    assert_false(converts(RUN(FROM_CHECKPOINT, "--type", "f32"), NULL)); /* it was not dropped */
+    assert_true(converts(RUN(FROM_CHECKPOINT, "--type", "f16"), NULL));  /* it was */
+    close(held);
+    unsetenv("VERBATIM_CACHE_LIMIT");
+    /* one that is larger than the limit drops none of the others */
+    size_t before = conversions_in_cache();
+    Process p = RUN(FROM_CHECKPOINT, "--type", "q8", "--cache-limit", "1K");
+    assert_int_equal(p.status, 0);
+    if (!strstr(p.err, "the limit is below that")) fail_msg("%s", p.err);
+    process_free(&p);
+    assert_int_equal(conversions_in_cache(), before);
+    p = RUN(FROM_CHECKPOINT, "--cache-limit", "many");
+    assert_int_equal(p.status, 2);
+    process_free(&p);
+    free(oldest);
+}
+
+static void without_a_cache_it_converts_into_memory(void **state) {
+    (void)state;
+    char *kept, *not_kept;
+    clear_the_cache();
+    converts(RUN(FROM_CHECKPOINT), &kept);
+    assert_true(converts(
+        RUN("run", checkpoint, "-z", tokenizer, "--cache-dir", "none", "-s", "1", "-n", "20"),
+        &not_kept));
+    assert_string_equal(kept, not_kept);
+    assert_int_equal(access("none", F_OK), -1);
+    free(kept);
+    free(not_kept);
+}
+
+static void a_full_disk_is_no_reason_to_stop(void **state) {
+    (void)state;
+    char *text, *command = NULL, *program = program_command("run");
+    clear_the_cache();
+    converts(RUN(FROM_CHECKPOINT), &text);
+    clear_the_cache();
+    /* a disk of 64 KiB, which only this command sees */
+    assert_true(asprintf(&command,
+                         "exec unshare -rm sh -c 'mount -t tmpfs -o size=64k none %s || exit 99; "
+                         "%s %s -z %s --cache-dir %s -s 1 -n 20 && test -z \"$(ls -A %s)\"'",
+                         cache, program, checkpoint, tokenizer, cache, cache) > 0);
+    Process p = RUN("/bin/sh", "-c", command);
+    bool possible = p.status != 99 && !strstr(p.err, "unshare");
+    if (possible) {
+        if (p.status != 0 || !strstr(p.err, "made in memory")) fail_msg("%d: %s", p.status, p.err);
+        assert_string_equal(p.out, text);
+    }
+    process_free(&p);
+    free(text), free(command), free(program);
+    if (possible) return;
+    print_message("no disk can be made here: skipped\n");
+    skip();
+}
+
+static void one_is_cleared_by_what_people_call_it(void **state) {
+    (void)state;
+    clear_the_cache();
+    static const char *const names[] = {"conversions.ckpt", "Conversions"};
+    for (size_t i = 0; i < 2; i++) {
+        converts(RUN(FROM_CHECKPOINT), NULL);
+        Process p = RUN("run", "--cache-clear", names[i], "--cache-dir", cache);
+        if (p.status) fail_msg("%s: %s", names[i], p.err);
+        process_free(&p);
+        assert_int_equal(conversions_in_cache(), 0);
+    }
+    /* of two that begin so neither */
+    char *other = build_path("tests/conversions.other");
+    write_checkpoint(other, 3);
+    converts(RUN(FROM_CHECKPOINT), NULL);
+    converts(RUN("run", other, "-z", tokenizer, "--cache-dir", cache, "-n", "2"), NULL);
+    Process p = RUN("run", "--cache-clear", "conversions", "--cache-dir", cache);
+    assert_int_equal(p.status, 1);
+    if (!strstr(p.err, "of several names")) fail_msg("%s", p.err);
+    process_free(&p);
+    assert_int_equal(conversions_in_cache(), 2);
+    unlink(other);
+    free(other);
+    clear_the_cache();
+}
+
 static void a_cache_that_cannot_be_read_is_not_called_empty(void **state) {
     (void)state;
     Process p = RUN("run", "--cache-list", "--cache-dir", tokenizer);
@@ -308,21 +432,6 @@ static void a_source_is_no_target(void **state) {
     free(link);
     free(bytes);
     free(same);
-}
-
-/* The path of the only conversion in the cache, with another ending; the caller frees it. */
-static char *sibling(const char *ending) {
-    char *command = NULL;
-    assert_true(asprintf(&command, "ls %s/*.bin", cache) > 0);
-    Process p = RUN("/bin/sh", "-c", command);
-    size_t length = strcspn(p.out, "\n");
-    assert_true(length > 4);
-    char *path = strndup(p.out, length - 4);
-    free(command);
-    assert_true(asprintf(&command, "%s%s", path, ending) > 0);
-    process_free(&p);
-    free(path);
-    return command;
 }
 
 /* The source is whole. An error that blamed it would make the user download it again in vain. */
@@ -610,6 +719,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(processes_that_want_the_same_convert_once),
         cmocka_unit_test(a_failed_conversion_leaves_nothing),
         cmocka_unit_test(clearing_deletes_conversions_and_nothing_else),
+        cmocka_unit_test(a_limit_drops_what_was_longest_unused),
+        cmocka_unit_test(without_a_cache_it_converts_into_memory),
+        cmocka_unit_test(a_full_disk_is_no_reason_to_stop),
+        cmocka_unit_test(one_is_cleared_by_what_people_call_it),
         cmocka_unit_test(a_cache_that_cannot_be_read_is_not_called_empty),
         cmocka_unit_test(without_a_cache_directory_it_runs_all_the_same),
         cmocka_unit_test(nothing_is_converted_in_vain),
