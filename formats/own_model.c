@@ -216,6 +216,35 @@ static size_t count_heads(const Description *d) {
     }
 }
 
+/* Whether the last words of a tensor's name are these. */
+static bool is_called(const RawTensor *raw, const char *words) {
+    size_t n = strlen(raw->name), m = strlen(words);
+    return has_end(raw->name, words) && (n == m || strchr("._", raw->name[n - m - 1]));
+}
+
+/* Whether the name is one that guides give to a buffer with a table of sinusoids. */
+static bool is_sinusoids(const RawTensor *raw) {
+    static const char *const names[] = {"pe", "pos_encoding", "positional_encoding",
+                                        "position_encoding", "pos_enc"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (is_called(raw, names[i])) return true;
+    return false;
+}
+
+/* The positions of a buffer of sinusoids, whose values check_sinusoids checks; 0: there is none. */
+static json_int_t count_sinusoids(const Description *d) {
+    for (size_t i = 0; i < d->table->n; i++) {
+        const RawTensor *raw = &d->table->items[i];
+        json_int_t longest = 0;
+        if (!is_sinusoids(raw)) continue;
+        for (uint32_t k = 0; k + 1 < raw->n_dims; k++) /* [n][dim], [1][n][dim] or [n][1][dim] */
+            if (raw->dims[k] < 1u << 30 && (json_int_t)raw->dims[k] > longest)
+                longest = (json_int_t)raw->dims[k];
+        return longest;
+    }
+    return 0;
+}
+
 /* Adds to config.json what the tensors and the style say. */
 static Status add_sizes(Description *d) {
     bool turned = json_flag(d->config, "transposed", false);
@@ -247,6 +276,8 @@ static Status add_sizes(Description *d) {
         positions = "sinusoidal";
     }
     set_default(d, "positions", json_string(positions));
+    if (count_sinusoids(d))
+        set_default(d, "max_position_embeddings", json_integer(count_sinusoids(d)));
     if (!json_object_get(d->config, "max_position_embeddings"))
         return error_set(d->error, "config.json: max_position_embeddings is missing: how many "
                                    "positions was the model trained with?");
@@ -606,12 +637,6 @@ static Status check_sinusoids(const RuleContext *c, const RawTensor *raw, Error 
                      c->source->path, raw->name);
 }
 
-/* Whether the last word of a tensor's name is this one. */
-static bool is_called(const RawTensor *raw, const char *word) {
-    size_t n = strlen(raw->name), m = strlen(word);
-    return has_end(raw->name, word) && (n == m || strchr("._", raw->name[n - m - 1]));
-}
-
 /* Refuses a tensor that no rule took, but for masks and tables that can be computed. */
 static Status check_used(const RuleContext *c, Error *error) {
     static const char *const harmless[] = {"masked_bias", "tril",      "inv_freq",    "causal_mask",
@@ -621,7 +646,7 @@ static Status check_used(const RuleContext *c, Error *error) {
         bool known = raw->used || has_end(raw->name, ".attn.bias");
         for (size_t k = 0; !known && k < sizeof harmless / sizeof *harmless; k++)
             known = is_called(raw, harmless[k]);
-        if (!known && is_called(raw, "pe")) {
+        if (!known && is_sinusoids(raw)) {
             if (check_sinusoids(c, raw, error) != STATUS_OK) return STATUS_FAILED;
             known = true;
         }
@@ -653,7 +678,7 @@ static Status no_names(const Description *d) {
     if (d->table->n) snprintf(first, sizeof first, "'%.150s'", d->table->items[0].name);
     return error_set(d->error,
                      "the names of the tensors (the first is %s) are not those of nanogpt, torch, "
-                     "annotated, lecture or guide: config.json must say which is which in "
+                     "annotated, lecture, guide or modules: config.json must say which is which in "
                      "\"tensors\" (docs/your-own-model.md)",
                      first);
 }

@@ -44,9 +44,9 @@ static const char *const positions[] = {"position_embedding_table",
                                         "pos_embedding",
                                         "pos_embed",
                                         NULL};
-static const char *const outputs[] = {"lm_head", "output",  "generator.proj", "generator",
-                                      "fc_out",  "decoder", "head",           "out",
-                                      "linear",  "fc",      "proj",           NULL};
+static const char *const outputs[] = {
+    "lm_head", "output", "output_proj", "generator.proj", "generator", "fc_out", "decoder", "head",
+    "out",     "linear", "fc",          "proj",           NULL};
 static const char *const final_norms[] = {"transformer.ln_f",
                                           "ln_f",
                                           "final_norm",
@@ -135,6 +135,20 @@ const OwnStyle own_styles[] = {
       [OWN_WO] = "attention.wo",
       [OWN_UP] = "ffn.w1",
       [OWN_DOWN] = "ffn.w2",
+      [OWN_ATTENTION_NORM] = "norm1",
+      [OWN_FFN_NORM] = "norm2"},
+     "sinusoidal",
+     "relu",
+     .norm_before = false},
+    /* Guides that build multi-head attention as a module of its own: self_attn.W_q, ffn.w_1. */
+    {"modules",
+     "self_attn.W_q.weight",
+     {[OWN_WQ] = "self_attn.W_q",
+      [OWN_WK] = "self_attn.W_k",
+      [OWN_WV] = "self_attn.W_v",
+      [OWN_WO] = "self_attn.W_o",
+      [OWN_UP] = "ffn.w_1",
+      [OWN_DOWN] = "ffn.w_2",
       [OWN_ATTENTION_NORM] = "norm1",
       [OWN_FFN_NORM] = "norm2"},
      "sinusoidal",

@@ -22,8 +22,8 @@
 /* The logits are those of PyTorch's modules, to the rounding of float32. */
 static void the_logits_are_those_of_their_authors(void **state) {
     (void)state;
-    static const char *const names[] = {"torch",   "torch_first", "nanogpt",
-                                        "lecture", "annotated",   "universal"};
+    static const char *const names[] = {"torch",     "torch_first", "nanogpt", "lecture",
+                                        "annotated", "universal",   "modules"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[256];
         int32_t ids[16];
@@ -178,7 +178,10 @@ static void what_is_missing_or_unknown_is_named(void **state) {
         const char *fixture, *config, *says;
     } cases[] = {
         {"nanogpt", OWN_TYPE "}", "num_attention_heads is missing"},
-        {"torch", OWN_TYPE ",\"num_attention_heads\":2}", "max_position_embeddings is missing"},
+        {"universal",
+         OWN_TYPE ",\"num_attention_heads\":2,\"tensors\":{"
+                  "\"token_embedding\":\"E\",\"wo\":\"stack.*.o\",\"w_up\":\"stack.*.up\"}}",
+         "max_position_embeddings is missing"},
         {"nanogpt", OWN_TYPE ",\"num_attention_heads\":2,\"heads\":2}", "has no key 'heads'"},
         {"nanogpt", OWN_TYPE ",\"num_attention_heads\":2,\"norm\":\"soft\"}",
          "norm is 'soft', but must be one of layer, rms, annotated"},
