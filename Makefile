@@ -313,11 +313,12 @@ tsan:
 FORMATTED = $(wildcard *.[ch] $(FOLDERS:%=%/*.[ch]) cluster/*.[ch] tests/*.[ch] tests/faults/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
-lint: $(BUILD)/core/run
+lint: all $(BUILD)/core/run
 	scripts/cases --table
 	scripts/readme-counts $$($(CORE_LINES) | awk 'END { print $$1 }')
 	scripts/check-includes
-	scripts/test-checks
+	scripts/check-names $(BUILD)
+	CC="$(CC)" scripts/test-checks
 	clang-format --dry-run -Werror $(FORMATTED)
 	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr \
 		--suppress=missingIncludeSystem --suppress=invalidPointerCast \

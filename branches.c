@@ -72,7 +72,7 @@ Branch *branches_mix(Model *m, size_t l, const Norm *pre, float *in) {
 Branch *branches_feed_forward(Model *m, size_t l, const Norm *pre, float *in) {
     const LayerWeights *w = &m->weights.layers[l];
     Branch *b = append(m, l);
-    b->kind = w->router.w.data ? mixture_kind() : &feed_forward_kind;
+    b->kind = w->router.w.data ? mixture_kind() : &forward_ffn_kind;
     branches_read(b, pre, in);
     b->last = &w->ffn.down;
     b->sum_post = if_present(&w->post_ffn_norm);

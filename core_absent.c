@@ -31,8 +31,8 @@ const BranchKind *mixture_kind(void) {
     return NULL;
 }
 
-void limited_activate(const Numeric *numeric, const Config *c, const struct FeedForward *f,
-                      float *gate, float *up) {}
+void limits_activate(const Numeric *numeric, const Config *c, const struct FeedForward *f,
+                     float *gate, float *up) {}
 
 Status mixture_validate(const Config *config, Error *error) {
     return error_set(error, "n_experts is %u, but this build leaves out mixtures of experts",
@@ -61,21 +61,21 @@ void latent_add_values_reference(const AttentionParams *params, const AttentionJ
 
 /* ---- Tokenizers: tokenizers/ ---- */
 
-Status encode_unigram(Encoding *e, const char *bytes, size_t length) {
+Status unigram_encode(Encoding *e, const char *bytes, size_t length) {
     return error_set(e->error, "tokenizer: this build has no Unigram");
 }
 
-Status normalize_characters(Encoding *e, const StepRecord *step, TextBuffer *out, TextSpan *in) {
+Status characters_normalize(Encoding *e, const StepRecord *step, TextBuffer *out, TextSpan *in) {
     return error_set(e->error, "tokenizer: this build has no normalizer step %u",
                      (unsigned)step->op);
 }
 
-size_t charsmap_replacement(const Tokenizer *t, const char *text, size_t n, const char **to,
-                            size_t *to_length) {
+size_t characters_charsmap_replacement(const Tokenizer *t, const char *text, size_t n,
+                                       const char **to, size_t *to_length) {
     return 0;
 }
 
-bool charsmap_is_sound(const void *bytes, size_t n) {
+bool characters_charsmap_is_sound(const void *bytes, size_t n) {
     return true;
 }
 

@@ -60,8 +60,10 @@ void forward_rotate(const Model *m, size_t layer, size_t row, float *x) {
 float forward_query_scale(const Config *c, size_t layer, int32_t position) {
     uint32_t from_one = c->query_scaling_unrotated, unit = c->query_scaling_floor;
     if (c->query_scaling == 0.0f || (from_one && c->rope_table[layer] != 2)) return 1.0f;
-    if (c->query_power) return (float)power(1.0 + (position + 1.0) / unit, c->query_scaling);
-    return 1.0f + c->query_scaling * (float)logarithm(1.0 + ((uint32_t)position + from_one) / unit);
+    if (c->query_power)
+        return (float)numbers_power(1.0 + (position + 1.0) / unit, c->query_scaling);
+    return 1.0f + c->query_scaling *
+                      (float)numbers_logarithm(1.0 + ((uint32_t)position + from_one) / unit);
 }
 
 void forward_not_finite(ForwardPass *pass, size_t layer) {
@@ -80,8 +82,8 @@ HiddenRows hidden_rows(Rows *memory, size_t n, size_t widest) {
     return rows;
 }
 
-void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts,
-                   const HiddenRows *r, float *y) {
+void forward_ffns(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts,
+                  const HiddenRows *r, float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
     size_t width = parts->network->width, inputs = parts->network->down.w.cols;
@@ -108,7 +110,7 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
         forward_add_bias(m, &f->up, up);
         if (c->gated) forward_add_bias(m, &f->gate, gate);
         if (c->swiglu_limit > 0.0f || f->limit || f->cutoff)
-            limited_activate(m->isa->numeric, c, f, gate, up);
+            limits_activate(m->isa->numeric, c, f, gate, up);
         else if (c->activation == ACTIVATION_XIELU)
             m->isa->numeric->xielu(up, f->xielu, width);
         else
@@ -124,9 +126,9 @@ void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_par
     forward_multiply_sets(m, sets, n_parts);
 }
 
-void feed_forward(ForwardPass *pass, const FeedForward *f, size_t n, const float *in,
-                  const HiddenRows *hidden, float *y) {
-    feed_forwards(pass, &(FeedForwardRows){f, 0, n, in, NULL}, 1, hidden, y);
+void forward_ffn(ForwardPass *pass, const FeedForward *f, size_t n, const float *in,
+                 const HiddenRows *hidden, float *y) {
+    forward_ffns(pass, &(FeedForwardRows){f, 0, n, in, NULL}, 1, hidden, y);
     forward_gather(pass, f->down.outputs, y, n);
 }
 
@@ -143,9 +145,9 @@ static void feed_forward_run(ForwardPass *pass, const Branch *b) {
     Rows memory = arena_rows(&m->arena);
     const HiddenRows hidden = take_rows(&memory, m, b->layer);
     forward_add_time(pass, PART_REST);
-    feed_forward(pass, &m->weights.layers[b->layer].ffn, pass->n, b->in, &hidden, b->out);
+    forward_ffn(pass, &m->weights.layers[b->layer].ffn, pass->n, b->in, &hidden, b->out);
     forward_add_time(pass, PART_FEED_FORWARD);
 }
 
-const BranchKind feed_forward_kind = {
+const BranchKind forward_ffn_kind = {
     .name = "feed-forward", .run = feed_forward_run, .rows = feed_forward_rows};

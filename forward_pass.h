@@ -116,7 +116,7 @@ typedef struct HiddenRows {
 
 HiddenRows hidden_rows(Rows *memory, size_t n, size_t widest);
 
-/* Some rows of a call to feed_forwards, and the network that they go through. */
+/* Some rows of a call to forward_ffns, and the network that they go through. */
 typedef struct FeedForwardRows {
     const FeedForward *network;
     size_t first, n;
@@ -129,14 +129,14 @@ enum { FEED_FORWARD_PARTS = 129 }; /* the most of one call: 128 experts and the 
 /* y[rows][dim] = feed-forwards of the parts' inputs without the bias of their last projections; of
  * a rank, y[rows][its rows of down]. All are equally wide; their rows follow each other. One list
  * of work for gate and up, and one for down. */
-void feed_forwards(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts,
-                   const HiddenRows *hidden, float *y);
-
-/* y[n][dim] = feed-forward of in[n][dim], without the bias of its last projection. */
-void feed_forward(ForwardPass *pass, const FeedForward *network, size_t n, const float *in,
+void forward_ffns(ForwardPass *pass, const FeedForwardRows *parts, size_t n_parts,
                   const HiddenRows *hidden, float *y);
 
+/* y[n][dim] = feed-forward of in[n][dim], without the bias of its last projection. */
+void forward_ffn(ForwardPass *pass, const FeedForward *network, size_t n, const float *in,
+                 const HiddenRows *hidden, float *y);
+
 /* The branches of models without mixtures, beside attention (self_attention.h). */
-extern const BranchKind feed_forward_kind;
+extern const BranchKind forward_ffn_kind;
 
 #endif

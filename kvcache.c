@@ -154,8 +154,9 @@ static void store_head(KvType type, const KvLayer *layer, void *keys, void *valu
         memcpy((float *)values + slot * value_dim, value, value_dim * sizeof *value);
     } else {
         uint16_t *half_keys = keys, *half_values = (uint16_t *)values + slot * value_dim;
-        for (size_t i = 0; i < key_dim; i++) half_keys[i * KV_PAGE + slot] = float_to_half(key[i]);
-        for (size_t i = 0; i < value_dim; i++) half_values[i] = float_to_half(value[i]);
+        for (size_t i = 0; i < key_dim; i++)
+            half_keys[i * KV_PAGE + slot] = numbers_float_to_half(key[i]);
+        for (size_t i = 0; i < value_dim; i++) half_values[i] = numbers_float_to_half(value[i]);
     }
 }
 

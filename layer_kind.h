@@ -43,8 +43,8 @@ const BranchKind *mixture_kind(void);
  * activation(min(gate, limit)) * (up within +- limit, plus 1) with Config.swiglu_limit. Step 3.5:
  * min(activation(gate), limit) * (up within +- limit) with FeedForward.limit. Gemma 3n: activation(
  * max(0, gate - edge)) * up with FeedForward.cutoff. Changes up[width]. */
-void limited_activate(const Numeric *numeric, const Config *c, const struct FeedForward *f,
-                      float *gate, float *up);
+void limits_activate(const Numeric *numeric, const Config *c, const struct FeedForward *f,
+                     float *gate, float *up);
 
 /* Checks what a mixture of experts, or a limit of its gates, reads of the configuration. */
 Status mixture_validate(const Config *config, Error *error);

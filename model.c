@@ -64,7 +64,7 @@ static void position_angles(Model *m, size_t row, int32_t position) {
             table == 0 ? m->config->rope_attention_factor : m->config->rope_local_attention_factor;
         for (size_t i = 0; i < n_pairs; i++) {
             float sine_of_angle, cosine_of_angle;
-            sin_cos((float)position * freqs[i], &sine_of_angle, &cosine_of_angle);
+            numbers_sin_cos((float)position * freqs[i], &sine_of_angle, &cosine_of_angle);
             sine[i] = sine_of_angle * factor;
             cosine[i] = cosine_of_angle * factor;
         }
@@ -76,7 +76,7 @@ static void add_sinusoid(const Model *m, float *x, int32_t position) {
     bool interleaved = m->config->sinusoid_layout == SINUSOID_INTERLEAVED;
     for (size_t i = 0; i < half; i++) {
         float sine, cosine;
-        sin_cos((float)position * m->weights.sinusoid_freqs[i], &sine, &cosine);
+        numbers_sin_cos((float)position * m->weights.sinusoid_freqs[i], &sine, &cosine);
         x[interleaved ? 2 * i : i] += sine;
         x[interleaved ? 2 * i + 1 : half + i] += cosine;
     }

@@ -42,7 +42,7 @@ TensorType model_weight_type(const Model *model);
 
 /* Runs n rows, 1 <= n <= max_rows. Rows of one sequence are neighbours in the order of their
  * positions, and the first one is at kvcache_next(). logits[k][vocab_size] receives the logits of
- * the k-th row that wants them. NULL: no logits are computed, and model_final_states
+ * the k-th row that wants them. NULL: no logits are computed, and final_states_of
  * (layers/final_states.h) then has the states of these rows.
  *
  * On STATUS_OK the cache holds the rows. Fails, and leaves the cache as it was, when there is no

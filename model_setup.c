@@ -102,8 +102,8 @@ static Status make_frequencies(Model *m, float base, Error *error) {
     for (size_t i = 0; i < n; i++)
         m->scaled_freqs[i] =
             copysignf(/* NanoChat rotates the other way */
-                      1.0f / (float)power((double)base,
-                                          (double)((float)(2 * i) / (float)c->rotary_dim)),
+                      1.0f / (float)numbers_power((double)base,
+                                                  (double)((float)(2 * i) / (float)c->rotary_dim)),
                       m->weights.rope_freqs[0][i]);
     m->weights.rope_freqs[0] = m->scaled_freqs;
     return STATUS_OK;
@@ -122,8 +122,8 @@ static Status choose_frequencies(Model *m, float theta, Error *error) {
     if (factor == 0 && !is_long) m->weights.rope_freqs[0] = m->weights.rope_freqs_short;
     if (factor == 0 || !is_long) return STATUS_OK;
     double dim = c->rotary_dim, stretch = factor * m->context / original - (factor - 1);
-    return make_frequencies(m, (float)((double)c->rope_theta * power(stretch, dim / (dim - 2))),
-                            error);
+    return make_frequencies(
+        m, (float)((double)c->rope_theta * numbers_power(stretch, dim / (dim - 2))), error);
 }
 
 /* ---- Layers of other kinds ---- */

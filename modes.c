@@ -19,22 +19,35 @@
 
 /* A mode that stands later wins: the conversation of -m chat can be looked at, too. */
 const Mode *const modes[] = {
-    &record_kind_mode,   &chat_mode,
-    &batch_mode,         &merge_mode,
-    &info_mode,          &layers_mode,
-    &bug_report_mode,    &verify_mode,
-    &tokenize_mode,      &detokenize_mode,
-    &render_mode,        &eval_mode,
-    &score_mode,         &attention_mode,
-    &positions_mode,     &no_cache_mode,
-    &list_mode,          &families_mode,
-    &cache_list_mode,    &cache_clear_mode,
-    &shape_test_mode,    &check_text_mode,
-    &check_session_mode, &eval_tasks_mode,
-    &replay_mode,        NULL,
+    &proof_record_kind_mode,
+    &chat_mode,
+    &batch_mode,
+    &batch_merge_mode,
+    &inspect_info_mode,
+    &inspect_layers_mode,
+    &bug_report_mode,
+    &inspect_verify_mode,
+    &inspect_tokenize_mode,
+    &inspect_detokenize_mode,
+    &inspect_render_mode,
+    &inspect_eval_mode,
+    &inspect_score_mode,
+    &inspect_attention_mode,
+    &inspect_positions_mode,
+    &inspect_no_cache_mode,
+    &convert_list_mode,
+    &convert_families_mode,
+    &convert_cache_list_mode,
+    &convert_cache_clear_mode,
+    &shape_test_mode,
+    &check_text_mode,
+    &check_session_mode,
+    &eval_tasks_mode,
+    &proof_replay_mode,
+    NULL,
 };
 
-const Mode *const replay_kinds[] = {&replay_text, &chat_replay, &batch_replay, NULL};
+const Mode *const modes_replay[] = {&proof_replay_text, &chat_replay, &batch_replay, NULL};
 
 #define FIELD(name) offsetof(Options, name)
 
@@ -65,8 +78,9 @@ static const OptionRow shape_rows[] = {
 };
 
 static const OptionRow *const tables[] = {
-    shape_rows,      more_machine_rows, chat_options,      batch_options, receipt_options,
-    inspect_options, convert_options,   embedding_options, NULL,
+    shape_rows,      more_machine_rows,       chat_options,
+    batch_options,   proof_receipt_options,   inspect_options,
+    convert_options, batch_embedding_options, NULL,
 };
 
 const MoreOptions modes_options = {

@@ -7,7 +7,7 @@
 extern const Mode *const modes[]; /* ends with NULL */
 
 /* For Session.replay_kinds; ends with NULL. */
-extern const Mode *const replay_kinds[];
+extern const Mode *const modes_replay[];
 
 /* For options_parse. */
 extern const MoreOptions modes_options;

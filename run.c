@@ -309,7 +309,7 @@ static Status run(Options *o, const Mode *mode, Cluster *cluster,
                                .output = &opened.output,
                                .shows_progress = isatty(STDERR_FILENO),
                                .new_drafter = drafting_new,
-                               .replay_kinds = replay_kinds,
+                               .replay_kinds = modes_replay,
                                .answered = o->receipt || o->replay ? receipt_take_text : NULL,
                                .drafting = &opened.drafting,
                                .cluster = cluster,
@@ -359,7 +359,7 @@ static Status run_any(Options *o, const Mode *mode, Cluster *cluster,
 
 static void print_version(void) {
     char libraries[256];
-    tokenizer_versions(libraries, sizeof libraries);
+    versions_of_libraries(libraries, sizeof libraries);
     printf("verbatim %s\n%s\n", VERBATIM_VERSION, libraries);
 #ifdef HAVE_LIBEDIT
     printf("libedit: yes\n");
@@ -394,7 +394,7 @@ __attribute__((noinline)) static int start(int argc, char **argv) {
     json_memory_guard();
     json_object_seed(0); /* from /dev/urandom, which the sandbox closes */
     if (status == STATUS_OK && options.help) {
-        char *docs = installed_docs_path();
+        char *docs = default_model_docs_path();
         options_print_help(stdout, &options, program_invocation_short_name, docs,
                            options.help == HELP_ALL);
         free(docs);

@@ -13,7 +13,7 @@
 
 static bool range_is_utf8(const Tokenizer *t, TextRange range) {
     size_t n;
-    const char *text = section_text(t, range, &n);
+    const char *text = table_section_text(t, range, &n);
     return utf8_valid_prefix(text, n) == n;
 }
 
@@ -21,12 +21,12 @@ static bool range_is_utf8(const Tokenizer *t, TextRange range) {
  * Operations run from 0 to n_ops - 1. */
 static Status open_steps(Tokenizer *t, int part, StepList *list, uint32_t n_ops,
                          uint32_t pattern_op, Error *error) {
-    const StepRecord *steps = list->steps = section_part(t, part);
-    size_t n = list->n = section_count(t, part, sizeof *steps);
+    const StepRecord *steps = list->steps = table_section_part(t, part);
+    size_t n = list->n = table_section_count(t, part, sizeof *steps);
     bool fits = n <= SECTION_MAX_STEPS && t->header->parts[part].length % sizeof *steps == 0;
     for (size_t i = 0; i < n && fits; i++) {
         size_t length;
-        const char *pattern = section_text(t, steps[i].a, &length);
+        const char *pattern = table_section_text(t, steps[i].a, &length);
         fits = steps[i].op < n_ops && range_is_utf8(t, steps[i].a) && range_is_utf8(t, steps[i].b);
         if (fits && steps[i].op == pattern_op &&
             pattern_compile(pattern, length, &list->patterns[i], error) != STATUS_OK)
@@ -68,7 +68,7 @@ Status tokenizer_open(Tokenizer **out, const void *section, size_t size, Error *
             return error_set(error, "tokenizer: part %d lies outside the section", i);
     }
     Tokenizer *t = calloc(1, sizeof *t);
-    if (!t) return no_memory(error);
+    if (!t) return table_no_memory(error);
     t->base = section;
     t->header = header;
     t->n_usable = SIZE_MAX;
@@ -113,10 +113,10 @@ void tokenizer_close(Tokenizer *t) {
 /* ---- Encoding ---- */
 
 static Status push_part(Encoding *e, int part) {
-    const int32_t *ids = section_part(e->tokenizer, part);
-    size_t n = section_count(e->tokenizer, part, sizeof *ids);
+    const int32_t *ids = table_section_part(e->tokenizer, part);
+    size_t n = table_section_count(e->tokenizer, part, sizeof *ids);
     for (size_t i = 0; i < n; i++)
-        if (push_id(e, (uint32_t)ids[i]) != STATUS_OK) return STATUS_FAILED;
+        if (table_push_id(e, (uint32_t)ids[i]) != STATUS_OK) return STATUS_FAILED;
     return STATUS_OK;
 }
 
@@ -136,13 +136,13 @@ static Status check_limit(const Tokenizer *t, const TokenList *list, size_t from
 Status tokenizer_encode(Tokenizer *t, const char *text, size_t length, const uint8_t *from_template,
                         unsigned flags, TokenList *out, Error *error) {
     Scratch *scratch = scratch_borrow(t);
-    if (!scratch) return no_memory(error);
+    if (!scratch) return table_no_memory(error);
     Encoding e = {t, scratch, out, error, flags & TOKENIZE_PARSE_SPECIAL, (size_t)1 << 20};
     if (length < SIZE_MAX / 64 - e.limit) e.limit += 64 * length;
     pattern_allow(scratch, pattern_steps(length));
     size_t before = out->length;
     Status status = flags & TOKENIZE_ADD_BOS ? push_part(&e, PART_PREFIX) : STATUS_OK;
-    if (status == STATUS_OK) status = encode_text(&e, text, length, from_template);
+    if (status == STATUS_OK) status = tokenizer_encode_text(&e, text, length, from_template);
     if (status == STATUS_OK && flags & TOKENIZE_ADD_EOS) status = push_part(&e, PART_SUFFIX);
     if (status == STATUS_OK) status = check_limit(t, out, before, error);
     scratch_return(t, scratch);
@@ -172,18 +172,19 @@ int32_t tokenizer_bos(const Tokenizer *t) {
 }
 
 const int32_t *tokenizer_eos(const Tokenizer *t, size_t *count) {
-    *count = section_count(t, PART_EOS, sizeof(int32_t));
-    return section_part(t, PART_EOS);
+    *count = table_section_count(t, PART_EOS, sizeof(int32_t));
+    return table_section_part(t, PART_EOS);
 }
 
 bool tokenizer_adds_bos(const Tokenizer *t) {
-    return section_part(t, PART_PREFIX) != NULL;
+    return table_section_part(t, PART_PREFIX) != NULL;
 }
 
 int32_t tokenizer_token_id(const Tokenizer *t, const char *text, size_t length) {
     for (size_t i = 0; i < t->n_added; i++)
-        if (section_text_is(t, t->added[i].text, text, length)) return (int32_t)t->added[i].id;
-    uint32_t id = vocab_find(t, text, length);
+        if (table_section_text_is(t, t->added[i].text, text, length))
+            return (int32_t)t->added[i].id;
+    uint32_t id = table_find_vocab(t, text, length);
     return id < t->header->n_tokens ? (int32_t)id : -1;
 }
 
@@ -191,8 +192,8 @@ const char *tokenizer_token_text(const Tokenizer *t, int32_t id, size_t *length)
     *length = 0;
     if (id < 0 || (uint32_t)id >= t->header->n_tokens) return "";
     for (size_t i = 0; t->tokens[id].flags & TOKEN_ADDED && i < t->n_added; i++)
-        if (t->added[i].id == (uint32_t)id) return section_text(t, t->added[i].text, length);
-    return section_text(t, t->tokens[id].text, length);
+        if (t->added[i].id == (uint32_t)id) return table_section_text(t, t->added[i].text, length);
+    return table_section_text(t, t->tokens[id].text, length);
 }
 
 bool tokenizer_is_special(const Tokenizer *t, int32_t id) {

@@ -43,10 +43,10 @@ static void decode_token(TokenDecoder *d, int32_t id, bool last) {
     variant &= t->header->decode_variants - 1;
     size_t n, strip;
     const char *text =
-        section_text(t, t->decode[(size_t)variant * t->header->n_tokens + (uint32_t)id], &n);
+        table_section_text(t, t->decode[(size_t)variant * t->header->n_tokens + (uint32_t)id], &n);
     d->at_start = false;
     if (d->strip_left > 0 && n > 0 && !t->holds_text) {
-        const char *character = section_text(t, t->decoders.steps->a, &strip);
+        const char *character = table_section_text(t, t->decoders.steps->a, &strip);
         for (; d->strip_left > 0 && strip > 0 && n >= strip && memcmp(text, character, strip) == 0;
              d->strip_left--)
             text += strip, n -= strip;
@@ -58,7 +58,7 @@ static void decode_token(TokenDecoder *d, int32_t id, bool last) {
 
 /* Gives the text up to `end` to the caller. */
 static Status give(TokenDecoder *d, size_t end, const char **bytes, size_t *length, Error *error) {
-    if (d->text.failed) return no_memory(error);
+    if (d->text.failed) return table_no_memory(error);
     *bytes = d->text.bytes ? d->text.bytes + d->given : "";
     *length = end - d->given;
     d->given = end;
@@ -102,7 +102,7 @@ Status token_decoder_push(TokenDecoder *d, int32_t id, const char **bytes, size_
 /* DECODE_STRIP, over the whole text. */
 static void strip_text(TokenDecoder *d, const StepRecord *step) {
     size_t n, from = 0, to = d->text.length;
-    const char *text = d->text.bytes, *character = section_text(d->tokenizer, step->a, &n);
+    const char *text = d->text.bytes, *character = table_section_text(d->tokenizer, step->a, &n);
     uint32_t left = d->flags & TOKEN_DECODER_CONTINUE ? 0 : step->flags & 0xFFFF;
     uint32_t right = step->flags >> 16;
     if (n == 0) return;
@@ -118,16 +118,16 @@ static Status replace_in_text(TokenDecoder *d, size_t i, size_t limit, Error *er
     const StepList *decoders = &d->tokenizer->decoders;
     TextBuffer valid = {0}, out = {.limit = limit};
     size_t n;
-    const char *by = section_text(d->tokenizer, decoders->steps[i].b, &n);
+    const char *by = table_section_text(d->tokenizer, decoders->steps[i].b, &n);
     Scratch *scratch = scratch_new();
     utf8_put_repaired(&valid, d->text.bytes, d->text.length);
     Matches matches = {.span = {.bytes = valid.bytes, .length = valid.length},
                        .code = decoders->patterns[i]};
-    matches.string = section_text(d->tokenizer, decoders->steps[i].a, &matches.string_length);
+    matches.string = table_section_text(d->tokenizer, decoders->steps[i].a, &matches.string_length);
     if (scratch) pattern_allow(scratch, pattern_steps(valid.length));
     Status status = scratch && !valid.failed
-                        ? replace_matches(&matches, scratch, &out, by, n, error)
-                        : no_memory(error);
+                        ? tokenizer_replace_matches(&matches, scratch, &out, by, n, error)
+                        : table_no_memory(error);
     if (scratch) scratch_free(scratch);
     if (status == STATUS_OK && out.failed)
         status = error_set(error, "tokenizer: decoder step %zu makes too long a text", i + 1);

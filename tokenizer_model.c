@@ -55,10 +55,10 @@ static TextSpan character_key(Encoding *e, const Word *word, size_t at, size_t l
     if (at + length < word->length) suffix.length = 0;
     if (prefix.length == 0 && suffix.length == 0) return key;
     text->length = 0;
-    const char *bytes = section_text(t, prefix, &n);
+    const char *bytes = table_section_text(t, prefix, &n);
     text_put(text, bytes, n, 0);
     text_put(text, key.bytes, length, 0);
-    bytes = section_text(t, suffix, &n);
+    bytes = table_section_text(t, suffix, &n);
     text_put(text, bytes, n, 0);
     if (text->failed) return (TextSpan){.bytes = ""};
     return (TextSpan){.bytes = text->bytes, .length = text->length};
@@ -66,7 +66,7 @@ static TextSpan character_key(Encoding *e, const Word *word, size_t at, size_t l
 
 static uint32_t key_symbol(const Tokenizer *t, TextSpan key) {
     bool ascii = key.length == 1 && (uint8_t)key.bytes[0] < 0x80;
-    return ascii ? t->ascii[(uint8_t)key.bytes[0]] : vocab_find(t, key.bytes, key.length);
+    return ascii ? t->ascii[(uint8_t)key.bytes[0]] : table_find_vocab(t, key.bytes, key.length);
 }
 
 /* Fills word->symbols with what merging starts from: the symbol of each byte or character. An
@@ -85,7 +85,7 @@ static void first_symbols(Encoding *e, Word *word) {
         if (id < t->header->n_symbols) {
             release_unknown(t, word, at);
             add_symbol(word, id, at, at + length);
-        } else if (byte_fallback && all_bytes_known(t, key.bytes, key.length)) {
+        } else if (byte_fallback && table_knows_all_bytes(t, key.bytes, key.length)) {
             for (size_t i = 0; i < key.length; i++)
                 add_symbol(word, t->bytes[(uint8_t)key.bytes[i]], at, at + length);
         } else if (t->unknown >= 0) {
@@ -99,9 +99,10 @@ static void first_symbols(Encoding *e, Word *word) {
 
 static void find_merge(const Tokenizer *t, Word *word, uint32_t i) {
     Symbol *symbol = &word->symbols[i];
-    const PairSlot *slot = symbol->next == TOKENIZER_NONE
-                               ? NULL
-                               : pair_find(&t->pairs, symbol->id, word->symbols[symbol->next].id);
+    const PairSlot *slot =
+        symbol->next == TOKENIZER_NONE
+            ? NULL
+            : table_find_pair(&t->pairs, symbol->id, word->symbols[symbol->next].id);
     symbol->rank = slot && slot->y < t->header->n_symbols ? slot->x : TOKENIZER_NONE;
     symbol->into = slot ? slot->y : 0;
 }
@@ -180,8 +181,8 @@ static Status encode_bpe(Encoding *e, const char *bytes, size_t length) {
     const Tokenizer *t = e->tokenizer;
     Scratch *s = e->scratch;
     if (t->header->flags & SECTION_IGNORE_MERGES) {
-        uint32_t id = vocab_find(t, bytes, length);
-        if (id < t->header->n_tokens) return push_text_id(e, id);
+        uint32_t id = table_find_vocab(t, bytes, length);
+        if (id < t->header->n_tokens) return table_push_text_id(e, id);
     }
     /* At most one symbol a byte, and byte tokens of the affixes on top. */
     size_t most = length + 1;
@@ -193,7 +194,7 @@ static Status encode_bpe(Encoding *e, const char *bytes, size_t length) {
         return error_set(e->error, "tokenizer: no memory for a word of %zu bytes", length);
     Word word = {.bytes = bytes, .length = length, .symbols = s->symbols};
     first_symbols(e, &word);
-    if (s->word.failed) return no_memory(e->error);
+    if (s->word.failed) return table_no_memory(e->error);
     if (word.n == 0) return STATUS_OK;
     for (uint32_t i = 0; i < word.n; i++) {
         word.symbols[i].prev = i > 0 ? i - 1 : TOKENIZER_NONE;
@@ -208,9 +209,9 @@ static Status encode_bpe(Encoding *e, const char *bytes, size_t length) {
     for (uint32_t i = 0; i != TOKENIZER_NONE; i = word.symbols[i].next) {
         const Symbol *symbol = &word.symbols[i];
         bool token = symbol->id < t->header->n_tokens; /* or a character that only merges know */
-        Status status = token ? push_text_id(e, symbol->id)
-                              : push_unknown(e, bytes + symbol->start, symbol->end - symbol->start,
-                                             after_unknown);
+        Status status = token ? table_push_text_id(e, symbol->id)
+                              : table_push_unknown(e, bytes + symbol->start,
+                                                   symbol->end - symbol->start, after_unknown);
         if (status != STATUS_OK) return status;
         after_unknown = !token || (int32_t)symbol->id == t->unknown;
     }
@@ -225,7 +226,7 @@ static Status encode_bpe_cached(Encoding *e, const char *bytes, size_t length) {
     CachedWord *slot = &e->scratch->cache[hash & (CACHE_SLOTS - 1)];
     if (slot->hash == hash && slot->length == length && memcmp(slot->bytes, bytes, length) == 0) {
         for (size_t i = 0; i < slot->n_ids; i++)
-            if (push_id(e, (uint32_t)slot->ids[i]) != STATUS_OK) return STATUS_FAILED;
+            if (table_push_id(e, (uint32_t)slot->ids[i]) != STATUS_OK) return STATUS_FAILED;
         return STATUS_OK;
     }
     size_t before = e->out->length;
@@ -264,14 +265,14 @@ static Status encode_bpe_cut(Encoding *e, const char *bytes, size_t length) {
 
 /* ---- Any model ---- */
 
-Status encode_word(Encoding *e, const char *word, size_t length) {
+Status tokenizer_encode_word(Encoding *e, const char *word, size_t length) {
     const Tokenizer *t = e->tokenizer;
-    if (t->header->model == MODEL_UNIGRAM) return encode_unigram(e, word, length);
+    if (t->header->model == MODEL_UNIGRAM) return unigram_encode(e, word, length);
     if (t->header->model == MODEL_BPE)
         return t->cuts ? encode_bpe_cut(e, word, length) : encode_bpe_cached(e, word, length);
-    uint32_t id = vocab_find(t, word, length);
+    uint32_t id = table_find_vocab(t, word, length);
     if (id >= t->header->n_tokens) id = (uint32_t)t->unknown;
-    if (id < t->header->n_tokens) return push_text_id(e, id);
+    if (id < t->header->n_tokens) return table_push_text_id(e, id);
     return error_set(e->error,
                      "tokenizer: a word is not in the vocabulary and there is no unknown token");
 }

@@ -9,8 +9,8 @@
 
 /* ---- Replacement ---- */
 
-Status replace_matches(Matches *m, Scratch *scratch, TextBuffer *out, const char *to,
-                       size_t to_length, Error *error) {
+Status tokenizer_replace_matches(Matches *m, Scratch *scratch, TextBuffer *out, const char *to,
+                                 size_t to_length, Error *error) {
     const TextSpan in = m->span;
     size_t done = 0, start, end;
     uint32_t code;
@@ -41,9 +41,10 @@ static void sentencepiece_normalize(const Encoding *e, TextBuffer *out, TextSpan
         const char *to = in.bytes + at;
         uint32_t code;
         bool may_start = t->added_norm.starts[(uint8_t)*to];
-        size_t n = length = may_start ? added_find(e, &t->added_norm, in, at, true, &code) : 0;
+        size_t n = length =
+            may_start ? table_find_added(e, &t->added_norm, in, at, true, &code) : 0;
         if (!length && flags & SPM_CHARSMAP)
-            length = charsmap_replacement(t, to, in.length - at, &to, &n);
+            length = characters_charsmap_replacement(t, to, in.length - at, &to, &n);
         if (!length) length = n = utf8_next(to, in.length - at, &code);
         uint8_t from_template = text_all_from_template(in.from_template, at, at + length);
         if (one_space && !begun && n == 1 && *to == ' ') continue;
@@ -71,7 +72,8 @@ static Status normalize_step(Encoding *e, size_t i, TextBuffer *out, TextSpan *i
     const Tokenizer *t = e->tokenizer;
     const StepRecord *step = &t->normalizers.steps[i];
     size_t a_length, b_length;
-    const char *a = section_text(t, step->a, &a_length), *b = section_text(t, step->b, &b_length);
+    const char *a = table_section_text(t, step->a, &a_length),
+               *b = table_section_text(t, step->b, &b_length);
     Matches matches = {*in, t->normalizers.patterns[i], a, a_length, 0, 0, false};
     Status status;
     switch (step->op) {
@@ -88,11 +90,11 @@ static Status normalize_step(Encoding *e, size_t i, TextBuffer *out, TextSpan *i
         return STATUS_OK;
     case NORMALIZE_REPLACE:
     case NORMALIZE_REPLACE_PATTERN:
-        status = replace_matches(&matches, e->scratch, out, b, b_length, e->error);
+        status = tokenizer_replace_matches(&matches, e->scratch, out, b, b_length, e->error);
         in->first = matches.span.first;
         return status;
     default:
-        return normalize_characters(e, step, out, in);
+        return characters_normalize(e, step, out, in);
     }
 }
 
@@ -104,7 +106,7 @@ Status normalize(Encoding *e, TextSpan *span) {
         out->tracked = span->from_template != NULL;
         if (normalize_step(e, i, out, span) != STATUS_OK) return STATUS_FAILED;
         text_put(out, "", 0, 0); /* an empty text has bytes as well */
-        if (out->failed) return no_memory(e->error);
+        if (out->failed) return table_no_memory(e->error);
         span->bytes = out->bytes;
         span->from_template = out->tracked ? out->from_template : NULL;
         span->length = out->length;

@@ -117,25 +117,26 @@ typedef struct TextSpan {
 /* ---- tokenizer_text.c ---- */
 
 /* Appends the ids of text[length]; from_template as in tokenizer_encode. */
-Status encode_text(Encoding *e, const char *text, size_t length, const uint8_t *from_template);
+Status tokenizer_encode_text(Encoding *e, const char *text, size_t length,
+                             const uint8_t *from_template);
 
 /* ---- tokenizer_model.c ---- */
 
 /* Appends the ids of one word (never empty; well-formed UTF-8 unless SECTION_BYTE_LEVEL). */
-Status encode_word(Encoding *e, const char *word, size_t length);
+Status tokenizer_encode_word(Encoding *e, const char *word, size_t length);
 
 /* ---- tokenizers/, which the core leaves out ---- */
 
 /* Appends the ids of one word of a Unigram model. */
-Status encode_unigram(Encoding *e, const char *bytes, size_t length);
+Status unigram_encode(Encoding *e, const char *bytes, size_t length);
 
 /* Appends what a step that knows properties of characters makes of *in. */
-Status normalize_characters(Encoding *e, const StepRecord *step, TextBuffer *out, TextSpan *in);
+Status characters_normalize(Encoding *e, const StepRecord *step, TextBuffer *out, TextSpan *in);
 
 /* The length of the longest prefix of text[n] that the character map replaces, and by what. */
-size_t charsmap_replacement(const Tokenizer *t, const char *text, size_t n, const char **to,
-                            size_t *to_length);
-bool charsmap_is_sound(const void *bytes, size_t n);
+size_t characters_charsmap_replacement(const Tokenizer *t, const char *text, size_t n,
+                                       const char **to, size_t *to_length);
+bool characters_charsmap_is_sound(const void *bytes, size_t n);
 
 /* ---- tokenizer_pattern.c ---- */
 
@@ -174,8 +175,8 @@ int matches_next(Matches *m, Scratch *scratch, size_t *from, size_t *to, Error *
 
 /* Appends m->span with every match replaced by to[to_length], and clears m->span.first where that
  * removes the character that the text begins with. */
-Status replace_matches(Matches *m, Scratch *scratch, TextBuffer *out, const char *to,
-                       size_t to_length, Error *error);
+Status tokenizer_replace_matches(Matches *m, Scratch *scratch, TextBuffer *out, const char *to,
+                                 size_t to_length, Error *error);
 
 /* Replaces *span by its normalized text, which lives until the next call. */
 Status normalize(Encoding *e, TextSpan *span);
@@ -187,43 +188,43 @@ Status normalize(Encoding *e, TextSpan *span);
 const char *table_open(Tokenizer *t);
 
 /* A part's bytes, or NULL when it is empty; and how many items of `item` bytes it holds. */
-const void *section_part(const Tokenizer *t, int part);
-size_t section_count(const Tokenizer *t, int part, size_t item);
+const void *table_section_part(const Tokenizer *t, int part);
+size_t table_section_count(const Tokenizer *t, int part, size_t item);
 
 /* The bytes of a range; "" with *length 0 for a range outside the section's text. */
-const char *section_text(const Tokenizer *t, TextRange range, size_t *length);
+const char *table_section_text(const Tokenizer *t, TextRange range, size_t *length);
 
 /* True when the range holds exactly text[length]. */
-bool section_text_is(const Tokenizer *t, TextRange range, const char *text, size_t length);
+bool table_section_text_is(const Tokenizer *t, TextRange range, const char *text, size_t length);
 
 /* The slot of (a, b), or NULL. */
-const PairSlot *pair_find(const PairTable *table, uint32_t a, uint32_t b);
+const PairSlot *table_find_pair(const PairTable *table, uint32_t a, uint32_t b);
 
 /* The symbol of a key, or TOKENIZER_NONE. */
-uint32_t vocab_find(const Tokenizer *t, const char *key, size_t length);
+uint32_t table_find_vocab(const Tokenizer *t, const char *key, size_t length);
 
 /* Appends an id to the encoding's output. */
-Status push_id(Encoding *e, uint32_t id);
+Status table_push_id(Encoding *e, uint32_t id);
 
 /* The same for a token that the model makes of text, or of bytes that are not UTF-8. Drops special
  * tokens but t->unknown, whatever the section's tables say: only a recognized added token is one.
  */
-Status push_text_id(Encoding *e, uint32_t id);
+Status table_push_text_id(Encoding *e, uint32_t id);
 
 /* The length of the longest added token that `span` holds at `at`, or 0. Callers look at
  * trie->starts first, which is quicker. *index is its place in t->added. Special tokens count only
  * where this encoding allows them, ADDED_IN_MODEL ones do not count; with `any` all tokens do. */
-size_t added_find(const Encoding *e, const Trie *trie, TextSpan span, size_t at, bool any,
-                  uint32_t *index);
+size_t table_find_added(const Encoding *e, const Trie *trie, TextSpan span, size_t at, bool any,
+                        uint32_t *index);
 
 /* Encodes bytes[n] that are not in the vocabulary: as byte tokens, or as the unknown token, or as
  * nothing where the vocabulary has neither. `fuse`: the unknown token was appended just before, and
  * stands for these bytes too if the vocabulary fuses unknown characters. */
-Status push_unknown(Encoding *e, const char *bytes, size_t n, bool fuse);
+Status table_push_unknown(Encoding *e, const char *bytes, size_t n, bool fuse);
 /* True when the vocabulary has a symbol for each byte. */
-bool all_bytes_known(const Tokenizer *t, const char *bytes, size_t n);
+bool table_knows_all_bytes(const Tokenizer *t, const char *bytes, size_t n);
 
-Status no_memory(Error *error);
+Status table_no_memory(Error *error);
 
 /* A new scratch area; one from the pool, or new where the pool is empty. NULL: out of memory. */
 Scratch *scratch_new(void);

@@ -48,7 +48,7 @@ Status pattern_compile(const char *pattern, size_t length, pcre2_code **out, Err
     if (length >= 2 && memcmp(pattern, "(*", 2) == 0)
         return error_set(error, "tokenizer: pattern '%.*s' begins with a verb", shown, pattern);
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
-    if (!context) return no_memory(error);
+    if (!context) return table_no_memory(error);
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     pcre2_set_parens_nest_limit(context, 100);
     if (!is_known_linear(pattern, length)) options |= PCRE2_AUTO_CALLOUT | PCRE2_NO_START_OPTIMIZE;

@@ -8,29 +8,29 @@
 
 /* ---- Look-ups ---- */
 
-const void *section_part(const Tokenizer *t, int part) {
+const void *table_section_part(const Tokenizer *t, int part) {
     const SectionPart *p = &t->header->parts[part];
     return p->length ? t->base + p->offset : NULL;
 }
 
-size_t section_count(const Tokenizer *t, int part, size_t item) {
+size_t table_section_count(const Tokenizer *t, int part, size_t item) {
     return t->header->parts[part].length / item;
 }
 
-const char *section_text(const Tokenizer *t, TextRange range, size_t *length) {
+const char *table_section_text(const Tokenizer *t, TextRange range, size_t *length) {
     const SectionPart *part = &t->header->parts[PART_TEXT];
     bool inside = range.offset <= part->length && range.length <= part->length - range.offset;
     *length = inside ? range.length : 0;
     return inside ? t->base + part->offset + range.offset : "";
 }
 
-bool section_text_is(const Tokenizer *t, TextRange range, const char *text, size_t length) {
+bool table_section_text_is(const Tokenizer *t, TextRange range, const char *text, size_t length) {
     size_t n;
-    const char *bytes = section_text(t, range, &n);
+    const char *bytes = table_section_text(t, range, &n);
     return n == length && memcmp(bytes, text, n) == 0;
 }
 
-const PairSlot *pair_find(const PairTable *table, uint32_t a, uint32_t b) {
+const PairSlot *table_find_pair(const PairTable *table, uint32_t a, uint32_t b) {
     if (!table->slots) return NULL;
     uint32_t at = section_mix(a, b);
     for (int probe = 0; probe < PAIR_PROBES; probe++, at++) {
@@ -41,12 +41,12 @@ const PairSlot *pair_find(const PairTable *table, uint32_t a, uint32_t b) {
     return NULL;
 }
 
-uint32_t vocab_find(const Tokenizer *t, const char *key, size_t length) {
+uint32_t table_find_vocab(const Tokenizer *t, const char *key, size_t length) {
     uint32_t at = (uint32_t)section_hash(key, length);
     for (int probe = 0; probe < PAIR_PROBES; probe++, at++) {
         uint32_t id = t->vocab[at & t->vocab_mask];
         if (id >= t->header->n_symbols) return TOKENIZER_NONE;
-        if (section_text_is(t, t->tokens[id].text, key, length)) return id;
+        if (table_section_text_is(t, t->tokens[id].text, key, length)) return id;
     }
     return TOKENIZER_NONE;
 }
@@ -100,20 +100,20 @@ static bool open_table(const Tokenizer *t, int part, size_t item, uint32_t *mask
 }
 
 static bool open_pairs(const Tokenizer *t, int part, PairTable *table) {
-    table->slots = section_part(t, part);
+    table->slots = table_section_part(t, part);
     return open_table(t, part, sizeof *table->slots, &table->mask);
 }
 
 static bool open_trie(const Tokenizer *t, int part, Trie *trie) {
     if (!open_pairs(t, part, &trie->table)) return false;
     for (uint32_t byte = 0; byte < 256; byte++)
-        trie->starts[byte] = pair_find(&trie->table, 0, byte) != NULL;
+        trie->starts[byte] = table_find_pair(&trie->table, 0, byte) != NULL;
     return true;
 }
 
 static bool open_added(Tokenizer *t) {
-    t->added = section_part(t, PART_ADDED);
-    t->n_added = section_count(t, PART_ADDED, sizeof *t->added);
+    t->added = table_section_part(t, PART_ADDED);
+    t->n_added = table_section_count(t, PART_ADDED, sizeof *t->added);
     for (size_t i = 0; i < t->n_added; i++) {
         uint32_t id = t->added[i].id;
         if (id >= t->header->n_tokens) return false;
@@ -126,16 +126,16 @@ static bool open_added(Tokenizer *t) {
 }
 
 static bool ids_fit(const Tokenizer *t, int part) {
-    const int32_t *ids = section_part(t, part);
-    size_t n = section_count(t, part, sizeof *ids);
+    const int32_t *ids = table_section_part(t, part);
+    size_t n = table_section_count(t, part, sizeof *ids);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || (uint32_t)ids[i] >= t->header->n_tokens) return false;
     return t->header->parts[part].length % sizeof *ids == 0 && n <= 1024;
 }
 
 static bool ids_hold(const Tokenizer *t, int part, int32_t id) {
-    const int32_t *ids = section_part(t, part);
-    for (size_t i = 0; i < section_count(t, part, sizeof *ids); i++)
+    const int32_t *ids = table_section_part(t, part);
+    for (size_t i = 0; i < table_section_count(t, part, sizeof *ids); i++)
         if (ids[i] == id) return true;
     return false;
 }
@@ -146,7 +146,7 @@ static int32_t find_unknown(const Tokenizer *t) {
     int32_t id = t->header->unk_id;
     if (id < 0 || !(t->tokens[id].flags & TOKEN_SPECIAL)) return id;
     size_t n;
-    const char *name = section_text(t, t->tokens[id].text, &n);
+    const char *name = table_section_text(t, t->tokens[id].text, &n);
     bool named = false;
     for (size_t i = 0; i + 3 <= n && !named; i++) named = strncasecmp(name + i, "unk", 3) == 0;
     bool other = id == t->header->bos_id || ids_hold(t, PART_EOS, id) ||
@@ -158,12 +158,12 @@ const char *table_open(Tokenizer *t) {
     const char *damaged = check_header(t->header);
     if (!damaged) damaged = check_sizes(t->header);
     if (damaged) return damaged;
-    t->tokens = section_part(t, PART_TOKENS);
-    t->decode = section_part(t, PART_DECODE);
-    t->bytes = section_part(t, PART_BYTES);
-    t->cuts = t->header->flags & SECTION_BYTE_LEVEL ? NULL : section_part(t, PART_CUTS);
-    t->scores = section_part(t, PART_SCORES);
-    t->vocab = section_part(t, PART_VOCAB);
+    t->tokens = table_section_part(t, PART_TOKENS);
+    t->decode = table_section_part(t, PART_DECODE);
+    t->bytes = table_section_part(t, PART_BYTES);
+    t->cuts = t->header->flags & SECTION_BYTE_LEVEL ? NULL : table_section_part(t, PART_CUTS);
+    t->scores = table_section_part(t, PART_SCORES);
+    t->vocab = table_section_part(t, PART_VOCAB);
     if (!t->vocab || !open_table(t, PART_VOCAB, sizeof *t->vocab, &t->vocab_mask))
         return "vocabulary";
     if (!ids_fit(t, PART_PREFIX) || !ids_fit(t, PART_SUFFIX) || !ids_fit(t, PART_EOS))
@@ -172,30 +172,31 @@ const char *table_open(Tokenizer *t) {
     if (!open_added(t)) return "added tokens";
     if (!open_pairs(t, PART_PAIRS, &t->pairs)) return "merges";
     if (!open_pairs(t, PART_PIECES, &t->pieces)) return "pieces";
-    const void *charsmap = section_part(t, PART_CHARSMAP);
+    const void *charsmap = table_section_part(t, PART_CHARSMAP);
     t->charsmap = charsmap;
     t->charsmap_bytes = t->header->parts[PART_CHARSMAP].length;
-    if (charsmap && !charsmap_is_sound(charsmap, t->charsmap_bytes)) return "character map";
-    for (int c = 0; c < 128; c++) t->ascii[c] = vocab_find(t, &(char){(char)c}, 1);
+    if (charsmap && !characters_charsmap_is_sound(charsmap, t->charsmap_bytes))
+        return "character map";
+    for (int c = 0; c < 128; c++) t->ascii[c] = table_find_vocab(t, &(char){(char)c}, 1);
     return NULL;
 }
 
 /* ---- One encoding ---- */
 
-Status no_memory(Error *error) {
+Status table_no_memory(Error *error) {
     return error_set(error, "tokenizer: out of memory");
 }
 
-Status push_id(Encoding *e, uint32_t id) {
+Status table_push_id(Encoding *e, uint32_t id) {
     if (token_list_push(e->out, (int32_t)id)) return STATUS_OK;
     return error_set(e->error, "tokenizer: no memory for %zu ids", e->out->length + 1);
 }
 
-Status push_text_id(Encoding *e, uint32_t id) {
+Status table_push_text_id(Encoding *e, uint32_t id) {
     const Tokenizer *t = e->tokenizer;
     if (id >= t->header->n_tokens) return STATUS_OK;
     bool special = t->tokens[id].flags & TOKEN_SPECIAL && (int32_t)id != t->unknown;
-    return special ? STATUS_OK : push_id(e, id);
+    return special ? STATUS_OK : table_push_id(e, id);
 }
 
 Scratch *scratch_new(void) {
@@ -244,25 +245,26 @@ void scratch_return(Tokenizer *t, Scratch *s) {
     pthread_mutex_unlock(&t->lock);
 }
 
-bool all_bytes_known(const Tokenizer *t, const char *bytes, size_t n) {
+bool table_knows_all_bytes(const Tokenizer *t, const char *bytes, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (t->bytes[(uint8_t)bytes[i]] >= t->header->n_symbols) return false;
     return true;
 }
 
-Status push_unknown(Encoding *e, const char *bytes, size_t n, bool fuse) {
+Status table_push_unknown(Encoding *e, const char *bytes, size_t n, bool fuse) {
     const Tokenizer *t = e->tokenizer;
-    if (t->header->flags & SECTION_BYTE_FALLBACK && all_bytes_known(t, bytes, n)) {
+    if (t->header->flags & SECTION_BYTE_FALLBACK && table_knows_all_bytes(t, bytes, n)) {
         for (size_t i = 0; i < n; i++)
-            if (push_text_id(e, t->bytes[(uint8_t)bytes[i]]) != STATUS_OK) return STATUS_FAILED;
+            if (table_push_text_id(e, t->bytes[(uint8_t)bytes[i]]) != STATUS_OK)
+                return STATUS_FAILED;
         return STATUS_OK;
     }
     if (t->unknown < 0 || (fuse && t->header->flags & SECTION_FUSE_UNK)) return STATUS_OK;
-    return push_text_id(e, (uint32_t)t->unknown);
+    return table_push_text_id(e, (uint32_t)t->unknown);
 }
 
-size_t added_find(const Encoding *e, const Trie *trie, TextSpan span, size_t at, bool any,
-                  uint32_t *index) {
+size_t table_find_added(const Encoding *e, const Trie *trie, TextSpan span, size_t at, bool any,
+                        uint32_t *index) {
     const Tokenizer *t = e->tokenizer;
     size_t longest = 0, end = span.length;
     uint32_t node = 0;
@@ -270,7 +272,7 @@ size_t added_find(const Encoding *e, const Trie *trie, TextSpan span, size_t at,
     if (utf8_continues(span.bytes[at])) return 0;
     if (end - at > t->header->max_added) end = at + t->header->max_added;
     for (size_t i = at; i < end; i++) {
-        const PairSlot *slot = pair_find(&trie->table, node, (uint8_t)span.bytes[i]);
+        const PairSlot *slot = table_find_pair(&trie->table, node, (uint8_t)span.bytes[i]);
         if (!slot) break;
         node = slot->x;
         special_counts =

@@ -1,12 +1,11 @@
 /* Text to ids. Each function hands the pieces that it finds to the next one:
  *
- *     encode_text       cuts raw text into stretches of UTF-8 and bytes that are not UTF-8
- *     encode_stretch    cuts added tokens out of the raw text
- *     normalize         normalizes the text between them (tokenizer_normalize.c)
- *     encode_stretch    cuts more added tokens out of the normalized text
- *     split             applies one split after the other to the text between them
+ *     tokenizer_encode_text       cuts raw text into stretches of UTF-8 and bytes that are not
+ * UTF-8 encode_stretch    cuts added tokens out of the raw text normalize         normalizes the
+ * text between them (tokenizer_normalize.c) encode_stretch    cuts more added tokens out of the
+ * normalized text split             applies one split after the other to the text between them
  *     encode_split      turns a piece that all splits have seen into a word
- *     encode_word       turns a word into ids (tokenizer_model.c)
+ *     tokenizer_encode_word       turns a word into ids (tokenizer_model.c)
  */
 #include "tokenizer_parts.h"
 
@@ -20,7 +19,7 @@
  * back into bytes first. */
 static Status encode_split(Encoding *e, TextSpan span) {
     if (!(e->tokenizer->header->flags & SECTION_UNMAP))
-        return encode_word(e, span.bytes, span.length);
+        return tokenizer_encode_word(e, span.bytes, span.length);
     TextBuffer *word = &e->scratch->word;
     word->length = 0;
     for (size_t at = 0; at < span.length;) {
@@ -29,8 +28,8 @@ static Status encode_split(Encoding *e, TextSpan span) {
         int byte = bytelevel_byte(code);
         if (byte >= 0) text_put(word, &(char){(char)byte}, 1, 0);
     }
-    if (word->failed) return no_memory(e->error);
-    return word->length ? encode_word(e, word->bytes, word->length) : STATUS_OK;
+    if (word->failed) return table_no_memory(e->error);
+    return word->length ? tokenizer_encode_word(e, word->bytes, word->length) : STATUS_OK;
 }
 
 static Status split(Encoding *e, size_t level, TextSpan span);
@@ -81,7 +80,8 @@ static Status split_by_pattern(Encoding *e, size_t level, TextSpan span) {
     bool invert = flags & SPLIT_INVERT;
     Splitter s = {.e = e, .level = level, .span = span, .behaviour = flags & 7};
     Matches matches = {.span = span, .code = splits->patterns[level]};
-    matches.string = section_text(e->tokenizer, splits->steps[level].a, &matches.string_length);
+    matches.string =
+        table_section_text(e->tokenizer, splits->steps[level].a, &matches.string_length);
     size_t done = 0, from, to;
     int found;
     while ((found = matches_next(&matches, e->scratch, &from, &to, e->error)) > 0) {
@@ -104,7 +104,7 @@ static Status put_metaspaces(Encoding *e, TextBuffer *out, TextSpan span, uint32
     bool starts = span.bytes[0] == ' ' || (span.length >= n && memcmp(span.bytes, a, n) == 0);
     bool wanted = when == METASPACE_ALWAYS || (when == METASPACE_FIRST && span.first);
     if (wanted && !starts && !span.glued) text_put(out, a, n, 0);
-    return replace_matches(&spaces, e->scratch, out, a, n, e->error);
+    return tokenizer_replace_matches(&spaces, e->scratch, out, a, n, e->error);
 }
 
 /* Applies the splits from `level` on to one piece and encodes the words. */
@@ -115,7 +115,7 @@ static Status split(Encoding *e, size_t level, TextSpan span) {
     const StepRecord *step = &t->splits.steps[level];
     if (step->op == SPLIT_PATTERN) return split_by_pattern(e, level, span);
     size_t n;
-    const char *a = section_text(t, step->a, &n);
+    const char *a = table_section_text(t, step->a, &n);
     TextBuffer *out = &e->scratch->levels[level];
     out->length = 0;
     out->limit = e->limit;
@@ -127,7 +127,7 @@ static Status split(Encoding *e, size_t level, TextSpan span) {
     } else {
         bytelevel_map(out, span.bytes, span.length, NULL);
     }
-    if (out->failed) return no_memory(e->error);
+    if (out->failed) return table_no_memory(e->error);
     return split(e, level + 1, (TextSpan){out->bytes, NULL, out->length, span.first, span.glued});
 }
 
@@ -186,7 +186,7 @@ static Status encode_stretch(Encoding *e, TextSpan span, bool normalized) {
     for (size_t at = 0, length; at < span.length; at += length ? length : 1) {
         uint32_t index;
         bool may_start = trie->starts[(uint8_t)span.bytes[at]];
-        length = may_start ? added_find(e, trie, span, at, false, &index) : 0;
+        length = may_start ? table_find_added(e, trie, span, at, false, &index) : 0;
         if (length == 0) continue;
         uint32_t flags = t->added[index].flags;
         size_t from = at, to = at + length;
@@ -195,7 +195,7 @@ static Status encode_stretch(Encoding *e, TextSpan span, bool normalized) {
         if (flags & ADDED_RSTRIP) to = space_end(span, to);
         if ((from > done &&
              encode_between(e, span_part(span, done, from), normalized) != STATUS_OK) ||
-            push_id(e, t->added[index].id) != STATUS_OK)
+            table_push_id(e, t->added[index].id) != STATUS_OK)
             return STATUS_FAILED;
         done = to;
         span.glued = false;
@@ -212,12 +212,14 @@ static Status encode_bad_bytes(Encoding *e, const char *bytes, size_t n) {
         return encode_between(e, (TextSpan){UTF8_REPLACEMENT, NULL, 3, false, true}, false);
     for (size_t i = 0; i < n; i++) {
         uint32_t id = t->bytes[(uint8_t)bytes[i]];
-        if (id < t->header->n_tokens && push_text_id(e, id) != STATUS_OK) return STATUS_FAILED;
+        if (id < t->header->n_tokens && table_push_text_id(e, id) != STATUS_OK)
+            return STATUS_FAILED;
     }
     return STATUS_OK;
 }
 
-Status encode_text(Encoding *e, const char *text, size_t length, const uint8_t *from_template) {
+Status tokenizer_encode_text(Encoding *e, const char *text, size_t length,
+                             const uint8_t *from_template) {
     TextSpan whole = {text, from_template, length, true, false};
     for (size_t at = 0; at < length;) {
         size_t good = at + utf8_valid_prefix(text + at, length - at);

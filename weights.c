@@ -63,7 +63,7 @@ static Linear weights_gate(Finder *f, size_t wide, size_t narrow) {
     return weights_linear(f, "attention_gate", is_narrow ? narrow : wide, f->config->dim, false);
 }
 
-static FeedForward feed_forward(Finder *f, size_t width) {
+static FeedForward forward_ffn(Finder *f, size_t width) {
     FeedForward found = {.width = width};
     size_t dim = f->config->dim;
     if (f->config->gated) found.gate = weights_linear(f, "w_gate", width, dim, true);
@@ -71,7 +71,7 @@ static FeedForward feed_forward(Finder *f, size_t width) {
     found.down = weights_linear(f, "w_down", dim, width, true);
     found.inner_norm = weights_norm(f, "ffn_inner_norm", width, false);
     found.xielu = weights_vector(f, "xielu", 1, 4, f->config->activation == ACTIVATION_XIELU);
-    if (found.gate.w.data && f->config->n_experts > 0) /* as limited_activate needs */
+    if (found.gate.w.data && f->config->n_experts > 0) /* as limits_activate needs */
         found.limit = weights_vector(f, "gate_limit", 1, 1, false);
     return found;
 }
@@ -86,10 +86,10 @@ static void find_experts(Finder *f, uint32_t l, LayerWeights *layer) {
         layer->shared_gate = weights_matrix(f, "shared.router", 1, c->dim, false);
     for (uint32_t i = 0; i < c->n_experts - c->zero_experts; i++) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.experts.%u.", l, i);
-        layer->experts[i] = feed_forward(f, c->expert_ffn_dim);
+        layer->experts[i] = forward_ffn(f, c->expert_ffn_dim);
     }
     snprintf(f->prefix, sizeof f->prefix, "layers.%u.shared.", l);
-    if (c->shared_ffn_dim > 0) layer->shared = feed_forward(f, c->shared_ffn_dim);
+    if (c->shared_ffn_dim > 0) layer->shared = forward_ffn(f, c->shared_ffn_dim);
 }
 
 static void find_attention(Finder *f, uint32_t l, LayerWeights *layer) {
@@ -130,7 +130,7 @@ static void find_layer(Finder *f, uint32_t l, LayerWeights *layer) {
     if (c->n_experts > 0) find_experts(f, l, layer);
     if (!layer->router.w.data || c->stack == STACK_GEMMA4 || c->stack == STACK_SHORTCUT) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
-        layer->ffn = feed_forward(f, config_ffn_dim(c, l));
+        layer->ffn = forward_ffn(f, config_ffn_dim(c, l));
     }
 }
 

@@ -39,7 +39,7 @@ typedef struct FeedForward {
     Linear down;        /* dim x width */
     Norm inner_norm;    /* before down: BitNet */
     const float *xielu; /* [4], Numeric.xielu's parameters: Apertus */
-    const float *limit; /* of gate and up (limited_activate): Step 3.5; NULL = none */
+    const float *limit; /* of gate and up (limits_activate): Step 3.5; NULL = none */
     const float
         *cutoff; /* gates below so many standard deviations above the mean are 0: Gemma 3n */
 } FeedForward;

@@ -342,7 +342,7 @@ static Status read_gguf(Reading *r) {
     char architecture[32];
     if (adapter_read_gguf(&r->modules, &r->adapter->files[0], architecture, r->error) != STATUS_OK)
         return STATUS_FAILED;
-    const GgufFamily *family = gguf_family_of(architecture, c->family);
+    const GgufFamily *family = family_gguf_of(architecture, c->family);
     if (!family)
         return error_set(r->error, "%s: architecture '%s' is not known to this program",
                          r->adapter->path, architecture);

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-float half_to_float(uint16_t h) {
+float numbers_half_to_float(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023;
     if (exponent == 31) return float_from_bits(sign | 0x7F800000u | mantissa << 13);
     if (exponent > 0) return float_from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
@@ -11,7 +11,7 @@ float half_to_float(uint16_t h) {
     return sign ? -magnitude : magnitude;
 }
 
-uint16_t float_to_half(float x) {
+uint16_t numbers_float_to_half(float x) {
     uint32_t bits = float_bits(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7FFFFFFFu;
     if (magnitude > 0x7F800000u) return (uint16_t)(sign | 0x7E00);  /* NaN */
     if (magnitude >= 0x477FE000u) return (uint16_t)(sign | 0x7BFF); /* saturates at 65504 */
@@ -33,7 +33,7 @@ static double double_from_bits(uint64_t u) {
 
 /* log(x) = k log(2) + log(m) for x = 2^k * m with m in [sqrt(1/2), sqrt(2)). The series of
  * log(m) = 2 artanh((m - 1) / (m + 1)) ends where its terms fall below 1e-19. */
-double logarithm(double x) {
+double numbers_logarithm(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     int64_t k = (int64_t)(bits >> 52) - 1023;
@@ -55,11 +55,11 @@ static double exponential(double x) {
     return sum * double_from_bits((uint64_t)((int64_t)n + 1023) << 52);
 }
 
-double power(double base, double exponent) {
-    return exponential(exponent * logarithm(base));
+double numbers_power(double base, double exponent) {
+    return exponential(exponent * numbers_logarithm(base));
 }
 
-void sin_cos(float x, float *sine, float *cosine) {
+void numbers_sin_cos(float x, float *sine, float *cosine) {
     /* x = n * pi/2 + r, |r| <= pi/4. pi/2 is subtracted in three parts; all but the last have
      * enough trailing zero bits for n * part to be exact. */
     double n = rint((double)x * 0.63661977236758134308);

@@ -18,23 +18,23 @@ static inline float float_from_bits(uint32_t u) {
     return x;
 }
 
-/* Conversions of float16 and bfloat16, given by their bits. float_to_half rounds to nearest even,
- * keeps NaN and saturates at +-65504, infinities included. */
-float half_to_float(uint16_t h);
-uint16_t float_to_half(float x);
+/* Conversions of float16 and bfloat16, given by their bits. numbers_float_to_half rounds to nearest
+ * even, keeps NaN and saturates at +-65504, infinities included. */
+float numbers_half_to_float(uint16_t h);
+uint16_t numbers_float_to_half(float x);
 static inline float bfloat_to_float(uint16_t b) {
     return float_from_bits((uint32_t)b << 16);
 }
 
 /* Sine and cosine of a float32 angle, |x| <= 2^30, computed in double and rounded once. */
-void sin_cos(float x, float *sine, float *cosine);
+void numbers_sin_cos(float x, float *sine, float *cosine);
 
 /* The natural logarithm of a positive normal number, with the same bits everywhere; relative error
  * about 1e-15. */
-double logarithm(double x);
+double numbers_logarithm(double x);
 
 /* base^exponent in double, with the same bits everywhere; relative error about 1e-15. `base` must
  * be positive and normal. */
-double power(double base, double exponent);
+double numbers_power(double base, double exponent);
 
 #endif

@@ -401,8 +401,8 @@ static void obey(Batch *b, Job *job) {
 static void take_line(Batch *b, LineState state, const char *line, size_t length) {
     static const Error no_memory = {"no memory for a request"};
     Error error, other;
-    line_trim(&b->reader, b->options->batch_text, &line, &length);
-    if (!b->options->embed && line_is_blank(line, length)) return;
+    batch_line_trim(&b->reader, b->options->batch_text, &line, &length);
+    if (!b->options->embed && json_line_is_blank(line, length)) return;
     if (b->skips_empty && length == 0) {
         b->n_skipped++;
         return;
@@ -605,7 +605,7 @@ static Status start(Batch *b, Session *session, Error *error) {
         result_file_resume(&b->results, b->fingerprint, o->ordered, error) != STATUS_OK)
         return STATUS_FAILED;
     if (!b->replays && result_file_begin(&b->results, error) != STATUS_OK) return STATUS_FAILED;
-    size_t check_rows = b->check ? rows_with_logits(session->model) : 0;
+    size_t check_rows = b->check ? logprobs_max_rows(session->model) : 0;
     const EngineOptions options = {.draft_rows = check_rows,
                                    .max_tasks = choose_concurrency(b, &shape),
                                    .max_bytes = b->kv_bytes,

@@ -36,7 +36,7 @@ void line_reader_free(LineReader *r) {
     r->bytes = NULL;
 }
 
-void line_trim(const LineReader *r, bool text, const char **line, size_t *length) {
+void batch_line_trim(const LineReader *r, bool text, const char **line, size_t *length) {
     bool begins_file = r->number == 1 && r->first == 0;
     if (begins_file && *length >= 3 && memcmp(*line, "\xEF\xBB\xBF", 3) == 0) {
         *line += 3;

@@ -53,7 +53,7 @@ size_t line_reader_count(const LineReader *reader);
 
 /* Leaves out of the line that the reader has just returned what is no part of a request: a byte
  * order mark where the file begins and, where the line is a text, a final carriage return. */
-void line_trim(const LineReader *reader, bool text, const char **line, size_t *length);
+void batch_line_trim(const LineReader *reader, bool text, const char **line, size_t *length);
 
 /* ---- Sets of keys ------------------------------------------------------------------------------
  */

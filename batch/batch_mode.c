@@ -35,7 +35,7 @@ const OptionRow batch_options[] = {
     END_ROW,
 };
 
-const OptionRow embedding_options[] = {
+const OptionRow batch_embedding_options[] = {
     HEADING_ROW("Embeddings (docs/embeddings.md)"),
     TEXT_ROW(RARE, 0, "embed", "FILE", FIELD(embed),
              "a vector for each line of FILE; - reads stdin"),
@@ -173,11 +173,11 @@ static Status run_merge(void *state, Session *session, Error *error) {
     return merge_run(session, error);
 }
 
-const Mode merge_mode = {.name = "--merge",
-                         .traits = MODE_WITHOUT_MODEL,
-                         .asked = merge_asked,
-                         .check = check_merge,
-                         .run = run_merge};
+const Mode batch_merge_mode = {.name = "--merge",
+                               .traits = MODE_WITHOUT_MODEL,
+                               .asked = merge_asked,
+                               .check = check_merge,
+                               .run = run_merge};
 
 /* ---- --replay ----------------------------------------------------------------------------------
  */

@@ -158,7 +158,7 @@ static bool judge(Sample *sample, int32_t token, bool ends) {
 }
 
 /* Notes the id of a generated token. */
-static bool push_id(Choice *choice, int32_t token) {
+static bool table_push_id(Choice *choice, int32_t token) {
     if (!array_reserve(&choice->ids, &choice->ids_capacity, choice->n_tokens + 1,
                        sizeof *choice->ids))
         return false;
@@ -200,7 +200,7 @@ static Status sample_token(Sample *sample, float *logits, int32_t *token) {
         choice->n_logprobs++;
     }
     text_put(&choice->text, step.text, step.length, 0);
-    if (g->n_tokens > before && !push_id(choice, step.token))
+    if (g->n_tokens > before && !table_push_id(choice, step.token))
         return error_set(&sample->error, "no memory for a token");
     choice->n_tokens = g->n_tokens;
     choice->finish = g->finish;
@@ -243,7 +243,7 @@ static bool sample_rank(EngineTask *task, float *logits) {
     const Model *model = sample->job->setting->session->model;
     float exps[2];
     double sum;
-    logits_log_sum(model_isa(model)->numeric, two, 2, exps, &sum);
+    logprobs_log_sum(model_isa(model)->numeric, two, 2, exps, &sum);
     text_of(sample)->score = (double)exps[0] / sum;
     return false;
 }

@@ -211,7 +211,7 @@ static Status put_result(Merge *m, const Part *part, const PartLine *line, size_
         return error_set(error, "no memory for a result");
     if (merge_part_read(part, line, m->line, error) != STATUS_OK) return STATUS_FAILED;
     if (line->numbered && part->n_before > 0) {
-        char *text = result_renumber(m->line, line->length, number);
+        char *text = renumber_result(m->line, line->length, number);
         if (!text)
             return error_set(
                 error, "%s: line %zu is not as it was written, and cannot get its number in %s",
@@ -261,8 +261,8 @@ static Status join_line(Merge *m, Part *part, const LineReader *reader, LineStat
     Error ignored; /* its result says so */
     bool text = m->parts[0].shard.text;
     size_t number = m->n_before + reader->number;
-    line_trim(reader, text, &line, &length);
-    bool blank = line_is_blank(line, length); /* a request of --embed alone */
+    batch_line_trim(reader, text, &line, &length);
+    bool blank = json_line_is_blank(line, length); /* a request of --embed alone */
     if (blank && !text) return STATUS_OK;
     if (text || state == LINE_TOO_LONG)
         request_blank(&request, line, length, reader->number);

@@ -65,7 +65,7 @@ static char *replace_number(const char *text, size_t old, size_t new, const char
     return replaced;
 }
 
-char *result_renumber(const char *line, size_t length, size_t number) {
+char *renumber_result(const char *line, size_t length, size_t number) {
     json_t *json = json_loadb(line, length, JSON_ALLOW_NUL, NULL);
     const json_t *old = json_object_get(json, "line");
     const char *hash = json_string_value(json_object_get(json, "line_hash"));

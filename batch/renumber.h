@@ -9,6 +9,6 @@
  * that are hashes of this number: byte for byte the line that the same request gives at that place.
  * No other byte changes. Freed by the caller; NULL: no memory, or not a result as it was written.
  */
-char *result_renumber(const char *line, size_t length, size_t number);
+char *renumber_result(const char *line, size_t length, size_t number);
 
 #endif

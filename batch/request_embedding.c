@@ -228,7 +228,8 @@ static Status take_ids(const Encoding *c, const json_t *list, TokenList *ids, Er
     return STATUS_OK;
 }
 
-static Status encode_text(Encoding *c, const char *text, size_t length, size_t i, Error *error) {
+static Status tokenizer_encode_text(Encoding *c, const char *text, size_t length, size_t i,
+                                    Error *error) {
     EmbeddingRequest *e = c->request;
     return embedding_encode(c->session, &e->setting, text, length, &c->prompts[i],
                             &e->texts[i].first, error);
@@ -239,11 +240,12 @@ static Status encode_input(Encoding *c, Error *error) {
     bool several = json_is_array(input) && !json_is_integer(json_array_get(input, 0));
     Status status = new_texts(c, several ? json_array_size(input) : 1, error);
     if (status == STATUS_OK && c->request->plain)
-        return encode_text(c, c->request->plain, c->request->plain_length, 0, error);
+        return tokenizer_encode_text(c, c->request->plain, c->request->plain_length, 0, error);
     for (size_t i = 0; status == STATUS_OK && i < c->request->n_texts; i++) {
         const json_t *one = several ? json_array_get(input, i) : input;
         if (json_is_string(one))
-            status = encode_text(c, json_string_value(one), json_string_length(one), i, error);
+            status =
+                tokenizer_encode_text(c, json_string_value(one), json_string_length(one), i, error);
         else if (json_is_array(one))
             status = take_ids(c, one, &c->prompts[i], error);
         else

@@ -23,7 +23,7 @@ void choice_free(Choice *choice) {
 
 double result_logprobs(const Numeric *numeric, const float *logits, size_t vocab_size, size_t top,
                        TokenLogprob *logprobs, float *scratch) {
-    double total = logits_log_sum(numeric, logits, vocab_size, scratch, NULL);
+    double total = logprobs_log_sum(numeric, logits, vocab_size, scratch, NULL);
     size_t n = 0;
     /* Insertion sort by logit, earlier ids first; until the end .logprob holds the logit. */
     for (size_t i = 0; i < vocab_size && top > 0; i++) {

@@ -42,7 +42,8 @@ void pool_keys_store(KvCache *cache, int32_t sequence, size_t layer, PoolKeyKind
     } else if (cache->shape.type == KV_F32) {
         memcpy(to, key, dim * sizeof *key);
     } else {
-        for (size_t i = 0; i < dim; i++) ((uint16_t *)(void *)to)[i] = float_to_half(key[i]);
+        for (size_t i = 0; i < dim; i++)
+            ((uint16_t *)(void *)to)[i] = numbers_float_to_half(key[i]);
     }
 }
 

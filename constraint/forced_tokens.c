@@ -123,7 +123,7 @@ static size_t ordinary_tokens(const Matcher *m, const char *bytes, size_t from, 
     return i;
 }
 
-size_t matcher_forced_tokens(Matcher *m, int32_t *ids, size_t most) {
+size_t forced_tokens_next(Matcher *m, int32_t *ids, size_t most) {
     const Vocabulary *v = m->shape->vocabulary;
     char bytes[MOST_BYTES];
     ByteSet next;
@@ -146,10 +146,10 @@ size_t matcher_forced_tokens(Matcher *m, int32_t *ids, size_t most) {
 }
 
 static size_t forced(TokenRule *rule, int32_t *ids, size_t most) {
-    return matcher_forced_tokens((Matcher *)rule, ids, most);
+    return forced_tokens_next((Matcher *)rule, ids, most);
 }
 
-void matcher_propose_forced(Matcher *m, Tokenizer *tokenizer) {
+void forced_tokens_propose(Matcher *m, Tokenizer *tokenizer) {
     m->tokenizer = tokenizer;
     m->rule.forced = forced;
 }

@@ -7,11 +7,11 @@
 
 /* Lets the matcher's rule propose forced tokens, cut as the tokenizer (borrowed; NULL: the longest
  * tokens are taken) cuts them. */
-void matcher_propose_forced(Matcher *matcher, Tokenizer *tokenizer);
+void forced_tokens_propose(Matcher *matcher, Tokenizer *tokenizer);
 
 /* Writes the tokens that very likely come next to ids[most] and returns how many there are. They
  * spell bytes that the shape forces and end where a token of the vocabulary could reach past those
  * bytes. A model may still cut them otherwise. */
-size_t matcher_forced_tokens(Matcher *matcher, int32_t *ids, size_t most);
+size_t forced_tokens_next(Matcher *matcher, int32_t *ids, size_t most);
 
 #endif

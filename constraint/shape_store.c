@@ -133,6 +133,6 @@ Status shape_store_matcher(ShapeStore *store, Shape *shape, const GenerationOpti
     }
     (*matcher)->release = release;
     (*matcher)->owner = store;
-    matcher_propose_forced(*matcher, store->tokenizer);
+    forced_tokens_propose(*matcher, store->tokenizer);
     return STATUS_OK;
 }

@@ -150,7 +150,7 @@ static Status open_run(Run *run, Error *error) {
     const ModelOptions options = {.n_threads = run->options->n_threads};
     if (model_open(&run->model, run->file, &options, error) != STATUS_OK) return STATUS_FAILED;
     const KvShape shape = model_kv_shape(run->model, model_kv_type(run->model));
-    run->max_rows = rows_with_logits(run->model);
+    run->max_rows = logprobs_max_rows(run->model);
     run->logits =
         malloc(run->max_rows * model_config(run->model)->vocab_size * sizeof *run->logits);
     if (!run->logits) return error_set(error, "no memory to calibrate in");

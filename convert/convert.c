@@ -129,7 +129,7 @@ static Status quantized_records(const Conversion *c, const SourceTensor *t, Tens
         quantize_records(type, padded, w->floats + r * padded, importance, &row);
     }
     RecordCodes all = record_row(w, padded, groups, 0);
-    panel_pack_records(type, t->cols, &all, panel);
+    records_pack(type, t->cols, &all, panel);
     return STATUS_OK;
 }
 
@@ -154,9 +154,9 @@ static Status same_records(const Conversion *c, const SourceTensor *t, TensorTyp
         stored_to_records(t->stored, w->stored + r * row_bytes, t->cols, &row);
     }
     for (size_t i = 0; t->blocks.present && i < n * groups; i++)
-        w->scales[i] = float_to_half(half_to_float(w->scales[i]) * scale);
+        w->scales[i] = numbers_float_to_half(numbers_half_to_float(w->scales[i]) * scale);
     RecordCodes rows = record_row(w, t->cols, groups, 0);
-    panel_pack_records(type, t->cols, &rows, panel);
+    records_pack(type, t->cols, &rows, panel);
     size_t bad = records_bad_row(type, t->cols, panel);
     return bad == PANEL_ROWS ? STATUS_OK : not_finite(t, first + bad, "scale", error);
 }

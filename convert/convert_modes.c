@@ -97,19 +97,19 @@ static Status list_families(void *state, Session *session, Error *error) {
     return families_print(stdout, session->options->families, error);
 }
 
-const Mode families_mode = {.name = "--families",
-                            .traits = MODE_WITHOUT_MODEL,
-                            .asked = families_asked,
-                            .run = list_families};
-const Mode list_mode = {.name = "--list",
-                        .traits = MODE_WITHOUT_MODEL,
-                        .asked = models_asked,
-                        .check = check_lists,
-                        .run = list_models};
-const Mode cache_list_mode = {.name = "--cache-list",
-                              .traits = MODE_WITHOUT_MODEL,
-                              .asked = list_asked,
-                              .check = check,
-                              .run = list};
-const Mode cache_clear_mode = {
+const Mode convert_families_mode = {.name = "--families",
+                                    .traits = MODE_WITHOUT_MODEL,
+                                    .asked = families_asked,
+                                    .run = list_families};
+const Mode convert_list_mode = {.name = "--list",
+                                .traits = MODE_WITHOUT_MODEL,
+                                .asked = models_asked,
+                                .check = check_lists,
+                                .run = list_models};
+const Mode convert_cache_list_mode = {.name = "--cache-list",
+                                      .traits = MODE_WITHOUT_MODEL,
+                                      .asked = list_asked,
+                                      .check = check,
+                                      .run = list};
+const Mode convert_cache_clear_mode = {
     .name = "--cache-clear", .traits = MODE_WITHOUT_MODEL, .asked = clear_asked, .run = clear};

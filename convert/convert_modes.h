@@ -6,6 +6,7 @@
 #include "session/mode.h"
 
 extern const OptionRow convert_options[];
-extern const Mode list_mode, families_mode, cache_list_mode, cache_clear_mode;
+extern const Mode convert_list_mode, convert_families_mode, convert_cache_list_mode,
+    convert_cache_clear_mode;
 
 #endif

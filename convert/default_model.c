@@ -25,7 +25,7 @@ static char *find(const char *relative) {
     return access(path, R_OK) == 0 ? realpath(path, NULL) : NULL;
 }
 
-char *installed_docs_path(void) {
+char *default_model_docs_path(void) {
     return find("../share/doc/verbatim/docs");
 }
 

@@ -10,6 +10,6 @@
 char *default_model_path(Error *error);
 
 /* The directory docs/ of an installation, malloc'ed; NULL: the program runs where it was built. */
-char *installed_docs_path(void);
+char *default_model_docs_path(void);
 
 #endif

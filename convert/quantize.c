@@ -30,10 +30,10 @@ static inline void encode(const Group *g, float inverse, float minimum, float *q
  * best so far. */
 static inline void attempt(const Group *g, float scale, float minimum, Best *best) {
     float q[MAX_GROUP];
-    uint16_t half = float_to_half(scale), half_minimum = float_to_half(minimum);
-    float stored = half_to_float(half);
+    uint16_t half = numbers_float_to_half(scale), half_minimum = numbers_float_to_half(minimum);
+    float stored = numbers_half_to_float(half);
     if (stored == 0.0f || !isfinite(1.0f / stored)) return;
-    minimum = half_to_float(half_minimum);
+    minimum = numbers_half_to_float(half_minimum);
     encode(g, 1.0f / stored, minimum, q);
     float error = weighted_error(g->x, g->weight, g->n, stored, minimum, q);
     if (!(error < best->error)) return;

@@ -46,7 +46,7 @@ typedef struct Coded {
 } Coded;
 
 INLINE float as_half(float x) {
-    return half_to_float(float_to_half(x));
+    return numbers_half_to_float(numbers_float_to_half(x));
 }
 
 /* ---- Operations on numbers of BESIDE groups ---- */
@@ -354,7 +354,7 @@ static void try_levels(TensorType type, const LevelGroup *g, float scale, float 
     if (!(error < *best)) return;
     *best = error;
     memcpy(row->codes + n * k, codes, n);
-    if (record_scales(type) == SCALES_HALVES) row->scales[k] = float_to_half(scale);
+    if (record_scales(type) == SCALES_HALVES) row->scales[k] = numbers_float_to_half(scale);
 }
 
 /* Tries the scales with which the extreme weight lies about at one of the table's ends. */
@@ -399,8 +399,8 @@ static void quantize_levels(TensorType type, const LevelGroup *g, const RecordCo
 static void store_record(TensorType type, const Record *r, const Coded *c, size_t first,
                          const RecordCodes *row) {
     size_t s = first / (RECORD_INPUTS / r->group);
-    row->scales[s] = float_to_half(c->scale);
-    if (r->with_minima) row->minima[s] = float_to_half(c->minimum);
+    row->scales[s] = numbers_float_to_half(c->scale);
+    if (r->with_minima) row->minima[s] = numbers_float_to_half(c->minimum);
     float zero = (float)weight_types[type].zero;
     for (size_t beside = 0; beside < r->n; beside += BESIDE) {
         const Parts *parts = &c->parts[beside / BESIDE];

@@ -103,8 +103,8 @@ static Status bailing_hybrid_kinds(const json_t *json, Config *config, Error *er
         {"linear_attention", LAYER_DELTA}, {"full_attention", LAYER_LATENT}, {0}};
     const json_t *types = json_value(json, "layer_types");
     uint32_t every = 0;
-    if (types) return state_read_kinds(types, names, config, error);
-    if (state_read_whole(json, "layer_group_size", 6, &every, error) != STATUS_OK)
+    if (types) return family_state_read_kinds(types, names, config, error);
+    if (family_state_read_whole(json, "layer_group_size", 6, &every, error) != STATUS_OK)
         return STATUS_FAILED;
     for (uint32_t l = 0; l < config->n_layers; l++)
         config->layer_kind[l] = (l + 1) % every == 0 ? LAYER_LATENT : LAYER_DELTA;

@@ -92,13 +92,14 @@ static Status falcon_h1_finish(const json_t *json, Config *config, Error *error)
     uint32_t expand = 1, values = 1024;
     double ffn[2];
     Status status = read_ffn_multipliers(json, ffn, error);
-    if (status == STATUS_OK) status = state_read_whole(json, "mamba_expand", 2, &expand, error);
+    if (status == STATUS_OK)
+        status = family_state_read_whole(json, "mamba_expand", 2, &expand, error);
     if (status == STATUS_OK && json_is_null(inner)) {
         if ((uint64_t)expand * config->dim > 1 << 24)
             return error_set(error, "config.json: mamba_expand is %u", expand);
         values = expand * config->dim;
     } else if (status == STATUS_OK) {
-        status = state_read_whole(json, "mamba_d_ssm", values, &values, error);
+        status = family_state_read_whole(json, "mamba_d_ssm", values, &values, error);
     }
     if (status != STATUS_OK) return STATUS_FAILED;
     if (config->state_heads == 0 || values % config->state_heads != 0 ||

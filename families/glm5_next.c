@@ -115,7 +115,7 @@ static Status glm5_next_kinds(const json_t *json, Config *config, Error *error) 
                                      {"full_attention", LAYER_LATENT},
                                      {0}};
     const json_t *types = json_value(json, "layer_types");
-    if (types) return state_read_kinds(types, names, config, error);
+    if (types) return family_state_read_kinds(types, names, config, error);
     for (uint32_t l = 0; l < config->n_layers; l++)
         config->layer_kind[l] = l % 4 == 3 ? LAYER_LATENT : LAYER_DELTA;
     return STATUS_OK;
@@ -153,7 +153,7 @@ static Status glm5_next_bound(const json_t *json, Config *config, Error *error) 
 static Status glm5_next_finish(const json_t *json, Config *config, Error *error) {
     if (refuse_zeros(json, error) != STATUS_OK ||
         family_refuse_zero(json, "index_kpool", error) != STATUS_OK ||
-        state_linear_sizes(json, 64, config, error) != STATUS_OK ||
+        family_state_linear_sizes(json, 64, config, error) != STATUS_OK ||
         glm5_next_bound(json, config, error) != STATUS_OK ||
         glm5_next_kinds(json, config, error) != STATUS_OK ||
         family_indexers(json, config, error) != STATUS_OK)

@@ -125,8 +125,8 @@ static Status read_mamba_width(const json_t *json, Config *config, Error *error)
     uint32_t expand = 1;
     const json_t *width = json_value(json, "mamba_d_head");
     if (json_is_number(width))
-        return state_read_whole(json, "mamba_d_head", 0, &config->state_value_dim, error);
-    if (state_read_whole(json, "mamba_expand", 2, &expand, error) != STATUS_OK)
+        return family_state_read_whole(json, "mamba_d_head", 0, &config->state_value_dim, error);
+    if (family_state_read_whole(json, "mamba_expand", 2, &expand, error) != STATUS_OK)
         return STATUS_FAILED;
     if (config->state_heads == 0 || expand > 1024)
         return error_set(error, "config.json: mamba_n_heads is %u, mamba_expand %u",
@@ -154,7 +154,7 @@ static Status granitemoehybrid_finish(const json_t *json, Config *config, Error 
         config->shared_ffn_dim = 0;
     }
     for (uint32_t l = 0; l < config->n_layers; l++) config->layer_kind[l] = LAYER_MAMBA2;
-    return types ? state_read_kinds(types, names, config, error) : STATUS_OK;
+    return types ? family_state_read_kinds(types, names, config, error) : STATUS_OK;
 }
 
 static Status granitemoehybrid_more(const RuleContext *context, const json_t *json, Error *error) {

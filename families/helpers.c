@@ -205,7 +205,7 @@ Status family_granite(const json_t *json, Config *config, Error *error) {
 
 /* ---- Latent attention ---- */
 
-Status latent_heads(const json_t *json, const RopeKeys *rope, Config *config, Error *error) {
+Status family_latent_heads(const json_t *json, const RopeKeys *rope, Config *config, Error *error) {
     double factor = 1.0;
     if (json_number(json, "qk_nope_head_dim", 1) < 1 || config->head_dim > 1 << 12 ||
         config->rotary_dim == 0 || config->rotary_dim > 1 << 12)
@@ -225,7 +225,7 @@ Status latent_heads(const json_t *json, const RopeKeys *rope, Config *config, Er
     return STATUS_OK;
 }
 
-Status state_no_step_limit(const json_t *json, Error *error) {
+Status family_state_no_step_limit(const json_t *json, Error *error) {
     const json_t *limit = json_value(json, "time_step_limit");
     const json_t *low = json_array_get(limit, 0), *high = json_array_get(limit, 1);
     if (!limit || (json_is_number(low) && json_number_value(low) == 0.0 && !json_is_number(high)))
@@ -236,7 +236,8 @@ Status state_no_step_limit(const json_t *json, Error *error) {
 
 /* ---- Layers with a state ---- */
 
-Status state_read_kinds(const json_t *types, const KindName *names, Config *config, Error *error) {
+Status family_state_read_kinds(const json_t *types, const KindName *names, Config *config,
+                               Error *error) {
     if (json_array_size(types) < config->n_layers)
         return error_set(error, "config.json: layer_types is not a list of %u layers",
                          config->n_layers);
@@ -252,8 +253,8 @@ Status state_read_kinds(const json_t *types, const KindName *names, Config *conf
     return STATUS_OK;
 }
 
-Status state_read_whole(const json_t *json, const char *key, double absent, uint32_t *out,
-                        Error *error) {
+Status family_state_read_whole(const json_t *json, const char *key, double absent, uint32_t *out,
+                               Error *error) {
     double value = json_number(json, key, absent);
     if (!(value >= 1 && value <= 1 << 24 && value == floor(value)))
         return error_set(error, "config.json: %s is %g", key, value);
@@ -261,7 +262,7 @@ Status state_read_whole(const json_t *json, const char *key, double absent, uint
     return STATUS_OK;
 }
 
-Status state_linear_sizes(const json_t *json, double heads, Config *config, Error *error) {
+Status family_state_linear_sizes(const json_t *json, double heads, Config *config, Error *error) {
     const json_t *linear = json_value(json, "linear_attn_config");
     const struct {
         const char *inner, *outer;
@@ -272,8 +273,9 @@ Status state_linear_sizes(const json_t *json, double heads, Config *config, Erro
                  {"short_conv_kernel_size", "linear_conv_kernel_dim", 4, &config->state_kernel}};
     for (size_t i = 0; i < 3; i++) {
         bool is_inner = json_value(linear, sizes[i].inner) != NULL;
-        if (state_read_whole(is_inner ? linear : json, is_inner ? sizes[i].inner : sizes[i].outer,
-                             sizes[i].absent, sizes[i].out, error) != STATUS_OK)
+        if (family_state_read_whole(is_inner ? linear : json,
+                                    is_inner ? sizes[i].inner : sizes[i].outer, sizes[i].absent,
+                                    sizes[i].out, error) != STATUS_OK)
             return STATUS_FAILED;
     }
     config->state_value_dim = config->state_key_dim;

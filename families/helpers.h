@@ -64,7 +64,7 @@ Status family_refuse_zero(const json_t *json, const char *key, Error *error);
 /* ---- Latent attention ---- */
 
 /* Completes the widths of heads, and their scale: YaRN's mscale_all_dim multiplies scores. */
-Status latent_heads(const json_t *json, const RopeKeys *rope, Config *config, Error *error);
+Status family_latent_heads(const json_t *json, const RopeKeys *rope, Config *config, Error *error);
 
 /* ---- Layers with a state ---- */
 
@@ -75,18 +75,19 @@ typedef struct KindName {
 } KindName;
 
 /* Sets layer_kind from layer_types; names[] ends with one without a name. */
-Status state_read_kinds(const json_t *types, const KindName *names, Config *config, Error *error);
+Status family_state_read_kinds(const json_t *types, const KindName *names, Config *config,
+                               Error *error);
 
 /* Reads a number of config.json that must be whole and at least 1. */
-Status state_read_whole(const json_t *json, const char *key, double absent, uint32_t *out,
-                        Error *error);
+Status family_state_read_whole(const json_t *json, const char *key, double absent, uint32_t *out,
+                               Error *error);
 
 /* Reads the sizes of delta attention with keys as wide as values, which linear_attn_config may hold
  * under names of its own. `heads`: how many where no key says it. */
-Status state_linear_sizes(const json_t *json, double heads, Config *config, Error *error);
+Status family_state_linear_sizes(const json_t *json, double heads, Config *config, Error *error);
 
 /* Mamba 2: refuses a time_step_limit, which transformers applies to prompts and not to the tokens
  * after them. */
-Status state_no_step_limit(const json_t *json, Error *error);
+Status family_state_no_step_limit(const json_t *json, Error *error);
 
 #endif

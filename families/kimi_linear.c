@@ -152,7 +152,7 @@ static Status kimi_linear_kinds(const json_t *json, const json_t *linear, Config
     const json_t *types = json_value(json, "layer_types");
     const json_t *full = json_value(linear, "full_attn_layers");
     const json_t *states = json_value(linear, "kda_layers");
-    if (types) return state_read_kinds(types, names, config, error);
+    if (types) return family_state_read_kinds(types, names, config, error);
     if (full && states) return kimi_linear_lists(full, states, config, error);
     for (uint32_t l = 0; l < config->n_layers; l++)
         config->layer_kind[l] = l > 0 && l % 4 == 0 ? LAYER_LATENT : LAYER_DELTA;
@@ -163,7 +163,7 @@ static Status kimi_linear_finish(const json_t *json, Config *config, Error *erro
     const json_t *linear = json_value(json, "linear_attn_config");
     const char *key =
         json_value(json, "n_shared_experts") ? "n_shared_experts" : "num_shared_experts";
-    if (state_linear_sizes(json, 32, config, error) != STATUS_OK) return STATUS_FAILED;
+    if (family_state_linear_sizes(json, 32, config, error) != STATUS_OK) return STATUS_FAILED;
     if (config->head_dim > 1 << 12 || config->rotary_dim > 1 << 12 || config->value_dim == 0)
         return error_set(error,
                          "config.json: qk_nope_head_dim %u, qk_rope_head_dim %u, v_head_dim %u",

@@ -206,7 +206,8 @@ static Status lfm3_finish(const json_t *json, Config *config, Error *error) {
     const json_t *types = json_value(json, "layer_types");
     uint32_t window = 0;
     bool slides_any = false;
-    if (types && state_read_kinds(types, names, config, error) != STATUS_OK) return STATUS_FAILED;
+    if (types && family_state_read_kinds(types, names, config, error) != STATUS_OK)
+        return STATUS_FAILED;
     for (uint32_t l = 0; l < config->n_layers; l++) {
         const char *type = types                 ? json_string_value(json_array_get(types, l))
                            : l % 4 == 2          ? "full_attention"
@@ -214,7 +215,7 @@ static Status lfm3_finish(const json_t *json, Config *config, Error *error) {
                                                  : "conv";
         bool slides = strcmp(type, "sliding_attention") == 0;
         if (slides && !slides_any &&
-            state_read_whole(json, "sliding_window", 256, &window, error) != STATUS_OK)
+            family_state_read_whole(json, "sliding_window", 256, &window, error) != STATUS_OK)
             return STATUS_FAILED;
         slides_any = slides_any || slides;
         config->layer_kind[l] = strcmp(type, "conv") == 0 ? LAYER_CONVOLUTION : LAYER_ATTENTION;
@@ -243,7 +244,7 @@ static Status lfm2_ffn(const json_t *json, Config *config, Error *error) {
     uint32_t multiple = 1;
     double times = json_number(json, "block_ffn_dim_multiplier", 1.0);
     if (!json_flag(json, "block_auto_adjust_ff_dim", true)) return STATUS_OK;
-    if (state_read_whole(json, "block_multiple_of", 256, &multiple, error) != STATUS_OK)
+    if (family_state_read_whole(json, "block_multiple_of", 256, &multiple, error) != STATUS_OK)
         return STATUS_FAILED;
     if (!(times > 0 && times < 1e3))
         return error_set(error, "config.json: block_ffn_dim_multiplier is %g", times);
@@ -261,7 +262,7 @@ static Status lfm2_finish(const json_t *json, Config *config, Error *error) {
     const json_t *attending = json_value(json, "full_attn_idxs");
     size_t i;
     if (lfm2_ffn(json, config, error) != STATUS_OK) return STATUS_FAILED;
-    if (types) return state_read_kinds(types, lfm2_kinds, config, error);
+    if (types) return family_state_read_kinds(types, lfm2_kinds, config, error);
     for (uint32_t l = 0; l < config->n_layers; l++)
         config->layer_kind[l] = attending ? LAYER_CONVOLUTION : LAYER_ATTENTION;
     json_array_foreach((json_t *)attending, i, item) {
@@ -273,7 +274,7 @@ static Status lfm2_finish(const json_t *json, Config *config, Error *error) {
 
 static Status lfm2_moe_finish(const json_t *json, Config *config, Error *error) {
     config->activation = ACTIVATION_SILU;
-    return state_read_kinds(json_value(json, "layer_types"), lfm2_kinds, config, error);
+    return family_state_read_kinds(json_value(json, "layer_types"), lfm2_kinds, config, error);
 }
 
 static Status gguf_convolution_kinds(const GgufModel *m, Config *c) {

@@ -73,4 +73,4 @@
 FAMILIES(DECLARE)
 
 #define ENTRY(name) families_##name,
-const Family *const all_families[] = {FAMILIES(ENTRY) NULL};
+const Family *const families_all[] = {FAMILIES(ENTRY) NULL};

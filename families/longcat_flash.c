@@ -86,7 +86,7 @@ static Status longcat_flash_finish(const json_t *json, Config *config, Error *er
         return error_set(error, "config.json: q_lora_rank is missing or 0");
     config->n_layers = 2 * (uint32_t)layers;
     config->n_experts += config->zero_experts;
-    if (latent_heads(json, &plain_rope, config, error) != STATUS_OK) return STATUS_FAILED;
+    if (family_latent_heads(json, &plain_rope, config, error) != STATUS_OK) return STATUS_FAILED;
     config->attention_scale *= (float)sqrt(width / config->latent_q_dim);
     config->latent_scale = (float)sqrt(width / config->latent_dim);
     return STATUS_OK;

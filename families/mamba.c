@@ -194,9 +194,9 @@ static Status read_mamba(const json_t *json, const char *inner, const char *expa
     uint32_t times = 1;
     const char *text = json_text(json, rank);
     double least = ceil(config->dim / 16.0);
-    if (state_read_whole(json, expand, 2, &times, error) != STATUS_OK) return STATUS_FAILED;
-    if (state_read_whole(json, inner, (double)times * config->dim, &config->state_heads, error) !=
-        STATUS_OK)
+    if (family_state_read_whole(json, expand, 2, &times, error) != STATUS_OK) return STATUS_FAILED;
+    if (family_state_read_whole(json, inner, (double)times * config->dim, &config->state_heads,
+                                error) != STATUS_OK)
         return STATUS_FAILED;
     config->state_key_heads = config->state_value_dim = 1;
     if (text && strcmp(text, "auto") == 0) {
@@ -204,7 +204,7 @@ static Status read_mamba(const json_t *json, const char *inner, const char *expa
         return STATUS_OK;
     }
     if (text) return error_set(error, "config.json: %s is '%.40s'", rank, text);
-    return state_read_whole(json, rank, least, &config->state_rank, error);
+    return family_state_read_whole(json, rank, least, &config->state_rank, error);
 }
 
 /* Every attn_layer_period-th layer attends, from attn_layer_offset on. */
@@ -249,7 +249,8 @@ static Status falcon_mamba_finish(const json_t *json, Config *config, Error *err
 static Status mamba2_finish(const json_t *json, Config *config, Error *error) {
     uint32_t expand = 1;
     set_kinds(config, LAYER_MAMBA2);
-    if (state_read_whole(json, "expand", 2, &expand, error) != STATUS_OK) return STATUS_FAILED;
+    if (family_state_read_whole(json, "expand", 2, &expand, error) != STATUS_OK)
+        return STATUS_FAILED;
     if ((uint64_t)expand * config->dim != (uint64_t)config->state_heads * config->state_value_dim)
         return error_set(
             error,

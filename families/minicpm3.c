@@ -62,7 +62,7 @@ static Status minicpm3_finish(const json_t *json, Config *config, Error *error) 
     if (config->value_dim == 0) config->value_dim = config->dim / config->n_heads;
     config->residual_scale = (float)(scale / sqrt(layers));
     config->logit_scale = (float)(model_base / width);
-    return latent_heads(json, &plain_rope, config, error);
+    return family_latent_heads(json, &plain_rope, config, error);
 }
 
 /* No key gives MiniCPM 3's multipliers; all of its models have these. */

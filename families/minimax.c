@@ -131,13 +131,14 @@ static Status minimax_finish(const json_t *json, Config *config, Error *error) {
     uint32_t window = 0;
     if (minimax_factors(json, config, error) != STATUS_OK ||
         (json_value(json, "sliding_window") &&
-         state_read_whole(json, "sliding_window", 0, &window, error) != STATUS_OK))
+         family_state_read_whole(json, "sliding_window", 0, &window, error) != STATUS_OK))
         return STATUS_FAILED;
     config->state_heads = config->state_key_heads = config->n_heads;
     config->state_key_dim = config->state_value_dim = config->head_dim;
     for (uint32_t l = 0; l < config->n_layers; l++)
         config->layer_kind[l] = l % 2 ? LAYER_LIGHTNING : LAYER_ATTENTION;
-    if (types && state_read_kinds(types, names, config, error) != STATUS_OK) return STATUS_FAILED;
+    if (types && family_state_read_kinds(types, names, config, error) != STATUS_OK)
+        return STATUS_FAILED;
     for (uint32_t l = 0; l < config->n_layers; l++)
         config->window[l] = config->layer_kind[l] == LAYER_ATTENTION ? window : 0;
     return STATUS_OK;

@@ -118,5 +118,5 @@ static Status mistral_large4_finish(const json_t *json, Config *config, Error *e
     static const RopeKeys rope = MISTRAL_LARGE4_ROPE;
     config->latent_norm_eps = config->norm_eps;
     if (share_latents(json, config, error) != STATUS_OK) return STATUS_FAILED;
-    return latent_heads(json, &rope, config, error);
+    return family_latent_heads(json, &rope, config, error);
 }

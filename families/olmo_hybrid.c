@@ -115,16 +115,16 @@ static bool has_no_rope(const json_t *json) {
 /* Reads the heads of the states, where absent keys follow from the model's sizes. */
 static Status olmo_hybrid_heads(const json_t *json, Config *config, Error *error) {
     double heads = config->n_heads;
-    if (state_read_whole(json, "linear_num_key_heads", heads, &config->state_key_heads, error) !=
-            STATUS_OK ||
-        state_read_whole(json, "linear_num_value_heads", heads, &config->state_heads, error) !=
-            STATUS_OK ||
-        state_read_whole(json, "linear_key_head_dim",
-                         floor(0.75 * config->dim / config->state_key_heads),
-                         &config->state_key_dim, error) != STATUS_OK)
+    if (family_state_read_whole(json, "linear_num_key_heads", heads, &config->state_key_heads,
+                                error) != STATUS_OK ||
+        family_state_read_whole(json, "linear_num_value_heads", heads, &config->state_heads,
+                                error) != STATUS_OK ||
+        family_state_read_whole(json, "linear_key_head_dim",
+                                floor(0.75 * config->dim / config->state_key_heads),
+                                &config->state_key_dim, error) != STATUS_OK)
         return STATUS_FAILED;
-    return state_read_whole(json, "linear_value_head_dim", 2.0 * config->state_key_dim,
-                            &config->state_value_dim, error);
+    return family_state_read_whole(json, "linear_value_head_dim", 2.0 * config->state_key_dim,
+                                   &config->state_value_dim, error);
 }
 
 /* Without layer_types every fourth layer attends, and the last one if there are fewer. */
@@ -135,7 +135,7 @@ static Status olmo_hybrid_finish(const json_t *json, Config *config, Error *erro
     if (olmo_hybrid_heads(json, config, error) != STATUS_OK) return STATUS_FAILED;
     if (json_flag(json, "linear_allow_neg_eigval", true)) config->state_beta = 2.0f;
     if (has_no_rope(json)) config->position = POSITION_NONE;
-    if (types) return state_read_kinds(types, names, config, error);
+    if (types) return family_state_read_kinds(types, names, config, error);
     for (uint32_t l = 0; l < config->n_layers; l++) {
         bool attends = l % 4 == 3 || (config->n_layers < 4 && l + 1 == config->n_layers);
         config->layer_kind[l] = attends ? LAYER_ATTENTION : LAYER_DELTA;

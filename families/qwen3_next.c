@@ -338,7 +338,7 @@ static Status read_qwen_kinds(const json_t *json, Config *config, Error *error) 
     static const KindName names[] = {
         {"linear_attention", LAYER_DELTA}, {"full_attention", LAYER_ATTENTION}, {0}};
     const json_t *types = json_value(json, "layer_types");
-    if (types) return state_read_kinds(types, names, config, error);
+    if (types) return family_state_read_kinds(types, names, config, error);
     double interval = json_number(json, "full_attention_interval", 4);
     if (!(interval >= 1 && interval <= 1e6))
         return error_set(error, "config.json: full_attention_interval is %g", interval);

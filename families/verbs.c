@@ -169,7 +169,7 @@ static Status run_shared_width(const StepCall *c) {
 }
 
 static Status run_latent_heads(const StepCall *c) {
-    return latent_heads(c->json, &c->family->rope, c->config, c->error);
+    return family_latent_heads(c->json, &c->family->rope, c->config, c->error);
 }
 
 static Status run_indexers(const StepCall *c) {
@@ -182,10 +182,10 @@ static Status run_own_indexers(const StepCall *c) {
 }
 
 static Status run_no_step_limit(const StepCall *c) {
-    return state_no_step_limit(c->json, c->error);
+    return family_state_no_step_limit(c->json, c->error);
 }
 
-const Verb all_verbs[] = {
+const Verb verbs_all[] = {
     {"windows", run_windows, "NUMBER ...", check_windows},
     {"no_windows", run_no_windows, "", NULL},
     {"rotate_windows", run_rotate_windows, "", NULL},

@@ -52,7 +52,8 @@ static Status zamba2_kinds(const json_t *json, Config *config, Error *error) {
     if (types && json_array_size(types) != config->n_layers)
         return error_set(error, "config.json: layers_block_type is not a list of %u layers",
                          config->n_layers);
-    if (types && state_read_kinds(types, names, config, error) != STATUS_OK) return STATUS_FAILED;
+    if (types && family_state_read_kinds(types, names, config, error) != STATUS_OK)
+        return STATUS_FAILED;
     uint32_t n_shared = 0;
     for (uint32_t l = 0; l < config->n_layers; l++) {
         bool is_shared = (l > 0 && l % 6 == 0 && l <= 42) || l == 47 || l == 51;
@@ -76,7 +77,7 @@ static Status zamba2_finish(const json_t *json, Config *config, Error *error) {
                          "config.json: attention_head_dim is not twice hidden_size %u, "
                          "divided by num_attention_heads %u",
                          config->dim, config->n_heads);
-    if (state_read_whole(json, "mamba_expand", 2, &expand, error) != STATUS_OK)
+    if (family_state_read_whole(json, "mamba_expand", 2, &expand, error) != STATUS_OK)
         return STATUS_FAILED;
     uint64_t inner = (uint64_t)expand * config->dim;
     if (config->state_heads == 0 || inner % config->state_heads != 0 || inner > 1 << 24)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 const char *builtin_pages_text(const char *name) {
-    for (const BuiltinPage *page = builtin_pages; page->name; page++)
+    for (const BuiltinPage *page = families_pages; page->name; page++)
         if (strcmp(page->name, name) == 0) return page->text;
     return NULL;
 }

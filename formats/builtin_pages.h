@@ -8,7 +8,7 @@ typedef struct BuiltinPage {
 } BuiltinPage;
 
 /* In the order of their names; ends with an entry without a name. */
-extern const BuiltinPage builtin_pages[];
+extern const BuiltinPage families_pages[];
 
 /* The text of the page; NULL: there is none of this name. */
 const char *builtin_pages_text(const char *name);

@@ -11,7 +11,7 @@
 
 /* The i-th family in C in the order of all tables; NULL past the end. */
 static const Family *family_number(size_t i) {
-    for (const Family *const *table = all_families; *table; table++)
+    for (const Family *const *table = families_all; *table; table++)
         for (const Family *family = *table; family->model_type; family++)
             if (i-- == 0) return family;
     return NULL;
@@ -22,7 +22,7 @@ static const Family *family_number(size_t i) {
 enum { MOST_PAGES = 512 };
 
 static pthread_mutex_t pages_lock = PTHREAD_MUTEX_INITIALIZER;
-static FamilyPage *pages[MOST_PAGES]; /* of builtin_pages, as far as they have been read */
+static FamilyPage *pages[MOST_PAGES]; /* of families_pages, as far as they have been read */
 static size_t n_pages_read;
 
 size_t family_pages_read(void) {
@@ -37,11 +37,11 @@ static bool is_family(const BuiltinPage *page) {
 static const Family *page_number(size_t i) {
     Error error;
     char name[96];
-    if (i >= MOST_PAGES || !is_family(&builtin_pages[i])) return NULL;
+    if (i >= MOST_PAGES || !is_family(&families_pages[i])) return NULL;
     pthread_mutex_lock(&pages_lock);
     if (!pages[i]) {
-        const char *text = builtin_pages[i].text;
-        snprintf(name, sizeof name, "families/%s.family", builtin_pages[i].name);
+        const char *text = families_pages[i].text;
+        snprintf(name, sizeof name, "families/%s.family", families_pages[i].name);
         n_pages_read++;
         if (family_page_read(&pages[i], name, text, strlen(text), &error) != STATUS_OK)
             fprintf(stderr, "%s\n", error.text);
@@ -52,8 +52,8 @@ static const Family *page_number(size_t i) {
 }
 
 const Family *family_find(const char *model_type) {
-    for (size_t i = 0; builtin_pages[i].name; i++)
-        if (strcmp(builtin_pages[i].name, model_type) == 0) return page_number(i);
+    for (size_t i = 0; families_pages[i].name; i++)
+        if (strcmp(families_pages[i].name, model_type) == 0) return page_number(i);
     return family_in_c(model_type);
 }
 
@@ -61,7 +61,7 @@ const char *family_name(size_t i) {
     const Family *family;
     for (size_t k = 0; (family = family_number(k)); k++)
         if (family->keys && i-- == 0) return family->model_type;
-    for (const BuiltinPage *page = builtin_pages; page->name; page++)
+    for (const BuiltinPage *page = families_pages; page->name; page++)
         if (is_family(page) && i-- == 0) return page->name;
     return NULL;
 }
@@ -71,8 +71,8 @@ const Family *family_at(size_t i) {
     size_t n_in_c = 0;
     if ((family = family_number(i))) return family;
     while (family_number(n_in_c)) n_in_c++;
-    for (size_t k = 0; builtin_pages[k].name; k++)
-        if (is_family(&builtin_pages[k]) && i-- == n_in_c) return page_number(k);
+    for (size_t k = 0; families_pages[k].name; k++)
+        if (is_family(&families_pages[k]) && i-- == n_in_c) return page_number(k);
     return NULL;
 }
 
@@ -121,13 +121,13 @@ static const GgufFamily *search(Search *s) {
     const Family *family;
     const GgufFamily *found = NULL;
     for (size_t i = 0; !found && (family = family_number(i)); i++) found = search_family(s, family);
-    for (size_t i = 0; !found && builtin_pages[i].name; i++)
-        if (names_gguf(&builtin_pages[i], s->architecture))
+    for (size_t i = 0; !found && families_pages[i].name; i++)
+        if (names_gguf(&families_pages[i], s->architecture))
             found = search_family(s, page_number(i));
     return found;
 }
 
-const GgufFamily *gguf_family_find(const GgufModel *model, const char **model_type) {
+const GgufFamily *family_gguf_find(const GgufModel *model, const char **model_type) {
     const GgufFamily *found = NULL;
     for (int i = 0; i < 2 && !found; i++) {
         Search s = {.architecture = model->architecture, .model = model, .with_needs = i == 0};
@@ -137,14 +137,14 @@ const GgufFamily *gguf_family_find(const GgufModel *model, const char **model_ty
     return found;
 }
 
-const GgufFamily *gguf_family_of(const char *architecture, const char *model_type) {
+const GgufFamily *family_gguf_of(const char *architecture, const char *model_type) {
     Search own = {.architecture = architecture, .model_type = model_type};
     Search any = {.architecture = architecture};
     const GgufFamily *found = search(&own);
     return found ? found : search(&any);
 }
 
-void gguf_family_names(char *text, size_t size) {
+void family_gguf_names(char *text, size_t size) {
     const Family *family;
     size_t length = 0, n;
     if (size) text[0] = '\0';
@@ -153,7 +153,7 @@ void gguf_family_names(char *text, size_t size) {
             if (!f->needs_tensor)
                 length += (size_t)snprintf(text + length, size - length, "%s%s", length ? ", " : "",
                                            f->architecture);
-    for (const BuiltinPage *page = builtin_pages; page->name; page++)
+    for (const BuiltinPage *page = families_pages; page->name; page++)
         for (const char *at = page->text; length < size && (n = next_gguf(&at));)
             if (at[n] != ' ')
                 length += (size_t)snprintf(text + length, size - length, "%s%.*s",

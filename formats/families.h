@@ -23,13 +23,13 @@ void family_explain(const char *model_type, const json_t *config, char *text, si
 
 /* The entry for this file, and the model_type of its family; NULL: the architecture is not known.
  */
-const GgufFamily *gguf_family_find(const GgufModel *model, const char **model_type);
+const GgufFamily *family_gguf_find(const GgufModel *model, const char **model_type);
 
 /* The entry of the architecture for the family `model_type`, or else the first one for all files of
  * the architecture; NULL: the architecture is not known. */
-const GgufFamily *gguf_family_of(const char *architecture, const char *model_type);
+const GgufFamily *family_gguf_of(const char *architecture, const char *model_type);
 
 /* Lists the names of all architectures, for the message that refuses another. */
-void gguf_family_names(char *text, size_t size);
+void family_gguf_names(char *text, size_t size);
 
 #endif

@@ -78,7 +78,7 @@ typedef struct Verb {
 Status verb_check(const Verb *verb, const char *words, Error *error);
 
 /* The registry, in families/verbs.c; ends with a verb without a name. */
-extern const Verb all_verbs[];
+extern const Verb verbs_all[];
 
 /* Reads keys that no ConfigRule and no step can describe; runs after all of them. */
 typedef Status FamilyFinish(const json_t *json, Config *config, Error *error);
@@ -114,7 +114,7 @@ struct Family {
 
 /* The tables of all files of families/, which families/list.c names; ends with NULL. Each table
  * ends with an entry without a model_type. */
-extern const Family *const all_families[];
+extern const Family *const families_all[];
 
 /* What stands before names in a layer. */
 const char *family_layers(const Family *family);

@@ -105,7 +105,7 @@ static Status apply_rule(const ConfigRule *rule, const json_t *json, Config *con
 
 static Status take_step(const Step *step, const Family *family, const json_t *json, Config *config,
                         Error *error) {
-    const Verb *verb = all_verbs;
+    const Verb *verb = verbs_all;
     if (step->when && !json_flag(json, step->when, step->absent)) return STATUS_OK;
     if (step->unless && json_flag(json, step->unless, step->absent)) return STATUS_OK;
     while (verb->name && strcmp(verb->name, step->verb) != 0) verb++;

@@ -194,7 +194,7 @@ static void remove_steps(FamilyPage *page, const char *verb, size_t *removed) {
 
 static Status read_verb(PageReader *r, const char *name) {
     FamilyPage *page = r->page;
-    const Verb *verb = all_verbs;
+    const Verb *verb = verbs_all;
     Step step = {0};
     Error error;
     size_t removed = 0;
@@ -572,7 +572,7 @@ void family_page_free(FamilyPage *page) {
 }
 
 const Family *family_in_c(const char *model_type) {
-    for (const Family *const *table = all_families; *table; table++)
+    for (const Family *const *table = families_all; *table; table++)
         for (const Family *family = *table; family->model_type; family++)
             if (family->keys && strcmp(family->model_type, model_type) == 0) return family;
     return NULL;

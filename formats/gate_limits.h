@@ -1,4 +1,4 @@
-/* The limits of gates (limited_activate), which a model file holds as tensors: Step 3.5. */
+/* The limits of gates (limits_activate), which a model file holds as tensors: Step 3.5. */
 #ifndef FORMATS_GATE_LIMITS_H
 #define FORMATS_GATE_LIMITS_H
 

@@ -388,7 +388,7 @@ static Status find_family(const GgufModel *r, const GgufFamily **family, const c
     bool causal = true;
     const Family *given;
     if (given_family_read(r->source, &given, r->error) != STATUS_OK) return STATUS_FAILED;
-    *family = given ? given->gguf : gguf_family_find(r, model_type);
+    *family = given ? given->gguf : family_gguf_find(r, model_type);
     while (given && *family && (*family)->architecture &&
            strcmp((*family)->architecture, r->architecture) != 0)
         ++*family;
@@ -399,7 +399,7 @@ static Status find_family(const GgufModel *r, const GgufFamily **family, const c
     if (!*family || (!(*family)->needs_tensor && shape_in_layers(r, "ffn_gate_inp", 2) &&
                      r->source->config.n_experts == 0)) {
         char known[600];
-        gguf_family_names(known, sizeof known);
+        family_gguf_names(known, sizeof known);
         return error_set(r->error,
                          "%s: architecture '%s' is not known to this program (it knows %s)",
                          r->source->path, r->architecture, known);

@@ -30,7 +30,7 @@ static Status check_names(const Family *family, const char *path, Error *error) 
             return error_set(error, "%s: the program knows '%s': give yours another name", path,
                              name);
     for (const GgufFamily *g = family->gguf; g && g->architecture; g++)
-        if (gguf_family_of(g->architecture, family->model_type))
+        if (family_gguf_of(g->architecture, family->model_type))
             return error_set(error, "%s: the program knows GGUF files of '%s'", path,
                              g->architecture);
     return STATUS_OK;

@@ -373,7 +373,7 @@ static Status add_tables(Directory *d, const Family *family) {
         slopes = alibi_slopes(c);
         /* Falcon rounds the slopes to bfloat16 and scales them like the scores. */
         for (uint32_t i = 0; slopes && family->alibi_is_scaled && i < c->n_heads; i++)
-            slopes[i] = bfloat_to_float(float_to_bfloat(slopes[i])) * c->attention_scale;
+            slopes[i] = bfloat_to_float(panel_float_to_bfloat(slopes[i])) * c->attention_scale;
         if (family->alibi_is_scaled && c->n_heads > 8)
             source_add_note(
                 source, "ALiBi with more than 8 heads: transformers rounds the bias of each "

@@ -102,7 +102,7 @@ void sha256_text(const void *bytes, size_t n, char text[SHA256_HEX]) {
     sha256_hex(digest, text);
 }
 
-void hmac_sha256_text(const void *key, size_t key_bytes, const void *bytes, size_t n,
+void sha256_hmac_text(const void *key, size_t key_bytes, const void *bytes, size_t n,
                       char text[SHA256_HEX]) {
     uint8_t inner[SHA256_BLOCK] = {0}, outer[SHA256_BLOCK], digest[SHA256_BYTES];
     Sha256 hash;

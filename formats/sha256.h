@@ -35,7 +35,7 @@ void sha256_hex(const uint8_t digest[SHA256_BYTES], char text[SHA256_HEX]);
 void sha256_text(const void *bytes, size_t n, char text[SHA256_HEX]);
 
 /* The HMAC of bytes[n] with key[key_bytes], as 64 digits. */
-void hmac_sha256_text(const void *key, size_t key_bytes, const void *bytes, size_t n,
+void sha256_hmac_text(const void *key, size_t key_bytes, const void *bytes, size_t n,
                       char text[SHA256_HEX]);
 
 #endif

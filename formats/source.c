@@ -309,9 +309,9 @@ static void join_nibbles(const uint8_t *codes, uint8_t *out) {
 
 /* A scale of 16 bits as the float16 of GGUF's blocks. False: float16 cannot hold it. */
 static bool scale_as_half(StoredType type, uint16_t scale, uint16_t *half) {
-    float value = type == STORED_BF16 ? bfloat_to_float(scale) : half_to_float(scale);
-    *half = float_to_half(value);
-    return half_to_float(*half) == value;
+    float value = type == STORED_BF16 ? bfloat_to_float(scale) : numbers_half_to_float(scale);
+    *half = numbers_float_to_half(value);
+    return numbers_half_to_float(*half) == value;
 }
 
 /* Joins codes with scales that were stored separately to n of GGUF's blocks, in which the scale
@@ -362,7 +362,7 @@ static Status read_rows(const Source *source, const SourceTensor *t, size_t row,
  * which byte 32 i + j has weights 128 i + j, + 32, + 64 and + 96 from its lowest bits on, and the
  * scale in 16 bits. */
 static void pack_tq2(const uint8_t *bytes, int shift, float scale, size_t n, uint8_t *out) {
-    uint16_t half = float_to_half(scale);
+    uint16_t half = numbers_float_to_half(scale);
     for (size_t block = 0; block < n / 256; block++, bytes += 256, out += 66) {
         memset(out, 0, 64);
         for (size_t i = 0; i < 256; i++)
@@ -562,7 +562,7 @@ static Status apply_scales(const Source *source, const SourceTensor *t, size_t f
 
 static float minus_exp(float x) {
     if (!(x < 89.0f)) return x >= 89.0f ? -INFINITY : NAN;
-    return -(float)power(2.71828182845904523536, (double)x);
+    return -(float)numbers_power(2.71828182845904523536, (double)x);
 }
 
 /* Adds scale * rows * cols to rows [first, first + n). The products of an element are summed up in

@@ -61,8 +61,8 @@ static void blocks_to_floats(StoredType type, const uint8_t *block, size_t n, fl
     for (size_t b = 0; b < n / 32; b++, block += stored_type_info(type)->block_bytes, out += 32) {
         uint8_t codes[32];
         block_codes(type, block, codes);
-        float scale = half_to_float(stored_u16(block));
-        float minimum = has_min ? half_to_float(stored_u16(block + 2)) : 0.0f;
+        float scale = numbers_half_to_float(stored_u16(block));
+        float minimum = has_min ? numbers_half_to_float(stored_u16(block + 2)) : 0.0f;
         int zero = type == STORED_Q4_0 ? 8 : 0;
         for (size_t i = 0; i < 32; i++) {
             int code = is_signed ? (int8_t)codes[i] : codes[i] - zero;
@@ -122,7 +122,7 @@ void stored_to_floats(StoredType type, const void *stored, size_t n, float *out)
         memcpy(out, stored, n * sizeof *out);
         break;
     case STORED_F16:
-        for (size_t i = 0; i < n; i++) out[i] = half_to_float(half[i]);
+        for (size_t i = 0; i < n; i++) out[i] = numbers_half_to_float(half[i]);
         break;
     case STORED_BF16:
         for (size_t i = 0; i < n; i++) out[i] = bfloat_to_float(half[i]);

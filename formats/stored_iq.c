@@ -80,7 +80,7 @@ static Book book_of(StoredType type) {
 static Eight eight_of(StoredType type, const uint8_t *block, size_t e) {
     Eight x = {.shift = 0.0f};
     const uint8_t *at = block + 2;
-    float scale = half_to_float(stored_u16(block));
+    float scale = numbers_half_to_float(stored_u16(block));
     uint32_t word;
     switch (type) {
     case STORED_IQ2_XXS:
@@ -122,7 +122,7 @@ static Eight eight_of(StoredType type, const uint8_t *block, size_t e) {
 void stored_iq3_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
     const Grid *grid = book_of(type).grid;
     to->scales[0] = stored_u16(block);
-    to->minima[0] = float_to_half(7.5f * half_to_float(stored_u16(block)));
+    to->minima[0] = numbers_float_to_half(7.5f * numbers_half_to_float(stored_u16(block)));
     for (size_t g = 0; g < 8; g++) {
         uint32_t sub = type == STORED_IQ3_S ? (uint32_t)stored_nibble(block + 106, g)
                                             : stored_u32(block + 66 + 4 * g) >> 28;
@@ -143,7 +143,7 @@ static Eight eight_of_1(StoredType type, const uint8_t *block, size_t e) {
     if (type == STORED_IQ1_S) {
         uint16_t upper = stored_u16(block + 34 + 2 * (e / 4));
         x.points[0] = (size_t)(block[2 + e] | (upper >> 3 * (e % 4) & 7) << 8);
-        x.scale = half_to_float(stored_u16(block)) * (float)(2 * (upper >> 12 & 7) + 1);
+        x.scale = numbers_half_to_float(stored_u16(block)) * (float)(2 * (upper >> 12 & 7) + 1);
         x.shift = upper & 0x8000 ? -0.125f : 0.125f;
         return x;
     }
@@ -153,7 +153,7 @@ static Eight eight_of_1(StoredType type, const uint8_t *block, size_t e) {
     int upper = stored_nibble(block + 32, e),
         sub = stored_u16(scales + 2 * (e / 8)) >> 3 * (e / 2 % 4) & 7;
     x.points[0] = (size_t)(block[e] | (upper & 7) << 8);
-    x.scale = half_to_float(half) * (float)(2 * sub + 1);
+    x.scale = numbers_half_to_float(half) * (float)(2 * sub + 1);
     x.shift = upper & 8 ? -0.125f : 0.125f;
     return x;
 }
@@ -211,7 +211,7 @@ void stored_iq_to_floats(StoredType type, const uint8_t *stored, size_t n, float
             uint16_t scales[8];
             stored_few_levels_to_codes(type, stored, codes, scales);
             for (size_t k = 0; k < info->block; k++)
-                out[k] = half_to_float(scales[0]) * (float)(codes[k] - 8);
+                out[k] = numbers_half_to_float(scales[0]) * (float)(codes[k] - 8);
             continue;
         }
         for (size_t e = 0; e < 32; e++) {

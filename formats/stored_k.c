@@ -62,7 +62,7 @@ static int code_q3_k(const uint8_t *block, size_t i) {
 
 static float scale_iq4_xs(const uint8_t *block, size_t g) {
     int low = stored_nibble(block + 4, g), high = stored_u16(block + 2) >> 2 * g & 3;
-    return half_to_float(stored_u16(block)) * (float)((low | high << 4) - 32);
+    return numbers_half_to_float(stored_u16(block)) * (float)((low | high << 4) - 32);
 }
 
 /* A scale of NVFP4: 4 bits of the exponent, 3 of the mantissa, halved because the levels are
@@ -70,7 +70,7 @@ static float scale_iq4_xs(const uint8_t *block, size_t g) {
 static uint16_t scale_nvfp4(uint8_t code) {
     int exponent = code >> 3 & 15, mantissa = code & 7;
     if (code == 127) return 0;
-    return float_to_half(
+    return numbers_float_to_half(
         ldexpf((float)(exponent ? 8 + mantissa : mantissa), exponent ? exponent - 11 : -10));
 }
 
@@ -96,7 +96,7 @@ void stored_k_block_to_records(StoredType type, const uint8_t *block, const Reco
         break;
     case STORED_IQ4_XS:
         for (size_t g = 0; g < 8; g++) {
-            to->scales[g] = float_to_half(scale_iq4_xs(block, g));
+            to->scales[g] = numbers_float_to_half(scale_iq4_xs(block, g));
             stored_nibbles_32(block + 8 + 16 * g, to->codes + 32 * g);
         }
         break;
@@ -117,8 +117,8 @@ void stored_k_block_to_records(StoredType type, const uint8_t *block, const Reco
 }
 
 static void q2_k_to_floats(const uint8_t *block, float *out) {
-    float scale = half_to_float(stored_u16(block + 80)),
-          minimum = half_to_float(stored_u16(block + 82));
+    float scale = numbers_half_to_float(stored_u16(block + 80)),
+          minimum = numbers_half_to_float(stored_u16(block + 82));
     for (size_t i = 0; i < 256; i++) {
         uint8_t sub = block[i / 16];
         out[i] = scale * (float)(sub & 15) * (float)stored_pair(block + 16, i) -
@@ -131,7 +131,7 @@ static void iq4_xs_to_floats(const uint8_t *block, float *out) {
         uint8_t codes[32];
         stored_nibbles_32(block + 8 + 16 * g, codes);
         for (size_t i = 0; i < 32; i++)
-            out[32 * g + i] = scale_iq4_xs(block, g) * (float)table_q4_nl[codes[i]];
+            out[32 * g + i] = scale_iq4_xs(block, g) * (float)records_table_q4_nl[codes[i]];
     }
 }
 
@@ -143,17 +143,18 @@ static void block_to_floats(StoredType type, const uint8_t *block, float *out) {
                               &(RecordCodes){codes, scales, minima, sub_scales, sub_minima});
     for (size_t i = 0; i < stored_type_info(type)->block; i++) {
         if (type == STORED_IQ4_NL) {
-            out[i] = half_to_float(scales[0]) * (float)table_q4_nl[codes[i]];
+            out[i] = numbers_half_to_float(scales[0]) * (float)records_table_q4_nl[codes[i]];
         } else if (type == STORED_NVFP4) {
-            out[i] = half_to_float(scales[i / 16]) * (float)table_mxfp4[codes[i]];
+            out[i] = numbers_half_to_float(scales[i / 16]) * (float)records_table_mxfp4[codes[i]];
         } else if (type == STORED_MXFP4) {
-            out[i] = mxfp4_scale(sub_scales[0]) * (float)table_mxfp4[codes[i]];
+            out[i] = mxfp4_scale(sub_scales[0]) * (float)records_table_mxfp4[codes[i]];
         } else if (type == STORED_Q6_K || type == STORED_Q3_K) {
             float sub = (float)(int8_t)sub_scales[i / 16];
-            out[i] = half_to_float(scales[0]) * sub * (float)(codes[i] - 32);
+            out[i] = numbers_half_to_float(scales[0]) * sub * (float)(codes[i] - 32);
         } else {
-            out[i] = half_to_float(scales[0]) * (float)sub_scales[i / 32] * (float)codes[i] -
-                     half_to_float(minima[0]) * (float)sub_minima[i / 32];
+            out[i] =
+                numbers_half_to_float(scales[0]) * (float)sub_scales[i / 32] * (float)codes[i] -
+                numbers_half_to_float(minima[0]) * (float)sub_minima[i / 32];
         }
     }
 }

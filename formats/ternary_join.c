@@ -21,7 +21,7 @@ static bool read_scale(const Source *source, const RawTensor *raw, float *scale)
 
 /* Whether a type with a scale of 16 bits for each block of 256 weights holds them exactly. */
 static bool fits_blocks(const RawTensor *raw, float scale) {
-    return raw->dims[1] % 256 == 0 && half_to_float(float_to_half(scale)) == scale;
+    return raw->dims[1] % 256 == 0 && numbers_half_to_float(numbers_float_to_half(scale)) == scale;
 }
 
 Status ternary_join(const Source *source, RawTable *table, bool divides, Error *error) {

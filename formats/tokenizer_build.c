@@ -330,15 +330,15 @@ void builder_eos(Builder *b, int64_t id) {
     b->eos[b->n_eos++] = (int32_t)id;
 }
 
-static bool push_id(Builder *b, int32_t *ids, size_t *n, int64_t id) {
+static bool table_push_id(Builder *b, int32_t *ids, size_t *n, int64_t id) {
     if (id < 0 || id >= b->header.n_tokens || *n == 64) return false;
     ids[(*n)++] = (int32_t)id;
     return true;
 }
 
 bool builder_prefix(Builder *b, int64_t id) {
-    return push_id(b, b->prefix, &b->n_prefix, id);
+    return table_push_id(b, b->prefix, &b->n_prefix, id);
 }
 bool builder_suffix(Builder *b, int64_t id) {
-    return push_id(b, b->suffix, &b->n_suffix, id);
+    return table_push_id(b, b->suffix, &b->n_suffix, id);
 }

@@ -1,7 +1,7 @@
 /* The common half of the importers: a Builder collects the parts of a tokenizer, of which
- * builder_finish (tokenizer_write.h) makes the section.
+ * tokenizer_write (tokenizer_write.h) makes the section.
  *
- * When memory runs out `failed` is set and builder_finish reports it, so that importers need not
+ * When memory runs out `failed` is set and tokenizer_write reports it, so that importers need not
  * check every call. */
 #ifndef TOKENIZER_BUILD_H
 #define TOKENIZER_BUILD_H
@@ -120,7 +120,7 @@ bool builder_decoder(Builder *b, DecoderOp op, TextRange a, TextRange b_text, ui
                      uint32_t m);
 
 /* Adds an added token; a second one with the same id replaces the first. With ADDED_NORMALIZED its
- * normalized form, which builder_finish computes, is searched for in the text. */
+ * normalized form, which tokenizer_write computes, is searched for in the text. */
 void builder_added(Builder *b, uint32_t id, uint32_t flags, const char *text, size_t n);
 
 /* The id of the added token with that text, or -1. */

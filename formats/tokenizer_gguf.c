@@ -359,7 +359,7 @@ Status tokenizer_import_gguf(const TokenizerGguf *g, TokenizerBlob *out, Error *
     else
         status = error_set(error, "tokenizer.ggml.model: '%.*s' is not supported",
                            (int)g->model.length, g->model.bytes);
-    if (status == STATUS_OK) status = builder_finish(&b, out, error);
+    if (status == STATUS_OK) status = tokenizer_write(&b, out, error);
     builder_free(&b);
     return status;
 }

@@ -123,7 +123,7 @@ Status tokenizer_import_json(const char *tokenizer_json, size_t json_size, const
     if (status == STATUS_OK && config_json)
         status = json_parse(&config, "tokenizer_config.json", config_json, config_size, error);
     if (status == STATUS_OK) status = import_json(&im, root, config);
-    if (status == STATUS_OK) status = builder_finish(&im.b, out, error);
+    if (status == STATUS_OK) status = tokenizer_write(&im.b, out, error);
     json_decref(root);
     json_decref(config);
     import_free(&im);
@@ -175,7 +175,7 @@ Status tokenizer_import_slow(const char *vocab_json, size_t vocab_size, const ch
         status = json_parse(&config, "tokenizer_config.json", config_json, config_size, error);
     if (status == STATUS_OK)
         status = import_slow(&im, vocab, merges_txt, merges_size, added, config);
-    if (status == STATUS_OK) status = builder_finish(&im.b, out, error);
+    if (status == STATUS_OK) status = tokenizer_write(&im.b, out, error);
     json_decref(vocab);
     json_decref(added);
     json_decref(config);

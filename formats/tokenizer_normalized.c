@@ -6,7 +6,7 @@
 Status tokenizer_normalize(Tokenizer *t, const char *text, size_t length, size_t *steps, char **out,
                            size_t *out_length, Error *error) {
     Scratch *scratch = scratch_borrow(t);
-    if (!scratch) return no_memory(error);
+    if (!scratch) return table_no_memory(error);
     Encoding e = {.tokenizer = t,
                   .scratch = scratch,
                   .error = error,
@@ -18,7 +18,7 @@ Status tokenizer_normalize(Tokenizer *t, const char *text, size_t length, size_t
     if (status == STATUS_OK) text_put(&copy, span.bytes, span.length, 0);
     *steps = scratch->steps_left;
     scratch_return(t, scratch);
-    if (status == STATUS_OK && copy.failed) status = no_memory(error);
+    if (status == STATUS_OK && copy.failed) status = table_no_memory(error);
     *out = copy.bytes;
     *out_length = copy.length;
     return status;

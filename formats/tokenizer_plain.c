@@ -93,7 +93,7 @@ Status tokenizer_import_tiktoken(const char *bytes, size_t size, const char *pat
     builder_init(&b);
     Status status =
         import_tiktoken(&b, bytes, size, pattern, specials, n_specials, bos_id, eos_id, error);
-    if (status == STATUS_OK) status = builder_finish(&b, out, error);
+    if (status == STATUS_OK) status = tokenizer_write(&b, out, error);
     builder_free(&b);
     return status;
 }
@@ -157,7 +157,7 @@ Status tokenizer_import_llama2c(const void *bytes, size_t size, size_t vocab_siz
     *out = (TokenizerBlob){0};
     builder_init(&b);
     Status status = import_llama2c(&b, bytes, size, vocab_size, error);
-    if (status == STATUS_OK) status = builder_finish(&b, out, error);
+    if (status == STATUS_OK) status = tokenizer_write(&b, out, error);
     builder_free(&b);
     return status;
 }

@@ -221,7 +221,7 @@ static Status finish(Spm *m, TokenizerBlob *out) {
         builder_prefix(b, m->bos_id);
     }
     builder_eos(b, m->eos_id);
-    return builder_finish(b, out, m->error);
+    return tokenizer_write(b, out, m->error);
 }
 
 Status tokenizer_import_sentencepiece(const void *bytes, size_t size, TokenizerBlob *out,

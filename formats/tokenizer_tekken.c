@@ -158,7 +158,7 @@ Status tokenizer_import_tekken(const char *bytes, size_t size, TokenizerBlob *ou
     builder_init(&b);
     Status status = json_parse(&root, "tekken.json", bytes, size, error);
     if (status == STATUS_OK) status = import_tekken(&b, root, error);
-    if (status == STATUS_OK) status = builder_finish(&b, out, error);
+    if (status == STATUS_OK) status = tokenizer_write(&b, out, error);
     json_decref(root);
     builder_free(&b);
     return status;

@@ -165,8 +165,8 @@ static Status replace_pattern(Evaluator *e, size_t i, TextBuffer *out, const cha
                        0,
                        false};
     if (utf8_valid_prefix(in, n) == n)
-        return replace_matches(&matches, e->scratch, out, builder_bytes(e->b, d->b), d->b.length,
-                               error);
+        return tokenizer_replace_matches(&matches, e->scratch, out, builder_bytes(e->b, d->b),
+                                         d->b.length, error);
     text_put(out, in, n, 0);
     return STATUS_OK;
 }
@@ -637,7 +637,7 @@ static Status normalize_added(Builder *b, Error *error) {
     return status;
 }
 
-Status builder_finish(Builder *b, TokenizerBlob *out, Error *error) {
+Status tokenizer_write(Builder *b, TokenizerBlob *out, Error *error) {
     Tokenizer *tokenizer;
     *out = (TokenizerBlob){0};
     if (b->failed) return error_set(error, "tokenizer: out of memory");

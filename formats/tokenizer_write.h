@@ -6,6 +6,6 @@
 
 /* Checks what was collected, writes the section, and opens it once as the runner would. Reports
  * b->failed. Free *out with tokenizer_blob_free. */
-Status builder_finish(Builder *b, TokenizerBlob *out, Error *error);
+Status tokenizer_write(Builder *b, TokenizerBlob *out, Error *error);
 
 #endif

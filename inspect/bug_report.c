@@ -90,7 +90,7 @@ static Status print_machine(void *state, Options *options, Session *session, Err
     const Machine *m = state;
     char libraries[256], memory[32], room[32];
     (void)options;
-    tokenizer_versions(libraries, sizeof libraries);
+    versions_of_libraries(libraries, sizeof libraries);
     Status status = inspect_print(session, error,
                                   "verbatim      %s, numeric revision %d, compiler %s\n"
                                   "libraries     %s\n"

@@ -55,7 +55,7 @@ Status endings_new(Endings **out, const Session *session, Model *model, Tokenize
     Endings *e = calloc(1, sizeof *e);
     if (!e) return error_set(error, "no memory for a task");
     *out = e;
-    size_t n_eos, vocab = model_config(model)->vocab_size, rows = rows_with_logits(model);
+    size_t n_eos, vocab = model_config(model)->vocab_size, rows = logprobs_max_rows(model);
     const int32_t *eos = tokenizer_eos(tokenizer, &n_eos);
     const KvShape shape = model_kv_shape(model, session_kv_type(model, session->options->kv_type));
     e->session = session;
@@ -157,8 +157,9 @@ static Status encode_all(const Endings *e, const EndingText *context, const Endi
 /* The log-probability of a token by the logits before it. */
 static double score(const Endings *e, const float *logits, int32_t target, float *exps,
                     bool *greedy) {
-    double total = logits_log_sum(model_isa(e->model)->numeric, logits, e->vocab_size, exps, NULL);
-    *greedy = logits_argmax(logits, e->vocab_size) == (size_t)target;
+    double total =
+        logprobs_log_sum(model_isa(e->model)->numeric, logits, e->vocab_size, exps, NULL);
+    *greedy = logprobs_argmax(logits, e->vocab_size) == (size_t)target;
     return (double)logits[target] - total;
 }
 

@@ -232,13 +232,13 @@ static Status run_item(EvalTasks *t, const Session *session, const TaskItem *ite
 
 static void print_share(const char *name, size_t hits, size_t n) {
     double low, high;
-    wilson_interval(hits, n, &low, &high);
+    statistics_wilson_interval(hits, n, &low, &high);
     printf("%-19s %.4f [%.4f, %.4f]\n", name, (double)hits / (double)n, low, high);
 }
 
 static void print_test(const char *name, const size_t only[2]) {
     printf("%-19s %zu right by this model alone, %zu by the other: p = %.3g\n", name, only[0],
-           only[1], mcnemar_p(only[0], only[1]));
+           only[1], statistics_mcnemar_p(only[0], only[1]));
 }
 
 static void print_documents(const EvalTasks *t, const Contestant *c, const char *which) {

@@ -189,45 +189,46 @@ static void close_eval(void *state) {
 
 /* ---- The modes ---- */
 
-const Mode info_mode = {.name = "--info",
-                        .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_HEAD,
-                        .asked = asks_info,
-                        .open = open_info,
-                        .run = run_info,
-                        .close = free};
-const Mode layers_mode = {.name = "--layers",
-                          .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_HEAD,
-                          .asked = asks_layers,
-                          .run = run_layers};
-const Mode verify_mode = {.name = "--verify",
-                          .traits =
-                              MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_WEIGHTS | MODE_CHECKS_FILE,
-                          .asked = asks_verify,
-                          .run = run_verify};
-const Mode tokenize_mode = {.name = "--tokenize",
-                            .traits = MODE_WITHOUT_WEIGHTS,
-                            .asked = asks_tokenize,
-                            .run = run_tokenize};
-const Mode detokenize_mode = {.name = "--detokenize",
-                              .traits = MODE_WITHOUT_WEIGHTS,
-                              .asked = asks_detokenize,
-                              .run = run_detokenize};
-const Mode render_mode = {
+const Mode inspect_info_mode = {.name = "--info",
+                                .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_HEAD,
+                                .asked = asks_info,
+                                .open = open_info,
+                                .run = run_info,
+                                .close = free};
+const Mode inspect_layers_mode = {.name = "--layers",
+                                  .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_HEAD,
+                                  .asked = asks_layers,
+                                  .run = run_layers};
+const Mode inspect_verify_mode = {.name = "--verify",
+                                  .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_WEIGHTS |
+                                            MODE_CHECKS_FILE,
+                                  .asked = asks_verify,
+                                  .run = run_verify};
+const Mode inspect_tokenize_mode = {.name = "--tokenize",
+                                    .traits = MODE_WITHOUT_WEIGHTS,
+                                    .asked = asks_tokenize,
+                                    .run = run_tokenize};
+const Mode inspect_detokenize_mode = {.name = "--detokenize",
+                                      .traits = MODE_WITHOUT_WEIGHTS,
+                                      .asked = asks_detokenize,
+                                      .run = run_detokenize};
+const Mode inspect_render_mode = {
     .name = "--render", .traits = MODE_WITHOUT_WEIGHTS, .asked = asks_render, .run = run_render};
-const Mode eval_mode = {.name = "--eval",
-                        .asked = asks_eval,
-                        .check = check_eval,
-                        .open = open_eval,
-                        .run = run_eval,
-                        .close = close_eval};
-const Mode score_mode = {
+const Mode inspect_eval_mode = {.name = "--eval",
+                                .asked = asks_eval,
+                                .check = check_eval,
+                                .open = open_eval,
+                                .run = run_eval,
+                                .close = close_eval};
+const Mode inspect_score_mode = {
     .name = "--score", .asked = asks_score, .check = check_views, .run = run_score};
-const Mode attention_mode = {.name = "--attention",
-                             .traits = MODE_WITHOUT_HEAD,
-                             .asked = asks_attention,
-                             .run = run_attention};
-const Mode positions_mode = {.name = "--positions",
-                             .traits = MODE_WITHOUT_HEAD,
-                             .asked = asks_positions,
-                             .run = run_positions};
-const Mode no_cache_mode = {.name = "--no-cache", .asked = asks_no_cache, .run = run_no_cache};
+const Mode inspect_attention_mode = {.name = "--attention",
+                                     .traits = MODE_WITHOUT_HEAD,
+                                     .asked = asks_attention,
+                                     .run = run_attention};
+const Mode inspect_positions_mode = {.name = "--positions",
+                                     .traits = MODE_WITHOUT_HEAD,
+                                     .asked = asks_positions,
+                                     .run = run_positions};
+const Mode inspect_no_cache_mode = {
+    .name = "--no-cache", .asked = asks_no_cache, .run = run_no_cache};

@@ -5,7 +5,8 @@
 #include "session/mode.h"
 
 extern const OptionRow inspect_options[];
-extern const Mode info_mode, layers_mode, verify_mode, tokenize_mode, detokenize_mode, render_mode,
-    eval_mode, attention_mode, score_mode, positions_mode, no_cache_mode;
+extern const Mode inspect_info_mode, inspect_layers_mode, inspect_verify_mode,
+    inspect_tokenize_mode, inspect_detokenize_mode, inspect_render_mode, inspect_eval_mode,
+    inspect_attention_mode, inspect_score_mode, inspect_positions_mode, inspect_no_cache_mode;
 
 #endif

@@ -42,7 +42,7 @@ static void add_heads(TextBuffer *t, const Config *c, size_t l) {
 static void add_sizes(TextBuffer *t, const Model *m, const Branch *b) {
     const Config *c = m->config;
     uint32_t number = c->layer_kind[b->layer];
-    if (b->kind == &feed_forward_kind) {
+    if (b->kind == &forward_ffn_kind) {
         write_text(t, "{%u%s}", config_ffn_dim(c, b->layer), c->gated ? ", gated" : "");
     } else if (b->kind == mixture_kind() || number == LAYER_NARROW) {
         add_experts(t, c);

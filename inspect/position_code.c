@@ -51,13 +51,13 @@ Status position_code_of(PositionCode *code, const Session *session, Error *error
     return error_set(error, "%s: the table of positions is missing", modelfile_path(session->file));
 }
 
-/* The angle of a pair, within what sin_cos takes, whatever the file holds. */
+/* The angle of a pair, within what numbers_sin_cos takes, whatever the file holds. */
 static void turn(const PositionCode *code, size_t position, size_t pair, float *sine,
                  float *cosine) {
     const float most = 0x1p30f;
     float angle = (float)position * code->table[pair];
     if (!(angle > -most)) angle = angle <= -most ? -most : 0.0f;
-    sin_cos(angle < most ? angle : most, sine, cosine);
+    numbers_sin_cos(angle < most ? angle : most, sine, cosine);
 }
 
 bool position_code_turns(const PositionCode *code) {

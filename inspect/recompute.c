@@ -193,7 +193,7 @@ static Status compare(Comparison *r, Error *error) {
             return error_set(error, "the logits at position %zu depend on the cache: a bug",
                              r->ids.length);
         n_cached = r->ids.length;
-        int32_t token = (int32_t)logits_argmax(r->logits, vocab_size);
+        int32_t token = (int32_t)logprobs_argmax(r->logits, vocab_size);
         for (size_t i = 0; i < r->options.n_eos; i++) ends = ends || r->options.eos[i] == token;
         if (!ends && !token_list_push(&r->ids, token)) return error_set(error, "no memory");
         if (*r->session->interrupted) return STATUS_INTERRUPTED;

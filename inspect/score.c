@@ -45,16 +45,16 @@ static Score score_token(const Scoring *s, const float *logits, const float *oth
     const Numeric *numeric = model_isa(s->session->model)->numeric;
     size_t n = s->vocab_size;
     double other_sum, divergence = 0.0;
-    double log_sum = logits_log_sum(numeric, logits, n, exps, NULL);
+    double log_sum = logprobs_log_sum(numeric, logits, n, exps, NULL);
     Score score = {.loss = log_sum - (double)logits[target]};
     if (!s->session->other) return score;
-    double other_log_sum = logits_log_sum(numeric, other_logits, n, other_exps, &other_sum);
+    double other_log_sum = logprobs_log_sum(numeric, other_logits, n, other_exps, &other_sum);
     for (size_t i = 0; i < n; i++)
         divergence += (double)other_exps[i] *
                       (((double)other_logits[i] - other_log_sum) - ((double)logits[i] - log_sum));
     score.other_loss = other_log_sum - (double)other_logits[target];
     score.divergence = divergence / other_sum;
-    score.same_top = logits_argmax(other_logits, n) == logits_argmax(logits, n);
+    score.same_top = logprobs_argmax(other_logits, n) == logprobs_argmax(logits, n);
     return score;
 }
 
@@ -238,7 +238,7 @@ static Status prepare(Scoring *s, Error *error) {
     const KvShape shape = model_kv_shape(model, session->kv_type);
     size_t n_threads = (size_t)model_threads(model);
     s->vocab_size = model_config(model)->vocab_size;
-    s->max_rows = rows_with_logits(model);
+    s->max_rows = logprobs_max_rows(model);
     if (other && s->max_rows > model_max_rows(other)) s->max_rows = model_max_rows(other);
     s->window = malloc(model_context(model) * sizeof *s->window);
     s->logits = malloc(s->max_rows * s->vocab_size * sizeof(float));

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-void wilson_interval(size_t hits, size_t n, double *low, double *high) {
+void statistics_wilson_interval(size_t hits, size_t n, double *low, double *high) {
     static const double z = 1.959963984540054; /* of 97.5 % */
     double p = (double)hits / (double)n, d = 1.0 + z * z / (double)n;
     double middle = (p + z * z / (2.0 * (double)n)) / d;
@@ -11,7 +11,7 @@ void wilson_interval(size_t hits, size_t n, double *low, double *high) {
     *high = hits == n ? 1.0 : middle + half;
 }
 
-double mcnemar_p(size_t a, size_t b) {
+double statistics_mcnemar_p(size_t a, size_t b) {
     size_t n = a + b, few = a < b ? a : b;
     double log_term = -(double)n * log(2.0), sum = 0.0, term = 1.0;
     if (n == 0) return 1.0;

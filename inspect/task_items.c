@@ -93,7 +93,7 @@ Status task_items_parse(TaskItems *all, const char *name, const char *text, size
         json_error_t where;
         number++;
         begin += n + 1;
-        if (line_is_blank(line, n)) continue;
+        if (json_line_is_blank(line, n)) continue;
         if (!array_reserve(&all->items, &all->capacity, all->n + 1, sizeof *all->items))
             return error_set(error, "no memory for %s", name);
         TaskItem *item = &all->items[all->n++];

@@ -43,7 +43,7 @@ static void insert_top(TokenScore *score, const float *logits, size_t id) {
 static TokenScore score_token(const Numeric *numeric, const float *logits, size_t n, int32_t token,
                               float *exps) {
     TokenScore score = {.rank = 1};
-    double log_sum = logits_log_sum(numeric, logits, n, exps, NULL);
+    double log_sum = logprobs_log_sum(numeric, logits, n, exps, NULL);
     for (size_t i = 0; i < n; i++) {
         score.rank += before(logits, i, (size_t)token);
         insert_top(&score, logits, i);
@@ -72,7 +72,7 @@ static Status score_ids(const Session *session, const TokenList *ids, TokenScore
     Model *model = session->model;
     const KvShape shape = model_kv_shape(model, session->kv_type);
     size_t vocab_size = model_config(model)->vocab_size, n = ids->length - 1;
-    size_t rows = rows_with_logits(model);
+    size_t rows = logprobs_max_rows(model);
     if (rows > n) rows = n;
     Scoring s = {session, ids, scores, malloc(vocab_size * sizeof *s.exps)};
     float *logits = malloc(rows * vocab_size * sizeof *logits);

@@ -214,8 +214,8 @@ static void fetch_scales(const Matrix *w, size_t p, size_t end) {
             _mm_prefetch(matrix_panel(w, j) + at, _MM_HINT_T1);
 }
 
-void multiply_pairs(const Product *product, const uint8_t *input, size_t n_rows, size_t begin,
-                    size_t end, void *scratch) {
+void avx512_pairs_multiply(const Product *product, const uint8_t *input, size_t n_rows,
+                           size_t begin, size_t end, void *scratch) {
     const size_t group = type_group(product->w->type);
     const size_t groups = activation_groups(group, product->w->cols);
     const size_t most = (n_rows < FEW_ROWS ? SHORT_RUN : RUN) / group;

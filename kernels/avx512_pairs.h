@@ -5,11 +5,11 @@
 #include "kernels/avx512_steps.h"
 
 /* A ManyKernel, on blocks of at most 12 rows. */
-void multiply_pairs(const Product *product, const uint8_t *input, size_t n_rows, size_t begin,
-                    size_t end, void *scratch);
+void avx512_pairs_multiply(const Product *product, const uint8_t *input, size_t n_rows,
+                           size_t begin, size_t end, void *scratch);
 
-/* From how many rows on multiply_pairs is faster than block_TYPE, measured on Zen 5; 0: never. On a
- * core with one 512-bit port both take the same time. */
+/* From how many rows on avx512_pairs_multiply is faster than block_TYPE, measured on Zen 5; 0:
+ * never. On a core with one 512-bit port both take the same time. */
 enum {
     MANY_Q8 = 11,
     MANY_Q8_64 = 24,
@@ -27,8 +27,8 @@ enum {
 /* Their entry in a table of BlockKernels, with a stream kernel and without. */
 #define STREAM_ENTRY(type)                                                                         \
     [TENSOR_##type] = {BLOCK_ROWS,    block_##type, STREAM_ROWS,                                   \
-                       stream_##type, MANY_##type,  multiply_pairs},
+                       stream_##type, MANY_##type,  avx512_pairs_multiply},
 #define BLOCK_ENTRY(type)                                                                          \
-    [TENSOR_##type] = {BLOCK_ROWS, block_##type, 0, NULL, MANY_##type, multiply_pairs},
+    [TENSOR_##type] = {BLOCK_ROWS, block_##type, 0, NULL, MANY_##type, avx512_pairs_multiply},
 
 #endif

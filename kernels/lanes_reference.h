@@ -26,7 +26,7 @@ LANES_INLINE void lanes_store(float *p, lanes x) {
 }
 /* 16 float16 numbers, widened. */
 LANES_INLINE lanes lanes_load_half(const uint16_t *p) {
-    LANES_EACH(lanes, half_to_float(p[i]));
+    LANES_EACH(lanes, numbers_half_to_float(p[i]));
 }
 LANES_INLINE lanes lanes_add(lanes x, lanes y) {
     LANES_EACH(lanes, x.v[i] + y.v[i]);

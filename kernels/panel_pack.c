@@ -5,7 +5,7 @@
 #include "base/numbers.h"
 #include "kernels/records.h"
 
-uint16_t float_to_bfloat(float x) {
+uint16_t panel_float_to_bfloat(float x) {
     uint32_t bits = float_bits(x);
     if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
@@ -71,10 +71,10 @@ static void pack_floats(TensorType type, const float *row, size_t from, size_t t
     if (type == TENSOR_F32) {
         for (size_t k = from; k < to; k++) wide[PANEL_ROWS * k + r] = row[k];
     } else if (type == TENSOR_F16) {
-        for (size_t k = from; k < to; k++) half[PANEL_ROWS * k + r] = float_to_half(row[k]);
+        for (size_t k = from; k < to; k++) half[PANEL_ROWS * k + r] = numbers_float_to_half(row[k]);
     } else {
         for (size_t k = from; k < to; k++)
-            half[k / 2 * 2 * PANEL_ROWS + 2 * r + k % 2] = float_to_bfloat(row[k]);
+            half[k / 2 * 2 * PANEL_ROWS + 2 * r + k % 2] = panel_float_to_bfloat(row[k]);
     }
 }
 

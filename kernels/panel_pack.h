@@ -1,12 +1,12 @@
 /* Writing and checking panels, for converters; tensor.h has their layout and reads them. Panels of
- * records are written by panel_pack_records (records.h). */
+ * records are written by records_pack (records.h). */
 #ifndef PANEL_PACK_H
 #define PANEL_PACK_H
 
 #include "kernels/tensor.h"
 
 /* The bits of x as bfloat16, rounded to nearest even; NaN stays NaN. */
-uint16_t float_to_bfloat(float x);
+uint16_t panel_float_to_bfloat(float x);
 
 /* Packs the codes, scales and minima of 16 rows into a panel. codes[16][padded cols] are int8 for
  * q8, 0..15 for q4 (where 8 means zero) and q4_min, uint8 for q8_min; scales and minima[16][groups]

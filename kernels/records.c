@@ -1,8 +1,8 @@
 #include "kernels/records.h"
 
-const int8_t table_q4_nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                1,    13,   25,  38,  53,  69,  89,  113};
-const int8_t table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+const int8_t records_table_q4_nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                        1,    13,   25,  38,  53,  69,  89,  113};
+const int8_t records_table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 /* From this exponent on the largest level, 12, times the scale is infinite. */
 enum { MXFP4_TOO_LARGE = 253 };
@@ -29,7 +29,7 @@ static uint16_t half_bits(const uint8_t *halves, size_t r) {
 }
 
 static float half_at(const uint8_t *halves, size_t r) {
-    return half_to_float(half_bits(halves, r));
+    return numbers_half_to_float(half_bits(halves, r));
 }
 
 /* The value of input i of a group in row r. */
@@ -141,7 +141,7 @@ static void pack_group(TensorType type, const uint8_t *codes, size_t stride, uin
     }
 }
 
-void panel_pack_records(TensorType type, size_t cols, const RecordCodes *rows, uint8_t *panel) {
+void records_pack(TensorType type, size_t cols, const RecordCodes *rows, uint8_t *panel) {
     size_t padded = tensor_padded_cols(type, cols), groups = groups_of(type, cols);
     for (size_t first = 0; first < groups; first += record_groups(type)) {
         size_t left = groups - first, n = left < record_groups(type) ? left : record_groups(type);

@@ -22,9 +22,9 @@
  *
  *     q4_k, q5_k   (scale * sub_scale) * q - minimum * sub_minimum
  *     q6_k         (scale * sub_scale) * (q - 32)
- *     q4_nl        scale * table_q4_nl[q]
- *     mxfp4        2^(exponent - 128) * table_mxfp4[q]
- *     nvfp4        scale * table_mxfp4[q]
+ *     q4_nl        scale * records_table_q4_nl[q]
+ *     mxfp4        2^(exponent - 128) * records_table_mxfp4[q]
+ *     nvfp4        scale * records_table_mxfp4[q]
  *
  * and all products of scales are exact in float32. GGUF's Q4_K, Q5_K, Q6_K, IQ4_NL and MXFP4 hold
  * the same numbers in another order. */
@@ -37,10 +37,10 @@
 enum { RECORD_INPUTS = 256 };
 
 /* IQ4_NL's sixteen levels, and those of MXFP4 and NVFP4, doubled to be whole numbers. */
-extern const int8_t table_q4_nl[16], table_mxfp4[16];
+extern const int8_t records_table_q4_nl[16], records_table_mxfp4[16];
 
 TYPE_INLINE const int8_t *record_table(TensorType type) {
-    return type == TENSOR_Q4_NL ? table_q4_nl : table_mxfp4;
+    return type == TENSOR_Q4_NL ? records_table_q4_nl : records_table_mxfp4;
 }
 
 static inline bool is_record_type(TensorType type) {
@@ -137,7 +137,7 @@ typedef struct RecordCodes {
 
 /* Makes a panel of 16 rows, as panel_pack_codes does for the other types. Rows past the matrix's
  * end must be zeros throughout. */
-void panel_pack_records(TensorType type, size_t cols, const RecordCodes *rows, uint8_t *panel);
+void records_pack(TensorType type, size_t cols, const RecordCodes *rows, uint8_t *panel);
 
 /* The first row of the panel that has a scale or minimum which is not finite, or an exponent that
  * makes weights infinite; PANEL_ROWS when there is none. */

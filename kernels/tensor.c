@@ -25,8 +25,8 @@ static void read_codes(TensorType type, size_t cols, const uint8_t *panel, size_
     const TensorTypeInfo *info = &weight_types[type];
     const uint16_t *scales = (const uint16_t *)(panel + lines_bytes(type, cols));
     const uint16_t *minima = scales + tensor_scales_bytes(type, cols) / sizeof *scales;
-    group->scale = half_to_float(scales[g * PANEL_ROWS + r]);
-    group->minimum = info->has_min ? half_to_float(minima[g * PANEL_ROWS + r]) : 0.0f;
+    group->scale = numbers_half_to_float(scales[g * PANEL_ROWS + r]);
+    group->minimum = info->has_min ? numbers_half_to_float(minima[g * PANEL_ROWS + r]) : 0.0f;
     /* A line has 4 bytes of each row: 4 inputs, or 8, the last 4 of which are in the upper halves.
      */
     const uint8_t *line = panel + g * info->group / info->line_inputs * LINE_BYTES + 4 * r;
@@ -88,7 +88,7 @@ float matrix_float(const Matrix *w, size_t row, size_t k) {
     size_t r = row % PANEL_ROWS;
     switch (w->type) {
     case TENSOR_F16:
-        return half_to_float(half[PANEL_ROWS * k + r]);
+        return numbers_half_to_float(half[PANEL_ROWS * k + r]);
     case TENSOR_BF16:
         return bfloat_to_float(half[k / 2 * 2 * PANEL_ROWS + 2 * r + k % 2]);
     default:

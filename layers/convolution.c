@@ -60,7 +60,7 @@ static void convolution_run(ForwardPass *pass, const Branch *branch) {
     const float *in = branch->in;
     float *y = branch->out;
     Model *m = pass->model;
-    const Recurrence *recurrence = recurrence_of(m);
+    const Recurrence *recurrence = state_recurrence(m);
     const ShortConvolution *w = branch->weights;
     size_t dim = m->config->dim;
     Rows memory = arena_rows(&m->arena);

@@ -104,13 +104,13 @@ static void make_bounded_decays(const Model *m, const Delta *d, float *a) {
         numeric->scale(a + head * each, -d->decay[head], each);
     numeric->activate(ACTIVATION_SIGMOID, a, NULL, n);
     numeric->scale(a, -c->state_decay_most, n);
-    recurrence_of(m)->decay(a, NULL, a, n);
+    state_recurrence(m)->decay(a, NULL, a, n);
 }
 
 /* a[steps] = the decays that follow from a row's steps. */
 static void make_decays(const Model *m, const Delta *d, float *a) {
     const Config *c = m->config;
-    const Recurrence *recurrence = recurrence_of(m);
+    const Recurrence *recurrence = state_recurrence(m);
     size_t n = steps_of(c);
     if (c->state_decay_most != 0.0f) {
         make_bounded_decays(m, d, a);
@@ -127,7 +127,7 @@ static void make_decays(const Model *m, const Delta *d, float *a) {
 static void prepare(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
     const Model *m = pass->model;
     const Config *c = m->config;
-    const Recurrence *recurrence = recurrence_of(m);
+    const Recurrence *recurrence = state_recurrence(m);
     const StateSizes sizes = state_sizes(c);
     float scale = 1.0f / sqrtf((float)c->state_key_dim);
 #pragma omp for schedule(static) nowait
@@ -149,7 +149,7 @@ static void prepare(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
 static void run_sequence(ForwardPass *pass, const DeltaRows *rows, const StateRun *run) {
     const Model *m = pass->model;
     const Config *c = m->config;
-    const Recurrence *recurrence = recurrence_of(m);
+    const Recurrence *recurrence = state_recurrence(m);
     const StateSizes sizes = state_sizes(c);
     size_t pieces = (c->state_value_dim + RECURRENT_COLUMNS - 1) / RECURRENT_COLUMNS;
     size_t shared = c->state_heads / c->state_key_heads, heads = c->state_heads;

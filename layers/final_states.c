@@ -2,6 +2,6 @@
 
 #include "forward_pass.h"
 
-const float *model_final_states(const Model *model) {
+const float *final_states_of(const Model *model) {
     return model->normed;
 }

@@ -51,7 +51,7 @@ static void find(Finder *f, Weights *weights) {
  * own. Returns the second branch. */
 static Branch *list_dense_and_experts(Model *m, size_t l, const Gemma4Layer *own) {
     const LayerWeights *w = &m->weights.layers[l];
-    Branch *dense = branches_append(m, l, &feed_forward_kind);
+    Branch *dense = branches_append(m, l, &forward_ffn_kind);
     branches_read(dense, &w->ffn_norm, m->normed);
     dense->last = &w->ffn.down;
     dense->post = &own->post_dense_norm;

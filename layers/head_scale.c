@@ -17,7 +17,7 @@ HeadScale head_scale_find(Finder *f, const char *name, size_t n_heads) {
 void head_scale_apply(const Model *m, const HeadScale *by, int32_t position, float *q,
                       size_t n_heads, size_t width) {
     if (!by->scale) return;
-    float log_position = (float)logarithm(1.0 + (double)position);
+    float log_position = (float)numbers_logarithm(1.0 + (double)position);
     for (size_t head = 0; head < n_heads; head++) {
         float factor = by->scale[head] * log_position + by->offset[head];
         m->isa->numeric->scale(q + head * width, factor, width);

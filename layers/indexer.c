@@ -117,7 +117,7 @@ static void store_key(KvType type, void *keys, size_t dim, size_t slot, const fl
         for (size_t i = 0; i < dim; i++) ((float *)keys)[i * KV_PAGE + slot] = key[i];
     } else {
         for (size_t i = 0; i < dim; i++)
-            ((uint16_t *)keys)[i * KV_PAGE + slot] = float_to_half(key[i]);
+            ((uint16_t *)keys)[i * KV_PAGE + slot] = numbers_float_to_half(key[i]);
     }
 }
 

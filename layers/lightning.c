@@ -81,7 +81,7 @@ static void run_sequence(ForwardPass *pass, const Lightning *w, const LightningR
     static const float one = 1.0f;
     const Model *m = pass->model;
     const Config *c = m->config;
-    const Recurrence *recurrence = recurrence_of(m);
+    const Recurrence *recurrence = state_recurrence(m);
     size_t width = state_sizes(c).values, dim = c->state_value_dim;
     size_t pieces = (dim + RECURRENT_COLUMNS - 1) / RECURRENT_COLUMNS;
     float *states = run->state;

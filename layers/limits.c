@@ -15,8 +15,8 @@ static void cut_gate(float *gate, size_t n, float cutoff) {
     for (size_t i = 0; i < n; i++) gate[i] = gate[i] < edge ? 0.0f : gate[i] - edge;
 }
 
-void limited_activate(const Numeric *numeric, const Config *c, const FeedForward *f, float *gate,
-                      float *up) {
+void limits_activate(const Numeric *numeric, const Config *c, const FeedForward *f, float *gate,
+                     float *up) {
     size_t n = f->width;
     if (f->cutoff) {
         cut_gate(gate, n, *f->cutoff);

@@ -113,7 +113,7 @@ static void normalize(ForwardPass *pass, const Mamba *w, const MambaRows *rows) 
 /* Makes B, C and the steps of the rows' convolved x. */
 static void select_inputs(ForwardPass *pass, const Mamba *w, const MambaRows *rows) {
     Model *m = pass->model;
-    const Recurrence *recurrence = recurrence_of(m);
+    const Recurrence *recurrence = state_recurrence(m);
     size_t channels = m->config->state_heads;
     const Product inputs[] = {{&w->rank, rows->rank, w->rank.rows},
                               {&w->b, rows->b, w->b.rows},
@@ -134,7 +134,7 @@ static void run_sequence(ForwardPass *pass, const Mamba *w, const MambaRows *row
     enum { CHANNELS = 2 * RECURRENT_LANES };
     const Model *m = pass->model;
     const Config *c = m->config;
-    const Recurrence *recurrence = recurrence_of(m);
+    const Recurrence *recurrence = state_recurrence(m);
     size_t channels = c->state_heads, n = c->state_key_dim, first = run->first;
     const SelectiveScan scan = {
         .state = run->state + state_convolution_floats(c->state_kernel, channels),

@@ -65,7 +65,7 @@ static void complete(const Model *m, const Mamba2 *w, const Linear *linear, Mamb
 /* Completes the projections, and makes the steps and the decays of the heads. */
 static void prepare(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *rows) {
     const Model *m = pass->model;
-    const Recurrence *recurrence = recurrence_of(m);
+    const Recurrence *recurrence = state_recurrence(m);
     const StateSizes sizes = state_sizes(m->config);
     size_t heads = m->config->state_heads;
 #pragma omp for schedule(static) nowait
@@ -88,7 +88,7 @@ static void run_sequence(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *r
     size_t first = run->first;
     const Model *m = pass->model;
     const Config *c = m->config;
-    const Recurrence *recurrence = recurrence_of(m);
+    const Recurrence *recurrence = state_recurrence(m);
     const StateSizes sizes = state_sizes(c);
     size_t pieces = (c->state_value_dim + RECURRENT_COLUMNS - 1) / RECURRENT_COLUMNS;
     size_t shared = c->state_heads / c->state_key_heads, heads = c->state_heads;

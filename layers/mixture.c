@@ -78,7 +78,7 @@ static void route(ForwardPass *pass, const LayerWeights *w, const MixtureRows *r
         if (c->router <= ROUTER_SOFTMAX_CHOSEN)
             experts_route(m->isa->numeric, c, logits, chosen, shares);
         else
-            router_kind_route(m->isa->numeric, c, w->router_correction, logits, chosen, shares);
+            routing_route(m->isa->numeric, c, w->router_correction, logits, chosen, shares);
         if (shared) logits[0] = shared_share(m, w, gates + i);
         if (pass->n == 1) sort(m, r, 1); /* without another wait */
     }
@@ -149,7 +149,7 @@ static void run_experts(ForwardPass *pass, Batch *b, const MixtureRows *r, const
     size_t width = round_up((own - 1) / (size_t)omp_get_num_threads() + 1, 16);
     bool on_input = m->config->share_on_input;
     find_inputs(pass, b, r, in, network->up.w.cols);
-    feed_forwards(pass, b->parts, b->n_parts, &r->hidden, r->out);
+    forward_ffns(pass, b->parts, b->n_parts, &r->hidden, r->out);
 #pragma omp for schedule(static) nowait
     for (size_t at = 0; at < own; at += width) {
         size_t columns = own - at < width ? own - at : width, p = 0;
@@ -220,7 +220,7 @@ void mixture_add_shared(ForwardPass *pass, const LayerWeights *w, const MixtureR
                         const float *in, float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
-    feed_forward(pass, &w->shared, pass->n, in, &r->hidden, r->out);
+    forward_ffn(pass, &w->shared, pass->n, in, &r->hidden, r->out);
     if (w->shared_gate.data) {
         const Product gate = {&w->shared_gate, r->routing, 1};
         forward_multiply(m, in, pass->n, &gate, 1);

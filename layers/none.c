@@ -27,7 +27,7 @@ static void none_run(ForwardPass *pass, const Branch *b) {
     forward_wait(pass);
 }
 
-const BranchKind no_layer = {
+const BranchKind none_layer = {
     .name = "nothing",
     .find = find,
     .cached = cached,

@@ -4,6 +4,6 @@
 
 #include "layer_kind.h"
 
-extern const BranchKind no_layer;
+extern const BranchKind none_layer;
 
 #endif

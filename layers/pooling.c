@@ -63,7 +63,7 @@ static void add(const Recurrence *recurrence, const Filling *f, bool empty, cons
 /* Takes n elements from `at` on of one row into the state. */
 static void take_row(const ForwardPass *pass, const Pooling *p, float *state, size_t row,
                      float *values, float *gates, size_t at, size_t n) {
-    const Recurrence *recurrence = recurrence_of(pass->model);
+    const Recurrence *recurrence = state_recurrence(pass->model);
     size_t width = p->overlaps ? 2 * p->dim : p->dim, own = width - p->dim + at;
     size_t index = index_of(pass, row), place = index % p->size;
     const float *bias = p->bias + place * width;

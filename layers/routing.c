@@ -81,8 +81,8 @@ static void route_by_scores(const Numeric *numeric, const Config *c, const float
 
 /* ---- Both ---- */
 
-void router_kind_route(const Numeric *numeric, const Config *c, const float *correction,
-                       float *logits, uint32_t *chosen, float *shares) {
+void routing_route(const Numeric *numeric, const Config *c, const float *correction, float *logits,
+                   uint32_t *chosen, float *shares) {
     if (c->router == ROUTER_SCALED) {
         experts_route(numeric, c, logits, chosen, shares);
         for (size_t k = 0; correction && k < c->n_experts_used; k++)

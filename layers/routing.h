@@ -14,7 +14,7 @@
  * ..._scores     the largest scores plus correction[n_experts] (NULL: none) among the best groups;
  *                the scores without it are the shares (arXiv:2405.04434 for groups ranked by their
  *                best expert, arXiv:2412.19437 for sigmoid, correction and the best two) */
-void router_kind_route(const Numeric *numeric, const Config *config, const float *correction,
-                       float *logits, uint32_t *chosen, float *shares);
+void routing_route(const Numeric *numeric, const Config *config, const float *correction,
+                   float *logits, uint32_t *chosen, float *shares);
 
 #endif

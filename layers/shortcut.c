@@ -32,7 +32,7 @@ static void list(Model *m, size_t l) {
         mixture->addition = ADD_LATER;
         mixture->same_x = true;
     }
-    Branch *ffn = branches_append(m, l, &feed_forward_kind);
+    Branch *ffn = branches_append(m, l, &forward_ffn_kind);
     branches_read(ffn, mixture ? NULL : &w->ffn_norm, m->normed);
     ffn->last = &w->ffn.down;
     ffn->sum_post = w->post_ffn_norm.present ? &w->post_ffn_norm : NULL;

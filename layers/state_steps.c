@@ -6,7 +6,7 @@
 #include "base/numbers.h"
 #include "cache/kvcache_snapshots.h"
 
-const Recurrence *recurrence_of(const Model *m) {
+const Recurrence *state_recurrence(const Model *m) {
     static const struct {
         const Numeric *numeric;
         const Recurrence *recurrence;
@@ -94,7 +94,7 @@ static void convolve_run(const Recurrence *recurrence, const StateRun *run, cons
 
 void state_convolve(ForwardPass *pass, size_t layer, const Convolution *c, float *x,
                     size_t stride) {
-    const Recurrence *recurrence = recurrence_of(pass->model);
+    const Recurrence *recurrence = state_recurrence(pass->model);
     size_t width = (c->channels - 1) / (size_t)omp_get_num_threads() + 1;
     width = round_up(width, RECURRENT_LANES);
     for (size_t first = 0; first < pass->n;) {

@@ -7,7 +7,7 @@
 #include "layers/recurrence.h"
 
 /* The functions built for the model's instruction set. */
-const Recurrence *recurrence_of(const Model *model);
+const Recurrence *state_recurrence(const Model *model);
 
 /* A layer's state holds the inputs of its convolution first, then the states of its heads. */
 size_t state_convolution_floats(size_t kernel, size_t channels);

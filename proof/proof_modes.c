@@ -18,7 +18,7 @@
 #define FIELD(name) offsetof(Options, name)
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
 
-const OptionRow receipt_options[] = {
+const OptionRow proof_receipt_options[] = {
     HEADING_ROW("Receipts (docs/receipts.md)"),
     TEXT_ROW(RARE, 0, "receipt", "FILE", FIELD(receipt),
              "write down what is needed to repeat the answers"),
@@ -98,7 +98,7 @@ static bool never(const Options *o) {
     return false;
 }
 
-const Mode record_kind_mode = {.asked = never, .check = find_kind};
+const Mode proof_record_kind_mode = {.asked = never, .check = find_kind};
 
 /* ---- --replay ----------------------------------------------------------------------------------
  */
@@ -186,13 +186,13 @@ static void close_replay(void *state) {
     free(replay);
 }
 
-const Mode replay_mode = {.traits = MODE_OWN_OUTPUT | MODE_WITHOUT_HEAD,
-                          .asked = asked,
-                          .check = check,
-                          .open = open_replay,
-                          .prepare = prepare,
-                          .run = run,
-                          .close = close_replay};
+const Mode proof_replay_mode = {.traits = MODE_OWN_OUTPUT | MODE_WITHOUT_HEAD,
+                                .asked = asked,
+                                .check = check,
+                                .open = open_replay,
+                                .prepare = prepare,
+                                .run = run,
+                                .close = close_replay};
 
 /* ---- Of one text ------------------------------------------------------------------------------
  */
@@ -271,4 +271,5 @@ static Status run_text(void *state, Session *session, Error *error) {
     return generate_run(session, error);
 }
 
-const Mode replay_text = {.name = "text", .open = open_text, .run = run_text, .close = close_text};
+const Mode proof_replay_text = {
+    .name = "text", .open = open_text, .run = run_text, .close = close_text};

@@ -5,13 +5,13 @@
 
 #include "session/mode.h"
 
-extern const OptionRow receipt_options[];
+extern const OptionRow proof_receipt_options[];
 
 /* Finds out what kind of record --check names, before the other modes look at the options: a
  * receipt is replayed, a conversation goes to `check_session`. The first of the table. */
-extern const Mode record_kind_mode;
+extern const Mode proof_record_kind_mode;
 
-extern const Mode replay_mode;
+extern const Mode proof_replay_mode;
 
 /* Session.replay_kinds are the modes that repeat the answers of each kind of receipt, which is
  * their name: modes.c has the table, because they lie in the folders of what they repeat. Which
@@ -19,6 +19,6 @@ extern const Mode replay_mode;
 enum { REPLAY_MOST_KINDS = 4 };
 
 /* Of one text. */
-extern const Mode replay_text;
+extern const Mode proof_replay_text;
 
 #endif

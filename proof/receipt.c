@@ -109,7 +109,7 @@ static char *hex_of(const char *bytes, size_t n) {
 json_t *receipt_text(const Receipt *r, const char *text, size_t length) {
     if (r->key) {
         char digest[SHA256_HEX];
-        hmac_sha256_text(r->key, r->key_bytes, text, length, digest);
+        sha256_hmac_text(r->key, r->key_bytes, text, length, digest);
         return json_pack("{s:s}", "hmac", digest);
     }
     if (utf8_valid_prefix(text, length) == length)
@@ -150,7 +150,7 @@ json_t *receipt_tokens(const Receipt *r, const TokenList *ids) {
     char digest[SHA256_HEX];
     size_t bytes = ids->length * sizeof *ids->ids;
     if (!r->key) return json_digest(ids->ids, bytes);
-    hmac_sha256_text(r->key, r->key_bytes, ids->ids, bytes, digest);
+    sha256_hmac_text(r->key, r->key_bytes, ids->ids, bytes, digest);
     return json_string(digest);
 }
 

@@ -88,7 +88,7 @@ static Status split_lines(Records *c, size_t length, Error *error) {
         size_t n = newline ? (size_t)(newline - line) : length - begin;
         number++;
         begin += n + 1;
-        if (line_is_blank(line, n)) continue;
+        if (json_line_is_blank(line, n)) continue;
         if (add_record(c, line, n, number, error) != STATUS_OK) return STATUS_FAILED;
     }
     if (c->n > 0) qsort(c->records, c->n, sizeof *c->records, by_key);

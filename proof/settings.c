@@ -164,9 +164,9 @@ static json_t *given_value(const Options *o, const char *name) {
 }
 
 /* Options of embeddings, which requests of a batch may ask for. */
-static const char *const embedding_options[] = {"pooling", "dimensions", "embed-normalize",
-                                                "embed-prompt", "embed-truncate"};
-enum { N_EMBEDDING_OPTIONS = sizeof embedding_options / sizeof *embedding_options };
+static const char *const batch_embedding_options[] = {"pooling", "dimensions", "embed-normalize",
+                                                      "embed-prompt", "embed-truncate"};
+enum { N_EMBEDDING_OPTIONS = sizeof batch_embedding_options / sizeof *batch_embedding_options };
 
 json_t *settings_make(const Session *session, const GenerationOptions *g, const struct tm *clock,
                       SettingText text, const void *context) {
@@ -178,8 +178,8 @@ json_t *settings_make(const Session *session, const GenerationOptions *g, const 
     json_object_set_new(json, "kv-type", json_string(kv_type_name(session->kv_type)));
     put_words(json, o);
     for (size_t i = 0; i < N_EMBEDDING_OPTIONS; i++) {
-        json_t *value = given_value(o, embedding_options[i]);
-        if (value) json_object_set_new(json, embedding_options[i], value);
+        json_t *value = given_value(o, batch_embedding_options[i]);
+        if (value) json_object_set_new(json, batch_embedding_options[i], value);
     }
     put_list(json, "stop", &o->stop);
     put_list(json, "logit-bias", &o->logit_bias);
@@ -255,7 +255,7 @@ static bool is_option(const char *name) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
     for (size_t i = 0; i < N_EMBEDDING_OPTIONS; i++)
-        if (strcmp(name, embedding_options[i]) == 0) return true;
+        if (strcmp(name, batch_embedding_options[i]) == 0) return true;
     return false;
 }
 

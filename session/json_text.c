@@ -25,7 +25,7 @@ json_t *json_lossy_text(const char *bytes, size_t n) {
     return json;
 }
 
-bool line_is_blank(const char *line, size_t length) {
+bool json_line_is_blank(const char *line, size_t length) {
     for (size_t i = 0; i < length; i++)
         if (!strchr(" \t\r", line[i]) || line[i] == '\0') return false;
     return true;

@@ -9,6 +9,6 @@
 json_t *json_lossy_text(const char *bytes, size_t n);
 
 /* Whether the line holds only spaces, tabs and carriage returns. */
-bool line_is_blank(const char *line, size_t length);
+bool json_line_is_blank(const char *line, size_t length);
 
 #endif

@@ -16,8 +16,8 @@ static double logprobs_log(double x) {
     return 2.0 * z * sum + exponent * 0.69314718055994531;
 }
 
-double logits_log_sum(const Numeric *numeric, const float *logits, size_t n, float *exps,
-                      double *sum) {
+double logprobs_log_sum(const Numeric *numeric, const float *logits, size_t n, float *exps,
+                        double *sum) {
     float max = numeric->maximum(logits, n);
     memcpy(exps, logits, n * sizeof *logits);
     double total = (double)numeric->softmax_sum(exps, max, n);
@@ -25,14 +25,14 @@ double logits_log_sum(const Numeric *numeric, const float *logits, size_t n, flo
     return (double)max + logprobs_log(total);
 }
 
-size_t logits_argmax(const float *logits, size_t n) {
+size_t logprobs_argmax(const float *logits, size_t n) {
     size_t best = 0;
     for (size_t i = 1; i < n; i++)
         if (logits[i] > logits[best]) best = i;
     return best;
 }
 
-size_t rows_with_logits(const Model *model) {
+size_t logprobs_max_rows(const Model *model) {
     enum { LOGITS_BYTES = 64 << 20 };
     size_t rows = LOGITS_BYTES / (model_config(model)->vocab_size * sizeof(float));
     if (rows == 0) rows = 1;

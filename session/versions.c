@@ -7,7 +7,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-void tokenizer_versions(char *text, size_t size) {
+void versions_of_libraries(char *text, size_t size) {
     char version[64] = "", data[64] = "";
     uint32_t jit = 0;
     pcre2_config(PCRE2_CONFIG_VERSION, version);

@@ -6,6 +6,6 @@
 
 /* Writes "PCRE2 10.42 (Unicode 14.0.0, JIT), utf8proc 2.6.0 (Unicode 14.0.0)" into text[size]. Only
  * for code points newer than these versions may ids differ from the reference tokenizers'. */
-void tokenizer_versions(char *text, size_t size);
+void versions_of_libraries(char *text, size_t size);
 
 #endif

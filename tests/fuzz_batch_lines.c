@@ -52,7 +52,7 @@ static void check_number(const Request *r, const char *result, const Choice *cho
     ResultLine read;
     Error error;
     if (!wanted || result_read(result, strlen(result), &read, &error) != STATUS_OK) abort();
-    char *got = read.numbered ? result_renumber(result, strlen(result), 1000) : strdup(result);
+    char *got = read.numbered ? renumber_result(result, strlen(result), 1000) : strdup(result);
     if (!got || strcmp(got, wanted) != 0) abort();
     free(got);
     free(wanted);
@@ -204,6 +204,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Shard shard;
     if (shard_read(line, size, &shard) && (shard.part > shard.of || shard.begin > shard.end))
         abort();
-    free(result_renumber(line, size, 7));
+    free(renumber_result(line, size, 7));
     return 0;
 }

@@ -215,8 +215,8 @@ static void put_q8(Out *o, const float *values, size_t n, bool widened) {
         float largest = 0.0f, wide[32];
         int8_t codes[32];
         for (size_t k = 0; k < 32; k++) largest = fmaxf(largest, fabsf(values[i + k]));
-        uint16_t half = float_to_half(largest / 127.0f);
-        float scale = half_to_float(half);
+        uint16_t half = numbers_float_to_half(largest / 127.0f);
+        float scale = numbers_half_to_float(half);
         for (size_t k = 0; k < 32; k++) {
             codes[k] = scale > 0.0f
                            ? (int8_t)fmaxf(-127.0f, fminf(127.0f, rintf(values[i + k] / scale)))
@@ -272,8 +272,8 @@ static void put_values(Out *o, const float *values, size_t n, StoredType type, b
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        uint16_t half = float_to_half(values[i]);
-        float wide = half_to_float(half);
+        uint16_t half = numbers_float_to_half(values[i]);
+        float wide = numbers_half_to_float(half);
         if (type == STORED_F32) {
             put(o, &values[i], sizeof values[i]);
         } else if (widened) {

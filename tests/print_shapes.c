@@ -64,7 +64,7 @@ typedef struct Drafts {
 static void draft(Matcher *m, const TokenList *ids, size_t at, Drafts *drafts) {
     int32_t forced[DRAFTS];
     if (at < drafts->n_known) return;
-    size_t n = matcher_forced_tokens(m, forced, DRAFTS), right = 0;
+    size_t n = forced_tokens_next(m, forced, DRAFTS), right = 0;
     while (right < n && at + right < ids->length && forced[right] == ids->ids[at + right]) right++;
     drafts->drafted += (json_int_t)n;
     drafts->right += (json_int_t)right;
@@ -78,7 +78,7 @@ static bool by_tokens(Matcher *m, const char *text, size_t n, json_t *times, siz
     Error error;
     bool accepted = true, complete;
     if (tokenizer_encode(tokenizer, text, n, NULL, 0, &ids, &error) != STATUS_OK) fail(&error);
-    matcher_propose_forced(m, tokenizer);
+    forced_tokens_propose(m, tokenizer);
     for (size_t i = 0; i < ids.length && accepted; i++) {
         const uint64_t *mask;
         draft(m, &ids, i, drafts);

@@ -255,7 +255,7 @@ static void section_seeds(const char *directory, const char *kind) {
 
 /* Writes the program's pages of families with the name of a family that it does not know. */
 static void page_seeds(const char *directory) {
-    for (const BuiltinPage *page = builtin_pages; page->name; page++) {
+    for (const BuiltinPage *page = families_pages; page->name; page++) {
         const char *line = strstr(page->text, "family ");
         if (strcmp(page->name, "groups") == 0 || !line) continue;
         char *out = seed_path(directory, "family_page", page->name), *text;

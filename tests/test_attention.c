@@ -84,8 +84,8 @@ static Problem problem_new(AttentionParams params, KvType type, size_t n, size_t
         p.k[i] = noise((uint32_t)i * 2 + 1) * 2;
         p.v[i] = noise((uint32_t)i * 2 + 77777);
         if (type == KV_F16) {
-            p.k[i] = half_to_float(float_to_half(p.k[i]));
-            p.v[i] = half_to_float(float_to_half(p.v[i]));
+            p.k[i] = numbers_half_to_float(numbers_float_to_half(p.k[i]));
+            p.v[i] = numbers_half_to_float(numbers_float_to_half(p.v[i]));
         }
     }
     for (size_t i = 0; i < n_rows * q_dim; i++) p.q[i] = noise((uint32_t)i * 2 + 999) * 2;

@@ -225,7 +225,7 @@ static double weighted_error(TensorType type, const float *x, const float *impor
     }
     const RecordCodes rows = {codes, scales, scales + all, subs, subs + all};
     if (is_record_type(type)) {
-        panel_pack_records(type, COLS, &rows, panel);
+        records_pack(type, COLS, &rows, panel);
     } else {
         panel_pack_codes(type, COLS, codes, scales, minima, panel);
     }

@@ -655,7 +655,7 @@ static void forced_tokens_are_drafts(void **state) {
     char text[64];
     size_t length = 0, n_bytes;
     assert_int_equal(matcher_new(&m, shape, &options, &error), STATUS_OK);
-    matcher_propose_forced(m, NULL);
+    forced_tokens_propose(m, NULL);
     Drafter *drafter = forced_new(&m->rule);
     assert_non_null(drafter);
     assert_true(drafter->propose(drafter, NULL, 0, ids, DRAFTS_MAX) <= 1); /* "On" is forced */

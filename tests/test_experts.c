@@ -25,7 +25,7 @@ static void route(const Config *c, const float *correction, float *logits, uint3
     if (c->router <= ROUTER_SOFTMAX_CHOSEN)
         experts_route(&numeric_reference, c, logits, chosen, shares);
     else
-        router_kind_route(&numeric_reference, c, correction, logits, chosen, shares);
+        routing_route(&numeric_reference, c, correction, logits, chosen, shares);
 }
 
 static void ties_go_to_the_lowest_index(void **state) {

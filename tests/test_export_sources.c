@@ -60,7 +60,7 @@ static uint16_t random_half(uint64_t hash) {
 }
 
 static double half_value(uint16_t h) {
-    return half_to_float(h);
+    return numbers_half_to_float(h);
 }
 
 /* Decodes element i of a GGUF block by the format's definition. */
@@ -200,7 +200,8 @@ static void heads_in_another_order_keep_every_value(void **state) {
     uint8_t bytes[ROWS * COLS / 32 * 34];
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)hashed_element(7, i);
     for (size_t i = 0; i < ROWS * COLS / 32; i++) {
-        uint16_t half = float_to_half(0.25f * (float)(1 + i % 3)); /* times a code: exact in F16 */
+        uint16_t half =
+            numbers_float_to_half(0.25f * (float)(1 + i % 3)); /* times a code: exact in F16 */
         memcpy(bytes + i * 34, &half, sizeof half);
     }
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -248,7 +249,7 @@ static void sixteen_bit_floats_keep_every_value(void **state) {
             matrix_row(&m, r, row);
             for (size_t c = 0; c < COLS; c++) {
                 uint16_t h = bytes[r * COLS + c];
-                float want = bf16 ? bfloat_to_float(h) : half_to_float(h);
+                float want = bf16 ? bfloat_to_float(h) : numbers_half_to_float(h);
                 assert_memory_equal(&row[c], &want, sizeof want);
             }
         }
@@ -294,7 +295,7 @@ static double squared_error(TensorType type, const float *x, size_t n, bool plai
     double sum = 0.0;
     quantize_row(type, n, x, NULL, codes, scales, tensor_type_info(type)->has_min ? minima : NULL);
     for (size_t i = 0; i < n; i++) {
-        double scale = half_to_float(scales[i / group]), value = 0.0;
+        double scale = numbers_half_to_float(scales[i / group]), value = 0.0;
         if (plain) { /* plain rounding: the largest weight of the group gets the largest code */
             double most = 0.0, end = type == TENSOR_Q4 ? 7.0 : 127.0;
             for (size_t k = i / group * group; k < i / group * group + group; k++)
@@ -303,7 +304,7 @@ static double squared_error(TensorType type, const float *x, size_t n, bool plai
         } else if (type == TENSOR_Q4) {
             value = scale * (codes[i] - 8);
         } else if (type == TENSOR_Q4_MIN || type == TENSOR_Q8_MIN) {
-            value = scale * codes[i] - half_to_float(minima[i / group]);
+            value = scale * codes[i] - numbers_half_to_float(minima[i / group]);
         } else {
             value = scale * (int8_t)codes[i];
         }

@@ -259,7 +259,7 @@ static void check_presets(const char *family, const Preset *presets) {
 
 static void check_steps(const char *family, const Step *steps) {
     for (; steps && steps->verb; steps++) {
-        const Verb *verb = all_verbs;
+        const Verb *verb = verbs_all;
         while (verb->name && strcmp(verb->name, steps->verb) != 0) verb++;
         if (!verb->name) fail_msg("%s: no verb is called '%s'", family, steps->verb);
         Error error;

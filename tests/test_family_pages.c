@@ -35,7 +35,7 @@ static FamilyPage *read_page(const char *text) {
 static void every_page_of_the_program_can_be_read(void **state) {
     (void)state;
     size_t n = 0;
-    for (const BuiltinPage *page = builtin_pages; page->name; page++) {
+    for (const BuiltinPage *page = families_pages; page->name; page++) {
         if (strcmp(page->name, "groups") == 0) continue;
         const Family *family = family_find(page->name);
         if (!family) fail_msg("families/%s.family cannot be read", page->name);
@@ -274,7 +274,7 @@ static void every_word_is_explained(void **state) {
     char *docs = read_docs();
     static const PageMember *const members[] = {page_rope_members, page_family_flags,
                                                 page_gguf_flags, page_tensor_members};
-    for (const Verb *verb = all_verbs; verb->name; verb++) assert_explained(docs, verb->name);
+    for (const Verb *verb = verbs_all; verb->name; verb++) assert_explained(docs, verb->name);
     for (size_t i = 0; page_forms[i]; i++) assert_explained(docs, page_forms[i]);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         for (const PageMember *m = members[i]; m->name; m++) assert_explained(docs, m->name);

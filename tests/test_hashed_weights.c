@@ -35,8 +35,8 @@ static void narrow_weights_are_exact_in_sixteen_bits(void **state) {
     float w[4096];
     hashed_tensor("layers.0.wq", 5, 7 * 0.0625, 0, w, 4096);
     for (size_t i = 0; i < 4096; i++) {
-        assert_true(half_to_float(float_to_half(w[i])) == w[i]);
-        assert_true(bfloat_to_float(float_to_bfloat(w[i])) == w[i]);
+        assert_true(numbers_half_to_float(numbers_float_to_half(w[i])) == w[i]);
+        assert_true(bfloat_to_float(panel_float_to_bfloat(w[i])) == w[i]);
     }
 }
 

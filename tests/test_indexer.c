@@ -81,7 +81,7 @@ static void fill_page(KvType type, void *page, size_t dim, const float *keys) {
         for (size_t d = 0; d < dim; d++) {
             float x = keys[p * dim + d];
             if (type == KV_F32) ((float *)page)[d * KV_PAGE + p] = x;
-            if (type == KV_F16) ((uint16_t *)page)[d * KV_PAGE + p] = float_to_half(x);
+            if (type == KV_F16) ((uint16_t *)page)[d * KV_PAGE + p] = numbers_float_to_half(x);
         }
     for (size_t p = 0; p < KV_PAGE && type == KV_Q8; p++)
         attention_q8_reference.store_key(page, dim, p, keys + p * dim);
@@ -123,7 +123,7 @@ static void scores_are_the_same_on_every_instruction_set(void **state) {
                 float product = 0.0f;
                 for (size_t d = 0; d < DIM; d++) {
                     float key = keys[p * DIM + d];
-                    if (type == KV_F16) key = half_to_float(float_to_half(key));
+                    if (type == KV_F16) key = numbers_half_to_float(numbers_float_to_half(key));
                     product = fmaf(q[h * DIM + d], key, product);
                 }
                 product *= 0.25f;

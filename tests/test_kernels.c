@@ -46,14 +46,14 @@ static void fill_records(TensorType type, size_t rows, size_t cols, uint32_t see
         for (size_t i = 0; i < PANEL_ROWS * groups; i++) {
             bool real = p * PANEL_ROWS + i / groups < rows;
             uint32_t h = hash(seed + 17 + (uint32_t)i);
-            parts.scales[i] = float_to_half(real ? 0.01f + 0.01f * value_of(h) : 0.0f);
-            parts.minima[i] = float_to_half(real ? 0.1f * value_of(h + 1) : 0.0f);
+            parts.scales[i] = numbers_float_to_half(real ? 0.01f + 0.01f * value_of(h) : 0.0f);
+            parts.minima[i] = numbers_float_to_half(real ? 0.1f * value_of(h + 1) : 0.0f);
             parts.sub_scales[i] = (uint8_t)(h & (info->scales == SCALES_SIGNED_PARTS ? 255 : 63));
             if (info->scales == SCALES_POWERS)
                 parts.sub_scales[i] = real ? (uint8_t)(h % 30 + 105) : 0;
             parts.sub_minima[i] = (uint8_t)(h >> 8 & 63);
         }
-        panel_pack_records(type, cols, &parts, data + p * panel);
+        records_pack(type, cols, &parts, data + p * panel);
     }
     free(parts.codes);
     free(parts.scales);
@@ -90,8 +90,8 @@ static Matrix matrix_new(TensorType type, size_t rows, size_t cols, uint32_t see
                        ? value_of(seed + (uint32_t)(p * PANEL_ROWS * cols + i))
                        : 0.0f;
         for (size_t i = 0; i < PANEL_ROWS * groups; i++) {
-            scales[i] = float_to_half(0.01f + 0.01f * value_of(seed + 7 + (uint32_t)i));
-            minima[i] = float_to_half(0.1f * value_of(seed + 9 + (uint32_t)i));
+            scales[i] = numbers_float_to_half(0.01f + 0.01f * value_of(seed + 7 + (uint32_t)i));
+            minima[i] = numbers_float_to_half(0.1f * value_of(seed + 9 + (uint32_t)i));
         }
         if (info->group) {
             panel_pack_codes(type, cols, codes, scales, minima, data + p * panel_bytes);

@@ -1,5 +1,5 @@
-/* power and sin_cos, which RoPE depends on, agree with the C library's functions to the last
- * bits. */
+/* numbers_power and numbers_sin_cos, which RoPE depends on, agree with the C library's functions to
+ * the last bits. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,15 +18,15 @@ static void powers_are_the_library_s_to_1e_14(void **state) {
     for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)
         for (double exponent = -2.0; exponent <= 2.5; exponent += 1.0 / 128) {
             double expected = pow(bases[i], exponent);
-            worst = fmax(worst, fabs(power(bases[i], exponent) / expected - 1.0));
+            worst = fmax(worst, fabs(numbers_power(bases[i], exponent) / expected - 1.0));
         }
     print_message("at most %.1e\n", worst);
     /* The error grows with the size of the exponent, here at most 200. */
     assert_true(worst < 1e-13);
-    assert_true(power(1.0, 123.0) == 1.0);
-    assert_true(power(2.0, 10.0) / 1024.0 - 1.0 < 1e-15);
-    assert_true(power(1e300, 2.0) == HUGE_VAL);
-    assert_true(power(1e300, -2.0) == 0.0);
+    assert_true(numbers_power(1.0, 123.0) == 1.0);
+    assert_true(numbers_power(2.0, 10.0) / 1024.0 - 1.0 < 1e-15);
+    assert_true(numbers_power(1e300, 2.0) == HUGE_VAL);
+    assert_true(numbers_power(1e300, -2.0) == 0.0);
 }
 
 static void sines_are_the_library_s_rounded_once(void **state) {
@@ -34,7 +34,7 @@ static void sines_are_the_library_s_rounded_once(void **state) {
     size_t different = 0, n = 0;
     for (float x = 0.0f; x < 2e5f; x = x * 1.0003f + 0.0007f, n++) {
         float sine, cosine;
-        sin_cos(x, &sine, &cosine);
+        numbers_sin_cos(x, &sine, &cosine);
         different += sine != (float)sin((double)x) || cosine != (float)cos((double)x);
     }
     /* Where the exact result lies next to the midpoint of two floats, the last bit of the double
@@ -43,7 +43,7 @@ static void sines_are_the_library_s_rounded_once(void **state) {
     /* A table of frequencies may hold any number: no number of quarter turns is undefined. */
     for (float x = 1e18f; x < INFINITY; x *= 1e4f) {
         float sine = 1.0f, cosine = 1.0f;
-        sin_cos(x, &sine, &cosine);
+        numbers_sin_cos(x, &sine, &cosine);
         assert_true(sine != 1.0f || cosine != 1.0f);
     }
 }

@@ -73,12 +73,12 @@ static void hmac_gives_the_rfcs_digests(void **state) {
     char key[131], digest[SHA256_HEX];
     const char *large = "Test Using Larger Than Block-Size Key - Hash Key First";
     memset(key, 0x0b, 20);
-    hmac_sha256_text(key, 20, "Hi There", 8, digest);
+    sha256_hmac_text(key, 20, "Hi There", 8, digest);
     assert_string_equal(digest, "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
-    hmac_sha256_text("Jefe", 4, "what do ya want for nothing?", 28, digest);
+    sha256_hmac_text("Jefe", 4, "what do ya want for nothing?", 28, digest);
     assert_string_equal(digest, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
     memset(key, 0xaa, sizeof key);
-    hmac_sha256_text(key, sizeof key, large, strlen(large), digest);
+    sha256_hmac_text(key, sizeof key, large, strlen(large), digest);
     assert_string_equal(digest, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 

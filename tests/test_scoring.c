@@ -158,22 +158,22 @@ static void a_long_text_is_encoded(void **state) {
 static void shares_have_wilsons_interval(void **state) {
     (void)state;
     double low, high;
-    wilson_interval(2, 3, &low, &high); /* scipy: binomtest(2, 3).proportion_ci */
+    statistics_wilson_interval(2, 3, &low, &high); /* scipy: binomtest(2, 3).proportion_ci */
     assert_true(fabs(low - 0.2076596008) < 1e-9 && fabs(high - 0.9385080553) < 1e-9);
-    wilson_interval(0, 10, &low, &high);
+    statistics_wilson_interval(0, 10, &low, &high);
     assert_true(low == 0.0 && fabs(high - 0.277533) < 1e-6);
-    wilson_interval(10, 10, &low, &high);
+    statistics_wilson_interval(10, 10, &low, &high);
     assert_true(high == 1.0 && fabs(low - 0.722467) < 1e-6);
 }
 
 static void mcnemars_test_is_exact(void **state) {
     (void)state;
-    assert_true(mcnemar_p(0, 0) == 1.0);
-    assert_true(mcnemar_p(7, 7) == 1.0);
-    assert_true(fabs(mcnemar_p(8, 1) - 0.0390625) < 1e-12);
-    assert_true(fabs(mcnemar_p(1, 8) - 0.0390625) < 1e-12);
-    assert_true(fabs(mcnemar_p(20, 12) - 0.2153271497) < 1e-9);
-    assert_true(mcnemar_p(3000, 1000) < 1e-200);
+    assert_true(statistics_mcnemar_p(0, 0) == 1.0);
+    assert_true(statistics_mcnemar_p(7, 7) == 1.0);
+    assert_true(fabs(statistics_mcnemar_p(8, 1) - 0.0390625) < 1e-12);
+    assert_true(fabs(statistics_mcnemar_p(1, 8) - 0.0390625) < 1e-12);
+    assert_true(fabs(statistics_mcnemar_p(20, 12) - 0.2153271497) < 1e-9);
+    assert_true(statistics_mcnemar_p(3000, 1000) < 1e-200);
 }
 
 static const char TASKS[] =

@@ -284,7 +284,7 @@ static void another_number_changes_all_that_depends_on_it(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *from = result_at_line(cases[i].line, 3, cases[i].fails);
         char *wanted = result_at_line(cases[i].line, 1234567, cases[i].fails);
-        char *got = result_renumber(from, strlen(from), 1234567);
+        char *got = renumber_result(from, strlen(from), 1234567);
         assert_string_not_equal(from, wanted);
         assert_string_equal(got, wanted);
         if (i < 3) assert_non_null(strstr(got, "tool_calls"));
@@ -292,8 +292,8 @@ static void another_number_changes_all_that_depends_on_it(void **state) {
         free(wanted);
         free(got);
     }
-    assert_null(result_renumber("{\"id\": 1}", 9, 2));
-    assert_null(result_renumber("{", 1, 2));
+    assert_null(renumber_result("{\"id\": 1}", 9, 2));
+    assert_null(renumber_result("{", 1, 2));
 }
 
 /* ---- Parts ----------------------------------------------------------------------------------- */

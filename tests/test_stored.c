@@ -108,7 +108,7 @@ static void check_panel(StoredType stored, const Case *c, size_t cols) {
     }
     assert_true(tensor_panel_bytes(type, cols, &bytes));
     uint8_t *panel = aligned_alloc(64, bytes);
-    panel_pack_records(type, cols, &codes, panel);
+    records_pack(type, cols, &codes, panel);
     assert_int_equal(records_bad_row(type, cols, panel), PANEL_ROWS);
     Matrix w = {type, rows, cols, bytes, panel};
     float *row = malloc(cols * sizeof *row);
@@ -159,19 +159,19 @@ static void a_scale_that_is_not_finite_is_found(void **state) {
         RecordCodes codes = codes_new(padded, groups);
         assert_true(tensor_panel_bytes(type, cols, &bytes));
         uint8_t *panel = aligned_alloc(64, bytes);
-        panel_pack_records(type, cols, &codes, panel);
+        records_pack(type, cols, &codes, panel);
         assert_int_equal(records_bad_row(type, cols, panel), PANEL_ROWS);
         /* Spoil a scale, then a minimum, of row 5 in the second record. */
         bool by_group = !record_has_parts(type);
         size_t at = 5 * groups + (by_group ? 8 : 1);
         codes.scales[at] = 0x7C00;
         if (record_scales(type) == SCALES_POWERS) codes.sub_scales[at] = 255;
-        panel_pack_records(type, cols, &codes, panel);
+        records_pack(type, cols, &codes, panel);
         assert_int_equal(records_bad_row(type, cols, panel), 5);
         codes.scales[at] = 0;
         codes.minima[at] = 0x7E00;
         codes.sub_scales[at] = 0;
-        panel_pack_records(type, cols, &codes, panel);
+        records_pack(type, cols, &codes, panel);
         size_t bad = type_has_minima(type) ? 5 : PANEL_ROWS;
         assert_int_equal(records_bad_row(type, cols, panel), bad);
         free(panel);
@@ -262,7 +262,7 @@ static void check_few_bits(StoredType type, const uint8_t *blocks, size_t n, uin
             }
             RecordCodes rows = {records.codes, spread.scales, spread.minima, records.sub_scales,
                                 records.sub_minima};
-            panel_pack_records(info->lossless, COLS, &rows, panel);
+            records_pack(info->lossless, COLS, &rows, panel);
             codes_free(&spread);
         } else {
             stored_to_codes(type, blocks, PANEL_ROWS * COLS, codes, scales, NULL);
@@ -313,7 +313,7 @@ static double error_of_quantizing(TensorType type, size_t cols, float size, bool
     }
     assert_true(tensor_panel_bytes(type, cols, &bytes));
     uint8_t *panel = aligned_alloc(64, bytes);
-    panel_pack_records(type, cols, &codes, panel);
+    records_pack(type, cols, &codes, panel);
     Matrix w = {type, PANEL_ROWS, cols, bytes, panel};
     double error = 0, square = 0;
     for (size_t r = 0; r < PANEL_ROWS; r++) {

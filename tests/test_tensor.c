@@ -79,8 +79,8 @@ static void check_float_type(TensorType type, size_t cols) {
         matrix_row(&w, r, row);
         for (size_t k = 0; k < cols; k++) {
             float v = x[r * cols + k];
-            if (type == TENSOR_F16) v = half_to_float(float_to_half(v));
-            if (type == TENSOR_BF16) v = bfloat_to_float(float_to_bfloat(v));
+            if (type == TENSOR_F16) v = numbers_half_to_float(numbers_float_to_half(v));
+            if (type == TENSOR_BF16) v = bfloat_to_float(panel_float_to_bfloat(v));
             assert_true(row[k] == v);
         }
     }
@@ -105,8 +105,8 @@ static void check_code_type(TensorType type, size_t cols) {
     for (size_t i = 0; i < PANEL_ROWS * padded; i++)
         codes[i] = (uint8_t)(hash((uint32_t)i) & (info->line_inputs == 8 ? 15 : 255));
     for (size_t i = 0; i < PANEL_ROWS * groups; i++) {
-        scales[i] = float_to_half((float)(i + 1) / 64);
-        minima[i] = float_to_half((float)i / 32);
+        scales[i] = numbers_float_to_half((float)(i + 1) / 64);
+        minima[i] = numbers_float_to_half((float)i / 32);
     }
     assert_true(tensor_panel_bytes(type, cols, &bytes));
     uint8_t *panel = aligned_alloc(64, 2 * bytes);
@@ -119,8 +119,8 @@ static void check_code_type(TensorType type, size_t cols) {
             int code = codes[r * padded + k];
             if (type == TENSOR_Q8 || type == TENSOR_Q8_64) code = (int8_t)code;
             if (type == TENSOR_Q4) code -= 8;
-            float value = half_to_float(scales[g]) * (float)code;
-            if (info->has_min) value -= half_to_float(minima[g]);
+            float value = numbers_half_to_float(scales[g]) * (float)code;
+            if (info->has_min) value -= numbers_half_to_float(minima[g]);
             assert_true(row[k] == value);
         }
     }

@@ -426,7 +426,7 @@ static void a_damaged_section_is_refused_or_used_without_harm(void **state) {
 static void versions_are_told(void **state) {
     (void)state;
     char text[200];
-    tokenizer_versions(text, sizeof text);
+    versions_of_libraries(text, sizeof text);
     assert_non_null(strstr(text, "PCRE2 "));
     assert_non_null(strstr(text, "utf8proc "));
     assert_non_null(strstr(text, "(Unicode "));

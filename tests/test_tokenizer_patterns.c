@@ -243,7 +243,7 @@ static void patterns_of_gguf_names_cost_nothing_to_bound(void **state) {
         const StepList *splits = &o.tokenizer->splits;
         for (size_t k = 0; k < splits->n; k++) {
             size_t n;
-            const char *pattern = section_text(o.tokenizer, splits->steps[k].a, &n);
+            const char *pattern = table_section_text(o.tokenizer, splits->steps[k].a, &n);
             if (!splits->patterns[k] || !is_counted(splits->patterns[k])) continue;
             print_message("%s, split %zu: add 0x%016llx to linear_patterns\n", names[i], k,
                           (unsigned long long)pattern_hash(pattern, n));

@@ -142,26 +142,26 @@ static Charsmap charsmap_of(const Tokenizer *t) {
     return map;
 }
 
-bool charsmap_is_sound(const void *bytes, size_t n) {
+bool characters_charsmap_is_sound(const void *bytes, size_t n) {
     Charsmap map;
     return charsmap_open(&map, bytes, n);
 }
 
-size_t charsmap_replacement(const Tokenizer *t, const char *text, size_t n, const char **to,
-                            size_t *to_length) {
+size_t characters_charsmap_replacement(const Tokenizer *t, const char *text, size_t n,
+                                       const char **to, size_t *to_length) {
     const Charsmap map = charsmap_of(t);
     return charsmap_find(&map, text, n, false, to, to_length);
 }
 
-Status normalize_characters(Encoding *e, const StepRecord *step, TextBuffer *out, TextSpan *in) {
+Status characters_normalize(Encoding *e, const StepRecord *step, TextBuffer *out, TextSpan *in) {
     const Charsmap map = charsmap_of(e->tokenizer);
     switch (step->op) {
     case NORMALIZE_NFC:
     case NORMALIZE_NFD:
     case NORMALIZE_NFKC:
     case NORMALIZE_NFKD:
-        unicode_normalize(out, in->bytes, in->length, in->from_template,
-                          (UnicodeForm)(step->op - NORMALIZE_NFC));
+        normal_forms_apply(out, in->bytes, in->length, in->from_template,
+                           (UnicodeForm)(step->op - NORMALIZE_NFC));
         break;
     case NORMALIZE_STRIP:
         strip(out, in, step->flags & 1, step->flags & 2);

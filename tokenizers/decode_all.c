@@ -19,7 +19,7 @@ Status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n, unsign
     }
     text_put(&out, "", 1, 0);
     token_decoder_free(&decoder);
-    if (status == STATUS_OK && out.failed) status = no_memory(error);
+    if (status == STATUS_OK && out.failed) status = table_no_memory(error);
     if (status != STATUS_OK) {
         text_free(&out);
         return status;

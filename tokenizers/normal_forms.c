@@ -101,8 +101,8 @@ static size_t block_end(const char *in, size_t n, size_t at) {
     return end;
 }
 
-void unicode_normalize(TextBuffer *out, const char *in, size_t n, const uint8_t *from_template,
-                       UnicodeForm form) {
+void normal_forms_apply(TextBuffer *out, const char *in, size_t n, const uint8_t *from_template,
+                        UnicodeForm form) {
     Codes codes = {0};
     for (size_t at = 0, end; at < n && !out->failed; at = end) {
         end = unchanged_end(in, n, at);

@@ -36,7 +36,7 @@ static void find_best_paths(const Tokenizer *t, const char *bytes, size_t length
         size_t longest = length - at < t->header->max_key ? length - at : t->header->max_key;
         character = utf8_next(bytes + at, length - at, &code);
         for (size_t n = 1; n <= longest; n++) {
-            const PairSlot *slot = pair_find(&t->pieces, node, (uint8_t)bytes[at + n - 1]);
+            const PairSlot *slot = table_find_pair(&t->pieces, node, (uint8_t)bytes[at + n - 1]);
             if (!slot) break;
             node = slot->x;
             if (slot->y >= t->header->n_tokens) continue;
@@ -65,19 +65,19 @@ static bool trace_best_path(const Tokenizer *t, Best *best, size_t length) {
 
 static Status push_piece(Encoding *e, const char *bytes, size_t n, uint32_t id) {
     const Tokenizer *t = e->tokenizer;
-    if (id != TOKENIZER_NONE && (int32_t)id != t->header->unk_id) return push_text_id(e, id);
+    if (id != TOKENIZER_NONE && (int32_t)id != t->header->unk_id) return table_push_text_id(e, id);
     /* The tokenizers library looks joined unknown pieces up again: together they may be a piece. */
     bool joined = !(t->header->flags & SECTION_SENTENCEPIECE);
-    uint32_t whole = joined ? vocab_find(t, bytes, n) : TOKENIZER_NONE;
-    if (whole < t->header->n_tokens) return push_text_id(e, whole);
+    uint32_t whole = joined ? table_find_vocab(t, bytes, n) : TOKENIZER_NONE;
+    if (whole < t->header->n_tokens) return table_push_text_id(e, whole);
     if (t->unknown < 0 && !(t->header->flags & SECTION_BYTE_FALLBACK))
         return error_set(e->error,
                          "tokenizer: a character is not in the vocabulary and there is no "
                          "unknown token");
-    return push_unknown(e, bytes, n, false);
+    return table_push_unknown(e, bytes, n, false);
 }
 
-Status encode_unigram(Encoding *e, const char *bytes, size_t length) {
+Status unigram_encode(Encoding *e, const char *bytes, size_t length) {
     Scratch *s = e->scratch;
     if (length >= TOKENIZER_NONE ||
         !array_reserve(&s->best, &s->best_capacity, length + 1, sizeof *s->best))
