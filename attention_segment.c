@@ -358,7 +358,7 @@ static void segment(const AttentionParams *params, const AttentionJob *job) {
         job->queries[i].partial[PARTIAL_SUM] = lanes_sum(sums[i]);
 }
 
-static void join(float *partial, const float *later, size_t value_dim) {
+static void segment_join(float *partial, const float *later, size_t value_dim) {
     float *max = &partial[PARTIAL_MAX], *sum = &partial[PARTIAL_SUM];
     float top = later[PARTIAL_MAX] > *max ? later[PARTIAL_MAX] : *max;
     if (top == -INFINITY) return; /* neither has seen a position */
@@ -371,7 +371,8 @@ static void join(float *partial, const float *later, size_t value_dim) {
     }
 }
 
-static void finish(float *result, const float *partial, const float *sink, size_t value_dim) {
+static void segment_finish(float *result, const float *partial, const float *sink,
+                           size_t value_dim) {
     float max = partial[PARTIAL_MAX], sum = partial[PARTIAL_SUM], factor = 1.0f;
     if (sink) {
         float top = *sink > max ? *sink : max;
@@ -382,4 +383,4 @@ static void finish(float *result, const float *partial, const float *sink, size_
     for (size_t d = 0; d < value_dim; d++) result[d] = partial[PARTIAL_OUT + d] * factor;
 }
 
-const AttentionKernel FOR_ISA(attention) = {segment, join, finish};
+const AttentionKernel FOR_ISA(attention) = {segment, segment_join, segment_finish};

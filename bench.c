@@ -239,7 +239,7 @@ static int32_t token_at(const Bench *b, int32_t sequence, int32_t position) {
 }
 
 /* Continues a sequence by n tokens, in as many calls as the model needs. */
-static Status advance(Bench *b, int32_t sequence, size_t n, Error *error) {
+static Status bench_advance(Bench *b, int32_t sequence, size_t n, Error *error) {
     int32_t *ids = calloc(n + 1, sizeof *ids), first = kvcache_next(b->cache, sequence);
     if (!ids) return error_set(error, "no memory for %zu tokens", n);
     for (size_t i = 0; i < n; i++) ids[i] = token_at(b, sequence, first + (int32_t)i);
@@ -277,7 +277,7 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
     bool computes = false;
     for (size_t s = 0; s < batch; s++) {
         kvcache_reset(b->cache, (int32_t)s, 0);
-        Status status = advance(b, (int32_t)s, position, error);
+        Status status = bench_advance(b, (int32_t)s, position, error);
         if (status != STATUS_OK) return status;
     }
     model_set_clock(b->model, parts);
@@ -324,7 +324,7 @@ static Status measure_prefill(Bench *b, size_t n, Error *error) {
     while (runs < MAX_STEPS && (runs < MIN_STEPS || sum < ENOUGH_SECONDS)) {
         kvcache_reset(b->cache, 0, 0);
         double start = clock_seconds();
-        Status status = advance(b, 0, n, error);
+        Status status = bench_advance(b, 0, n, error);
         if (status != STATUS_OK) return status;
         seconds[runs] = clock_seconds() - start;
         sum += seconds[runs++];
@@ -502,7 +502,7 @@ static Status take_model(void *values, const char *word, Error *error) {
     return STATUS_USAGE;
 }
 
-static Status check(const Arguments *a, Error *error) {
+static Status bench_check(const Arguments *a, Error *error) {
     if (a->draft && (a->sweep || a->decode || a->prefill || a->batch))
         error_set(error, "--draft measures drafts alone: leave out --sweep, --decode and the like");
     else if (a->sweep && (a->decode || a->prefill || a->batch))
@@ -529,7 +529,7 @@ static Status find_model(Arguments *a, Error *error) {
     return status;
 }
 
-static Status run(int argc, char **argv, Error *error) {
+static Status bench_run(int argc, char **argv, Error *error) {
     Arguments arguments = {0};
     CommandLine line = {
         .tables = tables, .values = &arguments, .operand = take_model, .advise = advice_option};
@@ -537,7 +537,7 @@ static Status run(int argc, char **argv, Error *error) {
     if (status == STATUS_OK && arguments.help) {
         print_help(&line);
     } else {
-        if (status == STATUS_OK) status = check(&arguments, error);
+        if (status == STATUS_OK) status = bench_check(&arguments, error);
         if (status == STATUS_OK) status = find_model(&arguments, error);
         if (status == STATUS_OK) status = bench(&arguments, error);
         free(arguments.found);
@@ -548,7 +548,7 @@ static Status run(int argc, char **argv, Error *error) {
 int main(int argc, char **argv) {
     Error error;
     Status status = standard_streams_fill(&error);
-    if (status == STATUS_OK) status = run(argc, argv, &error);
+    if (status == STATUS_OK) status = bench_run(argc, argv, &error);
     if (status != STATUS_OK) terminal_say("%s", error.text);
     return (int)status;
 }

@@ -244,7 +244,8 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
     return status;
 }
 
-static Status run(int argc, char **argv, const volatile sig_atomic_t *stopped, Error *error) {
+static Status export_run(int argc, char **argv, const volatile sig_atomic_t *stopped,
+                         Error *error) {
     Arguments arguments = {0};
     Export e = {.arguments = &arguments};
     CommandLine line = {
@@ -268,7 +269,7 @@ __attribute__((noinline)) static int start(int argc, char **argv) {
     mapped_watch();
     json_memory_guard();
     json_object_seed(0); /* from /dev/urandom, which the sandbox closes */
-    if (status == STATUS_OK) status = run(argc, argv, stopped, &error);
+    if (status == STATUS_OK) status = export_run(argc, argv, stopped, &error);
     if (status != STATUS_OK) terminal_say("%s", error.text);
     return (int)status;
 }

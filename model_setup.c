@@ -15,7 +15,7 @@
 
 /* ---- Working memory ---- */
 
-static size_t larger(size_t a, size_t b) {
+static size_t model_setup_larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
@@ -26,7 +26,7 @@ static size_t widest_head(const Config *c) {
         const HeadShape h = config_heads(c, l);
         KvLayer kv = {.key_dim = h.head_dim, .value_dim = h.value_dim};
         if (c->layer_kind[l] != LAYER_ATTENTION) kv = layer_kind(c->layer_kind[l])->cached(c, l);
-        most = larger(most, larger(kv.key_dim, kv.value_dim));
+        most = model_setup_larger(most, model_setup_larger(kv.key_dim, kv.value_dim));
     }
     return most;
 }
@@ -36,7 +36,7 @@ static size_t widest_input(const ModelFile *file) {
     size_t most = 0;
     for (size_t i = 0; i < modelfile_n_tensors(file); i++) {
         const FileTensor *tensor = modelfile_tensor(file, i);
-        if (tensor->type != TENSOR_VECTOR) most = larger(most, tensor->cols);
+        if (tensor->type != TENSOR_VECTOR) most = model_setup_larger(most, tensor->cols);
     }
     return most;
 }
@@ -47,7 +47,7 @@ static size_t widest_thread(const Model *m) {
     size_t most = m->arrangement->thread_floats ? m->arrangement->thread_floats(c) : 0;
     for (uint32_t l = 0; l < c->n_layers; l++) {
         const BranchKind *kind = m->weights.layers[l].kind;
-        if (kind && kind->thread_floats) most = larger(most, kind->thread_floats(c));
+        if (kind && kind->thread_floats) most = model_setup_larger(most, kind->thread_floats(c));
     }
     return round_up(most, 16);
 }
@@ -67,7 +67,7 @@ static void place_rows(Model *m) {
     branches_make(m);
 }
 
-static Status allocate(Model *m, Error *error) {
+static Status model_setup_allocate(Model *m, Error *error) {
     const Config *c = m->config;
     for (int table = 0; table < 2; table++)
         if (m->weights.rope_freqs[table])
@@ -157,7 +157,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     m->max_rows = options->max_rows ? options->max_rows : MATMUL_MAX_ROWS;
     if (m->max_rows > MATMUL_MAX_ROWS) m->max_rows = MATMUL_MAX_ROWS;
     if (m->max_rows > m->context && !options->max_rows) m->max_rows = m->context;
-    m->ffn_rows = larger(m->max_rows, m->config->n_experts_used);
+    m->ffn_rows = model_setup_larger(m->max_rows, m->config->n_experts_used);
     m->row_work = config_work(m->config, 1, 1);
     static const Arrangement plain = {.list = branches_list};
     m->arrangement = m->config->stack == STACK_PLAIN ? &plain : arrangement_of(m->config->stack);
@@ -165,7 +165,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     if (status == STATUS_OK) status = find_own_weights(m, error);
     if (status == STATUS_OK) status = choose_frequencies(m, options->rope_theta, error);
     if (status == STATUS_OK && m->exchange) status = m->exchange->divide(m->exchange, m, error);
-    if (status == STATUS_OK) status = allocate(m, error);
+    if (status == STATUS_OK) status = model_setup_allocate(m, error);
     if (status != STATUS_OK) {
         model_close(m);
         return status;

@@ -10,7 +10,7 @@ typedef struct AttentionRows {
     float *gate;     /* [n][rows of attention_gate] */
 } AttentionRows;
 
-static AttentionRows take_rows(Rows *memory, const Model *m, size_t l) {
+static AttentionRows self_attention_take_rows(Rows *memory, const Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     const HeadShape h = config_heads(m->config, l);
     AttentionRows rows;
@@ -23,7 +23,7 @@ static AttentionRows take_rows(Rows *memory, const Model *m, size_t l) {
 }
 
 static void self_attention_rows(Rows *memory, const Model *m, const Branch *b) {
-    take_rows(memory, m, b->layer);
+    self_attention_take_rows(memory, m, b->layer);
 }
 
 /* Normalizes x[pass->n][width] in place. */
@@ -121,7 +121,7 @@ static void self_attention_run(ForwardPass *pass, const Branch *b) {
     const LayerWeights *w = &m->weights.layers[l];
     const HeadShape h = config_heads(c, l);
     Rows memory = arena_rows(&m->arena);
-    const AttentionRows rows = take_rows(&memory, m, l);
+    const AttentionRows rows = self_attention_take_rows(&memory, m, l);
     const Product qkv[] = {{&w->wq.w, rows.q, w->wq.w.rows},
                            {&w->wk.w, rows.k, w->wk.w.rows},
                            {&w->wv.w, rows.v, w->wv.w.rows}};

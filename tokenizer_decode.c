@@ -57,7 +57,8 @@ static void decode_token(TokenDecoder *d, int32_t id, bool last) {
 }
 
 /* Gives the text up to `end` to the caller. */
-static Status give(TokenDecoder *d, size_t end, const char **bytes, size_t *length, Error *error) {
+static Status decode_give(TokenDecoder *d, size_t end, const char **bytes, size_t *length,
+                          Error *error) {
     if (d->text.failed) return table_no_memory(error);
     *bytes = d->text.bytes ? d->text.bytes + d->given : "";
     *length = end - d->given;
@@ -96,7 +97,7 @@ Status token_decoder_push(TokenDecoder *d, int32_t id, const char **bytes, size_
     if (id >= 0) decode_token(d, id, false);
     size_t end =
         t->holds_text ? 0 : d->text.length - utf8_incomplete_tail(d->text.bytes, d->text.length);
-    return give(d, end, bytes, length, error);
+    return decode_give(d, end, bytes, length, error);
 }
 
 /* DECODE_STRIP, over the whole text. */
@@ -150,7 +151,7 @@ Status token_decoder_flush(TokenDecoder *d, const char **bytes, size_t *length, 
             strip_text(d, &decoders->steps[i]);
         else if (replace_in_text(d, i, limit, error) != STATUS_OK)
             return STATUS_FAILED;
-    Status status = give(d, d->text.length, bytes, length, error);
+    Status status = decode_give(d, d->text.length, bytes, length, error);
     restart(d);
     return status;
 }

@@ -32,7 +32,7 @@ static Status encode_split(Encoding *e, TextSpan span) {
     return word->length ? tokenizer_encode_word(e, word->bytes, word->length) : STATUS_OK;
 }
 
-static Status split(Encoding *e, size_t level, TextSpan span);
+static Status text_split(Encoding *e, size_t level, TextSpan span);
 
 /* The part of a span from `from` to `to` - 1. */
 static TextSpan span_part(TextSpan span, size_t from, size_t to) {
@@ -54,7 +54,7 @@ typedef struct Splitter {
 static Status splitter_flush(Splitter *s) {
     bool waiting = s->waiting;
     s->waiting = false;
-    return waiting ? split(s->e, s->level + 1, span_part(s->span, s->from, s->to)) : STATUS_OK;
+    return waiting ? text_split(s->e, s->level + 1, span_part(s->span, s->from, s->to)) : STATUS_OK;
 }
 
 static Status splitter_add(Splitter *s, size_t from, size_t to, bool matched) {
@@ -108,7 +108,7 @@ static Status put_metaspaces(Encoding *e, TextBuffer *out, TextSpan span, uint32
 }
 
 /* Applies the splits from `level` on to one piece and encodes the words. */
-static Status split(Encoding *e, size_t level, TextSpan span) {
+static Status text_split(Encoding *e, size_t level, TextSpan span) {
     const Tokenizer *t = e->tokenizer;
     if (span.length == 0) return STATUS_OK;
     if (level == t->splits.n) return encode_split(e, span);
@@ -128,7 +128,8 @@ static Status split(Encoding *e, size_t level, TextSpan span) {
         bytelevel_map(out, span.bytes, span.length, NULL);
     }
     if (out->failed) return table_no_memory(e->error);
-    return split(e, level + 1, (TextSpan){out->bytes, NULL, out->length, span.first, span.glued});
+    return text_split(e, level + 1,
+                      (TextSpan){out->bytes, NULL, out->length, span.first, span.glued});
 }
 
 /* ---- Added tokens ---- */
@@ -172,7 +173,7 @@ static Status encode_stretch(Encoding *e, TextSpan span, bool normalized);
 /* Encodes text between added tokens. `normalized`: it is normalized already. */
 static Status encode_between(Encoding *e, TextSpan span, bool normalized) {
     if (span.length == 0) return STATUS_OK;
-    if (normalized) return split(e, 0, span);
+    if (normalized) return text_split(e, 0, span);
     if (normalize(e, &span) != STATUS_OK) return STATUS_FAILED;
     return encode_stretch(e, span, true);
 }

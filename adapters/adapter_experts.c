@@ -50,8 +50,8 @@ typedef struct Split {
     const char *path;
 } Split;
 
-static Status add(const Split *s, const AdapterModule *all, size_t prefix, size_t expert,
-                  const char *matrix, size_t first_row, size_t n_rows, Error *error) {
+static Status experts_add(const Split *s, const AdapterModule *all, size_t prefix, size_t expert,
+                          const char *matrix, size_t first_row, size_t n_rows, Error *error) {
     char own_name[512];
     int n = snprintf(own_name, sizeof own_name, "%.*s%s.%zu.%s", (int)prefix, all->own_name,
                      s->names->stack, expert, matrix);
@@ -74,7 +74,7 @@ static Status add(const Split *s, const AdapterModule *all, size_t prefix, size_
                                             : error_set(error, "%s: no memory", s->path);
 }
 
-static Status split(const Split *s, const AdapterModule *all, size_t prefix, Error *error) {
+static Status experts_split(const Split *s, const AdapterModule *all, size_t prefix, Error *error) {
     const Config *c = s->base;
     size_t n = c->n_experts, ffn = c->expert_ffn_dim;
     const uint64_t *a = all->a->dims, *b = all->b->dims;
@@ -89,11 +89,12 @@ static Status split(const Split *s, const AdapterModule *all, size_t prefix, Err
     Status status = STATUS_OK;
     for (size_t e = 0; status == STATUS_OK && e < n; e++) {
         if (is_outer) {
-            status = add(s, all, prefix, e, s->names->down, 0, c->dim, error);
+            status = experts_add(s, all, prefix, e, s->names->down, 0, c->dim, error);
             continue;
         }
-        status = add(s, all, prefix, e, s->names->gate, 0, ffn, error);
-        if (status == STATUS_OK) status = add(s, all, prefix, e, s->names->up, ffn, ffn, error);
+        status = experts_add(s, all, prefix, e, s->names->gate, 0, ffn, error);
+        if (status == STATUS_OK)
+            status = experts_add(s, all, prefix, e, s->names->up, ffn, ffn, error);
     }
     return status;
 }
@@ -106,7 +107,7 @@ Status adapter_split_experts(AdapterModules *modules, const Family *family, cons
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
         const AdapterModule all = modules->items[i]; /* the list may move */
         size_t prefix = all.is_embedding ? 0 : prefix_of(all.own_name);
-        if (prefix > 0) status = split(&s, &all, prefix, error);
+        if (prefix > 0) status = experts_split(&s, &all, prefix, error);
     }
     if (status != STATUS_OK) return status;
     for (size_t i = 0; i < modules->n; i++) {

@@ -15,7 +15,8 @@ static Status check_text(const Gguf *gguf, const char *key, const char *expected
                      text.length < 40 ? (int)text.length : 40, text.bytes, expected);
 }
 
-static Status check_keys(const Gguf *gguf, char architecture[32], double *alpha, Error *error) {
+static Status gguf_check_keys(const Gguf *gguf, char architecture[32], double *alpha,
+                              Error *error) {
     TokenizerString text;
     const char *path = gguf->file->path;
     if (check_text(gguf, "general.type", "adapter", error) != STATUS_OK ||
@@ -60,7 +61,7 @@ Status adapter_read_gguf(AdapterModules *modules, const InputFile *file, char ar
     Gguf gguf;
     double alpha = 0.0;
     Status status = gguf_read(&gguf, file, 0, &modules->table, error);
-    if (status == STATUS_OK) status = check_keys(&gguf, architecture, &alpha, error);
+    if (status == STATUS_OK) status = gguf_check_keys(&gguf, architecture, &alpha, error);
     if (status == STATUS_OK) status = raw_table_sort(&modules->table, error);
     for (size_t i = 0; status == STATUS_OK && i < modules->table.n; i++)
         status = add_factor(modules, &modules->table.items[i], file->path, error);

@@ -81,8 +81,8 @@ static bool is_unset(const json_t *value) {
 }
 
 /* The value as it stands in the file, for a message. */
-static Status refuse(const char *path, const char *key, const json_t *value, const char *what,
-                     Error *error) {
+static Status peft_refuse(const char *path, const char *key, const json_t *value, const char *what,
+                          Error *error) {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     error_set(error, "%s: %s is %.80s: %s: not known to this program", path, key,
               text ? text : "set", what);
@@ -96,12 +96,12 @@ static Status check_initialization(const char *path, const json_t *config, Error
     const json_t *value = json_value(config, "init_lora_weights");
     const char *name = json_string_value(value);
     if (!value || json_is_boolean(value) || (name && is_listed(plain, name))) return STATUS_OK;
-    return refuse(path, "init_lora_weights", value,
-                  "it changes the base's weights; peft can convert such an adapter to plain LoRA",
-                  error);
+    return peft_refuse(
+        path, "init_lora_weights", value,
+        "it changes the base's weights; peft can convert such an adapter to plain LoRA", error);
 }
 
-static Status check_keys(const char *path, const json_t *config, Error *error) {
+static Status peft_check_keys(const char *path, const json_t *config, Error *error) {
     const char *key, *type = json_text(config, "peft_type"), *bias = json_text(config, "bias");
     json_t *value;
     if (!type || strcmp(type, "LORA") != 0)
@@ -116,7 +116,7 @@ static Status check_keys(const char *path, const json_t *config, Error *error) {
         while (i < REFUSED && strcmp(refused_keys[i].key, key) != 0) i++;
         if (i == REFUSED)
             return error_set(error, "%s: the key '%.60s' is not known to this program", path, key);
-        if (!is_unset(value)) return refuse(path, key, value, refused_keys[i].what, error);
+        if (!is_unset(value)) return peft_refuse(path, key, value, refused_keys[i].what, error);
     }
     return check_initialization(path, config, error);
 }
@@ -248,7 +248,7 @@ Status adapter_read_peft(AdapterModules *modules, const InputFile *config_file,
     const char *path = config_file->path;
     json_t *config = NULL;
     Status status = json_parse(&config, path, config_file->map, (size_t)config_file->bytes, error);
-    if (status == STATUS_OK) status = check_keys(path, config, error);
+    if (status == STATUS_OK) status = peft_check_keys(path, config, error);
     if (status == STATUS_OK) status = safetensors_read(weights, 1, &modules->table, error);
     if (status == STATUS_OK) status = raw_table_sort(&modules->table, error);
     for (size_t i = 0; status == STATUS_OK && i < modules->table.n; i++)

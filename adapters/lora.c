@@ -214,7 +214,7 @@ static Status pack(Lora *lora, Matrix *out, TensorType type, size_t rows, size_t
     return STATUS_OK;
 }
 
-static size_t larger(size_t a, size_t b) {
+static size_t lora_larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
@@ -270,9 +270,9 @@ static Status add_matrix(Lora *lora, const LoraMatrix *matrices, size_t n, size_
     }
     a[i] = part->a;
     part->scale = matrix->scale;
-    lora->widest = larger(lora->widest, matrix->rows);
-    lora->deepest = larger(lora->deepest, matrix->rank);
-    lora->most_cols = larger(lora->most_cols, matrix->cols);
+    lora->widest = lora_larger(lora->widest, matrix->rows);
+    lora->deepest = lora_larger(lora->deepest, matrix->rank);
+    lora->most_cols = lora_larger(lora->most_cols, matrix->cols);
     return pack(lora, &part->b, matrix->rows_type, matrix->rows, matrix->rank, matrix->rows_factor,
                 error);
 }
@@ -374,7 +374,7 @@ static const Part *part_of(const Group *g, size_t k, size_t job) {
 }
 
 /* Chooses the adapters from number `from` on; returns the number to go on with. */
-static size_t choose(const Lora *lora, Group *g, size_t from) {
+static size_t lora_choose(const Lora *lora, Group *g, size_t from) {
     g->n = g->n_slots = 0;
     for (; from < lora->n; from++) {
         bool adds = false;
@@ -389,7 +389,7 @@ static size_t choose(const Lora *lora, Group *g, size_t from) {
 }
 
 /* Copies the rows of adapters whose rows do not follow each other. */
-static void gather(Lora *lora, const Group *g, const float *x, size_t cols) {
+static void lora_gather(Lora *lora, const Group *g, const float *x, size_t cols) {
     bool any = false;
     for (size_t k = 0; k < g->n; k++) {
         size_t j = g->adapters[k];
@@ -536,9 +536,9 @@ static void complete_jobs(Lora *lora, Group *g, const float *x, size_t cols) {
     bool has_bias = false;
     for (size_t t = 0; t < g->n_jobs; t++) has_bias = has_bias || g->jobs[t].target->bias;
     do {
-        next = choose(lora, g, next);
+        next = lora_choose(lora, g, next);
         if (g->n == 0 && !(first && has_bias)) return; /* no row has any of them */
-        gather(lora, g, x, cols);
+        lora_gather(lora, g, x, cols);
         multiply_inner(lora, g, x, cols, &sets);
         complete_columns(lora, g, first, &sets);
         first = false;
@@ -584,7 +584,7 @@ Status lora_new(Lora **out, Model *model, const ModelFile *file, Error *error) {
 }
 
 /* Floats [rows][width], 64-byte aligned; NULL: no memory. */
-static float *allocate(size_t rows, size_t width) {
+static float *lora_allocate(size_t rows, size_t width) {
     size_t n;
     if (!size_mul(rows, width, &n) || n > SIZE_MAX / 8) return NULL;
     return aligned_alloc(64, round_up(n ? n * sizeof(float) : 1, 64));
@@ -618,12 +618,12 @@ Status lora_begin(Lora *lora, Error *error) {
     size_t n = m->max_rows, widest = 2 * lora->widest;
     lora->block = round_up(widest < MOST_WIDTH ? widest : MOST_WIDTH, PANEL_ROWS);
     lora->masks = calloc(n, sizeof *lora->masks);
-    lora->gathered = allocate(n, lora->most_cols);
-    lora->inner = allocate(n, MOST_TARGETS * lora->deepest);
-    lora->outer = allocate(n, lora->block);
-    lora->sums = allocate((size_t)m->n_threads, m->config->dim);
-    lora->matmul =
-        matmul_memory_new(m->isa->kernels, n, larger(lora->most_cols, lora->deepest), m->n_threads);
+    lora->gathered = lora_allocate(n, lora->most_cols);
+    lora->inner = lora_allocate(n, MOST_TARGETS * lora->deepest);
+    lora->outer = lora_allocate(n, lora->block);
+    lora->sums = lora_allocate((size_t)m->n_threads, m->config->dim);
+    lora->matmul = matmul_memory_new(m->isa->kernels, n,
+                                     lora_larger(lora->most_cols, lora->deepest), m->n_threads);
     if (lora->n == 0 || !lora->masks || !lora->gathered || !lora->inner || !lora->outer ||
         !lora->sums || !lora->matmul || !allocate_lists(lora, &lora->lists[0]) ||
         !allocate_lists(lora, &lora->lists[1]) || !allocate_chosen(lora))

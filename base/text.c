@@ -7,7 +7,7 @@
 #include "base/status.h"
 
 /* Makes room for `more` bytes and one to spare, which keeps `bytes` from being NULL. */
-static bool reserve(TextBuffer *text, size_t more) {
+static bool text_reserve(TextBuffer *text, size_t more) {
     size_t needed;
     if (!text->tracked && more < text->capacity - text->length) return !text->failed;
     bool fits =
@@ -19,7 +19,7 @@ static bool reserve(TextBuffer *text, size_t more) {
 }
 
 void text_put(TextBuffer *text, const char *bytes, size_t n, uint8_t from_template) {
-    if (!reserve(text, n) || n == 0) return;
+    if (!text_reserve(text, n) || n == 0) return;
     memcpy(text->bytes + text->length, bytes, n);
     if (text->tracked) memset(text->from_template + text->length, from_template, n);
     text->length += n;

@@ -217,14 +217,14 @@ static void fail_job(Batch *b, Job *job, const char *message) {
     deliver(b, job, result_error_line(&b->maker, &job->request, message));
 }
 
-static Status add_line(void *context, const char *line, Error *error) {
+static Status batch_add_line(void *context, const char *line, Error *error) {
     return result_file_add(context, line, error);
 }
 
 /* Writes the chunks that streams can get now; the last ones of a job that is done. */
 static void stream(Batch *b, Job *job) {
     Error error;
-    if (!b->replays && job_stream(job, add_line, &b->results, &error) != STATUS_OK)
+    if (!b->replays && job_stream(job, batch_add_line, &b->results, &error) != STATUS_OK)
         give_up(b, STATUS_FAILED, &error);
 }
 

@@ -66,8 +66,8 @@ static Status refuse_compressed(const LineReader *r, Error *error) {
 }
 
 /* Reads more bytes. *nothing: none can be read now, and `wait` is false. */
-static Status fill(LineReader *r, bool wait, const volatile sig_atomic_t *interrupted,
-                   bool *nothing, Error *error) {
+static Status files_fill(LineReader *r, bool wait, const volatile sig_atomic_t *interrupted,
+                         bool *nothing, Error *error) {
     enum { AT_A_TIME = 65536 };
     *nothing = false;
     if (r->begin > 0) {
@@ -102,7 +102,7 @@ static Status fill(LineReader *r, bool wait, const volatile sig_atomic_t *interr
 }
 
 /* Returns the bytes before the index `end` as the next line. */
-static void give(LineReader *r, size_t end, const char **line, size_t *length) {
+static void files_give(LineReader *r, size_t end, const char **line, size_t *length) {
     *line = r->bytes + r->begin;
     *length = end - r->begin;
     r->terminated = end < r->end;
@@ -121,7 +121,7 @@ Status line_reader_next(LineReader *r, bool wait, const volatile sig_atomic_t *i
         if (newline || (r->at_end && r->end > r->begin)) {
             *state = r->skipping ? LINE_TOO_LONG : LINE_READ;
             r->skipping = false;
-            give(r, end, line, length);
+            files_give(r, end, line, length);
             return STATUS_OK;
         }
         if (r->at_end) {
@@ -137,7 +137,7 @@ Status line_reader_next(LineReader *r, bool wait, const volatile sig_atomic_t *i
         /* A line that is too long may never end. */
         if (r->skipping && interrupted && *interrupted) return STATUS_INTERRUPTED;
         bool nothing;
-        Status status = fill(r, wait, interrupted, &nothing, error);
+        Status status = files_fill(r, wait, interrupted, &nothing, error);
         if (status != STATUS_OK) return status;
         if (nothing) {
             *state = LINE_NOT_YET;
@@ -293,7 +293,7 @@ void result_file_close(ResultFile *file) {
 }
 
 /* Remembers a result of the earlier run; false: no memory. */
-static bool keep(ResultFile *file, const ResultLine *line) {
+static bool files_keep(ResultFile *file, const ResultLine *line) {
     if (!array_reserve(&file->order, &file->order_capacity, file->n_kept + 1, sizeof *file->order))
         return false;
     file->order[file->n_kept++] = line->key;
@@ -371,7 +371,7 @@ static Status read_results(ResultFile *file, LineReader *reader, const char *fin
             if (ordered) return STATUS_OK;
             continue;
         }
-        if (!keep(file, &result)) return error_set(error, "%s: no memory for it", file->path);
+        if (!files_keep(file, &result)) return error_set(error, "%s: no memory for it", file->path);
         if (copy_line(kept, line, length, error) != STATUS_OK) return STATUS_FAILED;
     }
 }

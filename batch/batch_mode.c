@@ -64,7 +64,7 @@ static Status check_embed(Options *o, Error *error) {
     return STATUS_OK;
 }
 
-static bool asked(const Options *options) {
+static bool batch_asked(const Options *options) {
     return options->batch != NULL;
 }
 
@@ -93,7 +93,7 @@ static Status check_live(const Options *o, Error *error) {
 
 /* Checks the options of batches. It is called without --batch as well, to refuse options that need
  * it. */
-static Status check(Options *o, Error *error) {
+static Status batch_check(Options *o, Error *error) {
     Status status = check_embed(o, error);
     if (status != STATUS_OK) return status;
     bool batch_only = o->batch_text || o->ordered || o->resume || o->retry_failed || o->strict ||
@@ -133,8 +133,8 @@ static void close_batch(void *state) {
 }
 
 const Mode batch_mode = {.traits = MODE_OWN_OUTPUT | MODE_WITHOUT_HEAD,
-                         .asked = asked,
-                         .check = check,
+                         .asked = batch_asked,
+                         .check = batch_check,
                          .open = open_batch,
                          .run = run_batch,
                          .close = close_batch};

@@ -358,7 +358,7 @@ static bool set_aside_youngest(Engine *e) {
     return true;
 }
 
-static void finish(Engine *e, size_t i, const Error *error) {
+static void engine_finish(Engine *e, size_t i, const Error *error) {
     EngineTask *task = e->running[i];
     remove_running(e, i);
     retain(e, task);
@@ -369,7 +369,7 @@ static void finish(Engine *e, size_t i, const Error *error) {
 void engine_cancel(Engine *e, EngineTask *task, const Error *error) {
     for (size_t i = 0; i < e->n_running; i++) {
         if (e->running[i] != task) continue;
-        finish(e, i, error);
+        engine_finish(e, i, error);
         return;
     }
     EngineTask **waiting = e->waiting + e->first_waiting;
@@ -383,13 +383,13 @@ void engine_cancel(Engine *e, EngineTask *task, const Error *error) {
 
 /* Reserves pages for the task's next n tokens. When there are too few, first the retained texts and
  * then the youngest tasks give theirs up. Returns false when this task itself had to leave. */
-static bool reserve(Engine *e, EngineTask *task, size_t n, Error *error) {
+static bool engine_reserve(Engine *e, EngineTask *task, size_t n, Error *error) {
     while (kvcache_reserve(e->cache, task->sequence, n, error) != STATUS_OK) {
         if (drop_oldest(e)) continue;
         EngineTask *youngest = e->running[e->n_running - 1];
         if (e->n_running == 1) {
             error_prefix(error, "one text alone needs more memory than --kv-memory gives");
-            finish(e, 0, error);
+            engine_finish(e, 0, error);
             return false;
         }
         if (!set_aside_youngest(e) || youngest == task) return false;
@@ -472,7 +472,7 @@ static void secure_pages(Engine *e, Error *error) {
         EngineTask *task = e->running[i];
         size_t left = task->n_tokens - task->n_computed;
         if (task->following) continue;
-        if (!reserve(e, task, left < room ? left : room, error)) break;
+        if (!engine_reserve(e, task, left < room ? left : room, error)) break;
     }
 }
 
@@ -539,7 +539,7 @@ static void show_rows(Engine *e, size_t n_rows) {
     }
 }
 
-static void advance(Engine *e, size_t n_logits) {
+static void engine_advance(Engine *e, size_t n_logits) {
     for (size_t i = 0; i < e->n_running; i++) {
         EngineTask *task = e->running[i];
         task->goes_on = !task->state || task->n_seen < task->n_tokens;
@@ -557,7 +557,7 @@ static void advance(Engine *e, size_t n_logits) {
         bool full = task->n_tokens > model_context(e->model);
         drop_rejected(e, task);
         if (!task->goes_on || full)
-            finish(e, i, NULL);
+            engine_finish(e, i, NULL);
         else
             i++;
     }
@@ -599,7 +599,7 @@ static Status one_by_one(Engine *e, size_t n_rows, size_t *n_logits) {
         if (status == STATUS_OK) status = forward(e, rows, n_own, *n_logits, &error);
         if (status == STATUS_INTERRUPTED) return status;
         if (status != STATUS_OK) {
-            finish(e, i, &error);
+            engine_finish(e, i, &error);
             continue;
         }
         for (size_t k = 0; k < n_own && !e->for_states; k++)
@@ -662,6 +662,6 @@ Status engine_step(Engine *e, Error *error) {
     if (status == STATUS_OK && costs) pass_costs_add(costs, n_rows, clock_seconds() - start);
     if (status == STATUS_OK) show_rows(e, n_rows);
     if (status == STATUS_FAILED) status = one_by_one(e, n_rows, &n_logits);
-    if (status == STATUS_OK) advance(e, n_logits);
+    if (status == STATUS_OK) engine_advance(e, n_logits);
     return status;
 }

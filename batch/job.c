@@ -310,7 +310,7 @@ static Status find_adapters(const Job *job, uint64_t *bits, Error *error) {
                      name, adapters->base, known);
 }
 
-static Status encode(Job *job, Error *error) {
+static Status job_encode(Job *job, Error *error) {
     const JobSetting *s = job->setting;
     Request *r = &job->request;
     if (request_embeds(r))
@@ -341,7 +341,7 @@ static EngineTask new_task(Sample *sample) {
 Status job_prepare(Job *job, Error *error) {
     const JobSetting *s = job->setting;
     uint64_t adapters;
-    if (find_adapters(job, &adapters, error) != STATUS_OK || encode(job, error) != STATUS_OK)
+    if (find_adapters(job, &adapters, error) != STATUS_OK || job_encode(job, error) != STATUS_OK)
         return STATUS_FAILED;
     const ShapeSource *shape = &job->request.hold.source;
     if (shape->kind != SHAPE_NONE &&

@@ -342,7 +342,7 @@ static Status join_all(Merge *m, Error *error) {
 /* ---- The mode -----------------------------------------------------------------------------------
  */
 
-static Status join(Merge *m, Error *error) {
+static Status merge_join(Merge *m, Error *error) {
     const Options *o = m->session->options;
     SandboxRules rules = {0};
     SandboxReport report = {0};
@@ -363,7 +363,7 @@ static Status join(Merge *m, Error *error) {
 
 Status merge_run(Session *session, Error *error) {
     Merge merge = {.session = session, .fd = -1, .output.fd = -1};
-    Status status = join(&merge, error);
+    Status status = merge_join(&merge, error);
     merge_close(&merge);
     return status;
 }

@@ -53,7 +53,8 @@ static int by_key(const void *a, const void *b) {
     return (x->low > y->low) - (x->low < y->low);
 }
 
-static Status add_line(Part *p, const PartLine *line, const ResultLine *result, Error *error) {
+static Status merge_part_add_line(Part *p, const PartLine *line, const ResultLine *result,
+                                  Error *error) {
     if (strcmp(result->fingerprint, p->shard.fingerprint) != 0)
         return error_set(error,
                          "%s: line %zu was made by another model or with other options than its "
@@ -88,7 +89,7 @@ static Status read_lines(Part *p, LineReader *reader, const volatile sig_atomic_
         if (result_read(text, line.length, &result, error) != STATUS_OK)
             return reader->terminated ? error_prefix(error, "%s: line %zu", p->name, line.number)
                                       : STATUS_OK;
-        status = add_line(p, &line, &result, error);
+        status = merge_part_add_line(p, &line, &result, error);
         if (status != STATUS_OK) return status;
     }
 }

@@ -36,7 +36,7 @@ struct Field {
     size_t offset;    /* of the field in SamplerOptions, for set_float */
 };
 
-static Status wrong(const Field *field, const char *wanted, Error *error) {
+static Status request_wrong(const Field *field, const char *wanted, Error *error) {
     return error_set(error, "'%s' must be %s", field->name, wanted);
 }
 
@@ -46,7 +46,7 @@ static Status out_of_range(const Field *field, double value, Error *error) {
 }
 
 static Status set_float(Request *r, const Field *field, const json_t *value, Error *error) {
-    if (!json_is_number(value)) return wrong(field, "a number", error);
+    if (!json_is_number(value)) return request_wrong(field, "a number", error);
     double number = json_number_value(value);
     if (!(number >= field->low && number <= field->high)) return out_of_range(field, number, error);
     *(float *)((char *)&r->options.sampling + field->offset) = (float)number;
@@ -55,7 +55,7 @@ static Status set_float(Request *r, const Field *field, const json_t *value, Err
 
 static Status whole_number(const Field *field, const json_t *value, json_int_t *number,
                            Error *error) {
-    if (!json_is_integer(value)) return wrong(field, "a whole number", error);
+    if (!json_is_integer(value)) return request_wrong(field, "a whole number", error);
     *number = json_integer_value(value);
     if ((double)*number < field->low || (double)*number > field->high)
         return out_of_range(field, (double)*number, error);
@@ -96,7 +96,7 @@ static Status set_max_tokens_or_none(Request *r, const Field *field, const json_
 static Status set_truncate(Request *r, const Field *field, const json_t *value, Error *error) {
     json_int_t number = 0;
     if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
-    if (number == 0) return wrong(field, "-1 or at least 1", error);
+    if (number == 0) return request_wrong(field, "-1 or at least 1", error);
     r->cut = (PromptCut){.asked = true, .most = number};
     return STATUS_OK;
 }
@@ -109,7 +109,7 @@ static Status set_n(Request *r, const Field *field, const json_t *value, Error *
 }
 
 static Status set_flag(const Field *field, const json_t *value, bool *flag, Error *error) {
-    if (!json_is_boolean(value)) return wrong(field, "true or false", error);
+    if (!json_is_boolean(value)) return request_wrong(field, "true or false", error);
     *flag = json_is_true(value);
     return STATUS_OK;
 }
@@ -170,10 +170,10 @@ static Status set_stop(Request *r, const Field *field, const json_t *value, Erro
     if (!r->stop) return error_set(error, "no memory for a request");
     for (size_t i = 0; i < n; i++) {
         const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
-        if (!json_is_string(item)) return wrong(field, "a text or a list of texts", error);
+        if (!json_is_string(item)) return request_wrong(field, "a text or a list of texts", error);
         r->stop[i] = json_string_value(item);
         if (json_string_length(item) == 0 || strlen(r->stop[i]) != json_string_length(item))
-            return wrong(field, "a text that is not empty and holds no zero byte", error);
+            return request_wrong(field, "a text that is not empty and holds no zero byte", error);
     }
     r->options.stop = r->stop;
     r->options.n_stop = n;
@@ -182,7 +182,8 @@ static Status set_stop(Request *r, const Field *field, const json_t *value, Erro
 
 /* {"50256": -100}, as in OpenAI's API. */
 static Status set_bias(Request *r, const Field *field, const json_t *value, Error *error) {
-    if (!json_is_object(value)) return wrong(field, "an object of token ids and numbers", error);
+    if (!json_is_object(value))
+        return request_wrong(field, "an object of token ids and numbers", error);
     size_t n = json_object_size(value), i = 0;
     if (n > REQUEST_MAX_BIAS)
         return error_set(error, "'%s': %zu tokens, but at most %d can be biased", field->name, n,
@@ -216,7 +217,7 @@ static Status set_logprobs(Request *r, const Field *field, const json_t *value, 
         r->wants_logprobs = json_is_true(value);
         return STATUS_OK;
     }
-    if (r->format == REQUEST_CHAT) return wrong(field, "true or false", error);
+    if (r->format == REQUEST_CHAT) return request_wrong(field, "true or false", error);
     if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
     r->wants_logprobs = true;
     r->top_logprobs = (int)number;
@@ -235,7 +236,7 @@ static Status set_top_logprobs(Request *r, const Field *field, const json_t *val
 
 static Status set_prompt(Request *r, const Field *field, const json_t *value, Error *error) {
     if (!json_is_string(value) && !(json_is_array(value) && json_array_size(value) > 0))
-        return wrong(field, "a text, a list of token ids, or a list of these", error);
+        return request_wrong(field, "a text, a list of token ids, or a list of these", error);
     r->prompt = value;
     return STATUS_OK;
 }
@@ -247,7 +248,7 @@ static Status set_messages(Request *r, const Field *field, const json_t *value, 
 }
 
 static Status set_tools(Request *r, const Field *field, const json_t *value, Error *error) {
-    if (!json_is_array(value)) return wrong(field, "a list", error);
+    if (!json_is_array(value)) return request_wrong(field, "a list", error);
     r->tools = json_array_size(value) > 0 ? value : NULL;
     return STATUS_OK;
 }
@@ -258,10 +259,10 @@ static Status name_function(Request *r, const Field *field, const json_t *value,
     const char *name =
         json_string_value(json_object_get(json_object_get(value, "function"), "name"));
     if (!type || strcmp(type, "function") != 0 || !name)
-        return wrong(field,
-                     "\"auto\", \"none\", \"required\" or {\"type\": \"function\", "
-                     "\"function\": {\"name\": ...}}",
-                     error);
+        return request_wrong(field,
+                             "\"auto\", \"none\", \"required\" or {\"type\": \"function\", "
+                             "\"function\": {\"name\": ...}}",
+                             error);
     if (!tool_is_known(r->tools, name))
         return error_set(error, "'%s': 'tools' has no function '%.80s'", field->name, name);
     r->function = name;
@@ -297,13 +298,13 @@ static Status set_budget(Request *r, const Field *field, const json_t *value, Er
 }
 
 static Status set_variables(Request *r, const Field *field, const json_t *value, Error *error) {
-    if (!json_is_object(value)) return wrong(field, "an object", error);
+    if (!json_is_object(value)) return request_wrong(field, "an object", error);
     r->template_variables = value;
     return STATUS_OK;
 }
 
 static Status set_effort(Request *r, const Field *field, const json_t *value, Error *error) {
-    if (!json_is_string(value)) return wrong(field, "a text", error);
+    if (!json_is_string(value)) return request_wrong(field, "a text", error);
     r->reasoning_effort = json_string_value(value);
     return STATUS_OK;
 }
@@ -325,7 +326,7 @@ static Status set_shape(Request *r, const Field *field, const json_t *value, Err
 /* ---- Fields with one supported value, or without effect ------------------------------------- */
 
 static Status set_model(Request *r, const Field *field, const json_t *value, Error *error) {
-    if (!json_is_string(value)) return wrong(field, "a text", error);
+    if (!json_is_string(value)) return request_wrong(field, "a text", error);
     r->model = json_string_value(value);
     return STATUS_OK;
 }
@@ -339,7 +340,7 @@ static Status set_stream_options(Request *r, const Field *field, const json_t *v
                                  Error *error) {
     const char *name;
     json_t *option;
-    if (!json_is_object(value)) return wrong(field, "an object", error);
+    if (!json_is_object(value)) return request_wrong(field, "an object", error);
     json_object_foreach((json_t *)value, name, option) {
         bool is_usage = strcmp(name, "include_usage") == 0;
         if (!is_usage && strcmp(name, "include_obfuscation") != 0)
@@ -367,7 +368,7 @@ static Status must_be_empty(Request *r, const Field *field, const json_t *value,
 
 static Status must_be_n(Request *r, const Field *field, const json_t *value, Error *error) {
     if (json_is_integer(value) && (size_t)json_integer_value(value) == r->n) return STATUS_OK;
-    return wrong(field, "the same as 'n'", error);
+    return request_wrong(field, "the same as 'n'", error);
 }
 
 static Status ignore(Request *r, const Field *field, const json_t *value, Error *error) {

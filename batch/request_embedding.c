@@ -16,27 +16,27 @@ struct Field {
     Status (*set)(EmbeddingRequest *e, const Field *field, const json_t *value, Error *error);
 };
 
-static Status wrong(const Field *field, const char *wanted, Error *error) {
+static Status embedding_wrong(const Field *field, const char *wanted, Error *error) {
     return error_set(error, "'%s' must be %s", field->name, wanted);
 }
 
 static Status take_text(const Field *field, const json_t *value, const char **text, Error *error) {
     *text = json_string_value(value);
     if (*text && strlen(*text) == json_string_length(value)) return STATUS_OK;
-    return wrong(field, "a text without zero bytes", error);
+    return embedding_wrong(field, "a text without zero bytes", error);
 }
 
 static Status take_number(const Field *field, const json_t *value, uint64_t *number, Error *error) {
     json_int_t n = json_integer_value(value);
     if (!json_is_integer(value) || n < 1 || n > 1000000000)
-        return wrong(field, "a whole number from 1 to 1000000000", error);
+        return embedding_wrong(field, "a whole number from 1 to 1000000000", error);
     *number = (uint64_t)n;
     return STATUS_OK;
 }
 
 static Status take_flag(const Field *field, const json_t *value, bool *flag, Error *error) {
     *flag = json_is_true(value);
-    return json_is_boolean(value) ? STATUS_OK : wrong(field, "true or false", error);
+    return json_is_boolean(value) ? STATUS_OK : embedding_wrong(field, "true or false", error);
 }
 
 static Status set_model(EmbeddingRequest *e, const Field *field, const json_t *value,
@@ -47,7 +47,7 @@ static Status set_model(EmbeddingRequest *e, const Field *field, const json_t *v
 static Status set_input(EmbeddingRequest *e, const Field *field, const json_t *value,
                         Error *error) {
     if (!json_is_string(value) && json_array_size(value) == 0)
-        return wrong(field, "a text, a list of token ids, or a list of these", error);
+        return embedding_wrong(field, "a text, a list of token ids, or a list of these", error);
     e->input = value;
     return STATUS_OK;
 }
@@ -62,7 +62,7 @@ static Status set_encoding(EmbeddingRequest *e, const Field *field, const json_t
     const char *name = json_string_value(value);
     e->base64 = name && strcmp(name, "base64") == 0;
     if (e->base64 || (name && strcmp(name, "float") == 0)) return STATUS_OK;
-    return wrong(field, "\"float\" or \"base64\"", error);
+    return embedding_wrong(field, "\"float\" or \"base64\"", error);
 }
 
 static Status set_prompt_name(EmbeddingRequest *e, const Field *field, const json_t *value,
@@ -87,7 +87,7 @@ static Status set_truncate(EmbeddingRequest *e, const Field *field, const json_t
 
 static Status set_query(EmbeddingRequest *e, const Field *field, const json_t *value,
                         Error *error) {
-    if (!json_is_string(value)) return wrong(field, "a text", error);
+    if (!json_is_string(value)) return embedding_wrong(field, "a text", error);
     e->query = value;
     return STATUS_OK;
 }
@@ -104,7 +104,7 @@ static Status set_documents(EmbeddingRequest *e, const Field *field, const json_
     bool is_list = json_array_size(value) > 0;
     for (size_t i = 0; i < json_array_size(value); i++)
         is_list = is_list && document_text(json_array_get(value, i));
-    if (!is_list) return wrong(field, "a list of texts, or of {\"text\": ...}", error);
+    if (!is_list) return embedding_wrong(field, "a list of texts, or of {\"text\": ...}", error);
     e->documents = value;
     return STATUS_OK;
 }

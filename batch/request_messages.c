@@ -53,8 +53,8 @@ static bool is_empty(const json_t *value) {
     return json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0);
 }
 
-static Status check_keys(const json_t *object, const char *const *own, size_t n_own,
-                         const char *where, const ChatPrompt *chat, Error *error) {
+static Status messages_check_keys(const json_t *object, const char *const *own, size_t n_own,
+                                  const char *where, const ChatPrompt *chat, Error *error) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)object, key, value) {
@@ -87,7 +87,7 @@ static Status check_part(const json_t *part, const char *where, const ChatPrompt
         return error_set(error, "%s: a part of type '%.80s' is not read by the chat template",
                          where, type);
     }
-    return check_keys(part, own, LENGTH(own), where, chat, error);
+    return messages_check_keys(part, own, LENGTH(own), where, chat, error);
 }
 
 /* A role that the template does not know would reach the model as a word that it never saw, or not
@@ -146,7 +146,7 @@ Status request_messages_are_read(const json_t *messages, const ChatPrompt *chat,
         char where[64];
         const json_t *content = json_object_get(message, "content");
         snprintf(where, sizeof where, "'messages': number %zu", i + 1);
-        if (check_keys(message, known, LENGTH(known), where, chat, error) != STATUS_OK ||
+        if (messages_check_keys(message, known, LENGTH(known), where, chat, error) != STATUS_OK ||
             check_role(json_string_value(json_object_get(message, "role")), where, chat, error) !=
                 STATUS_OK ||
             check_content(message, where, error) != STATUS_OK)

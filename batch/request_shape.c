@@ -5,7 +5,7 @@
 
 #include "constraint/exact_json.h"
 
-static Status give(RequestShape *s, ShapeKind kind, char *text, size_t length, Error *error) {
+static Status shape_give(RequestShape *s, ShapeKind kind, char *text, size_t length, Error *error) {
     if (s->given) {
         free(text);
         return error_set(error, "the shape of the answer is given twice");
@@ -26,16 +26,16 @@ static Status give_value(RequestShape *s, ShapeKind kind, const char *name, cons
     if (!is_text) {
         char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
         if (text) exact_json_shorten(text);
-        return give(s, kind, text, text ? strlen(text) : 0, error);
+        return shape_give(s, kind, text, text ? strlen(text) : 0, error);
     }
     size_t length = json_string_length(value);
     char *text = malloc(length + 1);
     if (text) memcpy(text, json_string_value(value), length + 1);
-    return give(s, kind, text, length, error);
+    return shape_give(s, kind, text, length, error);
 }
 
 static Status give_object(RequestShape *s, Error *error) {
-    return give(s, SHAPE_JSON_OBJECT, strdup(""), 0, error);
+    return shape_give(s, SHAPE_JSON_OBJECT, strdup(""), 0, error);
 }
 
 /* Refuses a field that would be ignored: any but those of `known`, which ends with NULL. */
@@ -65,7 +65,7 @@ Status request_shape_format(RequestShape *s, const json_t *value, Error *error) 
                                 "\"json_schema\"");
     if (only_known(value, text || object ? only_type : fields, error) != STATUS_OK)
         return STATUS_FAILED;
-    if (text) return give(s, SHAPE_NONE, strdup(""), 0, error);
+    if (text) return shape_give(s, SHAPE_NONE, strdup(""), 0, error);
     if (object) return give_object(s, error);
     if (only_known(inner, known, error) != STATUS_OK) return STATUS_FAILED;
     if (!json_is_object(schema))

@@ -248,7 +248,7 @@ static void put_parts(json_t *json, const ResultMaker *maker, const Request *r,
 }
 
 /* Takes the answer to messages apart; the text of other requests is its content as a whole. */
-static Answer split(const ResultMaker *maker, const Request *r, const Choice *choice) {
+static Answer result_split(const ResultMaker *maker, const Request *r, const Choice *choice) {
     Answer answer = {0};
     if (!r->messages || !maker->answers) {
         text_put(&answer.content, choice->text.bytes, choice->text.length, 0);
@@ -321,7 +321,7 @@ static void put_logits_rows(json_t *json, const Request *r, const Choice *choice
  * not UTF-8, "bytes" holds it. */
 static void put_native(json_t *json, const ResultMaker *maker, const Request *r,
                        const Choice *choice, size_t index) {
-    Answer answer = split(maker, r, choice);
+    Answer answer = result_split(maker, r, choice);
     json_object_set_new(json, "text", text_of(r, maker, &answer.content, index));
     put_parts(json, maker, r, &answer, index);
     const TextBuffer *text = &answer.content;
@@ -388,7 +388,7 @@ static void make_id(char *id, const char *prefix, const ResultMaker *maker, cons
 static json_t *openai_choice(const ResultMaker *maker, const Request *r, const Choice *choice,
                              size_t index) {
     json_t *json = json_pack("{s:I}", "index", (json_int_t)index), *logprobs = json_null();
-    Answer answer = split(maker, r, choice);
+    Answer answer = result_split(maker, r, choice);
     if (r->format == REQUEST_CHAT) {
         json_t *message = json_pack("{s:s}", "role", "assistant");
         bool is_null = answer.calls && answer.content.length == 0;
@@ -505,7 +505,7 @@ char *result_line(const ResultMaker *maker, const Request *r, const Choice *choi
 static Answer split_so_far(const ResultMaker *maker, const Request *r, const Choice *choice) {
     Answer answer = {0};
     if (choice->finish != FINISH_NOT || !r->messages || !maker->answers)
-        return split(maker, r, choice);
+        return result_split(maker, r, choice);
     if (!answer_split_so_far(maker->answers, choice->text.bytes, choice->text.length, r->opened,
                              r->tools, &answer))
         answer_free(&answer);

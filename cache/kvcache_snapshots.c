@@ -146,7 +146,7 @@ static void obey_limit(KvCache *cache) {
 }
 
 /* Adds a snapshot at `position`, unless there is one; only the caller prunes. */
-static void add(KvCache *cache, Sequence *sequence, int32_t position, bool is_mark) {
+static void snapshots_add(KvCache *cache, Sequence *sequence, int32_t position, bool is_mark) {
     size_t i = sequence->n_snapshots;
     while (i > 0 && sequence->snapshots[i - 1]->position > position) i--;
     if (position <= sequence->start) return;
@@ -193,7 +193,7 @@ static KvSnapshot *new_held(KvCache *cache) {
 static bool hold(KvCache *cache, Sequence *sequence, size_t n) {
     if (!sequence->states) return true;
     if (cache->snapshot_bytes > 0 && sequence->next - newest_position(sequence) > HOLD_GAP) {
-        add(cache, sequence, sequence->next, false);
+        snapshots_add(cache, sequence, sequence->next, false);
         obey_limit(cache);
     }
     bool is_new = !sequence->held;
@@ -242,9 +242,9 @@ void snapshots_commit(KvCache *cache, Sequence *sequence, size_t n) {
     if (cache->state_floats == 0) {
         int32_t first = (before - start) / KV_PAGE + 1, last = (sequence->next - start) / KV_PAGE;
         for (int32_t page = first; page <= last; page++)
-            add(cache, sequence, start + page * KV_PAGE, false);
+            snapshots_add(cache, sequence, start + page * KV_PAGE, false);
     } else if (!drafts && sequence->next - newest_position(sequence) >= KV_PAGE) {
-        add(cache, sequence, sequence->next, false);
+        snapshots_add(cache, sequence, sequence->next, false);
     } else {
         return;
     }
@@ -343,7 +343,7 @@ static void mark(KvCache *cache, Sequence *sequence, int32_t position) {
     if (position > sequence->next || position <= sequence->start) return;
     if (cache->state_floats > 0 && position != sequence->next) return;
     if (!snapshots_has_windows(cache, sequence, position)) return;
-    add(cache, sequence, position, true);
+    snapshots_add(cache, sequence, position, true);
     obey_limit(cache);
 }
 

@@ -43,7 +43,7 @@ size_t kvpages_bytes(const Group *group) {
     return sizeof(Page) + round_up(group->data_bytes, 64) + 64;
 }
 
-static void *allocate(KvCache *cache, size_t bytes, Error *error) {
+static void *kvpages_allocate(KvCache *cache, size_t bytes, Error *error) {
     void *memory = NULL;
     if (bytes > cache->max_bytes - cache->bytes) {
         error_set(error, "the KV cache is full: %zu of %zu bytes are in use, and %zu are needed",
@@ -59,7 +59,7 @@ static void *allocate(KvCache *cache, size_t bytes, Error *error) {
 
 Page *kvpages_new(KvCache *cache, size_t group, Error *error) {
     size_t bytes = kvpages_bytes(&cache->groups[group]);
-    Page *page = allocate(cache, bytes, error);
+    Page *page = kvpages_allocate(cache, bytes, error);
     if (!page) return NULL;
     /* SIMD loads touch slots that are not yet written; zero them so that no lane holds NaN. */
     memset(page, 0, bytes);
@@ -75,7 +75,7 @@ void kvpages_release(KvCache *cache, Page *page) {
 }
 
 float *kvpages_new_states(KvCache *cache, Error *error) {
-    return allocate(cache, cache->state_floats * sizeof(float), error);
+    return kvpages_allocate(cache, cache->state_floats * sizeof(float), error);
 }
 
 void kvpages_free_states(KvCache *cache, float *states) {

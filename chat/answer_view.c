@@ -19,7 +19,7 @@ static void put_wrapped(AnswerView *view) {
     if (!terminal_write(STDOUT_FILENO, view->wrapped.bytes, n)) close_screen(view);
 }
 
-static void put(AnswerView *view, const char *text, size_t length) {
+static void view_put(AnswerView *view, const char *text, size_t length) {
     if (length == 0 || view->closed) return;
     word_wrap_put(&view->wrap, text, length, terminal_columns(STDOUT_FILENO), &view->wrapped);
     put_wrapped(view);
@@ -42,11 +42,11 @@ static void set_thinking(AnswerView *view, bool thinking) {
 
 /* Writes a piece of reasoning, unless it is hidden. */
 static void put_thought(AnswerView *view, const char *text, size_t length) {
-    if (!view->hides_reasoning) put(view, text, length);
+    if (!view->hides_reasoning) view_put(view, text, length);
 }
 
 static void put_part(AnswerView *view, const char *text, size_t length) {
-    (view->thinking ? put_thought : put)(view, text, length);
+    (view->thinking ? put_thought : view_put)(view, text, length);
 }
 
 /* The first mark of channels in text[length]; *n is its length. NULL: there is none. */
@@ -182,11 +182,11 @@ void answer_view_end(AnswerView *view) {
     view->waiting.length = 0;
     if (view->thinking) set_thinking(view, false);
     put_rest(view);
-    if (!view->at_line_start) put(view, "\n", 1);
+    if (!view->at_line_start) view_put(view, "\n", 1);
 }
 
 void answer_view_newline(AnswerView *view) {
-    put(view, "\n", 1);
+    view_put(view, "\n", 1);
 }
 
 void answer_view_free(AnswerView *view) {

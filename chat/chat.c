@@ -158,7 +158,7 @@ static void show_banner(const Chat *chat) {
 }
 
 /* Prepares the conversation, then answers -i TEXT or talks. */
-static Status begin(Chat *chat, Error *error) {
+static Status chat_begin(Chat *chat, Error *error) {
     const Options *o = chat->session->options;
     if (o->system && dialogue_set_system(&chat->dialogue, o->system, error) != STATUS_OK)
         return STATUS_FAILED;
@@ -222,7 +222,7 @@ Status chat_run(Chat *chat, Session *session, Error *error) {
     if (session->receipt && receipt_settings(session->receipt, session, &chat->dialogue.options,
                                              &chat->dialogue.prompt.now, error) != STATUS_OK)
         return STATUS_FAILED;
-    status = begin(chat, error);
+    status = chat_begin(chat, error);
     if (status != STATUS_FAILED && chat->view.lost)
         return error_set(error, "stdout: cannot be written: %s", strerror(chat->view.lost));
     if (status == STATUS_OK && session->receipt) status = chat_receipt_add(&chat->dialogue, error);

@@ -27,14 +27,14 @@ const OptionRow chat_options[] = {
     END_ROW,
 };
 
-static bool asked(const Options *options) {
+static bool chat_asked(const Options *options) {
     return options->mode == MODE_CHAT;
 }
 
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
 
 /* Refuses options that would be ignored. */
-static Status check(Options *o, Error *error) {
+static Status chat_check(Options *o, Error *error) {
     bool reasons = o->reasoning != REASONING_AUTO || o->reasoning_effort || o->hide_reasoning ||
                    options_given(o, &o->reasoning_budget);
     if (o->mode == MODE_CHAT && o->echo)
@@ -65,5 +65,8 @@ static void close_chat(void *state) {
     chat_free(state);
 }
 
-const Mode chat_mode = {
-    .asked = asked, .check = check, .open = open_chat, .run = run_chat, .close = close_chat};
+const Mode chat_mode = {.asked = chat_asked,
+                        .check = chat_check,
+                        .open = open_chat,
+                        .run = run_chat,
+                        .close = close_chat};

@@ -205,7 +205,7 @@ static Status repeat(Dialogue *d, const Given *given, const json_t *item, Error 
     return status;
 }
 
-static Status run(void *state, Session *session, Error *error) {
+static Status chat_receipt_run(void *state, Session *session, Error *error) {
     Dialogue d;
     Error note = {.text = ""};
     Receipt *receipt = session->receipt;
@@ -226,4 +226,5 @@ static Status run(void *state, Session *session, Error *error) {
     return status;
 }
 
-const Mode chat_replay = {.name = "chat", .open = open_given, .run = run, .close = close_given};
+const Mode chat_replay = {
+    .name = "chat", .open = open_given, .run = chat_receipt_run, .close = close_given};

@@ -19,7 +19,7 @@ typedef struct CheckSession {
     size_t n_covered; /* messages that a seal covers which was compared */
 } CheckSession;
 
-static bool asked(const Options *o) {
+static bool session_asked(const Options *o) {
     return o->check_session != NULL;
 }
 
@@ -46,8 +46,8 @@ static void close_file(void *state) {
 /* ---- Reading ------------------------------------------------------------------------------------
  */
 
-static Status add_line(CheckSession *c, const char *text, size_t length, size_t number,
-                       Error *error) {
+static Status session_add_line(CheckSession *c, const char *text, size_t length, size_t number,
+                               Error *error) {
     json_t *line = record_parse(text, length, error);
     if (!line) return error_prefix(error, "%s: line %zu", c->name, number);
     if (number == 1) {
@@ -74,7 +74,7 @@ static Status read_file(CheckSession *c, const Session *session, Error *error) {
     for (size_t at = 0; status == STATUS_OK && at < length; number++) {
         const char *end = memchr(text + at, '\n', length - at);
         size_t n = end ? (size_t)(end - (text + at)) : length - at;
-        status = end ? add_line(c, text + at, n, number + 1, error)
+        status = end ? session_add_line(c, text + at, n, number + 1, error)
                      : error_set(error, "%s: its last line is cut", c->name);
         at += n + 1;
     }
@@ -85,7 +85,7 @@ static Status read_file(CheckSession *c, const Session *session, Error *error) {
 /* ---- Comparing ----------------------------------------------------------------------------------
  */
 
-static Status append(Dialogue *d, const json_t *message, Error *error) {
+static Status session_append(Dialogue *d, const json_t *message, Error *error) {
     return conversation_append_message(&d->conversation, json_incref((json_t *)message), error);
 }
 
@@ -105,7 +105,7 @@ static Status check_answer(CheckSession *c, Dialogue *d, size_t i, Error *error)
         report_not_checked(&c->report, "message.made_with.finish", i + 1,
                            "the user ended the answer");
     status = conversation_truncate(&d->conversation, i, error);
-    return status == STATUS_OK ? append(d, recorded, error) : status;
+    return status == STATUS_OK ? session_append(d, recorded, error) : status;
 }
 
 static Status check_messages(CheckSession *c, Dialogue *d, Error *error) {
@@ -114,7 +114,7 @@ static Status check_messages(CheckSession *c, Dialogue *d, Error *error) {
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
         const json_t *message = json_array_get(c->messages, i);
         bool made = json_object_get(message, "made_with") != NULL;
-        status = made ? check_answer(c, d, i, error) : append(d, message, error);
+        status = made ? check_answer(c, d, i, error) : session_append(d, message, error);
         if (!made && strcmp(conversation_role(&d->conversation, i), "assistant") == 0)
             report_not_checked(&c->report, "message", i + 1, "it does not say how it was made");
     }
@@ -124,7 +124,7 @@ static Status check_messages(CheckSession *c, Dialogue *d, Error *error) {
     return status;
 }
 
-static Status run(void *state, Session *session, Error *error) {
+static Status session_run(void *state, Session *session, Error *error) {
     static const char *const run_fields[] = {"conversation.model", NULL};
     CheckSession *c = state;
     Dialogue d;
@@ -146,5 +146,8 @@ static Status run(void *state, Session *session, Error *error) {
     return status == STATUS_OK ? report_end(&c->report, c->name, "part", error) : status;
 }
 
-const Mode check_session_mode = {
-    .traits = MODE_OWN_OUTPUT, .asked = asked, .open = open_file, .run = run, .close = close_file};
+const Mode check_session_mode = {.traits = MODE_OWN_OUTPUT,
+                                 .asked = session_asked,
+                                 .open = open_file,
+                                 .run = session_run,
+                                 .close = close_file};

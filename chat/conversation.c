@@ -53,7 +53,7 @@ static bool is_message(const json_t *line) {
 /* ---- Files ------------------------------------------------------------------------------- */
 
 /* Adds a line, which it takes over; NULL means that memory was short. */
-static Status add_line(Conversation *c, char *line, Error *error) {
+static Status conversation_add_line(Conversation *c, char *line, Error *error) {
     if (!line) return error_set(error, "%s: no memory for a line", c->path);
     size_t n = strlen(line);
     line[n] = '\n'; /* in place of the NUL, so that one write suffices and a line is seldom torn */
@@ -186,7 +186,7 @@ static Status load_or_begin(Conversation *c, Error *note, Error *error) {
     if (read_file(c, &text, &length, error) != STATUS_OK) return STATUS_FAILED;
     if (length == 0) {
         free(text);
-        return add_line(c, header_line(c), error);
+        return conversation_add_line(c, header_line(c), error);
     }
     /* After a power cut a file may begin with zeros. Any other file was named by mistake. */
     if (text[0] != '{' && text[0] != '\0') {
@@ -272,8 +272,9 @@ static json_t *new_message(const char *role, const char *content, size_t length)
 /* Takes over the message; NULL: not UTF-8, or no memory. */
 static Status append_message(Conversation *c, json_t *message, Error *error) {
     if (!message) return error_set(error, "a message that is not UTF-8, or no memory for it");
-    if (c->path && add_line(c, json_dumps(message, JSON_COMPACT | JSON_REAL_PRECISION(9)), error) !=
-                       STATUS_OK) {
+    if (c->path &&
+        conversation_add_line(c, json_dumps(message, JSON_COMPACT | JSON_REAL_PRECISION(9)),
+                              error) != STATUS_OK) {
         json_decref(message);
         return STATUS_FAILED;
     }

@@ -336,8 +336,8 @@ Status kvfile_load(KvFile *file, KvCache *cache, int32_t sequence, const int32_t
 
 /* ---- Saving ---- */
 
-static Status append(KvFile *file, size_t part, size_t page, const void *data,
-                     const int32_t *tokens, size_t n, Error *error) {
+static Status kvfile_append(KvFile *file, size_t part, size_t page, const void *data,
+                            const int32_t *tokens, size_t n, Error *error) {
     Record record;
     size_t bytes = part_bytes(file, (uint32_t)part);
     memset(&record, 0, sizeof record);
@@ -362,7 +362,7 @@ static Status save_part(KvFile *file, size_t part, size_t page, const void *data
     size_t filled = n - page * KV_PAGE < KV_PAGE ? n - page * KV_PAGE : KV_PAGE, used;
     if (!data || (find_part(file, part, page, tokens, n, &used) && used == filled))
         return STATUS_OK;
-    return append(file, part, page, data, tokens, n, error);
+    return kvfile_append(file, part, page, data, tokens, n, error);
 }
 
 /* Appends what a token behind the sequence (snapshot -1), or behind its snapshot, needs. Layers

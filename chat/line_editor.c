@@ -81,7 +81,7 @@ static unsigned char insert_common(EditLine *edit, char *words, size_t typed) {
 }
 
 /* What Tab does. In a line that is no command, such as pasted code, it inserts a tab. */
-static unsigned char complete(EditLine *edit, int key) {
+static unsigned char editor_complete(EditLine *edit, int key) {
     LineEditor *editor;
     const LineInfo *info = el_line(edit);
     size_t length = (size_t)(info->cursor - info->buffer);
@@ -223,7 +223,7 @@ static bool open_libedit(LineEditor *editor) {
     el_set(editor->edit, EL_SIGNAL, 0);
     el_set(editor->edit, EL_HIST, history, editor->history);
     /* el_wset, because el_set copies both texts and never frees them. */
-    el_wset(editor->edit, EL_ADDFN, L"verbatim-complete", L"completes commands", complete);
+    el_wset(editor->edit, EL_ADDFN, L"verbatim-complete", L"completes commands", editor_complete);
     el_set(editor->edit, EL_BIND, "^I", "verbatim-complete", NULL);
     el_set(editor->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_wset(editor->edit, EL_ADDFN, L"verbatim-clear", L"clears the line", clear_line);
@@ -385,7 +385,7 @@ typedef struct Message {
     bool quoted; /* between two lines of three double quotes */
 } Message;
 
-static bool put(Message *message, const char *bytes, size_t n) {
+static bool editor_put(Message *message, const char *bytes, size_t n) {
     if (!array_reserve(&message->text, &message->capacity, message->length + n + 1, 1))
         return false;
     memcpy(message->text + message->length, bytes, n);
@@ -407,8 +407,8 @@ static bool more_is_pasted(const LineEditor *editor) {
 
 /* Adds a line to the message, without the quotes or the backslash that only say that the message
  * goes on. *more: the next line belongs to it as well. False: no memory. */
-static bool add_line(const LineEditor *editor, Message *message, const char *line, size_t n,
-                     bool *more) {
+static bool editor_add_line(const LineEditor *editor, Message *message, const char *line, size_t n,
+                            bool *more) {
     if (n == 3 && memcmp(line, "\"\"\"", 3) == 0) {
         *more = message->quoted = !message->quoted;
         /* The newline before the closing quotes is no part of the message. */
@@ -417,11 +417,11 @@ static bool add_line(const LineEditor *editor, Message *message, const char *lin
     }
     bool continued = !message->quoted && n > 0 && line[n - 1] == '\\';
     *more = message->quoted || continued || more_is_pasted(editor);
-    return put(message, line, n - continued) && (!*more || put(message, "\n", 1));
+    return editor_put(message, line, n - continued) && (!*more || editor_put(message, "\n", 1));
 }
 
 static LineResult read_message(LineEditor *editor, const char *prompt, Message *message) {
-    if (!put(message, "", 0)) return LINE_FAILED;
+    if (!editor_put(message, "", 0)) return LINE_FAILED;
     for (bool more = true; more;) {
         bool first = message->length == 0 && !message->quoted;
         const char *line;
@@ -433,7 +433,7 @@ static LineResult read_message(LineEditor *editor, const char *prompt, Message *
             errno = EMSGSIZE;
             return LINE_FAILED;
         }
-        if (!add_line(editor, message, line, n, &more)) return LINE_FAILED;
+        if (!editor_add_line(editor, message, line, n, &more)) return LINE_FAILED;
     }
     return LINE_TEXT;
 }

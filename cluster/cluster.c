@@ -41,7 +41,7 @@ Status cluster_join(Cluster **out, int *argc, char ***argv, bool *follows, Error
     /* cppcheck-suppress nullPointerRedundantCheck; wire_fail does not return */
     cluster->wire = wire;
     if (rank_new(&cluster->rank, wire, error) != STATUS_OK) wire_fail(wire, "%s", error->text);
-    if (wire_rank(wire) > 0 && follower_wait(wire, follows, error) != STATUS_OK)
+    if (wire_rank(wire) > 0 && steps_follower_wait(wire, follows, error) != STATUS_OK)
         wire_fail(wire, "%s", error->text);
     cluster->over = !*follows;
     *out = cluster;
@@ -84,7 +84,7 @@ static Status run_follower(void *state, Session *session, Error *error) {
                                  .lora = session->adapters ? session->adapters->lora : NULL,
                                  .observed = rank_observed(cluster->rank),
                                  .begun = rank_begun(cluster->rank)};
-    Status status = follower_run(cluster->wire, &following, error);
+    Status status = steps_follower_run(cluster->wire, &following, error);
     cluster->over = status == STATUS_OK; /* else cluster_leave ends all */
     return status;
 }
@@ -164,7 +164,7 @@ static const char *difference(const Facts *a, const Facts *b) {
     return NULL;
 }
 
-static Status compare(const Facts *all, size_t ranks, Error *error) {
+static Status cluster_compare(const Facts *all, size_t ranks, Error *error) {
     for (size_t r = 0; r < ranks; r++) {
         const char *other = NULL;
         if (all[r].status == STATUS_OK) other = difference(&all[0], &all[r]);
@@ -209,7 +209,7 @@ Status cluster_begin(Cluster *cluster, Session *session, Status status, Error *e
     Facts *all = calloc(ranks, sizeof *all);
     if (!all) wire_fail(cluster->wire, "no memory to compare ranks");
     wire_gather_bytes(cluster->wire, &own, sizeof own, all);
-    status = compare(all, ranks, error);
+    status = cluster_compare(all, ranks, error);
     if (status != STATUS_OK) cluster->over = true; /* all leave */
     free(all);
     cluster->stats = cluster_leads(cluster) && status == STATUS_OK && session->options->stats;

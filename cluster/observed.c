@@ -37,8 +37,8 @@ static bool is_divided(const Model *m, size_t layer) {
 }
 
 /* An observer of attention.h. */
-static void keep(void *context, size_t layer, size_t row, size_t head, int32_t first,
-                 float *weights, size_t n) {
+static void observed_keep(void *context, size_t layer, size_t row, size_t head, int32_t first,
+                          float *weights, size_t n) {
     Observed *o = context;
     const KeptRow kept = {(uint32_t)layer, (uint32_t)row, (uint32_t)head, first, (uint32_t)n};
     if (!is_divided(o->model, layer)) return;
@@ -85,8 +85,8 @@ ObservedKind observed_kind(const Model *model) {
 void observed_begin(Observed *o, Model *model, ObservedKind kind) {
     o->model = model;
     o->n = 0;
-    o->observer =
-        (AttentionObserver){.weights = keep, .context = o, .scores = kind == OBSERVED_SCORES};
+    o->observer = (AttentionObserver){
+        .weights = observed_keep, .context = o, .scores = kind == OBSERVED_SCORES};
     model_set_attention_observer(model, kind == OBSERVED_NOTHING ? NULL : &o->observer);
 }
 
@@ -115,7 +115,7 @@ static size_t most_floats(const ForwardPass *pass) {
 }
 
 /* Gathers the kept rows of all ranks. */
-static void gather(Observed *o, size_t most) {
+static void observed_gather(Observed *o, size_t most) {
     size_t ranks = wire_ranks(o->wire), total = 0;
     uint64_t own = o->n, *all = calloc(ranks, sizeof *all);
     if (!all || o->failed) wire_fail(o->wire, "no memory for what attention shows");
@@ -168,7 +168,7 @@ static void show(const Observed *o, const ForwardPass *pass, size_t rank,
 
 void observed_hand_over(Observed *o, const ForwardPass *pass, const ObservedHeads *heads) {
     number_heads(o, heads->first);
-    gather(o, most_floats(pass));
+    observed_gather(o, most_floats(pass));
     if (wire_rank(o->wire) != 0) return;
     for (size_t r = 1; r < wire_ranks(o->wire); r++) show(o, pass, r, heads);
 }

@@ -21,7 +21,7 @@ static Status divide(Exchange *exchange, Model *model, Error *error) {
     return divide_model(model, rank->shares, rank->floats, &rank->config, &rank->divided, error);
 }
 
-static void begin(Exchange *exchange, const ForwardPass *pass, bool fits) {
+static void rank_begin(Exchange *exchange, const ForwardPass *pass, bool fits) {
     Rank *rank = (Rank *)exchange;
     rank->begun++;
     if (rank->leader) leader_pass(rank->leader, pass, fits);
@@ -31,7 +31,7 @@ Status rank_new(Rank **out, Wire *wire, Error *error) {
     Rank *rank = calloc(1, sizeof *rank);
     if (!rank) return error_set(error, "no memory for a rank");
     rank->exchange.divide = divide;
-    rank->exchange.begin = begin;
+    rank->exchange.begin = rank_begin;
     rank->wire = wire;
     if (wire_rank(wire) == 0) {
         Status status = leader_new(&rank->leader, wire, error);

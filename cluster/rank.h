@@ -9,7 +9,7 @@
 typedef struct Rank Rank;
 
 /* Borrows the wire. Rank 0 leads: the passes of its model and what is done to their caches are told
- * to the others, which follower_run repeats. */
+ * to the others, which steps_follower_run repeats. */
 Status rank_new(Rank **out, Wire *wire, Error *error);
 void rank_free(Rank *rank); /* after model_close */
 

@@ -47,7 +47,7 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-static void gather(const Share *share, ForwardPass *pass, float *x, size_t n);
+static void share_gather(const Share *share, ForwardPass *pass, float *x, size_t n);
 
 /* Deals out the units. */
 static void divide(RankShare *s, size_t rank, size_t ranks) {
@@ -86,7 +86,7 @@ const RankShare *shares_find(Shares *shares, size_t width, size_t unit, size_t g
         free(lists);
         return NULL;
     }
-    *s = (RankShare){.share = {.gather = gather, .width = width},
+    *s = (RankShare){.share = {.gather = share_gather, .width = width},
                      .shares = shares,
                      .unit = unit,
                      .n_units = (width + unit - 1) / unit,
@@ -171,7 +171,7 @@ static void hand_over(const RankShare *s, ForwardPass *pass) {
 
 /* The last rows come first: whole rows take more room than those of one rank, and would overwrite
  * the ones behind them. */
-static void gather(const Share *share, ForwardPass *pass, float *x, size_t n) {
+static void share_gather(const Share *share, ForwardPass *pass, float *x, size_t n) {
     const RankShare *s = (const RankShare *)share;
     size_t width = share->width, wider = s->packed_width > width ? s->packed_width : width;
     size_t most = s->shares->capacity / wider;

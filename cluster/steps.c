@@ -28,7 +28,7 @@ struct Leader {
 
 static void send(Leader *leader, Header header, const Row *rows);
 
-static void add(Leader *leader, const Change *change) {
+static void steps_add(Leader *leader, const Change *change) {
     if (leader->n_changes == MESSAGE_MOST_CHANGES)
         send(leader, (Header){.kind = MESSAGE_GO_ON}, NULL);
     if (!array_reserve(&leader->changes, &leader->changes_capacity, leader->n_changes + 1,
@@ -48,11 +48,12 @@ static int32_t number_of(Leader *leader, const KvCache *cache) {
                                                 ++leader->n_caches, sizeof *leader->caches))
         wire_fail(leader->wire, "no memory for another cache");
     leader->caches[i] = cache;
-    add(leader, &(Change){.kind = CACHE_NEW,
-                          .cache = (int32_t)i,
-                          .sequence = (int32_t)cache->n_sequences,
-                          .position = cache->max_bytes > INT64_MAX ? 0 : (int64_t)cache->max_bytes,
-                          .type = (int32_t)cache->shape.type});
+    steps_add(leader,
+              &(Change){.kind = CACHE_NEW,
+                        .cache = (int32_t)i,
+                        .sequence = (int32_t)cache->n_sequences,
+                        .position = cache->max_bytes > INT64_MAX ? 0 : (int64_t)cache->max_bytes,
+                        .type = (int32_t)cache->shape.type});
     return (int32_t)i;
 }
 
@@ -64,7 +65,7 @@ static void changed(KvMirror *mirror, const KvCache *cache, KvChange kind, int32
                      .sequence = sequence,
                      .other = other,
                      .position = position};
-    add(leader, &change);
+    steps_add(leader, &change);
     if (kind == KV_ENDED) leader->caches[change.cache] = NULL;
 }
 
@@ -124,9 +125,9 @@ static void tell_adapters(Leader *leader, const Row *rows, size_t n) {
             leader->selected[leader->n_selected++] = lora_all(leader->lora);
         if (leader->selected[sequence] == now) continue;
         leader->selected[sequence] = now;
-        add(leader, &(Change){.kind = ADAPTERS_SELECTED,
-                              .sequence = rows[i].sequence,
-                              .position = (int64_t)now});
+        steps_add(leader, &(Change){.kind = ADAPTERS_SELECTED,
+                                    .sequence = rows[i].sequence,
+                                    .position = (int64_t)now});
     }
 }
 
@@ -203,7 +204,7 @@ static Status make_cache(Follower *f, const Change *change, Error *error) {
                        error);
 }
 
-static Status apply(Follower *f, const Change *change, Error *error) {
+static Status steps_apply(Follower *f, const Change *change, Error *error) {
     const MessageReceiver receiver = receiver_of(f);
     Error ignored; /* rank 0 fails in the same way */
     int32_t sequence = change->sequence, position = (int32_t)change->position;
@@ -244,7 +245,7 @@ static Status apply(Follower *f, const Change *change, Error *error) {
 
 /* Reserves the rows' positions. Fails where the cache has room and rank 0's has not (`fits`), or
  * the other way round. */
-static Status reserve(KvCache *cache, const Row *rows, size_t n, bool fits, Error *error) {
+static Status steps_reserve(KvCache *cache, const Row *rows, size_t n, bool fits, Error *error) {
     bool room = true;
     size_t first = 0, end;
     for (; first < n && room; first = end) {
@@ -275,7 +276,7 @@ static Status run_pass(Follower *f, const Header *header, const Row *rows, Error
     for (size_t i = 0; i < header->n_rows; i++) wanted += rows[i].wants_logits;
     if (!array_reserve(&f->logits, &f->logits_capacity, wanted * vocab, sizeof *f->logits))
         return error_set(error, "no memory for the logits of %zu rows", wanted);
-    status = reserve(cache, rows, header->n_rows, fits, error);
+    status = steps_reserve(cache, rows, header->n_rows, fits, error);
     if (status != STATUS_OK || !fits) return status;
     observed_begin(f->observed, f->model, (ObservedKind)header->observed);
     status = model_forward(f->model, cache, rows, header->n_rows,
@@ -292,7 +293,7 @@ static Status follow(Follower *f, MessageKind *kind, Error *error) {
     const Change *changes = (const Change *)(f->message + sizeof header);
     *kind = (MessageKind)header.kind;
     for (size_t i = 0; i < header.n_changes && status == STATUS_OK; i++)
-        status = apply(f, &changes[i], error);
+        status = steps_apply(f, &changes[i], error);
     if (status == STATUS_OK && header.n_rows > 0)
         status = run_pass(f, &header, (const Row *)(changes + header.n_changes), error);
     return status;
@@ -305,7 +306,7 @@ static void follower_free(Follower *f) {
     free(f->message);
 }
 
-Status follower_wait(Wire *wire, bool *goes_on, Error *error) {
+Status steps_follower_wait(Wire *wire, bool *goes_on, Error *error) {
     Follower f = {.wire = wire};
     MessageKind kind = MESSAGE_END;
     Status status = follow(&f, &kind, error);
@@ -314,7 +315,7 @@ Status follower_wait(Wire *wire, bool *goes_on, Error *error) {
     return status;
 }
 
-Status follower_run(Wire *wire, const Following *following, Error *error) {
+Status steps_follower_run(Wire *wire, const Following *following, Error *error) {
     Follower f = {.wire = wire,
                   .model = following->model,
                   .lora = following->lora,

@@ -30,7 +30,7 @@ size_t leader_passes(const Leader *leader);
 void leader_say(Leader *leader, bool goes_on);
 
 /* Of the others: waits for leader_say; *goes_on receives what it said. */
-Status follower_wait(Wire *wire, bool *goes_on, Error *error);
+Status steps_follower_wait(Wire *wire, bool *goes_on, Error *error);
 
 /* What a rank that follows computes with. */
 typedef struct Following {
@@ -42,6 +42,6 @@ typedef struct Following {
 
 /* Runs rank 0's passes until it says that it ends. Fails when a message is not one that rank 0 can
  * have meant (message.h): the caller ends all ranks. */
-Status follower_run(Wire *wire, const Following *following, Error *error);
+Status steps_follower_run(Wire *wire, const Following *following, Error *error);
 
 #endif

@@ -51,7 +51,7 @@ void wire_fail(Wire *wire, const char *format, ...) {
     give_up(wire, text);
 }
 
-static void check(const Wire *wire, int result) {
+static void wire_check(const Wire *wire, int result) {
     if (result == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
@@ -75,27 +75,28 @@ typedef enum Patience {
 enum { TAG_ASKED = 1, TAG_ANSWERED };
 
 /* Takes a message with this tag. Returns the rank that it came from, or -1: there is none. */
-static int take(const Wire *wire, int tag) {
+static int wire_take(const Wire *wire, int tag) {
     int there = 0;
     MPI_Status status;
-    check(wire, MPI_Iprobe(MPI_ANY_SOURCE, tag, wire->all, &there, &status));
+    wire_check(wire, MPI_Iprobe(MPI_ANY_SOURCE, tag, wire->all, &there, &status));
     if (!there) return -1;
-    check(wire, MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, tag, wire->all, MPI_STATUS_IGNORE));
+    wire_check(wire,
+               MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, tag, wire->all, MPI_STATUS_IGNORE));
     return status.MPI_SOURCE;
 }
 
 /* Answers ranks that ask whether this one waits, too, and hears answers. */
 static void answer(const Wire *wire) {
-    int from = take(wire, TAG_ASKED);
-    if (from >= 0) check(wire, MPI_Send(NULL, 0, MPI_BYTE, from, TAG_ANSWERED, wire->all));
-    from = take(wire, TAG_ANSWERED);
+    int from = wire_take(wire, TAG_ASKED);
+    if (from >= 0) wire_check(wire, MPI_Send(NULL, 0, MPI_BYTE, from, TAG_ANSWERED, wire->all));
+    from = wire_take(wire, TAG_ANSWERED);
     if (from >= 0 && wire->heard) wire->heard[from] = true;
 }
 
 static void ask_all(const Wire *wire) {
     for (int r = 0; r < wire->ranks && wire->heard; r++) {
         wire->heard[r] = r == wire->rank;
-        if (r != wire->rank) check(wire, MPI_Send(NULL, 0, MPI_BYTE, r, TAG_ASKED, wire->all));
+        if (r != wire->rank) wire_check(wire, MPI_Send(NULL, 0, MPI_BYTE, r, TAG_ASKED, wire->all));
     }
 }
 
@@ -125,7 +126,7 @@ static void wait_longer(const Wire *wire, MPI_Request *request, Patience patienc
     double start = clock_seconds(), next = wire->limit / 10.0;
     bool asked = false;
     for (int done = 0;;) {
-        check(wire, MPI_Test(request, &done, MPI_STATUS_IGNORE));
+        wire_check(wire, MPI_Test(request, &done, MPI_STATUS_IGNORE));
         if (done) return;
         double waited = clock_seconds() - start;
         if (waited < SOON) {
@@ -144,11 +145,11 @@ static void wait_longer(const Wire *wire, MPI_Request *request, Patience patienc
     }
 }
 
-static void finish(const Wire *wire, MPI_Request *request, Patience patience) {
+static void wire_finish(const Wire *wire, MPI_Request *request, Patience patience) {
     enum { SPINS = 1000 };
     for (size_t i = 0; i < SPINS; i++) {
         int done = 0;
-        check(wire, MPI_Test(request, &done, MPI_STATUS_IGNORE));
+        wire_check(wire, MPI_Test(request, &done, MPI_STATUS_IGNORE));
         if (done) return;
     }
     wait_longer(wire, request, patience);
@@ -157,8 +158,9 @@ static void finish(const Wire *wire, MPI_Request *request, Patience patience) {
 /* ---- Messages ---- */
 
 /* Finishes an exchange that began at `start`, in which the others sent so many bytes. */
-static void count(Wire *wire, MPI_Request *request, double start, size_t bytes, Patience patience) {
-    finish(wire, request, patience);
+static void wire_count(Wire *wire, MPI_Request *request, double start, size_t bytes,
+                       Patience patience) {
+    wire_finish(wire, request, patience);
     wire->traffic.exchanges++;
     wire->traffic.bytes += (double)bytes;
     wire->traffic.seconds += clock_seconds() - start;
@@ -174,16 +176,17 @@ void wire_gather(Wire *wire, const float *own, float *whole, const int *counts, 
     size_t others = 0;
     for (int r = 0; r < wire->ranks; r++)
         if (r != wire->rank) others += (size_t)counts[r];
-    check(wire, MPI_Iallgatherv(own ? own : MPI_IN_PLACE, own ? counts[wire->rank] : 0, MPI_FLOAT,
-                                whole, counts, firsts, MPI_FLOAT, wire->all, &request));
-    count(wire, &request, start, others * sizeof *whole, PATIENCE_ENDS);
+    wire_check(wire,
+               MPI_Iallgatherv(own ? own : MPI_IN_PLACE, own ? counts[wire->rank] : 0, MPI_FLOAT,
+                               whole, counts, firsts, MPI_FLOAT, wire->all, &request));
+    wire_count(wire, &request, start, others * sizeof *whole, PATIENCE_ENDS);
 }
 
 void wire_gather_bytes(Wire *wire, const void *own, size_t bytes, void *all) {
     MPI_Request request;
-    check(wire, MPI_Iallgather(own, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, wire->all,
-                               &request));
-    finish(wire, &request, PATIENCE_NAMES);
+    wire_check(wire, MPI_Iallgather(own, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, wire->all,
+                                    &request));
+    wire_finish(wire, &request, PATIENCE_NAMES);
 }
 
 void wire_broadcast(Wire *wire, void *data, size_t bytes) {
@@ -191,9 +194,9 @@ void wire_broadcast(Wire *wire, void *data, size_t bytes) {
         size_t n = bytes - done < INT_MAX ? bytes - done : INT_MAX;
         MPI_Request request;
         double start = clock_seconds();
-        check(wire, MPI_Ibcast((char *)data + done, (int)n, MPI_BYTE, 0, wire->all, &request));
-        count(wire, &request, start, wire->rank == 0 ? 0 : n,
-              wire->rank == 0 ? PATIENCE_ENDS : PATIENCE_ENDLESS);
+        wire_check(wire, MPI_Ibcast((char *)data + done, (int)n, MPI_BYTE, 0, wire->all, &request));
+        wire_count(wire, &request, start, wire->rank == 0 ? 0 : n,
+                   wire->rank == 0 ? PATIENCE_ENDS : PATIENCE_ENDLESS);
         done += n;
     }
 }
@@ -225,10 +228,10 @@ static void meet_all(const Wire *wire, float *data, int n) {
         int to = (wire->rank + step) % wire->ranks;
         int from = (wire->rank - step + wire->ranks) % wire->ranks;
         MPI_Request requests[2];
-        check(wire, MPI_Irecv(data, n, MPI_FLOAT, from, 0, wire->all, &requests[0]));
-        check(wire, MPI_Isend(data + n, n, MPI_FLOAT, to, 0, wire->all, &requests[1]));
-        finish(wire, &requests[0], PATIENCE_ENDS);
-        finish(wire, &requests[1], PATIENCE_ENDS);
+        wire_check(wire, MPI_Irecv(data, n, MPI_FLOAT, from, 0, wire->all, &requests[0]));
+        wire_check(wire, MPI_Isend(data + n, n, MPI_FLOAT, to, 0, wire->all, &requests[1]));
+        wire_finish(wire, &requests[0], PATIENCE_ENDS);
+        wire_finish(wire, &requests[1], PATIENCE_ENDS);
     }
 }
 

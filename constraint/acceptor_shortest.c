@@ -71,7 +71,7 @@ static int compare_choices(const void *a, const void *b) {
 
 /* Marks the cheapest members in `has` until there are `min`; returns the cost of those that stand
  * for many, of which there may be more than one. */
-static uint32_t fill(Acceptor *m, const Object *o, bool *has, uint32_t count) {
+static uint32_t shortest_fill(Acceptor *m, const Object *o, bool *has, uint32_t count) {
     uint32_t many = FAR;
     size_t n = 0;
     Choice *choices = malloc((o->n + 1) * sizeof *choices);
@@ -107,7 +107,7 @@ static uint32_t rest_cost(Acceptor *m, const Object *o, uint32_t set, uint32_t c
     }
     if (extra != UINT32_MAX) count++;
     count += add_dependent(m, o, has);
-    if (count < o->min) sum = add_costs(sum, fill(m, o, has, count));
+    if (count < o->min) sum = add_costs(sum, shortest_fill(m, o, has, count));
     for (size_t i = 0; i < o->n_named; i++)
         if (has[i] && i != extra && !acceptor_set_has(m, set, i))
             sum = add_costs(sum, member_cost(m, o, i));

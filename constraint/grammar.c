@@ -54,7 +54,7 @@ typedef struct Grammar {
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-static Status refuse(Grammar *g, size_t at, const char *what) {
+static Status grammar_refuse(Grammar *g, size_t at, const char *what) {
     size_t line = 1;
     for (size_t i = 0; i < at && i < g->length; i++) line += g->text[i] == '\n';
     return error_set(g->error, "line %zu of the grammar: %s", line, what);
@@ -64,7 +64,7 @@ static char peek(const Grammar *g) {
     return g->at < g->length ? g->text[g->at] : '\0';
 }
 
-static bool take(Grammar *g, const char *text) {
+static bool grammar_take(Grammar *g, const char *text) {
     size_t n = strlen(text);
     if (g->length - g->at < n || memcmp(g->text + g->at, text, n) != 0) return false;
     g->at += n;
@@ -89,7 +89,7 @@ static bool is_name(char c) {
 }
 
 static Status add_part(Grammar *g, Part part, uint32_t *index) {
-    if (g->n_parts >= MOST_PARTS) return refuse(g, g->at, "it has too many parts");
+    if (g->n_parts >= MOST_PARTS) return grammar_refuse(g, g->at, "it has too many parts");
     if (!array_reserve(&g->parts, &g->parts_capacity, g->n_parts + 1, sizeof *g->parts))
         return error_set(g->error, "no memory for a grammar");
     g->parts[g->n_parts] = part;
@@ -139,7 +139,7 @@ static Status rule_index(Grammar *g, const char *name, size_t length, uint32_t *
         *index = *slot - 1;
         return STATUS_OK;
     }
-    if (g->n_rules > MOST_RULES) return refuse(g, g->at, "it has too many rules");
+    if (g->n_rules > MOST_RULES) return grammar_refuse(g, g->at, "it has too many rules");
     if (!array_reserve(&g->rules, &g->rules_capacity, g->n_rules + 1, sizeof *g->rules))
         return error_set(g->error, "no memory for a grammar");
     g->rules[g->n_rules] =
@@ -165,10 +165,10 @@ static bool take_hex(Grammar *g, size_t n, uint32_t *code) {
 /* One character of a literal or a class, with its escapes. */
 static Status read_char(Grammar *g, uint32_t *code) {
     size_t start = g->at;
-    if (!take(g, "\\")) {
+    if (!grammar_take(g, "\\")) {
         size_t n = utf8_decode(g->text + g->at, g->length - g->at, code);
         g->at += n;
-        return n > 0 ? STATUS_OK : refuse(g, start, "it is not UTF-8");
+        return n > 0 ? STATUS_OK : grammar_refuse(g, start, "it is not UTF-8");
     }
     char c = peek(g);
     g->at += g->at < g->length;
@@ -182,17 +182,17 @@ static Status read_char(Grammar *g, uint32_t *code) {
     if (digits > 0 && take_hex(g, digits, code) && *code <= 0x10FFFF &&
         !(*code >= 0xD800 && *code < 0xE000))
         return STATUS_OK;
-    return refuse(g, start, "there is no such escape");
+    return grammar_refuse(g, start, "there is no such escape");
 }
 
 static Status read_literal(Grammar *g, Regex *out) {
     size_t start = g->at - 1;
     TextBuffer text = {0};
     Status status = STATUS_OK;
-    while (status == STATUS_OK && !take(g, "\"")) {
+    while (status == STATUS_OK && !grammar_take(g, "\"")) {
         uint32_t code;
         if (g->at == g->length || peek(g) == '\n')
-            status = refuse(g, start, "a text has no closing quote");
+            status = grammar_refuse(g, start, "a text has no closing quote");
         else if ((status = read_char(g, &code)) == STATUS_OK)
             utf8_put(&text, code, 0);
     }
@@ -206,11 +206,11 @@ static Status read_class(Grammar *g, Regex *out) {
     size_t start = g->at - 1;
     CharSet set = {0};
     Status status = STATUS_OK;
-    bool negate = take(g, "^");
-    while (status == STATUS_OK && !take(g, "]")) {
+    bool negate = grammar_take(g, "^");
+    while (status == STATUS_OK && !grammar_take(g, "]")) {
         uint32_t from = 0, to;
         if (g->at == g->length) {
-            status = refuse(g, start, "[ has no ]");
+            status = grammar_refuse(g, start, "[ has no ]");
             break;
         }
         status = read_char(g, &from);
@@ -221,7 +221,7 @@ static Status read_class(Grammar *g, Regex *out) {
             status = read_char(g, &to);
         }
         if (status == STATUS_OK && to < from)
-            status = refuse(g, start, "a range in [...] goes backwards");
+            status = grammar_refuse(g, start, "a range in [...] goes backwards");
         if (status == STATUS_OK) charset_add(&set, from, to);
     }
     charset_normalize(&set, negate);
@@ -242,23 +242,25 @@ static Status read_item(Grammar *g, bool nested, uint32_t *part) {
         if (rule_index(g, g->text + start, g->at - start, &rule) != STATUS_OK) return STATUS_FAILED;
         return add_part(g, (Part){PART_RULE, rule, 0, 0}, part);
     }
-    if (take(g, "(")) {
-        if (++g->depth > MOST_DEPTH) return refuse(g, start, "groups are nested too deeply");
+    if (grammar_take(g, "(")) {
+        if (++g->depth > MOST_DEPTH)
+            return grammar_refuse(g, start, "groups are nested too deeply");
         if (read_choice(g, true, part) != STATUS_OK) return STATUS_FAILED;
         g->depth--;
         skip(g, true);
-        return take(g, ")") ? STATUS_OK : refuse(g, start, "( has no )");
+        return grammar_take(g, ")") ? STATUS_OK : grammar_refuse(g, start, "( has no )");
     }
-    if (take(g, "\"")) {
+    if (grammar_take(g, "\"")) {
         if (read_literal(g, &regex) != STATUS_OK) return STATUS_FAILED;
-    } else if (take(g, "[")) {
+    } else if (grammar_take(g, "[")) {
         if (read_class(g, &regex) != STATUS_OK) return STATUS_FAILED;
-    } else if (take(g, ".")) {
+    } else if (grammar_take(g, ".")) {
         regex = regex_any_char(g->regexes, WRITING_PLAIN);
     } else if (peek(g) == '<' || peek(g) == '!') {
-        return refuse(g, start, "tokens (<...>) are not supported: a shape is made of text");
+        return grammar_refuse(g, start,
+                              "tokens (<...>) are not supported: a shape is made of text");
     } else {
-        return refuse(g, start, "a rule, a text, a class or a group is expected");
+        return grammar_refuse(g, start, "a rule, a text, a class or a group is expected");
     }
     return add_part(g, (Part){PART_REGEX, regex, 0, 0}, part);
 }
@@ -277,32 +279,33 @@ static Status read_repeats(Grammar *g, bool nested, uint32_t *part) {
         uint32_t min = 0, max = ACCEPTOR_NO_LIMIT;
         size_t start = g->at;
         skip(g, nested);
-        if (take(g, "+")) {
+        if (grammar_take(g, "+")) {
             min = 1;
-        } else if (take(g, "?")) {
+        } else if (grammar_take(g, "?")) {
             max = 1;
-        } else if (take(g, "{")) {
+        } else if (grammar_take(g, "{")) {
             skip(g, nested);
             bool low = read_number(g, &min);
             if (!low) min = 0;
             skip(g, nested);
-            if (take(g, ",")) {
+            if (grammar_take(g, ",")) {
                 skip(g, nested);
                 if (!read_number(g, &max)) max = ACCEPTOR_NO_LIMIT;
             } else {
                 max = min;
-                if (!low) return refuse(g, start, "{ } has no number");
+                if (!low) return grammar_refuse(g, start, "{ } has no number");
             }
             skip(g, nested);
-            if (!take(g, "}")) return refuse(g, start, "{ has no }");
+            if (!grammar_take(g, "}")) return grammar_refuse(g, start, "{ has no }");
             if (min > MOST_REPEATS || (max != ACCEPTOR_NO_LIMIT && max > MOST_REPEATS))
-                return refuse(g, start, "a repetition goes beyond 100000");
-            if (max < min) return refuse(g, start, "a repetition's limits are the wrong way round");
-        } else if (!take(g, "*")) {
+                return grammar_refuse(g, start, "a repetition goes beyond 100000");
+            if (max < min)
+                return grammar_refuse(g, start, "a repetition's limits are the wrong way round");
+        } else if (!grammar_take(g, "*")) {
             g->at = start;
             return STATUS_OK;
         }
-        if (n == MOST_DEPTH) return refuse(g, start, "repetitions are nested too deeply");
+        if (n == MOST_DEPTH) return grammar_refuse(g, start, "repetitions are nested too deeply");
         if (add_part(g, (Part){PART_REPEAT, *part, min, max}, part) != STATUS_OK)
             return STATUS_FAILED;
     }
@@ -335,7 +338,7 @@ static Status read_choice(Grammar *g, bool nested, uint32_t *part) {
         status = read_sequence(g, nested, &item);
         if (status == STATUS_OK) status = list_add(g, &list, item);
         skip(g, nested);
-    } while (status == STATUS_OK && take(g, "|"));
+    } while (status == STATUS_OK && grammar_take(g, "|"));
     if (status == STATUS_OK) return list_part(g, PART_CHOICE, &list, part);
     free(list.items);
     return status;
@@ -345,16 +348,18 @@ static Status read_rule(Grammar *g) {
     size_t start = g->at;
     uint32_t rule = 0, part = 0;
     while (g->at < g->length && is_name(peek(g))) g->at++;
-    if (g->at == start) return refuse(g, start, "a rule's name is expected");
+    if (g->at == start) return grammar_refuse(g, start, "a rule's name is expected");
     if (rule_index(g, g->text + start, g->at - start, &rule) != STATUS_OK) return STATUS_FAILED;
-    if (g->rules[rule].part != UINT32_MAX) return refuse(g, start, "this rule is defined twice");
+    if (g->rules[rule].part != UINT32_MAX)
+        return grammar_refuse(g, start, "this rule is defined twice");
     skip(g, false);
-    if (!take(g, "::=")) return refuse(g, g->at, "'::=' is expected after a rule's name");
+    if (!grammar_take(g, "::="))
+        return grammar_refuse(g, g->at, "'::=' is expected after a rule's name");
     if (read_choice(g, false, &part) != STATUS_OK) return STATUS_FAILED;
     g->rules[rule].part = part;
     skip(g, false);
     if (g->at < g->length && peek(g) != '\n' && peek(g) != '\r')
-        return refuse(g, g->at, "the end of the rule is expected");
+        return grammar_refuse(g, g->at, "the end of the rule is expected");
     return STATUS_OK;
 }
 

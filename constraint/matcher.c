@@ -132,7 +132,7 @@ static bool cached_mask(Shape *s, AcceptorState state, uint64_t *mask) {
 
 /* Takes the lock; then the state is valid, whatever was forgotten meanwhile. A limit that another
  * text has passed says nothing about this one. */
-static void begin(Matcher *m) {
+static void matcher_begin(Matcher *m) {
     Shape *s = m->shape;
     pthread_mutex_lock(&s->lock);
     acceptor_begin_work(s->acceptor);
@@ -148,14 +148,14 @@ static void begin(Matcher *m) {
     acceptor_begin_work(s->acceptor);
 }
 
-static void end(Matcher *m) {
+static void matcher_end(Matcher *m) {
     m->failed = acceptor_failed(m->shape->acceptor);
     pthread_mutex_unlock(&m->shape->lock);
 }
 
 bool matcher_push(Matcher *m, const char *bytes, size_t n, size_t *refused) {
     if (!array_reserve(&m->text, &m->capacity, m->length + n, 1)) return false;
-    begin(m);
+    matcher_begin(m);
     size_t i = 0;
     while (i < n) {
         m->text[m->length + i] = bytes[i];
@@ -166,23 +166,23 @@ bool matcher_push(Matcher *m, const char *bytes, size_t n, size_t *refused) {
     bool taken = m->state != ACCEPTOR_DEAD;
     m->length += i;
     if (!taken) m->epoch = 0; /* the state of the bytes before */
-    end(m);
+    matcher_end(m);
     if (refused) *refused = i;
     if (i > 0 && taken) m->at_start = false;
     return taken;
 }
 
 bool matcher_accepts(Matcher *m) {
-    begin(m);
+    matcher_begin(m);
     bool accepts = acceptor_accepts(m->shape->acceptor, m->state);
-    end(m);
+    matcher_end(m);
     return accepts;
 }
 
 bool matcher_complete(Matcher *m) {
-    begin(m);
+    matcher_begin(m);
     bool complete = acceptor_complete(m->shape->acceptor, m->state);
-    end(m);
+    matcher_end(m);
     return complete;
 }
 
@@ -202,7 +202,7 @@ size_t matcher_forced(Matcher *m, char *out, size_t most, ByteSet *next) {
     size_t n = 0;
     *next = (ByteSet){{0}};
     if (!m->looks_ahead) return 0;
-    begin(m);
+    matcher_begin(m);
     Acceptor *acceptor = m->shape->acceptor;
     AcceptorState state = m->state;
     while (n < most && state != ACCEPTOR_DEAD && !acceptor_accepts(acceptor, state)) {
@@ -212,14 +212,14 @@ size_t matcher_forced(Matcher *m, char *out, size_t most, ByteSet *next) {
         state = acceptor_step(acceptor, state, (unsigned char)only);
     }
     *next = acceptor_bytes(acceptor, state);
-    end(m);
+    matcher_end(m);
     m->looks_ahead = !m->failed;
     return m->failed ? 0 : n;
 }
 
 size_t matcher_allowed_tokens(Matcher *m, const int32_t *ids, size_t n) {
     size_t count = 0;
-    begin(m);
+    matcher_begin(m);
     Acceptor *acceptor = m->shape->acceptor;
     AcceptorState state = m->state;
     bool at_start = m->at_start;
@@ -234,16 +234,16 @@ size_t matcher_allowed_tokens(Matcher *m, const int32_t *ids, size_t n) {
             state = acceptor_step(acceptor, state, (unsigned char)bytes[i]);
         if (length == 0 || state == ACCEPTOR_DEAD) break;
     }
-    end(m);
+    matcher_end(m);
     return count;
 }
 
 Status matcher_closing(Matcher *m, const char **bytes, size_t *n, Error *error) {
     text_free(&m->closing);
     m->closing = (TextBuffer){.limit = MOST_CLOSING};
-    begin(m);
+    matcher_begin(m);
     bool found = acceptor_shortest(m->shape->acceptor, m->state, &m->closing);
-    end(m);
+    matcher_end(m);
     *bytes = m->closing.bytes ? m->closing.bytes : "";
     *n = m->closing.length;
     return found ? STATUS_OK
@@ -269,13 +269,13 @@ static Status allowed(TokenRule *rule, const uint64_t **mask, Error *error) {
     const Vocabulary *v = m->shape->vocabulary;
     Acceptor *acceptor = m->shape->acceptor;
     bool any = false;
-    begin(m);
+    matcher_begin(m);
     if (m->at_start && v->has_start) {
         memset(m->mask, 0, v->words * sizeof *m->mask);
         walk(m->shape, &v->start, m->state, m->mask);
         walk(m->shape, &v->special, m->state, m->mask);
     } else if (!cached_mask(m->shape, m->state, m->mask)) {
-        end(m);
+        matcher_end(m);
         return error_set(error, "no memory for the tokens that may come next");
     }
     bool accepts = acceptor_accepts(acceptor, m->state) && !acceptor_failed(acceptor);
@@ -283,13 +283,13 @@ static Status allowed(TokenRule *rule, const uint64_t **mask, Error *error) {
         if (m->eos[i] >= 0 && (size_t)m->eos[i] < v->size)
             m->mask[m->eos[i] / 64] |= (uint64_t)1 << (m->eos[i] % 64);
     bool lost = acceptor_failed(acceptor) != NULL;
-    end(m);
+    matcher_end(m);
     for (size_t i = 0; i < v->words && !any; i++) any = m->mask[i] != 0;
     *mask = m->mask;
     return any && !lost ? STATUS_OK : no_token(m, error);
 }
 
-static Status take(TokenRule *rule, int32_t token, bool *complete, Error *error) {
+static Status matcher_take(TokenRule *rule, int32_t token, bool *complete, Error *error) {
     Matcher *m = (Matcher *)rule;
     size_t n;
     const char *bytes = vocabulary_bytes(m->shape->vocabulary, token, m->at_start, &n);
@@ -335,8 +335,10 @@ Status matcher_new(Matcher **out, Shape *shape, const GenerationOptions *options
         free(m);
         return error_set(error, "no memory for a shape");
     }
-    m->rule = (TokenRule){
-        .allowed = allowed, .take = take, .allowed_ahead = allowed_ahead, .free = free_rule};
+    m->rule = (TokenRule){.allowed = allowed,
+                          .take = matcher_take,
+                          .allowed_ahead = allowed_ahead,
+                          .free = free_rule};
     m->shape = shape;
     m->looks_ahead = true;
     m->at_start = !(options->decode_flags & TOKEN_DECODER_CONTINUE);

@@ -37,7 +37,7 @@ typedef struct Parser {
     size_t n_categories;
 } Parser;
 
-static Status refuse(Parser *p, size_t at, const char *what) {
+static Status pattern_refuse(Parser *p, size_t at, const char *what) {
     return error_set(p->error, "%s, at byte %zu of the pattern", what, at);
 }
 
@@ -45,7 +45,7 @@ static bool next_is(const Parser *p, char c) {
     return p->at < p->length && p->text[p->at] == c;
 }
 
-static bool take(Parser *p, char c) {
+static bool pattern_take(Parser *p, char c) {
     if (!next_is(p, c)) return false;
     p->at++;
     return true;
@@ -61,7 +61,8 @@ static bool take_text(Parser *p, const char *text) {
 static Status next_char(Parser *p, uint32_t *code) {
     size_t n = utf8_decode(p->text + p->at, p->length - p->at, code);
     if (n == 0)
-        return refuse(p, p->at, p->at == p->length ? "it ends too early" : "it is not UTF-8");
+        return pattern_refuse(p, p->at,
+                              p->at == p->length ? "it ends too early" : "it is not UTF-8");
     p->at += n;
     return STATUS_OK;
 }
@@ -91,12 +92,12 @@ static Status hex_escape(Parser *p, char letter, uint32_t *code) {
     size_t start = p->at;
     uint32_t low = 0;
     if (letter == 'x' && take_hex(p, 2, code)) return STATUS_OK;
-    if (letter == 'u' && take(p, '{')) {
+    if (letter == 'u' && pattern_take(p, '{')) {
         *code = 0;
         size_t n = 0;
         for (; p->at < p->length && n < 6 && hex_value((unsigned char)p->text[p->at]) >= 0; n++)
             *code = *code << 4 | (uint32_t)hex_value((unsigned char)p->text[p->at++]);
-        if (n > 0 && take(p, '}') && *code <= 0x10FFFF) return STATUS_OK;
+        if (n > 0 && pattern_take(p, '}') && *code <= 0x10FFFF) return STATUS_OK;
     } else if (letter == 'u' && take_hex(p, 4, code)) {
         size_t before = p->at;
         if (*code >= 0xD800 && *code < 0xDC00 && take_text(p, "\\u") && take_hex(p, 4, &low)) {
@@ -107,7 +108,7 @@ static Status hex_escape(Parser *p, char letter, uint32_t *code) {
         }
         return STATUS_OK;
     }
-    return refuse(p, start, "an escape \\x or \\u has wrong digits");
+    return pattern_refuse(p, start, "an escape \\x or \\u has wrong digits");
 }
 
 static void add_digits(CharSet *set) {
@@ -143,10 +144,11 @@ static Status add_category(Parser *p, CharSet *set, const char *name, size_t len
             c = &p->categories[i];
     if (!c) {
         CharSet found = {0};
-        if (!regex_count_work(p->arena, CATEGORY_STEPS)) return refuse(p, start, p->arena->failed);
+        if (!regex_count_work(p->arena, CATEGORY_STEPS))
+            return pattern_refuse(p, start, p->arena->failed);
         if (p->n_categories == MOST_CATEGORIES || !charset_add_category(&found, name, length)) {
             charset_free(&found);
-            return refuse(p, start, "this \\p property is not supported");
+            return pattern_refuse(p, start, "this \\p property is not supported");
         }
         c = &p->categories[p->n_categories++];
         memcpy(c->name, name, length);
@@ -154,7 +156,7 @@ static Status add_category(Parser *p, CharSet *set, const char *name, size_t len
         c->set = found;
     }
     if (!regex_count_work(p->arena, RANGE_STEPS * c->set.n))
-        return refuse(p, start, p->arena->failed);
+        return pattern_refuse(p, start, p->arena->failed);
     for (size_t i = 0; i < c->set.n; i++)
         charset_add(set, c->set.ranges[i].from, c->set.ranges[i].to);
     set->failed |= c->set.failed;
@@ -166,10 +168,10 @@ static Status add_property(Parser *p, CharSet *set, bool negate) {
     size_t start = p->at, length;
     const char *name = p->text + p->at, *end;
     CharSet own = {0};
-    if (take(p, '{')) {
+    if (pattern_take(p, '{')) {
         name++;
         end = memchr(name, '}', p->length - p->at);
-        if (!end) return refuse(p, start, "\\p has no }");
+        if (!end) return pattern_refuse(p, start, "\\p has no }");
         length = (size_t)(end - name);
         p->at = (size_t)(end + 1 - p->text);
         const char *equals = memchr(name, '=', length);
@@ -255,7 +257,7 @@ static Status char_escape(Parser *p, bool in_class, uint32_t *code) {
     case 'u':
         return hex_escape(p, (char)*code, code);
     case 'c':
-        if (p->at == p->length) return refuse(p, start, "it ends too early");
+        if (p->at == p->length) return pattern_refuse(p, start, "it ends too early");
         *code = (unsigned char)p->text[p->at++] & 31;
         return STATUS_OK;
     case '0':
@@ -266,18 +268,18 @@ static Status char_escape(Parser *p, bool in_class, uint32_t *code) {
             *code = 8;
             return STATUS_OK;
         }
-        return refuse(p, start, "word boundaries (\\b) are not supported");
+        return pattern_refuse(p, start, "word boundaries (\\b) are not supported");
     case 'B':
-        return refuse(p, start, "word boundaries (\\B) are not supported");
+        return pattern_refuse(p, start, "word boundaries (\\B) are not supported");
     case 'k':
-        return refuse(p, start, "references to groups are not supported");
+        return pattern_refuse(p, start, "references to groups are not supported");
     default:
         break;
     }
     if (*code >= '1' && *code <= '9')
-        return refuse(p, start, "references to groups are not supported");
+        return pattern_refuse(p, start, "references to groups are not supported");
     if ((*code >= 'a' && *code <= 'z') || (*code >= 'A' && *code <= 'Z'))
-        return refuse(p, start, "there is no such escape");
+        return pattern_refuse(p, start, "there is no such escape");
     return STATUS_OK;
 }
 
@@ -285,15 +287,15 @@ static Status char_escape(Parser *p, bool in_class, uint32_t *code) {
 static Status parse_class(Parser *p, Regex *out) {
     CharSet set = {0};
     size_t start = p->at;
-    bool negate = take(p, '^');
+    bool negate = pattern_take(p, '^');
     Status status = STATUS_OK;
-    while (status == STATUS_OK && !take(p, ']')) {
+    while (status == STATUS_OK && !pattern_take(p, ']')) {
         uint32_t from = 0, to;
         if (p->at == p->length) {
-            status = refuse(p, start, "[ has no ]");
+            status = pattern_refuse(p, start, "[ has no ]");
             break;
         }
-        if (take(p, '\\')) {
+        if (pattern_take(p, '\\')) {
             if (class_escape(p, &set, &status)) continue;
             status = char_escape(p, true, &from);
         } else {
@@ -303,7 +305,7 @@ static Status parse_class(Parser *p, Regex *out) {
         to = from;
         if (next_is(p, '-') && p->at + 1 < p->length && p->text[p->at + 1] != ']') {
             size_t dash = p->at++;
-            if (take(p, '\\')) {
+            if (pattern_take(p, '\\')) {
                 size_t before = p->at;
                 CharSet ignored = {0};
                 if (class_escape(p, &ignored, &status)) { /* [a-\d]: three of them */
@@ -317,7 +319,7 @@ static Status parse_class(Parser *p, Regex *out) {
                 status = next_char(p, &to);
             }
             if (status == STATUS_OK && to < from)
-                status = refuse(p, dash, "a range in [...] goes backwards");
+                status = pattern_refuse(p, dash, "a range in [...] goes backwards");
         }
         charset_add(&set, from, to);
     }
@@ -377,51 +379,51 @@ static Status parse_alternatives(Parser *p, Anchored *out);
 /* (...) but lookaheads; the parenthesis was read. */
 static Status parse_group(Parser *p, Anchored *out) {
     size_t start = p->at;
-    if (take(p, '?')) {
+    if (pattern_take(p, '?')) {
         if (take_text(p, "P<") || (next_is(p, '<') && p->at + 1 < p->length &&
-                                   !strchr("=!", p->text[p->at + 1]) && take(p, '<'))) {
+                                   !strchr("=!", p->text[p->at + 1]) && pattern_take(p, '<'))) {
             while (p->at < p->length && p->text[p->at] != '>') p->at++;
-            if (!take(p, '>')) return refuse(p, start, "a group's name has no >");
-        } else if (!take(p, ':')) {
-            return refuse(p, start,
-                          next_is(p, '<') ? "lookbehinds are not supported"
-                          : next_is(p, '=') || next_is(p, '!')
-                              ? "lookaheads are supported only outside of groups"
-                              : "this kind of group is not supported");
+            if (!pattern_take(p, '>')) return pattern_refuse(p, start, "a group's name has no >");
+        } else if (!pattern_take(p, ':')) {
+            return pattern_refuse(p, start,
+                                  next_is(p, '<') ? "lookbehinds are not supported"
+                                  : next_is(p, '=') || next_is(p, '!')
+                                      ? "lookaheads are supported only outside of groups"
+                                      : "this kind of group is not supported");
         }
     }
-    if (++p->depth > MOST_DEPTH) return refuse(p, start, "groups are nested too deeply");
+    if (++p->depth > MOST_DEPTH) return pattern_refuse(p, start, "groups are nested too deeply");
     Status status = parse_alternatives(p, out);
     p->depth--;
     if (status != STATUS_OK) return status;
-    return take(p, ')') ? STATUS_OK : refuse(p, start, "( has no )");
+    return pattern_take(p, ')') ? STATUS_OK : pattern_refuse(p, start, "( has no )");
 }
 
 static Status parse_atom(Parser *p, Anchored *out) {
     uint32_t code = 0;
     size_t start = p->at;
     *out = plain(REGEX_NONE);
-    if (take(p, '^')) {
+    if (pattern_take(p, '^')) {
         out->at[1][0] = REGEX_EMPTY;
         return STATUS_OK;
     }
-    if (take(p, '$')) {
+    if (pattern_take(p, '$')) {
         out->at[0][1] = REGEX_EMPTY;
         return STATUS_OK;
     }
-    if (take(p, '(')) return parse_group(p, out);
-    if (take(p, '[')) return parse_class(p, &out->at[0][0]);
+    if (pattern_take(p, '(')) return parse_group(p, out);
+    if (pattern_take(p, '[')) return parse_class(p, &out->at[0][0]);
     CharSet set = {0};
     Status status = STATUS_OK;
-    if (take(p, '.')) {
+    if (pattern_take(p, '.')) {
         if (!p->loose) add_line_ends(&set);
         charset_normalize(&set, true);
-    } else if (take(p, '\\')) {
-        if (take(p, 'A')) {
+    } else if (pattern_take(p, '\\')) {
+        if (pattern_take(p, 'A')) {
             out->at[1][0] = REGEX_EMPTY;
             return STATUS_OK;
         }
-        if (take(p, 'Z') || take(p, 'z')) {
+        if (pattern_take(p, 'Z') || pattern_take(p, 'z')) {
             out->at[0][1] = REGEX_EMPTY;
             return STATUS_OK;
         }
@@ -432,7 +434,7 @@ static Status parse_atom(Parser *p, Anchored *out) {
             charset_add(&set, code, code);
         }
     } else if (p->text[p->at] == '*' || p->text[p->at] == '+' || p->text[p->at] == '?') {
-        return refuse(p, start, "nothing stands before a repetition");
+        return pattern_refuse(p, start, "nothing stands before a repetition");
     } else {
         status = next_char(p, &code);
         charset_add(&set, code, code);
@@ -447,7 +449,7 @@ static bool take_counts(Parser *p, uint32_t *min, uint32_t *max) {
     size_t start = p->at;
     uint64_t counts[2] = {0, 0};
     bool given[2] = {false, false}, comma = false;
-    if (!take(p, '{')) return false;
+    if (!pattern_take(p, '{')) return false;
     for (int i = 0; i < 2; i++) {
         while (p->at < p->length && p->text[p->at] >= '0' && p->text[p->at] <= '9') {
             if (counts[i] < UINT32_MAX)
@@ -455,9 +457,9 @@ static bool take_counts(Parser *p, uint32_t *min, uint32_t *max) {
             given[i] = true;
             p->at++;
         }
-        if (i == 0 && !(comma = take(p, ','))) break;
+        if (i == 0 && !(comma = pattern_take(p, ','))) break;
     }
-    if (!take(p, '}') || (!given[0] && !given[1])) {
+    if (!pattern_take(p, '}') || (!given[0] && !given[1])) {
         p->at = start;
         return false;
     }
@@ -477,24 +479,26 @@ static Status parse_repeats(Parser *p, Anchored *x) {
     for (;;) {
         uint32_t min = 0, max = REGEX_MANY;
         size_t start = p->at;
-        if (take(p, '+')) {
+        if (pattern_take(p, '+')) {
             min = 1;
-        } else if (take(p, '?')) {
+        } else if (pattern_take(p, '?')) {
             max = 1;
-        } else if (!take(p, '*') && !take_counts(p, &min, &max)) {
+        } else if (!pattern_take(p, '*') && !take_counts(p, &min, &max)) {
             return STATUS_OK;
         }
-        if (min > max) return refuse(p, start, "a repetition's limits are the wrong way round");
+        if (min > max)
+            return pattern_refuse(p, start, "a repetition's limits are the wrong way round");
         if (min > MOST_REPEATS || (max != REGEX_MANY && max > MOST_REPEATS))
-            return refuse(p, start, "a repetition goes beyond 100000");
-        if (next_is(p, '+')) return refuse(p, p->at, "possessive repetitions are not supported");
-        take(p, '?'); /* a lazy one matches the same texts */
+            return pattern_refuse(p, start, "a repetition goes beyond 100000");
+        if (next_is(p, '+'))
+            return pattern_refuse(p, p->at, "possessive repetitions are not supported");
+        pattern_take(p, '?'); /* a lazy one matches the same texts */
         if (is_anchored(x)) {
             if (max == 1) {
                 if (min == 0) *x = unite(p, *x, plain(REGEX_EMPTY));
                 continue;
             }
-            return refuse(p, start, "a repetition of ^ or $ is not supported");
+            return pattern_refuse(p, start, "a repetition of ^ or $ is not supported");
         }
         *x = plain(regex_repeat(p->arena, x->at[0][0], min, max));
     }
@@ -507,17 +511,18 @@ static Status parse_sequence(Parser *p, Anchored *out);
 static Status parse_lookahead(Parser *p, bool negate, Anchored *out) {
     Anchored ahead, rest;
     size_t start = p->at;
-    if (++p->ahead > MOST_DEPTH) return refuse(p, start, "too many lookaheads follow each other");
-    if (++p->depth > MOST_DEPTH) return refuse(p, start, "groups are nested too deeply");
+    if (++p->ahead > MOST_DEPTH)
+        return pattern_refuse(p, start, "too many lookaheads follow each other");
+    if (++p->depth > MOST_DEPTH) return pattern_refuse(p, start, "groups are nested too deeply");
     if (parse_alternatives(p, &ahead) != STATUS_OK) return STATUS_FAILED;
-    if (!take(p, ')')) return refuse(p, start, "( has no )");
+    if (!pattern_take(p, ')')) return pattern_refuse(p, start, "( has no )");
     p->depth--;
     if (ahead.at[1][0] != REGEX_NONE || ahead.at[1][1] != REGEX_NONE)
-        return refuse(p, start, "^ in a lookahead is not supported");
+        return pattern_refuse(p, start, "^ in a lookahead is not supported");
     if (parse_sequence(p, &rest) != STATUS_OK) return STATUS_FAILED;
     p->ahead--;
     if (rest.at[1][0] != REGEX_NONE || rest.at[1][1] != REGEX_NONE)
-        return refuse(p, start, "^ after a lookahead is not supported");
+        return pattern_refuse(p, start, "^ after a lookahead is not supported");
     Regex looked = close_ends(p, &ahead, REGEX_EMPTY, p->any);
     if (negate) looked = regex_not(p->arena, looked);
     Regex followed =
@@ -540,14 +545,14 @@ static Status parse_sequence(Parser *p, Anchored *out) {
         if (parse_atom(p, &one) != STATUS_OK || parse_repeats(p, &one) != STATUS_OK)
             return STATUS_FAILED;
         *out = follow(p, *out, one);
-        if (p->arena->failed) return refuse(p, p->at, p->arena->failed);
+        if (p->arena->failed) return pattern_refuse(p, p->at, p->arena->failed);
     }
     return STATUS_OK;
 }
 
 static Status parse_alternatives(Parser *p, Anchored *out) {
     if (parse_sequence(p, out) != STATUS_OK) return STATUS_FAILED;
-    while (take(p, '|')) {
+    while (pattern_take(p, '|')) {
         Anchored other;
         if (parse_sequence(p, &other) != STATUS_OK) return STATUS_FAILED;
         *out = unite(p, *out, other);
@@ -561,11 +566,11 @@ static Status compile(Parser *p, PatternScope scope, Regex *out) {
     p->around = scope == PATTERN_WHOLE ? REGEX_EMPTY : p->any;
     p->loose = scope == PATTERN_PART_LOOSE;
     if (parse_alternatives(p, &all) != STATUS_OK) return STATUS_FAILED;
-    if (p->at < p->length) return refuse(p, p->at, ") has no (");
+    if (p->at < p->length) return pattern_refuse(p, p->at, ") has no (");
     *out = close_ends(p, &all, p->around, p->around);
     Regex end = regex_char(p->arena, '\n', p->writing);
     if (p->loose) *out = regex_or2(p->arena, *out, regex_concat(p->arena, *out, end));
-    if (p->arena->failed) return refuse(p, p->length, p->arena->failed);
+    if (p->arena->failed) return pattern_refuse(p, p->length, p->arena->failed);
     return STATUS_OK;
 }
 

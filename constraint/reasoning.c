@@ -108,7 +108,7 @@ static Status allowed(TokenRule *rule, const uint64_t **mask, Error *error) {
     return STATUS_OK;
 }
 
-static Status take(TokenRule *rule, int32_t token, bool *complete, Error *error) {
+static Status reasoning_take(TokenRule *rule, int32_t token, bool *complete, Error *error) {
     ReasoningRule *r = (ReasoningRule *)rule;
     const char *bytes;
     size_t length;
@@ -168,8 +168,8 @@ static void free_rule(TokenRule *rule) {
 
 /* ---- Making it ------------------------------------------------------------------------------- */
 
-static Status prepare(ReasoningRule *r, const ReasoningLimit *limit, Tokenizer *tokenizer,
-                      size_t vocab_size, Error *error) {
+static Status reasoning_prepare(ReasoningRule *r, const ReasoningLimit *limit, Tokenizer *tokenizer,
+                                size_t vocab_size, Error *error) {
     r->open = strdup(limit->open);
     r->close = strdup(limit->close);
     r->begins = r->open;
@@ -203,7 +203,7 @@ Status reasoning_rule_new(TokenRule **out, const ReasoningLimit *limit, Tokenize
         return error_set(error, "no memory for the limit of a reasoning");
     }
     r->rule = (TokenRule){.allowed = allowed,
-                          .take = take,
+                          .take = reasoning_take,
                           .forced = forced,
                           .allowed_ahead = allowed_ahead,
                           .free = free_rule};
@@ -212,7 +212,7 @@ Status reasoning_rule_new(TokenRule **out, const ReasoningLimit *limit, Tokenize
     r->most = limit->most;
     r->phase = limit->opened ? THINKING : BEFORE;
     token_decoder_init(&r->decoder, tokenizer, TOKEN_DECODER_CONTINUE);
-    if (prepare(r, limit, tokenizer, vocab_size, error) != STATUS_OK) {
+    if (reasoning_prepare(r, limit, tokenizer, vocab_size, error) != STATUS_OK) {
         free_rule(&r->rule);
         return STATUS_FAILED;
     }

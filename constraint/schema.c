@@ -507,7 +507,7 @@ static void compiler_free(SchemaCompiler *c) {
     json_decref(c->bases);
 }
 
-static void prepare(SchemaCompiler *c, Acceptor *acceptor) {
+static void schema_prepare(SchemaCompiler *c, Acceptor *acceptor) {
     RegexArena *r = c->regexes = acceptor_regexes(acceptor);
     c->acceptor = acceptor;
     c->made = json_array();
@@ -527,7 +527,7 @@ Status schema_compile(Acceptor *acceptor, const json_t *schema, const json_t *di
                         .refs_alone = refs_stand_alone(schema),
                         .matches_alone = draft && strstr(draft, "2019-09")};
     SchemaList list = {0};
-    prepare(&c, acceptor);
+    schema_prepare(&c, acceptor);
     Status status = c.made && c.nothing && c.negations ? schema_index(&c) : out_of_memory(&c);
     if (status == STATUS_OK && !schema_list_push(&c, &list, schema)) status = out_of_memory(&c);
     if (status == STATUS_OK) status = node_of(&c, &list, node);

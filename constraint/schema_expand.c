@@ -441,7 +441,8 @@ static bool descends(const SchemaAlternative *a, size_t from, size_t ancestor) {
 }
 
 /* Adds a schema to the set; false where it forbids everything. */
-static Status take(SchemaCompiler *c, SchemaList *out, const json_t *schema, bool *possible) {
+static Status expand_take(SchemaCompiler *c, SchemaList *out, const json_t *schema,
+                          bool *possible) {
     if (json_is_false(schema)) *possible = false;
     if (json_is_true(schema) || json_is_false(schema)) return STATUS_OK;
     return schema_list_push(c, out, schema) ? STATUS_OK : no_memory_here(c);
@@ -459,15 +460,15 @@ Status schema_of_key(SchemaCompiler *c, const SchemaAlternative *a, const char *
         json_t *named = NULL, *value;
         const char *pattern;
         if (name) named = json_object_getn(json_object_get(s, "properties"), name, length);
-        if (named) status = take(c, out, named, possible), evaluated[i] = true;
+        if (named) status = expand_take(c, out, named, possible), evaluated[i] = true;
         json_object_foreach(json_object_get(s, "patternProperties"), pattern, value) {
             bool is = false;
             if (status == STATUS_OK) status = matches(c, context, pattern, &is);
-            if (status == STATUS_OK && is) status = take(c, out, value, possible);
+            if (status == STATUS_OK && is) status = expand_take(c, out, value, possible);
             evaluated[i] |= is;
         }
         if (!evaluated[i] && rest && status == STATUS_OK)
-            status = take(c, out, rest, possible), evaluated[i] = true;
+            status = expand_take(c, out, rest, possible), evaluated[i] = true;
     }
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
         const json_t *rest = json_object_get(a->schemas.items[i], "unevaluatedProperties");
@@ -477,7 +478,7 @@ Status schema_of_key(SchemaCompiler *c, const SchemaAlternative *a, const char *
             done |= (evaluated[k] ||
                      (k != i && json_object_get(a->schemas.items[k], "unevaluatedProperties"))) &&
                     descends(a, k, i);
-        if (!done) status = take(c, out, rest, possible);
+        if (!done) status = expand_take(c, out, rest, possible);
     }
     free(evaluated);
     return status;
@@ -497,11 +498,12 @@ Status schema_of_item(SchemaCompiler *c, const SchemaAlternative *a, size_t inde
         own = index < json_array_size(first) ? json_array_get(first, index) : rest;
         if (!own) continue;
         evaluated[i] = true;
-        status = take(c, out, own, possible);
+        status = expand_take(c, out, own, possible);
     }
     if (match != SIZE_MAX && status == STATUS_OK) {
         evaluated[match] |= !c->matches_alone;
-        status = take(c, out, json_object_get(a->schemas.items[match], "contains"), possible);
+        status =
+            expand_take(c, out, json_object_get(a->schemas.items[match], "contains"), possible);
     }
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
         const json_t *rest = json_object_get(a->schemas.items[i], "unevaluatedItems");
@@ -511,7 +513,7 @@ Status schema_of_item(SchemaCompiler *c, const SchemaAlternative *a, size_t inde
             done |= (evaluated[k] ||
                      (k != i && json_object_get(a->schemas.items[k], "unevaluatedItems"))) &&
                     descends(a, k, i);
-        if (!done) status = take(c, out, rest, possible);
+        if (!done) status = expand_take(c, out, rest, possible);
     }
     free(evaluated);
     return status;

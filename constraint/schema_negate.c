@@ -5,7 +5,7 @@
 #include "constraint/schema_parts.h"
 
 /* The alternatives that are being made; NULL once memory was short. */
-static void add(json_t **out, json_t *alternative) {
+static void negate_add(json_t **out, json_t *alternative) {
     if (*out && alternative && json_array_append_new(*out, alternative) == 0) return;
     json_decref(*out);
     *out = NULL;
@@ -28,14 +28,14 @@ static void add_types(json_t **out, unsigned types) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!(types & names[i].bit))
             json_array_append_new(list, json_string_nocheck(names[i].name));
-    add(out, json_pack("{s:o}", "type", list));
+    negate_add(out, json_pack("{s:o}", "type", list));
 }
 
 static json_t *negated(const json_t *schema) {
     return json_pack("{s:o}", "not", shared(schema));
 }
 
-static Status refuse(SchemaCompiler *c, const char *keyword) {
+static Status negate_refuse(SchemaCompiler *c, const char *keyword) {
     return error_set(c->error,
                      "'%s' inside of 'not' (or where the branches of 'oneOf' overlap, or in "
                      "'if') cannot be enforced",
@@ -52,8 +52,8 @@ static Status negate_properties(SchemaCompiler *c, const json_t *value, json_t *
         if (anything) continue;
         json_t *properties = json_object();
         json_object_set_new_nocheck(properties, name, negated(schema));
-        add(out, json_pack("{s:s,s:[o],s:o}", "type", "object", "required",
-                           json_string_nocheck(name), "properties", properties));
+        negate_add(out, json_pack("{s:s,s:[o],s:o}", "type", "object", "required",
+                                  json_string_nocheck(name), "properties", properties));
     }
     return STATUS_OK;
 }
@@ -67,7 +67,7 @@ static Status negate_required(SchemaCompiler *c, const json_t *value, json_t **o
         json_t *properties = json_object();
         if (!json_is_string(name)) return error_set(c->error, "'required' must list names");
         json_object_set_new_nocheck(properties, json_string_value(name), json_false());
-        add(out, json_pack("{s:s,s:o}", "type", "object", "properties", properties));
+        negate_add(out, json_pack("{s:s,s:o}", "type", "object", "properties", properties));
     }
     return STATUS_OK;
 }
@@ -80,9 +80,9 @@ static Status negate_values(SchemaCompiler *c, const char *keyword, const json_t
     json_array_foreach(list, i, item) {
         if (schema_is_scalar(item)) continue;
         json_decref(list);
-        return refuse(c, keyword);
+        return negate_refuse(c, keyword);
     }
-    add(out, json_pack("{s:o}", SCHEMA_NONE_OF, list));
+    negate_add(out, json_pack("{s:o}", SCHEMA_NONE_OF, list));
     return STATUS_OK;
 }
 
@@ -104,8 +104,8 @@ static Status negate_size(SchemaCompiler *c, const json_t *schema, size_t i, jso
     bool given;
     if (schema_size(c, schema, sizes[i].keyword, &size, &given) != STATUS_OK) return STATUS_FAILED;
     if (sizes[i].step < 0 && size == 0) return STATUS_OK;
-    add(out, json_pack("{s:s,s:I}", "type", sizes[i].type, sizes[i].other,
-                       (json_int_t)size + sizes[i].step));
+    negate_add(out, json_pack("{s:s,s:I}", "type", sizes[i].type, sizes[i].other,
+                              (json_int_t)size + sizes[i].step));
     return STATUS_OK;
 }
 
@@ -118,7 +118,8 @@ static bool negate_items(const json_t *schema, const char *keyword, const json_t
     if (all && json_object_get(schema, "prefixItems")) return false;
     if (!all && (json_object_get(schema, "minContains") || json_object_get(schema, "maxContains")))
         return false;
-    add(out, json_pack("{s:s,s:o}", "type", "array", all ? "contains" : "items", negated(value)));
+    negate_add(out,
+               json_pack("{s:s,s:o}", "type", "array", all ? "contains" : "items", negated(value)));
     return true;
 }
 
@@ -163,39 +164,39 @@ static Status negate_keyword(SchemaCompiler *c, const json_t *schema, const char
         if (strcmp(keyword, sizes[i].keyword) == 0) return negate_size(c, schema, i, out);
     for (i = 0; i < 4; i++) {
         if (strcmp(keyword, limits[i][0]) != 0) continue;
-        if (json_is_boolean(value)) return refuse(c, keyword);
+        if (json_is_boolean(value)) return negate_refuse(c, keyword);
         if (json_is_true(json_object_get(schema, i == 0 ? "exclusiveMinimum" : "exclusiveMaximum")))
-            return refuse(c, keyword);
-        add(out, json_pack("{s:s,s:o}", "type", "number", limits[i][1], shared(value)));
+            return negate_refuse(c, keyword);
+        negate_add(out, json_pack("{s:s,s:o}", "type", "number", limits[i][1], shared(value)));
         return STATUS_OK;
     }
     if (strcmp(keyword, "pattern") == 0 || strcmp(keyword, "format") == 0) {
         const char *other = keyword[0] == 'p' ? SCHEMA_NO_PATTERN : SCHEMA_NO_FORMAT;
-        add(out, json_pack("{s:s,s:o}", "type", "string", other, shared(value)));
+        negate_add(out, json_pack("{s:s,s:o}", "type", "string", other, shared(value)));
     } else if (strcmp(keyword, "not") == 0) {
-        add(out, shared(value));
+        negate_add(out, shared(value));
     } else if (strcmp(keyword, "allOf") == 0) {
         json_array_foreach((json_t *)value, i, item) {
-            add(out, negated(item));
+            negate_add(out, negated(item));
         }
     } else if (strcmp(keyword, "anyOf") == 0) {
         json_t *all = json_array();
         json_array_foreach((json_t *)value, i, item) {
             json_array_append_new(all, negated(item));
         }
-        add(out, json_pack("{s:o}", "allOf", all));
+        negate_add(out, json_pack("{s:o}", "allOf", all));
     } else if (strcmp(keyword, "$ref") == 0) {
         const json_t *target;
         if (!json_is_string(value)) return error_set(c->error, "'$ref' must be a text");
         if (schema_resolve(c, schema, "$ref", json_string_value(value), &target) != STATUS_OK)
             return STATUS_FAILED;
-        add(out, negated(target));
+        negate_add(out, negated(target));
     } else {
         bool anything =
             json_is_true(value) || (json_is_object(value) && json_object_size(value) == 0);
         if (anything || negate_items(schema, keyword, value, out)) return STATUS_OK;
         for (i = 0; i < sizeof refused / sizeof *refused; i++)
-            if (strcmp(keyword, refused[i]) == 0 && !anything) return refuse(c, keyword);
+            if (strcmp(keyword, refused[i]) == 0 && !anything) return negate_refuse(c, keyword);
     }
     return STATUS_OK;
 }
@@ -207,7 +208,7 @@ Status schema_negate(SchemaCompiler *c, const json_t *schema, const json_t **alt
     if (*alternatives) return STATUS_OK;
     json_t *out = json_array();
     Status status = STATUS_OK;
-    if (json_is_false(schema)) add(&out, json_true());
+    if (json_is_false(schema)) negate_add(&out, json_true());
     if (json_is_object(schema)) {
         const char *keyword;
         json_t *value;

@@ -65,7 +65,8 @@ static bool forget_one(ShapeStore *store) {
     return true;
 }
 
-static Status compile(ShapeStore *store, const ShapeSource *source, Shape **shape, Error *error) {
+static Status shape_store_compile(ShapeStore *store, const ShapeSource *source, Shape **shape,
+                                  Error *error) {
     Acceptor *acceptor;
     if (!store->vocabulary &&
         vocabulary_new(&store->vocabulary, store->tokenizer, store->vocab_size, error) != STATUS_OK)
@@ -88,7 +89,7 @@ static Status get(ShapeStore *store, const ShapeSource *source, Shape **shape, E
         *shape = e->shape;
         return STATUS_OK;
     }
-    if (compile(store, source, shape, error) != STATUS_OK) return STATUS_FAILED;
+    if (shape_store_compile(store, source, shape, error) != STATUS_OK) return STATUS_FAILED;
     if (!array_reserve(&store->entries, &store->capacity, store->n + 1, sizeof *store->entries)) {
         shape_free(*shape);
         return error_set(error, "no memory for a shape");

@@ -20,7 +20,7 @@ typedef struct Compiler {
     int level;
 } Compiler;
 
-static Status wrong(Compiler *c, const char *kind) {
+static Status structure_wrong(Compiler *c, const char *kind) {
     return error_set(c->error, "a structure is not well formed at '%.20s'", kind);
 }
 
@@ -37,7 +37,8 @@ static Status without_stops(Compiler *c, const json_t *element, size_t first, Re
     RegexArena *r = c->regexes;
     for (size_t i = first; i < json_array_size(element); i++) {
         const json_t *stop = json_array_get(element, i);
-        if (!json_is_string(stop) || json_string_length(stop) == 0) return wrong(c, "stop");
+        if (!json_is_string(stop) || json_string_length(stop) == 0)
+            return structure_wrong(c, "stop");
         Regex text = regex_text(r, json_string_value(stop), json_string_length(stop));
         Regex holds = regex_concat(r, any_text(c), regex_concat(r, text, any_text(c)));
         *all = regex_and2(r, *all, regex_not(r, holds));
@@ -46,7 +47,7 @@ static Status without_stops(Compiler *c, const json_t *element, size_t first, Re
 }
 
 static Status compile_pattern(Compiler *c, const json_t *pattern, PatternScope scope, Regex *out) {
-    if (!json_is_string(pattern)) return wrong(c, "pattern");
+    if (!json_is_string(pattern)) return structure_wrong(c, "pattern");
     return pattern_compile_regex(c->regexes, json_string_value(pattern),
                                  json_string_length(pattern), scope, WRITING_PLAIN, out, c->error);
 }
@@ -54,7 +55,7 @@ static Status compile_pattern(Compiler *c, const json_t *pattern, PatternScope s
 static Status token_node(Compiler *c, const json_t *name, Regex *out) {
     static const char begin = (char)VOCABULARY_TOKEN_BEGIN, end = (char)VOCABULARY_TOKEN_END;
     RegexArena *r = c->regexes;
-    if (!json_is_string(name)) return wrong(c, "token");
+    if (!json_is_string(name)) return structure_wrong(c, "token");
     Regex text = regex_text(r, json_string_value(name), json_string_length(name));
     *out = regex_concat(r, regex_text(r, &begin, 1), regex_concat(r, text, regex_text(r, &end, 1)));
     return STATUS_OK;
@@ -138,7 +139,7 @@ static Status compile(Compiler *c, const json_t *element, AcceptorNode *node);
 static Status compile_items(Compiler *c, const json_t *element, bool is_choice,
                             AcceptorNode *node) {
     size_t n = json_array_size(element) - 1;
-    if (n == 0) return wrong(c, "an empty list");
+    if (n == 0) return structure_wrong(c, "an empty list");
     if (n > MOST_ITEMS)
         return error_set(c->error,
                          "%zu tools or parameters are too many to be enforced: at most about %d", n,
@@ -161,7 +162,7 @@ static Status compile_repeat(Compiler *c, const json_t *element, AcceptorNode *n
     AcceptorNode item;
     if (!json_is_integer(min) || !json_is_integer(max) || least < 0 || least > 1000 || most < -1 ||
         most > 1000 || (most >= 0 && most < least))
-        return wrong(c, "repeat");
+        return structure_wrong(c, "repeat");
     if (compile(c, json_array_get(element, 1), &item) != STATUS_OK) return STATUS_FAILED;
     *node = acceptor_repeat(c->acceptor, item, (uint32_t)least,
                             most < 0 ? ACCEPTOR_NO_LIMIT : (uint32_t)most);
@@ -173,7 +174,7 @@ static Status compile_shape(Compiler *c, const json_t *element, AcceptorNode *no
     json_int_t number = json_integer_value(kind);
     if (!json_is_integer(kind) || number <= SHAPE_NONE || number >= SHAPE_STRUCTURE ||
         !json_is_string(text))
-        return wrong(c, "shape");
+        return structure_wrong(c, "shape");
     const ShapeSource source = {(ShapeKind)number, json_string_value(text),
                                 json_string_length(text)};
     return shape_source_node(&source, c->acceptor, node, c->error);
@@ -219,21 +220,21 @@ static Status compile_element(Compiler *c, const char *kind, const json_t *eleme
     if (strcmp(kind, "shape") == 0) return compile_shape(c, element, node);
     if (strcmp(kind, "schema") == 0) {
         const json_t *schema = json_array_get(element, 1);
-        if (!json_is_object(schema) && !json_is_boolean(schema)) return wrong(c, kind);
+        if (!json_is_object(schema) && !json_is_boolean(schema)) return structure_wrong(c, kind);
         if (schema_compile(c->acceptor, schema, NULL, node, c->error) == STATUS_OK)
             return STATUS_OK;
         const char *label = json_string_value(json_array_get(element, 2));
         return label ? error_prefix(c->error, "%s", label) : STATUS_FAILED;
     }
     if (compile_regex(c, kind, element, &regex, &known) != STATUS_OK) return STATUS_FAILED;
-    if (!known) return wrong(c, kind);
+    if (!known) return structure_wrong(c, kind);
     *node = acceptor_term(c->acceptor, regex);
     return STATUS_OK;
 }
 
 static Status compile(Compiler *c, const json_t *element, AcceptorNode *node) {
     const char *kind = json_string_value(json_array_get(element, 0));
-    if (!kind) return wrong(c, "");
+    if (!kind) return structure_wrong(c, "");
     if (c->level == MOST_LEVELS) return error_set(c->error, "a structure is too deep");
     c->level++;
     Status status = compile_element(c, kind, element, node);

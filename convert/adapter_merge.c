@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static SourceTensor *find(const Source *source, const char *name) {
+static SourceTensor *merge_find(const Source *source, const char *name) {
     for (size_t i = 0; i < source->n_tensors; i++)
         if (strcmp(source->tensors[i].name, name) == 0) return &source->tensors[i];
     return NULL;
@@ -12,7 +12,7 @@ static SourceTensor *find(const Source *source, const char *name) {
 
 /* Lets a tensor that has another's data have its own. */
 static void untie(const Source *source, SourceTensor *t) {
-    const SourceTensor *other = t->shares ? find(source, t->shares) : NULL;
+    const SourceTensor *other = t->shares ? merge_find(source, t->shares) : NULL;
     char name[MODELFILE_NAME_BYTES];
     if (!other) return;
     memcpy(name, t->name, sizeof name);
@@ -38,12 +38,12 @@ static Status take_apart(const Source *source, SourceTensor *changed, Error *err
 
 static Status add_part(const AdapterSpec *spec, const AdapterPart *part, const Source *source,
                        Error *error) {
-    SourceTensor *t = find(source, part->name);
+    SourceTensor *t = merge_find(source, part->name);
     if (!t || t->is_vector || t->rows != part->rows || t->cols != part->cols)
         return error_set(error,
                          "adds %zu x %zu to '%s', which the model does not have in this shape",
                          part->rows, part->cols, part->name);
-    const SourceTensor *data = t->shares ? find(source, t->shares) : t;
+    const SourceTensor *data = t->shares ? merge_find(source, t->shares) : t;
     if (!data || data->values || data->minus_exp)
         return error_set(error, "adds to '%s', which is computed, not read", part->name);
     if (take_apart(source, t, error) != STATUS_OK) return STATUS_FAILED;

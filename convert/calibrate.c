@@ -50,7 +50,7 @@ static int by_address(const void *a, const void *b) {
     return x->data < y->data ? -1 : x->data > y->data;
 }
 
-static Inputs *find(const Calibration *c, const void *data) {
+static Inputs *calibrate_find(const Calibration *c, const void *data) {
     const Inputs key = {.data = data};
     return bsearch(&key, c->matrices, c->n_matrices, sizeof key, by_address);
 }
@@ -59,7 +59,7 @@ static Inputs *find(const Calibration *c, const void *data) {
  * own columns, over the rows in their order, so the result does not depend on the number of
  * threads. */
 static void add_squares(const Calibration *c, const Matrix *w, const float *in, size_t n) {
-    Inputs *inputs = find(c, w->data);
+    Inputs *inputs = calibrate_find(c, w->data);
     enum { PIECE = 64 };
     size_t cols = w->cols, n_pieces = (cols + PIECE - 1) / PIECE;
 #pragma omp for schedule(static)
@@ -110,7 +110,7 @@ static Status list_matrices(Calibration *c, const ModelFile *file, Error *error)
     }
     for (size_t i = 0; i < c->n_tensors; i++) {
         const FileTensor *t = modelfile_tensor(file, i);
-        if (t->type != TENSOR_VECTOR) c->of_tensor[i] = find(c, modelfile_data(file, t));
+        if (t->type != TENSOR_VECTOR) c->of_tensor[i] = calibrate_find(c, modelfile_data(file, t));
     }
     return STATUS_OK;
 }

@@ -10,7 +10,7 @@ static const char attribute[] = "user.verbatim.source";
 enum { PARTS = 5 };
 
 /* Appends a text and its NUL; false: no room. */
-static bool put(char *bytes, size_t size, size_t *length, const char *text) {
+static bool origin_put(char *bytes, size_t size, size_t *length, const char *text) {
     size_t n = text ? strlen(text) + 1 : 1;
     if (n > size - *length) return false;
     memcpy(bytes + *length, text ? text : "", n);
@@ -28,7 +28,8 @@ void conversion_origin_write(int fd, const ConversionOrigin *origin) {
                                       tokenizer ? tokenizer : origin->tokenizer,
                                       origin->split_pattern, family ? family : origin->family};
     bool fits = true;
-    for (int i = 0; i < PARTS; i++) fits = fits && put(bytes, sizeof bytes, &length, parts[i]);
+    for (int i = 0; i < PARTS; i++)
+        fits = fits && origin_put(bytes, sizeof bytes, &length, parts[i]);
     if (fits && fsetxattr(fd, attribute, bytes, length, 0) != 0) length = 0; /* nothing is kept */
     free(path);
     free(tokenizer);

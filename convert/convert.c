@@ -331,7 +331,7 @@ static size_t plan_tensor(const Conversion *c, size_t i, ConvertJob *jobs) {
     return n;
 }
 
-static size_t larger(size_t a, size_t b) {
+static size_t convert_larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
@@ -340,19 +340,19 @@ static void measure(Conversion *c, const ConvertJob *job) {
     const SourceTensor *t = &c->source->tensors[job->tensor];
     TensorType type = (TensorType)c->layout->tensors[job->tensor].type;
     size_t padded = tensor_padded_cols(type, t->cols), row_bytes = 0;
-    c->target_bytes = larger(c->target_bytes, round_up(job->bytes, MODELFILE_ALIGNMENT));
+    c->target_bytes = convert_larger(c->target_bytes, round_up(job->bytes, MODELFILE_ALIGNMENT));
     if (type == TENSOR_VECTOR) return;
     if (same_blocks(t, type)) {
         stored_bytes(t->stored, t->cols, &row_bytes);
-        c->stored_bytes = larger(c->stored_bytes, PANEL_ROWS * row_bytes);
+        c->stored_bytes = convert_larger(c->stored_bytes, PANEL_ROWS * row_bytes);
     } else {
-        c->floats = larger(c->floats, PANEL_ROWS * padded);
+        c->floats = convert_larger(c->floats, PANEL_ROWS * padded);
     }
     /* add_errors reads the rows, and one row of the panel. */
-    if (is_approximated(c, t)) c->floats = larger(c->floats, (PANEL_ROWS + 1) * padded);
+    if (is_approximated(c, t)) c->floats = convert_larger(c->floats, (PANEL_ROWS + 1) * padded);
     if (!tensor_type_info(type)->group) return;
-    c->codes = larger(c->codes, PANEL_ROWS * padded);
-    c->groups = larger(c->groups, PANEL_ROWS * padded / tensor_type_info(type)->group);
+    c->codes = convert_larger(c->codes, PANEL_ROWS * padded);
+    c->groups = convert_larger(c->groups, PANEL_ROWS * padded / tensor_type_info(type)->group);
 }
 
 static Status plan(Conversion *c) {

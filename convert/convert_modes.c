@@ -42,7 +42,7 @@ static bool clear_asked(const Options *options) {
 }
 
 /* Called whatever the mode: these options concern all of them. */
-static Status check(Options *o, Error *error) {
+static Status modes_check(Options *o, Error *error) {
     if (o->split_pattern && !o->tokenizer) {
         error_set(error, "--split-pattern says how the tokenizer of -z splits text: give -z FILE");
         return STATUS_USAGE;
@@ -75,7 +75,7 @@ static Status list_models(void *state, Session *session, Error *error) {
     return model_list_print(stdout, session->options->cache_dir, session->interrupted, error);
 }
 
-static Status list(void *state, Session *session, Error *error) {
+static Status modes_list(void *state, Session *session, Error *error) {
     (void)state;
     return conversion_list_print(stdout, session->options->cache_dir, error);
 }
@@ -109,7 +109,7 @@ const Mode convert_list_mode = {.name = "--list",
 const Mode convert_cache_list_mode = {.name = "--cache-list",
                                       .traits = MODE_WITHOUT_MODEL,
                                       .asked = list_asked,
-                                      .check = check,
-                                      .run = list};
+                                      .check = modes_check,
+                                      .run = modes_list};
 const Mode convert_cache_clear_mode = {
     .name = "--cache-clear", .traits = MODE_WITHOUT_MODEL, .asked = clear_asked, .run = clear};

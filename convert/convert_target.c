@@ -21,7 +21,7 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- A temporary file ---- */
 
-static bool join(char *path, const char *directory, const char *rest) {
+static bool target_join(char *path, const char *directory, const char *rest) {
     int length = snprintf(path, PATH_BYTES, "%s%s", directory, rest);
     return length > 0 && length < PATH_BYTES;
 }
@@ -30,7 +30,7 @@ int convert_unlinked(const char *directory) {
     int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
     char path[PATH_BYTES];
-    if (!join(path, directory, "/verbatim.XXXXXX")) {
+    if (!target_join(path, directory, "/verbatim.XXXXXX")) {
         errno = ENAMETOOLONG;
         return -1;
     }

@@ -15,7 +15,7 @@ static const char *const candidates[] = {
 
 /* The path of what lies there as seen from the directory of the program, malloc'ed; NULL: nothing.
  */
-static char *find(const char *relative) {
+static char *default_model_find(const char *relative) {
     char program[PATH_MAX], path[PATH_MAX + 64];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length <= 0) return NULL;
@@ -26,12 +26,12 @@ static char *find(const char *relative) {
 }
 
 char *default_model_docs_path(void) {
-    return find("../share/doc/verbatim/docs");
+    return default_model_find("../share/doc/verbatim/docs");
 }
 
 char *default_model_path(Error *error) {
     for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
-        char *path = find(candidates[i]);
+        char *path = default_model_find(candidates[i]);
         if (path) return path;
     }
     error_set(error, "no model is named, and stories.bin, which comes with the program, is not "

@@ -31,8 +31,8 @@ static bool joined(char *path, const char *directory, const char *name) {
 }
 
 /* Adds a model; takes no ownership. */
-static void add(ModelNames *names, const char *name, const char *path, const char *place,
-                uint64_t bytes) {
+static void names_add(ModelNames *names, const char *name, const char *path, const char *place,
+                      uint64_t bytes) {
     struct stat info = {0};
     if (names->n >= MOST_MODELS || names->failed || stat(path, &info) != 0) return;
     for (size_t i = 0; i < names->n; i++) /* a link to a directory above finds it again */
@@ -131,8 +131,8 @@ static bool look_at(const Search *s, const char *path, const char *entry) {
     if (!is_model) return is_directory;
     size_t n = is_directory ? strlen(entry) : (size_t)(strrchr(entry, '.') - entry);
     snprintf(name, sizeof name, "%s%s%.*s", s->prefix, s->prefix[0] ? "/" : "", (int)n, entry);
-    add(s->names, name, path, s->place,
-        is_directory ? safetensors_in(path) : (uint64_t)info.st_size);
+    names_add(s->names, name, path, s->place,
+              is_directory ? safetensors_in(path) : (uint64_t)info.st_size);
     return false;
 }
 
@@ -202,7 +202,7 @@ static void search_hub(ModelNames *names, const char *hub) {
         else
             snprintf(name, sizeof name, "%s", entry + strlen(prefix));
         if (is_model_directory(path))
-            add(names, name, path, place, safetensors_in(path));
+            names_add(names, name, path, place, safetensors_in(path));
         else
             search(&(Search){names, place, name}, path, MOST_DEPTH);
     }
@@ -222,7 +222,7 @@ static void search_ollama(ModelNames *names, const char *root) {
         snprintf(blob, sizeof blob, "blobs/sha256-%s", tags.tags[i].digest);
         if (tags.tags[i].digest[0] && joined(path, root, blob) && stat(path, &info) == 0 &&
             S_ISREG(info.st_mode))
-            add(names, tags.tags[i].name, path, "ollama", (uint64_t)info.st_size);
+            names_add(names, tags.tags[i].name, path, "ollama", (uint64_t)info.st_size);
     }
     ollama_tags_free(&tags);
 }

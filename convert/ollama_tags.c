@@ -90,7 +90,7 @@ static void search(OllamaTags *tags, const char *directory, const char *name, in
  */
 
 /* Writes the hexadecimal digits of the digest of the weights that a manifest names, or "". */
-static void parse(const OllamaTag *tag, char digest[OLLAMA_DIGEST + 1]) {
+static void ollama_parse(const OllamaTag *tag, char digest[OLLAMA_DIGEST + 1]) {
     json_t *json = json_loadb(tag->manifest, tag->manifest_bytes, 0, NULL), *layer;
     size_t i;
     json_array_foreach(json_object_get(json, "layers"), i, layer) {
@@ -110,7 +110,7 @@ static void parse_all(const OllamaTags *tags, int to) {
     if (sandbox_enter(&rules, &report, &error) != STATUS_OK) return;
     for (size_t i = 0; i < tags->n; i++) {
         char digest[OLLAMA_DIGEST + 1] = "";
-        parse(&tags->tags[i], digest);
+        ollama_parse(&tags->tags[i], digest);
         descriptor_write(to, digest, OLLAMA_DIGEST);
     }
 }

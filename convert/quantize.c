@@ -21,7 +21,7 @@ typedef struct Best {
 } Best;
 
 /* The nearest codes q for x ~ scale * q - minimum, where inverse is 1 / scale. */
-static inline void encode(const Group *g, float inverse, float minimum, float *q) {
+static inline void quantize_encode(const Group *g, float inverse, float minimum, float *q) {
     for (size_t i = 0; i < g->n; i++)
         q[i] = round_even(clamp((g->x[i] + minimum) * inverse, g->low, g->high));
 }
@@ -34,7 +34,7 @@ static inline void attempt(const Group *g, float scale, float minimum, Best *bes
     float stored = numbers_half_to_float(half);
     if (stored == 0.0f || !isfinite(1.0f / stored)) return;
     minimum = numbers_half_to_float(half_minimum);
-    encode(g, 1.0f / stored, minimum, q);
+    quantize_encode(g, 1.0f / stored, minimum, q);
     float error = weighted_error(g->x, g->weight, g->n, stored, minimum, q);
     if (!(error < best->error)) return;
     best->error = error;
@@ -90,7 +90,7 @@ FOR_EACH_ISA static void search_line(const Group *g, int steps, Best *best) {
         float inverse = (g->high + 0.1f * (float)k) / (high - low);
         float scale = 1.0f / inverse, minimum = -low;
         if (!isfinite(inverse) || !isfinite(scale)) continue;
-        encode(g, inverse, minimum, q);
+        quantize_encode(g, inverse, minimum, q);
         best_line(g, q, &scale, &minimum);
         attempt(g, scale, minimum, best);
     }

@@ -186,8 +186,8 @@ static size_t draft(ModelDrafter *d, size_t n_text, int32_t *drafts, size_t most
     return n;
 }
 
-static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
-                      size_t most) {
+static size_t draft_model_propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
+                                  size_t most) {
     ModelDrafter *d = (ModelDrafter *)drafter;
     DraftModel *shared = d->shared;
     Error error; /* a drafter that fails is silent: the text goes on without it */
@@ -201,7 +201,7 @@ static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *
 }
 
 /* catch_up compares texts, so nothing is to be done here. */
-static void learn(Drafter *drafter, size_t n, size_t accepted) {
+static void draft_model_learn(Drafter *drafter, size_t n, size_t accepted) {
     (void)drafter;
     (void)n;
     (void)accepted;
@@ -227,8 +227,8 @@ Drafter *draft_model_drafter(DraftModel *shared, const SamplerOptions *sampling)
     d->shared = shared;
     d->sequence = -1;
     d->drafter = (Drafter){.most = DRAFT_MODEL_MOST,
-                           .propose = propose,
-                           .learn = learn,
+                           .propose = draft_model_propose,
+                           .learn = draft_model_learn,
                            .free = free_drafter,
                            .unread = unread};
     d->sampler = draft_choice_new(sampling, shared->model);

@@ -172,7 +172,7 @@ static double need_of(const DrafterSet *set, const Member *member, const int32_t
     return need > 0.0 ? need : 0.0;
 }
 
-static void give(DraftRecord *record, double amount) {
+static void drafter_set_give(DraftRecord *record, double amount) {
     record->granted += amount;
     draft_record_earn(record, amount);
 }
@@ -195,13 +195,13 @@ static void grant(DrafterSet *set, const int32_t *text, size_t n, size_t most) {
             if (needs[i] >= 0.0 && (needs[least] < 0.0 || needs[i] < needs[least])) least = i;
         double share = amount / (double)left--;
         double part = needs[least] < share ? needs[least] : share;
-        give(set->members[least].record, part);
+        drafter_set_give(set->members[least].record, part);
         amount -= part;
         needs[least] = -1.0;
     }
     for (size_t i = 0; i < set->n_members && n_asking > 0 && amount > 0.0; i++)
         if (!is_hopeless(set, &set->members[i], most))
-            give(set->members[i].record, amount / (double)n_asking);
+            drafter_set_give(set->members[i].record, amount / (double)n_asking);
 }
 
 /* The part of the cost of the last draft's rows that one member's tokens have. */
@@ -211,8 +211,8 @@ static double cost_of(const DrafterSet *set, const Member *member) {
 
 /* The rows of a draft are booked at once, so that texts that decode side by side do not spend the
  * same balance; what was right is booked by learn. */
-static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
-                      size_t most) {
+static size_t drafter_set_propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
+                                  size_t most) {
     DrafterSet *set = (DrafterSet *)drafter;
     size_t order[DRAFTER_SET_MOST] = {0};
     set->n_segments = set->n_drafts = 0;
@@ -243,7 +243,7 @@ static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *
 
 /* Counts the member's part of a draft, of which the text took `right` tokens; `again` is what they
  * cost in the next pass. */
-static void count(DrafterSet *set, Member *member, size_t right, double again) {
+static void drafter_set_count(DrafterSet *set, Member *member, size_t right, double again) {
     DraftRecord *record = member->record;
     size_t tested = right + (right < member->n);
     for (size_t i = 0; i < tested; i++) {
@@ -260,7 +260,7 @@ static void count(DrafterSet *set, Member *member, size_t right, double again) {
 }
 
 /* A part behind a wrong token was not tested: its rows count, its tokens teach nothing. */
-static void learn(Drafter *drafter, size_t n, size_t accepted) {
+static void drafter_set_learn(Drafter *drafter, size_t n, size_t accepted) {
     DrafterSet *set = (DrafterSet *)drafter;
     size_t begin = 0;
     double again = accepted < n ? draft_price_again(&set->prices, accepted) : 0.0;
@@ -269,8 +269,8 @@ static void learn(Drafter *drafter, size_t n, size_t accepted) {
         size_t right = accepted > begin ? accepted - begin : 0;
         if (right > member->n) right = member->n;
         if (accepted >= begin) {
-            count(set, member, right,
-                  accepted > 0 ? again * (double)right / (double)accepted : 0.0);
+            drafter_set_count(set, member, right,
+                              accepted > 0 ? again * (double)right / (double)accepted : 0.0);
         } else {
             member->gained -= cost_of(set, member);
             member->record->gained -= cost_of(set, member) * set->prices.second;
@@ -303,7 +303,10 @@ void drafter_set_hold(Drafter *drafter, TokenRule *rule) {
 Drafter *drafter_set_new(PassCosts *costs) {
     DrafterSet *set = calloc(1, sizeof *set);
     if (!set) return NULL;
-    set->drafter = (Drafter){.propose = propose, .learn = learn, .free = set_free, .costs = costs};
+    set->drafter = (Drafter){.propose = drafter_set_propose,
+                             .learn = drafter_set_learn,
+                             .free = set_free,
+                             .costs = costs};
     return &set->drafter;
 }
 

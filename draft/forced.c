@@ -7,14 +7,14 @@ typedef struct Forced {
     TokenRule *rule;
 } Forced;
 
-static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
-                      size_t most) {
+static size_t forced_propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
+                             size_t most) {
     TokenRule *rule = ((Forced *)drafter)->rule;
     (void)text, (void)n;
     return rule->forced(rule, drafts, most);
 }
 
-static void learn(Drafter *drafter, size_t n, size_t accepted) {
+static void forced_learn(Drafter *drafter, size_t n, size_t accepted) {
     (void)drafter, (void)n, (void)accepted;
 }
 
@@ -25,8 +25,11 @@ static void forced_free(Drafter *drafter) {
 Drafter *forced_new(TokenRule *rule) {
     Forced *f = calloc(1, sizeof *f);
     if (!f) return NULL;
-    f->drafter = (Drafter){
-        .most = DRAFTS_MAX, .propose = propose, .learn = learn, .free = forced_free, .first = true};
+    f->drafter = (Drafter){.most = DRAFTS_MAX,
+                           .propose = forced_propose,
+                           .learn = forced_learn,
+                           .free = forced_free,
+                           .first = true};
     f->rule = rule;
     return &f->drafter;
 }

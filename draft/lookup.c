@@ -41,8 +41,8 @@ static size_t find_match(const int32_t *text, size_t n_text, size_t *length) {
     return best;
 }
 
-static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
-                      size_t most) {
+static size_t lookup_propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
+                             size_t most) {
     Lookup *l = (Lookup *)drafter;
     size_t match, from = find_match(text, n, &match);
     if (match == 0) return 0;
@@ -57,7 +57,7 @@ static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *
     return most;
 }
 
-static void learn(Drafter *drafter, size_t n, size_t accepted) {
+static void lookup_learn(Drafter *drafter, size_t n, size_t accepted) {
     Lookup *l = (Lookup *)drafter;
     if (accepted == n) {
         l->length = 2 * l->length < drafter->most ? 2 * l->length : drafter->most;
@@ -76,7 +76,8 @@ Drafter *lookup_new(size_t most) {
     Lookup *l = calloc(1, sizeof *l);
     if (!l) return NULL;
     if (most > DRAFTS_MAX) most = DRAFTS_MAX;
-    l->drafter = (Drafter){.most = most, .propose = propose, .learn = learn, .free = lookup_free};
+    l->drafter = (Drafter){
+        .most = most, .propose = lookup_propose, .learn = lookup_learn, .free = lookup_free};
     l->length = most < FIRST_DRAFTS ? most : FIRST_DRAFTS;
     return &l->drafter;
 }

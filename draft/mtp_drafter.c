@@ -184,8 +184,8 @@ static size_t unread(Drafter *drafter, const int32_t *text, size_t n) {
     return n - (goes_on(d, next, n) ? next : first_afresh(d, n));
 }
 
-static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
-                      size_t most) {
+static size_t mtp_propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
+                          size_t most) {
     MtpDrafter *d = (MtpDrafter *)drafter;
     MtpDrafts *s = d->shared;
     Error error; /* a drafter that fails is silent: the text goes on without it */
@@ -206,7 +206,7 @@ static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *
 }
 
 /* What the text took shows in its tokens. */
-static void learn(Drafter *drafter, size_t n, size_t accepted) {
+static void mtp_learn(Drafter *drafter, size_t n, size_t accepted) {
     (void)drafter;
     (void)n;
     (void)accepted;
@@ -229,8 +229,8 @@ Drafter *mtp_drafter(MtpDrafts *shared, const SamplerOptions *sampling) {
     d->shared = shared;
     d->sequence = -1;
     d->drafter = (Drafter){.most = MTP_DRAFTS,
-                           .propose = propose,
-                           .learn = learn,
+                           .propose = mtp_propose,
+                           .learn = mtp_learn,
                            .free = free_drafter,
                            .ran = ran,
                            .unread = unread};

@@ -93,7 +93,7 @@ static bool encode_behind(Recorded *r, const char *prefix, size_t at, size_t n) 
 
 /* Tokenizes the record anew from r->at on. Tokenizers that put a space before a text are given
  * something to put it before. */
-static void encode(Recorded *r) {
+static void recorded_encode(Recorded *r) {
     size_t n = r->length - r->at;
     bool all = n <= AT_A_TIME;
     if (!all) n = AT_A_TIME;
@@ -114,7 +114,7 @@ static size_t next_token(Recorded *r) {
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < r->ids.length; i++)
             if (r->begins[i] == r->at) return i;
-        if (round == 0) encode(r);
+        if (round == 0) recorded_encode(r);
     }
     return r->ids.length;
 }
@@ -167,8 +167,8 @@ static void follow(Recorded *r, const int32_t *text, size_t n) {
 
 /* ---- The Drafter ---- */
 
-static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
-                      size_t most) {
+static size_t recorded_propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
+                               size_t most) {
     Recorded *r = (Recorded *)drafter;
     follow(r, text, n);
     if (r->lost || r->at == r->length) return 0;
@@ -180,7 +180,7 @@ static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *
     return n_drafts;
 }
 
-static void learn(Drafter *drafter, size_t n, size_t accepted) {
+static void recorded_learn(Drafter *drafter, size_t n, size_t accepted) {
     Recorded *r = (Recorded *)drafter;
     r->drafts = accepted == n ? 2 * r->drafts : DRAFTS_AGAIN;
     if (r->drafts > DRAFTS_MAX) r->drafts = DRAFTS_MAX;
@@ -203,8 +203,8 @@ Drafter *recorded_new(const RecordedDecoding *decoding, const char *record, size
     Recorded *r = calloc(1, sizeof *r);
     if (!r) return NULL;
     r->drafter = (Drafter){.most = DRAFTS_MAX,
-                           .propose = propose,
-                           .learn = learn,
+                           .propose = recorded_propose,
+                           .learn = recorded_learn,
                            .free = recorded_free,
                            .trust = DRAFTS_AT_FIRST};
     r->decoding = *decoding;

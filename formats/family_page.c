@@ -495,7 +495,7 @@ static Status read_lines(FamilyPage *page, PageText *t) {
 }
 
 /* Points the family's tables at the page's. */
-static void finish(FamilyPage *page) {
+static void family_page_finish(FamilyPage *page) {
     Family *f = &page->family;
     f->set = page->main.n_set ? page->main.set : NULL;
     f->keys = page->n_keys ? page->keys : NULL;
@@ -546,7 +546,7 @@ static Status read_chain(FamilyPage *page, const char *name, const char *text, s
     page->family.model_type = model_type;
     if (page->n_keys && page->main.n_tensors == 0)
         return page_fail(&chain[0], "the page has keys, but no tensors");
-    finish(page);
+    family_page_finish(page);
     return STATUS_OK;
 }
 

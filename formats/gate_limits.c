@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static Status add(Source *source, const char *name, double limit, Error *error) {
+static Status gate_limits_add(Source *source, const char *name, double limit, Error *error) {
     float *value = malloc(sizeof *value);
     if (value) *value = (float)limit;
     return source_add_values(source, name, 1, 1, value, error);
@@ -14,13 +14,13 @@ Status gate_limit_add(Source *source, uint32_t layer, bool of_experts, double li
     Status status = STATUS_OK;
     if (!of_experts) {
         snprintf(name, sizeof name, "layers.%u.gate_limit", layer);
-        status = add(source, name, limit, error);
+        status = gate_limits_add(source, name, limit, error);
         snprintf(name, sizeof name, "layers.%u.shared.gate_limit", layer);
-        return status == STATUS_OK ? add(source, name, limit, error) : status;
+        return status == STATUS_OK ? gate_limits_add(source, name, limit, error) : status;
     }
     for (uint32_t e = 0; status == STATUS_OK && e < source->config.n_experts; e++) {
         snprintf(name, sizeof name, "layers.%u.experts.%u.gate_limit", layer, e);
-        status = add(source, name, limit, error);
+        status = gate_limits_add(source, name, limit, error);
     }
     return status;
 }

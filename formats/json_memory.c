@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static void *allocate(size_t bytes) {
+static void *json_allocate(size_t bytes) {
     void *memory = malloc(bytes ? bytes : 1);
     if (memory) return memory;
     dprintf(STDERR_FILENO, "%s: no memory for JSON (%zu bytes)\n", program_invocation_short_name,
@@ -15,5 +15,5 @@ static void *allocate(size_t bytes) {
 }
 
 void json_memory_guard(void) {
-    json_set_alloc_funcs(allocate, free);
+    json_set_alloc_funcs(json_allocate, free);
 }

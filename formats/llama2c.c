@@ -74,7 +74,7 @@ static void fill_config(Source *source) {
 
 /* Adds `count` tensors of one kind, which follow each other in the file. A name that begins with
  * "layers." stands for one in each layer: the number goes after that. */
-static bool add(Checkpoint *c, const char *name, size_t count, size_t rows, size_t cols) {
+static bool llama2c_add(Checkpoint *c, const char *name, size_t count, size_t rows, size_t cols) {
     bool is_vector = rows == 1;
     for (size_t i = 0; i < count; i++) {
         char full[MODELFILE_NAME_BYTES];
@@ -118,30 +118,30 @@ static bool add_tensors(Checkpoint *c) {
     size_t ffn = p->ffn_dim, vocab = p->vocab_size;
     bool ok = true;
     if (c->version) {
-        ok = ok && add(c, "layers.attention_norm", n, 1, dim);
-        ok = ok && add(c, "layers.ffn_norm", n, 1, dim);
-        ok = ok && add(c, "final_norm", 1, 1, dim);
-        ok = ok && add(c, "token_embedding", 1, vocab, dim);
+        ok = ok && llama2c_add(c, "layers.attention_norm", n, 1, dim);
+        ok = ok && llama2c_add(c, "layers.ffn_norm", n, 1, dim);
+        ok = ok && llama2c_add(c, "final_norm", 1, 1, dim);
+        ok = ok && llama2c_add(c, "token_embedding", 1, vocab, dim);
     } else {
-        ok = ok && add(c, "token_embedding", 1, vocab, dim);
-        ok = ok && add(c, "layers.attention_norm", n, 1, dim);
+        ok = ok && llama2c_add(c, "token_embedding", 1, vocab, dim);
+        ok = ok && llama2c_add(c, "layers.attention_norm", n, 1, dim);
     }
-    ok = ok && add(c, "layers.wq", n, dim, dim);
-    ok = ok && add(c, "layers.wk", n, kv_dim, dim);
-    ok = ok && add(c, "layers.wv", n, kv_dim, dim);
-    ok = ok && add(c, "layers.wo", n, dim, dim);
-    if (!c->version) ok = ok && add(c, "layers.ffn_norm", n, 1, dim);
-    ok = ok && add(c, "layers.w_gate", n, ffn, dim);
-    ok = ok && add(c, "layers.w_down", n, dim, ffn);
-    ok = ok && add(c, "layers.w_up", n, ffn, dim);
+    ok = ok && llama2c_add(c, "layers.wq", n, dim, dim);
+    ok = ok && llama2c_add(c, "layers.wk", n, kv_dim, dim);
+    ok = ok && llama2c_add(c, "layers.wv", n, kv_dim, dim);
+    ok = ok && llama2c_add(c, "layers.wo", n, dim, dim);
+    if (!c->version) ok = ok && llama2c_add(c, "layers.ffn_norm", n, 1, dim);
+    ok = ok && llama2c_add(c, "layers.w_gate", n, ffn, dim);
+    ok = ok && llama2c_add(c, "layers.w_down", n, dim, ffn);
+    ok = ok && llama2c_add(c, "layers.w_up", n, ffn, dim);
     if (!c->version) {
-        ok = ok && add(c, "final_norm", 1, 1, dim);
+        ok = ok && llama2c_add(c, "final_norm", 1, 1, dim);
         /* The tables of cosines and sines, which nothing reads any more. */
         uint64_t tables = (uint64_t)p->context * (p->head_dim / 2) * 2 * sizeof(float);
         c->overflow = c->overflow || __builtin_add_overflow(c->offset, tables, &c->offset);
     }
     if (!ok) return false;
-    if (!c->shared) return add(c, "output", 1, vocab, dim);
+    if (!c->shared) return llama2c_add(c, "output", 1, vocab, dim);
     return source_add_shared(c->source, "output", "token_embedding", vocab, dim, c->error) ==
            STATUS_OK;
 }

@@ -23,8 +23,8 @@ static uint8_t *grow(Metadata *m, size_t bytes) {
     return at;
 }
 
-static void add(Metadata *m, const char *key, MetaType type, const void *values, uint32_t count,
-                size_t element_bytes) {
+static void metadata_add(Metadata *m, const char *key, MetaType type, const void *values,
+                         uint32_t count, size_t element_bytes) {
     size_t key_bytes = strlen(key);
     if (key_bytes > UINT16_MAX) key_bytes = UINT16_MAX;
     size_t head = round_up(sizeof(MetaHeader) + key_bytes, 8);
@@ -37,23 +37,24 @@ static void add(Metadata *m, const char *key, MetaType type, const void *values,
 }
 
 void metadata_add_uint(Metadata *metadata, const char *key, const uint64_t *values, uint32_t n) {
-    add(metadata, key, META_UINT, values, n, sizeof *values);
+    metadata_add(metadata, key, META_UINT, values, n, sizeof *values);
 }
 
 void metadata_add_int(Metadata *metadata, const char *key, int64_t value) {
-    add(metadata, key, META_INT, &value, 1, sizeof value);
+    metadata_add(metadata, key, META_INT, &value, 1, sizeof value);
 }
 
 void metadata_add_float(Metadata *metadata, const char *key, double value) {
-    add(metadata, key, META_FLOAT, &value, 1, sizeof value);
+    metadata_add(metadata, key, META_FLOAT, &value, 1, sizeof value);
 }
 
 void metadata_add_bool(Metadata *metadata, const char *key, bool value) {
-    add(metadata, key, META_BOOL, &(uint8_t){value}, 1, 1);
+    metadata_add(metadata, key, META_BOOL, &(uint8_t){value}, 1, 1);
 }
 
 void metadata_add_text(Metadata *metadata, const char *key, const char *text, size_t bytes) {
-    add(metadata, key, META_TEXT, text, bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes, 1);
+    metadata_add(metadata, key, META_TEXT, text, bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes,
+                 1);
 }
 
 /* The bytes of an element of each type. */

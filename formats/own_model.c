@@ -31,7 +31,7 @@ bool own_model_is(const json_t *config) {
 
 /* Copies `pattern` into out[NAME] with "%u" or "*" replaced by the layer's number, "%h" by the
  * head's. */
-static void fill(char *out, const char *pattern, size_t layer, size_t head) {
+static void own_model_fill(char *out, const char *pattern, size_t layer, size_t head) {
     size_t n = 0;
     for (; *pattern && n + 24 < NAME; pattern++) {
         if (strncmp(pattern, "%u", 2) == 0 || strncmp(pattern, "%h", 2) == 0) {
@@ -44,9 +44,9 @@ static void fill(char *out, const char *pattern, size_t layer, size_t head) {
     out[n] = '\0';
 }
 
-static RawTensor *find(const Description *d, const char *pattern) {
+static RawTensor *own_model_find(const Description *d, const char *pattern) {
     char name[NAME];
-    fill(name, pattern, 0, 0);
+    own_model_fill(name, pattern, 0, 0);
     return raw_table_find(d->table, name);
 }
 
@@ -103,7 +103,7 @@ static void take_name(Description *d, OwnPart part, const char *name) {
     } else if (has_end(name, "a_2")) { /* the annotated transformer's LayerNorm */
         snprintf(weight, NAME, "%s", name);
         snprintf(bias, NAME, "%.*sb_2", (int)(n - 3), name);
-    } else if (find(d, name)) {
+    } else if (own_model_find(d, name)) {
         snprintf(weight, NAME, "%s", name);
         bias[0] = '\0';
     } else {
@@ -125,11 +125,12 @@ static void take_style(Description *d) {
         for (const char *const *usual = own_outer_names(part); *usual; usual++) {
             const char *end = "";
             snprintf(name, sizeof name, "%s.weight", *usual);
-            if (part == OWN_FINAL_NORM && !find(d, name)) end = ".a_2";
-            if (part == OWN_POSITIONS && !find(d, name) && find(d, *usual)) end = " ";
+            if (part == OWN_FINAL_NORM && !own_model_find(d, name)) end = ".a_2";
+            if (part == OWN_POSITIONS && !own_model_find(d, name) && own_model_find(d, *usual))
+                end = " ";
             snprintf(name, sizeof name, "%s%s", *usual, end[0] ? end : ".weight");
             if (end[0] == ' ') snprintf(name, sizeof name, "%s", *usual);
-            if (!find(d, name)) continue;
+            if (!own_model_find(d, name)) continue;
             take_name(d, part, name);
             break;
         }
@@ -171,7 +172,7 @@ static Status take_given(Description *d) {
                              part >= OWN_LAYER ? "a * stands for the layer's number"
                                                : "it is outside the layers, so it has no *");
         take_name(d, part, name);
-        if (!find(d, d->weights[part]))
+        if (!own_model_find(d, d->weights[part]))
             return error_set(d->error, "config.json: tensors: %s: no tensor is called '%.150s'",
                              key, d->weights[part]);
     }
@@ -190,7 +191,7 @@ static void set_default(const Description *d, const char *key, json_t *value) {
 
 /* A dimension of the part's tensor in layer 0; 0: there is none. */
 static json_int_t dimension(const Description *d, OwnPart part, uint32_t i) {
-    const RawTensor *raw = d->weights[part][0] ? find(d, d->weights[part]) : NULL;
+    const RawTensor *raw = d->weights[part][0] ? own_model_find(d, d->weights[part]) : NULL;
     return raw && i < raw->n_dims && raw->dims[i] < 1u << 30 ? (json_int_t)raw->dims[i] : 0;
 }
 
@@ -200,7 +201,7 @@ static size_t count_layers(const Description *d) {
         char name[NAME];
         if (!d->weights[part][0] || strstr(d->weights[part], "%h")) continue;
         for (n = 0; n < CONFIG_MAX_LAYERS; n++) {
-            fill(name, d->weights[part], n, 0);
+            own_model_fill(name, d->weights[part], n, 0);
             if (!raw_table_find(d->table, name)) break;
         }
         return n;
@@ -211,7 +212,7 @@ static size_t count_layers(const Description *d) {
 static size_t count_heads(const Description *d) {
     char name[NAME];
     for (size_t n = 0;; n++) {
-        fill(name, d->weights[OWN_WQ], 0, n);
+        own_model_fill(name, d->weights[OWN_WQ], 0, n);
         if (n >= 4096 || !raw_table_find(d->table, name)) return n;
     }
 }
@@ -267,7 +268,7 @@ static Status add_sizes(Description *d) {
     bool learned = d->weights[OWN_POSITIONS][0] != '\0';
     const char *positions = d->style ? d->style->positions : "sinusoidal";
     if (learned) {
-        const RawTensor *table = find(d, d->weights[OWN_POSITIONS]);
+        const RawTensor *table = own_model_find(d, d->weights[OWN_POSITIONS]);
         /* nn.Parameter tables may have a dimension of 1 before: [1][positions][dim]. */
         uint32_t at = table && table->n_dims == 3 ? 1 : 0;
         set_default(d, "max_position_embeddings", json_integer(dimension(d, OWN_POSITIONS, at)));
@@ -418,7 +419,7 @@ static const ConfigRule own_config[] = {
 };
 
 /* Every key that is read; others are refused. (Keys that begin with # are added afterwards.) */
-static Status check_keys(const json_t *config, Error *error) {
+static Status own_model_check_keys(const json_t *config, Error *error) {
     static const char *const keys[] = {"model_type",
                                        "names",
                                        "tensors",
@@ -458,8 +459,8 @@ static Status check_keys(const json_t *config, Error *error) {
 }
 
 /* The index of the key's text among names[n]. */
-static Status choose(const json_t *config, const char *key, const char *const *names, size_t n,
-                     size_t *chosen, Error *error) {
+static Status own_model_choose(const json_t *config, const char *key, const char *const *names,
+                               size_t n, size_t *chosen, Error *error) {
     char list[200] = "";
     const char *text = json_text(config, key);
     for (size_t i = 0, at = 0; i < n; i++) {
@@ -501,9 +502,9 @@ static Status own_finish(const json_t *config, Config *c, Error *error) {
     static const char *const norms[] = {"layer", "rms", "annotated"};
     static const char *const places[] = {"after", "before"};
     size_t position = 0, norm = 0, place = 0;
-    if (choose(config, "positions", positions, 7, &position, error) != STATUS_OK ||
-        choose(config, "norm", norms, 3, &norm, error) != STATUS_OK ||
-        choose(config, "norm_place", places, 2, &place, error) != STATUS_OK ||
+    if (own_model_choose(config, "positions", positions, 7, &position, error) != STATUS_OK ||
+        own_model_choose(config, "norm", norms, 3, &norm, error) != STATUS_OK ||
+        own_model_choose(config, "norm_place", places, 2, &place, error) != STATUS_OK ||
         set_embedding_scale(config, c, error) != STATUS_OK)
         return STATUS_FAILED;
     set_positions(c, position);
@@ -549,9 +550,9 @@ static Status add_annotated_norms(const RuleContext *c, const json_t *config, Er
         for (size_t i = 0; status == STATUS_OK && i < 2; i++) {
             char key[64], to[64], weight[NAME], bias[NAME];
             snprintf(key, sizeof key, "#%s", norms[i]);
-            fill(weight, json_text(config, key), l, 0);
+            own_model_fill(weight, json_text(config, key), l, 0);
             snprintf(key, sizeof key, "#%s.bias", norms[i]);
-            fill(bias, json_text(config, key), l, 0);
+            own_model_fill(bias, json_text(config, key), l, 0);
             snprintf(to, sizeof to, "layers.%u.%s", l, norms[i]);
             status = add_annotated_norm(c, to, weight, bias, error);
         }
@@ -573,7 +574,7 @@ static Status join_heads(const RuleContext *c, const char *to, const char *patte
     for (size_t h = 0; status == STATUS_OK && h < n_heads; h++) {
         char name[NAME];
         float *values;
-        fill(name, pattern, layer, h);
+        own_model_fill(name, pattern, layer, h);
         status = rules_read(c, name, rows, cols, &values, error);
         if (status == STATUS_OK)
             memcpy(joined + h * rows * cols, values, rows * cols * sizeof *values);
@@ -694,7 +695,7 @@ Status own_model_describe(OwnModel *own, json_t *config, RawTable *table, Error 
                                  .tied = true,
                                  .bos_id = -1,
                                  .eos_id = -1}};
-    if (drop_wrappers(&d) != STATUS_OK || check_keys(config, error) != STATUS_OK)
+    if (drop_wrappers(&d) != STATUS_OK || own_model_check_keys(config, error) != STATUS_OK)
         return STATUS_FAILED;
     bool found = find_style(&d, wanted);
     if (wanted && !found)

@@ -83,8 +83,8 @@ static Status make_room(Pieces *pieces, bool lines, size_t most, const char *pat
 }
 
 /* Lists the lines, or in order the characters or words that differ. `most`: when to give up. */
-static Status split(Pieces *pieces, const InputFile *file, bool words, bool lines, size_t most,
-                    Error *error) {
+static Status vocabulary_split(Pieces *pieces, const InputFile *file, bool words, bool lines,
+                               size_t most, Error *error) {
     const char *bytes = (const char *)file->map;
     size_t n = (size_t)file->bytes, at = 0;
     bool seen[256] = {false}; /* texts of one byte: nearly all characters */
@@ -102,7 +102,7 @@ static Status split(Pieces *pieces, const InputFile *file, bool words, bool line
 
 /* ---- The vocabulary -------------------------------------------------------------------------- */
 
-static Status add(json_t *vocab, const char *bytes, size_t n, Error *error) {
+static Status vocabulary_add(json_t *vocab, const char *bytes, size_t n, Error *error) {
     size_t id = json_object_size(vocab);
     char *name = strndup(bytes, n);
     Status status = STATUS_OK;
@@ -120,13 +120,13 @@ static Status add(json_t *vocab, const char *bytes, size_t n, Error *error) {
 static Status from_pieces(json_t *vocab, const InputFile *file, bool words, bool lines,
                           size_t vocab_size, Error *error) {
     Pieces pieces = {0};
-    Status status = split(&pieces, file, words, lines, vocab_size, error);
+    Status status = vocabulary_split(&pieces, file, words, lines, vocab_size, error);
     if (status != STATUS_OK) {
         free(pieces.items);
         return status;
     }
     for (size_t i = 0; status == STATUS_OK && i < pieces.n; i++)
-        status = add(vocab, pieces.items[i].bytes, pieces.items[i].length, error);
+        status = vocabulary_add(vocab, pieces.items[i].bytes, pieces.items[i].length, error);
     free(pieces.items);
     return status == STATUS_OK ? STATUS_OK : error_prefix(error, "%s", file->path);
 }
@@ -142,7 +142,7 @@ static Status from_list(json_t *vocab, const json_t *list, bool *words, Error *e
         if (!text) return error_set(error, "config.json: vocabulary: token %zu is no text", i);
         size_t n = json_string_length(token);
         if (n == 0 || utf8_decode(text, n, &c) != n) *words = true;
-        status = add(vocab, text, n, error);
+        status = vocabulary_add(vocab, text, n, error);
         if (status != STATUS_OK) return error_prefix(error, "config.json");
     }
     return status;
@@ -152,12 +152,13 @@ static Status from_ids(json_t *vocab, size_t vocab_size, Error *error) {
     char number[24];
     Status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < vocab_size; i++)
-        status = add(vocab, number, (size_t)snprintf(number, sizeof number, "%zu", i), error);
+        status =
+            vocabulary_add(vocab, number, (size_t)snprintf(number, sizeof number, "%zu", i), error);
     return status;
 }
 
-static Status fill(json_t *vocab, const json_t *config, const InputFile *list,
-                   const InputFile *text, size_t vocab_size, bool *words, Error *error) {
+static Status vocabulary_fill(json_t *vocab, const json_t *config, const InputFile *list,
+                              const InputFile *text, size_t vocab_size, bool *words, Error *error) {
     const json_t *value = json_value(config, "vocabulary");
     const char *kind = json_string_value(value);
     *words = true;
@@ -178,7 +179,7 @@ Status own_vocabulary_import(const json_t *config, const InputFile *list, const 
     json_t *vocab = json_object();
     bool words = true;
     if (!vocab) return error_set(error, "no memory for a vocabulary");
-    Status status = fill(vocab, config, list, text, vocab_size, &words, error);
+    Status status = vocabulary_fill(vocab, config, list, text, vocab_size, &words, error);
     if (status == STATUS_OK && json_object_size(vocab) != vocab_size)
         status = error_set(error, "the vocabulary has %zu tokens, but the model %zu",
                            json_object_size(vocab), vocab_size);

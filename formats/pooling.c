@@ -32,7 +32,7 @@ Status pooling_set(Source *source, const char *name, Error *error) {
 }
 
 /* Parses the file, which is a list or an object, where the directory has it; else *out is NULL. */
-static Status parse(const Source *source, const char *name, json_t **out, Error *error) {
+static Status pooling_parse(const Source *source, const char *name, json_t **out, Error *error) {
     const InputFile *file = NULL;
     json_error_t where;
     *out = NULL;
@@ -49,8 +49,8 @@ static Status parse(const Source *source, const char *name, json_t **out, Error 
 }
 
 /* Refuses a key of the object that is not in the list. */
-static Status check_keys(const Source *source, const char *file, const json_t *json,
-                         const char *const *known, Error *error) {
+static Status pooling_check_keys(const Source *source, const char *file, const json_t *json,
+                                 const char *const *known, Error *error) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)json, key, value) {
@@ -79,7 +79,8 @@ static Status read_module(const Source *source, const json_t *module, Modules *m
                           Error *error) {
     static const char *const keys[] = {"idx", "name", "path", "type", NULL};
     const char *name = class_of(module), *path = json_text(module, "path");
-    if (check_keys(source, modules_file, module, keys, error) != STATUS_OK) return STATUS_FAILED;
+    if (pooling_check_keys(source, modules_file, module, keys, error) != STATUS_OK)
+        return STATUS_FAILED;
     if (!name) return error_set(error, "%s: %s: a module has no type", source->path, modules_file);
     bool pools = strcmp(name, "Pooling") == 0;
     /* Dropout does nothing here; LogitScore reads the logits of two tokens (/v1/rerank). */
@@ -102,7 +103,7 @@ static Status read_module(const Source *source, const json_t *module, Modules *m
 static Status read_modules(const Source *source, Modules *modules, Error *error) {
     json_t *list, *module;
     size_t i;
-    if (parse(source, modules_file, &list, error) != STATUS_OK) return STATUS_FAILED;
+    if (pooling_parse(source, modules_file, &list, error) != STATUS_OK) return STATUS_FAILED;
     Status status = STATUS_OK;
     if (list && !json_is_array(list))
         status = error_set(error, "%s: %s is not a list", source->path, modules_file);
@@ -156,7 +157,8 @@ static Status read_pooling(Source *source, const json_t *json, Error *error) {
     const char *known[WAYS + 5] = {"pooling_mode", "include_prompt", "embedding_dimension",
                                    "word_embedding_dimension"};
     for (size_t i = 0; i < WAYS; i++) known[4 + i] = ways[i].flag;
-    if (check_keys(source, pooling_file, json, known, error) != STATUS_OK) return STATUS_FAILED;
+    if (pooling_check_keys(source, pooling_file, json, known, error) != STATUS_OK)
+        return STATUS_FAILED;
     double dim = json_number(json, "embedding_dimension",
                              json_number(json, "word_embedding_dimension", source->config.dim));
     if (dim != source->config.dim)
@@ -175,7 +177,8 @@ static Status read_pooling(Source *source, const json_t *json, Error *error) {
 static Status read_prompts(Source *source, const json_t *json, Error *error) {
     static const char *const known[] = {"prompts",     "default_prompt_name", "similarity_fn_name",
                                         "__version__", "model_type",          NULL};
-    if (check_keys(source, prompts_file, json, known, error) != STATUS_OK) return STATUS_FAILED;
+    if (pooling_check_keys(source, prompts_file, json, known, error) != STATUS_OK)
+        return STATUS_FAILED;
     const char *name, *normal = json_text(json, "default_prompt_name");
     json_t *prompt, *prompts = json_object_get(json, "prompts");
     json_object_foreach(prompts, name, prompt) {
@@ -214,10 +217,11 @@ static Status check_text(const Source *source, const json_t *json, Error *error)
     static const char *const harmless[] = {
         "attn_implementation", "torch_dtype", "dtype", "trust_remote_code",
         "padding_side",        "use_cache",   NULL};
-    if (check_keys(source, text_file, json, known, error) != STATUS_OK) return STATUS_FAILED;
+    if (pooling_check_keys(source, text_file, json, known, error) != STATUS_OK)
+        return STATUS_FAILED;
     for (size_t i = 6; known[i]; i++)
-        if (check_keys(source, text_file, json_object_get(json, known[i]), harmless, error) !=
-            STATUS_OK)
+        if (pooling_check_keys(source, text_file, json_object_get(json, known[i]), harmless,
+                               error) != STATUS_OK)
             return STATUS_FAILED;
     const char *task = json_text(json, "transformer_task");
     const json_t *forms = json_value(json, "modality_config");
@@ -253,12 +257,12 @@ Status pooling_read(Source *source, Error *error) {
     json_t *pooling = NULL, *prompts = NULL, *text = NULL;
     Status status = read_modules(source, &modules, error);
     if (status != STATUS_OK || !modules.pools) return status;
-    status = parse(source, pooling_file, &pooling, error);
+    status = pooling_parse(source, pooling_file, &pooling, error);
     if (status == STATUS_OK && !json_is_object(pooling))
         status = error_set(error, "%s: %s names it, but %s is missing", source->path, modules_file,
                            pooling_file);
-    if (status == STATUS_OK) status = parse(source, prompts_file, &prompts, error);
-    if (status == STATUS_OK) status = parse(source, text_file, &text, error);
+    if (status == STATUS_OK) status = pooling_parse(source, prompts_file, &prompts, error);
+    if (status == STATUS_OK) status = pooling_parse(source, text_file, &text, error);
     if (status == STATUS_OK) status = read_pooling(source, pooling, error);
     if (status == STATUS_OK) status = read_prompts(source, prompts, error);
     if (status == STATUS_OK) status = read_limit(source, text, error);

@@ -6,7 +6,8 @@
 
 #include "config_fields.h"
 
-static Status apply(const Preset *preset, const ConfigField *field, Config *config, Error *error) {
+static Status presets_apply(const Preset *preset, const ConfigField *field, Config *config,
+                            Error *error) {
     void *out = (char *)config + field->offset;
     switch (field->kind) {
     case FIELD_UINT:
@@ -75,7 +76,7 @@ Status preset_apply(const Preset *presets, Config *config, Error *error) {
     for (; presets && presets->field; presets++) {
         const ConfigField *field = find(presets->field);
         if (!field) return error_set(error, "no field '%s'", presets->field);
-        if (apply(presets, field, config, error) != STATUS_OK) return STATUS_FAILED;
+        if (presets_apply(presets, field, config, error) != STATUS_OK) return STATUS_FAILED;
     }
     return STATUS_OK;
 }

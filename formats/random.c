@@ -121,7 +121,7 @@ static Status set(Shape *shape, const char *key, const char *value, Error *error
     return error_set(error, "random: no setting is called '%s'", key);
 }
 
-static Status apply(Shape *shape, const char *settings, Error *error) {
+static Status random_apply(Shape *shape, const char *settings, Error *error) {
     char *copy = strdup(settings), *rest = copy, *part;
     Status status = copy ? STATUS_OK : error_set(error, "random: no memory");
     while (status == STATUS_OK && (part = strsep(&rest, ","))) {
@@ -133,7 +133,7 @@ static Status apply(Shape *shape, const char *settings, Error *error) {
         }
         size_t i = 0, n = sizeof named / sizeof *named;
         while (i < n && strcmp(named[i].name, part) != 0) i++;
-        status = i < n ? apply(shape, named[i].settings, error)
+        status = i < n ? random_apply(shape, named[i].settings, error)
                        : error_set(error,
                                    "random: no shape is called '%s' (tinyllama-1.1b, "
                                    "stories15m, moe-8x2, mla-16b, mla-30b, gemma4-e4b, "
@@ -172,7 +172,7 @@ static uint32_t usual_heads(uint32_t dim, uint32_t head_dim) {
 }
 
 /* Sets the fields that were not given to what follows from the others. */
-static void complete(Shape *shape) {
+static void random_complete(Shape *shape) {
     Config *c = &shape->config;
     if (c->n_heads == 0) c->n_heads = usual_heads(c->dim, c->head_dim);
     if (c->vocab_size == 0) c->vocab_size = 32000;
@@ -217,8 +217,8 @@ typedef struct Generator {
     bool failed;
 } Generator;
 
-static SourceTensor *add(Generator *g, const char *name, const char *suffix, size_t rows,
-                         size_t cols) {
+static SourceTensor *random_add(Generator *g, const char *name, const char *suffix, size_t rows,
+                                size_t cols) {
     if (g->failed) return NULL;
     SourceTensor *t =
         g->layer < 0 ? source_add(g->source, g->error, "%s%s", name, suffix)
@@ -236,17 +236,17 @@ static SourceTensor *add(Generator *g, const char *name, const char *suffix, siz
 /* Adds a matrix that multiplies the deviation of what goes through it by about `gain` (uniform
  * values between -s and s deviate by s / sqrt(3)). */
 static void add_matrix(Generator *g, const char *name, size_t rows, size_t cols, float gain) {
-    SourceTensor *t = add(g, name, "", rows, cols);
+    SourceTensor *t = random_add(g, name, "", rows, cols);
     if (!t) return;
     t->is_vector = false;
     t->spread = gain * sqrtf(3.0f / (float)cols);
-    if (g->shape->bias) add(g, name, ".bias", 1, rows);
+    if (g->shape->bias) random_add(g, name, ".bias", 1, rows);
 }
 
 static void add_norm(Generator *g, const char *name, size_t n) {
-    SourceTensor *t = add(g, name, "", 1, n);
+    SourceTensor *t = random_add(g, name, "", 1, n);
     if (t) t->center = 1.0f, t->spread = 0.5f;
-    if (g->shape->config.norm == NORM_LAYER) add(g, name, ".bias", 1, n);
+    if (g->shape->config.norm == NORM_LAYER) random_add(g, name, ".bias", 1, n);
 }
 
 /* Adds a feed-forward; `of` is "", "shared." or "experts.N.". */
@@ -289,7 +289,7 @@ static void add_latent(Generator *g, const Config *c) {
         add_matrix(g, "indexer.wq", c->index_heads * c->index_dim, c->latent_q_dim, 1.6f);
         add_matrix(g, "indexer.wk", c->index_dim, c->dim, 1.6f);
         add_norm(g, "indexer.k_norm", c->index_dim);
-        add(g, "indexer.k_norm.bias", "", 1, c->index_dim);
+        random_add(g, "indexer.k_norm.bias", "", 1, c->index_dim);
         add_matrix(g, "indexer.weights", c->index_heads, c->dim, 1.2f);
     }
     add_matrix(g, "wkv_a", c->latent_dim + h.rotary_dim, c->dim, 1.2f);
@@ -323,7 +323,7 @@ static void add_gemma4(Generator *g, const Config *c) {
     size_t p = c->per_layer_dim;
     if (g->layer < 0 && p > 0) {
         SourceTensor *table =
-            add(g, "per_layer.embedding", "", c->per_layer_vocab, c->n_layers * p);
+            random_add(g, "per_layer.embedding", "", c->per_layer_vocab, c->n_layers * p);
         if (table) table->is_vector = false, table->spread = 1.0f;
         add_matrix(g, "per_layer.projection", c->n_layers * p, c->dim, 1.2f);
         add_norm(g, "per_layer.norm", p);
@@ -345,7 +345,7 @@ static void add_gemma4(Generator *g, const Config *c) {
 /* A vector of rows x cols within center +- spread. */
 static void add_vector(Generator *g, const char *name, size_t rows, size_t cols, float center,
                        float spread) {
-    SourceTensor *t = add(g, name, "", rows, cols);
+    SourceTensor *t = random_add(g, name, "", rows, cols);
     if (t) t->center = center, t->spread = spread;
 }
 
@@ -442,8 +442,8 @@ static Status check_groups(const Shape *shape, Error *error) {
 
 Status random_parse(Source *source, const char *settings, Error *error) {
     Shape shape = {.config = config_default()};
-    if (apply(&shape, settings, error) != STATUS_OK) return STATUS_FAILED;
-    complete(&shape);
+    if (random_apply(&shape, settings, error) != STATUS_OK) return STATUS_FAILED;
+    random_complete(&shape);
     Config *c = &shape.config;
     strcpy(c->family, c->stack == STACK_GEMMA4 ? "gemma4_text" : "llama");
     snprintf(c->name, sizeof c->name, "random:%.100s", settings);
@@ -461,10 +461,10 @@ Status random_parse(Source *source, const char *settings, Error *error) {
     source->config = *c;
 
     Generator g = {.source = source, .shape = &shape, .error = error, .layer = -1};
-    SourceTensor *embedding = add(&g, "token_embedding", "", c->vocab_size, c->dim);
+    SourceTensor *embedding = random_add(&g, "token_embedding", "", c->vocab_size, c->dim);
     if (embedding) embedding->is_vector = false, embedding->spread = 1.0f;
     if (c->position == POSITION_LEARNED)
-        add(&g, "position_embedding", "", (size_t)c->context + c->position_offset, c->dim);
+        random_add(&g, "position_embedding", "", (size_t)c->context + c->position_offset, c->dim);
     for (g.layer = 0; g.layer < (int)(c->n_layers + c->mtp_layers); g.layer++) {
         add_layer(&g);
         if (g.layer >= (int)c->n_layers) add_prediction(&g);

@@ -19,12 +19,12 @@ RawTensor *raw_table_add(RawTable *table, const char *name, size_t name_bytes) {
     return tensor;
 }
 
-static int compare(const void *a, const void *b) {
+static int rules_compare(const void *a, const void *b) {
     return strcmp(((const RawTensor *)a)->name, ((const RawTensor *)b)->name);
 }
 
 Status raw_table_sort(RawTable *table, Error *error) {
-    if (table->n) qsort(table->items, table->n, sizeof *table->items, compare);
+    if (table->n) qsort(table->items, table->n, sizeof *table->items, rules_compare);
     for (size_t i = 1; i < table->n; i++)
         if (strcmp(table->items[i - 1].name, table->items[i].name) == 0)
             return error_set(error, "two tensors are called '%.100s'", table->items[i].name);
@@ -33,7 +33,8 @@ Status raw_table_sort(RawTable *table, Error *error) {
 
 RawTensor *raw_table_find(const RawTable *table, const char *name) {
     RawTensor key = {.name = (char *)name};
-    return table->n ? bsearch(&key, table->items, table->n, sizeof *table->items, compare) : NULL;
+    return table->n ? bsearch(&key, table->items, table->n, sizeof *table->items, rules_compare)
+                    : NULL;
 }
 
 void raw_table_free(RawTable *table) {
@@ -343,8 +344,8 @@ static bool has_shape(const RawTensor *raw, size_t rows, size_t cols) {
 }
 
 /* Adds the tensor `to` that the part makes of `raw`, after checking shape and type. */
-static Status take(const RuleContext *c, const Part *part, const RawTensor *raw, uint32_t layer,
-                   const char *to, Error *error) {
+static Status rules_take(const RuleContext *c, const Part *part, const RawTensor *raw,
+                         uint32_t layer, const char *to, Error *error) {
     const TensorRule *rule = part->rule;
     size_t rows = part->rows, cols = part->cols, fused = part->fused;
     /* MXFP4's blocks run along the inputs, so those tensors are outputs x inputs already. */
@@ -397,7 +398,7 @@ static Status take_head(const RuleContext *c, const Part *part, const RawTensor 
         of_head.rows = part->cols;
         of_head.cols = part->rows;
     }
-    return take(c, &of_head, &one, layer, to, error);
+    return rules_take(c, &of_head, &one, layer, to, error);
 }
 
 /* Reads the values of one head's vector, through a tensor that is added to the source and removed
@@ -408,7 +409,7 @@ static Status read_head(const RuleContext *c, RawTensor *raw, uint32_t layer, fl
     Source *source = c->source;
     Part part;
     if (!make_part(&part, &one, 0, false, &source->config, layer) ||
-        take(c, &part, raw, layer, "values", error) != STATUS_OK)
+        rules_take(c, &part, raw, layer, "values", error) != STATUS_OK)
         return STATUS_FAILED;
     SourceTensor tensor = source->tensors[--source->n_tensors];
     raw->used = true;
@@ -531,7 +532,7 @@ static Status tie(const RuleContext *c, const Part *part, const char *from, cons
     if (own && other) {
         SourceTensor first = *other; /* `take` may move it */
         own->used = true;
-        if (take(c, part, own, 0, to, error) != STATUS_OK ||
+        if (rules_take(c, part, own, 0, to, error) != STATUS_OK ||
             compare_values(source, &source->tensors[source->n_tensors - 1], &first, &equal,
                            error) != STATUS_OK)
             return STATUS_FAILED;
@@ -557,7 +558,7 @@ static Status take_number(const RuleContext *c, const Part *part, RawTensor *raw
     if (rule->each_head) return take_head(c, part, raw, layer, number, to, error);
     if (stacks_experts(rule) && unstack(c, raw, number, &one, error) != STATUS_OK)
         return STATUS_FAILED;
-    return take(c, part, &one, layer, to, error);
+    return rules_take(c, part, &one, layer, to, error);
 }
 
 /* Makes one part for the expert or head `number`. `in_layer`: it is a tensor of the layer. */

@@ -33,7 +33,7 @@ void tokenizer_blob_free(TokenizerBlob *blob) {
 
 /* Makes room for `count` items in an array and zeroes the new ones; false (and failed) when memory
  * is short. */
-static bool reserve(Builder *b, void *array, size_t *capacity, size_t count, size_t item) {
+static bool builder_reserve(Builder *b, void *array, size_t *capacity, size_t count, size_t item) {
     size_t before = *capacity;
     char *items;
     if (b->failed) return false;
@@ -48,7 +48,7 @@ static bool reserve(Builder *b, void *array, size_t *capacity, size_t count, siz
 
 TextRange builder_text(Builder *b, const char *bytes, size_t n) {
     if (n > UINT32_MAX - b->pool_length || n > UINT32_MAX / 4 ||
-        !reserve(b, &b->pool, &b->pool_capacity, b->pool_length + n + 1, 1)) {
+        !builder_reserve(b, &b->pool, &b->pool_capacity, b->pool_length + n + 1, 1)) {
         b->failed = true;
         return (TextRange){0};
     }
@@ -68,7 +68,7 @@ Status builder_token(Builder *b, int64_t id, const char *text, size_t n, double 
     if (n > SECTION_MAX_PIECE)
         return error_set(error, "tokenizer: token %lld is %zu bytes long (%d at most)",
                          (long long)id, n, SECTION_MAX_PIECE);
-    if (!reserve(b, &b->tokens, &b->tokens_capacity, (size_t)id + 1, sizeof *b->tokens))
+    if (!builder_reserve(b, &b->tokens, &b->tokens_capacity, (size_t)id + 1, sizeof *b->tokens))
         return error_set(error, "tokenizer: out of memory");
     BuildToken *token = &b->tokens[id];
     if (token->flags & BUILD_PRESENT)
@@ -183,7 +183,8 @@ void builder_byte_symbols(Builder *b) {
 /* ---- Merges ---- */
 
 void builder_merge(Builder *b, uint32_t left, uint32_t right, uint32_t rank, uint32_t into) {
-    if (!reserve(b, &b->merges, &b->merges_capacity, b->n_merges + 1, sizeof *b->merges)) return;
+    if (!builder_reserve(b, &b->merges, &b->merges_capacity, b->n_merges + 1, sizeof *b->merges))
+        return;
     b->merges[b->n_merges++] = (BuildMerge){left, right, rank, into};
 }
 
@@ -197,8 +198,8 @@ static uint32_t part_symbol(Builder *b, TextRange part, bool character) {
     uint32_t symbol = builder_find(b, builder_bytes(b, part), part.length);
     if (symbol != TOKENIZER_NONE || !character) return symbol;
     if ((size_t)b->header.n_symbols * 2 > b->index_mask ||
-        !reserve(b, &b->tokens, &b->tokens_capacity, (size_t)b->header.n_symbols + 1,
-                 sizeof *b->tokens))
+        !builder_reserve(b, &b->tokens, &b->tokens_capacity, (size_t)b->header.n_symbols + 1,
+                         sizeof *b->tokens))
         return TOKENIZER_NONE;
     symbol = b->header.n_symbols++;
     b->tokens[symbol] = (BuildToken){.text = part, .key = part, .flags = BUILD_IN_MODEL};
@@ -307,9 +308,9 @@ void builder_added(Builder *b, uint32_t id, uint32_t flags, const char *text, si
     size_t at = b->tokens[id].added ? b->tokens[id].added - 1 : b->n_added;
     grow_added_index(b);
     if (at == b->n_added) {
-        if (!reserve(b, &b->added_match, &b->added_match_capacity, at + 1,
-                     sizeof *b->added_match) ||
-            !reserve(b, &b->added, &b->added_capacity, at + 1, sizeof *b->added))
+        if (!builder_reserve(b, &b->added_match, &b->added_match_capacity, at + 1,
+                             sizeof *b->added_match) ||
+            !builder_reserve(b, &b->added, &b->added_capacity, at + 1, sizeof *b->added))
             return;
         b->n_added++;
     }

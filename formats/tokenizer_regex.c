@@ -51,7 +51,7 @@ static void emit(Regex *r, const char *text) {
     text_put(&r->out, text, strlen(text), 0);
 }
 
-static bool refuse(Regex *r, const char *what) {
+static bool regex_refuse(Regex *r, const char *what) {
     if (!r->refused) r->refused = what;
     return false;
 }
@@ -177,10 +177,10 @@ static bool property(Regex *r, Class *c, bool negated) {
     char text[96] = "";
     const char *name = r->p;
     size_t n = 1;
-    if (r->p == r->end) return refuse(r, "\\p");
+    if (r->p == r->end) return regex_refuse(r, "\\p");
     if (*r->p == '{') {
         const char *close = memchr(r->p, '}', (size_t)(r->end - r->p));
-        if (!close || close - r->p > 40) return refuse(r, "\\p{");
+        if (!close || close - r->p > 40) return regex_refuse(r, "\\p{");
         name = r->p + 1;
         n = (size_t)(close - name);
         r->p = close + 1;
@@ -191,7 +191,7 @@ static bool property(Regex *r, Class *c, bool negated) {
     for (size_t i = 0; i < n; i++)
         if (!((name[i] | 32) >= 'a' && (name[i] | 32) <= 'z') && name[i] != '_' && name[i] != '=' &&
             name[i] != ' ' && name[i] != '-')
-            return refuse(r, "a property name");
+            return regex_refuse(r, "a property name");
     const char *equals = memchr(name, '=', n);
     if (equals) n -= (size_t)(equals + 1 - name), name = equals + 1;
     const char *items = named_class(name, n, word_items(r));
@@ -248,7 +248,7 @@ static bool escaped_character(Regex *r, uint32_t *code) {
         }
         if (n == 0 || (braces && (p == r->end || *p != '}')) || value > 0x10FFFF ||
             (c == 'x' && !braces && value > 0x7F && r->flavour == REGEX_ONIGURUMA))
-            return refuse(r, "a hexadecimal escape");
+            return regex_refuse(r, "a hexadecimal escape");
         r->p = p + braces;
         *code = value;
         return true;
@@ -300,12 +300,12 @@ static bool escaped_class(Regex *r, Class *c) {
         return true;
     case 'h':
         class_add(c, "0-9A-Fa-f");
-        return r->flavour == REGEX_ONIGURUMA || refuse(r, "\\h");
+        return r->flavour == REGEX_ONIGURUMA || regex_refuse(r, "\\h");
     case 'H':
         class_other_than(c, "0-9A-Fa-f");
-        return r->flavour == REGEX_ONIGURUMA || refuse(r, "\\H");
+        return r->flavour == REGEX_ONIGURUMA || regex_refuse(r, "\\H");
     default:
-        return refuse(r, "an escape");
+        return regex_refuse(r, "an escape");
     }
 }
 
@@ -340,11 +340,11 @@ static bool posix_class(Regex *r, Class *c) {
     while (close + 1 < r->end && !(close[0] == ':' && close[1] == ']')) close++;
     bool negated = name < r->end && *name == '^';
     name += negated;
-    if (close + 1 >= r->end || close < name) return refuse(r, "[:");
+    if (close + 1 >= r->end || close < name) return regex_refuse(r, "[:");
     size_t n = (size_t)(close - name);
     const char *items = named_class(name, n, WORD);
     if (n == 5 && memcmp(name, "punct", 5) == 0) items = "\\p{P}\\p{S}" NEW_P NEW_S;
-    if (!items || r->flavour == REGEX_RUST) return refuse(r, "a POSIX class");
+    if (!items || r->flavour == REGEX_RUST) return regex_refuse(r, "a POSIX class");
     r->p = close + 2;
     if (negated) {
         class_other_than(c, items);
@@ -366,7 +366,7 @@ static bool nested_class(Regex *r, Class *c) {
 
 static bool plain_character(Regex *r, uint32_t *code) {
     size_t n = utf8_decode(r->p, (size_t)(r->end - r->p), code);
-    if (n == 0) return refuse(r, "bytes that are not UTF-8");
+    if (n == 0) return regex_refuse(r, "bytes that are not UTF-8");
     r->p += n;
     return true;
 }
@@ -387,7 +387,7 @@ static bool range_end(Regex *r, uint32_t from, uint32_t *to) {
     } else if (!plain_character(r, to)) {
         return false;
     }
-    return *to >= from || refuse(r, "a range out of order");
+    return *to >= from || regex_refuse(r, "a range out of order");
 }
 
 /* Adds one member of a class: a POSIX class, a nested class, an escape, a character or a range. */
@@ -396,7 +396,7 @@ static bool class_member(Regex *r, Class *c) {
     if (starts(r, "[:")) return posix_class(r, c);
     if (*r->p == '[') return nested_class(r, c);
     if (*r->p == '\\') {
-        if (++r->p == r->end) return refuse(r, "a final backslash");
+        if (++r->p == r->end) return regex_refuse(r, "a final backslash");
         if (*r->p == 'b') { /* within brackets a backspace */
             code = 8;
             r->p++;
@@ -418,11 +418,11 @@ static bool class_body(Regex *r, TextBuffer *out) {
     Class c = {0};
     TextBuffer before = {0}; /* the operands of && so far, as look-aheads */
     bool ok = true, first = true, negated = r->p < r->end && *r->p == '^';
-    if (++r->depth > 50) return refuse(r, "classes nested too deeply");
+    if (++r->depth > 50) return regex_refuse(r, "classes nested too deeply");
     r->p += negated;
     for (;; first = false) {
         if (!ok || r->p >= r->end) {
-            ok = refuse(r, "a class without an end");
+            ok = regex_refuse(r, "a class without an end");
             break;
         }
         if (*r->p == ']' && !first) break;
@@ -494,19 +494,20 @@ static bool quantifier(Regex *r, size_t atom) {
 static bool group(Regex *r) {
     emit(r, "(");
     r->p++;
-    if (r->p < r->end && *r->p == '*') return refuse(r, "a verb");
+    if (r->p < r->end && *r->p == '*') return regex_refuse(r, "a verb");
     if (r->p >= r->end || *r->p != '?') return true;
     emit(r, "?");
     r->p++;
-    if (r->p >= r->end) return refuse(r, "a group without an end");
+    if (r->p >= r->end) return regex_refuse(r, "a group without an end");
     if (*r->p == 'C' || *r->p == '~' || *r->p == '{' || *r->p == '#' || *r->p == 'R' ||
         *r->p == '(' || *r->p == '|' || *r->p == '&' || (*r->p >= '0' && *r->p <= '9'))
-        return refuse(r, "a special group");
+        return regex_refuse(r, "a special group");
     if (strchr(":=!><P'", *r->p)) return true; /* the rest passes as ordinary text */
     for (; r->p < r->end && *r->p != ':' && *r->p != ')'; r->p++) {
         char c = *r->p;
         if (c == 'm' && r->flavour == REGEX_ONIGURUMA) c = 's';
-        if (c != 'i' && c != 's' && c != '-' && c != 'u') return refuse(r, "an inline option");
+        if (c != 'i' && c != 's' && c != '-' && c != 'u')
+            return regex_refuse(r, "an inline option");
         if (c != 'u') text_put(&r->out, &c, 1, 0);
     }
     return true;
@@ -515,7 +516,7 @@ static bool group(Regex *r) {
 /* Translates an escape outside brackets; r->p is at the backslash. */
 static bool escape(Regex *r) {
     uint32_t code;
-    if (++r->p == r->end) return refuse(r, "a final backslash");
+    if (++r->p == r->end) return regex_refuse(r, "a final backslash");
     char c = *r->p;
     const char *word = r->flavour == REGEX_RUST ? "[" RUST_WORD "]" : "[" ONIGURUMA_WORD "]";
     if (c == 'b' || c == 'B') {
@@ -563,7 +564,7 @@ static bool translate(Regex *r) {
             r->p++;
             ok = class_body(r, &r->out);
         } else if (c == '(') {
-            if (n_groups == 128) return refuse(r, "groups nested too deeply");
+            if (n_groups == 128) return regex_refuse(r, "groups nested too deeply");
             groups[n_groups++] = start;
             ok = group(r);
         } else if (c == ')') {

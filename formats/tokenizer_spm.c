@@ -191,7 +191,7 @@ static Status read_model(Spm *m, const char *bytes, size_t size) {
     return STATUS_OK;
 }
 
-static Status finish(Spm *m, TokenizerBlob *out) {
+static Status spm_finish(Spm *m, TokenizerBlob *out) {
     Builder *b = &m->b;
     const TextRange none = {0, 0};
     TextRange mark = builder_text(b, "\xE2\x96\x81", 3), space = builder_text(b, " ", 1);
@@ -239,7 +239,7 @@ Status tokenizer_import_sentencepiece(const void *bytes, size_t size, TokenizerB
     builder_init(&m.b);
     m.unk_surface = builder_text(&m.b, " \xE2\x81\x87 ", 5);
     Status status = read_model(&m, bytes, size);
-    if (status == STATUS_OK) status = finish(&m, out);
+    if (status == STATUS_OK) status = spm_finish(&m, out);
     builder_free(&m.b);
     return status;
 }

@@ -111,8 +111,8 @@ static void replace_all(TextBuffer *out, const char *in, size_t n, const char *f
     }
 }
 
-static void strip(TextBuffer *out, const char *in, size_t n, const char *character, size_t length,
-                  uint32_t left, uint32_t right) {
+static void tokenizer_strip(TextBuffer *out, const char *in, size_t n, const char *character,
+                            size_t length, uint32_t left, uint32_t right) {
     size_t from = 0, to = n;
     for (; left > 0 && to - from >= length && !memcmp(in + from, character, length); left--)
         from += length;
@@ -192,7 +192,7 @@ static void decode_step(Evaluator *e, size_t i, TextBuffer *out, const char *in,
         text_put(out, &(char){(char)builder_byte_of(in, n)}, 1, 0);
         return;
     case DECODER_STRIP:
-        strip(out, in, n, a, d->a.length, d->n, d->m);
+        tokenizer_strip(out, in, n, a, d->a.length, d->n, d->m);
         return;
     case DECODER_REPLACE_STRING:
         replace_all(out, in, n, a, d->a.length, to, d->b.length);
@@ -297,7 +297,7 @@ static void write_part(Writer *w, int which, const void *bytes, size_t n) {
     write_bytes(w, bytes, n);
 }
 
-static TextRange put(Writer *w, const char *bytes, size_t n) {
+static TextRange tokenizer_put(Writer *w, const char *bytes, size_t n) {
     TextRange range = {(uint32_t)w->pool.length, (uint32_t)n};
     text_put(&w->pool, bytes, n, 0);
     if (w->pool.length > UINT32_MAX / 2) w->failed = true;
@@ -305,7 +305,7 @@ static TextRange put(Writer *w, const char *bytes, size_t n) {
 }
 
 static TextRange put_range(Writer *w, TextRange range) {
-    return put(w, builder_bytes(w->b, range), range.length);
+    return tokenizer_put(w, builder_bytes(w->b, range), range.length);
 }
 
 /* Adds what a token decodes to; reuses the end of the token's own text where it is the same. */
@@ -315,7 +315,7 @@ static TextRange put_near(Writer *w, TextRange near, const TextBuffer *text) {
                           (uint32_t)text->length};
         if (memcmp(w->pool.bytes + tail.offset, text->bytes, text->length) == 0) return tail;
     }
-    return put(w, text->bytes, text->length);
+    return tokenizer_put(w, text->bytes, text->length);
 }
 
 /* How many texts a token can have: it depends on whether the token is the first of the text (2),
@@ -393,7 +393,7 @@ static StepRecord decode_record(Writer *w, const BuildDecoder *d) {
     }
     step.a = put_range(w, regex_literal(b, builder_bytes(b, d->a), d->a.length));
     if (d->op == DECODER_REPLACE_STRING) step.b = put_range(w, d->b);
-    if (d->op == DECODER_METASPACE && d->n == 0) step.b = put(w, " ", 1);
+    if (d->op == DECODER_METASPACE && d->n == 0) step.b = tokenizer_put(w, " ", 1);
     return step;
 }
 

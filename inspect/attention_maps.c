@@ -79,7 +79,7 @@ static Status observe(AttentionMaps *m, const AttentionObserver *observer, Error
 }
 
 /* Allocates the maps, and fills the scores with "not seen". */
-static Status allocate(AttentionMaps *m, bool with_scores, Error *error) {
+static Status maps_allocate(AttentionMaps *m, bool with_scores, Error *error) {
     const double most_bytes = 1 << 30;
     double cells = (double)m->n_layers * m->n_heads * (double)m->n * (double)m->n;
     double bytes = (with_scores ? 8.0 : 4.0) * cells;
@@ -109,7 +109,7 @@ Status attention_maps_collect(AttentionMaps *m, Session *session, bool with_scor
     for (uint32_t l = 0; l < c->n_layers; l++)
         if (attention_maps_attends(m, l) && attention_maps_heads(m, l) > m->n_heads)
             m->n_heads = attention_maps_heads(m, l);
-    if (status == STATUS_OK) status = allocate(m, with_scores, error);
+    if (status == STATUS_OK) status = maps_allocate(m, with_scores, error);
     if (status == STATUS_OK) status = observe(m, &weights, error);
     if (status == STATUS_OK && with_scores) status = observe(m, &scores, error);
     return status;

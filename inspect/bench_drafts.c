@@ -30,8 +30,8 @@ static uint32_t mix(uint32_t a, uint32_t b) {
     return x ^ x >> 13;
 }
 
-static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
-                      size_t most) {
+static size_t drafts_propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
+                             size_t most) {
     const Oracle *o = (const Oracle *)drafter;
     (void)text;
     for (size_t i = 0; i < most; i++) {
@@ -43,14 +43,14 @@ static size_t propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *
     return most;
 }
 
-static void learn(Drafter *drafter, size_t n, size_t accepted) {
+static void drafts_learn(Drafter *drafter, size_t n, size_t accepted) {
     (void)drafter;
     (void)n;
     (void)accepted;
 }
 
 /* The Oracle is the caller's. */
-static void keep(Drafter *drafter) {
+static void drafts_keep(Drafter *drafter) {
     (void)drafter;
 }
 
@@ -94,7 +94,10 @@ Status bench_drafts(Model *model, KvCache *cache, double share, DraftSpeed *out,
     PassCosts costs = {.row_share = 0.1, .runs_again = kvcache_has_states(kvcache_shape(cache))};
     DraftRecord record = draft_record("oracle", 0.6);
     SpeculationStats stats = {0};
-    Oracle oracle = {.drafter = {.most = MOST, .propose = propose, .learn = learn, .free = keep},
+    Oracle oracle = {.drafter = {.most = MOST,
+                                 .propose = drafts_propose,
+                                 .learn = drafts_learn,
+                                 .free = drafts_keep},
                      .vocab_size = model_config(model)->vocab_size,
                      .share = share};
     if (model_context(model) < PROMPT + TOKENS + MOST + 1)

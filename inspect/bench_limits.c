@@ -43,7 +43,7 @@ size_t bench_cache_bytes(void) {
 enum { LINE_WORDS = 8, AHEAD_LINES = 64, PASSES = 5 };
 
 /* Adds a cache line's words to 8 sums, so that no chain of dependent additions limits the speed. */
-static inline void add_line(uint64_t *sums, const uint64_t *line) {
+static inline void limits_add_line(uint64_t *sums, const uint64_t *line) {
     for (int i = 0; i < LINE_WORDS; i++) sums[i] += line[i];
 }
 
@@ -56,7 +56,7 @@ static uint64_t total(const uint64_t *sums) {
 /* Three ways to read n_lines cache lines. Each returns the sum of their words. */
 static uint64_t read_in_order(const uint64_t *data, size_t n_lines) {
     uint64_t sums[LINE_WORDS] = {0};
-    for (size_t i = 0; i < n_lines; i++) add_line(sums, data + i * LINE_WORDS);
+    for (size_t i = 0; i < n_lines; i++) limits_add_line(sums, data + i * LINE_WORDS);
     return total(sums);
 }
 
@@ -64,7 +64,7 @@ static uint64_t read_with_prefetch(const uint64_t *data, size_t n_lines) {
     uint64_t sums[LINE_WORDS] = {0};
     for (size_t i = 0; i < n_lines; i++) {
         __builtin_prefetch(data + (i + AHEAD_LINES) * LINE_WORDS, 0, 2);
-        add_line(sums, data + i * LINE_WORDS);
+        limits_add_line(sums, data + i * LINE_WORDS);
     }
     return total(sums);
 }
@@ -73,7 +73,7 @@ static uint64_t read_four_streams(const uint64_t *data, size_t n_lines) {
     uint64_t sums[LINE_WORDS] = {0};
     size_t quarter = n_lines / 4;
     for (size_t i = 0; i < quarter; i++)
-        for (size_t s = 0; s < 4; s++) add_line(sums, data + (s * quarter + i) * LINE_WORDS);
+        for (size_t s = 0; s < 4; s++) limits_add_line(sums, data + (s * quarter + i) * LINE_WORDS);
     return total(sums) + read_in_order(data + 4 * quarter * LINE_WORDS, n_lines - 4 * quarter);
 }
 
@@ -120,7 +120,7 @@ static void choose_reader(Reading *r) {
 }
 
 /* Writes `bytes` bytes of a pattern. `path` is for the Error only. */
-static Status fill(int fd, const char *path, size_t bytes, Error *error) {
+static Status limits_fill(int fd, const char *path, size_t bytes, Error *error) {
     enum { BLOCK = 1 << 20 };
     uint8_t *block = malloc(BLOCK);
     if (!block) return error_set(error, "no memory for a block of %s", path);
@@ -147,7 +147,7 @@ static Status map_file(size_t bytes, void **map, Error *error) {
     int fd = mkstemp(path);
     if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
     unlink(path);
-    Status status = fill(fd, path, bytes, error);
+    Status status = limits_fill(fd, path, bytes, error);
     if (status == STATUS_OK) {
         *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
         if (*map == MAP_FAILED) status = error_set(error, "%s: %s", path, strerror(errno));

@@ -20,7 +20,7 @@ typedef struct Machine {
     double memory, free_memory; /* bytes */
 } Machine;
 
-static bool asked(const Options *options) {
+static bool bug_report_asked(const Options *options) {
     return options->bug_report;
 }
 
@@ -128,7 +128,7 @@ static void close_report(void *state) {
 
 const Mode bug_report_mode = {.name = "--bug-report",
                               .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_HEAD,
-                              .asked = asked,
+                              .asked = bug_report_asked,
                               .open = open_report,
                               .prepare = print_machine,
                               .run = print_model,

@@ -84,8 +84,8 @@ void endings_rows(const Endings *e, uint64_t *computed, uint64_t *whole) {
 /* ---- Tokens -----------------------------------------------------------------------------------
  */
 
-static Status encode(const Endings *e, const char *text, size_t length, bool begins, TokenList *ids,
-                     Error *error) {
+static Status endings_encode(const Endings *e, const char *text, size_t length, bool begins,
+                             TokenList *ids, Error *error) {
     const Options *o = e->session->options;
     unsigned flags = o->special ? TOKENIZE_PARSE_SPECIAL : 0;
     int32_t bos = tokenizer_bos(e->tokenizer);
@@ -103,7 +103,8 @@ static Status encode_ending(const Endings *e, const EndingText *context, const E
     if (!joined) return error_set(error, "no memory for a text");
     memcpy(joined, context->text, context->length);
     memcpy(joined + context->length, ending->text, ending->length);
-    Status status = encode(e, joined, context->length + ending->length, begins, &ids, error);
+    Status status =
+        endings_encode(e, joined, context->length + ending->length, begins, &ids, error);
     free(joined);
     for (size_t i = drop; i < ids.length && status == STATUS_OK; i++)
         if (!token_list_push(out, ids.ids[i])) status = error_set(error, "no memory for a text");
@@ -134,7 +135,8 @@ static Status encode_all(const Endings *e, const EndingText *context, const Endi
     size_t bare = context->length, total;
     if (check_size(context, endings, n, &total, error) != STATUS_OK) return STATUS_FAILED;
     while (bare > 0 && strchr(" \t\n\r", context->text[bare - 1])) bare--;
-    Status status = bare > 0 ? encode(e, context->text, bare, true, before, error) : STATUS_OK;
+    Status status =
+        bare > 0 ? endings_encode(e, context->text, bare, true, before, error) : STATUS_OK;
     if (status == STATUS_OK && before->length == 0) {
         if (e->prefix < 0)
             return error_set(error, "an empty context, and no token of the model begins a text");
@@ -324,7 +326,7 @@ Status endings_document(Endings *e, const EndingText *text, size_t stride, Endin
            most = context; /* of text; the prefix is not scored */
     *scores = (EndingScore){.greedy = true};
     e->context.length = 0;
-    Status status = encode(e, text->text, text->length, false, &ids, error);
+    Status status = endings_encode(e, text->text, text->length, false, &ids, error);
     if (status == STATUS_OK && e->prefix < 0)
         status = error_set(error, "no token of the model begins a text");
     if (status == STATUS_OK && ids.length == 0) status = error_set(error, "an empty text");

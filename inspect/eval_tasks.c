@@ -45,7 +45,7 @@ typedef struct Verdict {
 /* ---- Opening ----------------------------------------------------------------------------------
  */
 
-static bool asked(const Options *o) {
+static bool tasks_asked(const Options *o) {
     return o->eval_tasks != NULL;
 }
 
@@ -125,7 +125,7 @@ static size_t words(const EndingText *text) {
 
 /* The choice of the largest log-likelihood, and of the largest by character; the first of equals.
  */
-static void choose(const TaskItem *item, Verdict *v) {
+static void tasks_choose(const TaskItem *item, Verdict *v) {
     for (size_t i = 1; i < item->n_choices; i++) {
         if (v->scores[i].logprob > v->scores[v->chosen].logprob) v->chosen = i;
         double own = v->scores[i].logprob / (double)characters(&item->choices[i]);
@@ -150,7 +150,7 @@ static Status judge(EvalTasks *t, const TaskItem *item, Contestant *c, Verdict *
                                   v->scores, &cut, error);
     if (status != STATUS_OK) return status;
     t->n_cut += cut && c == t->models;
-    choose(item, v);
+    tasks_choose(item, v);
     c->n_right += v->chosen == item->answer;
     c->n_right_normalized += v->normalized == item->answer;
     return STATUS_OK;
@@ -276,7 +276,7 @@ static void report(const EvalTasks *t, const Session *session) {
                 (unsigned long long)computed, (unsigned long long)whole);
 }
 
-static Status run(void *state, Session *session, Error *error) {
+static Status tasks_run(void *state, Session *session, Error *error) {
     static const size_t most = (size_t)1 << 31;
     EvalTasks *t = state;
     const char *name = session->options->eval_tasks;
@@ -294,4 +294,5 @@ static Status run(void *state, Session *session, Error *error) {
     return status;
 }
 
-const Mode eval_tasks_mode = {.asked = asked, .open = open_tasks, .run = run, .close = close_tasks};
+const Mode eval_tasks_mode = {
+    .asked = tasks_asked, .open = open_tasks, .run = tasks_run, .close = close_tasks};

@@ -23,7 +23,7 @@ static int by_offset(const void *a, const void *b) {
 
 /* The bytes of all vectors, and the elements of all matrices. Tensors that share their bytes, as
  * tied embeddings do, count once. False: no memory. */
-static bool count(const ModelFile *file, double *vectors, double *elements) {
+static bool fit_count(const ModelFile *file, double *vectors, double *elements) {
     size_t n = modelfile_n_tensors(file);
     const FileTensor **tensors = malloc((n + 1) * sizeof *tensors);
     if (!tensors) return false;
@@ -65,7 +65,7 @@ Fit fit_of(const Session *session, double free_bytes) {
     fit.weights_fit = fit.weights + some <= free_bytes;
     fit.context = fit.weights_fit ? longest(&shape, context, free_bytes - fit.weights) : 0;
     double vectors, elements;
-    if (fit.weights_fit || !count(session->file, &vectors, &elements)) return fit;
+    if (fit.weights_fit || !fit_count(session->file, &vectors, &elements)) return fit;
     for (size_t i = 0; !fit.type && i < sizeof types / sizeof *types; i++) {
         double bytes = vectors + elements * types[i].bytes / 256;
         if (bytes >= fit.weights || bytes + some > free_bytes) continue;

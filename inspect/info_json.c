@@ -102,7 +102,7 @@ static int by_offset(const void *a, const void *b) {
     return x->offset == y->offset ? (x > y) - (x < y) : x->offset < y->offset ? -1 : 1;
 }
 
-static void count(json_t *json, const char *key, json_int_t more) {
+static void info_count(json_t *json, const char *key, json_int_t more) {
     json_object_set_new(json, key,
                         json_integer(json_integer_value(json_object_get(json, key)) + more));
 }
@@ -122,9 +122,9 @@ static json_t *types_json(const ModelFile *file, json_int_t *parameters) {
         json_int_t elements = (json_int_t)(t->rows * t->cols * t->count);
         if (!json_object_get(types, name)) json_object_set_new(types, name, json_object());
         json_t *type = json_object_get(types, name);
-        count(type, "tensors", 1);
-        count(type, "parameters", elements);
-        count(type, "bytes", (json_int_t)t->bytes);
+        info_count(type, "tensors", 1);
+        info_count(type, "parameters", elements);
+        info_count(type, "bytes", (json_int_t)t->bytes);
         *parameters += elements;
     }
     free(sorted);

@@ -14,7 +14,7 @@ typedef struct Progress {
     size_t done, total;
 } Progress;
 
-static void advance(Progress *progress, size_t bytes) {
+static void verify_advance(Progress *progress, size_t bytes) {
     progress->done += bytes;
     if (progress->report) progress->report(progress->done, progress->total, progress->context);
 }
@@ -27,7 +27,7 @@ static Status check_section(const ModelFile *file, const FileSection *section, X
     for (size_t at = 0; at < bytes; at += CHUNK_BYTES) {
         size_t n = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
         XXH3_64bits_update(state, data + at, n);
-        advance(progress, n);
+        verify_advance(progress, n);
     }
     if (XXH3_64bits_digest(state) == section->checksum) return STATUS_OK;
     return error_set(error, "%s: damaged: the checksum of section '%s' is wrong",
@@ -94,7 +94,7 @@ Status modelfile_verify(const ModelFile *file,
     XXH3_freeState(state);
     for (size_t i = 0; status == STATUS_OK && i < modelfile_n_tensors(file); i++) {
         status = scan_tensor(file, modelfile_tensor(file, i), error);
-        advance(&p, (size_t)modelfile_tensor(file, i)->bytes);
+        verify_advance(&p, (size_t)modelfile_tensor(file, i)->bytes);
     }
     return status;
 }

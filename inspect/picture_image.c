@@ -15,7 +15,7 @@ typedef struct Bytes {
     bool failed;
 } Bytes;
 
-static void put(Bytes *b, const void *data, size_t n) {
+static void image_put(Bytes *b, const void *data, size_t n) {
     if (b->failed || !array_reserve(&b->data, &b->capacity, b->length + n, 1)) {
         b->failed = true;
         return;
@@ -27,7 +27,7 @@ static void put(Bytes *b, const void *data, size_t n) {
 /* Most significant byte first, as PNG has its numbers. */
 static void put_number(Bytes *b, uint32_t x) {
     const uint8_t bytes[] = {(uint8_t)(x >> 24), (uint8_t)(x >> 16), (uint8_t)(x >> 8), (uint8_t)x};
-    put(b, bytes, sizeof bytes);
+    image_put(b, bytes, sizeof bytes);
 }
 
 /* ---- DEFLATE (RFC 1951): one block of fixed codes, whose matches repeat the byte before -------
@@ -37,7 +37,7 @@ static void put_bits(Bytes *b, uint32_t bits, unsigned n) {
     b->bits |= bits << b->n_bits;
     for (b->n_bits += n; b->n_bits >= 8; b->n_bits -= 8, b->bits >>= 8) {
         uint8_t byte = (uint8_t)b->bits;
-        put(b, &byte, 1);
+        image_put(b, &byte, 1);
     }
 }
 
@@ -110,8 +110,8 @@ static uint32_t crc32(const uint8_t *data, size_t n) {
 static void put_chunk(Bytes *png, const char *type, const uint8_t *data, size_t n) {
     size_t begin = png->length + 4;
     put_number(png, (uint32_t)n);
-    put(png, type, 4);
-    if (n) put(png, data, n);
+    image_put(png, type, 4);
+    if (n) image_put(png, data, n);
     if (!png->failed) put_number(png, crc32(png->data + begin, n + 4));
 }
 
@@ -119,7 +119,7 @@ static void put_header(Bytes *png, size_t rows, size_t columns) {
     Bytes header = {0};
     put_number(&header, (uint32_t)columns);
     put_number(&header, (uint32_t)rows);
-    put(&header, (const uint8_t[]){8, 3, 0, 0, 0}, 5); /* 8 bits, a palette */
+    image_put(&header, (const uint8_t[]){8, 3, 0, 0, 0}, 5); /* 8 bits, a palette */
     if (header.failed) png->failed = true;
     if (!png->failed) put_chunk(png, "IHDR", header.data, header.length);
     free(header.data);
@@ -142,10 +142,10 @@ static void put_palette(Bytes *png, bool both_signs) {
 static void put_cells(Bytes *png, const uint8_t *cells, size_t rows, size_t columns) {
     Bytes lines = {0}, packed = {0};
     for (size_t r = 0; r < rows; r++) {
-        put(&lines, &(uint8_t){0}, 1); /* no filter */
-        put(&lines, cells + r * columns, columns);
+        image_put(&lines, &(uint8_t){0}, 1); /* no filter */
+        image_put(&lines, cells + r * columns, columns);
     }
-    put(&packed, (const uint8_t[]){0x78, 0x01}, 2);
+    image_put(&packed, (const uint8_t[]){0x78, 0x01}, 2);
     if (!lines.failed) {
         put_deflated(&packed, lines.data, lines.length);
         put_number(&packed, adler32(lines.data, lines.length));
@@ -179,7 +179,7 @@ uint8_t picture_shade(double value, bool both_signs) {
 void picture_image(Sheet *svg, double x, double y, double width, double height,
                    const uint8_t *cells, size_t rows, size_t columns, bool both_signs) {
     Bytes png = {0};
-    put(&png, "\x89PNG\r\n\x1A\n", 8);
+    image_put(&png, "\x89PNG\r\n\x1A\n", 8);
     put_header(&png, rows, columns);
     put_palette(&png, both_signs);
     put_cells(&png, cells, rows, columns);

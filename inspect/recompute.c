@@ -179,7 +179,7 @@ static Status warm_up(const Comparison *r, Error *error) {
 }
 
 /* Continues the text until it ends, each token computed both ways. */
-static Status compare(Comparison *r, Error *error) {
+static Status recompute_compare(Comparison *r, Error *error) {
     size_t vocab_size = model_config(r->session->model)->vocab_size, n_cached = 0;
     bool ends = false;
     while (!ends && r->n_steps < r->max_steps) {
@@ -201,7 +201,7 @@ static Status compare(Comparison *r, Error *error) {
     return STATUS_OK;
 }
 
-static Status prepare(Comparison *r, Error *error) {
+static Status recompute_prepare(Comparison *r, Error *error) {
     const Model *model = r->session->model;
     const KvShape shape = model_kv_shape(model, r->session->kv_type);
     size_t vocab_size = model_config(model)->vocab_size;
@@ -222,9 +222,9 @@ Status recompute_run(Session *session, Error *error) {
     Comparison r = {.session = session};
     Status status = session_generation_options(session, &r.options, error);
     if (status == STATUS_OK) status = generate_prompt_ids(session, &r.ids, error);
-    if (status == STATUS_OK) status = prepare(&r, error);
+    if (status == STATUS_OK) status = recompute_prepare(&r, error);
     if (status == STATUS_OK) status = warm_up(&r, error);
-    if (status == STATUS_OK) status = compare(&r, error);
+    if (status == STATUS_OK) status = recompute_compare(&r, error);
     if (status == STATUS_OK)
         status = print_text(session, r.ids.ids + r.n_prompt, r.ids.length - r.n_prompt, error);
     if (status == STATUS_OK) print_table(session->model, r.n_prompt, r.steps, r.n_steps);

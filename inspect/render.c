@@ -87,11 +87,11 @@ Status render_run(Session *session, Error *error) {
     return with_prompt(session, print, session->output, error);
 }
 
-static Status encode(const ChatPrompt *prompt, const ChatPromptInput *input, void *ids,
-                     Error *error) {
+static Status render_encode(const ChatPrompt *prompt, const ChatPromptInput *input, void *ids,
+                            Error *error) {
     return chat_prompt_encode(prompt, input, ids, NULL, error);
 }
 
 Status render_ids(const Session *session, TokenList *ids, Error *error) {
-    return with_prompt(session, encode, ids, error);
+    return with_prompt(session, render_encode, ids, error);
 }

@@ -232,7 +232,7 @@ static Status check_models(const Session *session, Error *error) {
     return STATUS_OK;
 }
 
-static Status prepare(Scoring *s, Error *error) {
+static Status score_prepare(Scoring *s, Error *error) {
     const Session *session = s->session;
     const Model *model = session->model, *other = session->other;
     const KvShape shape = model_kv_shape(model, session->kv_type);
@@ -300,7 +300,7 @@ Status score_run(Session *session, Error *error) {
             error_set(error, "%s: too short to score: give a text of at least two tokens", o->eval);
     if (status == STATUS_OK) status = cut_text(&s, &ids, o->limit, error);
     if (status == STATUS_OK) status = check_models(session, error);
-    if (status == STATUS_OK) status = prepare(&s, error);
+    if (status == STATUS_OK) status = score_prepare(&s, error);
     bool watches = session->overridden || o->stats;
     if (status == STATUS_OK && watches) attention_entropy_begin(&s.entropy, session->model);
     if (status == STATUS_OK) status = score_text(&s, error);

@@ -10,11 +10,11 @@
 /* What a shape needs of a vocabulary where no token is asked for: nothing. */
 static const Vocabulary no_vocabulary;
 
-static bool asked(const Options *options) {
+static bool shape_test_asked(const Options *options) {
     return options->shape_test != NULL;
 }
 
-static Status check(Options *o, Error *error) {
+static Status shape_test_check(Options *o, Error *error) {
     bool any = o->json_schema || o->json_object || o->regex || o->grammar || o->choice.n > 0;
     bool closes = o->on_length == LENGTH_CLOSE && !o->batch; /* lines may bring shapes */
     if (any || !(o->shape_test || closes)) return STATUS_OK;
@@ -104,7 +104,7 @@ static Status test_file(Shape *shape, const char *path, Error *error) {
     return status;
 }
 
-static Status run(void *state, Session *session, Error *error) {
+static Status shape_test_run(void *state, Session *session, Error *error) {
     SessionShape source = {.fd = -1};
     Acceptor *acceptor;
     Shape *shape = NULL;
@@ -122,6 +122,6 @@ static Status run(void *state, Session *session, Error *error) {
 
 const Mode shape_test_mode = {.name = "--shape-test",
                               .traits = MODE_WITHOUT_MODEL,
-                              .asked = asked,
-                              .check = check,
-                              .run = run};
+                              .asked = shape_test_asked,
+                              .check = shape_test_check,
+                              .run = shape_test_run};

@@ -48,7 +48,7 @@ static Status take_choices(TaskItem *item, const json_t *choices, Error *error) 
 }
 
 /* Refuses a misspelt key. */
-static Status check_keys(const json_t *json, bool document, Error *error) {
+static Status items_check_keys(const json_t *json, bool document, Error *error) {
     static const char *const both[] = {"id", "task", NULL};
     static const char *const own[][4] = {{"context", "choices", "answer", NULL},
                                          {"text", "stride", NULL, NULL}};
@@ -68,7 +68,7 @@ static Status take_item(TaskItem *item, Error *error) {
     const json_t *text = json_object_get(item->json, "text");
     const json_t *stride = json_object_get(item->json, "stride");
     if (!json_is_object(item->json)) return error_set(error, "not a JSON object");
-    if (check_keys(item->json, text != NULL, error) != STATUS_OK) return STATUS_FAILED;
+    if (items_check_keys(item->json, text != NULL, error) != STATUS_OK) return STATUS_FAILED;
     if (text) {
         if (!take_text(text, &item->context) || item->context.length == 0)
             return error_set(error, "'text' must be a text that is not empty");

@@ -45,7 +45,7 @@ static size_t thread_floats(const Config *c) {
     return copy > embedding ? copy : embedding;
 }
 
-static void keep(Model *m) {
+static void altup_keep(Model *m) {
     const Config *c = m->config;
     AltupWeights *own = m->weights.stack;
     size_t n = m->max_rows, width = c->dim;
@@ -81,7 +81,7 @@ static void find_layer(Finder *f, uint32_t l, AltupLayer *layer, FeedForward *ff
     ffn->cutoff = weights_vector(f, "gate_cutoff", 1, 1, false);
 }
 
-static void find(Finder *f, Weights *weights) {
+static void altup_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
     AltupWeights *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
@@ -216,7 +216,7 @@ static void laurel_run(ForwardPass *pass, const Branch *b) {
 
 /* x = the active stream's prediction. x = (x + attention + laurel) / sqrt(2), x += feed-forward;
  * the streams are corrected by x; then the layer's own input is added to all but the first. */
-static void list(Model *m, size_t l) {
+static void altup_list(Model *m, size_t l) {
     static const BranchKind laurel_kind = {
         .name = "laurel", .run = laurel_run, .rows = laurel_rows};
     static const StreamUse predicts = {.reads = "x = one stream, after all were predicted",
@@ -259,7 +259,7 @@ static void match_magnitude(const Model *m, float *y, const float *x) {
 }
 
 /* Fills the streams: the first with x, the others with maps of it. */
-static void begin(ForwardPass *pass) {
+static void altup_begin(ForwardPass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;
     const AltupWeights *own = m->weights.stack;
@@ -279,7 +279,7 @@ static void begin(ForwardPass *pass) {
 }
 
 /* x = the mean of the first stream and maps of the others. */
-static void end(ForwardPass *pass) {
+static void altup_end(ForwardPass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;
     const AltupWeights *own = m->weights.stack;
@@ -305,10 +305,10 @@ static void end(ForwardPass *pass) {
 }
 
 const Arrangement altup_arrangement = {
-    .find = find,
-    .keep = keep,
+    .find = altup_find,
+    .keep = altup_keep,
     .thread_floats = thread_floats,
-    .list = list,
-    .begin = begin,
-    .end = end,
+    .list = altup_list,
+    .begin = altup_begin,
+    .end = altup_end,
 };

@@ -34,23 +34,24 @@ void attention_part_project(ForwardPass *pass, const AttentionPart *part, const 
     forward_multiply(pass->model, in, pass->n, products, 3);
 }
 
-static void complete(const Model *m, const AttentionPart *part, const Linear *linear, float *x) {
+static void part_complete(const Model *m, const AttentionPart *part, const Linear *linear,
+                          float *x) {
     if (part->scales) m->isa->numeric->scale(x, part->scales[ATTENTION_IN], linear->w.rows);
     forward_add_bias(m, linear, x);
 }
 
 /* Gives queries, keys and values their final form, and stores keys and values. */
-static void prepare(ForwardPass *pass, size_t layer, const AttentionPart *part,
-                    const AttentionPartRows *rows) {
+static void part_prepare(ForwardPass *pass, size_t layer, const AttentionPart *part,
+                         const AttentionPartRows *rows) {
     Model *m = pass->model;
     const HeadShape h = config_heads(m->config, layer);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *q = rows->q + i * part->wq.w.rows, *k = rows->k + i * part->wk.w.rows;
         float *v = rows->v + i * part->wv.w.rows;
-        complete(m, part, &part->wq, q);
-        complete(m, part, &part->wk, k);
-        complete(m, part, &part->wv, v);
+        part_complete(m, part, &part->wq, q);
+        part_complete(m, part, &part->wk, k);
+        part_complete(m, part, &part->wv, v);
         if (part->scales) m->isa->numeric->scale(k, part->scales[ATTENTION_KEY], part->wk.w.rows);
         for (size_t head = 0; head < h.n_heads; head++)
             forward_rotate(m, layer, i, q + head * h.head_dim);
@@ -74,7 +75,7 @@ void attention_part_attend(ForwardPass *pass, size_t layer, const AttentionPart 
                                     .scale = m->config->attention_scale};
     const Product out = {&part->wo.w, y, part->wo.w.rows};
     forward_add_time(pass, PART_PROJECTIONS);
-    prepare(pass, layer, part, rows);
+    part_prepare(pass, layer, part, rows);
     attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
                       pass->n, rows->q, rows->attended, m->observer);
     forward_add_time(pass, PART_ATTENTION);

@@ -15,7 +15,7 @@ typedef struct Beside {
     const float *scales; /* [OUTPUT_SCALES]; NULL: 1 */
 } Beside;
 
-static void *find(Finder *f, uint32_t layer) {
+static void *beside_find(Finder *f, uint32_t layer) {
     Beside *w = calloc(1, sizeof *w);
     if (!w) {
         f->status = error_set(f->error, "no memory for a layer");
@@ -27,7 +27,7 @@ static void *find(Finder *f, uint32_t layer) {
     return w;
 }
 
-static KvLayer cached(const Config *c, uint32_t layer) {
+static KvLayer beside_cached(const Config *c, uint32_t layer) {
     KvLayer stored = attention_part_cached(c, layer);
     stored.state_floats = mamba2_state_floats(c);
     return stored;
@@ -51,4 +51,4 @@ static void beside_list(Model *m, size_t l, const Norm *pre, float *in) {
     attention->share = w->scales[OF_ATTENTION];
 }
 
-const BranchKind beside_layer = {.find = find, .cached = cached, .list = beside_list};
+const BranchKind beside_layer = {.find = beside_find, .cached = beside_cached, .list = beside_list};

@@ -18,7 +18,7 @@ typedef struct Blocks {
     Norm index_q_norm, index_k_norm;
 } Blocks;
 
-static void *find(Finder *f, uint32_t l) {
+static void *blocks_find(Finder *f, uint32_t l) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, l);
     Blocks *w = calloc(1, sizeof *w);
@@ -40,7 +40,7 @@ static void *find(Finder *f, uint32_t l) {
     return w;
 }
 
-static KvLayer cached(const Config *c, uint32_t l) {
+static KvLayer blocks_cached(const Config *c, uint32_t l) {
     const HeadShape h = config_heads(c, l);
     return (KvLayer){
         .n_kv_heads = h.n_kv_heads + 1, .key_dim = h.head_dim, .value_dim = h.value_dim};
@@ -109,7 +109,7 @@ typedef struct BlockRows {
     float *attended;      /* [n_heads * value_dim] */
 } BlockRows;
 
-static BlockRows take_rows(Rows *memory, const Model *m, size_t l) {
+static BlockRows blocks_take_rows(Rows *memory, const Model *m, size_t l) {
     const Config *c = m->config;
     const HeadShape h = config_heads(c, l);
     size_t n = m->max_rows, heads = h.n_heads, kv = h.n_kv_heads;
@@ -127,7 +127,7 @@ static BlockRows take_rows(Rows *memory, const Model *m, size_t l) {
 }
 
 static void blocks_rows(Rows *memory, const Model *m, const Branch *b) {
-    take_rows(memory, m, b->layer);
+    blocks_take_rows(memory, m, b->layer);
 }
 
 /* to[head_dim] = the normalized and rotated vector x[index_dim], then zeros. */
@@ -140,7 +140,7 @@ static void place_index(const Model *m, size_t l, size_t row, const Norm *norm, 
 }
 
 /* Gives queries and keys their final form, and stores keys and values. */
-static void prepare(ForwardPass *pass, size_t l, const Blocks *w, const BlockRows *r) {
+static void blocks_prepare(ForwardPass *pass, size_t l, const Blocks *w, const BlockRows *r) {
     Model *m = pass->model;
     const Config *c = m->config;
     const HeadShape h = config_heads(c, l);
@@ -206,8 +206,8 @@ static float largest_product(ForwardPass *pass, const AttentionParams *params, s
 }
 
 /* The blocks that head `index_head` of the index chooses for a row that sees n positions. */
-static Selection choose(ForwardPass *pass, const AttentionParams *params, const BlockRows *r,
-                        size_t row, size_t index_head, size_t n, const Section *s) {
+static Selection blocks_choose(ForwardPass *pass, const AttentionParams *params, const BlockRows *r,
+                               size_t row, size_t index_head, size_t n, const Section *s) {
     const Config *c = pass->model->config;
     size_t size = c->index_block, own = (n - 1) / size;
     const float *query = r->queries + (row * c->index_heads + index_head) * params->head_dim;
@@ -285,7 +285,7 @@ static void attend_all(ForwardPass *pass, const AttentionParams *params, const B
         size_t row = item / n_index, first = item % n_index * heads, end = first + heads;
         const Row *at = &pass->rows[row];
         size_t n_seen = (size_t)(at->position - kvcache_start(pass->cache, at->sequence)) + 1;
-        const Selection chosen = choose(pass, params, r, row, item % n_index, n_seen, &s);
+        const Selection chosen = blocks_choose(pass, params, r, row, item % n_index, n_seen, &s);
         for (size_t next; first < end; first = next) {
             next = (first / group + 1) * group < end ? (first / group + 1) * group : end;
             attend(pass, params, r, row, first, next - first, &chosen, n_seen, &s);
@@ -303,7 +303,7 @@ static void blocks_run(ForwardPass *pass, const Branch *b) {
     const Blocks *w = b->weights;
     const HeadShape h = config_heads(c, l);
     Rows memory = arena_rows(&m->arena);
-    const BlockRows r = take_rows(&memory, m, l);
+    const BlockRows r = blocks_take_rows(&memory, m, l);
     const Product projections[] = {{&w->wq.w, r.q, w->wq.w.rows},
                                    {&w->wk.w, r.k, w->wk.w.rows},
                                    {&w->wv.w, r.v, w->wv.w.rows},
@@ -319,7 +319,7 @@ static void blocks_run(ForwardPass *pass, const Branch *b) {
                                     .scale = c->attention_scale};
     forward_add_time(pass, PART_REST);
     forward_multiply(m, in, pass->n, projections, 5);
-    prepare(pass, l, w, &r);
+    blocks_prepare(pass, l, w, &r);
     forward_add_time(pass, PART_PROJECTIONS);
     attend_all(pass, &params, &r);
     forward_add_time(pass, PART_ATTENTION);
@@ -334,9 +334,9 @@ static void blocks_run(ForwardPass *pass, const Branch *b) {
 
 const BranchKind blocks_layer = {
     .name = "block attention",
-    .find = find,
+    .find = blocks_find,
     .rows = blocks_rows,
     .thread_floats = thread_floats,
-    .cached = cached,
+    .cached = blocks_cached,
     .run = blocks_run,
 };

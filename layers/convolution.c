@@ -16,7 +16,7 @@ typedef struct ConvolutionRows {
     float *b, *c, *x;
 } ConvolutionRows;
 
-static ConvolutionRows take_rows(Rows *memory, const Model *m) {
+static ConvolutionRows convolution_take_rows(Rows *memory, const Model *m) {
     size_t n = m->max_rows, dim = m->config->dim;
     ConvolutionRows rows;
     rows.b = rows_take(memory, n, dim);
@@ -27,10 +27,10 @@ static ConvolutionRows take_rows(Rows *memory, const Model *m) {
 
 static void convolution_rows(Rows *memory, const Model *m, const Branch *branch) {
     (void)branch;
-    take_rows(memory, m);
+    convolution_take_rows(memory, m);
 }
 
-static void *find(Finder *f, uint32_t layer) {
+static void *convolution_find(Finder *f, uint32_t layer) {
     size_t dim = f->config->dim;
     ShortConvolution *w = calloc(1, sizeof *w);
     (void)layer;
@@ -50,7 +50,7 @@ static void *find(Finder *f, uint32_t layer) {
     return w;
 }
 
-static KvLayer cached(const Config *c, uint32_t layer) {
+static KvLayer convolution_cached(const Config *c, uint32_t layer) {
     (void)layer;
     return (KvLayer){.state_floats = state_convolution_floats(c->state_kernel, c->dim)};
 }
@@ -64,7 +64,7 @@ static void convolution_run(ForwardPass *pass, const Branch *branch) {
     const ShortConvolution *w = branch->weights;
     size_t dim = m->config->dim;
     Rows memory = arena_rows(&m->arena);
-    const ConvolutionRows rows = take_rows(&memory, m);
+    const ConvolutionRows rows = convolution_take_rows(&memory, m);
     float *b = rows.b, *c = rows.c, *x = rows.x;
     const Product inputs[] = {{&w->b.w, b, dim}, {&w->c.w, c, dim}, {&w->x.w, x, dim}};
     forward_add_time(pass, PART_REST);
@@ -88,8 +88,8 @@ static void convolution_run(ForwardPass *pass, const Branch *branch) {
 
 const BranchKind convolution_layer = {
     .name = "convolution",
-    .find = find,
+    .find = convolution_find,
     .rows = convolution_rows,
-    .cached = cached,
+    .cached = convolution_cached,
     .run = convolution_run,
 };

@@ -32,7 +32,7 @@ static size_t steps_of(const Config *c) {
     return c->state_by_key ? state_sizes(c).keys : c->state_heads;
 }
 
-static DeltaRows take_rows(Rows *memory, const Model *m) {
+static DeltaRows delta_take_rows(Rows *memory, const Model *m) {
     const Config *c = m->config;
     const StateSizes sizes = state_sizes(c);
     size_t n = m->max_rows, low = c->state_by_key ? c->state_key_dim : 0;
@@ -48,7 +48,7 @@ static DeltaRows take_rows(Rows *memory, const Model *m) {
 
 static void delta_rows(Rows *memory, const Model *m, const Branch *b) {
     (void)b;
-    take_rows(memory, m);
+    delta_take_rows(memory, m);
 }
 
 /* Columns of z or a, which is made from `low` where that exists. */
@@ -56,7 +56,7 @@ static size_t inputs_of(const Config *c, const Matrix *low) {
     return low->data ? c->state_key_dim : c->dim;
 }
 
-static void *find(Finder *f, uint32_t layer) {
+static void *delta_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     const StateSizes sizes = state_sizes(c);
     Delta *d = calloc(1, sizeof *d);
@@ -87,7 +87,7 @@ static void *find(Finder *f, uint32_t layer) {
     return d;
 }
 
-static KvLayer cached(const Config *c, uint32_t layer) {
+static KvLayer delta_cached(const Config *c, uint32_t layer) {
     (void)layer;
     return (KvLayer){.state_floats =
                          state_convolution_floats(c->state_kernel, state_sizes(c).channels) +
@@ -124,7 +124,7 @@ static void make_decays(const Model *m, const Delta *d, float *a) {
 
 /* Makes q and k of each head unit vectors (q is divided by sqrt(key_dim) as well), and of a and b
  * the decay and the rate of learning. */
-static void prepare(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
+static void delta_prepare(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
     const Model *m = pass->model;
     const Config *c = m->config;
     const Recurrence *recurrence = state_recurrence(m);
@@ -187,7 +187,7 @@ static void run_sequence(ForwardPass *pass, const DeltaRows *rows, const StateRu
 }
 
 /* z = silu(z) * norm(output), head by head; sigmoid(z) where state_by_key. */
-static void gate(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
+static void delta_gate(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
     const Model *m = pass->model;
     const Config *c = m->config;
     const StateSizes sizes = state_sizes(c);
@@ -235,27 +235,27 @@ static void delta_run(ForwardPass *pass, const Branch *b) {
     const Delta *d = b->weights;
     const StateSizes sizes = state_sizes(m->config);
     Rows memory = arena_rows(&m->arena);
-    const DeltaRows rows = take_rows(&memory, m);
+    const DeltaRows rows = delta_take_rows(&memory, m);
     forward_add_time(pass, PART_REST);
     project(pass, d, in, &rows);
     forward_add_time(pass, PART_PROJECTIONS);
     state_convolve(pass, layer, &d->convolution, rows.mixed, sizes.channels);
-    prepare(pass, d, &rows);
+    delta_prepare(pass, d, &rows);
     for (size_t first = 0; first < pass->n;) {
         const StateRun run = state_run(pass, layer, first);
         run_sequence(pass, &rows, &run);
         first += run.n;
     }
     forward_wait(pass);
-    gate(pass, d, &rows);
+    delta_gate(pass, d, &rows);
     forward_add_time(pass, PART_ATTENTION);
     state_project(pass, &d->out, rows.z, y);
 }
 
 const BranchKind delta_layer = {
     .name = "delta net",
-    .find = find,
+    .find = delta_find,
     .rows = delta_rows,
-    .cached = cached,
+    .cached = delta_cached,
     .run = delta_run,
 };

@@ -15,7 +15,7 @@ typedef struct Differential {
     const float *norm;   /* [2 * head_dim] */
 } Differential;
 
-static void *find(Finder *f, uint32_t l) {
+static void *differential_find(Finder *f, uint32_t l) {
     const HeadShape h = config_heads(f->config, l);
     size_t q = (size_t)h.n_heads * h.head_dim, kv = (size_t)h.n_kv_heads * h.head_dim;
     Differential *w = calloc(1, sizeof *w);
@@ -32,7 +32,7 @@ static void *find(Finder *f, uint32_t l) {
     return w;
 }
 
-static KvLayer cached(const Config *c, uint32_t l) {
+static KvLayer differential_cached(const Config *c, uint32_t l) {
     const HeadShape h = config_heads(c, l);
     return (KvLayer){
         .n_kv_heads = h.n_kv_heads, .key_dim = h.head_dim, .value_dim = 2 * h.head_dim};
@@ -46,7 +46,7 @@ typedef struct DifferentialRows {
     float *attended; /* [n_heads * 2 * head_dim] */
 } DifferentialRows;
 
-static DifferentialRows take_rows(Rows *memory, const Model *m, size_t l) {
+static DifferentialRows differential_take_rows(Rows *memory, const Model *m, size_t l) {
     const HeadShape h = config_heads(m->config, l);
     size_t n = m->max_rows, q = (size_t)h.n_heads * h.head_dim,
            kv = (size_t)h.n_kv_heads * h.head_dim;
@@ -60,15 +60,15 @@ static DifferentialRows take_rows(Rows *memory, const Model *m, size_t l) {
 }
 
 static void differential_rows(Rows *memory, const Model *m, const Branch *b) {
-    take_rows(memory, m, b->layer);
+    differential_take_rows(memory, m, b->layer);
 }
 
 /* ---- The layer ---- */
 
 /* Finishes the queries and keys of all rows, puts the values beside each other, and stores keys and
  * values. */
-static void prepare(ForwardPass *pass, size_t l, const Differential *w, float *q, float *k,
-                    float *v, float *values) {
+static void differential_prepare(ForwardPass *pass, size_t l, const Differential *w, float *q,
+                                 float *k, float *v, float *values) {
     Model *m = pass->model;
     const HeadShape h = config_heads(m->config, l);
     size_t head = h.head_dim, half = h.n_kv_heads / 2;
@@ -117,7 +117,7 @@ static void differential_run(ForwardPass *pass, const Branch *b) {
     const Differential *w = b->weights;
     const HeadShape h = config_heads(c, l);
     Rows memory = arena_rows(&m->arena);
-    const DifferentialRows rows = take_rows(&memory, m, l);
+    const DifferentialRows rows = differential_take_rows(&memory, m, l);
     float *q = rows.q, *k = rows.k, *v = rows.v, *values = rows.values, *attended = rows.attended;
     const Product projections[] = {
         {&w->wq.w, q, w->wq.w.rows}, {&w->wk.w, k, w->wk.w.rows}, {&w->wv.w, v, w->wv.w.rows}};
@@ -133,7 +133,7 @@ static void differential_run(ForwardPass *pass, const Branch *b) {
                                     .window = c->window[l]};
     forward_add_time(pass, PART_REST);
     forward_multiply(m, in, pass->n, projections, 3);
-    prepare(pass, l, w, q, k, v, values);
+    differential_prepare(pass, l, w, q, k, v, values);
     forward_add_time(pass, PART_PROJECTIONS);
     attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
                       pass->n, q, attended, m->observer);
@@ -150,8 +150,8 @@ static void differential_run(ForwardPass *pass, const Branch *b) {
 
 const BranchKind differential_kind = {
     .name = "differential attention",
-    .find = find,
+    .find = differential_find,
     .rows = differential_rows,
-    .cached = cached,
+    .cached = differential_cached,
     .run = differential_run,
 };

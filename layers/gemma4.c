@@ -36,7 +36,7 @@ static void find_layer(Finder *f, uint32_t l, Gemma4Layer *layer) {
     layer->post_dense_norm = weights_norm(f, "post_dense_norm", c->dim, true);
 }
 
-static void find(Finder *f, Weights *weights) {
+static void gemma4_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
     Gemma4 *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
@@ -68,7 +68,7 @@ static Branch *list_dense_and_experts(Model *m, size_t l, const Gemma4Layer *own
     return experts;
 }
 
-static void list(Model *m, size_t l) {
+static void gemma4_list(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     const Gemma4Layer *own = &((const Gemma4 *)m->weights.stack)->layers[l];
     Branch *last;
@@ -82,20 +82,20 @@ static void list(Model *m, size_t l) {
     if (own->scale) last->after = *own->scale;
 }
 
-static void keep(Model *m) {
+static void gemma4_keep(Model *m) {
     Gemma4 *own = m->weights.stack;
     if (m->config->per_layer_dim > 0) per_layer_keep(m, &own->table);
 }
 
-static void begin(ForwardPass *pass) {
+static void gemma4_begin(ForwardPass *pass) {
     const Gemma4 *own = pass->model->weights.stack;
     if (pass->model->config->per_layer_dim > 0) per_layer_inputs(pass, &own->table);
 }
 
 const Arrangement gemma4_arrangement = {
-    .find = find,
-    .keep = keep,
+    .find = gemma4_find,
+    .keep = gemma4_keep,
     .thread_floats = per_layer_thread_floats,
-    .list = list,
-    .begin = begin,
+    .list = gemma4_list,
+    .begin = gemma4_begin,
 };

@@ -64,7 +64,7 @@ static HyperMap find_map(Finder *f, const char *name, size_t rows, size_t scales
     return found;
 }
 
-static void find(Finder *f, Weights *weights) {
+static void hyper_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
     size_t streams = c->altup_streams, shares = hyper_shares(c), scales = c->hyper_rounds ? 3 : 2;
     HyperWeights *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
@@ -86,7 +86,7 @@ static size_t thread_floats(const Config *c) {
     return c->hyper_rounds > 0 ? (size_t)c->altup_streams * c->dim : 0;
 }
 
-static void keep(Model *m) {
+static void hyper_keep(Model *m) {
     HyperWeights *own = m->weights.stack;
     size_t n = m->max_rows, width = (size_t)m->config->altup_streams * m->config->dim;
     own->streams = arena_keep(&m->arena, "streams", n, width);
@@ -171,7 +171,7 @@ static void join_row(const Model *m, const HyperMap *w, size_t row) {
     if (n == 0) numeric->scale(x, 1.0f / (float)streams, dim);
 }
 
-static void gather(ForwardPass *pass, const Branch *b) {
+static void hyper_gather(ForwardPass *pass, const Branch *b) {
     map_streams(pass, b->stream_weights);
 }
 
@@ -191,7 +191,7 @@ static void mix_streams(const Model *m, const float *mix, float *stream) {
 }
 
 /* Adds y to the streams, by the shares that join_row made. */
-static void add(ForwardPass *pass, const Branch *b, size_t row, float *y) {
+static void hyper_add(ForwardPass *pass, const Branch *b, size_t row, float *y) {
     const Model *m = pass->model;
     const Config *c = m->config;
     const Numeric *numeric = m->isa->numeric;
@@ -206,9 +206,11 @@ static void add(ForwardPass *pass, const Branch *b, size_t row, float *y) {
 
 /* ---- The branches ---- */
 
-static void list(Model *m, size_t l) {
-    static const StreamUse use = {
-        .reads = "x = the streams by their shares", .gather = gather, .read = read, .add = add};
+static void hyper_list(Model *m, size_t l) {
+    static const StreamUse use = {.reads = "x = the streams by their shares",
+                                  .gather = hyper_gather,
+                                  .read = read,
+                                  .add = hyper_add};
     const HyperWeights *own = m->weights.stack;
     const LayerWeights *w = &m->weights.layers[l];
     size_t first = m->branches.n;
@@ -222,7 +224,7 @@ static void list(Model *m, size_t l) {
 }
 
 /* Every stream begins as the embedding. */
-static void begin(ForwardPass *pass) {
+static void hyper_begin(ForwardPass *pass) {
     Model *m = pass->model;
     size_t dim = m->config->dim, streams = m->config->altup_streams;
 #pragma omp for schedule(static) nowait
@@ -233,7 +235,7 @@ static void begin(ForwardPass *pass) {
 }
 
 /* The streams are joined as for a branch. */
-static void end(ForwardPass *pass) {
+static void hyper_end(ForwardPass *pass) {
     const HyperWeights *own = pass->model->weights.stack;
     map_streams(pass, &own->end);
 #pragma omp for schedule(static) nowait
@@ -242,10 +244,10 @@ static void end(ForwardPass *pass) {
 }
 
 const Arrangement hyper_arrangement = {
-    .find = find,
-    .keep = keep,
+    .find = hyper_find,
+    .keep = hyper_keep,
     .thread_floats = thread_floats,
-    .list = list,
-    .begin = begin,
-    .end = end,
+    .list = hyper_list,
+    .begin = hyper_begin,
+    .end = hyper_end,
 };

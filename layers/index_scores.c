@@ -71,7 +71,7 @@ static void score_codes(const IndexQuery *query, const void *keys, ptrdiff_t nex
     }
 }
 
-static void begin(const IndexQuery *query) {
+static void index_scores_begin(const IndexQuery *query) {
     size_t n_groups = q8_groups(query->dim);
     if (query->type != KV_Q8) return;
     for (size_t h = 0; h < query->n_heads; h++)
@@ -89,4 +89,4 @@ static void page(const IndexQuery *query, const void *keys, ptrdiff_t next, floa
     }
 }
 
-const IndexScores FOR_ISA(index_scores) = {begin, page};
+const IndexScores FOR_ISA(index_scores) = {index_scores_begin, page};

@@ -257,8 +257,8 @@ static void list_chosen(const Config *c, const Selection *best, size_t seen, uin
 
 /* Fills rows->chosen of n rows from `first` on. The threads share rows and, where these are few,
  * parts of what each row sees. */
-static void choose(ForwardPass *pass, const Indexer *w, const IndexRows *rows, size_t layer,
-                   size_t first, size_t n) {
+static void indexer_choose(ForwardPass *pass, const Indexer *w, const IndexRows *rows, size_t layer,
+                           size_t first, size_t n) {
     const Model *m = pass->model;
     size_t most = indexer_most(m->config), n_parts = (size_t)omp_get_num_threads() / n;
 #pragma omp for schedule(dynamic, 1) nowait
@@ -330,8 +330,8 @@ static void attend_to_all(ForwardPass *pass, const AttentionParams *params, cons
 }
 
 /* Copies the chosen keys of n rows from `first` on into a cache with a sequence for each row. */
-static KvCache *gather(ForwardPass *pass, const Indexer *w, const IndexRows *rows,
-                       const AttentionParams *params, size_t first, size_t n) {
+static KvCache *indexer_gather(ForwardPass *pass, const Indexer *w, const IndexRows *rows,
+                               const AttentionParams *params, size_t first, size_t n) {
     const Model *m = pass->model;
     size_t most = indexer_most(m->config), n_pages = (most + KV_PAGE - 1) / KV_PAGE;
     KvCache *gathered = section_of(m, w, 0).cache;
@@ -369,8 +369,8 @@ static void attend_to_chosen(ForwardPass *pass, const Indexer *w, const IndexRow
     Model *m = pass->model;
     AttentionRow attending[GATHERED_ROWS * HEAD_PARTS];
     size_t parts = 1;
-    if (w->chooses) choose(pass, w, rows, params->layer, first, n);
-    const KvCache *gathered = gather(pass, w, rows, params, first, n);
+    if (w->chooses) indexer_choose(pass, w, rows, params->layer, first, n);
+    const KvCache *gathered = indexer_gather(pass, w, rows, params, first, n);
     while (!m->observer && !params->sinks && 2 * parts <= HEAD_PARTS &&
            params->n_heads % (2 * parts) == 0 && n * parts < 2 * (size_t)omp_get_num_threads())
         parts *= 2;

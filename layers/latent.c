@@ -32,7 +32,7 @@ static Matrix find_gate(Finder *f, const HeadShape *h) {
     return weights_matrix(f, "attention_gate", rows, inputs, f->config->latent_q_twice);
 }
 
-static void *find(Finder *f, uint32_t l) {
+static void *latent_find(Finder *f, uint32_t l) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, l);
     Latent *w = calloc(1, sizeof *w + 2 * (size_t)h.n_heads * sizeof *w->list);
@@ -72,7 +72,7 @@ static void *find(Finder *f, uint32_t l) {
 /* ---- Sizes ---- */
 
 /* A layer that reads the latents of an earlier one may store the keys of its own indexer. */
-static KvLayer cached(const Config *c, uint32_t l) {
+static KvLayer latent_cached(const Config *c, uint32_t l) {
     bool own = c->kv_distance[l] == 0, chooses = c->indexer[l] == INDEXER_OWN;
     bool pools = chooses && c->index_pool > 0;
     return (KvLayer){.n_kv_heads = own || chooses,
@@ -100,7 +100,7 @@ static size_t padded(size_t width) {
     return round_up(width, 16);
 }
 
-static LatentRows take_rows(Rows *memory, const Model *m, const Branch *b) {
+static LatentRows latent_take_rows(Rows *memory, const Model *m, const Branch *b) {
     const Config *c = m->config;
     const Latent *w = b->weights;
     const HeadShape h = config_heads(c, b->layer);
@@ -120,7 +120,7 @@ static LatentRows take_rows(Rows *memory, const Model *m, const Branch *b) {
 }
 
 static void latent_rows(Rows *memory, const Model *m, const Branch *b) {
-    take_rows(memory, m, b);
+    latent_take_rows(memory, m, b);
 }
 
 /* The positions that an indexer chose stay for the next layer. */
@@ -329,7 +329,7 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
     const Latent *w = b->weights;
     const HeadShape h = config_heads(c, l);
     Rows memory = arena_rows(&m->arena);
-    const LatentRows rows = take_rows(&memory, m, b);
+    const LatentRows rows = latent_take_rows(&memory, m, b);
     const IndexRows *index = &rows.index;
     size_t n_heads = h.n_heads, key = c->latent_dim + h.rotary_dim;
     const Heads q = {rows.q, h.head_dim, n_heads * h.head_dim};
@@ -399,11 +399,11 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
 
 const BranchKind latent_kind = {
     .name = "latent attention",
-    .find = find,
+    .find = latent_find,
     .kept_floats = kept_floats,
     .rows = latent_rows,
     .thread_floats = thread_floats,
-    .cached = cached,
+    .cached = latent_cached,
     .run = latent_run,
 };
 

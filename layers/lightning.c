@@ -18,7 +18,7 @@ typedef struct LightningRows {
     float *q, *k, *v, *gate; /* v becomes the output */
 } LightningRows;
 
-static LightningRows take_rows(Rows *memory, const Model *m) {
+static LightningRows lightning_take_rows(Rows *memory, const Model *m) {
     size_t n = m->max_rows, width = state_sizes(m->config).values;
     LightningRows rows;
     rows.q = rows_take(memory, n, width);
@@ -30,10 +30,10 @@ static LightningRows take_rows(Rows *memory, const Model *m) {
 
 static void lightning_rows(Rows *memory, const Model *m, const Branch *b) {
     (void)b;
-    take_rows(memory, m);
+    lightning_take_rows(memory, m);
 }
 
-static void *find(Finder *f, uint32_t layer) {
+static void *lightning_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     size_t values = state_sizes(c).values;
     Lightning *w = calloc(1, sizeof *w + c->state_heads * sizeof *w->decay);
@@ -56,7 +56,7 @@ static void *find(Finder *f, uint32_t layer) {
     return w;
 }
 
-static KvLayer cached(const Config *c, uint32_t layer) {
+static KvLayer lightning_cached(const Config *c, uint32_t layer) {
     (void)layer;
     return (KvLayer){.state_floats =
                          c->state_heads * state_head_floats(c->state_key_dim, c->state_value_dim)};
@@ -108,7 +108,8 @@ static void run_sequence(ForwardPass *pass, const Lightning *w, const LightningR
 }
 
 /* gate = sigmoid(gate) * norm(output). */
-static void gate(ForwardPass *pass, const Lightning *w, const LightningRows *rows, size_t width) {
+static void lightning_gate(ForwardPass *pass, const Lightning *w, const LightningRows *rows,
+                           size_t width) {
     const Model *m = pass->model;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
@@ -126,7 +127,7 @@ static void lightning_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const Lightning *w = b->weights;
     Rows memory = arena_rows(&m->arena);
-    const LightningRows rows = take_rows(&memory, m);
+    const LightningRows rows = lightning_take_rows(&memory, m);
     size_t width = state_sizes(m->config).values;
     const Product inputs[] = {{&w->q, rows.q, width},
                               {&w->k, rows.k, width},
@@ -142,15 +143,15 @@ static void lightning_run(ForwardPass *pass, const Branch *b) {
         first += run.n;
     }
     forward_wait(pass);
-    gate(pass, w, &rows, width);
+    lightning_gate(pass, w, &rows, width);
     forward_add_time(pass, PART_ATTENTION);
     state_project(pass, &w->out, rows.gate, y);
 }
 
 const BranchKind lightning_layer = {
     .name = "lightning attention",
-    .find = find,
+    .find = lightning_find,
     .rows = lightning_rows,
-    .cached = cached,
+    .cached = lightning_cached,
     .run = lightning_run,
 };

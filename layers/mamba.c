@@ -28,7 +28,7 @@ typedef struct MambaRows {
     float *b, *c; /* [n] */
 } MambaRows;
 
-static MambaRows take_rows(Rows *memory, const Model *m) {
+static MambaRows mamba_take_rows(Rows *memory, const Model *m) {
     const Config *c = m->config;
     size_t n = m->max_rows;
     MambaRows rows;
@@ -43,10 +43,10 @@ static MambaRows take_rows(Rows *memory, const Model *m) {
 
 static void mamba_rows(Rows *memory, const Model *m, const Branch *b) {
     (void)b;
-    take_rows(memory, m);
+    mamba_take_rows(memory, m);
 }
 
-static void *find(Finder *f, uint32_t layer) {
+static void *mamba_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     size_t channels = c->state_heads, n = c->state_key_dim;
     Mamba *w = calloc(1, sizeof *w);
@@ -77,7 +77,7 @@ static void *find(Finder *f, uint32_t layer) {
     return w;
 }
 
-static KvLayer cached(const Config *c, uint32_t layer) {
+static KvLayer mamba_cached(const Config *c, uint32_t layer) {
     (void)layer;
     return (KvLayer){.state_floats = state_convolution_floats(c->state_kernel, c->state_heads) +
                                      state_head_floats(c->state_key_dim, c->state_heads)};
@@ -157,7 +157,7 @@ static void run_sequence(ForwardPass *pass, const Mamba *w, const MambaRows *row
 }
 
 /* z = silu(z) * output. */
-static void gate(ForwardPass *pass, const MambaRows *rows) {
+static void mamba_gate(ForwardPass *pass, const MambaRows *rows) {
     const Model *m = pass->model;
     size_t channels = m->config->state_heads;
 #pragma omp for schedule(static) nowait
@@ -174,7 +174,7 @@ static void mamba_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const Mamba *w = b->weights;
     Rows memory = arena_rows(&m->arena);
-    const MambaRows rows = take_rows(&memory, m);
+    const MambaRows rows = mamba_take_rows(&memory, m);
     size_t channels = m->config->state_heads;
     const Product inputs[] = {{&w->z.w, rows.z, channels}, {&w->x.w, rows.x, channels}};
     forward_add_time(pass, PART_REST);
@@ -189,15 +189,15 @@ static void mamba_run(ForwardPass *pass, const Branch *b) {
         first += run.n;
     }
     forward_wait(pass);
-    gate(pass, &rows);
+    mamba_gate(pass, &rows);
     forward_add_time(pass, PART_ATTENTION);
     state_project(pass, &w->out, rows.z, y);
 }
 
 const BranchKind mamba_layer = {
     .name = "mamba",
-    .find = find,
+    .find = mamba_find,
     .rows = mamba_rows,
-    .cached = cached,
+    .cached = mamba_cached,
     .run = mamba_run,
 };

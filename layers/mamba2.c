@@ -11,7 +11,7 @@ typedef struct Mamba2Rows {
     float *step, *decay; /* [heads] */
 } Mamba2Rows;
 
-static Mamba2Rows take_rows(Rows *memory, const Model *m) {
+static Mamba2Rows mamba2_take_rows(Rows *memory, const Model *m) {
     const StateSizes sizes = state_sizes(m->config);
     size_t n = m->max_rows;
     Mamba2Rows rows;
@@ -24,7 +24,7 @@ static Mamba2Rows take_rows(Rows *memory, const Model *m) {
 
 static void mamba2_rows(Rows *memory, const Model *m, const Branch *b) {
     (void)b;
-    take_rows(memory, m);
+    mamba2_take_rows(memory, m);
 }
 
 void mamba2_find(Finder *f, Mamba2 *w) {
@@ -55,15 +55,15 @@ size_t mamba2_state_floats(const Config *c) {
 }
 
 /* Completes a part of what the layer's input is projected to: its bias and the scales. */
-static void complete(const Model *m, const Mamba2 *w, const Linear *linear, Mamba2Scale part,
-                     float *x) {
+static void mamba2_complete(const Model *m, const Mamba2 *w, const Linear *linear, Mamba2Scale part,
+                            float *x) {
     if (w->scales) m->isa->numeric->scale(x, w->scales[MAMBA2_IN], linear->w.rows);
     forward_add_bias(m, linear, x);
     if (w->scales) m->isa->numeric->scale(x, w->scales[part], linear->w.rows);
 }
 
 /* Completes the projections, and makes the steps and the decays of the heads. */
-static void prepare(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *rows) {
+static void mamba2_prepare(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *rows) {
     const Model *m = pass->model;
     const Recurrence *recurrence = state_recurrence(m);
     const StateSizes sizes = state_sizes(m->config);
@@ -71,11 +71,11 @@ static void prepare(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *rows) 
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *x = rows->mixed + i * sizes.channels, *step = rows->step + i * heads;
-        complete(m, w, &w->z, MAMBA2_Z, rows->z + i * sizes.values);
-        complete(m, w, &w->x, MAMBA2_X, x);
-        complete(m, w, &w->b, MAMBA2_B, x + sizes.values);
-        complete(m, w, &w->c, MAMBA2_C, x + sizes.values + sizes.keys);
-        complete(m, w, &w->step, MAMBA2_STEP, step);
+        mamba2_complete(m, w, &w->z, MAMBA2_Z, rows->z + i * sizes.values);
+        mamba2_complete(m, w, &w->x, MAMBA2_X, x);
+        mamba2_complete(m, w, &w->b, MAMBA2_B, x + sizes.values);
+        mamba2_complete(m, w, &w->c, MAMBA2_C, x + sizes.values + sizes.keys);
+        mamba2_complete(m, w, &w->step, MAMBA2_STEP, step);
         recurrence->softplus(step, w->step_bias, 0.0f, INFINITY, heads);
         recurrence->decay(rows->decay + i * heads, w->decay, step, heads);
     }
@@ -123,7 +123,7 @@ static void run_sequence(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *r
 }
 
 /* z = norm(silu(z) * output), or silu(z) * norm(output); a group of heads is normalized at once. */
-static void gate(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *rows) {
+static void mamba2_gate(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *rows) {
     const Model *m = pass->model;
     const Config *c = m->config;
     const StateSizes sizes = state_sizes(c);
@@ -148,7 +148,7 @@ static void mamba2_run(ForwardPass *pass, const Branch *branch) {
     size_t layer = branch->layer;
     const StateSizes sizes = state_sizes(c);
     Rows memory = arena_rows(&m->arena);
-    const Mamba2Rows rows = take_rows(&memory, m);
+    const Mamba2Rows rows = mamba2_take_rows(&memory, m);
     const Product inputs[] = {
         {&w->z.w, rows.z, sizes.values},
         {&w->x.w, rows.mixed, sizes.channels},
@@ -159,7 +159,7 @@ static void mamba2_run(ForwardPass *pass, const Branch *branch) {
     forward_add_time(pass, PART_REST);
     forward_multiply(m, branch->in, pass->n, inputs, sizeof inputs / sizeof *inputs);
     forward_add_time(pass, PART_PROJECTIONS);
-    prepare(pass, w, &rows);
+    mamba2_prepare(pass, w, &rows);
     state_convolve(pass, layer, &w->convolution, rows.mixed, sizes.channels);
     for (size_t first = 0; first < pass->n;) {
         const StateRun run = state_run(pass, layer, first);
@@ -167,7 +167,7 @@ static void mamba2_run(ForwardPass *pass, const Branch *branch) {
         first += run.n;
     }
     forward_wait(pass);
-    gate(pass, w, &rows);
+    mamba2_gate(pass, w, &rows);
     forward_add_time(pass, PART_ATTENTION);
     state_project(pass, &w->out, rows.z, branch->out);
 }
@@ -185,7 +185,7 @@ static void *find(Finder *f, uint32_t layer) {
     return w;
 }
 
-static KvLayer cached(const Config *c, uint32_t layer) {
+static KvLayer mamba2_cached(const Config *c, uint32_t layer) {
     (void)layer;
     return (KvLayer){.state_floats = mamba2_state_floats(c)};
 }
@@ -194,6 +194,6 @@ const BranchKind mamba2_layer = {
     .name = "mamba 2",
     .find = find,
     .rows = mamba2_rows,
-    .cached = cached,
+    .cached = mamba2_cached,
     .run = mamba2_run,
 };

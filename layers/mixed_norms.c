@@ -30,7 +30,7 @@ static NormGate find_gate(Finder *f, const char *norm) {
 }
 
 /* Without gates there is nothing to find beside the layers' own weights. */
-static void find(Finder *f, Weights *weights) {
+static void mixed_norms_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
     if (c->adapter_rank == 0) return;
     LayerGates *gates = arrangement_allocate(f, c->n_layers * sizeof *gates);
@@ -84,7 +84,7 @@ static void weigh(const Model *m, Branch *b, size_t n_parts) {
     b->after = 1.0f / sqrtf((float)n_parts);
 }
 
-static void list(Model *m, size_t l) {
+static void mixed_norms_list(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     const LayerGates *gates = m->weights.stack ? (const LayerGates *)m->weights.stack + l : NULL;
     list_half(m, l, branches_mix, &w->attention_norm, gates ? &gates->attention : NULL);
@@ -93,7 +93,7 @@ static void list(Model *m, size_t l) {
     weigh(m, branches_last(m), 2 * l + 3);
 }
 
-static void keep(Model *m) {
+static void mixed_norms_keep(Model *m) {
     const Config *c = m->config;
     LayerGates *gates = m->weights.stack;
     for (size_t l = 0; gates && l < c->n_layers; l++) {
@@ -105,7 +105,7 @@ static void keep(Model *m) {
 }
 
 const Arrangement mixed_norms_arrangement = {
-    .find = find,
-    .keep = keep,
-    .list = list,
+    .find = mixed_norms_find,
+    .keep = mixed_norms_keep,
+    .list = mixed_norms_list,
 };

@@ -25,7 +25,7 @@ static void find_layer(Finder *f, const Weights *weights, uint32_t l, MtpLayer *
     layer->output.w = own_or_shared(f, "output", &weights->output.w);
 }
 
-static void find(Finder *f, Weights *weights) {
+static void mtp_stack_find(Finder *f, Weights *weights) {
     MtpStack *stack = arrangement_allocate(f, sizeof *stack);
     weights->stack = stack;
     if (!stack) return;
@@ -37,14 +37,14 @@ static void find(Finder *f, Weights *weights) {
 
 /* ---- The branches ---- */
 
-static void keep(Model *m) {
+static void mtp_stack_keep(Model *m) {
     MtpStack *stack = m->weights.stack;
     stack->both = arena_keep(&m->arena, "embedding and state", m->max_rows, 2 * m->config->dim);
 }
 
 /* x = the projection of the norms of x, which holds the tokens' embeddings, and of the hidden
  * states. */
-static void join(ForwardPass *pass, const Branch *b) {
+static void mtp_stack_join(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const MtpStack *stack = m->weights.stack;
     const MtpLayer *own = &stack->layers[b->layer - stack->first];
@@ -61,13 +61,14 @@ static void join(ForwardPass *pass, const Branch *b) {
 }
 
 /* The layers before the prediction layers are another model's. */
-static void list(Model *m, size_t l) {
+static void mtp_stack_list(Model *m, size_t l) {
     static const StreamUse joins = {.reads = "x = projection(norm(embedding), norm(hidden state))",
-                                    .gather = join};
+                                    .gather = mtp_stack_join};
     const LayerWeights *w = &m->weights.layers[l];
     if (l < ((const MtpStack *)m->weights.stack)->first) return;
     branches_mix(m, l, &w->attention_norm, m->normed)->streams = &joins;
     branches_feed_forward(m, l, &w->ffn_norm, m->normed);
 }
 
-const Arrangement mtp_arrangement = {.find = find, .keep = keep, .list = list};
+const Arrangement mtp_arrangement = {
+    .find = mtp_stack_find, .keep = mtp_stack_keep, .list = mtp_stack_list};

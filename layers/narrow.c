@@ -12,7 +12,7 @@ typedef struct NarrowRows {
     float *in, *sum; /* [n][expert_dim] */
 } NarrowRows;
 
-static NarrowRows take_rows(Rows *memory, const Model *m, const Narrow *w) {
+static NarrowRows narrow_take_rows(Rows *memory, const Model *m, const Narrow *w) {
     NarrowRows rows = {.mixture = mixture_take(memory, m, &w->mixture)};
     rows.in = rows_take(memory, m->max_rows, m->config->expert_dim);
     rows.sum = rows_take(memory, m->max_rows, m->config->expert_dim);
@@ -20,7 +20,7 @@ static NarrowRows take_rows(Rows *memory, const Model *m, const Narrow *w) {
 }
 
 static void narrow_rows(Rows *memory, const Model *m, const Branch *b) {
-    take_rows(memory, m, b->weights);
+    narrow_take_rows(memory, m, b->weights);
 }
 
 static FeedForward find_network(Finder *f, size_t width, size_t dim) {
@@ -31,7 +31,7 @@ static FeedForward find_network(Finder *f, size_t width, size_t dim) {
     return found;
 }
 
-static void *find(Finder *f, uint32_t layer) {
+static void *narrow_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     char own[sizeof f->prefix];
     Narrow *w = calloc(1, sizeof *w + c->n_experts * sizeof *w->experts);
@@ -59,7 +59,7 @@ static void *find(Finder *f, uint32_t layer) {
     return w;
 }
 
-static KvLayer cached(const Config *c, uint32_t layer) {
+static KvLayer narrow_cached(const Config *c, uint32_t layer) {
     (void)c, (void)layer;
     return (KvLayer){.n_kv_heads = 0};
 }
@@ -81,7 +81,7 @@ static void narrow_run(ForwardPass *pass, const Branch *b) {
     const Model *m = pass->model;
     const Narrow *w = b->weights;
     Rows memory = arena_rows(&m->arena);
-    const NarrowRows rows = take_rows(&memory, m, w);
+    const NarrowRows rows = narrow_take_rows(&memory, m, w);
     project(pass, &w->in, in, m->config->expert_dim, rows.in);
     mixture_sum(pass, &w->mixture, &rows.mixture, in, rows.in, m->config->expert_dim, rows.sum);
     project(pass, &w->out, rows.sum, m->config->dim, y);
@@ -91,9 +91,9 @@ static void narrow_run(ForwardPass *pass, const Branch *b) {
 
 const BranchKind narrow_layer = {
     .name = "narrow mixture",
-    .find = find,
+    .find = narrow_find,
     .rows = narrow_rows,
-    .cached = cached,
+    .cached = narrow_cached,
     .run = narrow_run,
 };
 

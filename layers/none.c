@@ -7,14 +7,14 @@
 #include "weights.h"
 
 /* There are no weights; NULL would mean a failure. */
-static void *find(Finder *f, uint32_t layer) {
+static void *none_find(Finder *f, uint32_t layer) {
     void *nothing = calloc(1, 1);
     (void)layer;
     if (!nothing) f->status = error_set(f->error, "no memory for a layer");
     return nothing;
 }
 
-static KvLayer cached(const Config *c, uint32_t layer) {
+static KvLayer none_cached(const Config *c, uint32_t layer) {
     (void)c, (void)layer;
     return (KvLayer){.n_kv_heads = 0};
 }
@@ -29,7 +29,7 @@ static void none_run(ForwardPass *pass, const Branch *b) {
 
 const BranchKind none_layer = {
     .name = "nothing",
-    .find = find,
-    .cached = cached,
+    .find = none_find,
+    .cached = none_cached,
     .run = none_run,
 };

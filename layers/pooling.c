@@ -36,8 +36,8 @@ int64_t pooling_completes(const ForwardPass *pass, size_t row, size_t size) {
 }
 
 /* Adds n elements of a position to a pool, which is empty or not. Changes the gates. */
-static void add(const Recurrence *recurrence, const Filling *f, bool empty, const float *value,
-                float *gate, const float *bias, size_t n) {
+static void pooling_add(const Recurrence *recurrence, const Filling *f, bool empty,
+                        const float *value, float *gate, const float *bias, size_t n) {
     float old[BLOCK] = {0};
     for (size_t i = 0; i < n; i++) gate[i] += bias[i];
     if (empty) {
@@ -74,8 +74,9 @@ static void take_row(const ForwardPass *pass, const Pooling *p, float *state, si
         for (size_t part = 0; part < 3; part++)
             memcpy(now.max + part * p->dim, next.max + part * p->dim, n * sizeof *now.max);
     bool empty = place == 0 && (index == 0 || !p->overlaps);
-    add(recurrence, &now, empty, values + own, gates + own, bias + own, n);
-    if (p->overlaps) add(recurrence, &next, place == 0, values + at, gates + at, bias + at, n);
+    pooling_add(recurrence, &now, empty, values + own, gates + own, bias + own, n);
+    if (p->overlaps)
+        pooling_add(recurrence, &next, place == 0, values + at, gates + at, bias + at, n);
     if (place + 1 < p->size) return;
     for (size_t i = 0; i < n; i++) values[at + i] = now.total[i] / now.sum[i];
 }

@@ -38,7 +38,7 @@ typedef struct SharedRows {
     } ffn;
 } SharedRows;
 
-static SharedRows take_rows(Rows *memory, const Model *m, size_t layer) {
+static SharedRows shared_block_take_rows(Rows *memory, const Model *m, size_t layer) {
     const Config *c = m->config;
     const HeadShape h = config_heads(c, layer);
     size_t n = m->max_rows, each = h.head_dim > h.value_dim ? h.head_dim : h.value_dim;
@@ -59,7 +59,7 @@ static SharedRows take_rows(Rows *memory, const Model *m, size_t layer) {
 }
 
 static void shared_rows(Rows *memory, const Model *m, const Branch *b) {
-    take_rows(memory, m, b->layer);
+    shared_block_take_rows(memory, m, b->layer);
 }
 
 /* ---- Weights ---- */
@@ -92,7 +92,7 @@ static void find_block(Finder *f, uint32_t layer, SharedBlock *w) {
     memcpy(f->prefix, own, sizeof own);
 }
 
-static void *find(Finder *f, uint32_t layer) {
+static void *shared_block_find(Finder *f, uint32_t layer) {
     static const char *const names[3][2] = {{"adapter.q.in", "adapter.q.out"},
                                             {"adapter.k.in", "adapter.k.out"},
                                             {"adapter.v.in", "adapter.v.out"}};
@@ -115,7 +115,7 @@ static void *find(Finder *f, uint32_t layer) {
     return w;
 }
 
-static KvLayer cached(const Config *c, uint32_t layer) {
+static KvLayer shared_block_cached(const Config *c, uint32_t layer) {
     KvLayer stored = attention_part_cached(c, layer);
     stored.state_floats = mamba2_state_floats(c);
     return stored;
@@ -124,7 +124,7 @@ static KvLayer cached(const Config *c, uint32_t layer) {
 /* ---- The block ---- */
 
 /* joined = the norm of the residual stream beside the tokens' embeddings. */
-static void join(ForwardPass *pass, const SharedBlock *w, float *joined) {
+static void shared_block_join(ForwardPass *pass, const SharedBlock *w, float *joined) {
     Model *m = pass->model;
     size_t dim = m->config->dim;
 #pragma omp for schedule(static) nowait
@@ -198,8 +198,8 @@ static void feed(ForwardPass *pass, const SharedBlock *w, const SharedRows *rows
 static void shared_block_run(ForwardPass *pass, const Branch *b) {
     const SharedBlock *w = b->weights;
     Rows memory = arena_rows(&pass->model->arena);
-    const SharedRows rows = take_rows(&memory, pass->model, b->layer);
-    join(pass, w, rows.joined);
+    const SharedRows rows = shared_block_take_rows(&memory, pass->model, b->layer);
+    shared_block_join(pass, w, rows.joined);
     forward_add_time(pass, PART_REST);
     attend(pass, b->layer, w, &rows);
     feed(pass, w, &rows, b->out);
@@ -220,4 +220,5 @@ static void shared_block_list(Model *m, size_t l, const Norm *pre, float *in) {
     mamba->plus = block;
 }
 
-const BranchKind shared_block_layer = {.find = find, .cached = cached, .list = shared_block_list};
+const BranchKind shared_block_layer = {
+    .find = shared_block_find, .cached = shared_block_cached, .list = shared_block_list};

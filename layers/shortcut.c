@@ -4,7 +4,7 @@
 #include "layers/arrangements.h"
 
 /* The next layer may have no mixture: there is room for one output. */
-static void find(Finder *f, Weights *weights) {
+static void shortcut_find(Finder *f, Weights *weights) {
     for (uint32_t l = 1; f->status == STATUS_OK && l < weights->n_layers; l++)
         if (weights->layers[l].router.w.data && weights->layers[l - 1].router.w.data)
             f->status =
@@ -19,7 +19,7 @@ static Branch *pending_mixture(const Model *m, size_t l) {
     return NULL;
 }
 
-static void list(Model *m, size_t l) {
+static void shortcut_list(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     branches_mix(m, l, &w->attention_norm, m->normed);
     const Branch *pending = l > 0 ? pending_mixture(m, l - 1) : NULL;
@@ -40,4 +40,4 @@ static void list(Model *m, size_t l) {
     ffn->also = pending;
 }
 
-const Arrangement shortcut_arrangement = {.find = find, .list = list};
+const Arrangement shortcut_arrangement = {.find = shortcut_find, .list = shortcut_list};

@@ -29,7 +29,7 @@ typedef struct CheckText {
     bool left; /* the record, and is not completed */
 } CheckText;
 
-static bool asked(const Options *o) {
+static bool check_text_asked(const Options *o) {
     return o->check && !o->batch;
 }
 
@@ -68,7 +68,7 @@ static void generated_part(const CheckText *c, const char **record, size_t *leng
     *length = end - skip;
 }
 
-static Status prepare(CheckText *c, Session *session, Error *error) {
+static Status check_text_prepare(CheckText *c, Session *session, Error *error) {
     static const size_t most = (size_t)1 << 30;
     const Options *o = session->options;
     const KvShape shape = model_kv_shape(session->model, session->kv_type);
@@ -108,8 +108,8 @@ static Status prepare(CheckText *c, Session *session, Error *error) {
 }
 
 /* Chooses the next token and compares it with the record. */
-static Status choose(CheckText *c, float *logits, size_t vocab_size, GenerationStep *step,
-                     Error *error) {
+static Status check_text_choose(CheckText *c, float *logits, size_t vocab_size,
+                                GenerationStep *step, Error *error) {
     Generation *g = &c->generation;
     const TokenList *text = &c->decoding.text;
     size_t before = g->n_tokens;
@@ -134,7 +134,7 @@ static Status generate(CheckText *c, Session *session, Error *error) {
         generate_prefill(session, c->cache, NULL, c->ids.ids, c->ids.length, logits, error);
     while (status == STATUS_OK) {
         if (c->decoding.text.length == context) g->options.max_tokens = g->n_tokens + 1;
-        status = choose(c, logits, vocab_size, &step, error);
+        status = check_text_choose(c, logits, vocab_size, &step, error);
         c->left = !completes && recorded_divergence(c->recorded)->found;
         if (status != STATUS_OK || g->finish != FINISH_NOT || c->left) return status;
         if (*session->interrupted) return STATUS_INTERRUPTED;
@@ -144,7 +144,7 @@ static Status generate(CheckText *c, Session *session, Error *error) {
 }
 
 /* {"same": true}, or where the record differs. */
-static json_t *compare(CheckText *c, const Session *session, bool *same) {
+static json_t *check_text_compare(CheckText *c, const Session *session, bool *same) {
     const Divergence *d = recorded_divergence(c->recorded);
     json_t *report = json_object();
     const char *record;
@@ -175,13 +175,13 @@ static Status print_report(json_t *report, Error *error) {
     return STATUS_OK;
 }
 
-static Status run(void *state, Session *session, Error *error) {
+static Status check_text_run(void *state, Session *session, Error *error) {
     CheckText *c = state;
     bool same;
-    Status status = prepare(c, session, error);
+    Status status = check_text_prepare(c, session, error);
     if (status == STATUS_OK) status = generate(c, session, error);
     if (status != STATUS_OK) return status;
-    json_t *report = compare(c, session, &same);
+    json_t *report = check_text_compare(c, session, &same);
     if (!same || !session->options->quiet) status = print_report(report, error);
     json_decref(report);
     if (status == STATUS_OK && session->options->output)
@@ -198,4 +198,4 @@ static Status run(void *state, Session *session, Error *error) {
 }
 
 const Mode check_text_mode = {
-    .asked = asked, .open = open_record, .run = run, .close = close_record};
+    .asked = check_text_asked, .open = open_record, .run = check_text_run, .close = close_record};

@@ -87,7 +87,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp((*x)->name, (*y)->name);
 }
 
-static void advance(Work *work, uint64_t bytes) {
+static void digest_advance(Work *work, uint64_t bytes) {
     work->done += bytes;
     if (work->options->progress)
         work->options->progress(work->done, work->total, work->options->context);
@@ -102,13 +102,13 @@ static bool digest_all(Work *work) {
         if (is_stopped(work)) continue;
         if (!digest_tensor(work, work->tensors[i], work->digests[i])) atomic_store(&failed, true);
 #pragma omp critical(model_digest_progress)
-        advance(work, work->tensors[i]->bytes);
+        digest_advance(work, work->tensors[i]->bytes);
     }
     return !atomic_load(&failed);
 }
 
 /* The lines that `weights` is the digest of, and the object. */
-static bool join(const Work *work, char weights[SHA256_HEX], json_t *object) {
+static bool digest_join(const Work *work, char weights[SHA256_HEX], json_t *object) {
     TextBuffer lines = {0};
     bool set = true;
     for (size_t i = 0; i < work->n; i++) {
@@ -140,7 +140,7 @@ Status model_digest_weights(const ModelFile *file, const ModelDigestOptions *opt
     if (fits && work.n > 0) qsort(work.tensors, work.n, sizeof *work.tensors, by_name);
     fits = fits && digest_all(&work);
     bool stopped = fits && is_stopped(&work);
-    fits = fits && (stopped || join(&work, weights, *tensors));
+    fits = fits && (stopped || digest_join(&work, weights, *tensors));
     free(work.tensors);
     free(work.digests);
     if (fits && !stopped) return STATUS_OK;

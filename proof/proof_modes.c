@@ -110,11 +110,11 @@ typedef struct Replay {
     void *states[REPLAY_MOST_KINDS]; /* theirs */
 } Replay;
 
-static bool asked(const Options *o) {
+static bool proof_asked(const Options *o) {
     return o->replay != NULL;
 }
 
-static Status check(Options *o, Error *error) {
+static Status proof_check(Options *o, Error *error) {
     bool views = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->eval ||
                  o->score || o->attention || o->positions || o->no_cache || o->list ||
                  o->cache_list || o->cache_clear || o->shape_test;
@@ -153,14 +153,14 @@ static Status open_replay(void **state, const Session *session, SandboxRules *ru
     return status;
 }
 
-static Status prepare(void *state, Options *options, Session *session, Error *error) {
+static Status proof_prepare(void *state, Options *options, Session *session, Error *error) {
     Replay *replay = state;
     session->receipt = replay->receipt;
     session->output = &replay->sink;
     return receipt_read(replay->receipt, options, session, error);
 }
 
-static Status run(void *state, Session *session, Error *error) {
+static Status proof_run(void *state, Session *session, Error *error) {
     Replay *replay = state;
     const char *kind = receipt_kind(replay->receipt);
     size_t i = 0;
@@ -187,11 +187,11 @@ static void close_replay(void *state) {
 }
 
 const Mode proof_replay_mode = {.traits = MODE_OWN_OUTPUT | MODE_WITHOUT_HEAD,
-                                .asked = asked,
-                                .check = check,
+                                .asked = proof_asked,
+                                .check = proof_check,
                                 .open = open_replay,
-                                .prepare = prepare,
-                                .run = run,
+                                .prepare = proof_prepare,
+                                .run = proof_run,
                                 .close = close_replay};
 
 /* ---- Of one text ------------------------------------------------------------------------------

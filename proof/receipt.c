@@ -227,7 +227,7 @@ static Status check_items(Receipt *r, Error *error) {
     return STATUS_OK;
 }
 
-static void check_keys(Receipt *r) {
+static void receipt_check_keys(Receipt *r) {
     static const char *const keys[] = {
         "verbatim_receipt", "kind",    "key", "program", "model", "shard", "items",
         "settings",         "tensors", "seal"};
@@ -241,7 +241,7 @@ static void check_keys(Receipt *r) {
     }
 }
 
-static Status parse(Receipt *r, const char *text, size_t length, Error *error) {
+static Status receipt_parse(Receipt *r, const char *text, size_t length, Error *error) {
     json_error_t where;
     r->json = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
     if (!r->json)
@@ -267,7 +267,7 @@ static Status parse(Receipt *r, const char *text, size_t length, Error *error) {
     if (!seal) return error_set(error, "%s: no memory for it", r->name);
     receipt_compare(r, "seal", json_object_get(r->json, "seal"), seal);
     json_decref(seal);
-    check_keys(r);
+    receipt_check_keys(r);
     return check_items(r, error);
 }
 
@@ -299,7 +299,7 @@ Status receipt_read(Receipt *r, Options *o, Session *session, Error *error) {
     Status status =
         descriptor_read_json(r->fd, r->name, most, session->interrupted, &text, &length, error);
     if (status != STATUS_OK) return status;
-    status = parse(r, text, length, error);
+    status = receipt_parse(r, text, length, error);
     free(text);
     if (status == STATUS_OK) status = read_key(r, session->interrupted, error);
     if (status != STATUS_OK) return status;

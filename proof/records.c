@@ -106,7 +106,7 @@ Status records_read(Records *c, const volatile sig_atomic_t *interrupted, Error 
     return status == STATUS_OK ? split_lines(c, length, error) : status;
 }
 
-static json_t *parse(const Records *c, const Record *record) {
+static json_t *records_parse(const Records *c, const Record *record) {
     return json_loadb(c->bytes + record->begin, record->length, JSON_ALLOW_NUL, NULL);
 }
 
@@ -117,7 +117,7 @@ json_t *records_find(Records *c, RecordKey key, size_t line) {
         found = bsearch(&wanted[i], c->records, c->n, sizeof wanted[i], by_key);
     if (!found || found->found) return NULL;
     found->found = true;
-    return parse(c, found);
+    return records_parse(c, found);
 }
 
 /* ---- What a record says of one text ------------------------------------------------------------
@@ -204,7 +204,7 @@ json_t *records_unasked(Records *c) {
     while (c->n_told < c->n && c->records[c->n_told].found) c->n_told++;
     if (c->n_told == c->n) return NULL;
     const Record *record = &c->records[c->n_told++];
-    json_t *json = parse(c, record), *report = json_object();
+    json_t *json = records_parse(c, record), *report = json_object();
     static const char *const keys[] = {"custom_id", "id", "line", "line_hash"};
     bool has_custom = json_object_get(json, "custom_id") != NULL;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)

@@ -19,7 +19,7 @@ static const double RECORDED_RIGHT_SHARE = 0.97;
 enum { MOST_TEXTS = 16 }; /* of a batch for which prediction layers draft at once */
 
 /* Reads a list of names: the kinds' bits, or 0 and where the first unknown name begins. */
-static unsigned parse(const char *list, const char **wrong) {
+static unsigned drafting_parse(const char *list, const char **wrong) {
     unsigned kinds = 0;
     while (true) {
         size_t length = strcspn(list, ","), k = 0;
@@ -42,7 +42,7 @@ Status drafting_check(const Options *o, Error *error) {
     char names[128] = "";
     const char *wrong;
     if (is_word(o->draft, "auto") || is_word(o->draft, "none")) return STATUS_OK;
-    unsigned kinds = parse(o->draft, &wrong);
+    unsigned kinds = drafting_parse(o->draft, &wrong);
     if (kinds & 1u << DRAFT_BY_MODEL && !o->draft_model) {
         error_set(error, "--draft model needs --draft-model MODEL");
         return STATUS_USAGE;
@@ -84,7 +84,7 @@ Status drafting_open(Drafting *d, const Session *session, DraftModel *model, con
     if (model)
         d->records[DRAFT_BY_MODEL].step_guess =
             (double)modelfile_bytes(file) / (double)modelfile_bytes(session->file);
-    if (!automatic && strcmp(o->draft, "none") != 0) d->kinds = parse(o->draft, &ignored);
+    if (!automatic && strcmp(o->draft, "none") != 0) d->kinds = drafting_parse(o->draft, &ignored);
     d->lookup = given ? (size_t)o->lookup : usual > 0 ? usual : LOOKUP_DRAFTS;
     if (automatic && (given || usual > 0)) d->kinds |= 1u << DRAFT_LOOKUP;
     if (automatic) d->kinds |= 1u << DRAFT_SHAPE;
@@ -120,7 +120,8 @@ static void warm_up(Drafting *d) {
 }
 
 /* Adds the drafter of one kind, which is NULL where memory is short. */
-static Status add(Drafting *d, Drafter *set, DraftKind kind, Drafter *member, Error *error) {
+static Status drafting_add(Drafting *d, Drafter *set, DraftKind kind, Drafter *member,
+                           Error *error) {
     if (!member) return error_set(error, "no memory for drafts");
     drafter_set_add(set, member, &d->records[kind]);
     return STATUS_OK;
@@ -139,14 +140,15 @@ Status drafting_new(const Session *session, const GenerationOptions *options, Dr
     Status status = STATUS_OK;
     warm_up(d);
     drafter_set_hold(set, rule);
-    if (kinds & 1u << DRAFT_SHAPE) status = add(d, set, DRAFT_SHAPE, forced_new(rule), error);
+    if (kinds & 1u << DRAFT_SHAPE)
+        status = drafting_add(d, set, DRAFT_SHAPE, forced_new(rule), error);
     if (status == STATUS_OK && kinds & 1u << DRAFT_LOOKUP)
-        status = add(d, set, DRAFT_LOOKUP, lookup_new(d->lookup), error);
+        status = drafting_add(d, set, DRAFT_LOOKUP, lookup_new(d->lookup), error);
     if (status == STATUS_OK && kinds & 1u << DRAFT_BY_MODEL)
-        status =
-            add(d, set, DRAFT_BY_MODEL, draft_model_drafter(d->model, &options->sampling), error);
+        status = drafting_add(d, set, DRAFT_BY_MODEL,
+                              draft_model_drafter(d->model, &options->sampling), error);
     if (status == STATUS_OK && kinds & 1u << DRAFT_MTP)
-        status = add(d, set, DRAFT_MTP, mtp_drafter(d->mtp, &options->sampling), error);
+        status = drafting_add(d, set, DRAFT_MTP, mtp_drafter(d->mtp, &options->sampling), error);
     if (status == STATUS_OK) {
         *drafter = set;
     } else {

@@ -101,7 +101,7 @@ static Status take_model(void *values, const char *word, Error *error) {
     return STATUS_USAGE;
 }
 
-static Status check(const Options *o, Error *error) {
+static Status options_check(const Options *o, Error *error) {
     if (o->prompt && o->prompt_file && strcmp(o->prompt, "-") == 0) {
         error_set(error, "-i - and -f both give the text: with -f, -i is what stands before it");
         return STATUS_USAGE;
@@ -134,7 +134,7 @@ Status options_parse(Options *options, const MoreOptions *more, int argc, char *
     options->line.look = more ? more->look : NULL;
     Status status = command_line_parse(&options->line, argc, argv, error);
     if (options->output && strcmp(options->output, "-") == 0) options->output = NULL; /* stdout */
-    return status == STATUS_OK ? check(options, error) : status;
+    return status == STATUS_OK ? options_check(options, error) : status;
 }
 
 void options_free(Options *options) {

@@ -34,7 +34,7 @@ static double lost(const ThreadSample *s, int n_threads) {
     return all > 0 && s->useful < all ? 1.0 - s->useful / all : 0;
 }
 
-static int larger(int a, int b) {
+static int threads_larger(int a, int b) {
     return a > b ? a : b;
 }
 
@@ -45,13 +45,13 @@ static int next_trial(AdaptiveThreads *t, int most, double now) {
     bool is_short = s->seconds / (double)s->n < SHORT_PART;
     if (is_short && !t->compared && t->now > 1) {
         t->compared = true;
-        return larger(t->now / 2, 1);
+        return threads_larger(t->now / 2, 1);
     }
     if (now < t->next_trial) return 0;
     double share = lost(s, t->now);
     if (t->now > 1 && share > LOST) {
         int running = (int)((1.0 - share) * t->now); /* threads' worth of time */
-        return larger(running < t->now ? running : t->now - 1, 1);
+        return threads_larger(running < t->now ? running : t->now - 1, 1);
     }
     return t->now < most ? (2 * t->now < most ? 2 * t->now : most) : 0;
 }
@@ -72,7 +72,7 @@ static void judge_trial(AdaptiveThreads *t, double now) {
     t->next_trial = now + t->interval;
 }
 
-static int begin(PassControl *control, int most, size_t n_rows, double work, double done) {
+static int threads_begin(PassControl *control, int most, size_t n_rows, double work, double done) {
     AdaptiveThreads *t = (AdaptiveThreads *)control;
     if (done > 0 && t->interrupted && *t->interrupted) return 0;
     t->alone = most == 1;
@@ -96,7 +96,7 @@ static int begin(PassControl *control, int most, size_t n_rows, double work, dou
     return t->trial ? t->trial : t->now;
 }
 
-static void end(PassControl *control) {
+static void threads_end(PassControl *control) {
     AdaptiveThreads *t = (AdaptiveThreads *)control;
     if (t->alone) return;
     double now = clock_seconds();
@@ -116,7 +116,7 @@ static void end(PassControl *control) {
 }
 
 void adaptive_threads_init(AdaptiveThreads *threads, const volatile sig_atomic_t *interrupted) {
-    *threads = (AdaptiveThreads){.control = {PART_WORK, begin, end},
+    *threads = (AdaptiveThreads){.control = {PART_WORK, threads_begin, threads_end},
                                  .interrupted = interrupted,
                                  .rows_class = -1,
                                  .interval = FIRST_INTERVAL};

@@ -211,7 +211,7 @@ static void load(Filter *f, size_t offset) {
     emit(f, BPF_LD | BPF_W | BPF_ABS, 0, 0, (uint32_t)offset);
 }
 
-static void give(Filter *f, uint32_t verdict) {
+static void sandbox_give(Filter *f, uint32_t verdict) {
     emit(f, BPF_RET | BPF_K, 0, 0, verdict);
 }
 
@@ -219,7 +219,7 @@ static void give(Filter *f, uint32_t verdict) {
  * loaded. */
 static void allow(Filter *f, int call) {
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, (uint32_t)call);
-    give(f, SECCOMP_RET_ALLOW);
+    sandbox_give(f, SECCOMP_RET_ALLOW);
 }
 
 #define ALLOW_ALL(f, calls)                                                                        \
@@ -231,7 +231,7 @@ static void allow_if(Filter *f, int call, int argument, uint16_t test, unsigned 
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 4, (uint32_t)call);
     load(f, offsetof(struct seccomp_data, args) + 8 * (size_t)argument);
     emit(f, BPF_JMP | test | BPF_K, 0, 1, (uint32_t)value);
-    give(f, SECCOMP_RET_ALLOW);
+    sandbox_give(f, SECCOMP_RET_ALLOW);
     load(f, offsetof(struct seccomp_data, nr));
 }
 
@@ -242,7 +242,7 @@ static void allow_flags(Filter *f, uint32_t flags) {
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 3, F_SETFL);
     load(f, offsetof(struct seccomp_data, args) + 8 * 2);
     emit(f, BPF_JMP | BPF_JSET | BPF_K, 1, 0, ~flags);
-    give(f, SECCOMP_RET_ALLOW);
+    sandbox_give(f, SECCOMP_RET_ALLOW);
     load(f, offsetof(struct seccomp_data, nr));
 }
 
@@ -251,7 +251,7 @@ static void refuse_if(Filter *f, int call, int argument, uint32_t value) {
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 4, (uint32_t)call);
     load(f, offsetof(struct seccomp_data, args) + 8 * (size_t)argument);
     emit(f, BPF_JMP | BPF_JSET | BPF_K, 0, 1, value);
-    give(f, SECCOMP_RET_ERRNO | EPERM);
+    sandbox_give(f, SECCOMP_RET_ERRNO | EPERM);
     load(f, offsetof(struct seccomp_data, nr));
 }
 
@@ -301,7 +301,7 @@ static void allow_sockets(Filter *f) {
 static void write_filter(Filter *f, const SandboxRules *rules) {
     load(f, offsetof(struct seccomp_data, arch));
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, MACHINE);
-    give(f, SECCOMP_RET_ERRNO | EPERM); /* calls by the numbers of another architecture */
+    sandbox_give(f, SECCOMP_RET_ERRNO | EPERM); /* calls by the numbers of another architecture */
     load(f, offsetof(struct seccomp_data, nr));
     ALLOW_ALL(f, on_data);
     ALLOW_ALL(f, on_open_files);
@@ -322,7 +322,7 @@ static void write_filter(Filter *f, const SandboxRules *rules) {
      * does not exist, the C library falls back on clone. */
     allow_if(f, SYS_clone, 0, BPF_JSET, CLONE_THREAD);
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_clone3);
-    give(f, SECCOMP_RET_ERRNO | ENOSYS);
+    sandbox_give(f, SECCOMP_RET_ERRNO | ENOSYS);
     allow_if(f, SYS_tgkill, 0, BPF_JEQ, (unsigned long)getpid()); /* abort() */
     allow_if(f, SYS_prctl, 0, BPF_JEQ, PR_SET_NAME); /* names of memory and of threads */
     /* Limits may be read, not set: the third argument, a pointer to new limits, must be NULL, which
@@ -332,8 +332,8 @@ static void write_filter(Filter *f, const SandboxRules *rules) {
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 0);
     load(f, offsetof(struct seccomp_data, args) + 8 * 2 + 4);
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
-    give(f, SECCOMP_RET_ALLOW);
-    give(f, SECCOMP_RET_ERRNO | EPERM);
+    sandbox_give(f, SECCOMP_RET_ALLOW);
+    sandbox_give(f, SECCOMP_RET_ERRNO | EPERM);
 }
 
 /* For all threads of the process: MPI has started some, into which code could find its way. */

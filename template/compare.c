@@ -237,13 +237,13 @@ Value *jinja_dict_find(Machine *m, const Dict *d, Value key) {
     return find_hashed(m, d, key, hash_key(m, key));
 }
 
-static void append(Machine *m, Dict *d, Value key, Value value, uint64_t hash) {
+static void compare_append(Machine *m, Dict *d, Value key, Value value, uint64_t hash) {
     jinja_reserve(m, &d->entries, &d->capacity, d->count, d->count + 1, sizeof *d->entries);
     d->entries[d->count++] = (Entry){key, value, hash};
 }
 
 void jinja_dict_append(Machine *m, Dict *d, Value key, Value value) {
-    append(m, d, key, value, hash_key(m, key));
+    compare_append(m, d, key, value, hash_key(m, key));
 }
 
 void jinja_dict_set(Machine *m, Dict *d, Value key, Value value) {
@@ -252,5 +252,5 @@ void jinja_dict_set(Machine *m, Dict *d, Value key, Value value) {
     if (found)
         *found = value;
     else
-        append(m, d, key, value, hash);
+        compare_append(m, d, key, value, hash);
 }

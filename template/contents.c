@@ -46,7 +46,7 @@ static const json_t *text_of_part(const json_t *part) {
 }
 
 /* The texts of a list joined by newlines; NULL: a part is no text, or no memory (*failed). */
-static json_t *join(const json_t *parts, bool *failed) {
+static json_t *contents_join(const json_t *parts, bool *failed) {
     TextBuffer joined = {0};
     size_t i;
     json_t *part;
@@ -70,7 +70,7 @@ static json_t *join(const json_t *parts, bool *failed) {
 static json_t *content_in_form(const json_t *message, ContentForms forms, bool *failed) {
     const json_t *content = json_object_get(message, "content");
     json_t *changed = NULL;
-    if (json_is_array(content)) return forms.parts ? NULL : join(content, failed);
+    if (json_is_array(content)) return forms.parts ? NULL : contents_join(content, failed);
     if (json_is_string(content) && forms.text) return NULL;
     if (json_is_string(content)) {
         changed = json_pack("[{s:s, s:O}]", "type", "text", "text", content);

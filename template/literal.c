@@ -20,7 +20,7 @@ static void skip_space(Reader *r) {
     while (r->at < r->end && strchr(" \n\r\t", *r->at) && *r->at) r->at++;
 }
 
-static bool take(Reader *r, const char *text) {
+static bool literal_take(Reader *r, const char *text) {
     size_t n = strlen(text);
     if ((size_t)(r->end - r->at) < n || memcmp(r->at, text, n) != 0) return false;
     r->at += n;
@@ -45,11 +45,11 @@ static json_t *read_text(Reader *r, const char *quote) {
     text_put(&text, "", 0, 0);
     json_t *json = NULL;
     while (r->at < r->end) {
-        if (take(r, quote)) {
+        if (literal_take(r, quote)) {
             if (!text.failed) json = json_stringn(text.bytes, text.length);
             break;
         }
-        if (r->style->escapes && take(r, "\\")) {
+        if (r->style->escapes && literal_take(r, "\\")) {
             put_escape(r, &text);
         } else {
             text_put(&text, r->at++, 1, 0);
@@ -61,7 +61,7 @@ static json_t *read_text(Reader *r, const char *quote) {
 
 static json_t *read_quoted(Reader *r) {
     for (size_t i = 0; r->style->quotes[i]; i++)
-        if (take(r, r->style->quotes[i])) return read_text(r, r->style->quotes[i]);
+        if (literal_take(r, r->style->quotes[i])) return read_text(r, r->style->quotes[i]);
     return NULL;
 }
 
@@ -81,7 +81,7 @@ static char *read_key(Reader *r) {
     }
     json_decref(quoted);
     skip_space(r);
-    if (key && take(r, ":")) return key;
+    if (key && literal_take(r, ":")) return key;
     free(key);
     return NULL;
 }
@@ -90,7 +90,7 @@ static char *read_key(Reader *r) {
 static json_t *read_members(Reader *r, json_t *all, const char *close) {
     bool is_object = json_is_object(all), is_whole = all && ++r->level <= MOST_LEVELS;
     skip_space(r);
-    if (is_whole && take(r, close)) {
+    if (is_whole && literal_take(r, close)) {
         r->level--;
         return all;
     }
@@ -102,11 +102,11 @@ static json_t *read_members(Reader *r, json_t *all, const char *close) {
         json_decref(value);
         free(key);
         skip_space(r);
-        if (is_whole && take(r, close)) {
+        if (is_whole && literal_take(r, close)) {
             r->level--;
             return all;
         }
-        is_whole = is_whole && take(r, ",");
+        is_whole = is_whole && literal_take(r, ",");
         skip_space(r);
     }
     json_decref(all);
@@ -124,11 +124,11 @@ static json_t *read_number(Reader *r) {
 
 static json_t *read_value(Reader *r) {
     skip_space(r);
-    if (take(r, "{")) return read_members(r, json_object(), "}");
-    if (take(r, "[")) return read_members(r, json_array(), "]");
-    if (take(r, r->style->yes)) return json_true();
-    if (take(r, r->style->no)) return json_false();
-    if (take(r, r->style->none)) return json_null();
+    if (literal_take(r, "{")) return read_members(r, json_object(), "}");
+    if (literal_take(r, "[")) return read_members(r, json_array(), "]");
+    if (literal_take(r, r->style->yes)) return json_true();
+    if (literal_take(r, r->style->no)) return json_false();
+    if (literal_take(r, r->style->none)) return json_null();
     json_t *text = read_quoted(r);
     return text ? text : read_number(r);
 }

@@ -16,7 +16,7 @@ static Text text_of(Machine *m, Value v) {
 
 /* ---- cutting and joining ---- */
 
-static Value strip(Machine *m, Value self, Value chars, int sides) {
+static Value methods_strip(Machine *m, Value self, Value chars, int sides) {
     Text t = *self.as.text;
     return jinja_value_like(m, self,
                             jinja_given(chars)
@@ -24,13 +24,13 @@ static Value strip(Machine *m, Value self, Value chars, int sides) {
                                 : jinja_text_strip(m, t, sides));
 }
 static BUILTIN(str_strip) {
-    return strip(m, self, a[0], STRIP_LEFT | STRIP_RIGHT);
+    return methods_strip(m, self, a[0], STRIP_LEFT | STRIP_RIGHT);
 }
 static BUILTIN(str_lstrip) {
-    return strip(m, self, a[0], STRIP_LEFT);
+    return methods_strip(m, self, a[0], STRIP_LEFT);
 }
 static BUILTIN(str_rstrip) {
-    return strip(m, self, a[0], STRIP_RIGHT);
+    return methods_strip(m, self, a[0], STRIP_RIGHT);
 }
 
 typedef struct Pieces {
@@ -110,7 +110,7 @@ static void rsplit_at(Pieces *p, Text separator, int64_t limit) {
     add_piece(p, 0, to);
 }
 
-static Value split(Machine *m, Value self, const Value *a, bool from_right) {
+static Value methods_split(Machine *m, Value self, const Value *a, bool from_right) {
     Pieces p = {.m = m, .self = self};
     int64_t limit = a[1].type == V_MISSING ? -1 : jinja_to_index(m, a[1]);
     if (jinja_given(a[0])) {
@@ -128,10 +128,10 @@ static Value split(Machine *m, Value self, const Value *a, bool from_right) {
     return jinja_value_list(m, V_LIST, p.list.items, p.list.count);
 }
 static BUILTIN(str_split) {
-    return split(m, self, a, false);
+    return methods_split(m, self, a, false);
 }
 static BUILTIN(str_rsplit) {
-    return split(m, self, a, true);
+    return methods_split(m, self, a, true);
 }
 
 static BUILTIN(str_splitlines) {
@@ -217,7 +217,7 @@ static bool part_of(Machine *m, Text t, Value start, Value end, size_t *from, si
     return true;
 }
 
-static Value find(Machine *m, Value self, const Value *a, bool last, bool must) {
+static Value methods_find(Machine *m, Value self, const Value *a, bool last, bool must) {
     Text t = *self.as.text, needle = text_of(m, a[0]);
     size_t from, to, at = SIZE_MAX;
     if (part_of(m, t, a[1], a[2], &from, &to)) {
@@ -229,16 +229,16 @@ static Value find(Machine *m, Value self, const Value *a, bool last, bool must) 
         at == SIZE_MAX ? -1 : (int64_t)jinja_text_count(m, jinja_text_cut(t, 0, from + at)));
 }
 static BUILTIN(str_find) {
-    return find(m, self, a, false, false);
+    return methods_find(m, self, a, false, false);
 }
 static BUILTIN(str_rfind) {
-    return find(m, self, a, true, false);
+    return methods_find(m, self, a, true, false);
 }
 static BUILTIN(str_index) {
-    return find(m, self, a, false, true);
+    return methods_find(m, self, a, false, true);
 }
 static BUILTIN(str_rindex) {
-    return find(m, self, a, true, true);
+    return methods_find(m, self, a, true, true);
 }
 
 static BUILTIN(str_count) {

@@ -33,7 +33,7 @@ static Node *new_binary(Parser *p, NodeKind kind, Operator op, Node *first, Node
     return node;
 }
 
-static void append(NodeList *list, Node *node) {
+static void parse_append(NodeList *list, Node *node) {
     *(list->end ? list->end : &list->first) = node;
     list->end = &node->next;
 }
@@ -44,7 +44,7 @@ static void deeper(Parser *p) {
 
 /* ---- tokens ---- */
 
-static void advance(Parser *p) {
+static void parse_advance(Parser *p) {
     if (p->token->kind != T_END) p->token++;
     p->m->line = p->token->line;
 }
@@ -61,13 +61,13 @@ static bool at_operator(const Parser *p, const char *s) {
 
 static bool skip_word(Parser *p, const char *s) {
     bool found = at_word(p, s);
-    if (found) advance(p);
+    if (found) parse_advance(p);
     return found;
 }
 
 static bool skip_operator(Parser *p, const char *s) {
     bool found = at_operator(p, s);
-    if (found) advance(p);
+    if (found) parse_advance(p);
     return found;
 }
 
@@ -84,7 +84,7 @@ static void expect_operator(Parser *p, const char *s) {
 static Text expect_name(Parser *p) {
     if (p->token->kind != T_NAME) unexpected(p, "a name");
     Text name = p->token->text;
-    advance(p);
+    parse_advance(p);
     return name;
 }
 
@@ -114,13 +114,13 @@ static Node *parse_name(Parser *p) {
 /* Adjacent strings are one string. */
 static Node *parse_constant(Parser *p) {
     Node *node = new_const(p, p->token->value);
-    advance(p);
+    parse_advance(p);
     if (node->value.type != V_STRING) return node;
     Builder b = {0};
     jinja_build(p->m, &b, *node->value.as.text);
     while (p->token->kind == T_CONST && p->token->value.type == V_STRING) {
         jinja_build(p->m, &b, *p->token->value.as.text);
-        advance(p);
+        parse_advance(p);
     }
     node->value = jinja_value_text(p->m, jinja_built(&b));
     return node;
@@ -129,14 +129,14 @@ static Node *parse_constant(Parser *p) {
 static Node *parse_list(Parser *p, NodeKind kind, const char *end) {
     Node *node = new_node(p, kind);
     NodeList items = {0};
-    advance(p);
+    parse_advance(p);
     while (!at_operator(p, end)) {
         if (items.first) expect_operator(p, ",");
         if (at_operator(p, end)) break;
-        append(&items, parse_expression(p, true));
+        parse_append(&items, parse_expression(p, true));
         if (kind == N_DICT) {
             expect_operator(p, ":");
-            append(&items, parse_expression(p, true));
+            parse_append(&items, parse_expression(p, true));
         }
     }
     expect_operator(p, end);
@@ -195,19 +195,19 @@ static Node *parse_arguments(Parser *p) {
         if (items.first && at_operator(p, ")")) break;
         if (star_star) jinja_fail(p->m, "%s", wrong);
         if (skip_operator(p, "**")) {
-            append(&items, parse_starred(p, N_STARSTAR));
+            parse_append(&items, parse_starred(p, N_STARSTAR));
             star_star = true;
         } else if (skip_operator(p, "*")) {
             if (star) jinja_fail(p->m, "%s", wrong);
-            append(&items, parse_starred(p, N_STAR));
+            parse_append(&items, parse_starred(p, N_STAR));
             star = true;
         } else if (p->token->kind == T_NAME && p->token[1].kind == T_OPERATOR &&
                    jinja_text_is(p->token[1].text, "=")) {
-            append(&items, parse_keyword(p, items.first));
+            parse_append(&items, parse_keyword(p, items.first));
             keyword = true;
         } else {
             if (keyword || star) jinja_fail(p->m, "%s", wrong);
-            append(&items, parse_expression(p, true));
+            parse_append(&items, parse_expression(p, true));
         }
     }
     expect_operator(p, ")");
@@ -228,8 +228,8 @@ static Node *parse_item(Parser *p, Node *object, Node *index) {
     node->second = index ? index : new_node(p, N_TUPLE);
     if (!at_operator(p, ",")) return node;
     NodeList items = {0};
-    append(&items, node->second);
-    while (skip_operator(p, ",")) append(&items, parse_expression(p, true));
+    parse_append(&items, node->second);
+    while (skip_operator(p, ",")) parse_append(&items, parse_expression(p, true));
     node->second = new_node(p, N_TUPLE);
     node->second->items = items.first;
     return node;
@@ -251,7 +251,7 @@ static Node *parse_subscript(Parser *p, Node *object) {
     if (n == 0) return parse_item(p, object, parts[0]);
     Node *node = new_node(p, N_SLICE);
     NodeList items = {0};
-    for (int i = 0; i < 3; i++) append(&items, parts[i] ? parts[i] : new_const(p, none));
+    for (int i = 0; i < 3; i++) parse_append(&items, parts[i] ? parts[i] : new_const(p, none));
     node->first = object;
     node->items = items.first;
     return node;
@@ -265,7 +265,7 @@ static Node *parse_postfix(Parser *p, Node *node) {
             if (p->token->kind == T_CONST && p->token->value.type == V_INT) { /* a.0 */
                 attr->kind = N_ITEM;
                 attr->second = new_const(p, p->token->value);
-                advance(p);
+                parse_advance(p);
             } else {
                 attr->text = expect_name(p);
             }
@@ -343,7 +343,7 @@ static Node *parse_unary(Parser *p, bool with_filter) {
     if (at_operator(p, "-") || at_operator(p, "+")) {
         Operator op = at_operator(p, "-") ? OP_SUBTRACT : OP_ADD;
         deeper(p);
-        advance(p);
+        parse_advance(p);
         node = new_binary(p, N_UNARY, op, parse_unary(p, false), NULL);
         p->depth--;
     } else {
@@ -380,8 +380,8 @@ static Node *parse_concat(Parser *p) {
     Node *first = parse_product(p);
     if (!at_operator(p, "~")) return first;
     NodeList items = {0};
-    append(&items, first);
-    while (skip_operator(p, "~")) append(&items, parse_product(p));
+    parse_append(&items, first);
+    while (skip_operator(p, "~")) parse_append(&items, parse_product(p));
     Node *node = new_node(p, N_CONCAT);
     node->items = items.first;
     return node;
@@ -398,8 +398,8 @@ static Node *parse_sum(Parser *p) {
 static Operator comparison(Parser *p) {
     if (skip_word(p, "in")) return OP_IN;
     if (at_word(p, "not") && p->token[1].kind == T_NAME && jinja_text_is(p->token[1].text, "in")) {
-        advance(p);
-        advance(p);
+        parse_advance(p);
+        parse_advance(p);
         return OP_NOT_IN;
     }
     return skip_any(p, OP_EQUAL, OP_AT_LEAST);
@@ -410,7 +410,7 @@ static Node *parse_compare(Parser *p) {
     NodeList operands = {0};
     for (Operator op; (op = comparison(p));) {
         if (!node) node = new_binary(p, N_COMPARE, OP_NONE, first, NULL);
-        append(&operands, new_binary(p, N_OPERAND, op, parse_sum(p), NULL));
+        parse_append(&operands, new_binary(p, N_OPERAND, op, parse_sum(p), NULL));
         node->items = operands.first;
     }
     return node ? node : first;
@@ -456,7 +456,7 @@ static Node *parse_tuple(Parser *p, bool with_condition, bool explicit_parenthes
         if (p->token->kind == T_PRINT_END || p->token->kind == T_BLOCK_END || at_operator(p, ")")) {
             break;
         }
-        append(&items, parse_expression(p, with_condition));
+        parse_append(&items, parse_expression(p, with_condition));
         if (!at_operator(p, ",")) break;
         is_tuple = true;
     }
@@ -496,7 +496,7 @@ static Node *parse_target(Parser *p, bool with_namespace) {
         if (p->token->kind == T_BLOCK_END || at_operator(p, ")")) {
             break;
         }
-        append(&items, parse_target_primary(p, with_namespace));
+        parse_append(&items, parse_target_primary(p, with_namespace));
         if (!at_operator(p, ",")) break;
         is_tuple = true;
     }
@@ -537,7 +537,7 @@ static void parse_for(Parser *p, Node *node) {
     node->recursive = skip_word(p, "recursive");
     node->body = parse_block(p, end_for);
     if (skip_word(p, "else")) node->orelse = parse_block(p, end_for_else);
-    advance(p); /* endfor */
+    parse_advance(p); /* endfor */
 }
 
 static void parse_if(Parser *p, Node *node) {
@@ -545,14 +545,14 @@ static void parse_if(Parser *p, Node *node) {
     node->body = parse_block(p, end_if);
     if (at_word(p, "elif")) {
         node->orelse = new_node(p, N_IF);
-        advance(p);
+        parse_advance(p);
         deeper(p);
         parse_if(p, node->orelse);
         p->depth--;
         return;
     }
     if (skip_word(p, "else")) node->orelse = parse_block(p, end_else);
-    advance(p); /* endif */
+    parse_advance(p); /* endif */
 }
 
 static void parse_set(Parser *p, Node *node) {
@@ -564,7 +564,7 @@ static void parse_set(Parser *p, Node *node) {
     node->kind = N_SET_BLOCK;
     node->second = parse_filter(p, NULL);
     node->body = parse_block(p, end_set);
-    advance(p);
+    parse_advance(p);
 }
 
 static void parse_with(Parser *p, Node *node) {
@@ -575,11 +575,11 @@ static void parse_with(Parser *p, Node *node) {
         set->first = parse_target(p, false);
         expect_operator(p, "=");
         set->second = parse_expression(p, true);
-        append(&sets, set);
+        parse_append(&sets, set);
     }
     node->items = sets.first;
     node->body = parse_block(p, end_with);
-    advance(p);
+    parse_advance(p);
 }
 
 static void parse_parameters(Parser *p, Node *node) {
@@ -599,7 +599,7 @@ static void parse_parameters(Parser *p, Node *node) {
         } else if (has_default) {
             jinja_fail(p->m, "non-default argument follows default argument");
         }
-        append(&parameters, parameter);
+        parse_append(&parameters, parameter);
     }
     expect_operator(p, ")");
     node->items = parameters.first;
@@ -609,7 +609,7 @@ static void parse_macro(Parser *p, Node *node) {
     node->text = parse_name_target(p)->text;
     parse_parameters(p, node);
     node->body = parse_block(p, end_macro);
-    advance(p);
+    parse_advance(p);
 }
 
 static void parse_call_block(Parser *p, Node *node) {
@@ -617,7 +617,7 @@ static void parse_call_block(Parser *p, Node *node) {
     node->first = parse_expression(p, true);
     if (node->first->kind != N_CALL) jinja_fail(p->m, "expected call");
     node->body = parse_block(p, end_call);
-    advance(p);
+    parse_advance(p);
 }
 
 static void parse_filter_block(Parser *p, Node *node) {
@@ -626,19 +626,19 @@ static void parse_filter_block(Parser *p, Node *node) {
     if (at_operator(p, "(")) filter->items = parse_arguments(p);
     node->second = parse_filter(p, filter);
     node->body = parse_block(p, end_filter);
-    advance(p);
+    parse_advance(p);
 }
 
 static void parse_generation(Parser *p, Node *node) {
     node->body = parse_block(p, end_generation);
-    advance(p);
+    parse_advance(p);
 }
 
 static void parse_print(Parser *p, Node *node) {
     NodeList items = {0};
     while (p->token->kind != T_BLOCK_END) {
         if (items.first) expect_operator(p, ",");
-        append(&items, parse_expression(p, true));
+        parse_append(&items, parse_expression(p, true));
     }
     node->items = items.first;
 }
@@ -668,7 +668,7 @@ static Node *parse_statement(Parser *p) {
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
         if (!at_word(p, statements[i].word)) continue;
         Node *node = new_node(p, statements[i].kind);
-        advance(p);
+        parse_advance(p);
         deeper(p);
         statements[i].parse(p, node);
         p->depth--;
@@ -685,23 +685,23 @@ static Node *parse_statements(Parser *p, const char *const *end_words) {
         if (p->token->kind == T_DATA) {
             Node *node = new_node(p, N_DATA);
             node->value = p->token->value;
-            append(&list, node);
-            advance(p);
+            parse_append(&list, node);
+            parse_advance(p);
         } else if (p->token->kind == T_PRINT_BEGIN) {
-            advance(p);
+            parse_advance(p);
             Node *node = new_node(p, N_PRINT);
             node->items = parse_tuple(p, true, false);
-            append(&list, node);
+            parse_append(&list, node);
             if (p->token->kind != T_PRINT_END) unexpected(p, "}}");
-            advance(p);
+            parse_advance(p);
         } else {
-            advance(p); /* {% */
+            parse_advance(p); /* {% */
             for (int i = 0; end_words && end_words[i]; i++) {
                 if (at_word(p, end_words[i])) return list.first;
             }
-            append(&list, parse_statement(p));
+            parse_append(&list, parse_statement(p));
             if (p->token->kind != T_BLOCK_END) unexpected(p, "%}");
-            advance(p);
+            parse_advance(p);
         }
     }
     if (end_words) unexpected(p, end_words[0]);
@@ -712,7 +712,7 @@ static Node *parse_statements(Parser *p, const char *const *end_words) {
 static Node *parse_block(Parser *p, const char *const *end_words) {
     skip_operator(p, ":");
     if (p->token->kind != T_BLOCK_END) unexpected(p, "%}");
-    advance(p);
+    parse_advance(p);
     return parse_statements(p, end_words);
 }
 

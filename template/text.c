@@ -150,7 +150,7 @@ static bool in_set(Machine *m, uint32_t c, const Text *chars) {
     return false;
 }
 
-static Text strip(Machine *m, Text t, const Text *chars, int sides) {
+static Text text_strip(Machine *m, Text t, const Text *chars, int sides) {
     size_t from = 0, to = t.length, size;
     if (sides & STRIP_LEFT) {
         while (from < to && in_set(m, jinja_text_char(t, from, &size), chars)) from += size;
@@ -164,11 +164,11 @@ static Text strip(Machine *m, Text t, const Text *chars, int sides) {
 }
 
 Text jinja_text_strip(Machine *m, Text t, int sides) {
-    return strip(m, t, NULL, sides);
+    return text_strip(m, t, NULL, sides);
 }
 
 Text jinja_text_strip_chars(Machine *m, Text t, Text chars, int sides) {
-    return strip(m, t, &chars, sides);
+    return text_strip(m, t, &chars, sides);
 }
 
 Text jinja_text_replace(Machine *m, Text t, Text old, Text new, int64_t count) {

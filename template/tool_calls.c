@@ -51,7 +51,7 @@ static void skip_space(Cursor *c) {
         c->at++;
 }
 
-static bool take(Cursor *c, const char *text) {
+static bool tool_calls_take(Cursor *c, const char *text) {
     size_t n = strlen(text);
     if (left(c) < n || memcmp(c->at, text, n) != 0) return false;
     c->at += n;
@@ -126,10 +126,10 @@ static bool add_object(json_t *calls, const json_t *object) {
 /* <tool_call>{"name": "f", "arguments": {...}}</tool_call> */
 static bool read_tagged(Cursor *c, const json_t *tools, json_t *calls) {
     (void)tools;
-    if (!take(c, "<tool_call>")) return false;
+    if (!tool_calls_take(c, "<tool_call>")) return false;
     json_t *object = take_json(c);
     skip_space(c);
-    bool is_call = object && take(c, "</tool_call>") && add_object(calls, object);
+    bool is_call = object && tool_calls_take(c, "</tool_call>") && add_object(calls, object);
     json_decref(object);
     return is_call;
 }
@@ -158,13 +158,13 @@ static bool set_argument(json_t *arguments, const json_t *parameters, const char
 static bool read_function_tags(Cursor *c, const json_t *tools, json_t *calls) {
     const char *name, *key, *value;
     size_t name_length, key_length, length;
-    if (!take(c, "<tool_call>")) return false;
+    if (!tool_calls_take(c, "<tool_call>")) return false;
     skip_space(c);
-    if (!take(c, "<function=") || !take_until(c, ">", &name, &name_length)) return false;
+    if (!tool_calls_take(c, "<function=") || !take_until(c, ">", &name, &name_length)) return false;
     const json_t *parameters = tool_parameters(tools, name, name_length);
     json_t *arguments = json_object();
     bool is_whole = arguments != NULL;
-    for (skip_space(c); is_whole && take(c, "<parameter="); skip_space(c)) {
+    for (skip_space(c); is_whole && tool_calls_take(c, "<parameter="); skip_space(c)) {
         is_whole =
             take_until(c, ">", &key, &key_length) && take_until(c, "</parameter>", &value, &length);
         if (!is_whole) break;
@@ -172,9 +172,10 @@ static bool read_function_tags(Cursor *c, const json_t *tools, json_t *calls) {
         if (length > 0 && value[length - 1] == '\n') length--;
         is_whole = set_argument(arguments, parameters, key, key_length, value, length);
     }
-    is_whole = is_whole && take(c, "</function>");
+    is_whole = is_whole && tool_calls_take(c, "</function>");
     skip_space(c);
-    if (is_whole && take(c, "</tool_call>")) return add_call(calls, name, name_length, arguments);
+    if (is_whole && tool_calls_take(c, "</tool_call>"))
+        return add_call(calls, name, name_length, arguments);
     json_decref(arguments);
     return false;
 }
@@ -183,7 +184,7 @@ static bool read_function_tags(Cursor *c, const json_t *tools, json_t *calls) {
 static bool read_argument_tags(Cursor *c, const json_t *tools, json_t *calls) {
     const char *key, *value;
     size_t key_length, length;
-    if (!take(c, "<tool_call>")) return false;
+    if (!tool_calls_take(c, "<tool_call>")) return false;
     const char *name = c->at, *stop = memchr(c->at, '<', left(c));
     if (!stop) return false;
     size_t name_length = (size_t)(stop - name);
@@ -192,14 +193,15 @@ static bool read_argument_tags(Cursor *c, const json_t *tools, json_t *calls) {
     const json_t *parameters = tool_parameters(tools, name, name_length);
     json_t *arguments = json_object();
     bool is_whole = arguments != NULL;
-    for (skip_space(c); is_whole && take(c, "<arg_key>"); skip_space(c)) {
+    for (skip_space(c); is_whole && tool_calls_take(c, "<arg_key>"); skip_space(c)) {
         is_whole = take_until(c, "</arg_key>", &key, &key_length);
         skip_space(c);
-        is_whole = is_whole && take(c, "<arg_value>") &&
+        is_whole = is_whole && tool_calls_take(c, "<arg_value>") &&
                    take_until(c, "</arg_value>", &value, &length) &&
                    set_argument(arguments, parameters, key, key_length, value, length);
     }
-    if (is_whole && take(c, "</tool_call>")) return add_call(calls, name, name_length, arguments);
+    if (is_whole && tool_calls_take(c, "</tool_call>"))
+        return add_call(calls, name, name_length, arguments);
     json_decref(arguments);
     return false;
 }
@@ -207,12 +209,12 @@ static bool read_argument_tags(Cursor *c, const json_t *tools, json_t *calls) {
 /* {"name": "f", "parameters": {...}}, perhaps behind <|python_tag|> and divided by semicolons. */
 static bool read_object(Cursor *c, const json_t *tools, json_t *calls) {
     (void)tools;
-    take(c, "<|python_tag|>");
+    tool_calls_take(c, "<|python_tag|>");
     json_t *object = take_json(c);
     bool is_call = json_is_object(object) && add_object(calls, object);
     json_decref(object);
     skip_space(c);
-    if (is_call) take(c, ";");
+    if (is_call) tool_calls_take(c, ";");
     return is_call;
 }
 
@@ -221,7 +223,7 @@ static bool read_mistral(Cursor *c, const json_t *tools, json_t *calls) {
     const char *name;
     size_t length;
     (void)tools;
-    if (!take(c, "[TOOL_CALLS]")) return false;
+    if (!tool_calls_take(c, "[TOOL_CALLS]")) return false;
     skip_space(c);
     if (c->at < c->end && *c->at != '[') {
         if (!take_until(c, "[ARGS]", &name, &length)) return false;
@@ -242,7 +244,7 @@ static bool read_mistral(Cursor *c, const json_t *tools, json_t *calls) {
  * line. */
 static bool read_listed(Cursor *c, const json_t *tools, json_t *calls) {
     (void)tools;
-    if (!take(c, "<tool_calls>")) return false;
+    if (!tool_calls_take(c, "<tool_calls>")) return false;
     skip_space(c);
     bool is_whole = true;
     if (c->at < c->end && *c->at == '[') {
@@ -260,7 +262,7 @@ static bool read_listed(Cursor *c, const json_t *tools, json_t *calls) {
         }
     }
     skip_space(c);
-    return is_whole && take(c, "</tool_calls>");
+    return is_whole && tool_calls_take(c, "</tool_calls>");
 }
 
 /* A channel of gpt-oss whose header names a function:
@@ -270,8 +272,8 @@ static bool read_channel(Cursor *c, const json_t *tools, json_t *calls) {
     const char *header;
     size_t length;
     (void)tools;
-    take(c, "<|start|>");
-    take(c, "assistant");
+    tool_calls_take(c, "<|start|>");
+    tool_calls_take(c, "assistant");
     if (!take_until(c, "<|message|>", &header, &length)) return false;
     const char *name = memmem(header, length, to, strlen(to));
     if (!name) return false;
@@ -280,7 +282,7 @@ static bool read_channel(Cursor *c, const json_t *tools, json_t *calls) {
     while (n < most && name[n] != ' ' && name[n] != '<' && name[n] != '\n') n++;
     if (!add_call(calls, name, n, take_json(c))) return false;
     skip_space(c);
-    if (!take(c, "<|call|>")) take(c, "<|end|>");
+    if (!tool_calls_take(c, "<|call|>")) tool_calls_take(c, "<|end|>");
     return true;
 }
 
@@ -292,20 +294,20 @@ static bool read_deepseek(Cursor *c, const json_t *tools, json_t *calls) {
     const char *name;
     size_t length;
     (void)tools;
-    take(c, "<｜tool▁calls▁begin｜>");
+    tool_calls_take(c, "<｜tool▁calls▁begin｜>");
     skip_space(c);
-    if (!take(c, begin) || !take_until(c, separator, &name, &length)) return false;
+    if (!tool_calls_take(c, begin) || !take_until(c, separator, &name, &length)) return false;
     bool is_block = length == strlen("function") && memcmp(name, "function", length) == 0 &&
                     c->at < c->end && *c->at != '{'; /* a function may have this name, too */
     if (is_block && !take_until(c, "\n```json\n", &name, &length)) return false;
     trim(&name, &length);
     if (!add_call(calls, name, length, take_json(c))) return false;
     skip_space(c);
-    if (is_block && !take(c, "```")) return false;
+    if (is_block && !tool_calls_take(c, "```")) return false;
     skip_space(c);
-    if (!take(c, end)) return false;
+    if (!tool_calls_take(c, end)) return false;
     skip_space(c);
-    take(c, "<｜tool▁calls▁end｜>");
+    tool_calls_take(c, "<｜tool▁calls▁end｜>");
     return true;
 }
 
@@ -314,9 +316,9 @@ static bool read_kimi(Cursor *c, const json_t *tools, json_t *calls) {
     const char *name;
     size_t length;
     (void)tools;
-    take(c, "<|tool_calls_section_begin|>");
+    tool_calls_take(c, "<|tool_calls_section_begin|>");
     skip_space(c);
-    if (!take(c, "<|tool_call_begin|>") ||
+    if (!tool_calls_take(c, "<|tool_call_begin|>") ||
         !take_until(c, "<|tool_call_argument_begin|>", &name, &length))
         return false;
     trim(&name, &length);
@@ -325,21 +327,21 @@ static bool read_kimi(Cursor *c, const json_t *tools, json_t *calls) {
     if (length > 10 && memcmp(name, "functions.", 10) == 0) name += 10, length -= 10;
     if (!add_call(calls, name, length, take_json(c))) return false;
     skip_space(c);
-    if (!take(c, "<|tool_call_end|>")) return false;
+    if (!tool_calls_take(c, "<|tool_call_end|>")) return false;
     skip_space(c);
-    take(c, "<|tool_calls_section_end|>");
+    tool_calls_take(c, "<|tool_calls_section_end|>");
     return true;
 }
 
 /* <|tool_call>call:f{key:value, ...}<tool_call|>, texts between <|"|>. */
 static bool read_gemma(Cursor *c, const json_t *tools, json_t *calls) {
     (void)tools;
-    if (!take(c, "<|tool_call>call:")) return false;
+    if (!tool_calls_take(c, "<|tool_call>call:")) return false;
     const char *name = c->at, *brace = memchr(c->at, '{', left(c));
     if (!brace) return false;
     c->at = brace;
     json_t *arguments = literal_read(&c->at, c->end, &literal_gemma);
-    if (arguments && take(c, "<tool_call|>"))
+    if (arguments && tool_calls_take(c, "<tool_call|>"))
         return add_call(calls, name, (size_t)(brace - name), arguments);
     json_decref(arguments);
     return false;
@@ -348,7 +350,7 @@ static bool read_gemma(Cursor *c, const json_t *tools, json_t *calls) {
 /* <|tool_call_start|>[f(key="value", ...), ...]<|tool_call_end|>, with Python's literals. */
 static bool read_python(Cursor *c, const json_t *tools, json_t *calls) {
     (void)tools;
-    take(c, "<|tool_call_start|>[");
+    tool_calls_take(c, "<|tool_call_start|>[");
     skip_space(c);
     const char *name = c->at, *open = memchr(c->at, '(', left(c));
     json_t *arguments = open ? json_object() : NULL;
@@ -356,7 +358,7 @@ static bool read_python(Cursor *c, const json_t *tools, json_t *calls) {
     c->at = open + 1;
     bool is_whole = true;
     skip_space(c);
-    while (is_whole && !take(c, ")")) {
+    while (is_whole && !tool_calls_take(c, ")")) {
         const char *key;
         size_t length;
         is_whole = take_until(c, "=", &key, &length);
@@ -367,7 +369,7 @@ static bool read_python(Cursor *c, const json_t *tools, json_t *calls) {
         is_whole = own && value && json_object_set_new(arguments, own, value) == 0;
         free(own);
         skip_space(c);
-        if (is_whole && !take(c, ",")) is_whole = c->at < c->end && *c->at == ')';
+        if (is_whole && !tool_calls_take(c, ",")) is_whole = c->at < c->end && *c->at == ')';
         skip_space(c);
     }
     size_t length = (size_t)(open - name);
@@ -377,7 +379,8 @@ static bool read_python(Cursor *c, const json_t *tools, json_t *calls) {
     }
     if (!add_call(calls, name, length, arguments)) return false;
     skip_space(c);
-    return take(c, ",") || take(c, "]<|tool_call_end|>") || take(c, "]");
+    return tool_calls_take(c, ",") || tool_calls_take(c, "]<|tool_call_end|>") ||
+           tool_calls_take(c, "]");
 }
 
 /* In the order in which they are looked for: the more particular marks first. */

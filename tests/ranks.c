@@ -42,7 +42,7 @@ static void *follow(void *of_thread) {
         wire_fail(t->wire, "%s", error.text);
     const Following following = {session.model, opening.adapters.lora, rank_observed(rank),
                                  rank_begun(rank)};
-    if (follower_run(t->wire, &following, &error) != STATUS_OK)
+    if (steps_follower_run(t->wire, &following, &error) != STATUS_OK)
         wire_fail(t->wire, "%s", error.text);
     adapter_opening_close(&opening);
     model_close(session.model);

@@ -107,10 +107,11 @@ static void *follow(void *of_rank) {
     jmp_buf out;
     bool goes_on = false;
     thread_wire_on_failure(r->wire, &out);
-    if (setjmp(out) == 0 && follower_wait(r->wire, &goes_on, &r->error) == STATUS_OK && goes_on) {
+    if (setjmp(out) == 0 && steps_follower_wait(r->wire, &goes_on, &r->error) == STATUS_OK &&
+        goes_on) {
         open_model(r);
         const Following following = {r->model, NULL, rank_observed(r->rank), rank_begun(r->rank)};
-        follower_run(r->wire, &following, &r->error);
+        steps_follower_run(r->wire, &following, &r->error);
     }
     close_model(r);
     return NULL;

@@ -81,7 +81,7 @@ static void each_character(TextBuffer *out, TextSpan *in, const StepRecord *step
 
 /* ---- Whole texts ---- */
 
-static void strip(TextBuffer *out, TextSpan *in, bool left, bool right) {
+static void characters_strip(TextBuffer *out, TextSpan *in, bool left, bool right) {
     size_t from = 0, to = in->length;
     uint32_t code;
     while (left && from < to) {
@@ -164,7 +164,7 @@ Status characters_normalize(Encoding *e, const StepRecord *step, TextBuffer *out
                            (UnicodeForm)(step->op - NORMALIZE_NFC));
         break;
     case NORMALIZE_STRIP:
-        strip(out, in, step->flags & 1, step->flags & 2);
+        characters_strip(out, in, step->flags & 1, step->flags & 2);
         break;
     case NORMALIZE_CHARSMAP:
         apply_charsmap(&map, out, *in);
