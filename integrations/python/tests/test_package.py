@@ -2,8 +2,10 @@
 
 import asyncio
 import gc
+import importlib.util
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -536,3 +538,113 @@ def test_tools_take_objects():
     parameters = _schemas.of_tool(f)["function"]["parameters"]
     assert "Inner" in parameters["$defs"] and "$defs" not in parameters["properties"]["order"]
     assert _schemas.call([f], "f", {"order": {"inner": {"a": 3}}, "name": "x"}) == 3
+
+
+# ---- Tools, ranks and adapters ----
+
+TEMPLATE = """{%- if tools %}<|im_start|>system
+# Tools
+<tools>{% for tool in tools %}
+{{ tool | tojson }}{% endfor %}
+</tools>
+For each call return <tool_call>{"name": <function-name>, "arguments": <args-json-object>}</tool_call><|im_end|>
+{% endif %}{% for m in messages %}{% if m.role == "tool" %}<|im_start|>user
+<tool_response>
+{{ m.content }}
+</tool_response><|im_end|>
+{% else %}<|im_start|>{{ m.role }}
+{{ m.content or "" }}{% for call in m.tool_calls or [] %}
+<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{% endfor %}<|im_end|>
+{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
+
+def test_tools_are_called(run, tmp_path):
+    from typing import Literal
+
+    asked = []
+
+    def weather(city, days):
+        """The weather of a city."""
+        asked.append((city, days))
+        return {"sky": "clear"}
+
+    weather.__annotations__.update({"city": Literal["Rome", "Paris"], "days": Literal[1, 2]})
+    template = tmp_path / "template"
+    template.write_text(TEMPLATE)
+    with Model(chat_template=template) as model:
+        chat = model.conversation(temperature=0)
+        answer = chat.say("What is the weather?", tools=[weather], tool_choice="weather", max_tokens=200)
+        (call,) = answer.tool_calls
+        assert answer.finish_reason == "tool_calls" and call.name == "weather"
+        streamed = model.chat(
+            "What is the weather?", tools=[weather], tool_choice="weather", temperature=0, max_tokens=200, stream=True
+        )
+        assert streamed.result.tool_calls[0].arguments == call.arguments
+        request = {"messages": chat.messages[:1], "tools": [_schemas.of_tool(weather)], "temperature": 0, "max_tokens": 200}
+        request["tool_choice"] = {"type": "function", "function": {"name": "weather"}}
+        batch = subprocess.run(
+            [run, "--chat-template", template, "--batch", "-"], input=json.dumps(request).encode(), capture_output=True
+        )
+        assert json.loads(batch.stdout)["tool_calls"][0]["function"] == call.raw["function"]
+        last = chat.call_tools(answer, [weather], max_tokens=20)
+        assert asked == [(call.arguments["city"], call.arguments["days"])] and not last.tool_calls
+        assert [m["role"] for m in chat.messages] == ["user", "assistant", "tool", "assistant"]
+        assert '{"sky": "clear"}' in model.apply_template(chat.messages, tools=[weather])
+
+
+def test_documents_are_ranked_as_the_reference_does(run, tmp_path):
+    pytest.importorskip("numpy")
+    fixtures = pathlib.Path(__file__).resolve().parents[3] / "tests" / "fixtures"
+    spec = importlib.util.spec_from_file_location("weights", fixtures / "weights.py")
+    weights = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(weights)
+    fixture = json.loads((fixtures / "embeddings" / "qwen3-rerank.json").read_text())
+    weights.write_safetensors(tmp_path / "model.safetensors", fixture["tensors"])
+    (tmp_path / "config.json").write_text(json.dumps(fixture["config"]))
+    tokenizer = json.loads((fixtures / "marks_tokenizer.json").read_text())
+    for token in tokenizer["added_tokens"]:
+        token["content"] = fixture["renamed"].get(token["content"], token["content"])
+        token["special"] = token["special"] and token["content"] not in ("yes", "no")
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with Model(tmp_path, type="f32", cache_dir=tmp_path) as model:
+        ranked = model.rank(fixture["query"], fixture["documents"], instruction=fixture["instruction"])
+    assert [one.score for one in ranked] == sorted((one.score for one in ranked), reverse=True)
+    for one in ranked:
+        assert abs(one.score - fixture["scores"][one.index]) < 1e-5 and one.document == fixture["documents"][one.index]
+
+
+def write_adapter(folder, seed):
+    """A low-rank adapter of the stories model's attention, as peft writes it."""
+    numpy = pytest.importorskip("numpy")
+    draw, header, data = numpy.random.default_rng(seed), {}, b""
+    for layer in range(4):
+        for part, shape in (("A", [4, 256]), ("B", [256, 4])):
+            values = draw.standard_normal(shape).astype("<f4") * 0.2
+            name = f"base_model.model.model.layers.{layer}.self_attn.q_proj.lora_{part}.weight"
+            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + values.nbytes]}
+            data += values.tobytes()
+    head = json.dumps(header).encode()
+    folder.mkdir()
+    (folder / "adapter_model.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + data)
+    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"]}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+
+
+def test_adapters(model, run, tmp_path):
+    for seed, name in enumerate(("fr", "law")):
+        write_adapter(tmp_path / name, seed)
+    with Model(lora={"fr": tmp_path / "fr", "law": tmp_path / "law"}) as both:
+        texts = {name: both.complete("The king", max_tokens=20, model=name).bytes for name in ("fr", "law", "stories")}
+        texts["all"] = both.complete("The king", max_tokens=20).bytes
+        with both.prefix("The", model="fr") as prefix:
+            assert prefix.complete(" king", max_tokens=20).bytes == texts["fr"]
+        with pytest.raises(RequestError):
+            both.complete("The king", model="none")
+    assert len(set(texts.values())) == 4 and texts["stories"] == model.complete("The king", max_tokens=20).bytes
+    for name, words in (("fr", ["fr"]), ("all", ["fr", "law"])):
+        options = [word for one in words for word in ("--lora", f"{one}={tmp_path / one}")]
+        alone = subprocess.run([run, "-i", "The king", "-n", "20", "-s", "0", *options], capture_output=True)
+        assert alone.stdout == texts[name] + b"\n", alone.stderr

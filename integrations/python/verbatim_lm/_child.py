@@ -25,6 +25,7 @@ Sink = Callable[[Any], None]  # of a dict, bytes (raw) or an exception
 
 _SHOWN = 4000  # bytes of what the program said that an exception shows
 _CLOSE_SECONDS = 5
+_json = json.JSONEncoder(allow_nan=False)
 _children: "weakref.WeakSet[Child]" = weakref.WeakSet()
 _starting = threading.RLock()
 
@@ -48,7 +49,7 @@ class Ticket:
 def encode(request: Dict[str, Any]) -> bytes:
     """A request's line."""
     try:
-        return json.dumps(request, allow_nan=False).encode() + b"\n"
+        return _json.encode(request).encode() + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
         raise RequestError(f"the request cannot be written as JSON: {error}") from None
 

@@ -52,7 +52,7 @@ def of_type(hint: Any) -> Dict[str, Any]:
     if hint in _SIMPLE:
         return {"type": _SIMPLE[hint]}
     if _is_pydantic(hint):
-        return hint.model_json_schema()
+        return closed(hint.model_json_schema())
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return {"enum": [one.value for one in hint]}
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -72,7 +72,7 @@ def of_tool(tool: Any) -> Dict[str, Any]:
     if isinstance(tool, dict):
         return tool if "function" in tool else {"type": "function", "function": tool}
     if _is_pydantic(tool):
-        schema = tool.model_json_schema()
+        schema = closed(tool.model_json_schema())
         function = {"name": tool.__name__, "description": inspect.getdoc(tool) or "", "parameters": schema}
         return {"type": "function", "function": function}
     if not callable(tool):
@@ -88,7 +88,7 @@ def of_tool(tool: Any) -> Dict[str, Any]:
         definitions.update(schema.pop("$defs", {}))  # references are to those of the whole
         if parameter.default is parameter.empty:
             required.append(name)
-    parameters = {"type": "object", "properties": properties, "required": required}
+    parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     if definitions:
         parameters["$defs"] = definitions
     function = {"name": tool.__name__, "description": inspect.getdoc(tool) or "", "parameters": parameters}
