@@ -154,6 +154,8 @@ static Status convert(ModelOpening *opening, const Session *session, int n_threa
         status = opening->describes
                      ? convert_description(opening->source, opening->type, slot->fd, error)
                      : convert_weights(opening, session, n_threads, error);
+        for (size_t i = 0; opening->describes && i < opening->source->n_notes; i++)
+            terminal_say("%s", opening->source->notes[i]);
     }
     if (status == STATUS_OK) {
         *fd = slot->fd;

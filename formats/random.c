@@ -19,13 +19,40 @@ typedef struct Shape {
     uint32_t chunk, full_n_heads,
         full_n_kv_heads;    /* of layers with, and without a chunk or window */
     uint32_t weight_groups; /* layers that follow each other share weights; 0: none do */
+    bool says_gated;        /* the settings do */
 } Shape;
+
+/* What all sizes of GPT-2 share. */
+#define GPT2                                                                                       \
+    "norm=layer,position=learned,gated=0,activation=gelu_tanh,tied=1,bias=1,vocab_size=50257,"     \
+    "context=1024"
 
 static const struct {
     const char *name, *settings;
 } named[] = {
     {"tinyllama-1.1b", "dim=2048,n_layers=22,n_heads=32,n_kv_heads=4,ffn_dim=5632,"
                        "vocab_size=32000,context=2048"},
+    /* The decoders of papers, in the sizes that these give. */
+    {"paper-base", "dim=512,n_layers=6,n_heads=8,ffn_dim=2048,vocab_size=37000,context=512,"
+                   "norm=layer,norm_place=after,final_norm=0,position=sinusoidal,gated=0,"
+                   "activation=relu,embedding_scale=22.627417,tied=1,bias=1"},
+    {"gpt2", "dim=768,n_layers=12,n_heads=12," GPT2},
+    {"gpt2-medium", "dim=1024,n_layers=24,n_heads=16," GPT2},
+    {"gpt2-large", "dim=1280,n_layers=36,n_heads=20," GPT2},
+    {"gpt2-xl", "dim=1600,n_layers=48,n_heads=25," GPT2},
+    {"llama2-7b", "dim=4096,n_layers=32,n_heads=32,ffn_dim=11008,vocab_size=32000,context=4096"},
+    {"llama2-13b", "dim=5120,n_layers=40,n_heads=40,ffn_dim=13824,vocab_size=32000,context=4096"},
+    {"llama2-70b", "dim=8192,n_layers=80,n_heads=64,n_kv_heads=8,ffn_dim=28672,vocab_size=32000,"
+                   "context=4096"},
+    {"llama3-8b", "dim=4096,n_layers=32,n_heads=32,n_kv_heads=8,ffn_dim=14336,vocab_size=128256,"
+                  "context=8192,rope_theta=500000"},
+    {"mistral-7b", "dim=4096,n_layers=32,n_heads=32,n_kv_heads=8,ffn_dim=14336,vocab_size=32000,"
+                   "context=32768,window=4096"},
+    {"mixtral-8x7b", "dim=4096,n_layers=32,n_heads=32,n_kv_heads=8,ffn_dim=14336,n_experts=8,"
+                     "n_experts_used=2,router=softmax_chosen,vocab_size=32000,context=32768,"
+                     "rope_theta=1000000"},
+    {"palm-540b", "dim=18432,n_layers=118,n_heads=48,n_kv_heads=1,head_dim=256,ffn_dim=73728,"
+                  "vocab_size=256000,context=2048,tied=1,parallel_block=1"},
     {"stories15m", "dim=288,n_layers=6,n_heads=6,n_kv_heads=6,ffn_dim=768,vocab_size=32000,"
                    "context=256,tied=1"},
     {"moe-8x2", "dim=1024,n_layers=12,n_heads=16,n_kv_heads=4,n_experts=8,n_experts_used=2,"
@@ -114,11 +141,19 @@ static Status set(Shape *shape, const char *key, const char *value, Error *error
         return STATUS_OK;
     }
     const ConfigField *field;
+    shape->says_gated |= strcmp(key, "gated") == 0;
     for (size_t i = 0; (field = config_field(i)); i++)
         if (strcmp(field->name, key) == 0 && field->kind != FIELD_TEXT &&
             field->kind != FIELD_PER_LAYER && field->kind != FIELD_LIST)
             return set_field(&shape->config, field, value, error);
     return error_set(error, "random: no setting is called '%s'", key);
+}
+
+static Status no_shape(const char *name, Error *error) {
+    char list[500] = "";
+    for (size_t i = 0, at = 0; i < sizeof named / sizeof *named; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s, ", named[i].name);
+    return error_set(error, "random: no shape is called '%s' (%sor key=value,...)", name, list);
 }
 
 static Status random_apply(Shape *shape, const char *settings, Error *error) {
@@ -133,12 +168,7 @@ static Status random_apply(Shape *shape, const char *settings, Error *error) {
         }
         size_t i = 0, n = sizeof named / sizeof *named;
         while (i < n && strcmp(named[i].name, part) != 0) i++;
-        status = i < n ? random_apply(shape, named[i].settings, error)
-                       : error_set(error,
-                                   "random: no shape is called '%s' (tinyllama-1.1b, "
-                                   "stories15m, moe-8x2, mla-16b, mla-30b, gemma4-e4b, "
-                                   "delta-0.8b, delta-4b, delta-35b, tiny, or key=value,...)",
-                                   part);
+        status = i < n ? random_apply(shape, named[i].settings, error) : no_shape(part, error);
     }
     free(copy);
     return status;
@@ -448,6 +478,10 @@ Status random_parse(Source *source, const char *settings, Error *error) {
     strcpy(c->family, c->stack == STACK_GEMMA4 ? "gemma4_text" : "llama");
     snprintf(c->name, sizeof c->name, "random:%.100s", settings);
     if (config_validate(c, error) != STATUS_OK) return error_prefix(error, "random");
+    if (c->gated && !shape.says_gated && c->norm == NORM_LAYER)
+        source_add_note(source,
+                        "random: the feed-forward is gated, of three matrices; gated=0 makes "
+                        "it that of GPT-2 and of the paper, of two");
     if (c->stack == STACK_ALTUP)
         return error_set(error, "random: a stack of the kind 'altup' cannot be made");
     if (c->mtp_layers > 0 && (c->stack != STACK_PLAIN || c->n_layers > CONFIG_MAX_LAYERS / 2))

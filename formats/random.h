@@ -8,8 +8,8 @@
  * and the last `shared_layers` layers read the keys of earlier ones. With state_kernel, every
  * `attend`-th layer (4) attends, and the others are gated DeltaNet where there are state_heads,
  * else short convolutions. With `weight_groups` N, the layers share the weights of N: those that
- * follow each other the same. The names are tinyllama-1.1b, stories15m, moe-8x2 (2 of 8 experts
- * active), mla-16b, mla-30b (latent attention, shared experts), gemma4-e4b, delta-0.8b, delta-4b
+ * follow each other the same. The names are those of docs/shapes.md,
+ * among them paper-base, gpt2, llama2-7b, tinyllama-1.1b, mla-16b (latent attention), delta-4b
  * (gated DeltaNet) and tiny. random_values.h says what the weights are. */
 #ifndef FORMATS_RANDOM_H
 #define FORMATS_RANDOM_H

@@ -9,6 +9,7 @@
 #include "cache/kvcache_sizes.h"
 #include "config_fields.h"
 #include "inspect/fit.h"
+#include "inspect/work.h"
 
 /* A JSON string of bytes[n] from the file; what is not UTF-8 becomes U+FFFD. */
 static json_t *text_of(const char *bytes, size_t n) {
@@ -119,7 +120,8 @@ static json_t *types_json(const ModelFile *file, json_int_t *parameters) {
         const FileTensor *t = sorted[i];
         if (i > 0 && sorted[i - 1]->offset == t->offset) continue;
         const char *name = tensor_type_info(t->type)->name;
-        json_int_t elements = (json_int_t)(t->rows * t->cols * t->count);
+        bool computed = strstr(t->name, ".freqs") != NULL; /* frequencies of positions */
+        json_int_t elements = computed ? 0 : (json_int_t)(t->rows * t->cols * t->count);
         if (!json_object_get(types, name)) json_object_set_new(types, name, json_object());
         json_t *type = json_object_get(types, name);
         info_count(type, "tensors", 1);
@@ -141,6 +143,11 @@ static json_t *cache_json(const Session *session) {
     return json_pack("{s:s, s:I, s:I, s:I, s:I}", "type", kv_type_name(shape.type),
                      "bytes_per_token", (json_int_t)token, "fixed_bytes", (json_int_t)fixed,
                      "context", (json_int_t)context, "context_bytes", (json_int_t)all);
+}
+
+static json_t *work_json(const Config *config) {
+    const Work work = work_of(config);
+    return json_pack("{s:f, s:f}", "per_token", work.token, "per_position_seen", work.per_position);
 }
 
 static json_t *adapters_json(const Adapters *adapters) {
@@ -187,6 +194,7 @@ static json_t *info_json(const Session *session, double free_bytes) {
     json_object_set_new(json, "chat_template", template ? text_of(template, bytes) : json_null());
     if (!session->model) return json;
     if (session->adapters) json_object_set_new(json, "adapters", adapters_json(session->adapters));
+    json_object_set_new(json, "multiply_adds", work_json(model_config(session->model)));
     json_object_set_new(json, "cache", cache_json(session));
     json_object_set_new(json, "memory", memory_json(session, free_bytes));
     json_object_set_new(json, "machine",

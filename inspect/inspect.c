@@ -16,6 +16,7 @@
 #include "inspect/render.h"
 #include "inspect/size_text.h"
 #include "session/drafting.h"
+#include "inspect/work.h"
 
 Status inspect_print(const Session *session, Error *error, const char *format, ...) {
     char text[2048];
@@ -54,7 +55,9 @@ Status inspect_tensors(const Session *session, Error *error) {
     for (size_t i = 0; i < n; i++) {
         const FileTensor *t = tensors[i];
         if (t->type >= TENSOR_TYPES || (i > 0 && tensors[i - 1]->offset == t->offset)) continue;
-        double elements = (double)t->rows * (double)t->cols * t->count;
+        /* Frequencies of positions are computed, not learned. */
+        double elements =
+            strstr(t->name, ".freqs") ? 0.0 : (double)t->rows * (double)t->cols * t->count;
         counts[t->type]++;
         parameters[t->type] += elements;
         bytes[t->type] += (double)t->bytes;
@@ -200,6 +203,21 @@ static Status print_heads(Session *session, Error *error) {
     return inspect_print(session, error, "cache by heads      %s\n", line);
 }
 
+/* How many multiply-adds a token takes, and from where on attention, which grows with the text,
+ * takes more of them than the matrices of the layers. */
+static Status print_work(Session *session, Error *error) {
+    const Config *c = model_config(session->model);
+    const Work work = work_of(c);
+    char more[160] = "";
+    if (work.grows)
+        snprintf(more, sizeof more,
+                 ", and %.0f for each position before it: as much as the layers from position "
+                 "%.0f on (%.2f times dim)",
+                 work.per_position, work.equal, work.equal / c->dim);
+    return inspect_print(session, error, "multiply-adds       %.2f million a token%s\n",
+                         work.token / 1e6, more);
+}
+
 /* What the cache of one sequence takes: a part for each token and, where layers have windows or
  * states, a part that no longer grows. */
 static Status print_cache(Session *session, Error *error) {
@@ -305,6 +323,7 @@ Status inspect_info(Session *session, double free_bytes, Error *error) {
         status = inspect_print(session, error, "chat template       %s\n",
                                template_bytes ? size_text((double)template_bytes, size, sizeof size)
                                               : "none");
+    if (status == STATUS_OK && session->model) status = print_work(session, error);
     if (status == STATUS_OK && session->model) status = print_needs(session, error);
     if (status == STATUS_OK && session->model) status = print_fit(session, free_bytes, error);
     if (status == STATUS_OK && session->model) status = print_heads(session, error);
