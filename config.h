@@ -57,7 +57,7 @@ typedef enum QkNorm {
     QK_NORMS
 } QkNorm;
 
-/* How the shares of a token's experts are made from the router's logits (experts.h). */
+/* How the routing weights of a token's experts are made from the router's logits (experts.h). */
 typedef enum RouterKind {
     ROUTER_SOFTMAX,        /* softmax over all experts: Qwen 2 MoE, OLMoE */
     ROUTER_SOFTMAX_CHOSEN, /* softmax over the chosen experts: Mixtral, GPT-OSS, Granite */
@@ -76,18 +76,18 @@ typedef enum RouterKind {
  * layers/ (layer_kind.h); the core build refuses them. */
 typedef enum LayerKindNumber {
     LAYER_ATTENTION,
-    LAYER_LATENT,      /* latent attention (MLA): DeepSeek V2 and V3 */
-    LAYER_DELTA,       /* gated DeltaNet: Qwen 3.5, Qwen3-Next */
-    LAYER_CONVOLUTION, /* short convolution: LFM2 */
-    LAYER_MAMBA2,      /* Granite 4, Nemotron-H */
-    LAYER_MAMBA,       /* Jamba, Falcon Mamba */
-    LAYER_NONE,        /* a feed-forward alone: Nemotron-H */
-    LAYER_DIFFERENCE,  /* differential attention: DiffLlama */
-    LAYER_LIGHTNING,   /* lightning attention: MiniMax-01 */
-    LAYER_BESIDE,      /* attention and Mamba 2 side by side: Falcon-H1 */
-    LAYER_SHARED,      /* a block that layers share, and Mamba 2: Zamba 2 */
-    LAYER_NARROW,      /* a mixture of experts behind a narrower vector: Nemotron 3 */
-    LAYER_BLOCKS,      /* attention to chosen blocks of keys: MiniMax M3 */
+    LAYER_LATENT,         /* latent attention (MLA): DeepSeek V2 and V3 */
+    LAYER_DELTA,          /* gated DeltaNet: Qwen 3.5, Qwen3-Next */
+    LAYER_CONVOLUTION,    /* short convolution: LFM2 */
+    LAYER_MAMBA2,         /* Granite 4, Nemotron-H */
+    LAYER_MAMBA,          /* Jamba, Falcon Mamba */
+    LAYER_NONE,           /* a feed-forward alone: Nemotron-H */
+    LAYER_DIFFERENCE,     /* differential attention: DiffLlama */
+    LAYER_LIGHTNING,      /* lightning attention: MiniMax-01 */
+    LAYER_PARALLEL_MAMBA, /* attention and Mamba 2 side by side: Falcon-H1 */
+    LAYER_SHARED,         /* a block that layers share, and Mamba 2: Zamba 2 */
+    LAYER_LATENT_MOE, /* mixture of experts on a narrower latent vector (LatentMoE): Nemotron 3 */
+    LAYER_BLOCKS,     /* attention to chosen blocks of keys: MiniMax M3 */
     LAYER_KINDS
 } LayerKindNumber;
 
@@ -173,14 +173,16 @@ typedef struct Config {
 
     /* Mixtures of experts. A layer is one when it has a router, else its feed-forward is
      * ffn_dim wide. */
-    uint32_t n_experts;                    /* 0: none */
-    uint32_t n_experts_used, zero_experts; /* by each token; the last ones that give their input */
-    uint32_t expert_ffn_dim, expert_dim;   /* expert_dim: width of what experts read and write in
-                                            * LAYER_NARROW; 0 elsewhere, where it is dim */
+    uint32_t n_experts;      /* 0: none */
+    uint32_t n_experts_used; /* experts that the router chooses for each token (top-k) */
+    uint32_t zero_experts;   /* of n_experts the last are identity experts: output = input */
+    uint32_t expert_ffn_dim, expert_dim; /* expert_dim: width of what experts read and write in
+                                          * LAYER_LATENT_MOE; 0 elsewhere, where it is dim */
     uint32_t shared_ffn_dim; /* of an expert that every token uses: Qwen 2 MoE; 0 = none */
     RouterKind router;
     bool round_inputs;   /* what a norm gives is rounded to 8 bits by row: BitNet */
-    bool share_on_input; /* shares multiply the experts' inputs, not their outputs: Llama 4 */
+    bool share_on_input; /* routing weights multiply the experts' inputs, not their outputs: Llama 4
+                          */
     float router_jitter; /* of the sparse mixer */
     /* Routers with scores. */
     uint32_t router_groups;      /* experts lie in this many groups of equal size; 0 or 1: none */

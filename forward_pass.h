@@ -29,7 +29,7 @@ struct Model {
     size_t ffn_rows; /* of feed-forwards in one call: max_rows, and room for a token's experts */
     double row_work; /* multiply-adds of the matrix products of one row */
     const AttentionObserver *observer;
-    const PassPartner *partner;
+    const PassHook *hook;
     double *seconds; /* [MODEL_PARTS], or NULL */
     PassControl *control;
     Exchange *exchange;

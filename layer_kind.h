@@ -35,8 +35,8 @@ double layer_kind_work(const Config *config, uint32_t layer);
 /* ---- Mixtures of experts: feed-forwards of which a router chooses some for each token ---- */
 
 /* The kind of the mixture of a layer whose router has data (LayerWeights): the sum of the experts'
- * outputs for Branch.in, each times its share, in the order of their numbers. The router chooses
- * them by Branch.routed where that is not NULL. */
+ * outputs for Branch.in, each times its routing weight, in the order of their numbers. The router
+ * chooses them by Branch.routed where that is not NULL. */
 const BranchKind *mixture_kind(void);
 
 /* gate[width] = what down takes of it, in models of experts whose gates are limited. GPT-OSS:

@@ -96,7 +96,7 @@ static void embed(ForwardPass *pass) {
         float *x = m->x + i * c->dim;
         int32_t position = row->position + (int32_t)c->position_offset;
         matrix_row(path->embedding, (size_t)row->token, x);
-        if (m->partner && m->partner->embedded) m->partner->embedded(m->partner, i, x);
+        if (m->hook && m->hook->embedded) m->hook->embedded(m->hook, i, x);
         if (c->embedding_scale != 1.0f) m->isa->numeric->scale(x, c->embedding_scale, c->dim);
         if (c->position == POSITION_LEARNED)
             m->isa->numeric->add_scaled(
@@ -340,7 +340,7 @@ Status model_forward_along(Model *m, const PassPath *path, KvCache *cache, const
         .model = m, .path = path, .cache = cache, .rows = rows, .n = n, .logits = logits};
     if (m->exchange) m->exchange->begin(m->exchange, &pass, status == STATUS_OK);
     if (status != STATUS_OK) return status;
-    if (m->partner && m->partner->begin) m->partner->begin(m->partner, rows, n);
+    if (m->hook && m->hook->begin) m->hook->begin(m->hook, rows, n);
     atomic_init(&pass.bad_layer, INT32_MAX);
     if (m->seconds) pass.last_time = clock_seconds();
     bool completed = run_layers(&pass);

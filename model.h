@@ -70,7 +70,7 @@ void model_set_pass_control(Model *model, PassControl *control);
  * bits of the logits do not change. */
 void model_set_attention_observer(Model *model, const AttentionObserver *observer);
 
-/* From the next model_forward on, lets the partner take part; NULL stops that. */
-void model_set_partner(Model *model, const PassPartner *partner);
+/* From the next model_forward on, lets the hook take part; NULL stops that. */
+void model_set_hook(Model *model, const PassHook *hook);
 
 #endif

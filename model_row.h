@@ -40,17 +40,17 @@ struct PassControl {
 
 /* Takes part in every forward pass: sees what is multiplied, and may change what comes out
  * (adapters/lora.h). A function is called with the table that holds it. */
-typedef struct PassPartner PassPartner;
-struct PassPartner {
+typedef struct PassHook PassHook;
+struct PassHook {
     /* A pass of n rows begins. NULL: not asked. */
-    void (*begin)(const PassPartner *partner, const Row *rows, size_t n);
+    void (*begin)(const PassHook *hook, const Row *rows, size_t n);
     /* x[dim] is the embedding of the token of row `row`, which one thread calls. NULL: not asked.
      */
-    void (*embedded)(const PassPartner *partner, size_t row, float *x);
+    void (*embedded)(const PassHook *hook, size_t row, float *x);
     /* The products of the sets are in their `out`, without biases. All threads of the forward pass
      * call it at once and must share its loops by `#pragma omp for`; it returns when all are done.
      * Which rows come together depends on the calls of model_forward alone. */
-    void (*multiplied)(const PassPartner *partner, const ProductSet *sets, size_t n_sets);
+    void (*multiplied)(const PassHook *hook, const ProductSet *sets, size_t n_sets);
 };
 
 /* Several processes, called ranks, that compute one model together (cluster/ has them; NULL: one

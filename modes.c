@@ -72,8 +72,7 @@ static const OptionRow shape_rows[] = {
     LIST_ROW(RARE, "choice", "TEXT", FIELD(choice), "one of the texts so given; repeated"),
     CHOICE_ROW(RARE, 0, "on-length", "cut|close", FIELD(on_length), NULL,
                "what -n does to it: cut it, or end it validly [cut]"),
-    TEXT_ROW(RARE, 0, "shape-test", "FILE", FIELD(shape_test),
-             "say of each line whether it has the shape"),
+    TEXT_ROW(RARE, 0, "shape-test", "FILE", FIELD(shape_test), "check each line against the shape"),
     END_ROW,
 };
 

@@ -57,7 +57,7 @@ typedef struct RowLists {
 } RowLists;
 
 struct Lora {
-    PassPartner partner; /* the first field: the forward pass hands it back */
+    PassHook hook; /* the first field: the forward pass hands it back */
     Model *model;
     const ModelFile *file;
     size_t n; /* adapters */
@@ -324,8 +324,8 @@ static const RowLists *rows_of_expert(const Lora *lora, uint32_t expert) {
     return lists;
 }
 
-static void begin(const PassPartner *partner, const Row *rows, size_t n) {
-    Lora *lora = (Lora *)partner;
+static void begin(const PassHook *hook, const Row *rows, size_t n) {
+    Lora *lora = (Lora *)hook;
     lora->pass_rows = rows;
     for (int i = 0; i < 2; i++) clear_rows(lora, &lora->lists[i]);
     for (size_t i = 0; i < n; i++) {
@@ -335,8 +335,8 @@ static void begin(const PassPartner *partner, const Row *rows, size_t n) {
     }
 }
 
-static void embedded(const PassPartner *partner, size_t row, float *x) {
-    const Lora *lora = (const Lora *)partner;
+static void embedded(const PassHook *hook, size_t row, float *x) {
+    const Lora *lora = (const Lora *)hook;
     const Numeric *numeric = lora->model->isa->numeric;
     size_t dim = lora->model->config->dim;
     float *sum = lora->sums + (size_t)omp_get_thread_num() * dim;
@@ -545,8 +545,8 @@ static void complete_jobs(Lora *lora, Group *g, const float *x, size_t cols) {
     } while (next < lora->n);
 }
 
-static void multiplied(const PassPartner *partner, const ProductSet *sets, size_t n_sets) {
-    Lora *lora = (Lora *)partner;
+static void multiplied(const PassHook *hook, const ProductSet *sets, size_t n_sets) {
+    Lora *lora = (Lora *)hook;
     for (size_t s = 0; s < n_sets; s++) {
         Group g; /* likewise */
         g.n_jobs = 0;
@@ -576,7 +576,7 @@ static void multiplied(const PassPartner *partner, const ProductSet *sets, size_
 Status lora_new(Lora **out, Model *model, const ModelFile *file, Error *error) {
     Lora *lora = calloc(1, sizeof *lora);
     if (!lora) return error_set(error, "no memory for adapters");
-    lora->partner = (PassPartner){begin, embedded, multiplied};
+    lora->hook = (PassHook){begin, embedded, multiplied};
     lora->model = model;
     lora->file = file;
     *out = lora;
@@ -628,13 +628,13 @@ Status lora_begin(Lora *lora, Error *error) {
         !lora->sums || !lora->matmul || !allocate_lists(lora, &lora->lists[0]) ||
         !allocate_lists(lora, &lora->lists[1]) || !allocate_chosen(lora))
         return error_set(error, "no memory for adapters");
-    model_set_partner(lora->model, &lora->partner);
+    model_set_hook(lora->model, &lora->hook);
     return STATUS_OK;
 }
 
 void lora_free(Lora *lora) {
     if (!lora) return;
-    model_set_partner(lora->model, NULL);
+    model_set_hook(lora->model, NULL);
     for (size_t i = 0; i < lora->n_targets; i++) {
         for (size_t j = 0; j < LORA_MOST; j++) {
             const Part *part = &lora->targets[i].parts[j];
@@ -676,8 +676,8 @@ bool lora_select(Lora *lora, int32_t sequence, uint64_t adapters) {
     return true;
 }
 
-const PassPartner *lora_partner(const Lora *lora) {
-    return &lora->partner;
+const PassHook *lora_hook(const Lora *lora) {
+    return &lora->hook;
 }
 
 size_t lora_bytes(const Lora *lora, size_t i) {

@@ -7,14 +7,14 @@
 #define FIELD(name) offsetof(Options, name)
 
 const OptionRow chat_options[] = {
-    HEADING_ROW("Chat (-m chat); those of reasoning are for --batch, too"),
+    HEADING_ROW("Chat (-m chat); reasoning options are for --batch, too"),
     CHOICE_ROW(USUAL, 'm', "mode", "generate|chat", FIELD(mode), NULL,
-               "go on with a text [generate], or talk"),
+               "continue a text [generate], or chat"),
     TEXT_ROW(USUAL, 'y', "system", "TEXT", FIELD(system), "the system prompt of a chat"),
     FLAG_ROW(USUAL, 0, "single-turn", FIELD(single_turn),
              "all of stdin is one message; one answer, then end"),
     TEXT_ROW(USUAL, 0, "session", "FILE", FIELD(session),
-             "keep the conversation in a file, and go on with it"),
+             "keep the conversation in a file, or continue it"),
     TEXT_ROW(RARE, 0, "chat-template", "FILE", FIELD(chat_template),
              "a Jinja template instead of the model's"),
     CHOICE_ROW(RARE, 0, "reasoning", "auto|on|off", FIELD(reasoning), NULL,

@@ -1,7 +1,7 @@
 #include "cluster/divide_layers.h"
 
 #include "layers/latent.h"
-#include "layers/narrow.h"
+#include "layers/latent_moe.h"
 
 /* ---- Latent attention ---- */
 
@@ -44,9 +44,9 @@ static void divide_latent(Division *d, size_t l, Latent *w) {
     d->divided->latents++;
 }
 
-/* ---- Experts of a narrower vector ---- */
+/* ---- Mixtures of experts behind a narrower vector (LatentMoE) ---- */
 
-static void divide_narrow(Division *d, Narrow *w) {
+static void divide_latent_moe(Division *d, LatentMoe *w) {
     LayerWeights *mixture = &w->mixture;
     const RankShare *inner = cut_find(d, d->whole->expert_dim, PANEL_ROWS, 0);
     if (!inner) return;
@@ -61,7 +61,7 @@ static void divide_narrow(Division *d, Narrow *w) {
 void divide_own_weights(Division *d, size_t l) {
     const LayerWeights *layer = &d->model->weights.layers[l];
     Latent *latent = latent_weights(layer);
-    Narrow *narrow = narrow_weights(layer);
+    LatentMoe *experts = latent_moe_weights(layer);
     if (latent) divide_latent(d, l, latent);
-    if (narrow) divide_narrow(d, narrow);
+    if (experts) divide_latent_moe(d, experts);
 }

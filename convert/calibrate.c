@@ -74,12 +74,12 @@ static void add_squares(const Calibration *c, const Matrix *w, const float *in, 
 
 /* Takes part in the forward pass: adds the squares of the inputs of all products. */
 typedef struct Summing {
-    PassPartner partner; /* the first field: the forward pass hands it back */
+    PassHook hook; /* the first field: the forward pass hands it back */
     const Calibration *calibration;
 } Summing;
 
-static void sum_inputs(const PassPartner *partner, const ProductSet *sets, size_t n_sets) {
-    const Calibration *c = ((const Summing *)partner)->calibration;
+static void sum_inputs(const PassHook *hook, const ProductSet *sets, size_t n_sets) {
+    const Calibration *c = ((const Summing *)hook)->calibration;
     for (size_t s = 0; s < n_sets; s++)
         for (size_t i = 0; i < sets[s].n_products; i++)
             add_squares(c, sets[s].products[i].w, sets[s].x, sets[s].n_rows);
@@ -211,7 +211,7 @@ Status calibrate(Calibration **out, const ModelFile *file, const InputFile *text
     if (status == STATUS_OK) status = open_run(&run, error);
     if (status == STATUS_OK) {
         const Summing summing = {{.multiplied = sum_inputs}, c};
-        model_set_partner(run.model, &summing.partner);
+        model_set_hook(run.model, &summing.hook);
         status = run_text(&run, error);
     }
     for (size_t i = 0; status == STATUS_OK && i < c->n_matrices; i++)

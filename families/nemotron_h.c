@@ -142,7 +142,7 @@ static Status nemotron_h_finish(const json_t *json, Config *config, Error *error
                              : name           ? name
                                               : "(no text)");
         bool is_narrow = all[i].letter == 'E' && config->expert_dim > 0;
-        config->layer_kind[l] = is_narrow ? LAYER_NARROW : all[i].kind;
+        config->layer_kind[l] = is_narrow ? LAYER_LATENT_MOE : all[i].kind;
         config->without_ffn[l] = config->layer_kind[l] != LAYER_NONE;
         mixes = mixes || all[i].letter == 'E';
     }
@@ -160,7 +160,7 @@ static Status gguf_nemotron_h_finish(const GgufModel *m, Config *c) {
              attends = gguf_model_layer_has(m, l, "attn_q.weight");
         c->layer_kind[l] = is_mamba    ? LAYER_MAMBA2
                            : attends   ? LAYER_ATTENTION
-                           : is_narrow ? LAYER_NARROW
+                           : is_narrow ? LAYER_LATENT_MOE
                                        : LAYER_NONE;
         c->without_ffn[l] = is_mamba || attends || is_narrow;
         mixes = mixes || gguf_model_layer_has(m, l, "ffn_gate_inp.weight");

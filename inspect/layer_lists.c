@@ -44,7 +44,7 @@ static void add_sizes(TextBuffer *t, const Model *m, const Branch *b) {
     uint32_t number = c->layer_kind[b->layer];
     if (b->kind == &forward_ffn_kind) {
         write_text(t, "{%u%s}", config_ffn_dim(c, b->layer), c->gated ? ", gated" : "");
-    } else if (b->kind == mixture_kind() || number == LAYER_NARROW) {
+    } else if (b->kind == mixture_kind() || number == LAYER_LATENT_MOE) {
         add_experts(t, c);
     } else if (b->kind == &self_attention_kind || number == LAYER_DIFFERENCE ||
                number == LAYER_BLOCKS) {

@@ -14,15 +14,16 @@ void experts_choose(const float *rank, size_t n, size_t n_chosen, uint32_t *chos
 }
 
 void experts_route(const Numeric *numeric, const Config *c, float *logits, uint32_t *chosen,
-                   float *shares) {
+                   float *routing_weights) {
     size_t n_used = c->n_experts_used;
     experts_choose(logits, c->n_experts, n_used, chosen);
-    for (size_t k = 0; k < n_used; k++) shares[k] = logits[chosen[k]];
-    float max = shares[0];
+    for (size_t k = 0; k < n_used; k++) routing_weights[k] = logits[chosen[k]];
+    float max = routing_weights[0];
     bool of_all = c->router == ROUTER_SOFTMAX;
     float sum = of_all ? numeric->softmax_sum(logits, max, c->n_experts)
-                       : numeric->softmax_sum(shares, max, n_used);
-    for (size_t k = 0; k < n_used; k++) shares[k] = (of_all ? logits[chosen[k]] : shares[k]) / sum;
+                       : numeric->softmax_sum(routing_weights, max, n_used);
+    for (size_t k = 0; k < n_used; k++)
+        routing_weights[k] = (of_all ? logits[chosen[k]] : routing_weights[k]) / sum;
 }
 
 void experts_sort(const uint32_t *chosen, size_t n, size_t n_experts, uint32_t *first,

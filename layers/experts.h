@@ -1,4 +1,4 @@
-/* Mixtures of experts: which experts a token goes to, and with what shares. */
+/* Mixtures of experts: which experts a token goes to, and with what routing weights. */
 #ifndef LAYERS_EXPERTS_H
 #define LAYERS_EXPERTS_H
 
@@ -8,10 +8,10 @@
 #include "numeric.h"
 
 /* chosen[n_experts_used] = the experts with the largest of the router's logits[n_experts], largest
- * first, ties to the lowest index; shares[n_experts_used] = what each one's output is multiplied
- * by: a softmax over all experts or over the chosen. Overwrites logits. */
+ * first, ties to the lowest index; routing_weights[n_experts_used] = what each one's output is
+ * multiplied by: a softmax over all experts or over the chosen. Overwrites logits. */
 void experts_route(const Numeric *numeric, const Config *config, float *logits, uint32_t *chosen,
-                   float *shares);
+                   float *routing_weights);
 
 /* chosen[n_chosen] = the indices of the largest of rank[n], largest first, ties to the lowest
  * index. n_chosen <= n. Never the same index twice, even where ranks are NaN. */

@@ -9,7 +9,7 @@
 #include "layers/blocks_fields.h"
 #include "layers/differential_fields.h"
 #include "layers/latent_fields.h"
-#include "layers/narrow_fields.h"
+#include "layers/latent_moe_fields.h"
 #include "layers/state_fields.h"
 
 /* One row for each kind, in the order of LayerKindNumber. */
@@ -22,9 +22,9 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_NONE] = &no_fields,
     [LAYER_DIFFERENCE] = &differential_fields,
     [LAYER_LIGHTNING] = &lightning_fields,
-    [LAYER_BESIDE] = &beside_fields,
+    [LAYER_PARALLEL_MAMBA] = &parallel_mamba_fields,
     [LAYER_SHARED] = &shared_block_fields,
-    [LAYER_NARROW] = &narrow_fields,
+    [LAYER_LATENT_MOE] = &latent_moe_fields,
     [LAYER_BLOCKS] = &blocks_fields,
 };
 

@@ -1,7 +1,7 @@
 /* The table of the kinds of layers (layer_kind.h). */
 #include "layer_kind.h"
 
-#include "layers/beside.h"
+#include "layers/parallel_mamba.h"
 #include "layers/convolution.h"
 #include "layers/delta.h"
 #include "layers/differential.h"
@@ -10,7 +10,7 @@
 #include "layers/lightning.h"
 #include "layers/mamba.h"
 #include "layers/mamba2.h"
-#include "layers/narrow.h"
+#include "layers/latent_moe.h"
 #include "layers/none.h"
 #include "layers/shared_block.h"
 
@@ -23,9 +23,9 @@ static const BranchKind *const kinds[LAYER_KINDS] = {
     [LAYER_NONE] = &none_layer,
     [LAYER_DIFFERENCE] = &differential_kind,
     [LAYER_LIGHTNING] = &lightning_layer,
-    [LAYER_BESIDE] = &beside_layer,
+    [LAYER_PARALLEL_MAMBA] = &parallel_mamba_layer,
     [LAYER_SHARED] = &shared_block_layer,
-    [LAYER_NARROW] = &narrow_layer,
+    [LAYER_LATENT_MOE] = &latent_moe_layer,
     [LAYER_BLOCKS] = &blocks_layer,
 };
 

@@ -13,7 +13,7 @@ static MixtureRows take_choices(Rows *memory, const Model *m) {
     size_t n = m->max_rows, k = c->n_experts_used;
     MixtureRows rows = {.most = m->ffn_rows};
     rows.routing = rows_take(memory, n, c->n_experts);
-    rows.shares = rows_take(memory, n, k);
+    rows.routing_weights = rows_take(memory, n, k);
     rows.chosen = rows_take(memory, n, k);
     rows.first = rows_take(memory, 1, c->n_experts + 1);
     rows.slots = rows_take(memory, n, 2 * k);
@@ -58,8 +58,8 @@ static void sort(const Model *m, const MixtureRows *r, size_t n) {
     for (size_t i = 0; i < n * used; i++) r->slots[n * used + i] = (uint32_t)(r->slots[i] / used);
 }
 
-/* Routes each row of `in`: chosen, shares, and the choices of all rows sorted by expert. With
- * `shared`, routing[row][0] becomes the row's share of the shared expert. */
+/* Routes each row of `in`: chosen, routing weights, and the choices of all rows sorted by expert.
+ * With `shared`, routing[row][0] becomes the row's share of the shared expert. */
 static void route(ForwardPass *pass, const LayerWeights *w, const MixtureRows *r, const float *in,
                   bool shared) {
     Model *m = pass->model;
@@ -74,11 +74,12 @@ static void route(ForwardPass *pass, const LayerWeights *w, const MixtureRows *r
         float *logits = r->routing + i * c->n_experts;
         forward_add_bias(m, &w->router, logits);
         uint32_t *chosen = r->chosen + i * used;
-        float *shares = r->shares + i * used;
+        float *routing_weights = r->routing_weights + i * used;
         if (c->router <= ROUTER_SOFTMAX_CHOSEN)
-            experts_route(m->isa->numeric, c, logits, chosen, shares);
+            experts_route(m->isa->numeric, c, logits, chosen, routing_weights);
         else
-            routing_route(m->isa->numeric, c, w->router_correction, logits, chosen, shares);
+            routing_route(m->isa->numeric, c, w->router_correction, logits, chosen,
+                          routing_weights);
         if (shared) logits[0] = shared_share(m, w, gates + i);
         if (pass->n == 1) sort(m, r, 1); /* without another wait */
     }
@@ -101,7 +102,7 @@ typedef struct Batch {
 /* Whether the part's rows must be copied, because they are changed, or read by someone who does not
  * know of rows that lie apart. */
 static bool copies_rows(const Model *m, const FeedForwardRows *part) {
-    return m->config->share_on_input || m->partner ||
+    return m->config->share_on_input || m->hook ||
            tensor_type_info(part->network->up.w.type)->group == 0 ||
            (m->config->gated && tensor_type_info(part->network->gate.w.type)->group == 0);
 }
@@ -130,15 +131,15 @@ static void find_inputs(ForwardPass *pass, Batch *b, const MixtureRows *r, const
     for (size_t i = 0; i < b->n_routed; i++) {
         memcpy(r->in + i * dim, in + rows[i] * dim, dim * sizeof *in);
         if (m->config->share_on_input)
-            m->isa->numeric->scale(r->in + i * dim, r->shares[b->slots[i]], dim);
+            m->isa->numeric->scale(r->in + i * dim, r->routing_weights[b->slots[i]], dim);
     }
     forward_wait(pass);
 }
 
 /* y += the outputs of some experts for the rows that chose them. The outputs, or in Llama 4 the
- * inputs, are multiplied by the shares. Each thread adds up columns of its own, so that a row takes
- * its experts in the order of their numbers; and each rank the columns that its rows of w_down
- * give: y[n][these]. */
+ * inputs, are multiplied by the routing weights. Each thread adds up columns of its own, so that a
+ * row takes its experts in the order of their numbers; and each rank the columns that its rows of
+ * w_down give: y[n][these]. */
 static void run_experts(ForwardPass *pass, Batch *b, const MixtureRows *r, const float *in,
                         float *y) {
     Model *m = pass->model;
@@ -162,7 +163,7 @@ static void run_experts(ForwardPass *pass, Batch *b, const MixtureRows *r, const
             size_t row = routed ? b->slots[i] / used : i - b->n_routed;
             float share = !routed    ? r->routing[row * m->config->n_experts]
                           : on_input ? 1.0f
-                                     : r->shares[b->slots[i]];
+                                     : r->routing_weights[b->slots[i]];
             numeric->add_scaled(y + row * own + at, out, share, columns);
         }
     }
@@ -182,7 +183,7 @@ static void run_zero_experts(ForwardPass *pass, const MixtureRows *r, const floa
         for (uint32_t i = first; i < end; i++) {
             uint32_t slot = r->slots[i];
             size_t row = slot / c->n_experts_used * dim + at;
-            m->isa->numeric->add_scaled(y + row, in + row, r->shares[slot], columns);
+            m->isa->numeric->add_scaled(y + row, in + row, r->routing_weights[slot], columns);
         }
     }
     forward_wait(pass);

@@ -7,21 +7,21 @@
 
 /* The working memory of a call. n = max_rows, k = n_experts_used, most = Model.ffn_rows. */
 typedef struct MixtureRows {
-    float *routing;    /* [n][n_experts]  the router's logits */
-    float *shares;     /* [n][k]          what the chosen experts' outputs are multiplied by */
-    uint32_t *chosen;  /* [n][k]          the experts of each row */
-    uint32_t *first;   /* [n_experts + 1] where each expert's part of slots begins */
-    uint32_t *slots;   /* [n * k]         indices into chosen, sorted by expert; behind them
-                          [n * k]         the rows that made these choices */
-    float *in, *out;   /* [most][dim]     the rows of some experts */
-    HiddenRows hidden; /* [most]          of experts, or of the shared one */
+    float *routing;         /* [n][n_experts]  the router's logits */
+    float *routing_weights; /* [n][k]          routing weights of the chosen experts */
+    uint32_t *chosen;       /* [n][k]          the experts of each row */
+    uint32_t *first;        /* [n_experts + 1] where each expert's part of slots begins */
+    uint32_t *slots;        /* [n * k]         indices into chosen, sorted by expert; behind them
+                               [n * k]         the rows that made these choices */
+    float *in, *out;        /* [most][dim]     the rows of some experts */
+    HiddenRows hidden;      /* [most]          of experts, or of the shared one */
     size_t most;
 } MixtureRows;
 
 /* Takes them first of what a branch takes, so that mixture_choices finds them. */
 MixtureRows mixture_take(Rows *memory, const Model *model, const LayerWeights *weights);
 
-/* first and slots of the mixture that is running, for a PassPartner. */
+/* first and slots of the mixture that is running, for a PassHook. */
 MixtureRows mixture_choices(const Model *model);
 
 /* y[n][width] = the sum of the chosen experts' outputs for in[n][width], each times its share; the

@@ -11,8 +11,8 @@ void model_set_attention_observer(Model *m, const AttentionObserver *observer) {
     m->observer = observer;
 }
 
-void model_set_partner(Model *m, const PassPartner *partner) {
-    m->partner = partner;
+void model_set_hook(Model *m, const PassHook *hook) {
+    m->hook = hook;
 }
 
 void model_set_clock(Model *m, double *seconds) {

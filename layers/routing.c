@@ -19,10 +19,11 @@ static float mixer_share(const Numeric *numeric, float jitter, const float *logi
 }
 
 static void route_sparse_mixer(const Numeric *numeric, const Config *c, const float *logits,
-                               uint32_t *chosen, float *shares) {
+                               uint32_t *chosen, float *routing_weights) {
     experts_choose(logits, c->n_experts, c->n_experts_used, chosen);
     for (size_t k = 0; k < c->n_experts_used; k++)
-        shares[k] = mixer_share(numeric, c->router_jitter, logits, c->n_experts, chosen, k + 1);
+        routing_weights[k] =
+            mixer_share(numeric, c->router_jitter, logits, c->n_experts, chosen, k + 1);
 }
 
 /* ---- Routers with scores ---- */
@@ -61,7 +62,7 @@ static void keep_best_groups(const Config *c, float *rank) {
 }
 
 static void route_by_scores(const Numeric *numeric, const Config *c, const float *correction,
-                            float *logits, uint32_t *chosen, float *shares) {
+                            float *logits, uint32_t *chosen, float *routing_weights) {
     float rank[CONFIG_MAX_EXPERTS], sum = 0.0f;
     memcpy(rank, logits, c->n_experts * sizeof *rank);
     make_scores(numeric, c, logits);
@@ -76,20 +77,20 @@ static void route_by_scores(const Numeric *numeric, const Config *c, const float
     if (sum < c->router_sum_min) sum = c->router_sum_min;
     if (!c->router_normalize) sum = 1.0f;
     for (size_t k = 0; k < c->n_experts_used; k++)
-        shares[k] = logits[chosen[k]] / sum * c->router_scale;
+        routing_weights[k] = logits[chosen[k]] / sum * c->router_scale;
 }
 
 /* ---- Both ---- */
 
 void routing_route(const Numeric *numeric, const Config *c, const float *correction, float *logits,
-                   uint32_t *chosen, float *shares) {
+                   uint32_t *chosen, float *routing_weights) {
     if (c->router == ROUTER_SCALED) {
-        experts_route(numeric, c, logits, chosen, shares);
+        experts_route(numeric, c, logits, chosen, routing_weights);
         for (size_t k = 0; correction && k < c->n_experts_used; k++)
-            shares[k] *= correction[chosen[k]];
+            routing_weights[k] *= correction[chosen[k]];
     } else if (c->router == ROUTER_SPARSE_MIXER) {
-        route_sparse_mixer(numeric, c, logits, chosen, shares);
+        route_sparse_mixer(numeric, c, logits, chosen, routing_weights);
     } else {
-        route_by_scores(numeric, c, correction, logits, chosen, shares);
+        route_by_scores(numeric, c, correction, logits, chosen, routing_weights);
     }
 }

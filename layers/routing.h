@@ -12,9 +12,9 @@
  *                before and within a relative distance of 2 * router_jitter (arXiv:2409.12136, as
  *                at inference)
  * ..._scores     the largest scores plus correction[n_experts] (NULL: none) among the best groups;
- *                the scores without it are the shares (arXiv:2405.04434 for groups ranked by their
- *                best expert, arXiv:2412.19437 for sigmoid, correction and the best two) */
+ *                the scores without it are the routing weights (arXiv:2405.04434 for groups ranked
+ * by their best expert, arXiv:2412.19437 for sigmoid, correction and the best two) */
 void routing_route(const Numeric *numeric, const Config *config, const float *correction,
-                   float *logits, uint32_t *chosen, float *shares);
+                   float *logits, uint32_t *chosen, float *routing_weights);
 
 #endif

@@ -158,7 +158,7 @@ static Status check_attention(const Config *c, uint32_t layer, Error *error) {
     return STATUS_OK;
 }
 
-static Status check_beside(const Config *c, uint32_t layer, Error *error) {
+static Status check_parallel_mamba(const Config *c, uint32_t layer, Error *error) {
     Status status = check_attention(c, layer, error);
     return status == STATUS_OK ? check_heads(c, layer, error) : status;
 }
@@ -170,14 +170,15 @@ static double attention_work(const Config *c, uint32_t layer, double inputs) {
            c->dim * (double)h.n_heads * h.value_dim;
 }
 
-static double beside_work(const Config *c, uint32_t layer) {
+static double parallel_mamba_work(const Config *c, uint32_t layer) {
     return mamba2_work(c, layer) + attention_work(c, layer, c->dim);
 }
 
-const LayerFields beside_fields = {.validate = check_beside, .work = beside_work};
+const LayerFields parallel_mamba_fields = {.validate = check_parallel_mamba,
+                                           .work = parallel_mamba_work};
 
 static Status check_shared_block(const Config *c, uint32_t layer, Error *error) {
-    if (check_beside(c, layer, error) != STATUS_OK) return STATUS_FAILED;
+    if (check_parallel_mamba(c, layer, error) != STATUS_OK) return STATUS_FAILED;
     if (c->shared_blocks > 0 && c->adapter_rank > 0 && c->activation != ACTIVATION_XIELU)
         return STATUS_OK;
     return error_set(error,

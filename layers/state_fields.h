@@ -16,6 +16,6 @@ StateSizes state_sizes(const Config *config);
 float state_norm_eps(const Config *config);
 
 extern const LayerFields delta_fields, convolution_fields, mamba_fields, mamba2_fields;
-extern const LayerFields lightning_fields, no_fields, beside_fields, shared_block_fields;
+extern const LayerFields lightning_fields, no_fields, parallel_mamba_fields, shared_block_fields;
 
 #endif

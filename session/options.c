@@ -13,18 +13,18 @@ static const OptionRow text_rows[] = {
     TEXT_ROW(USUAL, 'i', "prompt", "TEXT", FIELD(prompt),
              "continue this text; - reads it from stdin"),
     TEXT_ROW(USUAL, 'f', "prompt-file", "FILE", FIELD(prompt_file),
-             "the text in a file (-: stdin), after that of -i"),
+             "the prompt from a file (-: stdin), after -i's"),
     UINT_ROW(USUAL, 'n', "tokens", FIELD(n_tokens), 0, 1e9,
              "new tokens at most [256]; 0: to the context's end"),
     LIST_ROW(USUAL, "stop", "TEXT", FIELD(stop), "end before this text; may be repeated"),
     FLAG_ROW(RARE, 0, "ignore-eos", FIELD(ignore_eos), "go on after an end-of-text token"),
     FLAG_ROW(RARE, 0, "special", FIELD(special), "read and write special tokens as their text"),
     CHOICE_ROW(RARE, 0, "bos", "auto|no|yes", FIELD(bos), "yes",
-               "begin with the token that begins a text [auto]"),
+               "add the beginning-of-text token [auto]"),
     TEXT_ROW(USUAL, 'o', "output", "FILE", FIELD(output),
              "write the text to a file, whole or not at all"),
     FLAG_ROW(USUAL, 0, "echo", FIELD(echo), "write the prompt, too"),
-    HEADING_ROW("Sampling (default: what the model recommends, else what stands here)"),
+    HEADING_ROW("Sampling (default: what the model recommends, else the one in brackets)"),
     FLOAT_ROW(USUAL, 't', "temperature", FIELD(temperature), 0, 1e3,
               "0: always the likeliest token (greedy) [1]"),
     UINT_ROW(USUAL, 0, "top-k", FIELD(top_k), 0, 1e9, "only the N likeliest tokens; 0: all [0]"),
@@ -33,7 +33,7 @@ static const OptionRow text_rows[] = {
     FLOAT_ROW(USUAL, 0, "min-p", FIELD(min_p), 0, 1,
               "at least X times the likeliest's probability [0]"),
     FLOAT_ROW(USUAL, 0, "repetition-penalty", FIELD(repetition_penalty), 1e-3, 1e3,
-              "for tokens of the prompt and the answer [1]"),
+              "for tokens of prompt and answer; 1: none [1]"),
     FLOAT_ROW(RARE, 0, "presence-penalty", FIELD(presence_penalty), -1e3, 1e3,
               "for tokens of the answer [0]"),
     FLOAT_ROW(RARE, 0, "frequency-penalty", FIELD(frequency_penalty), -1e3, 1e3,
@@ -41,7 +41,7 @@ static const OptionRow text_rows[] = {
     LIST_ROW(RARE, "logit-bias", "ID=X", FIELD(logit_bias),
              "add X to a token's logit; may be repeated"),
     UINT_ROW(USUAL, 's', "seed", FIELD(seed), 0, 18446744073709551615.0,
-             "of the random numbers [drawn; --stats shows it]"),
+             "of the sampler [random; --stats prints it]"),
     END_ROW,
 };
 
@@ -150,9 +150,9 @@ void options_print_help(FILE *out, const Options *options, const char *program, 
                         bool all) {
     fprintf(out,
             "Usage: %s [MODEL] [options]\n"
-            "Goes on with a text, talks, or answers a file of requests. MODEL is a model.bin,\n"
+            "Continues a text, chats, or answers a file of requests. MODEL is a model.bin,\n"
             "a .gguf file, a Hugging Face directory, a llama2.c checkpoint, or a name that\n"
-            "--list shows. Without MODEL the small model that comes along tells a story.\n",
+            "--list shows. Without MODEL the bundled small model tells a story.\n",
             program);
     command_line_help(out, &options->line, all);
     if (!all)

@@ -1,4 +1,4 @@
-#include "layers/narrow.h"
+#include "layers/latent_moe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,20 +7,20 @@
 #include "layers/mixture.h"
 
 /* The working memory of a call. */
-typedef struct NarrowRows {
+typedef struct LatentMoeRows {
     MixtureRows mixture;
     float *in, *sum; /* [n][expert_dim] */
-} NarrowRows;
+} LatentMoeRows;
 
-static NarrowRows narrow_take_rows(Rows *memory, const Model *m, const Narrow *w) {
-    NarrowRows rows = {.mixture = mixture_take(memory, m, &w->mixture)};
+static LatentMoeRows latent_moe_take_rows(Rows *memory, const Model *m, const LatentMoe *w) {
+    LatentMoeRows rows = {.mixture = mixture_take(memory, m, &w->mixture)};
     rows.in = rows_take(memory, m->max_rows, m->config->expert_dim);
     rows.sum = rows_take(memory, m->max_rows, m->config->expert_dim);
     return rows;
 }
 
-static void narrow_rows(Rows *memory, const Model *m, const Branch *b) {
-    narrow_take_rows(memory, m, b->weights);
+static void latent_moe_rows(Rows *memory, const Model *m, const Branch *b) {
+    latent_moe_take_rows(memory, m, b->weights);
 }
 
 static FeedForward find_network(Finder *f, size_t width, size_t dim) {
@@ -31,10 +31,10 @@ static FeedForward find_network(Finder *f, size_t width, size_t dim) {
     return found;
 }
 
-static void *narrow_find(Finder *f, uint32_t layer) {
+static void *latent_moe_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     char own[sizeof f->prefix];
-    Narrow *w = calloc(1, sizeof *w + c->n_experts * sizeof *w->experts);
+    LatentMoe *w = calloc(1, sizeof *w + c->n_experts * sizeof *w->experts);
     if (!w) {
         f->status = error_set(f->error, "no memory for a layer");
         return NULL;
@@ -59,7 +59,7 @@ static void *narrow_find(Finder *f, uint32_t layer) {
     return w;
 }
 
-static KvLayer narrow_cached(const Config *c, uint32_t layer) {
+static KvLayer latent_moe_cached(const Config *c, uint32_t layer) {
     (void)c, (void)layer;
     return (KvLayer){.n_kv_heads = 0};
 }
@@ -75,13 +75,13 @@ static void project(ForwardPass *pass, const Linear *linear, const float *in, si
     forward_wait(pass);
 }
 
-static void narrow_run(ForwardPass *pass, const Branch *b) {
+static void latent_moe_run(ForwardPass *pass, const Branch *b) {
     const float *in = b->in;
     float *y = b->out;
     const Model *m = pass->model;
-    const Narrow *w = b->weights;
+    const LatentMoe *w = b->weights;
     Rows memory = arena_rows(&m->arena);
-    const NarrowRows rows = narrow_take_rows(&memory, m, w);
+    const LatentMoeRows rows = latent_moe_take_rows(&memory, m, w);
     project(pass, &w->in, in, m->config->expert_dim, rows.in);
     mixture_sum(pass, &w->mixture, &rows.mixture, in, rows.in, m->config->expert_dim, rows.sum);
     project(pass, &w->out, rows.sum, m->config->dim, y);
@@ -89,14 +89,14 @@ static void narrow_run(ForwardPass *pass, const Branch *b) {
     forward_add_time(pass, PART_FEED_FORWARD);
 }
 
-const BranchKind narrow_layer = {
+const BranchKind latent_moe_layer = {
     .name = "narrow mixture",
-    .find = narrow_find,
-    .rows = narrow_rows,
-    .cached = narrow_cached,
-    .run = narrow_run,
+    .find = latent_moe_find,
+    .rows = latent_moe_rows,
+    .cached = latent_moe_cached,
+    .run = latent_moe_run,
 };
 
-Narrow *narrow_weights(const LayerWeights *layer) {
-    return layer->kind == &narrow_layer ? layer->own : NULL;
+LatentMoe *latent_moe_weights(const LayerWeights *layer) {
+    return layer->kind == &latent_moe_layer ? layer->own : NULL;
 }

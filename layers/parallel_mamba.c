@@ -1,4 +1,4 @@
-#include "layers/beside.h"
+#include "layers/parallel_mamba.h"
 
 #include <stdlib.h>
 
@@ -9,14 +9,14 @@
 /* What the outputs are multiplied by. */
 enum { OF_ATTENTION, OF_MAMBA, OUTPUT_SCALES };
 
-typedef struct Beside {
+typedef struct ParallelMamba {
     AttentionPart attention;
     Mamba2 mamba;
     const float *scales; /* [OUTPUT_SCALES]; NULL: 1 */
-} Beside;
+} ParallelMamba;
 
-static void *beside_find(Finder *f, uint32_t layer) {
-    Beside *w = calloc(1, sizeof *w);
+static void *parallel_mamba_find(Finder *f, uint32_t layer) {
+    ParallelMamba *w = calloc(1, sizeof *w);
     if (!w) {
         f->status = error_set(f->error, "no memory for a layer");
         return NULL;
@@ -27,15 +27,15 @@ static void *beside_find(Finder *f, uint32_t layer) {
     return w;
 }
 
-static KvLayer beside_cached(const Config *c, uint32_t layer) {
+static KvLayer parallel_mamba_cached(const Config *c, uint32_t layer) {
     KvLayer stored = attention_part_cached(c, layer);
     stored.state_floats = mamba2_state_floats(c);
     return stored;
 }
 
 /* x += scale * mamba(pre(x)) + scale * attention(the same) */
-static void beside_list(Model *m, size_t l, const Norm *pre, float *in) {
-    const Beside *w = m->weights.layers[l].own;
+static void parallel_mamba_list(Model *m, size_t l, const Norm *pre, float *in) {
+    const ParallelMamba *w = m->weights.layers[l].own;
     Branch *mamba = branches_append(m, l, &mamba2_layer);
     branches_read(mamba, pre, in);
     mamba->weights = &w->mamba;
@@ -51,4 +51,5 @@ static void beside_list(Model *m, size_t l, const Norm *pre, float *in) {
     attention->share = w->scales[OF_ATTENTION];
 }
 
-const BranchKind beside_layer = {.find = beside_find, .cached = beside_cached, .list = beside_list};
+const BranchKind parallel_mamba_layer = {
+    .find = parallel_mamba_find, .cached = parallel_mamba_cached, .list = parallel_mamba_list};

@@ -1,4 +1,4 @@
-#include "layers/narrow_fields.h"
+#include "layers/latent_moe_fields.h"
 
 static Status check(const Config *c, uint32_t layer, Error *error) {
     if (c->n_experts == 0 || c->zero_experts > 0 || c->expert_dim == 0 || c->expert_dim > c->dim)
@@ -20,4 +20,4 @@ static double work(const Config *c, uint32_t layer) {
     return routed + c->dim * (2.0 * c->expert_dim + c->n_experts + matrices * c->shared_ffn_dim);
 }
 
-const LayerFields narrow_fields = {.validate = check, .work = work};
+const LayerFields latent_moe_fields = {.validate = check, .work = work};

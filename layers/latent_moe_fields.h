@@ -1,0 +1,9 @@
+/* The configuration of mixtures of experts on a narrower latent vector (LatentMoE). */
+#ifndef LAYERS_LATENT_MOE_FIELDS_H
+#define LAYERS_LATENT_MOE_FIELDS_H
+
+#include "layers/fields.h"
+
+extern const LayerFields latent_moe_fields;
+
+#endif
