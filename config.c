@@ -11,7 +11,7 @@ HeadShape config_heads(const Config *c, size_t l) {
     heads.value_dim = c->value_dim ? c->value_dim : heads.head_dim;
     if (c->rope_table[l] == 1 && c->rope_local_rotary_dim)
         heads.rotary_dim = c->rope_local_rotary_dim;
-    if (c->rope_table[l] == 2 && c->whole_unrotated) heads.rotary_dim = 0;
+    if (c->rope_table[l] == 2 && c->latent.nope_without_shared_key) heads.rotary_dim = 0;
     return heads;
 }
 

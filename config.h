@@ -109,6 +109,21 @@ typedef enum StackNumber {
  * as the layer before it. */
 typedef enum IndexerNumber { INDEXER_NONE, INDEXER_OWN, INDEXER_SHARED, INDEXERS } IndexerNumber;
 
+/* ---- One struct for each mechanism that only some families have; 0 where a model has none ---- */
+
+/* Latent attention (MLA; layers/latent.h). A query and a key are head_dim wide; the last rotary_dim
+ * elements are rotated, and all heads share those of a key. */
+typedef struct LatentConfig {
+    uint32_t
+        kv_lora_rank; /* elements of the latent that a position stores for its keys and values */
+    uint32_t q_lora_rank; /* elements of the latent that queries are made from; 0: from the input */
+    float norm_eps;       /* of the norms of both latents */
+    float scale;          /* of the normalized latent of keys and values: LongCat; 0 = 1 */
+    bool q_twice; /* queries and gates read their latent with and without its norm: A.X K2 */
+    bool nope_without_shared_key; /* layers without RoPE have no part of keys that all heads share:
+                                   * Mistral Large 4 */
+} LatentConfig;
+
 typedef struct Config {
     char family[32]; /* transformers' model_type, for people */
     char name[128];  /* what the source calls itself, may be empty */
@@ -234,23 +249,17 @@ typedef struct Config {
      * Gemma 3n and 4. 0 = its own. */
     uint32_t kv_distance[CONFIG_MAX_LAYERS];
 
-    /* Latent attention (layers/latent.c). A query and a key are head_dim wide, of which the last
-     * rotary_dim elements are rotated and shared by all heads of a key. */
-    uint32_t latent_dim;   /* of what a position stores for the rest of all keys and values */
-    uint32_t latent_q_dim; /* of what queries are made from; 0 = of the layer's input */
-    float latent_norm_eps; /* of the norms of both */
-    /* latent_scale: times the normed latent: LongCat; 0 = 1. index_norm_eps: of the norm of the
-     * indexer's keys; 0 = 1e-6. */
-    float latent_scale, index_norm_eps;
+    LatentConfig latent;
+    /* Epsilon of the norm of the indexer's keys; 0 = 1e-6. */
+    float index_norm_eps;
     /* Its indexer (layers/indexer.c), where a query attends to the index_topk best positions, which
      * it chooses in pools of index_pool neighbours: GLM-5 Next; 0 = one by one. LAYER_BLOCKS: to
      * the index_topk best blocks of index_block positions, of which the last index_local are always
      * chosen. */
     uint32_t index_heads, index_dim, index_topk, index_pool, index_block, index_local;
-    /* RoPE's pairs in the indexer, else halves: DeepSeek V3.2; it rotates the last elements: Hy 4;
-     * queries and gates are made from the queries' latent with and without its norm: A.X K2. Heads
-     * of layers without RoPE have no part that all share: Mistral Large 4. */
-    bool index_interleaved, index_rotates_end, latent_q_twice, whole_unrotated;
+    /* RoPE's pairs in the indexer, else halves: DeepSeek V3.2; it rotates the last elements: Hy 4.
+     */
+    bool index_interleaved, index_rotates_end;
     uint32_t indexer[CONFIG_MAX_LAYERS]; /* IndexerNumber */
     /* Layers that keep a state (layers/state_fields.c): gated DeltaNet, Mamba, short convolutions.
      */

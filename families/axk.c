@@ -102,7 +102,7 @@ const Family families_axk[] = {
 };
 
 static Status axk2_finish(const json_t *json, Config *config, Error *error) {
-    if (config->latent_q_dim == 0)
+    if (config->latent.q_lora_rank == 0)
         return error_set(error, "config.json: q_lora_rank is missing or 0");
     if (config->adapter_rank == 0) return error_set(error, "config.json: gated_norm_rank is 0");
     (void)json;

@@ -159,13 +159,13 @@ static Status glm5_next_finish(const json_t *json, Config *config, Error *error)
         family_indexers(json, config, error) != STATUS_OK)
         return STATUS_FAILED;
     if (config->head_dim > 1 << 12 || config->head_dim == 0 || config->value_dim == 0 ||
-        config->latent_q_dim == 0)
+        config->latent.q_lora_rank == 0)
         return error_set(error, "config.json: qk_nope_head_dim %u, v_head_dim %u, q_lora_rank %u",
-                         config->head_dim, config->value_dim, config->latent_q_dim);
+                         config->head_dim, config->value_dim, config->latent.q_lora_rank);
     for (uint32_t l = 0; l < config->n_layers; l++)
         if (config->layer_kind[l] != LAYER_LATENT) config->indexer[l] = INDEXER_NONE;
     config->n_kv_heads = config->n_heads;
-    config->latent_norm_eps = config->norm_eps;
+    config->latent.norm_eps = config->norm_eps;
     config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));
     if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
         return STATUS_FAILED;

@@ -214,9 +214,9 @@ Status family_latent_heads(const json_t *json, const RopeKeys *rope, Config *con
                          "be computed",
                          json_number(json, "qk_nope_head_dim", config->head_dim),
                          config->rotary_dim);
-    if (config->value_dim == 0 || config->latent_dim == 0)
+    if (config->value_dim == 0 || config->latent.kv_lora_rank == 0)
         return error_set(error, "config.json: v_head_dim is %u, kv_lora_rank %u", config->value_dim,
-                         config->latent_dim);
+                         config->latent.kv_lora_rank);
     if (rope_score_factor(rope, json, &factor, error) != STATUS_OK) return STATUS_FAILED;
     config->head_dim += config->rotary_dim;
     config->n_kv_heads = config->n_heads;

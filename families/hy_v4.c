@@ -92,7 +92,7 @@ const Family families_hy_v4[] = {
 /* Without indexer_types the first layer and every fourth from the second on have an indexer. */
 static Status hy_v4_finish(const json_t *json, Config *config, Error *error) {
     const json_t *types = json_value(json, "indexer_types");
-    if (config->latent_q_dim == 0)
+    if (config->latent.q_lora_rank == 0)
         return error_set(error, "config.json: q_lora_rank is missing or 0");
     config->index_norm_eps = config->norm_eps;
     for (uint32_t i = 0; i < config->n_layers; i++) {

@@ -82,13 +82,13 @@ static Status longcat_flash_finish(const json_t *json, Config *config, Error *er
     if (config->n_experts > CONFIG_MAX_EXPERTS || config->zero_experts > CONFIG_MAX_EXPERTS)
         return error_set(error, "config.json: %u experts and zero_expert_num %u are too many",
                          config->n_experts, config->zero_experts);
-    if (config->latent_q_dim == 0)
+    if (config->latent.q_lora_rank == 0)
         return error_set(error, "config.json: q_lora_rank is missing or 0");
     config->n_layers = 2 * (uint32_t)layers;
     config->n_experts += config->zero_experts;
     if (family_latent_heads(json, &plain_rope, config, error) != STATUS_OK) return STATUS_FAILED;
-    config->attention_scale *= (float)sqrt(width / config->latent_q_dim);
-    config->latent_scale = (float)sqrt(width / config->latent_dim);
+    config->attention_scale *= (float)sqrt(width / config->latent.q_lora_rank);
+    config->latent.scale = (float)sqrt(width / config->latent.kv_lora_rank);
     return STATUS_OK;
 }
 

@@ -116,7 +116,7 @@ static Status share_latents(const json_t *json, Config *config, Error *error) {
 
 static Status mistral_large4_finish(const json_t *json, Config *config, Error *error) {
     static const RopeKeys rope = MISTRAL_LARGE4_ROPE;
-    config->latent_norm_eps = config->norm_eps;
+    config->latent.norm_eps = config->norm_eps;
     if (share_latents(json, config, error) != STATUS_OK) return STATUS_FAILED;
     return family_latent_heads(json, &rope, config, error);
 }

@@ -229,8 +229,8 @@ static void random_complete(Shape *shape) {
     for (uint32_t i = 0; c->state_kernel > 0 && i < CONFIG_MAX_LAYERS; i++)
         if ((i + 1) % shape->attend != 0)
             c->layer_kind[i] = c->state_heads > 0 ? LAYER_DELTA : LAYER_CONVOLUTION;
-    if (c->latent_dim == 0) return;
-    if (c->latent_norm_eps == 0.0f) c->latent_norm_eps = 1e-6f;
+    if (c->latent.kv_lora_rank == 0) return;
+    if (c->latent.norm_eps == 0.0f) c->latent.norm_eps = 1e-6f;
     for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) {
         c->layer_kind[i] = LAYER_LATENT;
         if (c->index_topk > 0) c->indexer[i] = i % 3 == 2 ? INDEXER_SHARED : INDEXER_OWN;
@@ -308,28 +308,28 @@ static void add_experts(Generator *g) {
 static void add_latent(Generator *g, const Config *c) {
     const HeadShape h = config_heads(c, 0);
     size_t q_dim = (size_t)h.n_heads * h.head_dim;
-    if (c->latent_q_dim > 0) {
-        add_matrix(g, "wq_a", c->latent_q_dim, c->dim, 1.2f);
-        add_norm(g, "q_norm", c->latent_q_dim);
-        add_matrix(g, "wq_b", q_dim, c->latent_q_dim, 1.6f);
+    if (c->latent.q_lora_rank > 0) {
+        add_matrix(g, "wq_a", c->latent.q_lora_rank, c->dim, 1.2f);
+        add_norm(g, "q_norm", c->latent.q_lora_rank);
+        add_matrix(g, "wq_b", q_dim, c->latent.q_lora_rank, 1.6f);
     } else {
         add_matrix(g, "wq", q_dim, c->dim, 1.6f);
     }
     if (c->indexer[g->layer] == INDEXER_OWN) {
-        add_matrix(g, "indexer.wq", c->index_heads * c->index_dim, c->latent_q_dim, 1.6f);
+        add_matrix(g, "indexer.wq", c->index_heads * c->index_dim, c->latent.q_lora_rank, 1.6f);
         add_matrix(g, "indexer.wk", c->index_dim, c->dim, 1.6f);
         add_norm(g, "indexer.k_norm", c->index_dim);
         random_add(g, "indexer.k_norm.bias", "", 1, c->index_dim);
         add_matrix(g, "indexer.weights", c->index_heads, c->dim, 1.2f);
     }
-    add_matrix(g, "wkv_a", c->latent_dim + h.rotary_dim, c->dim, 1.2f);
-    add_norm(g, "kv_norm", c->latent_dim);
+    add_matrix(g, "wkv_a", c->latent.kv_lora_rank + h.rotary_dim, c->dim, 1.2f);
+    add_norm(g, "kv_norm", c->latent.kv_lora_rank);
     for (uint32_t i = 0; i < h.n_heads && !g->failed; i++) {
         char name[32];
         snprintf(name, sizeof name, "k_b.%u", i);
-        add_matrix(g, name, c->latent_dim, h.head_dim - h.rotary_dim, 1.0f);
+        add_matrix(g, name, c->latent.kv_lora_rank, h.head_dim - h.rotary_dim, 1.0f);
         snprintf(name, sizeof name, "v_b.%u", i);
-        add_matrix(g, name, h.value_dim, c->latent_dim, 1.2f);
+        add_matrix(g, name, h.value_dim, c->latent.kv_lora_rank, 1.2f);
     }
     add_matrix(g, "wo", c->dim, (size_t)h.n_heads * h.value_dim, 1.2f);
 }

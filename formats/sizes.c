@@ -117,9 +117,9 @@ static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
     case SIZE_STATE_RANK:
         return c->state_rank;
     case SIZE_LATENT_DIM:
-        return c->latent_dim;
+        return c->latent.kv_lora_rank;
     case SIZE_LATENT_Q_DIM:
-        return c->latent_q_dim;
+        return c->latent.q_lora_rank;
     case SIZE_ROTARY_DIM:
         return heads.rotary_dim;
     case SIZE_UNROTATED_DIM:

@@ -51,7 +51,8 @@ static void add_sizes(TextBuffer *t, const Model *m, const Branch *b) {
         add_heads(t, c, b->layer);
     } else if (number == LAYER_LATENT && b->kind == m->weights.layers[b->layer].kind) {
         const HeadShape h = config_heads(c, b->layer);
-        write_text(t, "{%u heads of %u, latent of %u}", h.n_heads, h.head_dim, c->latent_dim);
+        write_text(t, "{%u heads of %u, latent of %u}", h.n_heads, h.head_dim,
+                   c->latent.kv_lora_rank);
     }
 }
 

@@ -17,9 +17,9 @@ Indexer indexer_find(Finder *f, uint32_t layer, size_t thread_offset) {
                  .chooses = c->indexer[layer] == INDEXER_OWN,
                  .thread_offset = thread_offset};
     if (!w.chooses) return w;
-    size_t inputs = c->latent_q_dim ? c->latent_q_dim : c->dim;
+    size_t inputs = c->latent.q_lora_rank ? c->latent.q_lora_rank : c->dim;
     w.wq = weights_matrix(f, "indexer.wq", c->index_heads * c->index_dim, inputs, true);
-    if (c->latent_q_dim == 0) w.q_norm = weights_norm(f, "indexer.q_norm", c->dim, true);
+    if (c->latent.q_lora_rank == 0) w.q_norm = weights_norm(f, "indexer.q_norm", c->dim, true);
     w.q_scale = head_scale_find(f, "indexer.", c->index_heads);
     w.wk = weights_matrix(f, "indexer.wk", c->index_dim, c->dim, true);
     w.k_norm = weights_norm(f, "indexer.k_norm", c->index_dim, true);
@@ -37,9 +37,9 @@ Indexer indexer_find(Finder *f, uint32_t layer, size_t thread_offset) {
 
 /* What the layers with an indexer store of a position. */
 static KvLayer widest_layer(const Config *c) {
-    KvLayer widest = {.n_kv_heads = 1, .value_dim = c->latent_dim, .values_in_keys = true};
+    KvLayer widest = {.n_kv_heads = 1, .value_dim = c->latent.kv_lora_rank, .values_in_keys = true};
     for (uint32_t l = 0; l < c->n_layers; l++) {
-        uint32_t key_dim = c->latent_dim + config_heads(c, l).rotary_dim;
+        uint32_t key_dim = c->latent.kv_lora_rank + config_heads(c, l).rotary_dim;
         if (key_dim > widest.key_dim) widest.key_dim = key_dim;
     }
     return widest;
@@ -92,7 +92,8 @@ IndexRows indexer_take(Rows *memory, const Model *m) {
     rows.k = rows_take(memory, n, c->index_dim);
     rows.gates = rows_take(memory, n, c->index_pool > 0 ? c->index_dim : 0);
     rows.weights = rows_take(memory, n, c->index_heads);
-    rows.normed = rows_take(memory, n, c->index_heads > 0 && c->latent_q_dim == 0 ? c->dim : 0);
+    rows.normed =
+        rows_take(memory, n, c->index_heads > 0 && c->latent.q_lora_rank == 0 ? c->dim : 0);
     return rows;
 }
 

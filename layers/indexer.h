@@ -32,8 +32,8 @@
 typedef struct Indexer {
     bool attends;      /* the layer attends to chosen positions */
     bool chooses;      /* and has an indexer of its own; only then there are weights */
-    Matrix wq;         /* index_heads * index_dim x latent_q_dim, or where that is 0 x dim */
-    Norm q_norm;       /* [dim], of wq's input where latent_q_dim is 0 */
+    Matrix wq;         /* index_heads * index_dim x q_lora_rank, or where that is 0 x dim */
+    Norm q_norm;       /* [dim], of wq's input where q_lora_rank is 0 */
     HeadScale q_scale; /* of index_heads */
     Matrix wk;         /* index_dim x dim */
     Norm k_norm;       /* [index_dim] */
@@ -46,7 +46,7 @@ typedef struct Indexer {
 /* Working memory of a call, n = max_rows. */
 typedef struct IndexRows {
     const float *in;  /* [n][dim], the layer's input */
-    float *normed;    /* [n][dim], what queries are made from where latent_q_dim is 0 */
+    float *normed;    /* [n][dim], what queries are made from where q_lora_rank is 0 */
     float *q;         /* [n][index_heads * index_dim] */
     float *k;         /* [n][index_dim] */
     float *weights;   /* [n][index_heads] */

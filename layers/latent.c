@@ -17,8 +17,8 @@ static Norm latent_norm(Finder *f, const char *name, size_t n) {
 
 /* What queries are made from: the layer's input, or its latent, once or twice. */
 static size_t query_inputs(const Config *c) {
-    if (c->latent_q_dim == 0) return c->dim;
-    return (c->latent_q_twice ? 2 : 1) * (size_t)c->latent_q_dim;
+    if (c->latent.q_lora_rank == 0) return c->dim;
+    return (c->latent.q_twice ? 2 : 1) * (size_t)c->latent.q_lora_rank;
 }
 
 /* The optional matrix "attention_gate": it has a row for each head, or for each element. */
@@ -28,8 +28,8 @@ static Matrix find_gate(Finder *f, const HeadShape *h) {
     const FileTensor *tensor = modelfile_find(f->file, name);
     bool each_head = tensor && tensor->rows == h->n_heads;
     size_t rows = each_head ? h->n_heads : (size_t)h->n_heads * h->value_dim;
-    size_t inputs = f->config->latent_q_twice ? query_inputs(f->config) : f->config->dim;
-    return weights_matrix(f, "attention_gate", rows, inputs, f->config->latent_q_twice);
+    size_t inputs = f->config->latent.q_twice ? query_inputs(f->config) : f->config->dim;
+    return weights_matrix(f, "attention_gate", rows, inputs, f->config->latent.q_twice);
 }
 
 static void *latent_find(Finder *f, uint32_t l) {
@@ -43,17 +43,17 @@ static void *latent_find(Finder *f, uint32_t l) {
     size_t q_dim = (size_t)h.n_heads * h.head_dim;
     w->k_b = w->list;
     w->v_b = w->list + h.n_heads;
-    if (c->latent_q_dim > 0) {
-        w->wq_a = weights_linear(f, "wq_a", c->latent_q_dim, c->dim, true);
-        w->q_norm = latent_norm(f, "q_norm", c->latent_q_dim);
+    if (c->latent.q_lora_rank > 0) {
+        w->wq_a = weights_linear(f, "wq_a", c->latent.q_lora_rank, c->dim, true);
+        w->q_norm = latent_norm(f, "q_norm", c->latent.q_lora_rank);
         w->wq = weights_matrix(f, "wq_b", q_dim, query_inputs(c), true);
     } else {
         w->wq = weights_matrix(f, "wq", q_dim, c->dim, true);
     }
     w->q_scale = head_scale_find(f, "", h.n_heads);
     if (c->kv_distance[l] == 0) {
-        w->wkv_a = weights_linear(f, "wkv_a", c->latent_dim + h.rotary_dim, c->dim, true);
-        w->kv_norm = latent_norm(f, "kv_norm", c->latent_dim);
+        w->wkv_a = weights_linear(f, "wkv_a", c->latent.kv_lora_rank + h.rotary_dim, c->dim, true);
+        w->kv_norm = latent_norm(f, "kv_norm", c->latent.kv_lora_rank);
     }
     w->wo = weights_linear(f, "wo", c->dim, (size_t)h.n_heads * h.value_dim, true);
     w->gate = find_gate(f, &h);
@@ -62,9 +62,10 @@ static void *latent_find(Finder *f, uint32_t l) {
     for (uint32_t i = 0; i < h.n_heads; i++) {
         char name[32];
         snprintf(name, sizeof name, "k_b.%u", i);
-        w->k_b[i] = weights_matrix(f, name, c->latent_dim, h.head_dim - h.rotary_dim, true);
+        w->k_b[i] =
+            weights_matrix(f, name, c->latent.kv_lora_rank, h.head_dim - h.rotary_dim, true);
         snprintf(name, sizeof name, "v_b.%u", i);
-        w->v_b[i] = weights_matrix(f, name, h.value_dim, c->latent_dim, true);
+        w->v_b[i] = weights_matrix(f, name, h.value_dim, c->latent.kv_lora_rank, true);
     }
     return w;
 }
@@ -76,8 +77,8 @@ static KvLayer latent_cached(const Config *c, uint32_t l) {
     bool own = c->kv_distance[l] == 0, chooses = c->indexer[l] == INDEXER_OWN;
     bool pools = chooses && c->index_pool > 0;
     return (KvLayer){.n_kv_heads = own || chooses,
-                     .key_dim = own ? c->latent_dim + config_heads(c, l).rotary_dim : 0,
-                     .value_dim = own ? c->latent_dim : 0,
+                     .key_dim = own ? c->latent.kv_lora_rank + config_heads(c, l).rotary_dim : 0,
+                     .value_dim = own ? c->latent.kv_lora_rank : 0,
                      .index_dim = chooses && !pools ? c->index_dim : 0,
                      .state_floats = pools ? pooling_state_floats(c->index_dim, false) : 0,
                      .pool = pools ? c->index_pool : 0,
@@ -88,11 +89,11 @@ static KvLayer latent_cached(const Config *c, uint32_t l) {
 /* The working memory of a call: arrays of n rows each. */
 typedef struct LatentRows {
     float *q;        /* [n_heads * head_dim]; later the heads' outputs, [n_heads * value_dim] */
-    float *q_latent; /* [latent_q_dim] */
-    float *q_both;   /* where latent_q_twice: the normed latent, then as it was */
-    float *kv;       /* [latent_dim + rotary_dim]: what is stored */
-    float *queries;  /* [n_heads * (latent_dim + rotary_dim)]; later the gates */
-    float *attended; /* [n_heads * latent_dim] */
+    float *q_latent; /* [q_lora_rank] */
+    float *q_both;   /* where latent.q_twice: the normed latent, then as it was */
+    float *kv;       /* [kv_lora_rank + rotary_dim]: what is stored */
+    float *queries;  /* [n_heads * (kv_lora_rank + rotary_dim)]; later the gates */
+    float *attended; /* [n_heads * kv_lora_rank] */
     IndexRows index;
 } LatentRows;
 
@@ -104,15 +105,15 @@ static LatentRows latent_take_rows(Rows *memory, const Model *m, const Branch *b
     const Config *c = m->config;
     const Latent *w = b->weights;
     const HeadShape h = config_heads(c, b->layer);
-    size_t n = m->max_rows, heads = h.n_heads, key = c->latent_dim + h.rotary_dim;
+    size_t n = m->max_rows, heads = h.n_heads, key = c->latent.kv_lora_rank + h.rotary_dim;
     size_t q = heads * h.head_dim, gates = heads * h.value_dim;
     LatentRows rows;
     rows.q = rows_take(memory, n, q > w->wo.w.cols ? q : w->wo.w.cols);
-    rows.q_latent = rows_take(memory, n, c->latent_q_dim);
-    rows.q_both = rows_take(memory, n, c->latent_q_twice ? query_inputs(c) : 0);
+    rows.q_latent = rows_take(memory, n, c->latent.q_lora_rank);
+    rows.q_both = rows_take(memory, n, c->latent.q_twice ? query_inputs(c) : 0);
     rows.kv = rows_take(memory, n, key);
     rows.queries = rows_take(memory, n, heads * key > gates ? heads * key : gates);
-    rows.attended = rows_take(memory, n, heads * c->latent_dim);
+    rows.attended = rows_take(memory, n, heads * c->latent.kv_lora_rank);
     rows.index = indexer_take(memory, m);
     rows.index.in = b->in;
     rows.index.chosen = b->kept;
@@ -143,7 +144,7 @@ static size_t packed_floats(size_t cols) {
 
 /* A thread's memory for products of single heads; a multiple of 16. */
 static size_t head_floats(const Config *c) {
-    size_t widest = c->latent_dim, scratch = 0;
+    size_t widest = c->latent.kv_lora_rank, scratch = 0;
     for (uint32_t l = 0; l < c->n_layers; l++) {
         size_t head_dim = config_heads(c, l).head_dim;
         widest = head_dim > widest ? head_dim : widest;
@@ -216,22 +217,22 @@ static void multiply_heads(ForwardPass *pass, const Matrix *w, size_t n_heads, c
 static void normalize(const Model *m, const Linear *linear, const Norm *norm, float scale, float *x,
                       size_t n) {
     forward_add_bias(m, linear, x);
-    m->isa->numeric->rms_norm(x, x, norm->weight, n, m->config->latent_norm_eps);
+    m->isa->numeric->rms_norm(x, x, norm->weight, n, m->config->latent.norm_eps);
     if (scale != 0.0f) m->isa->numeric->scale(x, scale, n);
 }
 
-/* Normalizes a row's latent of queries, and makes both[2 * latent_q_dim] of it where queries are
+/* Normalizes a row's latent of queries, and makes both[2 * q_lora_rank] of it where queries are
  * made from that. */
 static void normalize_queries(const Model *m, const Latent *w, float *latent, float *both) {
     const Config *c = m->config;
-    size_t n = c->latent_q_dim;
-    if (!c->latent_q_twice) {
+    size_t n = c->latent.q_lora_rank;
+    if (!c->latent.q_twice) {
         normalize(m, &w->wq_a, &w->q_norm, 0.0f, latent, n);
         return;
     }
     forward_add_bias(m, &w->wq_a, latent);
     memcpy(both + n, latent, n * sizeof *both);
-    m->isa->numeric->rms_norm(latent, latent, w->q_norm.weight, n, c->latent_norm_eps);
+    m->isa->numeric->rms_norm(latent, latent, w->q_norm.weight, n, c->latent.norm_eps);
     memcpy(both, latent, n * sizeof *both);
 }
 
@@ -243,12 +244,12 @@ static void prepare_latents(ForwardPass *pass, size_t l, const Latent *w, const 
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *stored = rows->kv + i * key;
-        if (c->latent_q_dim > 0)
-            normalize_queries(m, w, rows->q_latent + i * c->latent_q_dim,
+        if (c->latent.q_lora_rank > 0)
+            normalize_queries(m, w, rows->q_latent + i * c->latent.q_lora_rank,
                               rows->q_both + i * query_inputs(c));
         if (key > 0) {
-            normalize(m, &w->wkv_a, &w->kv_norm, c->latent_scale, stored, c->latent_dim);
-            forward_rotate(m, l, i, stored + c->latent_dim);
+            normalize(m, &w->wkv_a, &w->kv_norm, c->latent.scale, stored, c->latent.kv_lora_rank);
+            forward_rotate(m, l, i, stored + c->latent.kv_lora_rank);
             kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, stored,
                           stored);
         }
@@ -281,8 +282,8 @@ static void rotate_queries(ForwardPass *pass, size_t l, const Latent *w, const H
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         for (size_t head = 0; head < h.n_heads; head++) {
-            float *out =
-                queries->data + i * queries->stride + head * queries->width + m->config->latent_dim;
+            float *out = queries->data + i * queries->stride + head * queries->width +
+                         m->config->latent.kv_lora_rank;
             memcpy(out, q->data + i * q->stride + head * q->width + rest,
                    h.rotary_dim * sizeof *out);
             forward_rotate(m, l, i, out);
@@ -331,13 +332,15 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
     Rows memory = arena_rows(&m->arena);
     const LatentRows rows = latent_take_rows(&memory, m, b);
     const IndexRows *index = &rows.index;
-    size_t n_heads = h.n_heads, key = c->latent_dim + h.rotary_dim;
+    size_t n_heads = h.n_heads, key = c->latent.kv_lora_rank + h.rotary_dim;
     const Heads q = {rows.q, h.head_dim, n_heads * h.head_dim};
     const Heads queries = {rows.queries, key, n_heads * key};
-    const Heads attended = {rows.attended, c->latent_dim, n_heads * c->latent_dim};
+    const Heads attended = {rows.attended, c->latent.kv_lora_rank,
+                            n_heads * c->latent.kv_lora_rank};
     const Heads out = {rows.q, h.value_dim, n_heads * h.value_dim};
-    const Matrix *first = c->latent_q_dim > 0 ? &w->wq_a.w : &w->wq;
-    Product projections[5] = {{first, c->latent_q_dim > 0 ? rows.q_latent : rows.q, first->rows}};
+    const Matrix *first = c->latent.q_lora_rank > 0 ? &w->wq_a.w : &w->wq;
+    Product projections[5] = {
+        {first, c->latent.q_lora_rank > 0 ? rows.q_latent : rows.q, first->rows}};
     size_t n_projections = 1;
     const Product from_latent[] = {
         {&w->wq, rows.q, q.stride},
@@ -349,7 +352,7 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
                                     .n_heads = h.n_heads,
                                     .n_kv_heads = 1,
                                     .head_dim = (uint32_t)key,
-                                    .value_dim = c->latent_dim,
+                                    .value_dim = c->latent.kv_lora_rank,
                                     .scale = c->attention_scale,
                                     .softcap = c->attention_softcap,
                                     .window = c->window[l],
@@ -366,10 +369,10 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
     forward_multiply(m, in, pass->n, projections, n_projections);
     prepare_latents(pass, l, w, &rows);
     if (pools) indexer_store_pools(pass, l, &w->indexer, index);
-    if (c->latent_q_twice) {
+    if (c->latent.q_twice) {
         forward_multiply(m, rows.q_both, pass->n, from_latent, 1);
         if (chooses) forward_multiply(m, rows.q_latent, pass->n, from_latent + 1, 1);
-    } else if (c->latent_q_dim > 0) {
+    } else if (c->latent.q_lora_rank > 0) {
         forward_multiply(m, rows.q_latent, pass->n, from_latent, chooses ? 2 : 1);
     } else if (chooses) {
         forward_multiply(m, index->normed, pass->n, from_latent + 1, 1);
@@ -389,7 +392,7 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
     multiply_heads(pass, w->v_b, n_heads, &attended, &out);
     forward_wait(pass);
     if (w->gate.data)
-        gate_heads(pass, w, c->latent_q_twice ? rows.q_both : in, &out, n_heads, queries.data);
+        gate_heads(pass, w, c->latent.q_twice ? rows.q_both : in, &out, n_heads, queries.data);
     forward_gather(pass, w->wo.inputs, out.data, pass->n);
     forward_multiply(m, out.data, pass->n, &last, 1);
     forward_gather(pass, w->wo.outputs, y, pass->n);

@@ -6,7 +6,7 @@
  * heads attend to the latent itself, as if it were one key/value head ("absorbed"):
  *
  *     q[head]       = wq x, or wq_b norm(wq_a x)                       head_dim elements
- *     latent, r     = norm(first latent_dim of wkv_a x), rotate(rest)  stored as one key
+ *     latent, r     = norm(first kv_lora_rank of wkv_a x), rotate(rest)  stored as one key
  *     query[head]   = k_b[head] (q[head] without its rotated part), rotate(rotated part)
  *                     (scaled by head_scale.h in Mistral Large 4)
  *     out[head]     = v_b[head] attention(query[head], keys; values are the keys' latents)
@@ -24,19 +24,19 @@
 
 /* The weights of a layer: LayerWeights.own. A rank has some of the heads. */
 typedef struct Latent {
-    Matrix wq;   /* n_heads * head_dim from dim, or from latent_q_dim (wq_b) */
-    Linear wq_a; /* latent_q_dim x dim; absent: queries are made from the input */
+    Matrix wq;   /* n_heads * head_dim from dim, or from q_lora_rank (wq_b) */
+    Linear wq_a; /* q_lora_rank x dim; absent: queries are made from the input */
     Norm q_norm;
     HeadScale q_scale;
-    Linear wkv_a; /* latent_dim + rotary_dim x dim; absent: the latents are an earlier layer's */
+    Linear wkv_a; /* kv_lora_rank + rotary_dim x dim; absent: the latents are an earlier layer's */
     Norm kv_norm;
     Matrix
         gate; /* n_heads or n_heads * value_dim, from dim or from what wq_b reads; absent: none */
     const float *sinks; /* [n_heads], AttentionParams.sinks */
     Linear wo;          /* dim x n_heads * value_dim */
     Indexer indexer;
-    Matrix *k_b;   /* [n_heads], latent_dim x head_dim - rotary_dim each */
-    Matrix *v_b;   /* [n_heads], value_dim x latent_dim each */
+    Matrix *k_b;   /* [n_heads], kv_lora_rank x head_dim - rotary_dim each */
+    Matrix *v_b;   /* [n_heads], value_dim x kv_lora_rank each */
     Matrix list[]; /* both */
 } Latent;
 

@@ -14,7 +14,7 @@ static Status validate_indexer(const Config *c, uint32_t l, Error *error) {
         return error_set(error, "layer %u: index_heads %u of index_dim %u are too many", l,
                          c->index_heads, c->index_dim);
     if (c->window[l] > 0) return error_set(error, "layer %u: an indexer with a window", l);
-    if (c->index_pool > 0 && (c->index_topk % c->index_pool != 0 || c->latent_q_dim == 0 ||
+    if (c->index_pool > 0 && (c->index_topk % c->index_pool != 0 || c->latent.q_lora_rank == 0 ||
                               c->position != POSITION_NONE))
         return error_set(error,
                          "layer %u: index_pool %u must divide index_topk (%u), with latent_q_dim "
@@ -30,12 +30,12 @@ static Status validate_indexer(const Config *c, uint32_t l, Error *error) {
 
 static Status validate(const Config *c, uint32_t l, Error *error) {
     const HeadShape h = config_heads(c, l);
-    uint64_t key = (uint64_t)c->latent_dim + h.rotary_dim;
+    uint64_t key = (uint64_t)c->latent.kv_lora_rank + h.rotary_dim;
     uint64_t widest = key > h.head_dim ? key : h.head_dim;
     if (h.value_dim > widest) widest = h.value_dim;
-    if (c->latent_q_twice && c->latent_q_dim == 0)
+    if (c->latent.q_twice && c->latent.q_lora_rank == 0)
         return error_set(error, "layer %u: latent_q_twice needs latent_q_dim", l);
-    if (c->latent_dim == 0) return error_set(error, "layer %u: latent_dim is 0", l);
+    if (c->latent.kv_lora_rank == 0) return error_set(error, "layer %u: latent_dim is 0", l);
     if (h.rotary_dim % 2 != 0 || h.rotary_dim >= h.head_dim)
         return error_set(error,
                          "layer %u: rotary_dim is %u, but must be even and below head_dim (%u)", l,
@@ -60,14 +60,15 @@ static Status validate(const Config *c, uint32_t l, Error *error) {
 static double work(const Config *c, uint32_t l) {
     const HeadShape h = config_heads(c, l);
     double heads = h.n_heads, q = heads * h.head_dim, rest = h.head_dim - h.rotary_dim;
-    double queries = c->latent_q_dim ? c->latent_q_dim * (c->dim + q) : c->dim * q;
-    if (c->latent_q_twice) queries += c->latent_q_dim * (q + 2 * heads * h.value_dim);
+    double queries = c->latent.q_lora_rank ? c->latent.q_lora_rank * (c->dim + q) : c->dim * q;
+    if (c->latent.q_twice) queries += c->latent.q_lora_rank * (q + 2 * heads * h.value_dim);
     if (c->indexer[l] == INDEXER_OWN)
         queries +=
             (double)c->dim * (c->index_dim * (c->index_pool > 0 ? 2.0 : 1.0) + c->index_heads) +
-            (c->latent_q_dim ? (double)c->latent_q_dim : c->dim) * c->index_heads * c->index_dim;
-    if (c->kv_distance[l] == 0) queries += (double)c->dim * (c->latent_dim + h.rotary_dim);
-    return queries + heads * c->latent_dim * (rest + h.value_dim) +
+            (c->latent.q_lora_rank ? (double)c->latent.q_lora_rank : c->dim) * c->index_heads *
+                c->index_dim;
+    if (c->kv_distance[l] == 0) queries += (double)c->dim * (c->latent.kv_lora_rank + h.rotary_dim);
+    return queries + heads * c->latent.kv_lora_rank * (rest + h.value_dim) +
            (double)c->dim * heads * h.value_dim;
 }
 

@@ -28,91 +28,81 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_BLOCKS] = &blocks_fields,
 };
 
-#define UINT(field, most_)                                                                         \
-    { .name = #field, .kind = FIELD_UINT, .offset = offsetof(Config, field), .most = most_ }
-#define AMOUNT(field)                                                                              \
-    { .name = #field, .kind = FIELD_FLOAT, .offset = offsetof(Config, field), .not_negative = true }
-#define BOOL(field)                                                                                \
-    { .name = #field, .kind = FIELD_BOOL, .offset = offsetof(Config, field) }
-
-#define FLOAT(field)                                                                               \
-    { .name = #field, .kind = FIELD_FLOAT, .offset = offsetof(Config, field) }
-#define ENUM(field, ...)                                                                           \
-    {                                                                                              \
-        .name = #field, .kind = FIELD_ENUM, .offset = offsetof(Config, field),                     \
-        .names = (const char *const[]) {                                                           \
-            __VA_ARGS__, NULL                                                                      \
-        }                                                                                          \
-    }
+/* A row: the key in model.bin, the field of Config, and its limits. */
+#define FIELD(key, field, kind_, ...)                                                              \
+    { .name = key, .kind = kind_, .offset = offsetof(Config, field), __VA_ARGS__ }
+#define UINT(key, field, most_) FIELD(key, field, FIELD_UINT, .most = most_)
+#define FLOAT(key, field) FIELD(key, field, FIELD_FLOAT, .not_negative = false)
+#define AMOUNT(key, field) FIELD(key, field, FIELD_FLOAT, .not_negative = true)
+#define BOOL(key, field) FIELD(key, field, FIELD_BOOL, .least = 0)
+#define ENUM(key, field, ...)                                                                      \
+    FIELD(key, field, FIELD_ENUM, .names = (const char *const[]){__VA_ARGS__, NULL})
 
 /* clang-format off: a row a line */
 static const ConfigField fields[] = {
-    UINT(n_experts_used, 64),
-    UINT(zero_experts, CONFIG_MAX_EXPERTS),
-    UINT(expert_ffn_dim, 1 << 20),
-    UINT(expert_dim, 1 << 20),
-    UINT(shared_ffn_dim, 1 << 20),
-    ENUM(router, "softmax", "softmax_chosen", "sparse_mixer", "sigmoid_scores", "softmax_scores",
-         "scaled"),
-    BOOL(share_on_input),
-    AMOUNT(router_jitter),
-    UINT(router_groups, CONFIG_MAX_EXPERTS),
-    UINT(router_groups_used, CONFIG_MAX_EXPERTS),
-    BOOL(router_normalize),
-    AMOUNT(router_sum_min),
-    FLOAT(router_scale),
-    AMOUNT(router_softcap),
-    FLOAT(shared_scale),
-    UINT(latent_dim, 1 << 12),
-    UINT(latent_q_dim, 1 << 16),
-    AMOUNT(latent_norm_eps),
-    AMOUNT(latent_scale),
-    UINT(index_heads, 1 << 10),
-    UINT(index_dim, 1 << 12),
-    UINT(index_topk, 1 << 16),
-    UINT(index_block, 1 << 16),
-    UINT(index_local, 1 << 16),
-    BOOL(index_interleaved),
-    BOOL(index_rotates_end),
-    AMOUNT(index_norm_eps),
-    BOOL(latent_q_twice),
-    BOOL(whole_unrotated),
-    BOOL(query_power),
-    AMOUNT(swiglu_limit),
-    BOOL(limit_first),
-    BOOL(residual_by_depth),
-    AMOUNT(hyper_scale),
-    AMOUNT(hyper_eps),
-    UINT(hyper_rounds, 1 << 10),
-    UINT(index_pool, 1 << 12),
-    {.name = "indexer",
-     .kind = FIELD_PER_LAYER,
-     .offset = offsetof(Config, indexer),
-     .most = INDEXERS - 1},
-    UINT(state_heads, 1 << 16),
-    UINT(state_key_heads, 1 << 12),
-    UINT(state_key_dim, 1 << 12),
-    UINT(state_value_dim, 1 << 12),
-    UINT(state_kernel, 16),
-    UINT(state_rank, 1 << 14),
-    UINT(shared_blocks, CONFIG_MAX_LAYERS),
-    UINT(adapter_rank, 1 << 14),
-    UINT(per_layer_dim, 1 << 12),
-    UINT(per_layer_vocab, 1 << 24),
-    UINT(altup_streams, 16),
-    UINT(altup_active, 15),
-    BOOL(altup_scales),
-    UINT(laurel_rank, 1 << 12),
-    BOOL(router_group_pairs),
-    BOOL(router_groups_zero),
-    BOOL(router_ranks_logits),
-    BOOL(state_tiled),
-    BOOL(state_norm_first),
-    BOOL(state_by_key),
-    AMOUNT(state_norm_eps),
-    AMOUNT(state_beta),
-    AMOUNT(state_decay_most),
-    UINT(mtp_layers, CONFIG_MAX_MTP_LAYERS),
+    UINT("n_experts_used", n_experts_used, 64),
+    UINT("zero_experts", zero_experts, CONFIG_MAX_EXPERTS),
+    UINT("expert_ffn_dim", expert_ffn_dim, 1 << 20),
+    UINT("expert_dim", expert_dim, 1 << 20),
+    UINT("shared_ffn_dim", shared_ffn_dim, 1 << 20),
+    ENUM("router", router, "softmax", "softmax_chosen", "sparse_mixer", "sigmoid_scores",
+         "softmax_scores", "scaled"),
+    BOOL("share_on_input", share_on_input),
+    AMOUNT("router_jitter", router_jitter),
+    UINT("router_groups", router_groups, CONFIG_MAX_EXPERTS),
+    UINT("router_groups_used", router_groups_used, CONFIG_MAX_EXPERTS),
+    BOOL("router_normalize", router_normalize),
+    AMOUNT("router_sum_min", router_sum_min),
+    FLOAT("router_scale", router_scale),
+    AMOUNT("router_softcap", router_softcap),
+    FLOAT("shared_scale", shared_scale),
+    UINT("latent_dim", latent.kv_lora_rank, 1 << 12),
+    UINT("latent_q_dim", latent.q_lora_rank, 1 << 16),
+    AMOUNT("latent_norm_eps", latent.norm_eps),
+    AMOUNT("latent_scale", latent.scale),
+    UINT("index_heads", index_heads, 1 << 10),
+    UINT("index_dim", index_dim, 1 << 12),
+    UINT("index_topk", index_topk, 1 << 16),
+    UINT("index_block", index_block, 1 << 16),
+    UINT("index_local", index_local, 1 << 16),
+    BOOL("index_interleaved", index_interleaved),
+    BOOL("index_rotates_end", index_rotates_end),
+    AMOUNT("index_norm_eps", index_norm_eps),
+    BOOL("latent_q_twice", latent.q_twice),
+    BOOL("whole_unrotated", latent.nope_without_shared_key),
+    BOOL("query_power", query_power),
+    AMOUNT("swiglu_limit", swiglu_limit),
+    BOOL("limit_first", limit_first),
+    BOOL("residual_by_depth", residual_by_depth),
+    AMOUNT("hyper_scale", hyper_scale),
+    AMOUNT("hyper_eps", hyper_eps),
+    UINT("hyper_rounds", hyper_rounds, 1 << 10),
+    UINT("index_pool", index_pool, 1 << 12),
+    FIELD("indexer", indexer, FIELD_PER_LAYER, .most = INDEXERS - 1),
+    UINT("state_heads", state_heads, 1 << 16),
+    UINT("state_key_heads", state_key_heads, 1 << 12),
+    UINT("state_key_dim", state_key_dim, 1 << 12),
+    UINT("state_value_dim", state_value_dim, 1 << 12),
+    UINT("state_kernel", state_kernel, 16),
+    UINT("state_rank", state_rank, 1 << 14),
+    UINT("shared_blocks", shared_blocks, CONFIG_MAX_LAYERS),
+    UINT("adapter_rank", adapter_rank, 1 << 14),
+    UINT("per_layer_dim", per_layer_dim, 1 << 12),
+    UINT("per_layer_vocab", per_layer_vocab, 1 << 24),
+    UINT("altup_streams", altup_streams, 16),
+    UINT("altup_active", altup_active, 15),
+    BOOL("altup_scales", altup_scales),
+    UINT("laurel_rank", laurel_rank, 1 << 12),
+    BOOL("router_group_pairs", router_group_pairs),
+    BOOL("router_groups_zero", router_groups_zero),
+    BOOL("router_ranks_logits", router_ranks_logits),
+    BOOL("state_tiled", state_tiled),
+    BOOL("state_norm_first", state_norm_first),
+    BOOL("state_by_key", state_by_key),
+    AMOUNT("state_norm_eps", state_norm_eps),
+    AMOUNT("state_beta", state_beta),
+    AMOUNT("state_decay_most", state_decay_most),
+    UINT("mtp_layers", mtp_layers, CONFIG_MAX_MTP_LAYERS),
 };
 /* clang-format on */
 
