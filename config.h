@@ -105,8 +105,8 @@ typedef enum StackNumber {
     STACKS
 } StackNumber;
 
-/* Which positions a layer with latent attention sees: all; those that its indexer chooses; the same
- * as the layer before it. */
+/* Which positions a layer with latent attention sees: all; those that its indexer chooses; those of
+ * the layer before it. */
 typedef enum IndexerNumber { INDEXER_NONE, INDEXER_OWN, INDEXER_SHARED, INDEXERS } IndexerNumber;
 
 /* ---- One struct for each mechanism that only some families have; 0 where a model has none ---- */
@@ -114,15 +114,29 @@ typedef enum IndexerNumber { INDEXER_NONE, INDEXER_OWN, INDEXER_SHARED, INDEXERS
 /* Latent attention (MLA; layers/latent.h). A query and a key are head_dim wide; the last rotary_dim
  * elements are rotated, and all heads share those of a key. */
 typedef struct LatentConfig {
-    uint32_t
-        kv_lora_rank; /* elements of the latent that a position stores for its keys and values */
-    uint32_t q_lora_rank; /* elements of the latent that queries are made from; 0: from the input */
-    float norm_eps;       /* of the norms of both latents */
-    float scale;          /* of the normalized latent of keys and values: LongCat; 0 = 1 */
+    uint32_t kv_lora_rank; /* width of the latent that a position stores for keys and values */
+    uint32_t q_lora_rank;  /* width of the latent that queries are made from; 0: from the input */
+    float norm_eps;        /* of the norms of both latents */
+    float scale;           /* of the normalized latent of keys and values: LongCat; 0 = 1 */
     bool q_twice; /* queries and gates read their latent with and without its norm: A.X K2 */
     bool nope_without_shared_key; /* layers without RoPE have no part of keys that all heads share:
                                    * Mistral Large 4 */
 } LatentConfig;
+
+/* Sparse attention: an indexer ranks the positions before a query, which attends to the best of
+ * them (layers/indexer.h), or to the best blocks of them in LAYER_BLOCKS (layers/blocks.h). */
+typedef struct IndexerConfig {
+    uint32_t n_heads;  /* the indexer's queries; all heads read one key */
+    uint32_t head_dim; /* width of these queries and of the key */
+    uint32_t topk;     /* positions that a query attends to; LAYER_BLOCKS: blocks */
+    uint32_t pool;     /* positions are chosen in pools of so many: GLM-5 Next; 0 = one by one */
+    uint32_t block;    /* LAYER_BLOCKS: positions of a block */
+    uint32_t local_blocks; /* LAYER_BLOCKS: the last blocks, which are always chosen */
+    bool interleaved;      /* RoPE pairs 2i with 2i + 1, else halves: DeepSeek V3.2 */
+    bool rotates_end;      /* the last elements of a head are rotated, else the first: Hy 4 */
+    float norm_eps;        /* of the norm of its keys; 0 = 1e-6 */
+    uint32_t layer[CONFIG_MAX_LAYERS]; /* IndexerNumber */
+} IndexerConfig;
 
 typedef struct Config {
     char family[32]; /* transformers' model_type, for people */
@@ -250,17 +264,7 @@ typedef struct Config {
     uint32_t kv_distance[CONFIG_MAX_LAYERS];
 
     LatentConfig latent;
-    /* Epsilon of the norm of the indexer's keys; 0 = 1e-6. */
-    float index_norm_eps;
-    /* Its indexer (layers/indexer.c), where a query attends to the index_topk best positions, which
-     * it chooses in pools of index_pool neighbours: GLM-5 Next; 0 = one by one. LAYER_BLOCKS: to
-     * the index_topk best blocks of index_block positions, of which the last index_local are always
-     * chosen. */
-    uint32_t index_heads, index_dim, index_topk, index_pool, index_block, index_local;
-    /* RoPE's pairs in the indexer, else halves: DeepSeek V3.2; it rotates the last elements: Hy 4.
-     */
-    bool index_interleaved, index_rotates_end;
-    uint32_t indexer[CONFIG_MAX_LAYERS]; /* IndexerNumber */
+    IndexerConfig indexer;
     /* Layers that keep a state (layers/state_fields.c): gated DeltaNet, Mamba, short convolutions.
      */
     uint32_t state_heads;     /* heads, each with a state [state_key_dim][state_value_dim]; Mamba:

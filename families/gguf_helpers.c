@@ -80,13 +80,13 @@ Status gguf_indexed_finish(const GgufModel *m, Config *c) {
     if (gguf_latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
     c->router = ROUTER_SIGMOID_SCORES;
     gguf_scale_scores(m, c);
-    gguf_model_uint(m, "attention.indexer.head_count", &c->index_heads);
-    gguf_model_uint(m, "attention.indexer.key_length", &c->index_dim);
-    gguf_model_uint(m, "attention.indexer.top_k", &c->index_topk);
+    gguf_model_uint(m, "attention.indexer.head_count", &c->indexer.n_heads);
+    gguf_model_uint(m, "attention.indexer.key_length", &c->indexer.head_dim);
+    gguf_model_uint(m, "attention.indexer.top_k", &c->indexer.topk);
     for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++) {
         char name[64];
         snprintf(name, sizeof name, "blk.%u.indexer.attn_k.weight", i);
-        c->indexer[i] = gguf_model_has(m, name) ? INDEXER_OWN : INDEXER_SHARED;
+        c->indexer.layer[i] = gguf_model_has(m, name) ? INDEXER_OWN : INDEXER_SHARED;
     }
     return STATUS_OK;
 }

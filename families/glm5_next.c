@@ -125,7 +125,8 @@ static Status glm5_next_kinds(const json_t *json, Config *config, Error *error) 
  * passes a choice on once. */
 static Status check_sharing(const Config *c, Error *error) {
     for (uint32_t l = 0; l < c->n_layers; l++)
-        if (c->indexer[l] == INDEXER_SHARED && (l == 0 || c->indexer[l - 1] != INDEXER_OWN))
+        if (c->indexer.layer[l] == INDEXER_SHARED &&
+            (l == 0 || c->indexer.layer[l - 1] != INDEXER_OWN))
             return error_set(error,
                              "config.json: layer %u shares the choice of a layer that does not "
                              "choose",
@@ -163,7 +164,7 @@ static Status glm5_next_finish(const json_t *json, Config *config, Error *error)
         return error_set(error, "config.json: qk_nope_head_dim %u, v_head_dim %u, q_lora_rank %u",
                          config->head_dim, config->value_dim, config->latent.q_lora_rank);
     for (uint32_t l = 0; l < config->n_layers; l++)
-        if (config->layer_kind[l] != LAYER_LATENT) config->indexer[l] = INDEXER_NONE;
+        if (config->layer_kind[l] != LAYER_LATENT) config->indexer.layer[l] = INDEXER_NONE;
     config->n_kv_heads = config->n_heads;
     config->latent.norm_eps = config->norm_eps;
     config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));

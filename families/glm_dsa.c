@@ -75,6 +75,6 @@ const Family families_glm_dsa[] = {
 };
 
 static Status gguf_glm_dsa_finish(const GgufModel *m, Config *c) {
-    c->index_interleaved = true;
+    c->indexer.interleaved = true;
     return gguf_indexed_finish(m, c);
 }

@@ -184,7 +184,7 @@ Status family_indexers(const json_t *json, Config *config, Error *error) {
         bool own = every <= 1 || fmod(fmax(i - offset + 1, 0), every) == 0;
         if (types && family_indexer_type(types, key, i, &own, error) != STATUS_OK)
             return STATUS_FAILED;
-        config->indexer[i] = own ? INDEXER_OWN : INDEXER_SHARED;
+        config->indexer.layer[i] = own ? INDEXER_OWN : INDEXER_SHARED;
     }
     return STATUS_OK;
 }

@@ -94,12 +94,12 @@ static Status hy_v4_finish(const json_t *json, Config *config, Error *error) {
     const json_t *types = json_value(json, "indexer_types");
     if (config->latent.q_lora_rank == 0)
         return error_set(error, "config.json: q_lora_rank is missing or 0");
-    config->index_norm_eps = config->norm_eps;
+    config->indexer.norm_eps = config->norm_eps;
     for (uint32_t i = 0; i < config->n_layers; i++) {
         bool own = i == 0 || i % 4 == 1;
         if (types && family_indexer_type(types, "indexer_types", i, &own, error) != STATUS_OK)
             return STATUS_FAILED;
-        config->indexer[i] = own ? INDEXER_OWN : INDEXER_SHARED;
+        config->indexer.layer[i] = own ? INDEXER_OWN : INDEXER_SHARED;
     }
     return STATUS_OK;
 }

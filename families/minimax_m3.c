@@ -79,11 +79,11 @@ static Status read_sparse(const json_t *sparse, Config *config, Error *error) {
         const char *key;
         uint32_t *out;
     } sizes[] = {
-        {"sparse_num_index_heads", &config->index_heads},
-        {"sparse_index_dim", &config->index_dim},
-        {"sparse_block_size", &config->index_block},
-        {"sparse_topk_blocks", &config->index_topk},
-        {"sparse_local_block", &config->index_local},
+        {"sparse_num_index_heads", &config->indexer.n_heads},
+        {"sparse_index_dim", &config->indexer.head_dim},
+        {"sparse_block_size", &config->indexer.block},
+        {"sparse_topk_blocks", &config->indexer.topk},
+        {"sparse_local_block", &config->indexer.local_blocks},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         double number = json_number(sparse, sizes[i].key, *sizes[i].out);

@@ -177,7 +177,7 @@ static Status run_indexers(const StepCall *c) {
 }
 
 static Status run_own_indexers(const StepCall *c) {
-    for (uint32_t i = 0; i < c->config->n_layers; i++) c->config->indexer[i] = INDEXER_OWN;
+    for (uint32_t i = 0; i < c->config->n_layers; i++) c->config->indexer.layer[i] = INDEXER_OWN;
     return STATUS_OK;
 }
 

@@ -71,7 +71,7 @@ static void copy_fields(Config *c, uint32_t layer) {
         if (field->kind == FIELD_PER_LAYER) values[layer] = values[from];
     }
     c->kv_distance[layer] = c->without_ffn[layer] = 0;
-    c->indexer[layer] = INDEXER_NONE;
+    c->indexer.layer[layer] = INDEXER_NONE;
 }
 
 void prediction_fields(Config *c) {

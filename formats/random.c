@@ -233,7 +233,7 @@ static void random_complete(Shape *shape) {
     if (c->latent.norm_eps == 0.0f) c->latent.norm_eps = 1e-6f;
     for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) {
         c->layer_kind[i] = LAYER_LATENT;
-        if (c->index_topk > 0) c->indexer[i] = i % 3 == 2 ? INDEXER_SHARED : INDEXER_OWN;
+        if (c->indexer.topk > 0) c->indexer.layer[i] = i % 3 == 2 ? INDEXER_SHARED : INDEXER_OWN;
     }
 }
 
@@ -315,12 +315,13 @@ static void add_latent(Generator *g, const Config *c) {
     } else {
         add_matrix(g, "wq", q_dim, c->dim, 1.6f);
     }
-    if (c->indexer[g->layer] == INDEXER_OWN) {
-        add_matrix(g, "indexer.wq", c->index_heads * c->index_dim, c->latent.q_lora_rank, 1.6f);
-        add_matrix(g, "indexer.wk", c->index_dim, c->dim, 1.6f);
-        add_norm(g, "indexer.k_norm", c->index_dim);
-        random_add(g, "indexer.k_norm.bias", "", 1, c->index_dim);
-        add_matrix(g, "indexer.weights", c->index_heads, c->dim, 1.2f);
+    if (c->indexer.layer[g->layer] == INDEXER_OWN) {
+        add_matrix(g, "indexer.wq", c->indexer.n_heads * c->indexer.head_dim, c->latent.q_lora_rank,
+                   1.6f);
+        add_matrix(g, "indexer.wk", c->indexer.head_dim, c->dim, 1.6f);
+        add_norm(g, "indexer.k_norm", c->indexer.head_dim);
+        random_add(g, "indexer.k_norm.bias", "", 1, c->indexer.head_dim);
+        add_matrix(g, "indexer.weights", c->indexer.n_heads, c->dim, 1.2f);
     }
     add_matrix(g, "wkv_a", c->latent.kv_lora_rank + h.rotary_dim, c->dim, 1.2f);
     add_norm(g, "kv_norm", c->latent.kv_lora_rank);
@@ -465,7 +466,7 @@ static Status check_groups(const Shape *shape, Error *error) {
         return error_set(error, "random: %u layers cannot share the weights of %u", c->n_layers,
                          shape->weight_groups);
     if (shape->dense || shape->full_head_dim || shape->full_n_heads || c->state_kernel ||
-        c->index_topk || c->mtp_layers || c->stack != STACK_PLAIN)
+        c->indexer.topk || c->mtp_layers || c->stack != STACK_PLAIN)
         return error_set(error, "random: layers of different kinds cannot share weights");
     return STATUS_OK;
 }

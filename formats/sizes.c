@@ -125,11 +125,11 @@ static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
     case SIZE_UNROTATED_DIM:
         return heads.head_dim > heads.rotary_dim ? heads.head_dim - heads.rotary_dim : 0;
     case SIZE_INDEX_DIM:
-        return c->index_dim;
+        return c->indexer.head_dim;
     case SIZE_INDEX_HEADS:
-        return c->index_heads;
+        return c->indexer.n_heads;
     case SIZE_INDEX_POOL:
-        return c->index_pool;
+        return c->indexer.pool;
     case SIZE_CONTEXT:
         return c->context;
     case SIZE_POSITION_OFFSET:

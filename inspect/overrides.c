@@ -36,7 +36,7 @@ static bool limits_nothing(const Config *config, const ConfigField *field, const
 
 /* Why the field means nothing in this model; NULL: it means something. */
 static const char *unused(const Config *config, const char *field) {
-    if (strcmp(field, "index_topk") == 0 && config->index_topk == 0)
+    if (strcmp(field, "index_topk") == 0 && config->indexer.topk == 0)
         return "the model has no indexer that chooses positions";
     if (strcmp(field, "query_scaling_floor") == 0 && config->query_scaling == 0.0f)
         return "the model does not scale its queries (query_scaling is 0)";

@@ -32,11 +32,11 @@ static void *blocks_find(Finder *f, uint32_t l) {
     w->wo = weights_linear(f, "wo", c->dim, (size_t)h.n_heads * h.value_dim, true);
     w->q_norm = weights_norm(f, "q_norm", h.head_dim, true);
     w->k_norm = weights_norm(f, "k_norm", h.head_dim, true);
-    w->index_q =
-        weights_matrix(f, "indexer.wq", (size_t)c->index_heads * c->index_dim, c->dim, true);
-    w->index_k = weights_matrix(f, "indexer.wk", c->index_dim, c->dim, true);
-    w->index_q_norm = weights_norm(f, "indexer.q_norm", c->index_dim, true);
-    w->index_k_norm = weights_norm(f, "indexer.k_norm", c->index_dim, true);
+    w->index_q = weights_matrix(f, "indexer.wq", (size_t)c->indexer.n_heads * c->indexer.head_dim,
+                                c->dim, true);
+    w->index_k = weights_matrix(f, "indexer.wk", c->indexer.head_dim, c->dim, true);
+    w->index_q_norm = weights_norm(f, "indexer.q_norm", c->indexer.head_dim, true);
+    w->index_k_norm = weights_norm(f, "indexer.k_norm", c->indexer.head_dim, true);
     return w;
 }
 
@@ -73,7 +73,7 @@ static size_t partial_floats(size_t wide) {
 static size_t thread_floats(const Config *c) {
     size_t wide = widest(c);
     return scratch_floats(wide) + ATTENTION_QUERIES * (KV_PAGE + 2 * partial_floats(wide)) +
-           round_up(selection_words(c->index_topk), 16);
+           round_up(selection_words(c->indexer.topk), 16);
 }
 
 /* A thread's memory. */
@@ -119,9 +119,9 @@ static BlockRows blocks_take_rows(Rows *memory, const Model *m, size_t l) {
     r.v = rows_take(memory, n, kv * h.value_dim);
     r.keys = rows_take(memory, n, (kv + 1) * h.head_dim);
     r.values = rows_take(memory, n, (kv + 1) * h.value_dim);
-    r.index_k = rows_take(memory, n, c->index_dim);
-    r.index_q = rows_take(memory, n, (size_t)c->index_heads * c->index_dim);
-    r.queries = rows_take(memory, n, (size_t)c->index_heads * h.head_dim);
+    r.index_k = rows_take(memory, n, c->indexer.head_dim);
+    r.index_q = rows_take(memory, n, (size_t)c->indexer.n_heads * c->indexer.head_dim);
+    r.queries = rows_take(memory, n, (size_t)c->indexer.n_heads * h.head_dim);
     r.attended = rows_take(memory, n, heads * h.value_dim);
     return r;
 }
@@ -133,7 +133,7 @@ static void blocks_rows(Rows *memory, const Model *m, const Branch *b) {
 /* to[head_dim] = the normalized and rotated vector x[index_dim], then zeros. */
 static void place_index(const Model *m, size_t l, size_t row, const Norm *norm, const float *x,
                         float *to, size_t head_dim) {
-    size_t dim = m->config->index_dim;
+    size_t dim = m->config->indexer.head_dim;
     forward_normalize(m, norm, to, x, dim);
     memset(to + dim, 0, (head_dim - dim) * sizeof *to);
     forward_rotate(m, l, row, to);
@@ -161,13 +161,13 @@ static void blocks_prepare(ForwardPass *pass, size_t l, const Blocks *w, const B
             forward_normalize(m, &w->k_norm, keys + j * head, k + j * head, head);
             forward_rotate(m, l, i, keys + j * head);
         }
-        place_index(m, l, i, &w->index_k_norm, r->index_k + i * c->index_dim, keys + kv * head,
-                    head);
+        place_index(m, l, i, &w->index_k_norm, r->index_k + i * c->indexer.head_dim,
+                    keys + kv * head, head);
         memcpy(values, v, kv * h.value_dim * sizeof *values);
         memset(values + kv * h.value_dim, 0, h.value_dim * sizeof *values);
-        for (size_t j = 0; j < c->index_heads; j++) {
-            size_t at = i * c->index_heads + j;
-            place_index(m, l, i, &w->index_q_norm, r->index_q + at * c->index_dim,
+        for (size_t j = 0; j < c->indexer.n_heads; j++) {
+            size_t at = i * c->indexer.n_heads + j;
+            place_index(m, l, i, &w->index_q_norm, r->index_q + at * c->indexer.head_dim,
                         r->queries + at * head, head);
         }
         kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, keys, values);
@@ -209,12 +209,12 @@ static float largest_product(ForwardPass *pass, const AttentionParams *params, s
 static Selection blocks_choose(ForwardPass *pass, const AttentionParams *params, const BlockRows *r,
                                size_t row, size_t index_head, size_t n, const Section *s) {
     const Config *c = pass->model->config;
-    size_t size = c->index_block, own = (n - 1) / size;
-    const float *query = r->queries + (row * c->index_heads + index_head) * params->head_dim;
-    Selection chosen = selection_begin(s->candidates, c->index_topk);
+    size_t size = c->indexer.block, own = (n - 1) / size;
+    const float *query = r->queries + (row * c->indexer.n_heads + index_head) * params->head_dim;
+    Selection chosen = selection_begin(s->candidates, c->indexer.topk);
     for (size_t b = 0; b <= own; b++) {
         size_t end = b == own ? n : (b + 1) * size;
-        bool sure = own - b < c->index_local || own < c->index_topk;
+        bool sure = own - b < c->indexer.local_blocks || own < c->indexer.topk;
         float score = sure ? INFINITY : largest_product(pass, params, row, query, s, b * size, end);
         selection_add(&chosen, &score, b, 1);
     }
@@ -255,7 +255,7 @@ static void attend_to(ForwardPass *pass, const AttentionParams *params, const fl
 static void attend(ForwardPass *pass, const AttentionParams *params, const BlockRows *r, size_t row,
                    size_t first, size_t n, const Selection *chosen, size_t n_seen,
                    const Section *s) {
-    size_t size = pass->model->config->index_block;
+    size_t size = pass->model->config->indexer.block;
     for (size_t i = 0; i < n; i++) {
         memset(s->running + i * s->stride, 0, s->stride * sizeof *s->running);
         s->running[i * s->stride + PARTIAL_MAX] = -INFINITY;
@@ -277,7 +277,7 @@ static void attend(ForwardPass *pass, const AttentionParams *params, const Block
 /* All rows, each head of the index by itself. */
 static void attend_all(ForwardPass *pass, const AttentionParams *params, const BlockRows *r) {
     const Model *m = pass->model;
-    size_t n_index = m->config->index_heads, heads = params->n_heads / n_index;
+    size_t n_index = m->config->indexer.n_heads, heads = params->n_heads / n_index;
     size_t group = params->n_heads / params->n_kv_heads;
     const Section s = section_of(m);
 #pragma omp for schedule(dynamic, 1) nowait

@@ -15,23 +15,25 @@ static Status validate(const Config *c, uint32_t l, Error *error) {
         return error_set(error,
                          "layer %u: rotary_dim is %u, but must be even and at most head_dim (%u)",
                          l, h.rotary_dim, h.head_dim);
-    if (c->index_heads == 0 || c->index_topk == 0 || c->index_block == 0 || c->index_dim == 0)
+    if (c->indexer.n_heads == 0 || c->indexer.topk == 0 || c->indexer.block == 0 ||
+        c->indexer.head_dim == 0)
         return error_set(error,
                          "layer %u: an index of blocks with index_heads %u, index_dim %u, "
                          "index_block %u and index_topk %u",
-                         l, c->index_heads, c->index_dim, c->index_block, c->index_topk);
-    if (h.rotary_dim > c->index_dim)
+                         l, c->indexer.n_heads, c->indexer.head_dim, c->indexer.block,
+                         c->indexer.topk);
+    if (h.rotary_dim > c->indexer.head_dim)
         return error_set(error, "layer %u: rotary_dim (%u) is larger than index_dim (%u)", l,
-                         h.rotary_dim, c->index_dim);
-    if (c->index_dim > h.head_dim)
+                         h.rotary_dim, c->indexer.head_dim);
+    if (c->indexer.head_dim > h.head_dim)
         return error_set(error, "layer %u: index_dim (%u) is larger than head_dim (%u)", l,
-                         c->index_dim, h.head_dim);
-    if (c->index_local > c->index_topk)
+                         c->indexer.head_dim, h.head_dim);
+    if (c->indexer.local_blocks > c->indexer.topk)
         return error_set(error, "layer %u: index_local (%u) is larger than index_topk (%u)", l,
-                         c->index_local, c->index_topk);
-    if (h.n_heads % c->index_heads != 0)
+                         c->indexer.local_blocks, c->indexer.topk);
+    if (h.n_heads % c->indexer.n_heads != 0)
         return error_set(error, "layer %u: index_heads (%u) does not divide n_heads (%u)", l,
-                         c->index_heads, h.n_heads);
+                         c->indexer.n_heads, h.n_heads);
     if (c->window[l] > 0 || c->chunk[l] > 0 || c->position == POSITION_ALIBI ||
         c->kv_distance[l] > 0 || c->query_scaling != 0.0f || c->value_scale != 1.0f ||
         c->qkv_clip != 0.0f || c->qk_norm != QK_NORM_HEAD || c->qk_norm_after_rope ||
@@ -47,7 +49,7 @@ static Status validate(const Config *c, uint32_t l, Error *error) {
 static double work(const Config *c, uint32_t l) {
     const HeadShape h = config_heads(c, l);
     return c->dim * (((double)h.head_dim + h.value_dim) * ((double)h.n_heads + h.n_kv_heads) +
-                     (double)c->index_dim * (c->index_heads + 1.0));
+                     (double)c->indexer.head_dim * (c->indexer.n_heads + 1.0));
 }
 
 const LayerFields blocks_fields = {validate, work};

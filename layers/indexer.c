@@ -13,23 +13,23 @@
 
 Indexer indexer_find(Finder *f, uint32_t layer, size_t thread_offset) {
     const Config *c = f->config;
-    Indexer w = {.attends = c->indexer[layer] != INDEXER_NONE,
-                 .chooses = c->indexer[layer] == INDEXER_OWN,
+    Indexer w = {.attends = c->indexer.layer[layer] != INDEXER_NONE,
+                 .chooses = c->indexer.layer[layer] == INDEXER_OWN,
                  .thread_offset = thread_offset};
     if (!w.chooses) return w;
     size_t inputs = c->latent.q_lora_rank ? c->latent.q_lora_rank : c->dim;
-    w.wq = weights_matrix(f, "indexer.wq", c->index_heads * c->index_dim, inputs, true);
+    w.wq = weights_matrix(f, "indexer.wq", c->indexer.n_heads * c->indexer.head_dim, inputs, true);
     if (c->latent.q_lora_rank == 0) w.q_norm = weights_norm(f, "indexer.q_norm", c->dim, true);
-    w.q_scale = head_scale_find(f, "indexer.", c->index_heads);
-    w.wk = weights_matrix(f, "indexer.wk", c->index_dim, c->dim, true);
-    w.k_norm = weights_norm(f, "indexer.k_norm", c->index_dim, true);
-    w.weights = weights_matrix(f, "indexer.weights", c->index_heads, c->dim, true);
-    if (c->index_pool == 0) return w;
-    w.pool_gate = weights_matrix(f, "indexer.pool_gate", c->index_dim, c->dim, true);
-    w.pooling =
-        (Pooling){.bias = weights_vector(f, "indexer.pool_bias", c->index_pool, c->index_dim, true),
-                  .dim = c->index_dim,
-                  .size = c->index_pool};
+    w.q_scale = head_scale_find(f, "indexer.", c->indexer.n_heads);
+    w.wk = weights_matrix(f, "indexer.wk", c->indexer.head_dim, c->dim, true);
+    w.k_norm = weights_norm(f, "indexer.k_norm", c->indexer.head_dim, true);
+    w.weights = weights_matrix(f, "indexer.weights", c->indexer.n_heads, c->dim, true);
+    if (c->indexer.pool == 0) return w;
+    w.pool_gate = weights_matrix(f, "indexer.pool_gate", c->indexer.head_dim, c->dim, true);
+    w.pooling = (Pooling){
+        .bias = weights_vector(f, "indexer.pool_bias", c->indexer.pool, c->indexer.head_dim, true),
+        .dim = c->indexer.head_dim,
+        .size = c->indexer.pool};
     return w;
 }
 
@@ -56,7 +56,7 @@ typedef struct Section {
 } Section;
 
 static size_t keys_floats(const Config *c) {
-    return c->index_pool > 0 ? KV_PAGE * (round_up(c->index_dim, 4) + 1) : 0;
+    return c->indexer.pool > 0 ? KV_PAGE * (round_up(c->indexer.head_dim, 4) + 1) : 0;
 }
 
 static Section section_of(const Model *m, const Indexer *w, int thread) {
@@ -64,8 +64,9 @@ static Section section_of(const Model *m, const Indexer *w, int thread) {
     float *at = m->layer_threads + (size_t)thread * m->layer_thread_floats + w->thread_offset;
     Section s = {.selection = (Selection *)at};
     s.candidates = (uint32_t *)(at + round_up(sizeof(Selection), 64) / 4);
-    s.scratch = (float *)(s.candidates + round_up(selection_words(c->index_topk), 16));
-    s.keys = s.scratch + round_up(index_scratch_floats(c->index_heads, c->index_dim), 16);
+    s.scratch = (float *)(s.candidates + round_up(selection_words(c->indexer.topk), 16));
+    s.keys =
+        s.scratch + round_up(index_scratch_floats(c->indexer.n_heads, c->indexer.head_dim), 16);
     s.cache = s.keys + keys_floats(c);
     s.row = (char *)s.cache + gathered_cache_bytes();
     return s;
@@ -73,11 +74,11 @@ static Section section_of(const Model *m, const Indexer *w, int thread) {
 
 size_t indexer_thread_floats(const Config *c) {
     bool found = false;
-    for (uint32_t l = 0; l < c->n_layers; l++) found = found || c->indexer[l] != INDEXER_NONE;
+    for (uint32_t l = 0; l < c->n_layers; l++) found = found || c->indexer.layer[l] != INDEXER_NONE;
     if (!found) return 0;
     const KvLayer layer = widest_layer(c);
-    size_t floats = round_up(selection_words(c->index_topk), 16) +
-                    round_up(index_scratch_floats(c->index_heads, c->index_dim), 16) +
+    size_t floats = round_up(selection_words(c->indexer.topk), 16) +
+                    round_up(index_scratch_floats(c->indexer.n_heads, c->indexer.head_dim), 16) +
                     keys_floats(c);
     size_t bytes = round_up(sizeof(Selection), 64) + gathered_cache_bytes() +
                    gathered_row_bytes(&layer, indexer_most(c));
@@ -88,12 +89,12 @@ IndexRows indexer_take(Rows *memory, const Model *m) {
     const Config *c = m->config;
     size_t n = m->max_rows;
     IndexRows rows = {.in = NULL};
-    rows.q = rows_take(memory, n, (size_t)c->index_heads * c->index_dim);
-    rows.k = rows_take(memory, n, c->index_dim);
-    rows.gates = rows_take(memory, n, c->index_pool > 0 ? c->index_dim : 0);
-    rows.weights = rows_take(memory, n, c->index_heads);
+    rows.q = rows_take(memory, n, (size_t)c->indexer.n_heads * c->indexer.head_dim);
+    rows.k = rows_take(memory, n, c->indexer.head_dim);
+    rows.gates = rows_take(memory, n, c->indexer.pool > 0 ? c->indexer.head_dim : 0);
+    rows.weights = rows_take(memory, n, c->indexer.n_heads);
     rows.normed =
-        rows_take(memory, n, c->index_heads > 0 && c->latent.q_lora_rank == 0 ? c->dim : 0);
+        rows_take(memory, n, c->indexer.n_heads > 0 && c->latent.q_lora_rank == 0 ? c->dim : 0);
     return rows;
 }
 
@@ -105,9 +106,9 @@ static void rotate(const Model *m, size_t layer, size_t row, float *x) {
     size_t table = c->rope_table[layer];
     if (c->position != POSITION_ROPE || table > 1) return;
     size_t n_pairs = m->n_pairs[table];
-    if (c->index_rotates_end) x += c->index_dim - 2 * n_pairs;
+    if (c->indexer.rotates_end) x += c->indexer.head_dim - 2 * n_pairs;
     m->isa->numeric->rotate(x, m->cosine[table] + row * n_pairs, m->sine[table] + row * n_pairs,
-                            n_pairs, c->index_interleaved);
+                            n_pairs, c->indexer.interleaved);
 }
 
 /* Writes a key to position `slot` of a page, as the cache writes others. */
@@ -136,10 +137,10 @@ void indexer_store(ForwardPass *pass, size_t layer, const Indexer *w, const Inde
                    size_t row) {
     const Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
-    size_t dim = m->config->index_dim, n_heads = m->config->index_heads;
+    size_t dim = m->config->indexer.head_dim, n_heads = m->config->indexer.n_heads;
     size_t index = n_seen(pass, row) - 1;
     float *key = rows->k + row * dim;
-    float eps = m->config->index_norm_eps > 0.0f ? m->config->index_norm_eps : 1e-6f;
+    float eps = m->config->indexer.norm_eps > 0.0f ? m->config->indexer.norm_eps : 1e-6f;
     numeric->layer_norm(key, key, w->k_norm.weight, w->k_norm.bias, dim, eps);
     rotate(m, layer, row, key);
     if (w->q_norm.present) {
@@ -148,7 +149,7 @@ void indexer_store(ForwardPass *pass, size_t layer, const Indexer *w, const Inde
                             m->config->dim, eps);
     }
     numeric->scale(rows->weights + row * n_heads, 1.0f / sqrtf((float)n_heads), n_heads);
-    if (m->config->index_pool > 0) return;
+    if (m->config->indexer.pool > 0) return;
     store_key(kvcache_shape(pass->cache)->type, index_keys(pass, layer, row, index / KV_PAGE), dim,
               index % KV_PAGE, key);
 }
@@ -167,7 +168,8 @@ void indexer_store_pools(ForwardPass *pass, size_t layer, const Indexer *w, cons
 
 void indexer_rotate(const ForwardPass *pass, size_t layer, const Indexer *w, const IndexRows *rows,
                     size_t row) {
-    size_t dim = pass->model->config->index_dim, n_heads = pass->model->config->index_heads;
+    size_t dim = pass->model->config->indexer.head_dim,
+           n_heads = pass->model->config->indexer.n_heads;
     head_scale_apply(pass->model, &w->q_scale, pass->rows[row].position,
                      rows->q + row * n_heads * dim, n_heads, dim);
     for (size_t head = 0; head < n_heads; head++)
@@ -192,28 +194,28 @@ static const IndexScores *scores_of(const Model *m) {
 
 /* The positions of a pool; single positions are pools of 1. */
 static size_t pool_size(const Config *c) {
-    return c->index_pool > 0 ? c->index_pool : 1;
+    return c->indexer.pool > 0 ? c->indexer.pool : 1;
 }
 
 size_t indexer_most(const Config *c) {
-    return c->index_topk + pool_size(c) - 1;
+    return c->indexer.topk + pool_size(c) - 1;
 }
 
 /* How many of `seen` positions a row attends to: the chosen ones, and those after the last pool. */
 static size_t n_chosen(const Config *c, size_t seen) {
-    return c->index_topk + seen % pool_size(c);
+    return c->indexer.topk + seen % pool_size(c);
 }
 
 /* A row that sees so many positions attends to all of them. */
 static bool sees_all(const Config *c, size_t seen) {
-    return seen / pool_size(c) <= c->index_topk / pool_size(c);
+    return seen / pool_size(c) <= c->indexer.topk / pool_size(c);
 }
 
 /* The keys of a page of positions, or copies of those of KV_PAGE pools. */
 static const char *candidate_keys(const ForwardPass *pass, size_t layer, size_t row, size_t page,
                                   size_t n, float *copies) {
     uint32_t pools[KV_PAGE];
-    if (pass->model->config->index_pool == 0) return index_keys(pass, layer, row, page);
+    if (pass->model->config->indexer.pool == 0) return index_keys(pass, layer, row, page);
     for (size_t i = 0; i < n; i++) pools[i] = (uint32_t)(page * KV_PAGE + i);
     pool_keys_copy(pass->cache, pass->rows[row].sequence, layer, POOL_INDEX_KEY, pools, n, copies,
                    0);
@@ -229,20 +231,20 @@ static void choose_part(const ForwardPass *pass, const Indexer *w, const IndexRo
     size_t seen = n_seen(pass, row) / pool_size(c), n_pages = (seen + KV_PAGE - 1) / KV_PAGE;
     size_t page = n_pages * part / n_parts, end = n_pages * (part + 1) / n_parts;
     const Section own = section_of(m, w, omp_get_thread_num());
-    const IndexQuery query = {.q = rows->q + row * c->index_heads * c->index_dim,
-                              .weights = rows->weights + row * c->index_heads,
-                              .n_heads = c->index_heads,
-                              .dim = c->index_dim,
-                              .scale = 1.0f / sqrtf((float)c->index_dim),
+    const IndexQuery query = {.q = rows->q + row * c->indexer.n_heads * c->indexer.head_dim,
+                              .weights = rows->weights + row * c->indexer.n_heads,
+                              .n_heads = c->indexer.n_heads,
+                              .dim = c->indexer.head_dim,
+                              .scale = 1.0f / sqrtf((float)c->indexer.head_dim),
                               .type = kvcache_shape(pass->cache)->type,
                               .scratch = own.scratch};
-    *out->selection = selection_begin(out->candidates, c->index_topk / pool_size(c));
+    *out->selection = selection_begin(out->candidates, c->indexer.topk / pool_size(c));
     kernel->begin(&query);
     for (; page < end; page++) {
         _Alignas(64) float scores[KV_PAGE];
         size_t first = page * KV_PAGE, n = seen - first < KV_PAGE ? seen - first : KV_PAGE;
         const char *keys = candidate_keys(pass, layer, row, page, n, own.keys), *next = keys;
-        if (page + 1 < end && c->index_pool == 0) next = index_keys(pass, layer, row, page + 1);
+        if (page + 1 < end && c->indexer.pool == 0) next = index_keys(pass, layer, row, page + 1);
         kernel->page(&query, keys, next - keys, scores);
         selection_add(out->selection, scores, first, n);
     }

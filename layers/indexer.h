@@ -8,12 +8,12 @@
  *     score[p] = sum of weight[head] * max(0, q[head] . k[p] / sqrt(index_dim)),
  *                weight = (weights x) / sqrt(index_heads)
  *
- * The keys lie in the KV cache where other layers have values. Config.indexer says of each layer
- * whether it has an indexer or takes the choice of the layer before it.
+ * The keys lie in the KV cache where other layers have values. IndexerConfig.layer says of each
+ * layer whether it has an indexer or takes the choice of the layer before it.
  *
- * With Config.index_pool, positions are ranked in pools of so many neighbours (GLM-5 Next). A
+ * With Config.indexer.pool, positions are ranked in pools of so many neighbours (GLM-5 Next). A
  * pool's key is a softmax mean of its positions' keys (layers/pooling.h), whose gates are pool_gate
- * x and biases pool_bias. A query chooses index_topk / index_pool of the pools that end at or
+ * x and biases pool_bias. A query chooses topk / pool of the pools that end at or
  * before its position, and sees those and the positions after the last of these pools. The pools'
  * keys lie in the cache as cache/pool_keys.h has it.
  *

@@ -74,15 +74,15 @@ static void *latent_find(Finder *f, uint32_t l) {
 
 /* A layer that reads the latents of an earlier one may store the keys of its own indexer. */
 static KvLayer latent_cached(const Config *c, uint32_t l) {
-    bool own = c->kv_distance[l] == 0, chooses = c->indexer[l] == INDEXER_OWN;
-    bool pools = chooses && c->index_pool > 0;
+    bool own = c->kv_distance[l] == 0, chooses = c->indexer.layer[l] == INDEXER_OWN;
+    bool pools = chooses && c->indexer.pool > 0;
     return (KvLayer){.n_kv_heads = own || chooses,
                      .key_dim = own ? c->latent.kv_lora_rank + config_heads(c, l).rotary_dim : 0,
                      .value_dim = own ? c->latent.kv_lora_rank : 0,
-                     .index_dim = chooses && !pools ? c->index_dim : 0,
-                     .state_floats = pools ? pooling_state_floats(c->index_dim, false) : 0,
-                     .pool = pools ? c->index_pool : 0,
-                     .pool_index_dim = pools ? c->index_dim : 0,
+                     .index_dim = chooses && !pools ? c->indexer.head_dim : 0,
+                     .state_floats = pools ? pooling_state_floats(c->indexer.head_dim, false) : 0,
+                     .pool = pools ? c->indexer.pool : 0,
+                     .pool_index_dim = pools ? c->indexer.head_dim : 0,
                      .values_in_keys = true};
 }
 
@@ -344,9 +344,9 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
     size_t n_projections = 1;
     const Product from_latent[] = {
         {&w->wq, rows.q, q.stride},
-        {&w->indexer.wq, index->q, (size_t)c->index_heads * c->index_dim}};
+        {&w->indexer.wq, index->q, (size_t)c->indexer.n_heads * c->indexer.head_dim}};
     const Product last = {&w->wo.w, y, w->wo.w.rows};
-    bool chooses = w->indexer.chooses, pools = chooses && c->index_pool > 0;
+    bool chooses = w->indexer.chooses, pools = chooses && c->indexer.pool > 0;
     const AttentionParams params = {.layer = l,
                                     .cache_layer = l - c->kv_distance[l],
                                     .n_heads = h.n_heads,
@@ -359,13 +359,14 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
                                     .sinks = w->sinks};
     if (w->wkv_a.w.data) projections[n_projections++] = (Product){&w->wkv_a.w, rows.kv, key};
     if (chooses) {
-        projections[n_projections++] = (Product){&w->indexer.wk, index->k, c->index_dim};
+        projections[n_projections++] = (Product){&w->indexer.wk, index->k, c->indexer.head_dim};
         projections[n_projections++] =
-            (Product){&w->indexer.weights, index->weights, c->index_heads};
+            (Product){&w->indexer.weights, index->weights, c->indexer.n_heads};
     }
     forward_add_time(pass, PART_REST);
     if (pools)
-        projections[n_projections++] = (Product){&w->indexer.pool_gate, index->gates, c->index_dim};
+        projections[n_projections++] =
+            (Product){&w->indexer.pool_gate, index->gates, c->indexer.head_dim};
     forward_multiply(m, in, pass->n, projections, n_projections);
     prepare_latents(pass, l, w, &rows);
     if (pools) indexer_store_pools(pass, l, &w->indexer, index);

@@ -2,28 +2,28 @@
 
 /* Checks what the layer's indexer reads. */
 static Status validate_indexer(const Config *c, uint32_t l, Error *error) {
-    if (c->indexer[l] == INDEXER_NONE) return STATUS_OK;
-    if (c->index_heads == 0 || c->index_topk == 0 || c->index_dim == 0 ||
-        c->index_dim < config_heads(c, l).rotary_dim)
+    if (c->indexer.layer[l] == INDEXER_NONE) return STATUS_OK;
+    if (c->indexer.n_heads == 0 || c->indexer.topk == 0 || c->indexer.head_dim == 0 ||
+        c->indexer.head_dim < config_heads(c, l).rotary_dim)
         return error_set(error,
                          "layer %u: an indexer of index_heads %u, index_dim %u and index_topk %u, "
                          "with rotary_dim %u",
-                         l, c->index_heads, c->index_dim, c->index_topk,
+                         l, c->indexer.n_heads, c->indexer.head_dim, c->indexer.topk,
                          config_heads(c, l).rotary_dim);
-    if ((uint64_t)c->index_heads * c->index_dim > 1 << 20)
+    if ((uint64_t)c->indexer.n_heads * c->indexer.head_dim > 1 << 20)
         return error_set(error, "layer %u: index_heads %u of index_dim %u are too many", l,
-                         c->index_heads, c->index_dim);
+                         c->indexer.n_heads, c->indexer.head_dim);
     if (c->window[l] > 0) return error_set(error, "layer %u: an indexer with a window", l);
-    if (c->index_pool > 0 && (c->index_topk % c->index_pool != 0 || c->latent.q_lora_rank == 0 ||
-                              c->position != POSITION_NONE))
+    if (c->indexer.pool > 0 && (c->indexer.topk % c->indexer.pool != 0 ||
+                                c->latent.q_lora_rank == 0 || c->position != POSITION_NONE))
         return error_set(error,
                          "layer %u: index_pool %u must divide index_topk (%u), with latent_q_dim "
                          "and position 'none'",
-                         l, c->index_pool, c->index_topk);
+                         l, c->indexer.pool, c->indexer.topk);
     bool predicts = c->stack == STACK_MTP && l >= c->n_layers - c->mtp_layers;
-    if (c->indexer[l] == INDEXER_SHARED &&
+    if (c->indexer.layer[l] == INDEXER_SHARED &&
         (l == 0 || predicts || c->layer_kind[l - 1] != LAYER_LATENT ||
-         c->indexer[l - 1] == INDEXER_NONE))
+         c->indexer.layer[l - 1] == INDEXER_NONE))
         return error_set(error, "layer %u: the layer before it has no indexer to share", l);
     return STATUS_OK;
 }
@@ -62,11 +62,11 @@ static double work(const Config *c, uint32_t l) {
     double heads = h.n_heads, q = heads * h.head_dim, rest = h.head_dim - h.rotary_dim;
     double queries = c->latent.q_lora_rank ? c->latent.q_lora_rank * (c->dim + q) : c->dim * q;
     if (c->latent.q_twice) queries += c->latent.q_lora_rank * (q + 2 * heads * h.value_dim);
-    if (c->indexer[l] == INDEXER_OWN)
-        queries +=
-            (double)c->dim * (c->index_dim * (c->index_pool > 0 ? 2.0 : 1.0) + c->index_heads) +
-            (c->latent.q_lora_rank ? (double)c->latent.q_lora_rank : c->dim) * c->index_heads *
-                c->index_dim;
+    if (c->indexer.layer[l] == INDEXER_OWN)
+        queries += (double)c->dim * (c->indexer.head_dim * (c->indexer.pool > 0 ? 2.0 : 1.0) +
+                                     c->indexer.n_heads) +
+                   (c->latent.q_lora_rank ? (double)c->latent.q_lora_rank : c->dim) *
+                       c->indexer.n_heads * c->indexer.head_dim;
     if (c->kv_distance[l] == 0) queries += (double)c->dim * (c->latent.kv_lora_rank + h.rotary_dim);
     return queries + heads * c->latent.kv_lora_rank * (rest + h.value_dim) +
            (double)c->dim * heads * h.value_dim;
