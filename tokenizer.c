@@ -36,6 +36,8 @@ static Status open_steps(Tokenizer *t, int part, StepList *list, uint32_t n_ops,
                 : error_set(error, "tokenizer: damaged section (steps of part %d)", part);
 }
 
+/* Compiles the patterns of normalizers, splits and decoders, and of added tokens that must be whole
+ * words. */
 static Status open_all_steps(Tokenizer *t, Error *error) {
     /* \w of Rust's regex crate, which ADDED_SINGLE_WORD asks about */
     static const char word[] = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}]";

@@ -54,7 +54,7 @@ bool batch_receipt_answers(const Receipt *receipt, json_t *item, const Request *
     return fits;
 }
 
-/* Takes out what is another in a run of the same model from another container. */
+/* Removes ids, times and names, which differ when the same model answers from another file. */
 static void drop_names(json_t *json) {
     static const char *const keys[] = {"id",         "custom_id", "line",  "line_hash",
                                        "request_id", "created",   "model", "system_fingerprint"};

@@ -268,6 +268,8 @@ static Status sample_embedding(Sample *sample) {
     return STATUS_OK;
 }
 
+/* A sample has ended in the engine: keeps its error, embedding or divergence, and ends the job
+ * behind its last sample. */
 static void sample_done(EngineTask *task, const Error *error) {
     Sample *sample = task->context;
     Job *job = sample->job;

@@ -133,15 +133,19 @@ static void add_task(Acceptor *m, Task task) {
     m->tasks[m->n_tasks++] = task;
 }
 
+/* Plans to begin a node inside the frame, unless no text can end it. */
 static void enter(Acceptor *m, AcceptorNode node, uint32_t frame) {
     if (acceptor_productive(m, node))
         add_task(m, (Task){.what = node, .frame = frame, .enters = true});
 }
 
+/* Plans to go on in a frame whose part with this tag has ended. */
 static void resume(Acceptor *m, uint32_t frame, uint32_t tag) {
     add_task(m, (Task){.frame = frame, .tag = tag});
 }
 
+/* Adds a state of the automaton: what the next bytes must match, and the frame to return to. Where
+ * the expression may already end here, resumes the frame too, once for each tag that could end. */
 static void add_head(Acceptor *m, Regex regex, uint32_t frame) {
     uint32_t few[MOST_TAGS], *tags = few;
     if (regex == REGEX_NONE || m->failed) return;
@@ -302,6 +306,8 @@ static void object_member(Acceptor *m, const Frame *f, uint32_t tag) {
     enter(m, o->members[tag].value, object_frame(m, f->node, set, count, true, parent));
 }
 
+/* Goes on in an object: behind a member's value, at its end, or in the member that the tag names.
+ */
 static void object_at(Acceptor *m, const Frame *f, uint32_t tag) {
     const Object *o = &m->objects[m->nodes[f->node].a];
     if (f->b & 1)
@@ -312,11 +318,12 @@ static void object_at(Acceptor *m, const Frame *f, uint32_t tag) {
         object_member(m, f, tag);
 }
 
-/* Which items an array may have next. */
 typedef struct NextItem {
     bool miss, hit;
 } NextItem;
 
+/* May the array's item number `count` match the `contains` schema (hit), or not (miss), so that the
+ * array can still end? `hits`: items so far that matched. */
 static NextItem next_item(const Acceptor *m, const Array *a, uint32_t count, uint32_t hits) {
     if (!a->first_hits) return (NextItem){.miss = count < a->most};
     if (count >= a->max) return (NextItem){.miss = false};

@@ -532,6 +532,7 @@ static Status parse_lookahead(Parser *p, bool negate, Anchored *out) {
     return STATUS_OK;
 }
 
+/* Parses an alternative: atoms with their repeats, one after the other, to the next | or ). */
 static Status parse_sequence(Parser *p, Anchored *out) {
     *out = plain(REGEX_EMPTY);
     while (p->at < p->length && !next_is(p, '|') && !next_is(p, ')')) {

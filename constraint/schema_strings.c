@@ -77,6 +77,7 @@ static const struct {
     {"relative-json-pointer", "(?:0|[1-9]\\d*)(?:#|" POINTER ")", 0},
 };
 
+/* The regular expression of a schema's `format`, within the length that the format allows. */
 static Status format_regex(SchemaCompiler *c, const char *name, Regex *out) {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         if (strcmp(formats[i].name, name) != 0) continue;

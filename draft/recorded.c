@@ -184,7 +184,8 @@ static void recorded_learn(Drafter *drafter, size_t n, size_t accepted) {
     Recorded *r = (Recorded *)drafter;
     r->drafts = accepted == n ? 2 * r->drafts : DRAFTS_AGAIN;
     if (r->drafts > DRAFTS_MAX) r->drafts = DRAFTS_MAX;
-    /* A draft costs less than the right ones before it gained. Once wrong, it has to pay. */
+    /* Trust doubles with each pass that keeps all drafts; after a wrong one drafts must pay again.
+     */
     drafter->trust = accepted < n ? 0 : drafter->trust > 0 ? 2 * drafter->trust : 0;
     if (drafter->trust > DRAFTS_MAX) drafter->trust = DRAFTS_MAX;
 }

@@ -595,6 +595,7 @@ static Status gguf_share_keys(const GgufModel *m, Config *c) {
     return STATUS_OK;
 }
 
+/* Gives the layers with a window their head width, and the RoPE of windows, and shares keys. */
 static Status gguf_gemma_by_layer(const GgufModel *m, Config *c) {
     uint32_t width = 0;
     if (c->n_layers > CONFIG_MAX_LAYERS) return STATUS_OK; /* config_validate refuses it */

@@ -450,6 +450,8 @@ Status rope_score_factor(const RopeKeys *keys, const json_t *json, double *facto
     return status;
 }
 
+/* Reads rope_theta, for all layers or for those with a window (`local`). In order of precedence: a
+ * list by layer, rope_parameters, the family's key, the family's default. */
 static Status read_base(Rope *rope, const RopeKeys *keys, const json_t *json,
                         const json_t *parameters, bool local, const Config *config, Error *error) {
     const char *key = local ? keys->local_theta_key : keys->theta ? keys->theta : "rope_theta";

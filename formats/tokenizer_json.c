@@ -132,6 +132,7 @@ Status tokenizer_import_json(const char *tokenizer_json, size_t json_size, const
 
 /* ---- vocab.json and merges.txt ---- */
 
+/* Imports vocab.json and merges.txt, as the slow class GPT2Tokenizer reads them. */
 static Status import_slow(JsonImport *im, json_t *vocab, const char *merges, size_t merges_size,
                           const json_t *added, const json_t *config) {
     Builder *b = &im->b;

@@ -46,7 +46,8 @@ static void put_code(Bytes *b, uint32_t code, unsigned n) {
     while (n-- > 0) put_bits(b, code >> n & 1, 1);
 }
 
-/* A literal byte below 144, or one of the symbols from 256 on. */
+/* Appends a symbol's code of DEFLATE's fixed Huffman table: a literal below 144, or a length or the
+ * end from 256 on. */
 static void put_symbol(Bytes *b, unsigned symbol) {
     if (symbol < 144) {
         put_code(b, 0x30 + symbol, 8);

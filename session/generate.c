@@ -100,7 +100,7 @@ static Status generate_text(Session *session, Generation *g, Decoding *decoding,
                                      ids->ids, ids->length, logits, error);
     timing->prefilled = clock_seconds();
     while (status == STATUS_OK) {
-        /* The last token that the context allows is chosen, but never looked at. */
+        /* The last token is printed but never fed back to the model. */
         if (position == context) g->options.max_tokens = g->n_tokens + 1;
         status = generation_next(g, logits, position, &step, error);
         if (status == STATUS_OK)

@@ -129,6 +129,7 @@ static const Dict *convert_inputs(Machine *m, const ChatTemplateInput *input) {
 
 /* ---- rendering ---- */
 
+/* Renders; false where the interpreter failed (its longjmp comes back here). */
 static bool render_guarded(Machine *m, const ChatTemplate *t, const ChatTemplateInput *input,
                            Builder *out) {
     if (setjmp(m->failed)) return false;
