@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -316,6 +317,30 @@ class Comparison(unittest.TestCase):
             lm._process.close()
             hashes.add(hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest())
         self.assertEqual(len(hashes), 1)
+
+    def test_arguments_of_the_hf_backend_on_the_command_line(self):
+        scores = []
+        for arguments in (
+            f"pretrained={self.models['llama']},dtype=float32,batch_size=4",
+            f"model={self.models['llama']},type=f32",
+            f"pretrained={self.models['llama']},dtype=float8",
+            f"pretrained={self.models['llama']},pretraned=x",
+        ):
+            words = ["--model", "verbatim", "--model_args", f"{arguments},run={RUN}"]
+            words += ["--tasks", "own_choices", "--include_path", self.tasks, "--output_path", self.scratch.name]
+            done = subprocess.run(
+                [sys.executable, "-m", "verbatim_lm_eval", *words],
+                cwd=os.path.dirname(HERE),
+                capture_output=True,
+                text=True,
+            )
+            lines = [line for line in done.stdout.splitlines() if "|acc" in line.replace(" ", "")]
+            scores.append((done.returncode, lines))
+            said = done.stderr
+        self.assertEqual(scores[0], scores[1])
+        self.assertEqual((scores[0][0], len(scores[0][1])), (0, 2), said)
+        self.assertNotEqual(scores[2][0], 0)
+        self.assertIn("verbatim has no pretraned", said)
 
     def test_errors_are_said(self):
         from lm_eval.api.registry import get_model

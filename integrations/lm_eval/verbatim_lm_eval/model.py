@@ -109,6 +109,19 @@ class VerbatimLM(TemplateLM):
         self._prefix_text = self._text_of(self._prefix)
         self._eot_text = self._text_of(self._eot)
 
+    @classmethod
+    def create_from_arg_string(cls, arg_string, additional_config=None):
+        return cls.create_from_arg_obj(utils.simple_parse_args_string(arg_string), additional_config)
+
+    @classmethod
+    def create_from_arg_obj(cls, arg_dict, additional_config=None):
+        """Arguments of the model win over the harness' own, whose --batch_size is 1 when nobody gives
+        it: as many texts as fit, here."""
+        others = {k: v for k, v in (additional_config or {}).items() if v is not None}
+        if others.get("batch_size") in (1, "1"):
+            del others["batch_size"]
+        return cls(**{**others, **arg_dict})
+
     @staticmethod
     def _options(given):
         words = []
