@@ -163,7 +163,7 @@ STATIC_LIBS += $(filter-out -ltermcap,$(shell pkg-config --static --libs libedit
 endif
 OBJCOPY = objcopy
 STRIP = strip
-static: $(BUILD)/static/run $(BUILD)/static/export
+static: $(BUILD)/static/run $(BUILD)/static/export $(BUILD)/static/bench
 $(BUILD)/static/jansson.o: $(BUILD)/libverbatim.a
 	@mkdir -p $(@D)
 	$(CC) -nostdlib -r $(LDFLAGS) -Wl,--whole-archive -l:libjansson.a -Wl,--no-whole-archive -o $@
@@ -330,28 +330,35 @@ lint: all $(BUILD)/core/run
 VERSION = $(shell sed -n 's/^\#define VERBATIM_VERSION "\(.*\)"/\1/p' session/options.h)
 DATA = $(DESTDIR)$(PREFIX)/share
 DOCS = README.md $(wildcard docs/*.md)
+# Scripts and Python packages that the documents name, without their tests.
+INTEGRATIONS = $(filter-out %/test_server.py %/soak_server.py, \
+	$(wildcard $(addprefix integrations/,*/*.py */*.md */*.toml */*.pth */verbatim_lm*/*.py */verbatim_lm/py.typed)))
 # What `make install` makes, under PREFIX.
-INSTALLED = bin/verbatim bin/verbatim-export bin/verbatim-get share/verbatim/stories.bin \
+INSTALLED = bin/verbatim bin/verbatim-export bin/verbatim-bench bin/verbatim-get share/verbatim/stories.bin \
 	share/man/man1/verbatim.1 share/man/man1/verbatim-export.1 share/man/man1/verbatim-get.1 \
 	share/bash-completion/completions/verbatim share/bash-completion/completions/verbatim-export \
-	share/zsh/site-functions/_verbatim $(DOCS:%=share/doc/verbatim/%)
+	share/zsh/site-functions/_verbatim $(DOCS:%=share/doc/verbatim/%) $(INTEGRATIONS:%=share/verbatim/%)
 
 # FROM=static/ installs the programs of `make static`.
 install: all
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,$(sort $(dir $(INSTALLED))))
 	install -m 755 $(BUILD)/$(FROM)run $(DESTDIR)$(PREFIX)/bin/verbatim
 	install -m 755 $(BUILD)/$(FROM)export $(DESTDIR)$(PREFIX)/bin/verbatim-export
+	install -m 755 $(BUILD)/$(FROM)bench $(DESTDIR)$(PREFIX)/bin/verbatim-bench
 	install -m 755 get $(DESTDIR)$(PREFIX)/bin/verbatim-get
 	install -m 644 models/stories.bin $(DATA)/verbatim/stories.bin
 	install -m 644 man/verbatim.1 man/verbatim-export.1 man/verbatim-get.1 $(DATA)/man/man1
 	install -m 644 completions/verbatim.bash $(DATA)/bash-completion/completions/verbatim
 	ln -sf verbatim $(DATA)/bash-completion/completions/verbatim-export
 	install -m 644 completions/_verbatim $(DATA)/zsh/site-functions/_verbatim
+	for f in $(INTEGRATIONS); do install -m 644 $$f $(DATA)/verbatim/$$f || exit 1; done
+	chmod 755 $(DATA)/verbatim/integrations/openai/verbatim_server.py
 	install -m 644 README.md $(DATA)/doc/verbatim
 	install -m 644 $(filter docs/%,$(DOCS)) $(DATA)/doc/verbatim/docs
 
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED))
+	rm -rf $(DATA)/verbatim/integrations
 	-rmdir $(DATA)/verbatim $(DATA)/doc/verbatim/docs $(DATA)/doc/verbatim 2>/dev/null
 	@echo "kept: each user's conversions, in ~/.cache/verbatim or $$XDG_CACHE_HOME/verbatim" >&2
 

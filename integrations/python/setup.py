@@ -1,4 +1,5 @@
-"""Builds the programs of the checkout that this folder is in, and puts them into the package.
+"""Builds the programs of the checkout that this folder is in, and puts them into the package. In a copy that
+`make install`, a Debian package or a release archive holds, it takes the programs from there, or from the PATH.
 
 VERBATIM_PROGRAMS=DIRECTORY takes the `run` and `export` in there instead. A wheel holds programs, so that it is
 for one kind of machine; VERBATIM_PLATFORM names it, manylinux2014_x86_64 for static programs.
@@ -20,40 +21,60 @@ except ImportError:  # an older setuptools has it from the package wheel
 
 here = pathlib.Path(__file__).resolve().parent
 checkout = here.parent.parent
+is_checkout = (checkout / "session" / "options.h").exists()
+
+
+def installed():
+    """The folder of the installed programs: PREFIX/bin of PREFIX/share/verbatim/integrations/python, or the PATH's."""
+    found = shutil.which("verbatim", path=os.pathsep.join([str(here.parents[3] / "bin"), os.environ.get("PATH", "")]))
+    if not found:
+        raise SystemExit("verbatim-lm needs a checkout of verbatim, or an installed one on the PATH")
+    return pathlib.Path(found).resolve().parent
 
 
 def version():
-    header = checkout / "session" / "options.h"
-    if not header.exists():
-        raise SystemExit("verbatim-lm is built in a checkout of verbatim: pip install ./integrations/python")
-    return re.search(r'#define VERBATIM_VERSION "(.*)"', header.read_text()).group(1)
+    if is_checkout:
+        header = (checkout / "session" / "options.h").read_text()
+        return re.search(r'#define VERBATIM_VERSION "(.*)"', header).group(1)
+    said = subprocess.run([installed() / "verbatim", "--version"], capture_output=True, text=True, check=True)
+    return said.stdout.split()[1]
 
 
-def programs():
-    """The folder of the programs, built if need be."""
+def files():
+    """What becomes a part of the package, by its names there. Programs are built if need be."""
     given = os.environ.get("VERBATIM_PROGRAMS")
-    if given:
-        return pathlib.Path(given)
-    jobs = len(os.sched_getaffinity(0))
-    subprocess.run(["make", "-s", f"-j{jobs}", "run", "export"], cwd=checkout, check=True)
-    return checkout / "build"
+    if not is_checkout:
+        folder = installed()
+        programs = [folder / "verbatim", folder / "verbatim-export"]
+        stories = folder.parent / "share" / "verbatim" / "stories.bin"
+    else:
+        if not given:
+            jobs = len(os.sched_getaffinity(0))
+            subprocess.run(["make", "-s", f"-j{jobs}", "run", "export"], cwd=checkout, check=True)
+        folder = pathlib.Path(given) if given else checkout / "build"
+        programs = [folder / "run", folder / "export"]
+        stories = checkout / "models" / "stories.bin"
+    license = checkout / "LICENSE"
+    return {
+        "bin/verbatim": programs[0],
+        "bin/verbatim-export": programs[1],
+        "models/stories.bin": stories,
+        **({"LICENSE": license} if license.exists() else {}),
+    }
 
 
 class Build(build_py):
     def run(self):
         super().run()
         package = pathlib.Path(self.build_lib) / "verbatim_lm"
+        taken = files()
         if self.editable_mode:  # the package finds the programs of its checkout
-            programs()
             return
         for folder in ("bin", "models"):
             shutil.rmtree(package / folder, ignore_errors=True)
             (package / folder).mkdir(parents=True)
-        built = programs()
-        for name, source in (("verbatim", "run"), ("verbatim-export", "export")):
-            shutil.copy2(built / source, package / "bin" / name)
-        shutil.copy2(checkout / "models" / "stories.bin", package / "models" / "stories.bin")
-        shutil.copy2(checkout / "LICENSE", package / "LICENSE")
+        for name, source in taken.items():
+            shutil.copy2(source, package / name)
 
 
 class Wheel(bdist_wheel):
