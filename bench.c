@@ -149,8 +149,8 @@ static void count_weights(Bench *b) {
         if (strcmp(t->name, "per_layer.embedding") == 0) continue;
         if (counted) continue;
         double share = 1.0;
-        if (strstr(t->name, ".experts.") && config->n_experts > 0)
-            share = (double)config->n_experts_used / config->n_experts;
+        if (strstr(t->name, ".experts.") && config->experts.count > 0)
+            share = (double)config->experts.per_token / config->experts.count;
         if (share < 1.0) b->expert_bytes += (double)t->bytes;
         b->step_bytes += share * (double)t->bytes;
         double ops = share * 2.0 * (double)t->rows * (double)t->cols * t->count;
@@ -255,7 +255,7 @@ static Status bench_advance(Bench *b, int32_t sequence, size_t n, Error *error) 
 static double weights_traffic(const Bench *b, size_t batch) {
     const Config *config = modelfile_config(b->file);
     if (b->expert_bytes == 0.0) return b->step_bytes;
-    double share = (double)config->n_experts_used / config->n_experts;
+    double share = (double)config->experts.per_token / config->experts.count;
     return b->step_bytes + b->expert_bytes * (1.0 - pow(1.0 - share, (double)batch) - share);
 }
 

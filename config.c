@@ -37,9 +37,9 @@ Config config_default(void) {
         .gated = true,
         .embedding_scale = 1.0f,
         .residual_scale = 1.0f,
-        .router_sum_min = 1e-20f,
-        .router_scale = 1.0f,
-        .shared_scale = 1.0f,
+        .router.sum_min = 1e-20f,
+        .router.scale = 1.0f,
+        .experts.shared_scale = 1.0f,
         .logit_scale = 1.0f,
         .bos_id = -1,
     };

@@ -138,6 +138,36 @@ typedef struct IndexerConfig {
     uint32_t layer[CONFIG_MAX_LAYERS]; /* IndexerNumber */
 } IndexerConfig;
 
+/* Mixtures of experts (layers/mixture.h). A layer is one when it has a router; the feed-forwards of
+ * other layers are ffn_dim wide. */
+typedef struct ExpertsConfig {
+    uint32_t count;     /* 0: no layer has experts */
+    uint32_t per_token; /* experts that the router chooses for each token (top-k) */
+    uint32_t identity;  /* the last so many are identity experts: output = input; LongCat-Flash */
+    uint32_t ffn_dim;   /* width inside an expert */
+    uint32_t dim;       /* width of what experts read and write in LAYER_LATENT_MOE; else 0 */
+    uint32_t shared_ffn_dim; /* of an expert that every token uses: Qwen 2 MoE; 0 = none */
+    float shared_scale;      /* of its output: Cohere's average of both; 1 = none */
+    bool weight_on_input;    /* routing weights multiply inputs, not outputs: Llama 4 */
+    float swiglu_limit; /* gate at most this, up within +- this and 1 added: GPT-OSS; 0 = none */
+} ExpertsConfig;
+
+/* How a router chooses a token's experts and weights them (layers/routing.h). Groups, rankings and
+ * normalize are read by routers with scores. */
+typedef struct RouterConfig {
+    RouterKind kind;
+    float jitter;         /* of the sparse mixer */
+    uint32_t groups;      /* experts lie in this many groups of equal size; 0 or 1: none */
+    uint32_t groups_used; /* by each token */
+    bool group_pairs;     /* softmax groups are ranked by their best two: Mistral 4 */
+    bool groups_zero;     /* experts of unused groups rank 0 and may be chosen: A.X K2 */
+    bool ranks_logits;    /* ranks are logits plus corrections, not scores: Kolibri */
+    bool normalize;       /* routing weights are divided by the sum of the chosen scores */
+    float sum_min;        /* least value of that sum */
+    float scale;          /* of the routing weights */
+    float softcap;        /* cap * tanh(logit / cap) before the score: Laguna; 0 = none */
+} RouterConfig;
+
 typedef struct Config {
     char family[32]; /* transformers' model_type, for people */
     char name[128];  /* what the source calls itself, may be empty */
@@ -198,33 +228,9 @@ typedef struct Config {
      * their activation: Hy 4. */
     bool gated, limit_first;
 
-    float swiglu_limit; /* gate at most this, up within +- this and 1 added: GPT-OSS; 0 = none */
-
-    /* Mixtures of experts. A layer is one when it has a router, else its feed-forward is
-     * ffn_dim wide. */
-    uint32_t n_experts;      /* 0: none */
-    uint32_t n_experts_used; /* experts that the router chooses for each token (top-k) */
-    uint32_t zero_experts;   /* of n_experts the last are identity experts: output = input */
-    uint32_t expert_ffn_dim, expert_dim; /* expert_dim: width of what experts read and write in
-                                          * LAYER_LATENT_MOE; 0 elsewhere, where it is dim */
-    uint32_t shared_ffn_dim; /* of an expert that every token uses: Qwen 2 MoE; 0 = none */
-    RouterKind router;
-    bool round_inputs;   /* what a norm gives is rounded to 8 bits by row: BitNet */
-    bool share_on_input; /* routing weights multiply the experts' inputs, not their outputs: Llama 4
-                          */
-    float router_jitter; /* of the sparse mixer */
-    /* Routers with scores. */
-    uint32_t router_groups;      /* experts lie in this many groups of equal size; 0 or 1: none */
-    uint32_t router_groups_used; /* by each token */
-    /* Softmax groups are ranked by their best two, as others are: Mistral 4. Experts of the other
-     * groups have rank 0 and may still be chosen: A.X K2. Experts are ranked by their logits plus
-     * corrections, not by their scores: Kolibri. */
-    bool router_group_pairs, router_groups_zero, router_ranks_logits;
-    bool router_normalize; /* shares are divided by the sum of the chosen scores */
-    float router_sum_min;  /* which counts as at least this */
-    float router_scale;
-    float router_softcap; /* cap * tanh(logit / cap) before the score: Laguna; 0 = none */
-    float shared_scale;   /* of the shared expert's output: Cohere's average of both; 1 = none */
+    ExpertsConfig experts;
+    RouterConfig router;
+    bool round_inputs; /* what a norm gives is rounded to 8 bits by row: BitNet */
 
     float embedding_scale; /* sqrt(dim) in Gemma; 1 = none */
     float residual_scale;  /* each f(x) before it is added: Granite; 1 = none */

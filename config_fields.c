@@ -65,7 +65,10 @@ static const ConfigField fields[] = {
     ENUM(activation, ACTIVATION_NAMES),
     BOOL(gated),
     BOOL(round_inputs),
-    UINT(n_experts, 0, CONFIG_MAX_EXPERTS),
+    {.name = "n_experts",
+     .kind = FIELD_UINT,
+     .offset = offsetof(Config, experts.count),
+     .most = CONFIG_MAX_EXPERTS},
     FLOAT(embedding_scale),
     FLOAT(residual_scale),
     FLOAT(logit_scale),
@@ -181,7 +184,7 @@ static Status check_operations(const Config *c, Error *error) {
         return error_set(error, "qk_norm_after_rope is set, but qk_norm is not 'head'");
     if (c->gate_activation == ACTIVATION_XIELU ||
         (c->activation == ACTIVATION_XIELU &&
-         (c->gated || c->n_experts > 0 || c->stack != STACK_PLAIN)))
+         (c->gated || c->experts.count > 0 || c->stack != STACK_PLAIN)))
         return error_set(error, "activation 'xielu' with a gate or experts");
     return STATUS_OK;
 }
@@ -209,7 +212,8 @@ Status config_validate(const Config *c, Error *error) {
         return STATUS_FAILED;
     if (check_positions(c, error) != STATUS_OK) return STATUS_FAILED;
     if (check_operations(c, error) != STATUS_OK) return STATUS_FAILED;
-    if ((c->n_experts > 0 || c->swiglu_limit > 0.0f) && mixture_validate(c, error) != STATUS_OK)
+    if ((c->experts.count > 0 || c->experts.swiglu_limit > 0.0f) &&
+        mixture_validate(c, error) != STATUS_OK)
         return STATUS_FAILED;
     return check_special_tokens(c, error);
 }
@@ -219,8 +223,8 @@ double config_work(const Config *c, double n_rows, double n_logits) {
     for (uint32_t l = 0; l < c->n_layers; l++) {
         const HeadShape h = config_heads(c, l);
         double width = config_ffn_dim(c, l), each = (double)h.head_dim + h.value_dim;
-        if (c->n_experts > 0)
-            width = (double)c->n_experts_used * c->expert_ffn_dim + c->shared_ffn_dim;
+        if (c->experts.count > 0)
+            width = (double)c->experts.per_token * c->experts.ffn_dim + c->experts.shared_ffn_dim;
         layers += c->dim * (c->gated ? 3.0 : 2.0) * width;
         layers += c->layer_kind[l] == LAYER_ATTENTION
                       ? c->dim * each * ((double)h.n_heads + h.n_kv_heads)

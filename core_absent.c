@@ -36,7 +36,7 @@ void limits_activate(const Numeric *numeric, const Config *c, const struct FeedF
 
 Status mixture_validate(const Config *config, Error *error) {
     return error_set(error, "n_experts is %u, but this build leaves out mixtures of experts",
-                     config->n_experts);
+                     config->experts.count);
 }
 
 const Arrangement *arrangement_of(StackNumber number) {

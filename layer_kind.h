@@ -40,9 +40,9 @@ double layer_kind_work(const Config *config, uint32_t layer);
 const BranchKind *mixture_kind(void);
 
 /* gate[width] = what down takes of it, in models of experts whose gates are limited. GPT-OSS:
- * activation(min(gate, limit)) * (up within +- limit, plus 1) with Config.swiglu_limit. Step 3.5:
- * min(activation(gate), limit) * (up within +- limit) with FeedForward.limit. Gemma 3n: activation(
- * max(0, gate - edge)) * up with FeedForward.cutoff. Changes up[width]. */
+ * activation(min(gate, limit)) * (up within +- limit, plus 1) with Config.experts.swiglu_limit.
+ * Step 3.5: min(activation(gate), limit) * (up within +- limit) with FeedForward.limit. Gemma 3n:
+ * activation(max(0, gate - edge)) * up with FeedForward.cutoff. Changes up[width]. */
 void limits_activate(const Numeric *numeric, const Config *c, const struct FeedForward *f,
                      float *gate, float *up);
 

@@ -157,7 +157,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     m->max_rows = options->max_rows ? options->max_rows : MATMUL_MAX_ROWS;
     if (m->max_rows > MATMUL_MAX_ROWS) m->max_rows = MATMUL_MAX_ROWS;
     if (m->max_rows > m->context && !options->max_rows) m->max_rows = m->context;
-    m->ffn_rows = model_setup_larger(m->max_rows, m->config->n_experts_used);
+    m->ffn_rows = model_setup_larger(m->max_rows, m->config->experts.per_token);
     m->row_work = config_work(m->config, 1, 1);
     static const Arrangement plain = {.list = branches_list};
     m->arrangement = m->config->stack == STACK_PLAIN ? &plain : arrangement_of(m->config->stack);

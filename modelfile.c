@@ -418,7 +418,7 @@ Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error) {
     }
     /* Where the file system has huge pages, a fault then reads and maps 2 MiB instead of 64 KiB;
      * elsewhere it reads 4 MiB ahead. Not for a mixture, which reads only the experts it uses. */
-    if (file->config.n_experts == 0) madvise((void *)file->map, file->bytes, MADV_HUGEPAGE);
+    if (file->config.experts.count == 0) madvise((void *)file->map, file->bytes, MADV_HUGEPAGE);
     *out = file;
     return STATUS_OK;
 }

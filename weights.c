@@ -71,7 +71,7 @@ static FeedForward forward_ffn(Finder *f, size_t width) {
     found.down = weights_linear(f, "w_down", dim, width, true);
     found.inner_norm = weights_norm(f, "ffn_inner_norm", width, false);
     found.xielu = weights_vector(f, "xielu", 1, 4, f->config->activation == ACTIVATION_XIELU);
-    if (found.gate.w.data && f->config->n_experts > 0) /* as limits_activate needs */
+    if (found.gate.w.data && f->config->experts.count > 0) /* as limits_activate needs */
         found.limit = weights_vector(f, "gate_limit", 1, 1, false);
     return found;
 }
@@ -79,17 +79,17 @@ static FeedForward forward_ffn(Finder *f, size_t width) {
 /* Finds the layer's router and experts. A layer without a router has no experts. */
 static void find_experts(Finder *f, uint32_t l, LayerWeights *layer) {
     const Config *c = f->config;
-    layer->router = weights_linear(f, "router", c->n_experts, c->dim, false);
+    layer->router = weights_linear(f, "router", c->experts.count, c->dim, false);
     if (!layer->router.w.data) return;
-    layer->router_correction = weights_vector(f, "router.correction", 1, c->n_experts, false);
-    if (c->shared_ffn_dim > 0)
+    layer->router_correction = weights_vector(f, "router.correction", 1, c->experts.count, false);
+    if (c->experts.shared_ffn_dim > 0)
         layer->shared_gate = weights_matrix(f, "shared.router", 1, c->dim, false);
-    for (uint32_t i = 0; i < c->n_experts - c->zero_experts; i++) {
+    for (uint32_t i = 0; i < c->experts.count - c->experts.identity; i++) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.experts.%u.", l, i);
-        layer->experts[i] = forward_ffn(f, c->expert_ffn_dim);
+        layer->experts[i] = forward_ffn(f, c->experts.ffn_dim);
     }
     snprintf(f->prefix, sizeof f->prefix, "layers.%u.shared.", l);
-    if (c->shared_ffn_dim > 0) layer->shared = forward_ffn(f, c->shared_ffn_dim);
+    if (c->experts.shared_ffn_dim > 0) layer->shared = forward_ffn(f, c->experts.shared_ffn_dim);
 }
 
 static void find_attention(Finder *f, uint32_t l, LayerWeights *layer) {
@@ -127,7 +127,7 @@ static void find_layer(Finder *f, uint32_t l, LayerWeights *layer) {
     layer->post_ffn_norm = weights_norm(f, "post_ffn_norm", c->dim, at_end);
     layer->post_attention_norm.eps = layer->post_ffn_norm.eps = c->post_norm_eps;
     if (c->without_ffn[l]) return;
-    if (c->n_experts > 0) find_experts(f, l, layer);
+    if (c->experts.count > 0) find_experts(f, l, layer);
     if (!layer->router.w.data || c->stack == STACK_GEMMA4 || c->stack == STACK_SHORTCUT) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
         layer->ffn = forward_ffn(f, config_ffn_dim(c, l));
@@ -168,12 +168,13 @@ Status weights_find(Weights *weights, const ModelFile *file, const Config *c, Er
     weights->layers = calloc(c->n_layers, sizeof *weights->layers);
     if (!weights->layers) return error_set(error, "no memory for %u layers", c->n_layers);
     weights->n_layers = c->n_layers;
-    if (c->n_experts > 0) {
+    if (c->experts.count > 0) {
         /* At most 512 x 1024, by the limits of Config. */
-        weights->experts = calloc((size_t)c->n_layers * c->n_experts, sizeof *weights->experts);
-        if (!weights->experts) return error_set(error, "no memory for %u experts", c->n_experts);
+        weights->experts = calloc((size_t)c->n_layers * c->experts.count, sizeof *weights->experts);
+        if (!weights->experts)
+            return error_set(error, "no memory for %u experts", c->experts.count);
         for (uint32_t l = 0; l < c->n_layers; l++)
-            weights->layers[l].experts = weights->experts + (size_t)l * c->n_experts;
+            weights->layers[l].experts = weights->experts + (size_t)l * c->experts.count;
     }
     weights->token_embedding = weights_matrix(&f, "token_embedding", c->vocab_size, c->dim, true);
     find_positions(&f, weights);

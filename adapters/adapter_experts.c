@@ -65,7 +65,7 @@ static Status experts_add(const Split *s, const AdapterModule *all, size_t prefi
                               .name = adapter_peft_name(s->family, own_name),
                               .a = all->a,
                               .b = all->b,
-                              .n_experts = s->base->n_experts,
+                              .n_experts = s->base->experts.count,
                               .expert = expert,
                               .first_row = first_row,
                               .n_rows = n_rows};
@@ -76,7 +76,7 @@ static Status experts_add(const Split *s, const AdapterModule *all, size_t prefi
 
 static Status experts_split(const Split *s, const AdapterModule *all, size_t prefix, Error *error) {
     const Config *c = s->base;
-    size_t n = c->n_experts, ffn = c->expert_ffn_dim;
+    size_t n = c->experts.count, ffn = c->experts.ffn_dim;
     const uint64_t *a = all->a->dims, *b = all->b->dims;
     bool is_inner = s->names && a[1] == c->dim && b[0] == 2 * (uint64_t)ffn;
     bool is_outer = s->names && a[1] == ffn && b[0] == c->dim;
@@ -85,7 +85,7 @@ static Status experts_split(const Split *s, const AdapterModule *all, size_t pre
                          "%s: adds %llu x %llu to '%.100s', which is no parameter of %u experts "
                          "that this program can add to",
                          s->path, (unsigned long long)b[0], (unsigned long long)a[1], all->own_name,
-                         c->n_experts);
+                         c->experts.count);
     Status status = STATUS_OK;
     for (size_t e = 0; status == STATUS_OK && e < n; e++) {
         if (is_outer) {

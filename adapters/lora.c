@@ -90,7 +90,7 @@ struct Lora {
 static uint32_t expert_of(const Model *m, const char *name) {
     unsigned layer, expert;
     bool found = sscanf(name, "layers.%u.experts.%u.", &layer, &expert) == 2;
-    return found && expert < m->config->n_experts ? expert : NONE;
+    return found && expert < m->config->experts.count ? expert : NONE;
 }
 
 /* The linear map of the model that has this matrix, whose bias the forward pass adds; NULL: it is
@@ -320,7 +320,7 @@ static const RowLists *rows_of_expert(const Lora *lora, uint32_t expert) {
     const MixtureRows choices = mixture_choices(m);
     clear_rows(lora, lists);
     for (uint32_t i = choices.first[expert]; i < choices.first[expert + 1]; i++)
-        add_row(lora, lists, lora->masks[choices.slots[i] / m->config->n_experts_used]);
+        add_row(lora, lists, lora->masks[choices.slots[i] / m->config->experts.per_token]);
     return lists;
 }
 

@@ -126,7 +126,7 @@ static void divide_layer_ffns(Division *d, size_t l) {
     /* Some layers of this stack look at hidden vectors in steps of their own. */
     if (c->stack == STACK_ALTUP || c->without_ffn[l]) return;
     bool all = cut_ffn(d, &w->ffn, d->dim, w->ffn.up.w.data ? cut_codes(d, &w->ffn.down) : 0);
-    size_t n = w->router.w.data ? c->n_experts - c->zero_experts : 0;
+    size_t n = w->router.w.data ? c->experts.count - c->experts.identity : 0;
     all = cut_experts(d, w->experts, n, d->dim) && all;
     if (w->shared.up.w.data)
         all = cut_ffn(d, &w->shared, d->dim, cut_codes(d, &w->shared.down)) && all;

@@ -48,10 +48,10 @@ static void divide_latent(Division *d, size_t l, Latent *w) {
 
 static void divide_latent_moe(Division *d, LatentMoe *w) {
     LayerWeights *mixture = &w->mixture;
-    const RankShare *inner = cut_find(d, d->whole->expert_dim, PANEL_ROWS, 0);
+    const RankShare *inner = cut_find(d, d->whole->experts.dim, PANEL_ROWS, 0);
     if (!inner) return;
     cut_last(&w->in, inner);
-    bool all = cut_experts(d, mixture->experts, d->whole->n_experts, inner);
+    bool all = cut_experts(d, mixture->experts, d->whole->experts.count, inner);
     if (mixture->shared.up.w.data)
         all = cut_ffn(d, &mixture->shared, d->dim, cut_codes(d, &mixture->shared.down)) && all;
     cut_last(&w->out, d->dim);

@@ -22,7 +22,7 @@ size_t lookup_default(const ModelFile *file) {
 }
 
 bool lookup_rows_are_cheap(const ModelFile *file) {
-    return modelfile_bytes(file) >= WORTHWHILE_BYTES && modelfile_config(file)->n_experts == 0;
+    return modelfile_bytes(file) >= WORTHWHILE_BYTES && modelfile_config(file)->experts.count == 0;
 }
 
 /* Index just after the latest earlier occurrence of the text's longest repeated suffix; *length is

@@ -96,8 +96,8 @@ static Status cohere2_moe_router(const json_t *json, Config *config, Error *erro
     if (kind && strcmp(kind, "softmax") != 0 && strcmp(kind, "sigmoid") != 0)
         return error_set(error, "config.json: expert_selection_fn '%.40s' is not known", kind);
     bool is_sigmoid = kind && strcmp(kind, "sigmoid") == 0;
-    config->router = is_sigmoid ? ROUTER_SIGMOID_SCORES : ROUTER_SOFTMAX_SCORES;
-    config->router_normalize = !is_sigmoid || json_flag(json, "norm_topk_prob", true);
+    config->router.kind = is_sigmoid ? ROUTER_SIGMOID_SCORES : ROUTER_SOFTMAX_SCORES;
+    config->router.normalize = !is_sigmoid || json_flag(json, "norm_topk_prob", true);
     return STATUS_OK;
 }
 
@@ -120,14 +120,14 @@ static Status cohere2_moe_finish(const json_t *json, Config *config, Error *erro
         cohere2_moe_router(json, config, error) != STATUS_OK)
         return STATUS_FAILED;
     /* The average of the chosen experts' output and the shared one's. */
-    if (config->shared_ffn_dim > 0 && (!strategy || strcmp(strategy, "average") == 0))
-        config->router_scale = config->shared_scale = 0.5f;
+    if (config->experts.shared_ffn_dim > 0 && (!strategy || strcmp(strategy, "average") == 0))
+        config->router.scale = config->experts.shared_scale = 0.5f;
     return cohere2_moe_windows(json, config, error);
 }
 
 /* The converter takes only models that average the chosen experts with the shared one. */
 static Status gguf_cohere2moe_finish(const GgufModel *m, Config *c) {
     if (gguf_cohere_finish(m, c) != STATUS_OK) return STATUS_FAILED;
-    if (c->shared_ffn_dim > 0) c->router_scale = c->shared_scale = 0.5f;
+    if (c->experts.shared_ffn_dim > 0) c->router.scale = c->experts.shared_scale = 0.5f;
     return STATUS_OK;
 }

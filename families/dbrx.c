@@ -70,16 +70,16 @@ static Status dbrx_finish(const json_t *json, Config *config, Error *error) {
                  *ffn = json_value(json, "ffn_config");
     const json_t *act = json_value(ffn, "ffn_act_fn");
     if (dbrx_size(attention, "kv_n_heads", 1, &config->n_kv_heads, error) != STATUS_OK ||
-        dbrx_size(ffn, "ffn_hidden_size", 3584, &config->expert_ffn_dim, error) != STATUS_OK ||
-        dbrx_size(ffn, "moe_num_experts", 4, &config->n_experts, error) != STATUS_OK ||
-        dbrx_size(ffn, "moe_top_k", 1, &config->n_experts_used, error) != STATUS_OK ||
+        dbrx_size(ffn, "ffn_hidden_size", 3584, &config->experts.ffn_dim, error) != STATUS_OK ||
+        dbrx_size(ffn, "moe_num_experts", 4, &config->experts.count, error) != STATUS_OK ||
+        dbrx_size(ffn, "moe_top_k", 1, &config->experts.per_token, error) != STATUS_OK ||
         family_refuse(ffn, "moe_normalize_expert_weights", "1.0", error) != STATUS_OK ||
         family_refuse(act, "name", "\"silu\"", error) != STATUS_OK ||
         family_refuse_zero(attention, "clip_qkv", error) != STATUS_OK)
         return STATUS_FAILED;
     bool is_normalized = !json_is_null(json_object_get(ffn, "moe_normalize_expert_weights")) ||
                          !json_object_get(ffn, "moe_normalize_expert_weights");
-    config->router = is_normalized ? ROUTER_SOFTMAX_CHOSEN : ROUTER_SOFTMAX;
+    config->router.kind = is_normalized ? ROUTER_SOFTMAX_CHOSEN : ROUTER_SOFTMAX;
     config->qkv_clip = (float)json_number(attention, "clip_qkv", 0);
     config->rope_theta = (float)json_number(attention, "rope_theta", 10000);
     return STATUS_OK;

@@ -161,7 +161,7 @@ const Family families_deepseek[] = {
 static Status deepseek_v2_finish(const json_t *json, Config *config, Error *error) {
     const char *method = json_text(json, "topk_method");
     if (!method || strcmp(method, "greedy") == 0) {
-        config->router_groups = config->router_groups_used = 0;
+        config->router.groups = config->router.groups_used = 0;
     } else if (strcmp(method, "group_limited_greedy") != 0) {
         return error_set(error, "config.json: topk_method '%.40s' is not known", method);
     }

@@ -62,7 +62,7 @@ static Status vl_finish(const json_t *json, Config *config, Error *error) {
                              "'ernie4_5_vl_moe'",
                              objects[i], type);
     }
-    config->expert_ffn_dim = (uint32_t)width;
+    config->experts.ffn_dim = (uint32_t)width;
     return family_shared_width(json, "moe_num_shared_experts", 2, config, error);
 }
 
@@ -91,9 +91,9 @@ static Status vl_more(const RuleContext *c, const json_t *json, Error *error) {
                              sparse ? "sparse" : "dense");
         snprintf(name, sizeof name, "model.layers.%u.mlp.gate.weight_1", l);
         leave_out(c, name);
-        for (uint32_t i = 0; i < 3 * config->n_experts; i++) {
+        for (uint32_t i = 0; i < 3 * config->experts.count; i++) {
             snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%u.%s_proj.weight", l,
-                     config->n_experts + i / 3, parts[i % 3]);
+                     config->experts.count + i / 3, parts[i % 3]);
             leave_out(c, name);
         }
     }

@@ -399,12 +399,12 @@ static Status read_global_heads(const json_t *json, Config *c, Error *error) {
 
 static Status read_experts(const json_t *json, Config *c, Error *error) {
     if (!json_flag(json, "enable_moe_block", false)) return STATUS_OK;
-    c->router = ROUTER_SCALED;
-    if (read_uint(json, "num_experts", 0, &c->n_experts, error) != STATUS_OK ||
-        read_uint(json, "top_k_experts", 0, &c->n_experts_used, error) != STATUS_OK ||
-        read_uint(json, "moe_intermediate_size", 0, &c->expert_ffn_dim, error) != STATUS_OK)
+    c->router.kind = ROUTER_SCALED;
+    if (read_uint(json, "num_experts", 0, &c->experts.count, error) != STATUS_OK ||
+        read_uint(json, "top_k_experts", 0, &c->experts.per_token, error) != STATUS_OK ||
+        read_uint(json, "moe_intermediate_size", 0, &c->experts.ffn_dim, error) != STATUS_OK)
         return STATUS_FAILED;
-    if (c->n_experts > 0) return STATUS_OK;
+    if (c->experts.count > 0) return STATUS_OK;
     return error_set(error, "config.json: enable_moe_block is true, but num_experts is missing");
 }
 
@@ -465,7 +465,7 @@ static Status gemma4_more(const RuleContext *context, const json_t *json, Error 
     const Config *c = &context->source->config;
     if (c->per_layer_dim > 0 && rules_apply(context, per_layer_tensors, error) != STATUS_OK)
         return STATUS_FAILED;
-    if (c->n_experts > 0 && rules_apply(context, mixture_tensors, error) != STATUS_OK)
+    if (c->experts.count > 0 && rules_apply(context, mixture_tensors, error) != STATUS_OK)
         return STATUS_FAILED;
     return check_values(context, json, error);
 }
@@ -557,7 +557,7 @@ static void gguf_read_common(const GgufModel *m, Config *c) {
 static Status gguf_gemma4_finish(const GgufModel *m, Config *c) {
     gguf_read_common(m, c);
     c->stack = STACK_GEMMA4;
-    if (c->n_experts > 0) c->router = ROUTER_SCALED;
+    if (c->experts.count > 0) c->router.kind = ROUTER_SCALED;
     return STATUS_OK;
 }
 
@@ -687,7 +687,7 @@ static Status gguf_gemma4_more(GgufModel *m) {
     if (c->per_layer_dim > 0 &&
         rules_apply(&context, gguf_per_layer_tensors, m->error) != STATUS_OK)
         return STATUS_FAILED;
-    if (c->n_experts > 0 && rules_apply(&context, gguf_mixture_tensors, m->error) != STATUS_OK)
+    if (c->experts.count > 0 && rules_apply(&context, gguf_mixture_tensors, m->error) != STATUS_OK)
         return STATUS_FAILED;
     return STATUS_OK;
 }

@@ -68,7 +68,7 @@ void gguf_scale_scores(const GgufModel *m, Config *c) {
 Status gguf_deepseek2_finish(const GgufModel *m, Config *c) {
     if (gguf_latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
     bool sigmoid = gguf_has_correction(m, c);
-    c->router = sigmoid ? ROUTER_SIGMOID_SCORES : ROUTER_SOFTMAX_SCORES;
+    c->router.kind = sigmoid ? ROUTER_SIGMOID_SCORES : ROUTER_SOFTMAX_SCORES;
     if (sigmoid) snprintf(c->family, sizeof c->family, "deepseek_v3");
     gguf_scale_scores(m, c);
     return STATUS_OK;
@@ -78,7 +78,7 @@ Status gguf_deepseek2_finish(const GgufModel *m, Config *c) {
  * it. */
 Status gguf_indexed_finish(const GgufModel *m, Config *c) {
     if (gguf_latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
-    c->router = ROUTER_SIGMOID_SCORES;
+    c->router.kind = ROUTER_SIGMOID_SCORES;
     gguf_scale_scores(m, c);
     gguf_model_uint(m, "attention.indexer.head_count", &c->indexer.n_heads);
     gguf_model_uint(m, "attention.indexer.key_length", &c->indexer.head_dim);

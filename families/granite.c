@@ -237,7 +237,7 @@ static Status gguf_granite_finish(const GgufModel *m, Config *c) {
     c->logit_scale = (float)(1.0 / divisor);
     c->embedding_scale = (float)embedding;
     c->residual_scale = (float)residual;
-    c->router = ROUTER_SOFTMAX_CHOSEN;
+    c->router.kind = ROUTER_SOFTMAX_CHOSEN;
     return STATUS_OK;
 }
 

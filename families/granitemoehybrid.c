@@ -148,10 +148,10 @@ static Status granitemoehybrid_finish(const json_t *json, Config *config, Error 
     if (!types) types = json_value(json, "layers_block_type");
     if (read_mamba_width(json, config, error) != STATUS_OK) return STATUS_FAILED;
     config->position = position && strcmp(position, "rope") == 0 ? POSITION_ROPE : POSITION_NONE;
-    config->router = ROUTER_SOFTMAX_CHOSEN;
-    if (config->n_experts == 0) {
-        config->ffn_dim = config->shared_ffn_dim;
-        config->shared_ffn_dim = 0;
+    config->router.kind = ROUTER_SOFTMAX_CHOSEN;
+    if (config->experts.count == 0) {
+        config->ffn_dim = config->experts.shared_ffn_dim;
+        config->experts.shared_ffn_dim = 0;
     }
     for (uint32_t l = 0; l < config->n_layers; l++) config->layer_kind[l] = LAYER_MAMBA2;
     return types ? family_state_read_kinds(types, names, config, error) : STATUS_OK;
@@ -159,8 +159,8 @@ static Status granitemoehybrid_finish(const json_t *json, Config *config, Error 
 
 static Status granitemoehybrid_more(const RuleContext *context, const json_t *json, Error *error) {
     (void)json;
-    return rules_apply(context, context->source->config.n_experts ? granite_shared : granite_dense,
-                       error);
+    return rules_apply(
+        context, context->source->config.experts.count ? granite_shared : granite_dense, error);
 }
 
 static Status bamba_finish(const json_t *json, Config *config, Error *error) {
@@ -192,8 +192,8 @@ static Status gguf_granitehybrid_finish(const GgufModel *m, Config *c) {
     c->logit_scale = (float)(1.0 / divisor);
     c->embedding_scale = (float)embedding;
     c->residual_scale = (float)residual;
-    c->router = ROUTER_SOFTMAX_CHOSEN;
-    if (c->n_experts > 0 && c->ffn_dim == 0) c->ffn_dim = c->expert_ffn_dim;
+    c->router.kind = ROUTER_SOFTMAX_CHOSEN;
+    if (c->experts.count > 0 && c->ffn_dim == 0) c->ffn_dim = c->experts.ffn_dim;
     if (gguf_kinds_by_heads(m, c, LAYER_ATTENTION, LAYER_MAMBA2) != STATUS_OK) return STATUS_FAILED;
     return gguf_read_state(m, c);
 }

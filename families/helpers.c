@@ -151,10 +151,10 @@ Status family_add_mamba_norms(const RuleContext *context, Error *error) {
 
 Status family_shared_width(const json_t *json, const char *key, double absent, Config *config,
                            Error *error) {
-    double n = json_number(json, key, absent), width = n * config->expert_ffn_dim;
+    double n = json_number(json, key, absent), width = n * config->experts.ffn_dim;
     if (!(n >= 0 && n == floor(n) && width <= 1 << 20))
         return error_set(error, "config.json: %s is %g", key, n);
-    config->shared_ffn_dim = (uint32_t)width;
+    config->experts.shared_ffn_dim = (uint32_t)width;
     return STATUS_OK;
 }
 

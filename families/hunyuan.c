@@ -67,6 +67,6 @@ static Status hunyuan_finish(const json_t *json, Config *config, Error *error) {
                                     "cannot compute");
     if (!(first >= 1 && first <= CONFIG_MAX_EXPERTS && first == floor(first)))
         return error_set(error, "config.json: moe_topk is %g", first);
-    config->n_experts_used = (uint32_t)first;
+    config->experts.per_token = (uint32_t)first;
     return STATUS_OK;
 }

@@ -187,8 +187,8 @@ static Status gguf_kimi_linear_finish(const GgufModel *m, Config *c) {
     c->state_heads = c->state_key_heads = c->n_heads;
     c->state_by_key = true;
     c->position = POSITION_NONE;
-    c->router = ROUTER_SIGMOID_SCORES;
-    c->router_normalize = true;
+    c->router.kind = ROUTER_SIGMOID_SCORES;
+    c->router.normalize = true;
     return STATUS_OK;
 }
 

@@ -79,13 +79,13 @@ static Status longcat_flash_finish(const json_t *json, Config *config, Error *er
     if (q_dim != config->head_dim + config->rotary_dim)
         return error_set(error, "config.json: qk_head_dim is %g, but its parts have %u and %u",
                          q_dim, config->head_dim, config->rotary_dim);
-    if (config->n_experts > CONFIG_MAX_EXPERTS || config->zero_experts > CONFIG_MAX_EXPERTS)
+    if (config->experts.count > CONFIG_MAX_EXPERTS || config->experts.identity > CONFIG_MAX_EXPERTS)
         return error_set(error, "config.json: %u experts and zero_expert_num %u are too many",
-                         config->n_experts, config->zero_experts);
+                         config->experts.count, config->experts.identity);
     if (config->latent.q_lora_rank == 0)
         return error_set(error, "config.json: q_lora_rank is missing or 0");
     config->n_layers = 2 * (uint32_t)layers;
-    config->n_experts += config->zero_experts;
+    config->experts.count += config->experts.identity;
     if (family_latent_heads(json, &plain_rope, config, error) != STATUS_OK) return STATUS_FAILED;
     config->attention_scale *= (float)sqrt(width / config->latent.q_lora_rank);
     config->latent.scale = (float)sqrt(width / config->latent.kv_lora_rank);
@@ -99,7 +99,7 @@ static Status longcat_flash_more(const RuleContext *context, const json_t *json,
     (void)json;
     (void)error;
     for (uint32_t l = 0; l < c->n_layers / 2; l++)
-        for (uint32_t e = c->n_experts - c->zero_experts; e < c->n_experts; e++)
+        for (uint32_t e = c->experts.count - c->experts.identity; e < c->experts.count; e++)
             for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
                 char name[96];
                 snprintf(name, sizeof name, FROM_LAYER "mlp.experts.%u.%s.weight", l, e, parts[i]);

@@ -218,9 +218,9 @@ static Status jamba_finish(const json_t *json, Config *config, Error *error) {
     for (uint32_t l = 0; l < config->n_layers; l++)
         config->layer_kind[l] =
             l % (uint32_t)period == (uint32_t)offset ? LAYER_ATTENTION : LAYER_MAMBA;
-    if (config->n_experts == 1) config->n_experts = 0;
+    if (config->experts.count == 1) config->experts.count = 0;
     config->position = POSITION_NONE;
-    config->router = ROUTER_SOFTMAX;
+    config->router.kind = ROUTER_SOFTMAX;
     return read_mamba(json, "", "mamba_expand", "mamba_dt_rank", config, error);
 }
 
@@ -272,7 +272,7 @@ static Status gguf_read_mamba(const GgufModel *m, Config *c) {
 }
 
 static Status gguf_jamba_finish(const GgufModel *m, Config *c) {
-    if (c->n_experts == 1) c->n_experts = 0;
+    if (c->experts.count == 1) c->experts.count = 0;
     if (gguf_kinds_by_heads(m, c, LAYER_ATTENTION, LAYER_MAMBA) != STATUS_OK) return STATUS_FAILED;
     return gguf_read_mamba(m, c);
 }

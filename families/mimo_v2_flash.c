@@ -95,7 +95,7 @@ static Status mimo_v2_flash_finish(const json_t *json, Config *config, Error *er
         config->rope_table[i] = slides ? 1 : 0;
         config->layer_n_kv_heads[i] = slides ? 2 * config->n_kv_heads : 0;
     }
-    config->router_scale = (float)json_number(json, "routed_scaling_factor", 1);
+    config->router.scale = (float)json_number(json, "routed_scaling_factor", 1);
     const json_t *scale = json_object_get(json, "attention_value_scale");
     if (scale && !json_is_null(scale) && !json_is_number(scale))
         return error_set(error, "config.json: attention_value_scale is not a number");

@@ -154,7 +154,7 @@ static Status gguf_minimax_finish(const GgufModel *m, Config *c) {
     c->residual_scale = c->embedding_scale = (float)(1.0 / alpha);
     c->norm_eps = (float)((double)c->norm_eps / (alpha * alpha));
     c->norm_place = NORM_STREAM;
-    c->router = ROUTER_SOFTMAX_CHOSEN;
+    c->router.kind = ROUTER_SOFTMAX_CHOSEN;
     c->state_norm_eps = 1e-6f;
     c->state_heads = c->state_key_heads = c->n_heads;
     c->state_key_dim = c->state_value_dim = c->head_dim;

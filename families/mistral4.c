@@ -70,7 +70,7 @@ const Family families_mistral4[] = {
 
 /* The converter writes no key of how its queries grow with the position. */
 static Status gguf_mistral4_finish(const GgufModel *m, Config *c) {
-    c->router_group_pairs = true;
+    c->router.group_pairs = true;
     c->query_scaling = 0.1f;
     c->query_scaling_floor = c->context;
     gguf_model_uint(m, "rope.scaling.original_context_length", &c->query_scaling_floor);

@@ -127,7 +127,7 @@ static Status nemotron_h_finish(const json_t *json, Config *config, Error *error
     bool mixes = false;
     if (n == 0 || n > CONFIG_MAX_LAYERS)
         return error_set(error, "config.json: layers_block_type has %zu layers", n);
-    if (json_value(json, "moe_latent_size") && config->expert_dim == 0)
+    if (json_value(json, "moe_latent_size") && config->experts.dim == 0)
         return error_set(error, "config.json: moe_latent_size is 0");
     config->n_layers = (uint32_t)n;
     for (size_t l = 0; l < n; l++) {
@@ -141,19 +141,19 @@ static Status nemotron_h_finish(const json_t *json, Config *config, Error *error
                              !list && pattern ? &pattern[l]
                              : name           ? name
                                               : "(no text)");
-        bool is_narrow = all[i].letter == 'E' && config->expert_dim > 0;
+        bool is_narrow = all[i].letter == 'E' && config->experts.dim > 0;
         config->layer_kind[l] = is_narrow ? LAYER_LATENT_MOE : all[i].kind;
         config->without_ffn[l] = config->layer_kind[l] != LAYER_NONE;
         mixes = mixes || all[i].letter == 'E';
     }
-    if (!mixes) config->n_experts = config->shared_ffn_dim = config->expert_dim = 0;
+    if (!mixes) config->experts.count = config->experts.shared_ffn_dim = config->experts.dim = 0;
     return STATUS_OK;
 }
 
 /* A layer is what it has tensors of: Mamba 2, attention, a feed-forward or a mixture. */
 static Status gguf_nemotron_h_finish(const GgufModel *m, Config *c) {
     bool mixes = false;
-    gguf_model_uint(m, "moe_latent_size", &c->expert_dim);
+    gguf_model_uint(m, "moe_latent_size", &c->experts.dim);
     for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
         bool is_narrow = gguf_model_layer_has(m, l, "ffn_latent_down.weight");
         bool is_mamba = gguf_model_layer_has(m, l, "ssm_in.weight"),
@@ -166,13 +166,13 @@ static Status gguf_nemotron_h_finish(const GgufModel *m, Config *c) {
         mixes = mixes || gguf_model_layer_has(m, l, "ffn_gate_inp.weight");
         c->layer_ffn_dim[l] = 0;
     }
-    if (!mixes) c->n_experts = c->shared_ffn_dim = 0;
+    if (!mixes) c->experts.count = c->experts.shared_ffn_dim = 0;
     if (c->ffn_dim == 0) c->ffn_dim = 1; /* no layer has a dense feed-forward */
     if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
     c->gated = false;
     c->activation = ACTIVATION_RELU2;
     c->position = POSITION_NONE;
-    c->router = ROUTER_SIGMOID_SCORES;
-    c->router_normalize = true;
+    c->router.kind = ROUTER_SIGMOID_SCORES;
+    c->router.normalize = true;
     return gguf_read_state(m, c);
 }

@@ -362,8 +362,8 @@ static Status gguf_qwen3next_finish(const GgufModel *m, Config *c) {
         c->layer_kind[l] = is_recurrent != 0.0 ? LAYER_DELTA : LAYER_ATTENTION;
     }
     c->qk_norm = QK_NORM_HEAD;
-    c->router = ROUTER_SOFTMAX_CHOSEN;
-    if (c->n_experts > 0 && c->ffn_dim == 0) c->ffn_dim = c->expert_ffn_dim;
+    c->router.kind = ROUTER_SOFTMAX_CHOSEN;
+    if (c->experts.count > 0 && c->ffn_dim == 0) c->ffn_dim = c->experts.ffn_dim;
     return gguf_read_state(m, c);
 }
 

@@ -192,7 +192,7 @@ static Status gguf_step_finish(const GgufModel *m, Config *c) {
     (void)m;
     c->rope_local_rotary_dim = c->rotary_dim;
     c->rotary_dim /= 2;
-    c->router_normalize = true;
+    c->router.normalize = true;
     return STATUS_OK;
 }
 

@@ -18,7 +18,7 @@ Status gate_limit_add(Source *source, uint32_t layer, bool of_experts, double li
         snprintf(name, sizeof name, "layers.%u.shared.gate_limit", layer);
         return status == STATUS_OK ? gate_limits_add(source, name, limit, error) : status;
     }
-    for (uint32_t e = 0; status == STATUS_OK && e < source->config.n_experts; e++) {
+    for (uint32_t e = 0; status == STATUS_OK && e < source->config.experts.count; e++) {
         snprintf(name, sizeof name, "layers.%u.experts.%u.gate_limit", layer, e);
         status = gate_limits_add(source, name, limit, error);
     }

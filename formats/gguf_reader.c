@@ -167,16 +167,16 @@ static Status read_widths(GgufModel *r) {
     /* Some converters wrote 4 * dim whatever the width was. */
     const uint64_t *down = shape_in_layers(r, "ffn_down", 2);
     if (down) c->ffn_dim = (uint32_t)down[1];
-    if (computes(r)) gguf_model_uint(r, "expert_count", &c->n_experts);
-    if (c->n_experts == 0) return STATUS_OK;
-    gguf_model_uint(r, "expert_used_count", &c->n_experts_used);
+    if (computes(r)) gguf_model_uint(r, "expert_count", &c->experts.count);
+    if (c->experts.count == 0) return STATUS_OK;
+    gguf_model_uint(r, "expert_used_count", &c->experts.per_token);
     const uint64_t *stacked = shape_in_layers(r, "ffn_up_exps", 3);
     const uint64_t *shared = shape_in_layers(r, "ffn_up_shexp", 2);
     const uint64_t *fused = shape_in_layers(r, "ffn_gate_up_exps", 3);
-    c->expert_ffn_dim = stacked ? (uint32_t)stacked[1]
-                        : fused ? (uint32_t)fused[1] / 2
-                                : c->ffn_dim;
-    if (shared) c->shared_ffn_dim = (uint32_t)shared[0];
+    c->experts.ffn_dim = stacked ? (uint32_t)stacked[1]
+                         : fused ? (uint32_t)fused[1] / 2
+                                 : c->ffn_dim;
+    if (shared) c->experts.shared_ffn_dim = (uint32_t)shared[0];
     return STATUS_OK;
 }
 
@@ -185,28 +185,29 @@ static Status read_widths(GgufModel *r) {
  * groups. */
 static Status read_router(const GgufModel *r) {
     Config *c = &r->source->config;
-    bool by_scores = c->router >= ROUTER_SIGMOID_SCORES, sums_to_one = c->router_normalize;
+    bool by_scores = c->router.kind >= ROUTER_SIGMOID_SCORES, sums_to_one = c->router.normalize;
     double scale = 1.0;
     uint32_t gating = 0;
-    if (c->n_experts == 0 || c->router == ROUTER_SPARSE_MIXER || c->router == ROUTER_SCALED)
+    if (c->experts.count == 0 || c->router.kind == ROUTER_SPARSE_MIXER ||
+        c->router.kind == ROUTER_SCALED)
         return STATUS_OK;
     gguf_model_float(r, "expert_weights_scale", &scale);
     gguf_model_uint(r, "expert_gating_func", &gating);
-    gguf_model_uint(r, "expert_group_count", &c->router_groups);
-    gguf_model_uint(r, "expert_group_used_count", &c->router_groups_used);
-    bool plain = (scale == 1.0 || scale == 0.0) && c->router_groups <= 1 && gating != 2;
+    gguf_model_uint(r, "expert_group_count", &c->router.groups);
+    gguf_model_uint(r, "expert_group_used_count", &c->router.groups_used);
+    bool plain = (scale == 1.0 || scale == 0.0) && c->router.groups <= 1 && gating != 2;
     if (gating > 3 || (by_scores && gating == 3) || (!by_scores && !plain))
         return error_set(r->error,
                          "%s: experts with expert_weights_scale %g, expert_gating_func %u and "
                          "expert_group_count %u are not known to this program",
-                         r->source->path, scale, gating, c->router_groups);
+                         r->source->path, scale, gating, c->router.groups);
     bool given = gguf_model_bool(r, "expert_weights_norm", &sums_to_one);
     if (by_scores) {
-        c->router_normalize = sums_to_one;
-        if (gating) c->router = gating == 1 ? ROUTER_SOFTMAX_SCORES : ROUTER_SIGMOID_SCORES;
-        if (scale != 0.0) c->router_scale *= (float)scale;
+        c->router.normalize = sums_to_one;
+        if (gating) c->router.kind = gating == 1 ? ROUTER_SOFTMAX_SCORES : ROUTER_SIGMOID_SCORES;
+        if (scale != 0.0) c->router.scale *= (float)scale;
     } else if (given || gating == 3) {
-        c->router = sums_to_one || gating == 3 ? ROUTER_SOFTMAX_CHOSEN : ROUTER_SOFTMAX;
+        c->router.kind = sums_to_one || gating == 3 ? ROUTER_SOFTMAX_CHOSEN : ROUTER_SOFTMAX;
     }
     return STATUS_OK;
 }
@@ -397,7 +398,7 @@ static Status find_family(const GgufModel *r, const GgufFamily **family, const c
                          r->source->path, r->architecture, r->source->family_file.path);
     if (given) *model_type = given->model_type;
     if (!*family || (!(*family)->needs_tensor && shape_in_layers(r, "ffn_gate_inp", 2) &&
-                     r->source->config.n_experts == 0)) {
+                     r->source->config.experts.count == 0)) {
         char known[600];
         family_gguf_names(known, sizeof known);
         return error_set(r->error,

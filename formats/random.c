@@ -210,8 +210,8 @@ static void random_complete(Shape *shape) {
     if (c->head_dim == 0 && c->n_heads) c->head_dim = c->dim / c->n_heads;
     if (c->rotary_dim == 0) c->rotary_dim = c->head_dim;
     if (c->ffn_dim == 0) c->ffn_dim = 4 * c->dim;
-    if (c->n_experts > 0 && c->expert_ffn_dim == 0) c->expert_ffn_dim = c->ffn_dim;
-    if (c->n_experts > 0 && c->n_experts_used == 0) c->n_experts_used = 2;
+    if (c->experts.count > 0 && c->experts.ffn_dim == 0) c->experts.ffn_dim = c->ffn_dim;
+    if (c->experts.count > 0 && c->experts.per_token == 0) c->experts.per_token = 2;
     if (c->context == 0) c->context = 2048;
     if (c->attention_scale == 0.0f)
         c->attention_scale = 1.0f / sqrtf((float)(c->head_dim ? c->head_dim : 1));
@@ -293,14 +293,14 @@ static void add_feed_forward(Generator *g, const char *of, uint32_t width) {
 
 static void add_experts(Generator *g) {
     const Config *c = &g->shape->config;
-    add_matrix(g, "router", c->n_experts, c->dim, 2.0f);
-    for (uint32_t i = 0; i < c->n_experts - c->zero_experts && !g->failed; i++) {
+    add_matrix(g, "router", c->experts.count, c->dim, 2.0f);
+    for (uint32_t i = 0; i < c->experts.count - c->experts.identity && !g->failed; i++) {
         char of[32];
         snprintf(of, sizeof of, "experts.%u.", i);
-        add_feed_forward(g, of, c->expert_ffn_dim);
+        add_feed_forward(g, of, c->experts.ffn_dim);
     }
-    if (c->shared_ffn_dim == 0) return;
-    add_feed_forward(g, "shared.", c->shared_ffn_dim);
+    if (c->experts.shared_ffn_dim == 0) return;
+    add_feed_forward(g, "shared.", c->experts.shared_ffn_dim);
     add_matrix(g, "shared.router", 1, c->dim, 1.2f);
 }
 
@@ -365,9 +365,9 @@ static void add_gemma4(Generator *g, const Config *c) {
         add_matrix(g, "per_layer.projection", c->dim, p, 1.2f);
         add_norm(g, "per_layer.norm", c->dim);
     }
-    if (c->n_experts == 0) return;
+    if (c->experts.count == 0) return;
     add_norm(g, "router_scale", c->dim);
-    add_norm(g, "router.correction", c->n_experts);
+    add_norm(g, "router.correction", c->experts.count);
     add_norm(g, "expert_norm", c->dim);
     add_norm(g, "post_expert_norm", c->dim);
     add_norm(g, "post_dense_norm", c->dim);
@@ -420,7 +420,7 @@ static void add_layer(Generator *g) {
     }
     if (at_end) add_norm(g, "post_attention_norm", c->dim);
     if (c->norm_place != NORM_OUTPUT && !c->parallel_block) add_norm(g, "ffn_norm", c->dim);
-    bool mixes = c->n_experts > 0 && g->layer >= (int)g->shape->dense;
+    bool mixes = c->experts.count > 0 && g->layer >= (int)g->shape->dense;
     if (c->stack == STACK_SHORTCUT) mixes = g->layer % 2 == 0;
     if (mixes) add_experts(g);
     if (!mixes || c->stack == STACK_GEMMA4 || c->stack == STACK_SHORTCUT)

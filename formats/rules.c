@@ -266,12 +266,12 @@ static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t e
     uint64_t n = 1;
     size_t bytes;
     *one = *stacked;
-    uint32_t n_experts = c->source->config.n_experts;
+    uint32_t n_experts = c->source->config.experts.count;
     bool in_rows = stacked->n_dims == 2 && stacked->dims[0] > n_experts && n_experts > 0 &&
                    stacked->dims[0] % n_experts == 0;
     if (!in_rows && (stacked->n_dims < 2 || stacked->dims[0] != n_experts))
         return error_set(error, "%s: tensor '%.100s' does not hold %u experts", c->source->path,
-                         stacked->name, c->source->config.n_experts);
+                         stacked->name, c->source->config.experts.count);
     one->n_dims = stacked->n_dims - !in_rows;
     for (uint32_t i = 0; i < one->n_dims; i++) {
         one->dims[i] = stacked->dims[i + !in_rows];
@@ -601,7 +601,8 @@ static Status apply(const RuleContext *c, const TensorRule *rule, uint32_t layer
     const Config *config = &c->source->config;
     const size_t halves = has_bias(rule) ? 2 : 1; /* weight, bias */
     size_t n_names = count_names(rule->to);
-    uint32_t n = in_layer && names_expert(rule) ? config->n_experts - config->zero_experts : 1;
+    uint32_t n =
+        in_layer && names_expert(rule) ? config->experts.count - config->experts.identity : 1;
     Status status = STATUS_OK;
     if (rule->each_head) n = config_heads(config, layer).n_heads;
     if (rule->first_of_pair && layer % 2 == 1) return STATUS_OK;

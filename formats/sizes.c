@@ -97,11 +97,11 @@ static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
     case SIZE_FFN_DIM:
         return config_ffn_dim(c, layer);
     case SIZE_EXPERT_FFN_DIM:
-        return c->expert_ffn_dim;
+        return c->experts.ffn_dim;
     case SIZE_N_EXPERTS:
-        return c->n_experts;
+        return c->experts.count;
     case SIZE_SHARED_FFN_DIM:
-        return c->shared_ffn_dim;
+        return c->experts.shared_ffn_dim;
     case SIZE_VOCAB_SIZE:
         return c->vocab_size;
     case SIZE_STATE_HEADS:
@@ -139,7 +139,7 @@ static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
     case SIZE_ADAPTER_RANK:
         return c->adapter_rank;
     case SIZE_EXPERT_DIM:
-        return c->expert_dim ? c->expert_dim : c->dim;
+        return c->experts.dim ? c->experts.dim : c->dim;
     case SIZE_PER_LAYER_DIM:
         return c->per_layer_dim;
     case SIZE_PER_LAYER_VOCAB:

@@ -21,9 +21,10 @@ __attribute__((format(printf, 2, 3))) static void write_text(TextBuffer *t, cons
 /* ---- Sizes ---- */
 
 static void add_experts(TextBuffer *t, const Config *c) {
-    write_text(t, "{%u of %u experts of %u", c->n_experts_used, c->n_experts, c->expert_ffn_dim);
-    if (c->expert_dim > 0) write_text(t, " behind %u", c->expert_dim);
-    if (c->shared_ffn_dim > 0) write_text(t, ", 1 shared of %u", c->shared_ffn_dim);
+    write_text(t, "{%u of %u experts of %u", c->experts.per_token, c->experts.count,
+               c->experts.ffn_dim);
+    if (c->experts.dim > 0) write_text(t, " behind %u", c->experts.dim);
+    if (c->experts.shared_ffn_dim > 0) write_text(t, ", 1 shared of %u", c->experts.shared_ffn_dim);
     write_text(t, "}");
 }
 

@@ -111,7 +111,7 @@ static Status apply(Overrides *o, const char *item, Config *config, Error *error
     const char *equals = strchr(item, '=');
     const ConfigField *field = equals ? find_field(item, (size_t)(equals - item)) : NULL;
     if (!field) return not_allowed(item, error);
-    if (strcmp(field->name, "n_experts_used") == 0 && config->n_experts == 0)
+    if (strcmp(field->name, "n_experts_used") == 0 && config->experts.count == 0)
         return wrong_value(item, "used: the model has no experts", error);
     if (strcmp(field->name, "position") == 0 && config->position == POSITION_NONE)
         return wrong_value(item, "used: the model has no position code", error);

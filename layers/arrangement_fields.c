@@ -9,7 +9,7 @@ static Status validate_altup(const Config *c, Error *error) {
     if (c->laurel_rank == 0 || c->per_layer_dim == 0)
         return error_set(error, "laurel_rank is %u, per_layer_dim %u: neither may be 0",
                          c->laurel_rank, c->per_layer_dim);
-    if (c->n_experts > 0 || !c->gated)
+    if (c->experts.count > 0 || !c->gated)
         return error_set(error, "stack 'altup' needs gated feed-forwards and no experts");
     return STATUS_OK;
 }
@@ -33,7 +33,7 @@ static Status validate_prediction(const Config *c, Error *error) {
 }
 
 static Status validate_shortcut(const Config *c, Error *error) {
-    if (c->norm_place != NORM_BEFORE || c->parallel_block || c->n_experts == 0)
+    if (c->norm_place != NORM_BEFORE || c->parallel_block || c->experts.count == 0)
         return error_set(error, "stack 'shortcut' needs norm_place 'before' and experts");
     for (uint32_t l = 0; l < c->n_layers; l++)
         if (c->without_ffn[l])
@@ -80,7 +80,7 @@ double arrangement_work(const Config *c) {
     }
     if (c->stack == STACK_ALTUP)
         work += layers * dim * 2.0 * (streams + c->laurel_rank) + 2.0 * (streams - 1.0) * dim * dim;
-    for (uint32_t l = 0; c->n_experts > 0 && l < c->n_layers; l++)
+    for (uint32_t l = 0; c->experts.count > 0 && l < c->n_layers; l++)
         work += dim * (c->gated ? 3.0 : 2.0) * config_ffn_dim(c, l); /* beside the experts */
     return work;
 }

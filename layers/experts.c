@@ -15,12 +15,12 @@ void experts_choose(const float *rank, size_t n, size_t n_chosen, uint32_t *chos
 
 void experts_route(const Numeric *numeric, const Config *c, float *logits, uint32_t *chosen,
                    float *routing_weights) {
-    size_t n_used = c->n_experts_used;
-    experts_choose(logits, c->n_experts, n_used, chosen);
+    size_t n_used = c->experts.per_token;
+    experts_choose(logits, c->experts.count, n_used, chosen);
     for (size_t k = 0; k < n_used; k++) routing_weights[k] = logits[chosen[k]];
     float max = routing_weights[0];
-    bool of_all = c->router == ROUTER_SOFTMAX;
-    float sum = of_all ? numeric->softmax_sum(logits, max, c->n_experts)
+    bool of_all = c->router.kind == ROUTER_SOFTMAX;
+    float sum = of_all ? numeric->softmax_sum(logits, max, c->experts.count)
                        : numeric->softmax_sum(routing_weights, max, n_used);
     for (size_t k = 0; k < n_used; k++)
         routing_weights[k] = (of_all ? logits[chosen[k]] : routing_weights[k]) / sum;

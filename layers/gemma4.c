@@ -29,7 +29,7 @@ static void find_layer(Finder *f, uint32_t l, Gemma4Layer *layer) {
     snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
     if (c->per_layer_dim > 0) per_layer_find_gate(f, &layer->gate);
     layer->scale = weights_vector(f, "output_scale", 1, 1, false);
-    if (c->n_experts == 0) return;
+    if (c->experts.count == 0) return;
     layer->router_scale = weights_vector(f, "router_scale", 1, c->dim, true);
     layer->expert_norm = weights_norm(f, "expert_norm", c->dim, true);
     layer->post_expert_norm = weights_norm(f, "post_expert_norm", c->dim, true);

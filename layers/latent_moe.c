@@ -14,8 +14,8 @@ typedef struct LatentMoeRows {
 
 static LatentMoeRows latent_moe_take_rows(Rows *memory, const Model *m, const LatentMoe *w) {
     LatentMoeRows rows = {.mixture = mixture_take(memory, m, &w->mixture)};
-    rows.in = rows_take(memory, m->max_rows, m->config->expert_dim);
-    rows.sum = rows_take(memory, m->max_rows, m->config->expert_dim);
+    rows.in = rows_take(memory, m->max_rows, m->config->experts.dim);
+    rows.sum = rows_take(memory, m->max_rows, m->config->experts.dim);
     return rows;
 }
 
@@ -34,26 +34,26 @@ static FeedForward find_network(Finder *f, size_t width, size_t dim) {
 static void *latent_moe_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     char own[sizeof f->prefix];
-    LatentMoe *w = calloc(1, sizeof *w + c->n_experts * sizeof *w->experts);
+    LatentMoe *w = calloc(1, sizeof *w + c->experts.count * sizeof *w->experts);
     if (!w) {
         f->status = error_set(f->error, "no memory for a layer");
         return NULL;
     }
     LayerWeights *mixture = &w->mixture;
-    w->in = weights_linear(f, "experts_in", c->expert_dim, c->dim, true);
-    w->out = weights_linear(f, "experts_out", c->dim, c->expert_dim, true);
-    mixture->router = weights_linear(f, "router", c->n_experts, c->dim, true);
-    mixture->router_correction = weights_vector(f, "router.correction", 1, c->n_experts, false);
+    w->in = weights_linear(f, "experts_in", c->experts.dim, c->dim, true);
+    w->out = weights_linear(f, "experts_out", c->dim, c->experts.dim, true);
+    mixture->router = weights_linear(f, "router", c->experts.count, c->dim, true);
+    mixture->router_correction = weights_vector(f, "router.correction", 1, c->experts.count, false);
     mixture->experts = w->experts;
     memcpy(own, f->prefix, sizeof own);
-    for (uint32_t e = 0; e < c->n_experts; e++) {
+    for (uint32_t e = 0; e < c->experts.count; e++) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.experts.%u.", layer, e);
-        w->experts[e] = find_network(f, c->expert_ffn_dim, c->expert_dim);
+        w->experts[e] = find_network(f, c->experts.ffn_dim, c->experts.dim);
     }
     snprintf(f->prefix, sizeof f->prefix, "layers.%u.shared.", layer);
-    if (c->shared_ffn_dim > 0) {
+    if (c->experts.shared_ffn_dim > 0) {
         mixture->shared_gate = weights_matrix(f, "router", 1, c->dim, false);
-        mixture->shared = find_network(f, c->shared_ffn_dim, c->dim);
+        mixture->shared = find_network(f, c->experts.shared_ffn_dim, c->dim);
     }
     memcpy(f->prefix, own, sizeof own);
     return w;
@@ -82,10 +82,11 @@ static void latent_moe_run(ForwardPass *pass, const Branch *b) {
     const LatentMoe *w = b->weights;
     Rows memory = arena_rows(&m->arena);
     const LatentMoeRows rows = latent_moe_take_rows(&memory, m, w);
-    project(pass, &w->in, in, m->config->expert_dim, rows.in);
-    mixture_sum(pass, &w->mixture, &rows.mixture, in, rows.in, m->config->expert_dim, rows.sum);
+    project(pass, &w->in, in, m->config->experts.dim, rows.in);
+    mixture_sum(pass, &w->mixture, &rows.mixture, in, rows.in, m->config->experts.dim, rows.sum);
     project(pass, &w->out, rows.sum, m->config->dim, y);
-    if (m->config->shared_ffn_dim > 0) mixture_add_shared(pass, &w->mixture, &rows.mixture, in, y);
+    if (m->config->experts.shared_ffn_dim > 0)
+        mixture_add_shared(pass, &w->mixture, &rows.mixture, in, y);
     forward_add_time(pass, PART_FEED_FORWARD);
 }
 

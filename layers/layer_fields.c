@@ -40,22 +40,22 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
 
 /* clang-format off: a row a line */
 static const ConfigField fields[] = {
-    UINT("n_experts_used", n_experts_used, 64),
-    UINT("zero_experts", zero_experts, CONFIG_MAX_EXPERTS),
-    UINT("expert_ffn_dim", expert_ffn_dim, 1 << 20),
-    UINT("expert_dim", expert_dim, 1 << 20),
-    UINT("shared_ffn_dim", shared_ffn_dim, 1 << 20),
-    ENUM("router", router, "softmax", "softmax_chosen", "sparse_mixer", "sigmoid_scores",
+    UINT("n_experts_used", experts.per_token, 64),
+    UINT("zero_experts", experts.identity, CONFIG_MAX_EXPERTS),
+    UINT("expert_ffn_dim", experts.ffn_dim, 1 << 20),
+    UINT("expert_dim", experts.dim, 1 << 20),
+    UINT("shared_ffn_dim", experts.shared_ffn_dim, 1 << 20),
+    ENUM("router", router.kind, "softmax", "softmax_chosen", "sparse_mixer", "sigmoid_scores",
          "softmax_scores", "scaled"),
-    BOOL("share_on_input", share_on_input),
-    AMOUNT("router_jitter", router_jitter),
-    UINT("router_groups", router_groups, CONFIG_MAX_EXPERTS),
-    UINT("router_groups_used", router_groups_used, CONFIG_MAX_EXPERTS),
-    BOOL("router_normalize", router_normalize),
-    AMOUNT("router_sum_min", router_sum_min),
-    FLOAT("router_scale", router_scale),
-    AMOUNT("router_softcap", router_softcap),
-    FLOAT("shared_scale", shared_scale),
+    BOOL("share_on_input", experts.weight_on_input),
+    AMOUNT("router_jitter", router.jitter),
+    UINT("router_groups", router.groups, CONFIG_MAX_EXPERTS),
+    UINT("router_groups_used", router.groups_used, CONFIG_MAX_EXPERTS),
+    BOOL("router_normalize", router.normalize),
+    AMOUNT("router_sum_min", router.sum_min),
+    FLOAT("router_scale", router.scale),
+    AMOUNT("router_softcap", router.softcap),
+    FLOAT("shared_scale", experts.shared_scale),
     UINT("latent_dim", latent.kv_lora_rank, 1 << 12),
     UINT("latent_q_dim", latent.q_lora_rank, 1 << 16),
     AMOUNT("latent_norm_eps", latent.norm_eps),
@@ -71,7 +71,7 @@ static const ConfigField fields[] = {
     BOOL("latent_q_twice", latent.q_twice),
     BOOL("whole_unrotated", latent.nope_without_shared_key),
     BOOL("query_power", query_power),
-    AMOUNT("swiglu_limit", swiglu_limit),
+    AMOUNT("swiglu_limit", experts.swiglu_limit),
     BOOL("limit_first", limit_first),
     BOOL("residual_by_depth", residual_by_depth),
     AMOUNT("hyper_scale", hyper_scale),
@@ -93,9 +93,9 @@ static const ConfigField fields[] = {
     UINT("altup_active", altup_active, 15),
     BOOL("altup_scales", altup_scales),
     UINT("laurel_rank", laurel_rank, 1 << 12),
-    BOOL("router_group_pairs", router_group_pairs),
-    BOOL("router_groups_zero", router_groups_zero),
-    BOOL("router_ranks_logits", router_ranks_logits),
+    BOOL("router_group_pairs", router.group_pairs),
+    BOOL("router_groups_zero", router.groups_zero),
+    BOOL("router_ranks_logits", router.ranks_logits),
     BOOL("state_tiled", state_tiled),
     BOOL("state_norm_first", state_norm_first),
     BOOL("state_by_key", state_by_key),
@@ -123,19 +123,20 @@ double layer_kind_work(const Config *c, uint32_t layer) {
 }
 
 Status mixture_validate(const Config *c, Error *error) {
-    if (c->swiglu_limit > 0.0f && (!c->gated || c->n_experts == 0))
+    if (c->experts.swiglu_limit > 0.0f && (!c->gated || c->experts.count == 0))
         return error_set(error, "swiglu_limit needs experts with gates");
-    if (c->n_experts_used == 0 || c->n_experts_used > c->n_experts)
-        return error_set(error, "n_experts_used is %u of n_experts %u", c->n_experts_used,
-                         c->n_experts);
-    if (c->zero_experts >= c->n_experts)
-        return error_set(error, "zero_experts is %u of n_experts %u", c->zero_experts,
-                         c->n_experts);
-    if (c->expert_ffn_dim == 0) return error_set(error, "expert_ffn_dim is 0");
-    uint32_t groups = c->router_groups, used = c->router_groups_used;
-    if (groups > 1 && (c->n_experts % groups != 0 || c->n_experts / groups < 2 || used == 0 ||
-                       used > groups || c->n_experts / groups * used < c->n_experts_used))
+    if (c->experts.per_token == 0 || c->experts.per_token > c->experts.count)
+        return error_set(error, "n_experts_used is %u of n_experts %u", c->experts.per_token,
+                         c->experts.count);
+    if (c->experts.identity >= c->experts.count)
+        return error_set(error, "zero_experts is %u of n_experts %u", c->experts.identity,
+                         c->experts.count);
+    if (c->experts.ffn_dim == 0) return error_set(error, "expert_ffn_dim is 0");
+    uint32_t groups = c->router.groups, used = c->router.groups_used;
+    if (groups > 1 &&
+        (c->experts.count % groups != 0 || c->experts.count / groups < 2 || used == 0 ||
+         used > groups || c->experts.count / groups * used < c->experts.per_token))
         return error_set(error, "router_groups_used is %u of router_groups %u, with n_experts %u",
-                         used, groups, c->n_experts);
+                         used, groups, c->experts.count);
     return STATUS_OK;
 }

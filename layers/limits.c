@@ -23,7 +23,7 @@ void limits_activate(const Numeric *numeric, const Config *c, const FeedForward 
         numeric->activate(c->activation, gate, up, n);
         return;
     }
-    float limit = f->limit ? *f->limit : c->swiglu_limit;
+    float limit = f->limit ? *f->limit : c->experts.swiglu_limit;
     if (f->limit && !c->limit_first) numeric->activate(c->activation, gate, NULL, n);
     clip(gate, n, -INFINITY, limit);
     clip(up, n, -limit, limit);

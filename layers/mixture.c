@@ -10,12 +10,12 @@
 /* What the router gives. */
 static MixtureRows take_choices(Rows *memory, const Model *m) {
     const Config *c = m->config;
-    size_t n = m->max_rows, k = c->n_experts_used;
+    size_t n = m->max_rows, k = c->experts.per_token;
     MixtureRows rows = {.most = m->ffn_rows};
-    rows.routing = rows_take(memory, n, c->n_experts);
+    rows.routing = rows_take(memory, n, c->experts.count);
     rows.routing_weights = rows_take(memory, n, k);
     rows.chosen = rows_take(memory, n, k);
-    rows.first = rows_take(memory, 1, c->n_experts + 1);
+    rows.first = rows_take(memory, 1, c->experts.count + 1);
     rows.slots = rows_take(memory, n, 2 * k);
     return rows;
 }
@@ -45,16 +45,16 @@ static bool joins_experts(const LayerWeights *w) {
 
 /* The shared expert's share of a row, shared_scale * sigmoid(its gate), where it has a gate. */
 static float shared_share(const Model *m, const LayerWeights *w, const float *gate) {
-    if (!w->shared_gate.data) return m->config->shared_scale;
+    if (!w->shared_gate.data) return m->config->experts.shared_scale;
     float exponential = -*gate; /* becomes exp(-x) */
     m->isa->numeric->softmax_sum(&exponential, 0.0f, 1);
-    return m->config->shared_scale / (1.0f + exponential);
+    return m->config->experts.shared_scale / (1.0f + exponential);
 }
 
 /* Sorts the choices of n rows by expert. */
 static void sort(const Model *m, const MixtureRows *r, size_t n) {
-    size_t used = m->config->n_experts_used;
-    experts_sort(r->chosen, n * used, m->config->n_experts, r->first, r->slots);
+    size_t used = m->config->experts.per_token;
+    experts_sort(r->chosen, n * used, m->config->experts.count, r->first, r->slots);
     for (size_t i = 0; i < n * used; i++) r->slots[n * used + i] = (uint32_t)(r->slots[i] / used);
 }
 
@@ -64,18 +64,18 @@ static void route(ForwardPass *pass, const LayerWeights *w, const MixtureRows *r
                   bool shared) {
     Model *m = pass->model;
     const Config *c = m->config;
-    size_t used = c->n_experts_used;
+    size_t used = c->experts.per_token;
     float *gates = r->out; /* which is free until the experts run */
-    const Product products[] = {{&w->router.w, r->routing, c->n_experts},
+    const Product products[] = {{&w->router.w, r->routing, c->experts.count},
                                 {&w->shared_gate, gates, 1}};
     forward_multiply(m, in, pass->n, products, shared && w->shared_gate.data ? 2 : 1);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float *logits = r->routing + i * c->n_experts;
+        float *logits = r->routing + i * c->experts.count;
         forward_add_bias(m, &w->router, logits);
         uint32_t *chosen = r->chosen + i * used;
         float *routing_weights = r->routing_weights + i * used;
-        if (c->router <= ROUTER_SOFTMAX_CHOSEN)
+        if (c->router.kind <= ROUTER_SOFTMAX_CHOSEN)
             experts_route(m->isa->numeric, c, logits, chosen, routing_weights);
         else
             routing_route(m->isa->numeric, c, w->router_correction, logits, chosen,
@@ -102,7 +102,7 @@ typedef struct Batch {
 /* Whether the part's rows must be copied, because they are changed, or read by someone who does not
  * know of rows that lie apart. */
 static bool copies_rows(const Model *m, const FeedForwardRows *part) {
-    return m->config->share_on_input || m->hook ||
+    return m->config->experts.weight_on_input || m->hook ||
            tensor_type_info(part->network->up.w.type)->group == 0 ||
            (m->config->gated && tensor_type_info(part->network->gate.w.type)->group == 0);
 }
@@ -111,13 +111,13 @@ static bool copies_rows(const Model *m, const FeedForwardRows *part) {
 static void find_inputs(ForwardPass *pass, Batch *b, const MixtureRows *r, const float *in,
                         size_t dim) {
     Model *m = pass->model;
-    const uint32_t *rows = b->slots + pass->n * m->config->n_experts_used;
+    const uint32_t *rows = b->slots + pass->n * m->config->experts.per_token;
     bool copied = false;
     for (size_t p = 0; p < b->n_parts; p++) {
         FeedForwardRows *part = &b->parts[p];
         part->in = in;
         if (part->first == b->n_routed) break; /* the shared expert */
-        if (part->n == 1 && !m->config->share_on_input) {
+        if (part->n == 1 && !m->config->experts.weight_on_input) {
             part->in = in + rows[part->first] * dim;
         } else if (copies_rows(m, part)) {
             part->in = r->in + part->first * dim;
@@ -130,7 +130,7 @@ static void find_inputs(ForwardPass *pass, Batch *b, const MixtureRows *r, const
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < b->n_routed; i++) {
         memcpy(r->in + i * dim, in + rows[i] * dim, dim * sizeof *in);
-        if (m->config->share_on_input)
+        if (m->config->experts.weight_on_input)
             m->isa->numeric->scale(r->in + i * dim, r->routing_weights[b->slots[i]], dim);
     }
     forward_wait(pass);
@@ -145,10 +145,10 @@ static void run_experts(ForwardPass *pass, Batch *b, const MixtureRows *r, const
     Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
     const FeedForward *network = b->parts->network;
-    size_t used = m->config->n_experts_used, own = network->down.w.rows;
+    size_t used = m->config->experts.per_token, own = network->down.w.rows;
     size_t n = b->n_routed + (b->shared ? pass->n : 0);
     size_t width = round_up((own - 1) / (size_t)omp_get_num_threads() + 1, 16);
-    bool on_input = m->config->share_on_input;
+    bool on_input = m->config->experts.weight_on_input;
     find_inputs(pass, b, r, in, network->up.w.cols);
     forward_ffns(pass, b->parts, b->n_parts, &r->hidden, r->out);
 #pragma omp for schedule(static) nowait
@@ -161,7 +161,7 @@ static void run_experts(ForwardPass *pass, Batch *b, const MixtureRows *r, const
             if (bias) numeric->add_scaled(out, bias + at, 1.0f, columns);
             bool routed = i < b->n_routed;
             size_t row = routed ? b->slots[i] / used : i - b->n_routed;
-            float share = !routed    ? r->routing[row * m->config->n_experts]
+            float share = !routed    ? r->routing[row * m->config->experts.count]
                           : on_input ? 1.0f
                                      : r->routing_weights[b->slots[i]];
             numeric->add_scaled(y + row * own + at, out, share, columns);
@@ -175,14 +175,14 @@ static void run_zero_experts(ForwardPass *pass, const MixtureRows *r, const floa
     Model *m = pass->model;
     const Config *c = m->config;
     size_t dim = c->dim, width = round_up((dim - 1) / (size_t)omp_get_num_threads() + 1, 16);
-    uint32_t first = r->first[c->n_experts - c->zero_experts];
-    uint32_t end = r->first[c->n_experts];
+    uint32_t first = r->first[c->experts.count - c->experts.identity];
+    uint32_t end = r->first[c->experts.count];
 #pragma omp for schedule(static) nowait
     for (size_t at = 0; at < dim; at += width) {
         size_t columns = dim - at < width ? dim - at : width;
         for (uint32_t i = first; i < end; i++) {
             uint32_t slot = r->slots[i];
-            size_t row = slot / c->n_experts_used * dim + at;
+            size_t row = slot / c->experts.per_token * dim + at;
             m->isa->numeric->add_scaled(y + row, in + row, r->routing_weights[slot], columns);
         }
     }
@@ -197,7 +197,7 @@ static uint32_t run_some_experts(ForwardPass *pass, const LayerWeights *w, const
     const uint32_t *begin = r->first;
     Batch b; /* not cleared: it is long */
     size_t n = 0;
-    uint32_t e = first, n_experts = m->config->n_experts - m->config->zero_experts;
+    uint32_t e = first, n_experts = m->config->experts.count - m->config->experts.identity;
     b.n_parts = 0, b.shared = false;
     for (; e < n_experts && b.n_parts < FEED_FORWARD_PARTS; e++) {
         size_t rows = begin[e + 1] - begin[e];
@@ -242,7 +242,7 @@ static void sum_experts(ForwardPass *pass, const LayerWeights *w, const MixtureR
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) memset(y + i * width, 0, width * sizeof *y);
     route(pass, w, r, routed, shared); /* ends in a wait, so that y is zero for all threads */
-    uint32_t n_experts = c->n_experts - c->zero_experts + shared;
+    uint32_t n_experts = c->experts.count - c->experts.identity + shared;
     for (uint32_t e = 0; e < n_experts;) e = run_some_experts(pass, w, r, e, shared, in, y);
     forward_gather(pass, w->experts->down.outputs, y, pass->n);
 }
@@ -262,11 +262,12 @@ static void mixture_run(ForwardPass *pass, const Branch *b) {
     Rows memory = arena_rows(&pass->model->arena);
     const MixtureRows rows = mixture_take(&memory, pass->model, w);
     const float *routed = b->routed ? b->routed : b->in;
-    bool shared = c->shared_ffn_dim > 0, joined = shared && !b->routed && c->zero_experts == 0;
+    bool shared = c->experts.shared_ffn_dim > 0,
+         joined = shared && !b->routed && c->experts.identity == 0;
     forward_add_time(pass, PART_REST);
     joined = joined && joins_experts(w);
     sum_experts(pass, w, &rows, routed, b->in, c->dim, joined, b->out);
-    if (c->zero_experts > 0) run_zero_experts(pass, &rows, b->in, b->out);
+    if (c->experts.identity > 0) run_zero_experts(pass, &rows, b->in, b->out);
     if (shared && !joined) mixture_add_shared(pass, w, &rows, b->in, b->out);
     forward_add_time(pass, PART_FEED_FORWARD);
 }

@@ -20,19 +20,19 @@ static float mixer_share(const Numeric *numeric, float jitter, const float *logi
 
 static void route_sparse_mixer(const Numeric *numeric, const Config *c, const float *logits,
                                uint32_t *chosen, float *routing_weights) {
-    experts_choose(logits, c->n_experts, c->n_experts_used, chosen);
-    for (size_t k = 0; k < c->n_experts_used; k++)
+    experts_choose(logits, c->experts.count, c->experts.per_token, chosen);
+    for (size_t k = 0; k < c->experts.per_token; k++)
         routing_weights[k] =
-            mixer_share(numeric, c->router_jitter, logits, c->n_experts, chosen, k + 1);
+            mixer_share(numeric, c->router.jitter, logits, c->experts.count, chosen, k + 1);
 }
 
 /* ---- Routers with scores ---- */
 
 /* Turns logits into scores. */
 static void make_scores(const Numeric *numeric, const Config *c, float *logits) {
-    size_t n = c->n_experts;
-    if (c->router_softcap > 0.0f) numeric->softcap(logits, c->router_softcap, n);
-    if (c->router == ROUTER_SIGMOID_SCORES) {
+    size_t n = c->experts.count;
+    if (c->router.softcap > 0.0f) numeric->softcap(logits, c->router.softcap, n);
+    if (c->router.kind == ROUTER_SIGMOID_SCORES) {
         for (size_t i = 0; i < n; i++) logits[i] = -logits[i];
         numeric->softmax_sum(logits, 0.0f, n); /* becomes exp(-logit) */
         for (size_t i = 0; i < n; i++) logits[i] = 1.0f / (1.0f + logits[i]);
@@ -44,7 +44,7 @@ static void make_scores(const Numeric *numeric, const Config *c, float *logits) 
 
 /* Sets the ranks of all experts outside the best groups to minus infinity. */
 static void keep_best_groups(const Config *c, float *rank) {
-    size_t n_groups = c->router_groups, size = c->n_experts / n_groups;
+    size_t n_groups = c->router.groups, size = c->experts.count / n_groups;
     float of_group[CONFIG_MAX_EXPERTS];
     uint32_t best[CONFIG_MAX_EXPERTS];
     bool kept[CONFIG_MAX_EXPERTS] = {false};
@@ -52,43 +52,43 @@ static void keep_best_groups(const Config *c, float *rank) {
         const float *in_group = rank + g * size;
         experts_choose(in_group, size, 2, best);
         of_group[g] = in_group[best[0]];
-        if (c->router == ROUTER_SIGMOID_SCORES || c->router_group_pairs)
+        if (c->router.kind == ROUTER_SIGMOID_SCORES || c->router.group_pairs)
             of_group[g] += in_group[best[1]];
     }
-    experts_choose(of_group, n_groups, c->router_groups_used, best);
-    for (size_t i = 0; i < c->router_groups_used; i++) kept[best[i]] = true;
-    for (size_t i = 0; i < c->n_experts; i++)
-        if (!kept[i / size]) rank[i] = c->router_groups_zero ? 0.0f : -INFINITY;
+    experts_choose(of_group, n_groups, c->router.groups_used, best);
+    for (size_t i = 0; i < c->router.groups_used; i++) kept[best[i]] = true;
+    for (size_t i = 0; i < c->experts.count; i++)
+        if (!kept[i / size]) rank[i] = c->router.groups_zero ? 0.0f : -INFINITY;
 }
 
 static void route_by_scores(const Numeric *numeric, const Config *c, const float *correction,
                             float *logits, uint32_t *chosen, float *routing_weights) {
     float rank[CONFIG_MAX_EXPERTS], sum = 0.0f;
-    memcpy(rank, logits, c->n_experts * sizeof *rank);
+    memcpy(rank, logits, c->experts.count * sizeof *rank);
     make_scores(numeric, c, logits);
-    for (size_t i = 0; correction && i < c->n_experts; i++)
-        rank[i] = (c->router_ranks_logits ? rank[i] : logits[i]) + correction[i];
-    if (c->router_groups > 1) {
-        if (!correction) memcpy(rank, logits, c->n_experts * sizeof *rank);
+    for (size_t i = 0; correction && i < c->experts.count; i++)
+        rank[i] = (c->router.ranks_logits ? rank[i] : logits[i]) + correction[i];
+    if (c->router.groups > 1) {
+        if (!correction) memcpy(rank, logits, c->experts.count * sizeof *rank);
         keep_best_groups(c, rank);
     }
-    experts_choose(rank, c->n_experts, c->n_experts_used, chosen);
-    for (size_t k = 0; k < c->n_experts_used; k++) sum += logits[chosen[k]];
-    if (sum < c->router_sum_min) sum = c->router_sum_min;
-    if (!c->router_normalize) sum = 1.0f;
-    for (size_t k = 0; k < c->n_experts_used; k++)
-        routing_weights[k] = logits[chosen[k]] / sum * c->router_scale;
+    experts_choose(rank, c->experts.count, c->experts.per_token, chosen);
+    for (size_t k = 0; k < c->experts.per_token; k++) sum += logits[chosen[k]];
+    if (sum < c->router.sum_min) sum = c->router.sum_min;
+    if (!c->router.normalize) sum = 1.0f;
+    for (size_t k = 0; k < c->experts.per_token; k++)
+        routing_weights[k] = logits[chosen[k]] / sum * c->router.scale;
 }
 
 /* ---- Both ---- */
 
 void routing_route(const Numeric *numeric, const Config *c, const float *correction, float *logits,
                    uint32_t *chosen, float *routing_weights) {
-    if (c->router == ROUTER_SCALED) {
+    if (c->router.kind == ROUTER_SCALED) {
         experts_route(numeric, c, logits, chosen, routing_weights);
-        for (size_t k = 0; correction && k < c->n_experts_used; k++)
+        for (size_t k = 0; correction && k < c->experts.per_token; k++)
             routing_weights[k] *= correction[chosen[k]];
-    } else if (c->router == ROUTER_SPARSE_MIXER) {
+    } else if (c->router.kind == ROUTER_SPARSE_MIXER) {
         route_sparse_mixer(numeric, c, logits, chosen, routing_weights);
     } else {
         route_by_scores(numeric, c, correction, logits, chosen, routing_weights);

@@ -13,16 +13,16 @@
 /* A router of n experts of which n_used are chosen. */
 static Config router(RouterKind kind, uint32_t n, uint32_t n_used) {
     Config c = config_default();
-    c.router = kind;
-    c.router_jitter = 0.01f;
-    c.n_experts = n;
-    c.n_experts_used = n_used;
+    c.router.kind = kind;
+    c.router.jitter = 0.01f;
+    c.experts.count = n;
+    c.experts.per_token = n_used;
     return c;
 }
 
 static void route(const Config *c, const float *correction, float *logits, uint32_t *chosen,
                   float *shares) {
-    if (c->router <= ROUTER_SOFTMAX_CHOSEN)
+    if (c->router.kind <= ROUTER_SOFTMAX_CHOSEN)
         experts_route(&numeric_reference, c, logits, chosen, shares);
     else
         routing_route(&numeric_reference, c, correction, logits, chosen, shares);
@@ -97,14 +97,14 @@ static void a_correction_ranks_but_does_not_share(void **state) {
     uint32_t chosen[2];
     float shares[2];
     Config c = router(ROUTER_SIGMOID_SCORES, 4, 2);
-    c.router_scale = 2.5f;
+    c.router.scale = 2.5f;
     route(&c, correction, logits, chosen, shares);
     assert_int_equal(chosen[0], 2);
     assert_int_equal(chosen[1], 3);
     assert_float_equal(shares[0], 2.5f * sigmoid(0), 1e-6f);
     assert_float_equal(shares[1], 2.5f * sigmoid(-1), 1e-6f);
     float again[] = {2, 1, 0, -1};
-    c.router_normalize = true;
+    c.router.normalize = true;
     route(&c, correction, again, chosen, shares);
     assert_float_equal(shares[0] + shares[1], 2.5f, 1e-6f);
     assert_float_equal(shares[0] / shares[1], sigmoid(0) / sigmoid(-1), 1e-5f);
@@ -118,13 +118,13 @@ static void experts_of_other_groups_are_not_chosen(void **state) {
     uint32_t chosen[3];
     float shares[3], copy[9];
     Config c = router(ROUTER_SOFTMAX_SCORES, 9, 3);
-    c.router_groups = 3;
-    c.router_groups_used = 1;
+    c.router.groups = 3;
+    c.router.groups_used = 1;
     const uint32_t of_one[] = {0, 1, 2}, of_two[] = {3, 4, 5};
     memcpy(copy, logits, sizeof copy);
     route(&c, NULL, copy, chosen, shares);
     assert_memory_equal(chosen, of_one, sizeof of_one);
-    c.router = ROUTER_SIGMOID_SCORES;
+    c.router.kind = ROUTER_SIGMOID_SCORES;
     memcpy(copy, logits, sizeof copy);
     route(&c, NULL, copy, chosen, shares);
     assert_memory_equal(chosen, of_two, sizeof of_two);
@@ -138,7 +138,7 @@ static void a_sum_of_zero_is_not_divided_by(void **state) {
     uint32_t chosen[2];
     float shares[2];
     Config c = router(ROUTER_SIGMOID_SCORES, 3, 2);
-    c.router_normalize = true;
+    c.router.normalize = true;
     route(&c, NULL, logits, chosen, shares);
     assert_true(shares[0] == 0 && shares[1] == 0);
 }
