@@ -168,6 +168,23 @@ typedef struct RouterConfig {
     float softcap;        /* cap * tanh(logit / cap) before the score: Laguna; 0 = none */
 } RouterConfig;
 
+/* Layers that keep a state (layers/state_fields.h): gated DeltaNet, Mamba, lightning attention,
+ * short convolutions. */
+typedef struct StateConfig {
+    uint32_t n_heads;     /* each with a state [key_dim][value_dim]; Mamba: channels */
+    uint32_t n_key_heads; /* heads of q and k (Mamba 2: groups of C and B); divides n_heads */
+    uint32_t key_dim;     /* of a head's q and k */
+    uint32_t value_dim;   /* of a head's v */
+    uint32_t conv_kernel; /* taps of the causal convolution */
+    uint32_t dt_rank;     /* Mamba: numbers that the step sizes of a row are made from */
+    bool tiled;           /* head h reads q and k of head h % n_key_heads, not of its group */
+    bool norm_first;      /* Mamba 2's output is normalized before its gate: Falcon-H1 */
+    bool decay_by_key;    /* each element of a key has its own decay in DeltaNet: Kimi Linear */
+    float norm_eps;       /* of the norms in these layers; 0 = Config.norm_eps */
+    float beta;           /* of gated DeltaNet's learning rate: OLMo Hybrid; 0 = 1 */
+    float decay_most; /* a state decays by at most exp(-decay_most) a token: Ling 3; 0 = no bound */
+} StateConfig;
+
 typedef struct Config {
     char family[32]; /* transformers' model_type, for people */
     char name[128];  /* what the source calls itself, may be empty */
@@ -271,23 +288,9 @@ typedef struct Config {
 
     LatentConfig latent;
     IndexerConfig indexer;
-    /* Layers that keep a state (layers/state_fields.c): gated DeltaNet, Mamba, short convolutions.
-     */
-    uint32_t state_heads;     /* heads, each with a state [state_key_dim][state_value_dim]; Mamba:
-                               * channels */
-    uint32_t state_key_heads; /* of q and k (Mamba 2: groups of C and B); divides the former */
-    uint32_t state_key_dim, state_value_dim;
-    /* Taps of the causal convolution; Mamba: numbers that a row's steps are made from; Zamba 2:
-     * blocks that layers share, and the rank of their adapters. */
-    uint32_t state_kernel, state_rank, shared_blocks, adapter_rank;
-    /* state_tiled: head h reads q and k of head h % state_key_heads, not of its group;
-     * state_norm_first: Mamba 2's output is normalized before it is gated: Falcon-H1;
-     * state_by_key: gated DeltaNet whose states decay by the elements of the keys: Kimi Linear. */
-    bool state_tiled, state_norm_first, state_by_key;
-    /* Epsilon of the norms in layers with a state, 0 = norm_eps; gated DeltaNet's rate of learning
-     * is multiplied by state_beta, 0 = 1: OLMo Hybrid; its states decay by at most
-     * exp(-state_decay_most) a token, 0 = no such bound: Ling 3. */
-    float state_norm_eps, state_beta, state_decay_most;
+    StateConfig state;
+    uint32_t shared_blocks; /* blocks that layers share in turn: Zamba 2 */
+    uint32_t adapter_rank;  /* of the adapters of such a block; of the gates of norms: A.X K2 */
 
     /* Layers after the n_layers that predict further tokens (layers/mtp.h). The fields of each
      * layer go on for them. */

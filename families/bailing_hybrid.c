@@ -125,14 +125,14 @@ static Status bailing_hybrid_finish(const json_t *json, Config *config, Error *e
         if (!(bound < 0 && bound > -1e3))
             return error_set(error, "config.json: kda_lower_bound is %g, which must be below 0",
                              bound);
-        config->state_decay_most = (float)-bound;
+        config->state.decay_most = (float)-bound;
     }
     if (rope_score_factor(&rope, json, &factor, error) != STATUS_OK) return STATUS_FAILED;
     config->head_dim += config->rotary_dim;
     config->n_kv_heads = config->n_heads;
-    if (config->state_heads == 0) config->state_heads = config->n_heads;
-    config->state_key_heads = config->state_heads;
-    config->state_value_dim = config->state_key_dim;
+    if (config->state.n_heads == 0) config->state.n_heads = config->n_heads;
+    config->state.n_key_heads = config->state.n_heads;
+    config->state.value_dim = config->state.key_dim;
     config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim) * factor);
     if (family_shared_width(json, key, 1, config, error) != STATUS_OK) return STATUS_FAILED;
     return bailing_hybrid_kinds(json, config, error);

@@ -102,12 +102,13 @@ static Status falcon_h1_finish(const json_t *json, Config *config, Error *error)
         status = family_state_read_whole(json, "mamba_d_ssm", values, &values, error);
     }
     if (status != STATUS_OK) return STATUS_FAILED;
-    if (config->state_heads == 0 || values % config->state_heads != 0 ||
-        (json_is_number(width) && json_number_value(width) != (double)values / config->state_heads))
+    if (config->state.n_heads == 0 || values % config->state.n_heads != 0 ||
+        (json_is_number(width) &&
+         json_number_value(width) != (double)values / config->state.n_heads))
         return error_set(error,
                          "config.json: mamba_d_ssm %u are not mamba_n_heads %u of mamba_d_head",
-                         values, config->state_heads);
-    config->state_value_dim = values / config->state_heads;
+                         values, config->state.n_heads);
+    config->state.value_dim = values / config->state.n_heads;
     config->residual_scale = (float)(ffn[1] / ffn[0]);
     for (uint32_t l = 0; l < config->n_layers; l++) config->layer_kind[l] = LAYER_PARALLEL_MAMBA;
     return STATUS_OK;

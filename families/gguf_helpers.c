@@ -94,15 +94,15 @@ Status gguf_indexed_finish(const GgufModel *m, Config *c) {
 /* Reads the sizes of the states. */
 Status gguf_read_state(const GgufModel *m, Config *c) {
     uint32_t inner = 0;
-    gguf_model_uint(m, "ssm.conv_kernel", &c->state_kernel);
-    gguf_model_uint(m, "ssm.state_size", &c->state_key_dim);
-    gguf_model_uint(m, "ssm.group_count", &c->state_key_heads);
-    gguf_model_uint(m, "ssm.time_step_rank", &c->state_heads);
+    gguf_model_uint(m, "ssm.conv_kernel", &c->state.conv_kernel);
+    gguf_model_uint(m, "ssm.state_size", &c->state.key_dim);
+    gguf_model_uint(m, "ssm.group_count", &c->state.n_key_heads);
+    gguf_model_uint(m, "ssm.time_step_rank", &c->state.n_heads);
     gguf_model_uint(m, "ssm.inner_size", &inner);
-    if (c->state_heads == 0 || inner % c->state_heads != 0)
+    if (c->state.n_heads == 0 || inner % c->state.n_heads != 0)
         return error_set(m->error, "%s: ssm.inner_size %u does not fit ssm.time_step_rank %u",
-                         m->source->path, inner, c->state_heads);
-    c->state_value_dim = inner / c->state_heads;
+                         m->source->path, inner, c->state.n_heads);
+    c->state.value_dim = inner / c->state.n_heads;
     return STATUS_OK;
 }
 

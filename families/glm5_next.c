@@ -147,7 +147,7 @@ static Status glm5_next_bound(const json_t *json, Config *config, Error *error) 
     if (!(value < 0 && value > -1e3))
         return error_set(error, "config.json: linear_lower_bound is %g, which must be below 0",
                          value);
-    config->state_decay_most = (float)-value;
+    config->state.decay_most = (float)-value;
     return STATUS_OK;
 }
 

@@ -125,13 +125,13 @@ static Status read_mamba_width(const json_t *json, Config *config, Error *error)
     uint32_t expand = 1;
     const json_t *width = json_value(json, "mamba_d_head");
     if (json_is_number(width))
-        return family_state_read_whole(json, "mamba_d_head", 0, &config->state_value_dim, error);
+        return family_state_read_whole(json, "mamba_d_head", 0, &config->state.value_dim, error);
     if (family_state_read_whole(json, "mamba_expand", 2, &expand, error) != STATUS_OK)
         return STATUS_FAILED;
-    if (config->state_heads == 0 || expand > 1024)
+    if (config->state.n_heads == 0 || expand > 1024)
         return error_set(error, "config.json: mamba_n_heads is %u, mamba_expand %u",
-                         config->state_heads, expand);
-    config->state_value_dim = (uint32_t)((uint64_t)expand * config->dim / config->state_heads);
+                         config->state.n_heads, expand);
+    config->state.value_dim = (uint32_t)((uint64_t)expand * config->dim / config->state.n_heads);
     return STATUS_OK;
 }
 

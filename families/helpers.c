@@ -120,14 +120,14 @@ Status family_add_ones(const RuleContext *c, const char *name, size_t n, Error *
 
 Status family_add_slopes(const RuleContext *context, uint32_t layer, Error *error) {
     const Config *c = &context->source->config;
-    float *slope = malloc(c->state_heads * sizeof *slope + 1);
-    double base = 1.0 / pow(2.0, 8.0 / c->state_heads);
+    float *slope = malloc(c->state.n_heads * sizeof *slope + 1);
+    double base = 1.0 / pow(2.0, 8.0 / c->state.n_heads);
     float factor = (float)(1.0 - layer / (c->n_layers - 1 + 1e-5) + 1e-5);
     char name[MODELFILE_NAME_BYTES];
-    for (uint32_t i = 0; slope && i < c->state_heads; i++)
+    for (uint32_t i = 0; slope && i < c->state.n_heads; i++)
         slope[i] = (float)pow(base, i + 1.0) * factor;
     snprintf(name, sizeof name, "layers.%u.lightning.slope", layer);
-    return source_add_values(context->source, name, 1, c->state_heads, slope, error);
+    return source_add_values(context->source, name, 1, c->state.n_heads, slope, error);
 }
 
 Status family_add_mamba_norms(const RuleContext *context, Error *error) {
@@ -138,9 +138,9 @@ Status family_add_mamba_norms(const RuleContext *context, Error *error) {
         const struct {
             const char *name;
             uint32_t n;
-        } norms[] = {{"rank_norm", c->state_rank},
-                     {"b_norm", c->state_key_dim},
-                     {"c_norm", c->state_key_dim}};
+        } norms[] = {{"rank_norm", c->state.dt_rank},
+                     {"b_norm", c->state.key_dim},
+                     {"c_norm", c->state.key_dim}};
         for (size_t i = 0; i < 3 && status == STATUS_OK; i++) {
             snprintf(name, sizeof name, "layers.%u.mamba.%s", l, norms[i].name);
             status = family_add_ones(context, name, norms[i].n, error);
@@ -268,9 +268,10 @@ Status family_state_linear_sizes(const json_t *json, double heads, Config *confi
         const char *inner, *outer;
         double absent;
         uint32_t *out;
-    } sizes[] = {{"head_dim", "linear_head_dim", 128, &config->state_key_dim},
-                 {"num_heads", "linear_num_heads", heads, &config->state_heads},
-                 {"short_conv_kernel_size", "linear_conv_kernel_dim", 4, &config->state_kernel}};
+    } sizes[] = {
+        {"head_dim", "linear_head_dim", 128, &config->state.key_dim},
+        {"num_heads", "linear_num_heads", heads, &config->state.n_heads},
+        {"short_conv_kernel_size", "linear_conv_kernel_dim", 4, &config->state.conv_kernel}};
     for (size_t i = 0; i < 3; i++) {
         bool is_inner = json_value(linear, sizes[i].inner) != NULL;
         if (family_state_read_whole(is_inner ? linear : json,
@@ -278,7 +279,7 @@ Status family_state_linear_sizes(const json_t *json, double heads, Config *confi
                                     sizes[i].out, error) != STATUS_OK)
             return STATUS_FAILED;
     }
-    config->state_value_dim = config->state_key_dim;
-    config->state_key_heads = config->state_heads;
+    config->state.value_dim = config->state.key_dim;
+    config->state.n_key_heads = config->state.n_heads;
     return STATUS_OK;
 }

@@ -181,11 +181,11 @@ static Status gguf_kimi_linear_finish(const GgufModel *m, Config *c) {
         gguf_kinds_by_heads(m, c, LAYER_LATENT, LAYER_DELTA) != STATUS_OK)
         return STATUS_FAILED;
     memset(c->layer_n_kv_heads, 0, sizeof c->layer_n_kv_heads);
-    gguf_model_uint(m, "ssm.conv_kernel", &c->state_kernel);
-    gguf_model_uint(m, "kda.head_dim", &c->state_key_dim);
-    c->state_value_dim = c->state_key_dim;
-    c->state_heads = c->state_key_heads = c->n_heads;
-    c->state_by_key = true;
+    gguf_model_uint(m, "ssm.conv_kernel", &c->state.conv_kernel);
+    gguf_model_uint(m, "kda.head_dim", &c->state.key_dim);
+    c->state.value_dim = c->state.key_dim;
+    c->state.n_heads = c->state.n_key_heads = c->n_heads;
+    c->state.decay_by_key = true;
     c->position = POSITION_NONE;
     c->router.kind = ROUTER_SIGMOID_SCORES;
     c->router.normalize = true;

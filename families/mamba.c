@@ -195,16 +195,16 @@ static Status read_mamba(const json_t *json, const char *inner, const char *expa
     const char *text = json_text(json, rank);
     double least = ceil(config->dim / 16.0);
     if (family_state_read_whole(json, expand, 2, &times, error) != STATUS_OK) return STATUS_FAILED;
-    if (family_state_read_whole(json, inner, (double)times * config->dim, &config->state_heads,
+    if (family_state_read_whole(json, inner, (double)times * config->dim, &config->state.n_heads,
                                 error) != STATUS_OK)
         return STATUS_FAILED;
-    config->state_key_heads = config->state_value_dim = 1;
+    config->state.n_key_heads = config->state.value_dim = 1;
     if (text && strcmp(text, "auto") == 0) {
-        config->state_rank = (uint32_t)least;
+        config->state.dt_rank = (uint32_t)least;
         return STATUS_OK;
     }
     if (text) return error_set(error, "config.json: %s is '%.40s'", rank, text);
-    return family_state_read_whole(json, rank, least, &config->state_rank, error);
+    return family_state_read_whole(json, rank, least, &config->state.dt_rank, error);
 }
 
 /* Every attn_layer_period-th layer attends, from attn_layer_offset on. */
@@ -251,22 +251,22 @@ static Status mamba2_finish(const json_t *json, Config *config, Error *error) {
     set_kinds(config, LAYER_MAMBA2);
     if (family_state_read_whole(json, "expand", 2, &expand, error) != STATUS_OK)
         return STATUS_FAILED;
-    if ((uint64_t)expand * config->dim != (uint64_t)config->state_heads * config->state_value_dim)
+    if ((uint64_t)expand * config->dim != (uint64_t)config->state.n_heads * config->state.value_dim)
         return error_set(
             error,
             "config.json: expand %u of hidden_size %u are not num_heads %u of head_dim "
             "%u",
-            expand, config->dim, config->state_heads, config->state_value_dim);
+            expand, config->dim, config->state.n_heads, config->state.value_dim);
     return STATUS_OK;
 }
 
 /* Reads the sizes of Mamba's states. */
 static Status gguf_read_mamba(const GgufModel *m, Config *c) {
-    gguf_model_uint(m, "ssm.conv_kernel", &c->state_kernel);
-    gguf_model_uint(m, "ssm.state_size", &c->state_key_dim);
-    gguf_model_uint(m, "ssm.inner_size", &c->state_heads);
-    gguf_model_uint(m, "ssm.time_step_rank", &c->state_rank);
-    c->state_key_heads = c->state_value_dim = 1;
+    gguf_model_uint(m, "ssm.conv_kernel", &c->state.conv_kernel);
+    gguf_model_uint(m, "ssm.state_size", &c->state.key_dim);
+    gguf_model_uint(m, "ssm.inner_size", &c->state.n_heads);
+    gguf_model_uint(m, "ssm.time_step_rank", &c->state.dt_rank);
+    c->state.n_key_heads = c->state.value_dim = 1;
     c->position = POSITION_NONE;
     return STATUS_OK;
 }
@@ -296,7 +296,7 @@ static Status gguf_mamba2_finish(const GgufModel *m, Config *c) {
 static Status gguf_mamba_finish(const GgufModel *m, Config *c) {
     bool has_norms = false;
     gguf_model_bool(m, "ssm.dt_b_c_rms", &has_norms);
-    if (has_norms) c->state_norm_eps = 1e-6f;
+    if (has_norms) c->state.norm_eps = 1e-6f;
     if (has_norms) snprintf(c->family, sizeof c->family, "falcon_mamba");
     gguf_pure_layers(c, LAYER_MAMBA);
     return gguf_read_mamba(m, c);

@@ -133,8 +133,8 @@ static Status minimax_finish(const json_t *json, Config *config, Error *error) {
         (json_value(json, "sliding_window") &&
          family_state_read_whole(json, "sliding_window", 0, &window, error) != STATUS_OK))
         return STATUS_FAILED;
-    config->state_heads = config->state_key_heads = config->n_heads;
-    config->state_key_dim = config->state_value_dim = config->head_dim;
+    config->state.n_heads = config->state.n_key_heads = config->n_heads;
+    config->state.key_dim = config->state.value_dim = config->head_dim;
     for (uint32_t l = 0; l < config->n_layers; l++)
         config->layer_kind[l] = l % 2 ? LAYER_LIGHTNING : LAYER_ATTENTION;
     if (types && family_state_read_kinds(types, names, config, error) != STATUS_OK)
@@ -155,9 +155,9 @@ static Status gguf_minimax_finish(const GgufModel *m, Config *c) {
     c->norm_eps = (float)((double)c->norm_eps / (alpha * alpha));
     c->norm_place = NORM_STREAM;
     c->router.kind = ROUTER_SOFTMAX_CHOSEN;
-    c->state_norm_eps = 1e-6f;
-    c->state_heads = c->state_key_heads = c->n_heads;
-    c->state_key_dim = c->state_value_dim = c->head_dim;
+    c->state.norm_eps = 1e-6f;
+    c->state.n_heads = c->state.n_key_heads = c->n_heads;
+    c->state.key_dim = c->state.value_dim = c->head_dim;
     for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++)
         c->layer_kind[l] =
             gguf_model_layer_has(m, l, "attn_qkv.weight") ? LAYER_LIGHTNING : LAYER_ATTENTION;

@@ -115,16 +115,16 @@ static bool has_no_rope(const json_t *json) {
 /* Reads the heads of the states, where absent keys follow from the model's sizes. */
 static Status olmo_hybrid_heads(const json_t *json, Config *config, Error *error) {
     double heads = config->n_heads;
-    if (family_state_read_whole(json, "linear_num_key_heads", heads, &config->state_key_heads,
+    if (family_state_read_whole(json, "linear_num_key_heads", heads, &config->state.n_key_heads,
                                 error) != STATUS_OK ||
-        family_state_read_whole(json, "linear_num_value_heads", heads, &config->state_heads,
+        family_state_read_whole(json, "linear_num_value_heads", heads, &config->state.n_heads,
                                 error) != STATUS_OK ||
         family_state_read_whole(json, "linear_key_head_dim",
-                                floor(0.75 * config->dim / config->state_key_heads),
-                                &config->state_key_dim, error) != STATUS_OK)
+                                floor(0.75 * config->dim / config->state.n_key_heads),
+                                &config->state.key_dim, error) != STATUS_OK)
         return STATUS_FAILED;
-    return family_state_read_whole(json, "linear_value_head_dim", 2.0 * config->state_key_dim,
-                                   &config->state_value_dim, error);
+    return family_state_read_whole(json, "linear_value_head_dim", 2.0 * config->state.key_dim,
+                                   &config->state.value_dim, error);
 }
 
 /* Without layer_types every fourth layer attends, and the last one if there are fewer. */
@@ -133,7 +133,7 @@ static Status olmo_hybrid_finish(const json_t *json, Config *config, Error *erro
         {"linear_attention", LAYER_DELTA}, {"full_attention", LAYER_ATTENTION}, {0}};
     const json_t *types = json_value(json, "layer_types");
     if (olmo_hybrid_heads(json, config, error) != STATUS_OK) return STATUS_FAILED;
-    if (json_flag(json, "linear_allow_neg_eigval", true)) config->state_beta = 2.0f;
+    if (json_flag(json, "linear_allow_neg_eigval", true)) config->state.beta = 2.0f;
     if (has_no_rope(json)) config->position = POSITION_NONE;
     if (types) return family_state_read_kinds(types, names, config, error);
     for (uint32_t l = 0; l < config->n_layers; l++) {

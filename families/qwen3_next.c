@@ -369,6 +369,6 @@ static Status gguf_qwen3next_finish(const GgufModel *m, Config *c) {
 
 /* The converter reorders the heads of v, so that neighbours have different keys. */
 static Status gguf_qwen35_finish(const GgufModel *m, Config *c) {
-    c->state_tiled = true;
+    c->state.tiled = true;
     return gguf_qwen3next_finish(m, c);
 }

@@ -80,11 +80,11 @@ static Status zamba2_finish(const json_t *json, Config *config, Error *error) {
     if (family_state_read_whole(json, "mamba_expand", 2, &expand, error) != STATUS_OK)
         return STATUS_FAILED;
     uint64_t inner = (uint64_t)expand * config->dim;
-    if (config->state_heads == 0 || inner % config->state_heads != 0 || inner > 1 << 24)
+    if (config->state.n_heads == 0 || inner % config->state.n_heads != 0 || inner > 1 << 24)
         return error_set(error, "config.json: n_mamba_heads %u, mamba_expand %u",
-                         config->state_heads, expand);
-    config->state_value_dim = (uint32_t)(inner / config->state_heads);
-    config->state_norm_eps = 1e-5f; /* whatever rms_norm_eps is */
+                         config->state.n_heads, expand);
+    config->state.value_dim = (uint32_t)(inner / config->state.n_heads);
+    config->state.norm_eps = 1e-5f; /* whatever rms_norm_eps is */
     config->head_dim = (uint32_t)width;
     config->attention_scale = (float)(1.0 / sqrt(width / 2));
     if (config->ffn_dim == 0) config->ffn_dim = config->dim > 1 << 18 ? 0 : 4 * config->dim;

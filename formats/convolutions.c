@@ -24,7 +24,7 @@ static void name_of(char *name, size_t size, const char *names, uint32_t layer, 
  * than those of q, k and v. */
 static Status join_convolution(const RuleContext *context, const char *names, uint32_t l,
                                size_t channels, float *joined, Error *error) {
-    size_t taps = context->source->config.state_kernel, first = 0;
+    size_t taps = context->source->config.state.conv_kernel, first = 0;
     for (int i = 0; i < 3; i++) {
         char name[128];
         name_of(name, sizeof name, names, l, "qkv"[i]);
@@ -46,7 +46,7 @@ Status convolutions_join(const RuleContext *context, const char *names, Error *e
     const Config *c = &context->source->config;
     size_t channels =
                size_of("2 * state_key_heads * state_key_dim + state_heads * state_value_dim", c, 0),
-           taps = c->state_kernel;
+           taps = c->state.conv_kernel;
     for (uint32_t l = 0; l < c->n_layers; l++) {
         char name[128];
         name_of(name, sizeof name, names, l, 'q');

@@ -226,9 +226,9 @@ static void random_complete(Shape *shape) {
     }
     if (shape->full_head_dim > 0 && c->n_layers <= CONFIG_MAX_LAYERS) set_full_layers(shape);
     if (shape->attend == 0) shape->attend = 4;
-    for (uint32_t i = 0; c->state_kernel > 0 && i < CONFIG_MAX_LAYERS; i++)
+    for (uint32_t i = 0; c->state.conv_kernel > 0 && i < CONFIG_MAX_LAYERS; i++)
         if ((i + 1) % shape->attend != 0)
-            c->layer_kind[i] = c->state_heads > 0 ? LAYER_DELTA : LAYER_CONVOLUTION;
+            c->layer_kind[i] = c->state.n_heads > 0 ? LAYER_DELTA : LAYER_CONVOLUTION;
     if (c->latent.kv_lora_rank == 0) return;
     if (c->latent.norm_eps == 0.0f) c->latent.norm_eps = 1e-6f;
     for (uint32_t i = 0; i < CONFIG_MAX_LAYERS; i++) {
@@ -343,7 +343,7 @@ static void add_attention(Generator *g, const Config *c) {
     if (has_keys) add_matrix(g, "wk", kv_dim, c->dim, 1.6f);
     if (has_keys) add_matrix(g, "wv", kv_dim, c->dim, 1.2f);
     add_matrix(g, "wo", c->dim, q_dim, 1.2f);
-    if (c->state_heads > 0) add_matrix(g, "attention_gate", q_dim, c->dim, 1.2f);
+    if (c->state.n_heads > 0) add_matrix(g, "attention_gate", q_dim, c->dim, 1.2f);
     if (c->qk_norm == QK_NORM_NONE) return;
     add_norm(g, "q_norm", by_head ? h.head_dim : q_dim);
     if (has_keys) add_norm(g, "k_norm", by_head ? h.head_dim : kv_dim);
@@ -382,19 +382,19 @@ static void add_vector(Generator *g, const char *name, size_t rows, size_t cols,
 
 /* The weights of gated DeltaNet (layers/delta.h). */
 static void add_delta(Generator *g, const Config *c) {
-    size_t keys = (size_t)c->state_key_heads * c->state_key_dim;
-    size_t values = (size_t)c->state_heads * c->state_value_dim;
+    size_t keys = (size_t)c->state.n_key_heads * c->state.key_dim;
+    size_t values = (size_t)c->state.n_heads * c->state.value_dim;
     add_matrix(g, "delta.q", keys, c->dim, 1.2f);
     add_matrix(g, "delta.k", keys, c->dim, 1.2f);
     add_matrix(g, "delta.v", values, c->dim, 1.2f);
     add_matrix(g, "delta.z", values, c->dim, 1.2f);
-    add_matrix(g, "delta.a", c->state_heads, c->dim, 1.2f);
-    add_matrix(g, "delta.b", c->state_heads, c->dim, 1.2f);
+    add_matrix(g, "delta.a", c->state.n_heads, c->dim, 1.2f);
+    add_matrix(g, "delta.b", c->state.n_heads, c->dim, 1.2f);
     add_matrix(g, "delta.out", c->dim, values, 1.2f);
-    add_vector(g, "delta.convolution", c->state_kernel, 2 * keys + values, 0.0f, 0.75f);
-    add_vector(g, "delta.decay", 1, c->state_heads, -0.25f, 0.25f);
-    add_vector(g, "delta.step_bias", 1, c->state_heads, 0.0f, 1.0f);
-    add_norm(g, "delta.norm", c->state_value_dim);
+    add_vector(g, "delta.convolution", c->state.conv_kernel, 2 * keys + values, 0.0f, 0.75f);
+    add_vector(g, "delta.decay", 1, c->state.n_heads, -0.25f, 0.25f);
+    add_vector(g, "delta.step_bias", 1, c->state.n_heads, 0.0f, 1.0f);
+    add_norm(g, "delta.norm", c->state.value_dim);
 }
 
 static void add_convolution(Generator *g, const Config *c) {
@@ -402,7 +402,7 @@ static void add_convolution(Generator *g, const Config *c) {
     add_matrix(g, "convolution.c", c->dim, c->dim, 1.2f);
     add_matrix(g, "convolution.x", c->dim, c->dim, 1.2f);
     add_matrix(g, "convolution.out", c->dim, c->dim, 1.2f);
-    add_vector(g, "convolution.taps", c->state_kernel, c->dim, 0.0f, 0.75f);
+    add_vector(g, "convolution.taps", c->state.conv_kernel, c->dim, 0.0f, 0.75f);
 }
 
 static void add_layer(Generator *g) {
@@ -465,7 +465,7 @@ static Status check_groups(const Shape *shape, Error *error) {
     if (shape->weight_groups > c->n_layers || c->n_layers % shape->weight_groups != 0)
         return error_set(error, "random: %u layers cannot share the weights of %u", c->n_layers,
                          shape->weight_groups);
-    if (shape->dense || shape->full_head_dim || shape->full_n_heads || c->state_kernel ||
+    if (shape->dense || shape->full_head_dim || shape->full_n_heads || c->state.conv_kernel ||
         c->indexer.topk || c->mtp_layers || c->stack != STACK_PLAIN)
         return error_set(error, "random: layers of different kinds cannot share weights");
     return STATUS_OK;

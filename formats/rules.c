@@ -77,17 +77,17 @@ static bool stacks_experts(const TensorRule *rule) {
  * of all its terms. */
 static HeadTiles tiles_of(const TensorRule *rule, const SizeSum *sum, size_t term,
                           const Config *c) {
-    bool tiles = rule->order == ORDER_STATES && c->state_tiled;
-    bool groups = rule->order == ORDER_TILED_STATES && !c->state_tiled;
-    if (!(tiles || groups) || sum->heads_width == 0 || c->state_key_heads == 0 ||
-        c->state_heads % c->state_key_heads != 0)
+    bool tiles = rule->order == ORDER_STATES && c->state.tiled;
+    bool groups = rule->order == ORDER_TILED_STATES && !c->state.tiled;
+    if (!(tiles || groups) || sum->heads_width == 0 || c->state.n_key_heads == 0 ||
+        c->state.n_heads % c->state.n_key_heads != 0)
         return (HeadTiles){0};
-    size_t of_key = c->state_heads / c->state_key_heads, first = 0;
+    size_t of_key = c->state.n_heads / c->state.n_key_heads, first = 0;
     if (term < sum->n_terms && term != sum->heads_term) return (HeadTiles){0};
     for (size_t i = 0; term == SIZE_TERMS && i < sum->heads_term; i++) first += sum->terms[i];
     return (HeadTiles){.first = first,
-                       .groups = tiles ? c->state_key_heads : of_key,
-                       .per_group = tiles ? of_key : c->state_key_heads,
+                       .groups = tiles ? c->state.n_key_heads : of_key,
+                       .per_group = tiles ? of_key : c->state.n_key_heads,
                        .width = sum->heads_width};
 }
 

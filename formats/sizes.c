@@ -105,17 +105,17 @@ static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
     case SIZE_VOCAB_SIZE:
         return c->vocab_size;
     case SIZE_STATE_HEADS:
-        return c->state_heads;
+        return c->state.n_heads;
     case SIZE_STATE_KEY_HEADS:
-        return c->state_key_heads;
+        return c->state.n_key_heads;
     case SIZE_STATE_KEY_DIM:
-        return c->state_key_dim;
+        return c->state.key_dim;
     case SIZE_STATE_VALUE_DIM:
-        return c->state_value_dim;
+        return c->state.value_dim;
     case SIZE_STATE_KERNEL:
-        return c->state_kernel;
+        return c->state.conv_kernel;
     case SIZE_STATE_RANK:
-        return c->state_rank;
+        return c->state.dt_rank;
     case SIZE_LATENT_DIM:
         return c->latent.kv_lora_rank;
     case SIZE_LATENT_Q_DIM:

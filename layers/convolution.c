@@ -43,16 +43,16 @@ static void *convolution_find(Finder *f, uint32_t layer) {
     w->x = weights_linear(f, "convolution.x", dim, dim, true);
     w->out = weights_linear(f, "convolution.out", dim, dim, true);
     w->convolution = (Convolution){
-        .weight = weights_vector(f, "convolution.taps", f->config->state_kernel, dim, true),
+        .weight = weights_vector(f, "convolution.taps", f->config->state.conv_kernel, dim, true),
         .bias = weights_vector(f, "convolution.taps.bias", 1, dim, false),
         .channels = dim,
-        .kernel = f->config->state_kernel};
+        .kernel = f->config->state.conv_kernel};
     return w;
 }
 
 static KvLayer convolution_cached(const Config *c, uint32_t layer) {
     (void)layer;
-    return (KvLayer){.state_floats = state_convolution_floats(c->state_kernel, c->dim)};
+    return (KvLayer){.state_floats = state_convolution_floats(c->state.conv_kernel, c->dim)};
 }
 
 static void convolution_run(ForwardPass *pass, const Branch *branch) {

@@ -36,7 +36,7 @@ static void lightning_rows(Rows *memory, const Model *m, const Branch *b) {
 static void *lightning_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     size_t values = state_sizes(c).values;
-    Lightning *w = calloc(1, sizeof *w + c->state_heads * sizeof *w->decay);
+    Lightning *w = calloc(1, sizeof *w + c->state.n_heads * sizeof *w->decay);
     (void)layer;
     if (!w) {
         f->status = error_set(f->error, "no memory for a layer");
@@ -48,18 +48,18 @@ static void *lightning_find(Finder *f, uint32_t layer) {
     w->gate = weights_matrix(f, "lightning.gate", values, c->dim, true);
     w->out = weights_linear(f, "lightning.out", c->dim, values, true);
     w->norm = weights_norm(f, "lightning.norm", values, true);
-    w->norm.eps = c->state_norm_eps;
-    const float *slope = weights_vector(f, "lightning.slope", 1, c->state_heads, true);
-    for (uint32_t i = 0; slope && i < c->state_heads; i++) w->decay[i] = -slope[i];
+    w->norm.eps = c->state.norm_eps;
+    const float *slope = weights_vector(f, "lightning.slope", 1, c->state.n_heads, true);
+    for (uint32_t i = 0; slope && i < c->state.n_heads; i++) w->decay[i] = -slope[i];
     /* Any instruction set gives the same bits. */
-    recurrence_reference.decay(w->decay, NULL, w->decay, c->state_heads);
+    recurrence_reference.decay(w->decay, NULL, w->decay, c->state.n_heads);
     return w;
 }
 
 static KvLayer lightning_cached(const Config *c, uint32_t layer) {
     (void)layer;
-    return (KvLayer){.state_floats =
-                         c->state_heads * state_head_floats(c->state_key_dim, c->state_value_dim)};
+    return (KvLayer){.state_floats = c->state.n_heads *
+                                     state_head_floats(c->state.key_dim, c->state.value_dim)};
 }
 
 static void activate(ForwardPass *pass, const LightningRows *rows, size_t width) {
@@ -82,11 +82,11 @@ static void run_sequence(ForwardPass *pass, const Lightning *w, const LightningR
     const Model *m = pass->model;
     const Config *c = m->config;
     const Recurrence *recurrence = state_recurrence(m);
-    size_t width = state_sizes(c).values, dim = c->state_value_dim;
+    size_t width = state_sizes(c).values, dim = c->state.value_dim;
     size_t pieces = (dim + RECURRENT_COLUMNS - 1) / RECURRENT_COLUMNS;
     float *states = run->state;
 #pragma omp for schedule(static) nowait
-    for (size_t item = 0; item < c->state_heads * pieces; item++) {
+    for (size_t item = 0; item < c->state.n_heads * pieces; item++) {
         size_t head = item / pieces, column = item % pieces * RECURRENT_COLUMNS;
         size_t at = first * width + head * dim, left = dim - column;
         const RecurrentHead piece = {

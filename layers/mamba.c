@@ -32,12 +32,12 @@ static MambaRows mamba_take_rows(Rows *memory, const Model *m) {
     const Config *c = m->config;
     size_t n = m->max_rows;
     MambaRows rows;
-    rows.x = rows_take(memory, n, c->state_heads);
-    rows.z = rows_take(memory, n, c->state_heads);
-    rows.step = rows_take(memory, n, c->state_heads);
-    rows.rank = rows_take(memory, n, c->state_rank);
-    rows.b = rows_take(memory, n, c->state_key_dim);
-    rows.c = rows_take(memory, n, c->state_key_dim);
+    rows.x = rows_take(memory, n, c->state.n_heads);
+    rows.z = rows_take(memory, n, c->state.n_heads);
+    rows.step = rows_take(memory, n, c->state.n_heads);
+    rows.rank = rows_take(memory, n, c->state.dt_rank);
+    rows.b = rows_take(memory, n, c->state.key_dim);
+    rows.c = rows_take(memory, n, c->state.key_dim);
     return rows;
 }
 
@@ -48,7 +48,7 @@ static void mamba_rows(Rows *memory, const Model *m, const Branch *b) {
 
 static void *mamba_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
-    size_t channels = c->state_heads, n = c->state_key_dim;
+    size_t channels = c->state.n_heads, n = c->state.key_dim;
     Mamba *w = calloc(1, sizeof *w);
     (void)layer;
     if (!w) {
@@ -57,19 +57,19 @@ static void *mamba_find(Finder *f, uint32_t layer) {
     }
     w->z = weights_linear(f, "mamba.z", channels, c->dim, true);
     w->x = weights_linear(f, "mamba.x", channels, c->dim, true);
-    w->convolution =
-        (Convolution){.weight = weights_vector(f, "mamba.taps", c->state_kernel, channels, true),
-                      .bias = weights_vector(f, "mamba.taps.bias", 1, channels, false),
-                      .channels = channels,
-                      .kernel = c->state_kernel,
-                      .silu = true};
-    w->rank = weights_matrix(f, "mamba.rank", c->state_rank, channels, true);
+    w->convolution = (Convolution){
+        .weight = weights_vector(f, "mamba.taps", c->state.conv_kernel, channels, true),
+        .bias = weights_vector(f, "mamba.taps.bias", 1, channels, false),
+        .channels = channels,
+        .kernel = c->state.conv_kernel,
+        .silu = true};
+    w->rank = weights_matrix(f, "mamba.rank", c->state.dt_rank, channels, true);
     w->b = weights_matrix(f, "mamba.b", n, channels, true);
     w->c = weights_matrix(f, "mamba.c", n, channels, true);
-    w->rank_norm = weights_vector(f, "mamba.rank_norm", 1, c->state_rank, false);
+    w->rank_norm = weights_vector(f, "mamba.rank_norm", 1, c->state.dt_rank, false);
     w->b_norm = weights_vector(f, "mamba.b_norm", 1, n, w->rank_norm != NULL);
     w->c_norm = weights_vector(f, "mamba.c_norm", 1, n, w->rank_norm != NULL);
-    w->step = weights_matrix(f, "mamba.step", channels, c->state_rank, true);
+    w->step = weights_matrix(f, "mamba.step", channels, c->state.dt_rank, true);
     w->step_bias = weights_vector(f, "mamba.step_bias", 1, channels, true);
     w->decay = weights_vector(f, "mamba.decay", n, channels, true);
     w->skip = weights_vector(f, "mamba.skip", 1, channels, true);
@@ -79,13 +79,14 @@ static void *mamba_find(Finder *f, uint32_t layer) {
 
 static KvLayer mamba_cached(const Config *c, uint32_t layer) {
     (void)layer;
-    return (KvLayer){.state_floats = state_convolution_floats(c->state_kernel, c->state_heads) +
-                                     state_head_floats(c->state_key_dim, c->state_heads)};
+    return (KvLayer){.state_floats =
+                         state_convolution_floats(c->state.conv_kernel, c->state.n_heads) +
+                         state_head_floats(c->state.key_dim, c->state.n_heads)};
 }
 
 static void add_biases(ForwardPass *pass, const Mamba *w, const MambaRows *rows) {
     const Model *m = pass->model;
-    size_t channels = m->config->state_heads;
+    size_t channels = m->config->state.n_heads;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         forward_add_bias(m, &w->z, rows->z + i * channels);
@@ -97,7 +98,7 @@ static void add_biases(ForwardPass *pass, const Mamba *w, const MambaRows *rows)
 static void normalize(ForwardPass *pass, const Mamba *w, const MambaRows *rows) {
     const Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
-    size_t rank = m->config->state_rank, n = m->config->state_key_dim;
+    size_t rank = m->config->state.dt_rank, n = m->config->state.key_dim;
     float eps = state_norm_eps(m->config);
     if (!w->rank_norm) return;
 #pragma omp for schedule(static) nowait
@@ -114,7 +115,7 @@ static void normalize(ForwardPass *pass, const Mamba *w, const MambaRows *rows) 
 static void select_inputs(ForwardPass *pass, const Mamba *w, const MambaRows *rows) {
     Model *m = pass->model;
     const Recurrence *recurrence = state_recurrence(m);
-    size_t channels = m->config->state_heads;
+    size_t channels = m->config->state.n_heads;
     const Product inputs[] = {{&w->rank, rows->rank, w->rank.rows},
                               {&w->b, rows->b, w->b.rows},
                               {&w->c, rows->c, w->c.rows}};
@@ -135,9 +136,9 @@ static void run_sequence(ForwardPass *pass, const Mamba *w, const MambaRows *row
     const Model *m = pass->model;
     const Config *c = m->config;
     const Recurrence *recurrence = state_recurrence(m);
-    size_t channels = c->state_heads, n = c->state_key_dim, first = run->first;
+    size_t channels = c->state.n_heads, n = c->state.key_dim, first = run->first;
     const SelectiveScan scan = {
-        .state = run->state + state_convolution_floats(c->state_kernel, channels),
+        .state = run->state + state_convolution_floats(c->state.conv_kernel, channels),
         .a = w->decay,
         .skip = w->skip,
         .channels = channels,
@@ -159,7 +160,7 @@ static void run_sequence(ForwardPass *pass, const Mamba *w, const MambaRows *row
 /* z = silu(z) * output. */
 static void mamba_gate(ForwardPass *pass, const MambaRows *rows) {
     const Model *m = pass->model;
-    size_t channels = m->config->state_heads;
+    size_t channels = m->config->state.n_heads;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++)
         m->isa->numeric->activate(ACTIVATION_SILU, rows->z + i * channels, rows->x + i * channels,
@@ -175,7 +176,7 @@ static void mamba_run(ForwardPass *pass, const Branch *b) {
     const Mamba *w = b->weights;
     Rows memory = arena_rows(&m->arena);
     const MambaRows rows = mamba_take_rows(&memory, m);
-    size_t channels = m->config->state_heads;
+    size_t channels = m->config->state.n_heads;
     const Product inputs[] = {{&w->z.w, rows.z, channels}, {&w->x.w, rows.x, channels}};
     forward_add_time(pass, PART_REST);
     forward_multiply(m, in, pass->n, inputs, 2);

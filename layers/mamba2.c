@@ -17,8 +17,8 @@ static Mamba2Rows mamba2_take_rows(Rows *memory, const Model *m) {
     Mamba2Rows rows;
     rows.mixed = rows_take(memory, n, sizes.channels);
     rows.z = rows_take(memory, n, sizes.values);
-    rows.step = rows_take(memory, n, m->config->state_heads);
-    rows.decay = rows_take(memory, n, m->config->state_heads);
+    rows.step = rows_take(memory, n, m->config->state.n_heads);
+    rows.decay = rows_take(memory, n, m->config->state.n_heads);
     return rows;
 }
 
@@ -34,24 +34,24 @@ void mamba2_find(Finder *f, Mamba2 *w) {
     w->x = weights_linear(f, "mamba.x", sizes.values, c->dim, true);
     w->b = weights_linear(f, "mamba.b", sizes.keys, c->dim, true);
     w->c = weights_linear(f, "mamba.c", sizes.keys, c->dim, true);
-    w->step = weights_linear(f, "mamba.step", c->state_heads, c->dim, true);
+    w->step = weights_linear(f, "mamba.step", c->state.n_heads, c->dim, true);
     w->out = weights_linear(f, "mamba.out", c->dim, sizes.values, true);
     w->convolution = (Convolution){
-        .weight = weights_vector(f, "mamba.taps", c->state_kernel, sizes.channels, true),
+        .weight = weights_vector(f, "mamba.taps", c->state.conv_kernel, sizes.channels, true),
         .bias = weights_vector(f, "mamba.taps.bias", 1, sizes.channels, false),
         .channels = sizes.channels,
-        .kernel = c->state_kernel,
+        .kernel = c->state.conv_kernel,
         .silu = true};
-    w->decay = weights_vector(f, "mamba.decay", 1, c->state_heads, true);
-    w->step_bias = weights_vector(f, "mamba.step_bias", 1, c->state_heads, true);
-    w->skip = weights_vector(f, "mamba.skip", 1, c->state_heads, true);
+    w->decay = weights_vector(f, "mamba.decay", 1, c->state.n_heads, true);
+    w->step_bias = weights_vector(f, "mamba.step_bias", 1, c->state.n_heads, true);
+    w->skip = weights_vector(f, "mamba.skip", 1, c->state.n_heads, true);
     w->norm = weights_vector(f, "mamba.norm", 1, sizes.values, false);
     w->scales = weights_vector(f, "mamba.scales", 1, MAMBA2_SCALES, false);
 }
 
 size_t mamba2_state_floats(const Config *c) {
-    return state_convolution_floats(c->state_kernel, state_sizes(c).channels) +
-           c->state_heads * state_head_floats(c->state_key_dim, c->state_value_dim);
+    return state_convolution_floats(c->state.conv_kernel, state_sizes(c).channels) +
+           c->state.n_heads * state_head_floats(c->state.key_dim, c->state.value_dim);
 }
 
 /* Completes a part of what the layer's input is projected to: its bias and the scales. */
@@ -67,7 +67,7 @@ static void mamba2_prepare(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows 
     const Model *m = pass->model;
     const Recurrence *recurrence = state_recurrence(m);
     const StateSizes sizes = state_sizes(m->config);
-    size_t heads = m->config->state_heads;
+    size_t heads = m->config->state.n_heads;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *x = rows->mixed + i * sizes.channels, *step = rows->step + i * heads;
@@ -90,20 +90,20 @@ static void run_sequence(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *r
     const Config *c = m->config;
     const Recurrence *recurrence = state_recurrence(m);
     const StateSizes sizes = state_sizes(c);
-    size_t pieces = (c->state_value_dim + RECURRENT_COLUMNS - 1) / RECURRENT_COLUMNS;
-    size_t shared = c->state_heads / c->state_key_heads, heads = c->state_heads;
-    size_t head_floats = state_head_floats(c->state_key_dim, c->state_value_dim);
-    float *states = run->state + state_convolution_floats(c->state_kernel, sizes.channels);
+    size_t pieces = (c->state.value_dim + RECURRENT_COLUMNS - 1) / RECURRENT_COLUMNS;
+    size_t shared = c->state.n_heads / c->state.n_key_heads, heads = c->state.n_heads;
+    size_t head_floats = state_head_floats(c->state.key_dim, c->state.value_dim);
+    float *states = run->state + state_convolution_floats(c->state.conv_kernel, sizes.channels);
 #pragma omp for schedule(static) nowait
     for (size_t item = 0; item < heads * pieces; item++) {
         size_t head = item / pieces, column = item % pieces * RECURRENT_COLUMNS;
-        size_t left = c->state_value_dim - column;
+        size_t left = c->state.value_dim - column;
         float *row = rows->mixed + first * sizes.channels;
-        float *x = row + head * c->state_value_dim + column;
-        const float *b = row + sizes.values + head / shared * c->state_key_dim;
+        float *x = row + head * c->state.value_dim + column;
+        const float *b = row + sizes.values + head / shared * c->state.key_dim;
         const RecurrentHead piece = {
-            .state = states + head * head_floats + column * c->state_key_dim,
-            .key_dim = c->state_key_dim,
+            .state = states + head * head_floats + column * c->state.key_dim,
+            .key_dim = c->state.key_dim,
             .n_columns = left < RECURRENT_COLUMNS ? left : RECURRENT_COLUMNS,
             .q = b + sizes.keys,
             .k = b,
@@ -127,16 +127,16 @@ static void mamba2_gate(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *ro
     const Model *m = pass->model;
     const Config *c = m->config;
     const StateSizes sizes = state_sizes(c);
-    size_t group = sizes.values / c->state_key_heads;
+    size_t group = sizes.values / c->state.n_key_heads;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *out = rows->mixed + i * sizes.channels, *z = rows->z + i * sizes.values;
-        float *normed = c->state_norm_first ? out : z;
-        if (!c->state_norm_first) m->isa->numeric->activate(ACTIVATION_SILU, z, out, sizes.values);
+        float *normed = c->state.norm_first ? out : z;
+        if (!c->state.norm_first) m->isa->numeric->activate(ACTIVATION_SILU, z, out, sizes.values);
         for (size_t at = 0; w->norm && at < sizes.values; at += group)
             m->isa->numeric->rms_norm(normed + at, normed + at, w->norm + at, group,
                                       state_norm_eps(c));
-        if (c->state_norm_first) m->isa->numeric->activate(ACTIVATION_SILU, z, out, sizes.values);
+        if (c->state.norm_first) m->isa->numeric->activate(ACTIVATION_SILU, z, out, sizes.values);
     }
     forward_wait(pass);
 }
@@ -154,7 +154,7 @@ static void mamba2_run(ForwardPass *pass, const Branch *branch) {
         {&w->x.w, rows.mixed, sizes.channels},
         {&w->b.w, rows.mixed + sizes.values, sizes.channels},
         {&w->c.w, rows.mixed + sizes.values + sizes.keys, sizes.channels},
-        {&w->step.w, rows.step, c->state_heads},
+        {&w->step.w, rows.step, c->state.n_heads},
     };
     forward_add_time(pass, PART_REST);
     forward_multiply(m, branch->in, pass->n, inputs, sizeof inputs / sizeof *inputs);

@@ -1,56 +1,56 @@
 #include "layers/state_fields.h"
 
 StateSizes state_sizes(const Config *c) {
-    StateSizes sizes = {.keys = (size_t)c->state_key_heads * c->state_key_dim,
-                        .values = (size_t)c->state_heads * c->state_value_dim};
+    StateSizes sizes = {.keys = (size_t)c->state.n_key_heads * c->state.key_dim,
+                        .values = (size_t)c->state.n_heads * c->state.value_dim};
     sizes.channels = 2 * sizes.keys + sizes.values;
     return sizes;
 }
 
 float state_norm_eps(const Config *c) {
-    return c->state_norm_eps > 0.0f ? c->state_norm_eps : c->norm_eps;
+    return c->state.norm_eps > 0.0f ? c->state.norm_eps : c->norm_eps;
 }
 
 /* Checks the heads of a state and its convolution. */
 static Status check_heads(const Config *c, uint32_t layer, Error *error) {
-    if (c->state_heads == 0 || c->state_key_heads == 0 || c->state_key_dim == 0 ||
-        c->state_value_dim == 0 || c->state_kernel == 0)
+    if (c->state.n_heads == 0 || c->state.n_key_heads == 0 || c->state.key_dim == 0 ||
+        c->state.value_dim == 0 || c->state.conv_kernel == 0)
         return error_set(error,
                          "layer %u: state_heads %u, state_key_heads %u, state_key_dim %u, "
                          "state_value_dim %u, state_kernel %u: none of them may be 0",
-                         layer, c->state_heads, c->state_key_heads, c->state_key_dim,
-                         c->state_value_dim, c->state_kernel);
-    if (c->state_heads % c->state_key_heads != 0)
+                         layer, c->state.n_heads, c->state.n_key_heads, c->state.key_dim,
+                         c->state.value_dim, c->state.conv_kernel);
+    if (c->state.n_heads % c->state.n_key_heads != 0)
         return error_set(error,
                          "layer %u: state_heads (%u) is not a multiple of state_key_heads (%u)",
-                         layer, c->state_heads, c->state_key_heads);
+                         layer, c->state.n_heads, c->state.n_key_heads);
     const StateSizes sizes = state_sizes(c);
-    if (sizes.channels > 1 << 20 || sizes.values * c->state_key_dim > 1 << 26)
+    if (sizes.channels > 1 << 20 || sizes.values * c->state.key_dim > 1 << 26)
         return error_set(error, "layer %u: a state of %u heads, %u x %u each, is too large", layer,
-                         c->state_heads, c->state_key_dim, c->state_value_dim);
+                         c->state.n_heads, c->state.key_dim, c->state.value_dim);
     return STATUS_OK;
 }
 
 static Status check_delta(const Config *c, uint32_t layer, Error *error) {
-    if (c->state_by_key &&
-        (c->state_key_heads != c->state_heads || c->state_key_dim != c->state_value_dim))
+    if (c->state.decay_by_key &&
+        (c->state.n_key_heads != c->state.n_heads || c->state.key_dim != c->state.value_dim))
         return error_set(error,
                          "layer %u: state_by_key with %u x %u for the keys and %u x %u for the "
                          "values, which must be equal",
-                         layer, c->state_key_heads, c->state_key_dim, c->state_heads,
-                         c->state_value_dim);
+                         layer, c->state.n_key_heads, c->state.key_dim, c->state.n_heads,
+                         c->state.value_dim);
     return check_heads(c, layer, error);
 }
 
 static double delta_work(const Config *c, uint32_t layer) {
     const StateSizes sizes = state_sizes(c);
     (void)layer;
-    if (c->state_by_key)
-        return (double)c->dim * (double)(sizes.channels + sizes.values + c->state_heads) +
-               2.0 * c->state_key_dim * ((double)c->dim + (double)sizes.values) +
-               3.0 * (double)sizes.values * c->state_key_dim;
-    return (double)c->dim * (double)(sizes.channels + 2 * sizes.values + 2 * c->state_heads) +
-           3.0 * (double)sizes.values * c->state_key_dim;
+    if (c->state.decay_by_key)
+        return (double)c->dim * (double)(sizes.channels + sizes.values + c->state.n_heads) +
+               2.0 * c->state.key_dim * ((double)c->dim + (double)sizes.values) +
+               3.0 * (double)sizes.values * c->state.key_dim;
+    return (double)c->dim * (double)(sizes.channels + 2 * sizes.values + 2 * c->state.n_heads) +
+           3.0 * (double)sizes.values * c->state.key_dim;
 }
 
 const LayerFields delta_fields = {.validate = check_delta, .work = delta_work};
@@ -58,56 +58,57 @@ const LayerFields delta_fields = {.validate = check_delta, .work = delta_work};
 static double mamba2_work(const Config *c, uint32_t layer) {
     const StateSizes sizes = state_sizes(c);
     (void)layer;
-    return (double)c->dim * (double)(sizes.channels + 2 * sizes.values + c->state_heads) +
-           2.0 * (double)sizes.values * c->state_key_dim;
+    return (double)c->dim * (double)(sizes.channels + 2 * sizes.values + c->state.n_heads) +
+           2.0 * (double)sizes.values * c->state.key_dim;
 }
 
 const LayerFields mamba2_fields = {.validate = check_heads, .work = mamba2_work};
 
 static Status check_lightning(const Config *c, uint32_t layer, Error *error) {
-    if (c->state_heads == 0 || c->state_key_dim == 0 || c->state_key_heads != c->state_heads ||
-        c->state_key_dim != c->state_value_dim)
+    if (c->state.n_heads == 0 || c->state.key_dim == 0 ||
+        c->state.n_key_heads != c->state.n_heads || c->state.key_dim != c->state.value_dim)
         return error_set(error,
                          "layer %u: lightning attention with %u heads of %u for keys and %u of %u "
                          "for values, which must be equal",
-                         layer, c->state_key_heads, c->state_key_dim, c->state_heads,
-                         c->state_value_dim);
+                         layer, c->state.n_key_heads, c->state.key_dim, c->state.n_heads,
+                         c->state.value_dim);
     const StateSizes sizes = state_sizes(c);
-    if (sizes.values <= 1 << 20 && sizes.values * c->state_key_dim <= 1 << 26) return STATUS_OK;
+    if (sizes.values <= 1 << 20 && sizes.values * c->state.key_dim <= 1 << 26) return STATUS_OK;
     return error_set(error, "layer %u: a state of %u heads, %u x %u each, is too large", layer,
-                     c->state_heads, c->state_key_dim, c->state_value_dim);
+                     c->state.n_heads, c->state.key_dim, c->state.value_dim);
 }
 
 static double lightning_work(const Config *c, uint32_t layer) {
     const StateSizes sizes = state_sizes(c);
     (void)layer;
-    return 5.0 * c->dim * (double)sizes.values + 2.0 * (double)sizes.values * c->state_key_dim;
+    return 5.0 * c->dim * (double)sizes.values + 2.0 * (double)sizes.values * c->state.key_dim;
 }
 
 const LayerFields lightning_fields = {.validate = check_lightning, .work = lightning_work};
 
 static Status check_mamba(const Config *c, uint32_t layer, Error *error) {
     if (check_heads(c, layer, error) != STATUS_OK) return STATUS_FAILED;
-    if (c->state_rank > 0 && c->state_value_dim == 1 && c->state_key_heads == 1) return STATUS_OK;
+    if (c->state.dt_rank > 0 && c->state.value_dim == 1 && c->state.n_key_heads == 1)
+        return STATUS_OK;
     return error_set(
         error,
         "layer %u: state_rank %u, state_value_dim %u, state_key_heads %u: Mamba needs a "
         "rank, and 1 for both others",
-        layer, c->state_rank, c->state_value_dim, c->state_key_heads);
+        layer, c->state.dt_rank, c->state.value_dim, c->state.n_key_heads);
 }
 
 static double mamba_work(const Config *c, uint32_t layer) {
-    double inner = c->state_heads, rank = c->state_rank;
+    double inner = c->state.n_heads, rank = c->state.dt_rank;
     (void)layer;
-    return inner * (3.0 * c->dim + 2.0 * rank + 4.0 * c->state_key_dim);
+    return inner * (3.0 * c->dim + 2.0 * rank + 4.0 * c->state.key_dim);
 }
 
 const LayerFields mamba_fields = {.validate = check_mamba, .work = mamba_work};
 
 static Status check_kernel(const Config *c, uint32_t layer, Error *error) {
-    if (c->state_kernel > 1) return STATUS_OK;
+    if (c->state.conv_kernel > 1) return STATUS_OK;
     return error_set(error, "layer %u: state_kernel is %u, but must be at least 2", layer,
-                     c->state_kernel);
+                     c->state.conv_kernel);
 }
 
 static double convolution_work(const Config *c, uint32_t layer) {

@@ -209,7 +209,7 @@ static void adapters_follow_the_order_of_the_heads_of_states(void **state) {
     Config config = *modelfile_config(tiny.file);
     Adapter read[2][2];
     for (int tiled = 0; tiled < 2; tiled++) {
-        config.state_tiled = tiled;
+        config.state.tiled = tiled;
         read[tiled][0] = read_for(specs.directories[0], &config);
         read[tiled][1] = read_for(adapter, &config);
         assert_int_equal(count_equal(&read[tiled][0], &read[tiled][1]), read[tiled][0].n_parts);
