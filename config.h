@@ -185,6 +185,33 @@ typedef struct StateConfig {
     float decay_most; /* a state decays by at most exp(-decay_most) a token: Ling 3; 0 = no bound */
 } StateConfig;
 
+/* Stacks of several residual streams: AltUp (layers/altup.c) and hyper-connections
+ * (layers/hyper.c).
+ */
+typedef struct StreamsConfig {
+    uint32_t count;       /* residual streams */
+    uint32_t active;      /* AltUp: the stream that layers compute */
+    bool scales;          /* AltUp: scales the active stream before it gates a layer's input */
+    uint32_t laurel_rank; /* AltUp: of the low-rank map beside attention */
+    /* Hyper-connections: rounds that normalize the rows and columns of the matrix that mixes the
+     * streams (Sinkhorn); 0 = they do not mix. */
+    uint32_t mix_rounds;
+    float mix_scale; /* of the weights with which streams take a block's output */
+    float mix_eps;   /* added to all of these weights */
+} StreamsConfig;
+
+/* An input of each layer's own, from an embedding (layers/per_layer.h): Gemma 3n and 4. */
+typedef struct PerLayerConfig {
+    uint32_t dim;   /* width of a layer's input; 0 = none */
+    uint32_t vocab; /* rows of the embedding; other tokens have row 0 */
+} PerLayerConfig;
+
+/* Layers after the n_layers that predict further tokens (layers/mtp.h). Arrays by layer go on for
+ * them. */
+typedef struct PredictionConfig {
+    uint32_t n_layers;
+} PredictionConfig;
+
 typedef struct Config {
     char family[32]; /* transformers' model_type, for people */
     char name[128];  /* what the source calls itself, may be empty */
@@ -255,20 +282,10 @@ typedef struct Config {
     float logit_softcap;   /* Gemma 2; 0 = none */
 
     StackNumber stack;
-    /* Stacks other than plain. */
-    /* Width of a layer's own input, 0 = none; rows of its embedding, other tokens have row 0. */
-    uint32_t per_layer_dim, per_layer_vocab;
-    /* Residual streams, and the one that AltUp's layers compute; of hyper-connections: what the
-     * shares of a block's output in the streams are multiplied by, and what is added to all shares;
-     * hyper_rounds: of the sums of rows and columns of the streams' mixture, 0 = they do not mix.
-     */
-    uint32_t altup_streams, altup_active, hyper_rounds;
-    float hyper_scale, hyper_eps;
-    /* altup_scales: the active stream is scaled before it gates the layer's input;
-     * residual_by_depth: Beam's stack of mixed norms divides each sum so that all its parts weigh
-     * the same. */
-    bool altup_scales, residual_by_depth;
-    uint32_t laurel_rank; /* of the low-rank map beside attention */
+    StreamsConfig streams;
+    PerLayerConfig per_layer;
+    bool
+        residual_by_depth; /* Beam's mixed norms divide each sum so that its parts weigh the same */
 
     /* Per layer. */
     uint32_t window[CONFIG_MAX_LAYERS];     /* sees this many positions, itself included; 0 = all */
@@ -292,9 +309,7 @@ typedef struct Config {
     uint32_t shared_blocks; /* blocks that layers share in turn: Zamba 2 */
     uint32_t adapter_rank;  /* of the adapters of such a block; of the gates of norms: A.X K2 */
 
-    /* Layers after the n_layers that predict further tokens (layers/mtp.h). The fields of each
-     * layer go on for them. */
-    uint32_t mtp_layers;
+    PredictionConfig mtp;
 
     int32_t bos_id; /* -1: none. Put before the text when add_bos */
     bool add_bos;

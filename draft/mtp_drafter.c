@@ -38,7 +38,7 @@ typedef struct MtpDrafter {
 Status mtp_drafts_open(MtpDrafts **out, const ModelFile *file, const Model *model, KvType kv_type,
                        size_t max_texts, Error *error) {
     *out = NULL;
-    if (modelfile_config(file)->mtp_layers == 0) return STATUS_OK;
+    if (modelfile_config(file)->mtp.n_layers == 0) return STATUS_OK;
     MtpDrafts *s = calloc(1, sizeof *s);
     if (!s) return error_set(error, "no memory for prediction layers");
     s->model = model;

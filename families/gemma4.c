@@ -435,9 +435,9 @@ static Status gemma4_finish(const json_t *json, Config *c, Error *error) {
     if (configure_gemma4(json, c, 512, error) != STATUS_OK ||
         read_experts(json, c, error) != STATUS_OK)
         return STATUS_FAILED;
-    if (c->per_layer_dim == 0 || c->per_layer_vocab >= c->vocab_size) return STATUS_OK;
+    if (c->per_layer.dim == 0 || c->per_layer.vocab >= c->vocab_size) return STATUS_OK;
     return error_set(error, "config.json: vocab_size_per_layer_input is %u, but vocab_size %u",
-                     c->per_layer_vocab, c->vocab_size);
+                     c->per_layer.vocab, c->vocab_size);
 }
 
 /* Checks that the layers without v_proj are those whose keys are values. */
@@ -463,7 +463,7 @@ static Status check_values(const RuleContext *context, const json_t *json, Error
 
 static Status gemma4_more(const RuleContext *context, const json_t *json, Error *error) {
     const Config *c = &context->source->config;
-    if (c->per_layer_dim > 0 && rules_apply(context, per_layer_tensors, error) != STATUS_OK)
+    if (c->per_layer.dim > 0 && rules_apply(context, per_layer_tensors, error) != STATUS_OK)
         return STATUS_FAILED;
     if (c->experts.count > 0 && rules_apply(context, mixture_tensors, error) != STATUS_OK)
         return STATUS_FAILED;
@@ -524,7 +524,7 @@ static Status add_cutoffs(const RuleContext *context, const json_t *json, Error 
 }
 
 static Status gemma3n_more(const RuleContext *context, const json_t *json, Error *error) {
-    for (uint32_t i = 1; i < context->source->config.altup_streams; i++) {
+    for (uint32_t i = 1; i < context->source->config.streams.count; i++) {
         char in[64], out[64], to_in[32], to_out[32];
         snprintf(in, sizeof in, "model.altup_projections.%u.weight", i - 1);
         snprintf(out, sizeof out, "model.altup_unembed_projections.%u.weight", i - 1);
@@ -550,8 +550,8 @@ static void gguf_read_common(const GgufModel *m, Config *c) {
     c->attention_scale = 1.0f;
     c->activation = ACTIVATION_GELU_TANH;
     c->embedding_scale = (float)sqrt((double)c->dim);
-    gguf_model_uint(m, "embedding_length_per_layer_input", &c->per_layer_dim);
-    c->per_layer_vocab = gguf_rows_of(m, "per_layer_token_embd.weight");
+    gguf_model_uint(m, "embedding_length_per_layer_input", &c->per_layer.dim);
+    c->per_layer.vocab = gguf_rows_of(m, "per_layer_token_embd.weight");
 }
 
 static Status gguf_gemma4_finish(const GgufModel *m, Config *c) {
@@ -565,13 +565,13 @@ static Status gguf_gemma3n_finish(const GgufModel *m, Config *c) {
     double cap = 30.0;
     gguf_read_common(m, c);
     c->stack = STACK_ALTUP;
-    c->altup_streams = 4;
-    gguf_model_uint(m, "altup.num_inputs", &c->altup_streams);
-    gguf_model_uint(m, "altup.active_idx", &c->altup_active);
+    c->streams.count = 4;
+    gguf_model_uint(m, "altup.num_inputs", &c->streams.count);
+    gguf_model_uint(m, "altup.active_idx", &c->streams.active);
     gguf_model_float(m, "final_logit_softcapping", &cap);
     c->logit_softcap = (float)cap;
-    c->altup_scales = raw_table_find(&m->table, "blk.0.altup_correct_scale.weight") != NULL;
-    c->laurel_rank = gguf_rows_of(m, "blk.0.laurel_l.weight");
+    c->streams.scales = raw_table_find(&m->table, "blk.0.altup_correct_scale.weight") != NULL;
+    c->streams.laurel_rank = gguf_rows_of(m, "blk.0.laurel_l.weight");
     return STATUS_OK;
 }
 
@@ -616,7 +616,7 @@ static Status gguf_unstack(GgufModel *m, const char *name) {
     char full[64];
     snprintf(full, sizeof full, "%s.weight", name);
     const RawTensor *found = raw_table_find(&m->table, full);
-    uint32_t n = m->source->config.altup_streams - 1;
+    uint32_t n = m->source->config.streams.count - 1;
     size_t bytes;
     if (!found || found->n_dims != 3 || found->dims[0] != n || found->type == STORED_TYPES ||
         !stored_bytes(found->type, found->dims[1] * found->dims[2], &bytes))
@@ -664,7 +664,7 @@ static Status gguf_add_cutoffs(GgufModel *m) {
 
 static Status gguf_gemma3n_more(GgufModel *m) {
     const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
-    uint32_t n = m->source->config.altup_streams;
+    uint32_t n = m->source->config.streams.count;
     if (n > 1 && (gguf_unstack(m, "altup_proj") != STATUS_OK ||
                   gguf_unstack(m, "altup_unembd_proj") != STATUS_OK))
         return STATUS_FAILED;
@@ -684,7 +684,7 @@ static Status gguf_gemma3n_more(GgufModel *m) {
 static Status gguf_gemma4_more(GgufModel *m) {
     const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
     const Config *c = &m->source->config;
-    if (c->per_layer_dim > 0 &&
+    if (c->per_layer.dim > 0 &&
         rules_apply(&context, gguf_per_layer_tensors, m->error) != STATUS_OK)
         return STATUS_FAILED;
     if (c->experts.count > 0 && rules_apply(&context, gguf_mixture_tensors, m->error) != STATUS_OK)

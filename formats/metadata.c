@@ -95,7 +95,7 @@ static bool is_zero(const uint32_t *values, uint32_t n) {
 
 void metadata_add_config(Metadata *metadata, const Config *config) {
     const ConfigField *field;
-    uint32_t n_layers = config->n_layers + config->mtp_layers;
+    uint32_t n_layers = config->n_layers + config->mtp.n_layers;
     if (n_layers > CONFIG_MAX_LAYERS) n_layers = CONFIG_MAX_LAYERS;
     for (size_t i = 0; (field = config_field(i)); i++) {
         const void *value = (const char *)config + field->offset;

@@ -56,7 +56,7 @@ static void leave_out(Source *source) {
     for (size_t i = 0; i < source->n_tensors; i++)
         if (!is_left_out(source, i)) source->tensors[kept++] = source->tensors[i];
     source->n_tensors = kept;
-    if (source->no_mtp) source->config.mtp_layers = 0;
+    if (source->no_mtp) source->config.mtp.n_layers = 0;
 }
 
 static Status add_tensor(Source *source, const ModelFile *file, size_t i, Error *error) {

@@ -75,19 +75,19 @@ static void copy_fields(Config *c, uint32_t layer) {
 }
 
 void prediction_fields(Config *c) {
-    for (uint32_t i = 0; i < c->mtp_layers; i++) copy_fields(c, c->n_layers + i);
+    for (uint32_t i = 0; i < c->mtp.n_layers; i++) copy_fields(c, c->n_layers + i);
 }
 
 Status prediction_find(RuleContext *c, PredictionForm form, Error *error) {
     Config *config = &c->source->config;
     uint32_t n = 0;
-    config->mtp_layers = 0;
+    config->mtp.n_layers = 0;
     if (form == PREDICTION_NONE || c->source->no_mtp || config->n_layers == 0) return STATUS_OK;
     while (n <= CONFIG_MAX_MTP_LAYERS && has_layer(c, form, n)) n++;
     if (n > CONFIG_MAX_MTP_LAYERS || n > CONFIG_MAX_LAYERS - config->n_layers)
         return error_set(error, "%s: more than %d prediction layers, or %d layers in all",
                          c->source->path, CONFIG_MAX_MTP_LAYERS, CONFIG_MAX_LAYERS);
-    config->mtp_layers = n;
+    config->mtp.n_layers = n;
     c->mtp_prefix = forms[form].mtp_prefix;
     prediction_fields(config);
     return STATUS_OK;
@@ -97,7 +97,7 @@ Status prediction_add(const RuleContext *c, PredictionForm form, Error *error) {
     static const char *const harmless[] = {NULL};
     const Config *config = &c->source->config;
     Status status = STATUS_OK;
-    for (uint32_t i = 0; status == STATUS_OK && i < config->mtp_layers; i++)
+    for (uint32_t i = 0; status == STATUS_OK && i < config->mtp.n_layers; i++)
         status = rules_apply_to_layer(c, forms[form].rules, config->n_layers + i, error);
     if (status != STATUS_OK || !c->mtp_prefix) return status;
     char layers[64];

@@ -15,13 +15,13 @@ typedef enum PredictionForm {
     PREDICTION_GGUF   /* further blocks with "nextn.eh_proj" */
 } PredictionForm;
 
-/* Sets Config.mtp_layers to the number of prediction layers that the source holds, 0 where its
+/* Sets Config.mtp.n_layers to the number of prediction layers that the source holds, 0 where its
  * no_mtp is set, with the fields of each as in the last layer that attends; and
  * context->mtp_prefix. rules_apply, which follows, then takes their layers. */
 Status prediction_find(RuleContext *context, PredictionForm form, Error *error);
 
-/* Gives each of Config.mtp_layers the fields of the last layer that attends. Their number has been
- * checked. */
+/* Gives each of Config.mtp.n_layers the fields of the last layer that attends. Their number has
+ * been checked. */
 void prediction_fields(Config *config);
 
 /* Adds what each of them has beside its layer; after rules_apply. */

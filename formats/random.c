@@ -351,10 +351,10 @@ static void add_attention(Generator *g, const Config *c) {
 
 /* What Gemma 4's stack has beside a plain one, of a layer or (g->layer -1) of the model. */
 static void add_gemma4(Generator *g, const Config *c) {
-    size_t p = c->per_layer_dim;
+    size_t p = c->per_layer.dim;
     if (g->layer < 0 && p > 0) {
         SourceTensor *table =
-            random_add(g, "per_layer.embedding", "", c->per_layer_vocab, c->n_layers * p);
+            random_add(g, "per_layer.embedding", "", c->per_layer.vocab, c->n_layers * p);
         if (table) table->is_vector = false, table->spread = 1.0f;
         add_matrix(g, "per_layer.projection", c->n_layers * p, c->dim, 1.2f);
         add_norm(g, "per_layer.norm", p);
@@ -466,7 +466,7 @@ static Status check_groups(const Shape *shape, Error *error) {
         return error_set(error, "random: %u layers cannot share the weights of %u", c->n_layers,
                          shape->weight_groups);
     if (shape->dense || shape->full_head_dim || shape->full_n_heads || c->state.conv_kernel ||
-        c->indexer.topk || c->mtp_layers || c->stack != STACK_PLAIN)
+        c->indexer.topk || c->mtp.n_layers || c->stack != STACK_PLAIN)
         return error_set(error, "random: layers of different kinds cannot share weights");
     return STATUS_OK;
 }
@@ -485,7 +485,7 @@ Status random_parse(Source *source, const char *settings, Error *error) {
                         "it that of GPT-2 and of the paper, of two");
     if (c->stack == STACK_ALTUP)
         return error_set(error, "random: a stack of the kind 'altup' cannot be made");
-    if (c->mtp_layers > 0 && (c->stack != STACK_PLAIN || c->n_layers > CONFIG_MAX_LAYERS / 2))
+    if (c->mtp.n_layers > 0 && (c->stack != STACK_PLAIN || c->n_layers > CONFIG_MAX_LAYERS / 2))
         return error_set(error,
                          "random: prediction layers with a stack of its own, or of %u layers",
                          c->n_layers);
@@ -500,7 +500,7 @@ Status random_parse(Source *source, const char *settings, Error *error) {
     if (embedding) embedding->is_vector = false, embedding->spread = 1.0f;
     if (c->position == POSITION_LEARNED)
         random_add(&g, "position_embedding", "", (size_t)c->context + c->position_offset, c->dim);
-    for (g.layer = 0; g.layer < (int)(c->n_layers + c->mtp_layers); g.layer++) {
+    for (g.layer = 0; g.layer < (int)(c->n_layers + c->mtp.n_layers); g.layer++) {
         add_layer(&g);
         if (g.layer >= (int)c->n_layers) add_prediction(&g);
     }

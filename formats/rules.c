@@ -624,7 +624,7 @@ Status rules_apply_to_layer(const RuleContext *c, const TensorRule *rules, uint3
 }
 
 Status rules_apply(const RuleContext *c, const TensorRule *rules, Error *error) {
-    uint32_t n_layers = c->source->config.n_layers + c->source->config.mtp_layers;
+    uint32_t n_layers = c->source->config.n_layers + c->source->config.mtp.n_layers;
     Status status = STATUS_OK;
     while (status == STATUS_OK && rules->to) {
         if (!is_in_layer(rules)) {
@@ -650,7 +650,7 @@ static bool ends_with_any(const char *name, const char *const *ends) {
 Status rules_check_leftovers(const RuleContext *c, const char *layers, const char *const *harmless,
                              const char *family, Error *error) {
     size_t n = strlen(layers);
-    uint32_t n_layers = c->source->config.n_layers + c->source->config.mtp_layers;
+    uint32_t n_layers = c->source->config.n_layers + c->source->config.mtp.n_layers;
     for (size_t i = 0; i < c->table->n; i++) {
         const RawTensor *raw = &c->table->items[i];
         if (raw->used || strncmp(raw->name, layers, n) != 0 || ends_with_any(raw->name, harmless) ||

@@ -118,8 +118,8 @@ typedef struct RuleContext {
     /* What stands before the names in a layer, with "%u" for its number or "%q" for half of it,
      * rounded down. */
     const char *layers;
-    /* `layers` of prediction layers (Config.mtp_layers), which are then numbered from 0; NULL: they
-     * are numbered on from the other layers. */
+    /* `layers` of prediction layers (Config.mtp.n_layers), which are then numbered from 0; NULL:
+     * they are numbered on from the other layers. */
     const char *mtp_prefix;
     /* The table names the matrices that an adapter adds to (adapter.h): none is required, each is
      * outputs x inputs whatever the rule says, and a layout that a sum of products cannot have is

@@ -141,15 +141,15 @@ static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
     case SIZE_EXPERT_DIM:
         return c->experts.dim ? c->experts.dim : c->dim;
     case SIZE_PER_LAYER_DIM:
-        return c->per_layer_dim;
+        return c->per_layer.dim;
     case SIZE_PER_LAYER_VOCAB:
-        return c->per_layer_vocab;
+        return c->per_layer.vocab;
     case SIZE_ALTUP_STREAMS:
-        return c->altup_streams;
+        return c->streams.count;
     case SIZE_LAUREL_RANK:
-        return c->laurel_rank;
+        return c->streams.laurel_rank;
     case SIZE_HYPER_MAPS:
-        return (size_t)c->altup_streams * (2 + (c->hyper_rounds > 0 ? c->altup_streams : 0));
+        return (size_t)c->streams.count * (2 + (c->streams.mix_rounds > 0 ? c->streams.count : 0));
     case SIZES:
         break;
     }

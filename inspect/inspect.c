@@ -89,10 +89,10 @@ static Status print_prediction(Session *session, Error *error) {
         parameters += (double)t->rows * (double)t->cols * t->count;
         bytes += (double)t->bytes;
     }
-    if (c->mtp_layers == 0) return STATUS_OK;
+    if (c->mtp.n_layers == 0) return STATUS_OK;
     return inspect_print(
         session, error, "prediction layers   %u (layers.%u on): %.0f of the parameters, %s\n",
-        c->mtp_layers, c->n_layers, parameters, size_text(bytes, size, sizeof size));
+        c->mtp.n_layers, c->n_layers, parameters, size_text(bytes, size, sizeof size));
 }
 
 static Status print_config(Session *session, Error *error) {

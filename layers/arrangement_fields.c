@@ -3,12 +3,12 @@
 #include "layer_kind.h"
 
 static Status validate_altup(const Config *c, Error *error) {
-    if (c->altup_streams == 0 || c->altup_active >= c->altup_streams)
-        return error_set(error, "altup_active is %u of altup_streams %u", c->altup_active,
-                         c->altup_streams);
-    if (c->laurel_rank == 0 || c->per_layer_dim == 0)
+    if (c->streams.count == 0 || c->streams.active >= c->streams.count)
+        return error_set(error, "altup_active is %u of altup_streams %u", c->streams.active,
+                         c->streams.count);
+    if (c->streams.laurel_rank == 0 || c->per_layer.dim == 0)
         return error_set(error, "laurel_rank is %u, per_layer_dim %u: neither may be 0",
-                         c->laurel_rank, c->per_layer_dim);
+                         c->streams.laurel_rank, c->per_layer.dim);
     if (c->experts.count > 0 || !c->gated)
         return error_set(error, "stack 'altup' needs gated feed-forwards and no experts");
     return STATUS_OK;
@@ -25,7 +25,7 @@ static Status validate_before(const Config *c, Error *error) {
 
 /* Layers that predict have keys and a feed-forward of their own. */
 static Status validate_prediction(const Config *c, Error *error) {
-    for (uint32_t l = c->n_layers - c->mtp_layers; l < c->n_layers; l++)
+    for (uint32_t l = c->n_layers - c->mtp.n_layers; l < c->n_layers; l++)
         if (c->kv_distance[l] > 0 || c->without_ffn[l])
             return error_set(error, "layer %u: %s in a prediction layer", l,
                              c->without_ffn[l] ? "without_ffn" : "kv_distance");
@@ -44,7 +44,7 @@ static Status validate_shortcut(const Config *c, Error *error) {
 static Status validate_hyper(const Config *c, Error *error) {
     if (c->norm != NORM_RMS || c->norm_place != NORM_BEFORE || c->parallel_block)
         return error_set(error, "stack 'hyper' needs norm 'rms' and norm_place 'before'");
-    if (c->altup_streams == 0) return error_set(error, "stack 'hyper': altup_streams is 0");
+    if (c->streams.count == 0) return error_set(error, "stack 'hyper': altup_streams is 0");
     for (uint32_t l = 0; l < c->n_layers; l++)
         if (c->without_ffn[l])
             return error_set(error, "layer %u: without_ffn in a stack 'hyper'", l);
@@ -61,25 +61,27 @@ Status arrangement_validate(const Config *c, Error *error) {
     for (uint32_t l = 0; l < c->n_layers; l++)
         if (c->layer_kind[l] != LAYER_ATTENTION)
             return error_set(error, "layer %u: every layer of this stack must attend", l);
-    if ((uint64_t)c->n_layers * c->per_layer_dim > 1 << 20 ||
-        (c->per_layer_dim > 0 && c->per_layer_vocab == 0))
+    if ((uint64_t)c->n_layers * c->per_layer.dim > 1 << 20 ||
+        (c->per_layer.dim > 0 && c->per_layer.vocab == 0))
         return error_set(error, "per_layer_dim is %u, per_layer_vocab %u, n_layers %u",
-                         c->per_layer_dim, c->per_layer_vocab, c->n_layers);
+                         c->per_layer.dim, c->per_layer.vocab, c->n_layers);
     return c->stack == STACK_ALTUP ? validate_altup(c, error) : STATUS_OK;
 }
 
 double arrangement_work(const Config *c) {
-    double dim = c->dim, layers = c->n_layers, streams = c->altup_streams;
-    double work = layers * dim * 3.0 * c->per_layer_dim;
+    double dim = c->dim, layers = c->n_layers, streams = c->streams.count;
+    double work = layers * dim * 3.0 * c->per_layer.dim;
     if (c->stack == STACK_MTP) return 2.0 * dim * dim;
     if (c->stack == STACK_MIXED_NORMS) return layers * 4.0 * dim * c->adapter_rank;
     if (c->stack == STACK_HYPER) {
-        double mixed = c->hyper_rounds > 0 ? streams + 1.0 : 0.0; /* for each stream and block */
-        double sums = 4.0 * c->hyper_rounds * streams * streams;  /* of each block */
+        double mixed =
+            c->streams.mix_rounds > 0 ? streams + 1.0 : 0.0; /* for each stream and block */
+        double sums = 4.0 * c->streams.mix_rounds * streams * streams; /* of each block */
         return (layers * (4.0 + 2.0 * mixed) + 1.0) * streams * streams * dim + 2.0 * layers * sums;
     }
     if (c->stack == STACK_ALTUP)
-        work += layers * dim * 2.0 * (streams + c->laurel_rank) + 2.0 * (streams - 1.0) * dim * dim;
+        work += layers * dim * 2.0 * (streams + c->streams.laurel_rank) +
+                2.0 * (streams - 1.0) * dim * dim;
     for (uint32_t l = 0; c->experts.count > 0 && l < c->n_layers; l++)
         work += dim * (c->gated ? 3.0 : 2.0) * config_ffn_dim(c, l); /* beside the experts */
     return work;

@@ -27,7 +27,7 @@ typedef struct Gemma4 {
 static void find_layer(Finder *f, uint32_t l, Gemma4Layer *layer) {
     const Config *c = f->config;
     snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
-    if (c->per_layer_dim > 0) per_layer_find_gate(f, &layer->gate);
+    if (c->per_layer.dim > 0) per_layer_find_gate(f, &layer->gate);
     layer->scale = weights_vector(f, "output_scale", 1, 1, false);
     if (c->experts.count == 0) return;
     layer->router_scale = weights_vector(f, "router_scale", 1, c->dim, true);
@@ -41,7 +41,7 @@ static void gemma4_find(Finder *f, Weights *weights) {
     Gemma4 *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
     if (!own) return;
-    if (c->per_layer_dim > 0) per_layer_find_table(f, &own->table);
+    if (c->per_layer.dim > 0) per_layer_find_table(f, &own->table);
     for (uint32_t l = 0; l < c->n_layers; l++) find_layer(f, l, &own->layers[l]);
 }
 
@@ -78,18 +78,18 @@ static void gemma4_list(Model *m, size_t l) {
     } else {
         last = branches_feed_forward(m, l, &w->ffn_norm, m->normed);
     }
-    if (m->config->per_layer_dim > 0) last = per_layer_branch(m, l, &own->gate);
+    if (m->config->per_layer.dim > 0) last = per_layer_branch(m, l, &own->gate);
     if (own->scale) last->after = *own->scale;
 }
 
 static void gemma4_keep(Model *m) {
     Gemma4 *own = m->weights.stack;
-    if (m->config->per_layer_dim > 0) per_layer_keep(m, &own->table);
+    if (m->config->per_layer.dim > 0) per_layer_keep(m, &own->table);
 }
 
 static void gemma4_begin(ForwardPass *pass) {
     const Gemma4 *own = pass->model->weights.stack;
-    if (pass->model->config->per_layer_dim > 0) per_layer_inputs(pass, &own->table);
+    if (pass->model->config->per_layer.dim > 0) per_layer_inputs(pass, &own->table);
 }
 
 const Arrangement gemma4_arrangement = {

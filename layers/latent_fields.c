@@ -20,7 +20,7 @@ static Status validate_indexer(const Config *c, uint32_t l, Error *error) {
                          "layer %u: index_pool %u must divide index_topk (%u), with latent_q_dim "
                          "and position 'none'",
                          l, c->indexer.pool, c->indexer.topk);
-    bool predicts = c->stack == STACK_MTP && l >= c->n_layers - c->mtp_layers;
+    bool predicts = c->stack == STACK_MTP && l >= c->n_layers - c->mtp.n_layers;
     if (c->indexer.layer[l] == INDEXER_SHARED &&
         (l == 0 || predicts || c->layer_kind[l - 1] != LAYER_LATENT ||
          c->indexer.layer[l - 1] == INDEXER_NONE))

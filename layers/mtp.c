@@ -36,14 +36,14 @@ Status mtp_open(Mtp **out, const ModelFile *file, const Model *model, uint32_t m
                 Error *error) {
     const Config *c = modelfile_config(file);
     *out = NULL;
-    if (c->mtp_layers == 0) return STATUS_OK;
-    if (c->mtp_layers > CONFIG_MAX_LAYERS - c->n_layers || c->stack != STACK_PLAIN)
+    if (c->mtp.n_layers == 0) return STATUS_OK;
+    if (c->mtp.n_layers > CONFIG_MAX_LAYERS - c->n_layers || c->stack != STACK_PLAIN)
         return error_set(error, "%s: %u prediction layers after %u layers", modelfile_path(file),
-                         c->mtp_layers, c->n_layers);
+                         c->mtp.n_layers, c->n_layers);
     Mtp *mtp = calloc(1, sizeof *mtp);
     if (!mtp) return error_set(error, "no memory for prediction layers");
     mtp->config = *c;
-    mtp->config.n_layers += c->mtp_layers;
+    mtp->config.n_layers += c->mtp.n_layers;
     mtp->config.stack = STACK_MTP;
     Status status = config_validate(&mtp->config, error);
     if (status != STATUS_OK) {
@@ -66,7 +66,7 @@ void mtp_close(Mtp *mtp) {
 }
 
 uint32_t mtp_layers(const Mtp *mtp) {
-    return mtp->config.mtp_layers;
+    return mtp->config.mtp.n_layers;
 }
 
 uint32_t mtp_max_rows(const Mtp *mtp) {
@@ -75,7 +75,7 @@ uint32_t mtp_max_rows(const Mtp *mtp) {
 
 KvShape mtp_kv_shape(const Mtp *mtp, KvType type) {
     KvShape shape = model_kv_shape(mtp->model, type);
-    uint32_t first = mtp->config.n_layers - mtp->config.mtp_layers;
+    uint32_t first = mtp->config.n_layers - mtp->config.mtp.n_layers;
     for (uint32_t l = 0; l < first; l++) shape.layers[l] = (KvLayer){.n_kv_heads = 0};
     return shape;
 }

@@ -29,7 +29,7 @@ static void mtp_stack_find(Finder *f, Weights *weights) {
     MtpStack *stack = arrangement_allocate(f, sizeof *stack);
     weights->stack = stack;
     if (!stack) return;
-    stack->n = f->config->mtp_layers;
+    stack->n = f->config->mtp.n_layers;
     stack->first = f->config->n_layers - stack->n;
     for (uint32_t i = 0; i < stack->n; i++)
         find_layer(f, weights, stack->first + i, &stack->layers[i]);

@@ -5,21 +5,21 @@
 
 void per_layer_find_table(Finder *f, PerLayerTable *table) {
     const Config *c = f->config;
-    size_t all = (size_t)c->n_layers * c->per_layer_dim;
-    table->embedding = weights_matrix(f, "per_layer.embedding", c->per_layer_vocab, all, true);
+    size_t all = (size_t)c->n_layers * c->per_layer.dim;
+    table->embedding = weights_matrix(f, "per_layer.embedding", c->per_layer.vocab, all, true);
     table->projection = weights_matrix(f, "per_layer.projection", all, c->dim, true);
-    table->norm = weights_norm(f, "per_layer.norm", c->per_layer_dim, true);
+    table->norm = weights_norm(f, "per_layer.norm", c->per_layer.dim, true);
 }
 
 void per_layer_find_gate(Finder *f, PerLayerGate *gate) {
     const Config *c = f->config;
-    gate->gate = weights_matrix(f, "per_layer.gate", c->per_layer_dim, c->dim, true);
-    gate->projection = weights_matrix(f, "per_layer.projection", c->dim, c->per_layer_dim, true);
+    gate->gate = weights_matrix(f, "per_layer.gate", c->per_layer.dim, c->dim, true);
+    gate->projection = weights_matrix(f, "per_layer.projection", c->dim, c->per_layer.dim, true);
     gate->norm = weights_norm(f, "per_layer.norm", c->dim, true);
 }
 
 size_t per_layer_thread_floats(const Config *c) {
-    return (size_t)c->n_layers * c->per_layer_dim;
+    return (size_t)c->n_layers * c->per_layer.dim;
 }
 
 /* Joins a row's projection, in inputs[n_layers * p], with its token's embedding. */
@@ -27,9 +27,9 @@ static void join_embedding(const Model *m, const PerLayerTable *table, const Row
                            float *inputs, float *embedding) {
     const Config *c = m->config;
     const Numeric *numeric = m->isa->numeric;
-    size_t p = c->per_layer_dim, all = c->n_layers * p;
+    size_t p = c->per_layer.dim, all = c->n_layers * p;
     uint32_t token = (uint32_t)row->token;
-    matrix_row(&table->embedding, token < c->per_layer_vocab ? token : 0, embedding);
+    matrix_row(&table->embedding, token < c->per_layer.vocab ? token : 0, embedding);
     numeric->scale(inputs, 1.0f / sqrtf((float)c->dim), all);
     for (size_t l = 0; l < c->n_layers; l++)
         forward_normalize(m, &table->norm, inputs + l * p, inputs + l * p, p);
@@ -38,7 +38,7 @@ static void join_embedding(const Model *m, const PerLayerTable *table, const Row
 }
 
 static float *inputs_of(Model *m) {
-    size_t all = (size_t)m->config->n_layers * m->config->per_layer_dim;
+    size_t all = (size_t)m->config->n_layers * m->config->per_layer.dim;
     return arena_keep(&m->arena, "layer inputs", m->max_rows, all);
 }
 
@@ -48,7 +48,7 @@ void per_layer_keep(Model *m, PerLayerTable *table) {
 
 void per_layer_inputs(ForwardPass *pass, const PerLayerTable *table) {
     Model *m = pass->model;
-    size_t all = (size_t)m->config->n_layers * m->config->per_layer_dim;
+    size_t all = (size_t)m->config->n_layers * m->config->per_layer.dim;
     float *inputs = table->inputs;
     const Product projection = {&table->projection, inputs, all};
     float *embedding = m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats;
@@ -60,7 +60,7 @@ void per_layer_inputs(ForwardPass *pass, const PerLayerTable *table) {
 }
 
 static float *take_gated(Rows *memory, const Model *m) {
-    return rows_take(memory, m->max_rows, m->config->per_layer_dim);
+    return rows_take(memory, m->max_rows, m->config->per_layer.dim);
 }
 
 static void per_layer_rows(Rows *memory, const Model *m, const Branch *b) {
@@ -72,7 +72,7 @@ static void per_layer_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const Config *c = m->config;
     const PerLayerGate *w = b->weights;
-    size_t p = c->per_layer_dim, all = c->n_layers * p;
+    size_t p = c->per_layer.dim, all = c->n_layers * p;
     Rows memory = arena_rows(&m->arena);
     const float *inputs = (const float *)b->kept + b->layer * p;
     float *gated = take_gated(&memory, m);

@@ -91,7 +91,7 @@ Status drafting_open(Drafting *d, const Session *session, DraftModel *model, con
     if (automatic && model) d->kinds |= 1u << DRAFT_BY_MODEL;
     if (!model) d->kinds &= ~(1u << DRAFT_BY_MODEL);
     if (d->lookup == 0) d->kinds &= ~(1u << DRAFT_LOOKUP);
-    bool has_layers = modelfile_config(session->file)->mtp_layers > 0;
+    bool has_layers = modelfile_config(session->file)->mtp.n_layers > 0;
     bool wants_layers = automatic ? has_layers : d->kinds & 1u << DRAFT_MTP;
     d->kinds &= ~(1u << DRAFT_MTP);
     if (wants_layers && has_layers) d->kinds |= 1u << DRAFT_MTP;

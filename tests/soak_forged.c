@@ -195,7 +195,7 @@ static void run_forged(ModelFile *file, const char *name, const char *what) {
         run_calls(model, cache, 0, ids, ROWS, logits, &error) == STATUS_OK) {
         Parts parts = {.control = {1.0, begin_part, end_part}, .stop_in = (int)draw(8)};
         n_ran++;
-        if (c->mtp_layers > 0) run_prediction(file, model, ids);
+        if (c->mtp.n_layers > 0) run_prediction(file, model, ids);
         model_set_pass_control(model, &parts.control);
         Status status = run_calls(model, cache, 1, ids, 1 + draw(ROWS), again, &error);
         if (status != STATUS_OK) fail_msg("%s:%s: fails in calls: %s", name, what, error.text);

@@ -253,8 +253,8 @@ static void they_are_left_out_on_request(void **state) {
         char *source = fixture_source(&c.source);
         ModelFile *with = convert(source, false), *without = convert(source, true);
         const Config *config = modelfile_config(with);
-        assert_int_equal(config->mtp_layers, c.n_layers);
-        assert_int_equal(modelfile_config(without)->mtp_layers, 0);
+        assert_int_equal(config->mtp.n_layers, c.n_layers);
+        assert_int_equal(modelfile_config(without)->mtp.n_layers, 0);
         assert_true(count_tensors(with, config) > 4 * c.n_layers);
         assert_int_equal(count_tensors(without, config), 0);
         assert_int_equal(modelfile_n_tensors(with) - count_tensors(with, config),
@@ -277,8 +277,8 @@ static void a_model_bin_can_lose_them(void **state) {
     if (convert_to_path(source, &options, path, &error) != STATUS_OK) fail_msg("%s", error.text);
     ModelFile *with = convert(path, false), *without = convert(path, true);
     const Config *config = modelfile_config(with);
-    assert_int_equal(config->mtp_layers, 2);
-    assert_int_equal(modelfile_config(without)->mtp_layers, 0);
+    assert_int_equal(config->mtp.n_layers, 2);
+    assert_int_equal(modelfile_config(without)->mtp.n_layers, 0);
     assert_true(count_tensors(with, config) > 0);
     assert_int_equal(count_tensors(without, config), 0);
     assert_int_equal(modelfile_n_tensors(with) - count_tensors(with, config),
@@ -363,7 +363,7 @@ static void guesses_from_gguf_are_the_same(void **state) {
         free(logits);
         tiny_model_close(&tiny);
         ModelFile *without = convert(path, true);
-        assert_int_equal(modelfile_config(without)->mtp_layers, 0);
+        assert_int_equal(modelfile_config(without)->mtp.n_layers, 0);
         modelfile_close(without);
         free(path);
         fixture_remove_directory(directory);
