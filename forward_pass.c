@@ -48,6 +48,18 @@ void forward_add_bias(const Model *m, const Linear *linear, float *out) {
     if (linear->bias) m->isa->numeric->add_scaled(out, linear->bias, 1.0f, n);
 }
 
+void forward_project(ForwardPass *pass, const Linear *linear, const float *in, float *y) {
+    Model *m = pass->model;
+    size_t width = linear->w.rows;
+    forward_multiply(m, in, pass->n, &(Product){&linear->w, y, width}, 1);
+    if (linear->bias) {
+#pragma omp for schedule(static) nowait
+        for (size_t i = 0; i < pass->n; i++) forward_add_bias(m, linear, y + i * width);
+        forward_wait(pass);
+    }
+    forward_add_time(pass, PART_PROJECTIONS);
+}
+
 void forward_rotate(const Model *m, size_t layer, size_t row, float *x) {
     const Config *c = m->config;
     size_t table = c->rope_table[layer];

@@ -96,6 +96,10 @@ void forward_normalize(const Model *model, const Norm *norm, float *out, const f
 /* Adds the bias, if there is one, to out[outputs]. */
 void forward_add_bias(const Model *model, const Linear *linear, float *out);
 
+/* y[n][outputs] = in[n] times the matrix, with the bias: a layer's last projection. Adds the time
+ * to PART_PROJECTIONS. */
+void forward_project(ForwardPass *pass, const Linear *linear, const float *in, float *y);
+
 /* x[rotary_dim of the layer] of one head, rotated by the angles of row `row`; unchanged in layers
  * that rotate nothing. */
 void forward_rotate(const Model *model, size_t layer, size_t row, float *x);

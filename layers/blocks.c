@@ -309,7 +309,6 @@ static void blocks_run(ForwardPass *pass, const Branch *b) {
                                    {&w->wv.w, r.v, w->wv.w.rows},
                                    {&w->index_q, r.index_q, w->index_q.rows},
                                    {&w->index_k, r.index_k, w->index_k.rows}};
-    const Product last = {&w->wo.w, y, c->dim};
     const AttentionParams params = {.layer = l,
                                     .cache_layer = l,
                                     .n_heads = h.n_heads,
@@ -323,13 +322,7 @@ static void blocks_run(ForwardPass *pass, const Branch *b) {
     forward_add_time(pass, PART_PROJECTIONS);
     attend_all(pass, &params, &r);
     forward_add_time(pass, PART_ATTENTION);
-    forward_multiply(m, r.attended, pass->n, &last, 1);
-    if (w->wo.bias) {
-#pragma omp for schedule(static) nowait
-        for (size_t i = 0; i < pass->n; i++) forward_add_bias(m, &w->wo, y + i * c->dim);
-        forward_wait(pass);
-    }
-    forward_add_time(pass, PART_PROJECTIONS);
+    forward_project(pass, &w->wo, r.attended, y);
 }
 
 const BranchKind blocks_layer = {

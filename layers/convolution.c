@@ -83,7 +83,7 @@ static void convolution_run(ForwardPass *pass, const Branch *branch) {
     for (size_t i = 0; i < pass->n; i++) recurrence->multiply(x + i * dim, c + i * dim, dim);
     forward_wait(pass);
     forward_add_time(pass, PART_ATTENTION);
-    state_project(pass, &w->out, x, y);
+    forward_project(pass, &w->out, x, y);
 }
 
 const BranchKind convolution_layer = {

@@ -250,7 +250,7 @@ static void delta_run(ForwardPass *pass, const Branch *b) {
     forward_wait(pass);
     delta_gate(pass, d, &rows);
     forward_add_time(pass, PART_ATTENTION);
-    state_project(pass, &d->out, rows.z, y);
+    forward_project(pass, &d->out, rows.z, y);
 }
 
 const BranchKind delta_layer = {

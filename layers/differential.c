@@ -121,7 +121,6 @@ static void differential_run(ForwardPass *pass, const Branch *b) {
     float *q = rows.q, *k = rows.k, *v = rows.v, *values = rows.values, *attended = rows.attended;
     const Product projections[] = {
         {&w->wq.w, q, w->wq.w.rows}, {&w->wk.w, k, w->wk.w.rows}, {&w->wv.w, v, w->wv.w.rows}};
-    const Product last = {&w->wo.w, y, c->dim};
     const AttentionParams params = {.layer = l,
                                     .cache_layer = l,
                                     .n_heads = h.n_heads,
@@ -139,13 +138,7 @@ static void differential_run(ForwardPass *pass, const Branch *b) {
                       pass->n, q, attended, m->observer);
     subtract(pass, l, w, attended, q);
     forward_add_time(pass, PART_ATTENTION);
-    forward_multiply(m, q, pass->n, &last, 1);
-    if (w->wo.bias) {
-#pragma omp for schedule(static) nowait
-        for (size_t i = 0; i < pass->n; i++) forward_add_bias(m, &w->wo, y + i * c->dim);
-        forward_wait(pass);
-    }
-    forward_add_time(pass, PART_PROJECTIONS);
+    forward_project(pass, &w->wo, q, y);
 }
 
 const BranchKind differential_kind = {

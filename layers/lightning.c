@@ -145,7 +145,7 @@ static void lightning_run(ForwardPass *pass, const Branch *b) {
     forward_wait(pass);
     lightning_gate(pass, w, &rows, width);
     forward_add_time(pass, PART_ATTENTION);
-    state_project(pass, &w->out, rows.gate, y);
+    forward_project(pass, &w->out, rows.gate, y);
 }
 
 const BranchKind lightning_layer = {

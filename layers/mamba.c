@@ -192,7 +192,7 @@ static void mamba_run(ForwardPass *pass, const Branch *b) {
     forward_wait(pass);
     mamba_gate(pass, &rows);
     forward_add_time(pass, PART_ATTENTION);
-    state_project(pass, &w->out, rows.z, y);
+    forward_project(pass, &w->out, rows.z, y);
 }
 
 const BranchKind mamba_layer = {

@@ -169,7 +169,7 @@ static void mamba2_run(ForwardPass *pass, const Branch *branch) {
     forward_wait(pass);
     mamba2_gate(pass, w, &rows);
     forward_add_time(pass, PART_ATTENTION);
-    state_project(pass, &w->out, rows.z, branch->out);
+    forward_project(pass, &w->out, rows.z, branch->out);
 }
 
 /* ---- Layers of nothing else ---- */

@@ -107,15 +107,3 @@ void state_convolve(ForwardPass *pass, size_t layer, const Convolution *c, float
     }
     forward_wait(pass);
 }
-
-void state_project(ForwardPass *pass, const Linear *out, const float *x, float *y) {
-    Model *m = pass->model;
-    const Product product = {&out->w, y, out->w.rows};
-    forward_multiply(m, x, pass->n, &product, 1);
-    if (out->bias) {
-#pragma omp for schedule(static) nowait
-        for (size_t i = 0; i < pass->n; i++) forward_add_bias(m, out, y + i * out->w.rows);
-        forward_wait(pass);
-    }
-    forward_add_time(pass, PART_PROJECTIONS);
-}

@@ -36,7 +36,4 @@ void state_scan(const Recurrence *recurrence, const StateRun *run, SelectiveScan
 void state_convolve(ForwardPass *pass, size_t layer, const Convolution *convolution, float *x,
                     size_t stride);
 
-/* y[n][dim] = the last projection of x[n], with its bias. */
-void state_project(ForwardPass *pass, const Linear *out, const float *x, float *y);
-
 #endif
