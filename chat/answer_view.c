@@ -62,7 +62,8 @@ static const char *channel_mark(const char *text, size_t length, size_t *n) {
     return first;
 }
 
-/* Takes what belongs to the header of a channel; returns how much. */
+/* Keeps the bytes up to <|message|>, a channel's header, which say whether it is reasoning; returns
+ * how many it took. */
 static size_t take_header(AnswerView *view, const char *text, size_t length) {
     static const char mark[] = "<|message|>";
     const char *end = memmem(text, length, mark, strlen(mark));

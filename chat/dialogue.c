@@ -52,7 +52,8 @@ static size_t snapshot_bytes(const Options *options) {
     return (size_t)pages / 100 * (size_t)bytes * options->snapshots;
 }
 
-/* And afterwards, unless `status` says that it failed. */
+/* What follows the conversation's opening, which both ways to open share: prompt, options, cache,
+ * logits. Does nothing more where `status` is a failure, but closes the dialogue. */
 static Status finish_opening(Dialogue *d, Status status, Error *note, Error *error) {
     const Session *session = d->session;
     KvShape shape = model_kv_shape(session->model, session->kv_type);

@@ -100,8 +100,9 @@ static void ask_all(const Wire *wire) {
     }
 }
 
-/* Says which rank is silent, unless an earlier one that waits, too, does so: it has half as long
- * again to do so. ends: and ends all. */
+/* Reports the rank that has sent nothing for that long; with `ends`, ends all ranks. Only the first
+ * of the waiting ranks reports at the time limit. Another one does after 1.5 limits, when that one
+ * has not. */
 static void name_silent(const Wire *wire, double seconds, bool ends) {
     int silent = 0;
     bool earlier = false;
