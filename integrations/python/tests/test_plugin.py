@@ -5,7 +5,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -50,12 +49,14 @@ def test_fifty_answers_are_checked_in_three_seconds_on_two_instruction_sets(proj
     assert code == 0, said
     before = (project / "__verbatim__" / "test_talk.jsonl").read_bytes()
     for isa in ("--isa avx2 -j 1", "-j 2"):
-        begun = time.monotonic()
+        begun = os.times()
         code, said = run(project, f"--verbatim-options={isa}")
+        used = os.times()
         if "avx2" in isa and "instruction set" in said:
             continue
         assert code == 0 and "50 passed" in said, said
-        assert time.monotonic() - begun < 3
+        seconds = used.children_user + used.children_system - begun.children_user - begun.children_system
+        assert seconds < 3  # of the processor: other programs may take their time
     run(project, "--verbatim-update", "--verbatim-options=--isa reference")
     assert (project / "__verbatim__" / "test_talk.jsonl").read_bytes() == before
     assert not list(project.glob("__verbatim__/tmp*"))
