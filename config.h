@@ -1,8 +1,10 @@
 /* The configuration of a model: every variant of the decoder stack is a field of Config.
  *
- * A model.bin's metadata holds the fields under their own names (an enum as the name of its value,
- * a per-layer field as an array). One table in config_fields.c ties name, kind and limits of each
- * field together: the exporter writes through it, `run` reads through it, --info prints through it.
+ * What only some families have (experts, latents, states ...) is a struct of its own inside Config.
+ * A model.bin's metadata holds each field under a key (an enum as the name of its value, a
+ * per-layer field as an array). Tables tie key, field, kind and limits together: config_fields.c
+ * has that of the plain decoder, layers/..._fields.c have those of the mechanisms with their checks
+ * and work. The exporter writes through them, `run` reads through them, --info prints through them.
  * The fields alone decide how the blocks are computed. Which optional weights exist (biases, norms
  * of queries and keys, ...) follows from the tensors of the file. */
 #ifndef CONFIG_H
@@ -259,33 +261,23 @@ typedef struct Config {
      * Llama 4. */
     bool qk_norm_after_rope;
     /* Queries are multiplied by 1 + query_scaling * log(1 + floor(position / query_scaling_floor)):
-     * Ministral 3; 0 = none. Llama 4: only in layers without RoPE, positions counted from 1. With
-     * query_power: Beam's (1 + position / query_scaling_floor) ^ query_scaling. */
+     * Ministral 3; 0 = none. */
     float query_scaling;
     uint32_t query_scaling_floor;
-    bool query_scaling_unrotated, query_power;
+    bool query_scaling_unrotated; /* in layers without RoPE, positions counted from 1: Llama 4 */
+    bool query_power;     /* by (1 + position / query_scaling_floor) ^ query_scaling: Beam */
     bool value_norm;      /* each head's value is normalized, without weights: Gemma 3n and 4 */
     float alibi_max_bias; /* 8; for people, the slopes are a tensor */
 
     Activation activation;
-    /* activation(gate(x)) * up(x), else activation(up(x)); limit_first: limits of gates hold before
-     * their activation: Hy 4. */
-    bool gated, limit_first;
-
-    ExpertsConfig experts;
-    RouterConfig router;
+    bool gated;        /* activation(gate(x)) * up(x), else activation(up(x)) */
+    bool limit_first;  /* limits of gates hold before their activation: Hy 4 */
     bool round_inputs; /* what a norm gives is rounded to 8 bits by row: BitNet */
 
     float embedding_scale; /* sqrt(dim) in Gemma; 1 = none */
     float residual_scale;  /* each f(x) before it is added: Granite; 1 = none */
     float logit_scale;     /* logits times this: Cohere, Granite; 1 = none */
     float logit_softcap;   /* Gemma 2; 0 = none */
-
-    StackNumber stack;
-    StreamsConfig streams;
-    PerLayerConfig per_layer;
-    bool
-        residual_by_depth; /* Beam's mixed norms divide each sum so that its parts weigh the same */
 
     /* Per layer. */
     uint32_t window[CONFIG_MAX_LAYERS];     /* sees this many positions, itself included; 0 = all */
@@ -303,18 +295,24 @@ typedef struct Config {
      * Gemma 3n and 4. 0 = its own. */
     uint32_t kv_distance[CONFIG_MAX_LAYERS];
 
+    int32_t bos_id; /* -1: none. Put before the text when add_bos */
+    bool add_bos;
+    uint32_t n_eos;
+    uint32_t eos_id[16]; /* every one of them ends the text */
+
+    /* Mechanisms that only some families have. */
+    ExpertsConfig experts;
+    RouterConfig router;
     LatentConfig latent;
     IndexerConfig indexer;
     StateConfig state;
     uint32_t shared_blocks; /* blocks that layers share in turn: Zamba 2 */
     uint32_t adapter_rank;  /* of the adapters of such a block; of the gates of norms: A.X K2 */
-
+    StackNumber stack;
+    StreamsConfig streams;
+    PerLayerConfig per_layer;
+    bool residual_by_depth; /* divides each sum so that all its parts weigh the same: Beam */
     PredictionConfig mtp;
-
-    int32_t bos_id; /* -1: none. Put before the text when add_bos */
-    bool add_bos;
-    uint32_t n_eos;
-    uint32_t eos_id[16]; /* every one of them ends the text */
 } Config;
 
 /* The heads of one layer: queries [n_heads][head_dim], keys [n_kv_heads][head_dim], values

@@ -222,10 +222,9 @@ double config_work(const Config *c, double n_rows, double n_logits) {
     double layers = c->stack == STACK_PLAIN ? 0 : arrangement_work(c);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         const HeadShape h = config_heads(c, l);
-        double width = config_ffn_dim(c, l), each = (double)h.head_dim + h.value_dim;
-        if (c->experts.count > 0)
-            width = (double)c->experts.per_token * c->experts.ffn_dim + c->experts.shared_ffn_dim;
-        layers += c->dim * (c->gated ? 3.0 : 2.0) * width;
+        double each = (double)h.head_dim + h.value_dim;
+        layers += c->experts.count > 0 ? mixture_work(c)
+                                       : c->dim * (c->gated ? 3.0 : 2.0) * config_ffn_dim(c, l);
         layers += c->layer_kind[l] == LAYER_ATTENTION
                       ? c->dim * each * ((double)h.n_heads + h.n_kv_heads)
                       : layer_kind_work(c, l);

@@ -39,6 +39,10 @@ Status mixture_validate(const Config *config, Error *error) {
                      config->experts.count);
 }
 
+double mixture_work(const Config *config) {
+    return 0;
+}
+
 const Arrangement *arrangement_of(StackNumber number) {
     return NULL;
 }

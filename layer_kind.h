@@ -49,6 +49,9 @@ void limits_activate(const Numeric *numeric, const Config *c, const struct FeedF
 /* Checks what a mixture of experts, or a limit of its gates, reads of the configuration. */
 Status mixture_validate(const Config *config, Error *error);
 
+/* Multiply-adds of the matrix products of a mixture's experts for one row. */
+double mixture_work(const Config *config);
+
 /* ---- Arrangements of branches (Config.stack) that branches.c does not make ---- */
 
 /* The arrangement of a Config.stack that is not STACK_PLAIN. The Config was validated, so that it

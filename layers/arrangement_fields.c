@@ -1,6 +1,24 @@
 /* What the arrangements read of the configuration. It stands apart from arrangement_table.c because
  * config_fields.c calls it, as layer_fields.c does. */
+#include "layers/arrangement_fields.h"
+
 #include "layer_kind.h"
+
+/* clang-format off: a row a line */
+const ConfigField arrangement_keys[ARRANGEMENT_KEYS] = {
+    KEY_BOOL("residual_by_depth", residual_by_depth),
+    KEY_AMOUNT("hyper_scale", streams.mix_scale),
+    KEY_AMOUNT("hyper_eps", streams.mix_eps),
+    KEY_UINT("hyper_rounds", streams.mix_rounds, 1 << 10),
+    KEY_UINT("per_layer_dim", per_layer.dim, 1 << 12),
+    KEY_UINT("per_layer_vocab", per_layer.vocab, 1 << 24),
+    KEY_UINT("altup_streams", streams.count, 16),
+    KEY_UINT("altup_active", streams.active, 15),
+    KEY_BOOL("altup_scales", streams.scales),
+    KEY_UINT("laurel_rank", streams.laurel_rank, 1 << 12),
+    KEY_UINT("mtp_layers", mtp.n_layers, CONFIG_MAX_MTP_LAYERS),
+};
+/* clang-format on */
 
 static Status validate_altup(const Config *c, Error *error) {
     if (c->streams.count == 0 || c->streams.active >= c->streams.count)

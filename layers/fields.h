@@ -2,6 +2,8 @@
 #ifndef LAYERS_FIELDS_H
 #define LAYERS_FIELDS_H
 
+#include <stddef.h>
+
 #include "config.h"
 
 typedef struct LayerFields {
@@ -10,5 +12,17 @@ typedef struct LayerFields {
     /* Multiply-adds of the layer's matrix products for one row. */
     double (*work)(const Config *config, uint32_t layer);
 } LayerFields;
+
+/* A row of a mechanism's table of fields (latent_keys and so on): the key in model.bin, the field
+ * of Config, and its limits. KEY_FLOAT may be negative, KEY_AMOUNT may not. layer_fields.c has the
+ * order in which model.bin holds the keys of all tables. */
+#define KEY(key, field, kind_, ...)                                                                \
+    { .name = key, .kind = kind_, .offset = offsetof(Config, field), __VA_ARGS__ }
+#define KEY_UINT(key, field, most_) KEY(key, field, FIELD_UINT, .most = most_)
+#define KEY_FLOAT(key, field) KEY(key, field, FIELD_FLOAT, .not_negative = false)
+#define KEY_AMOUNT(key, field) KEY(key, field, FIELD_FLOAT, .not_negative = true)
+#define KEY_BOOL(key, field) KEY(key, field, FIELD_BOOL, .least = 0)
+#define KEY_ENUM(key, field, ...)                                                                  \
+    KEY(key, field, FIELD_ENUM, .names = (const char *const[]){__VA_ARGS__, NULL})
 
 #endif

@@ -1,5 +1,26 @@
 #include "layers/latent_fields.h"
 
+/* clang-format off: a row a line */
+const ConfigField latent_keys[LATENT_KEYS] = {
+    KEY_UINT("latent_dim", latent.kv_lora_rank, 1 << 12),
+    KEY_UINT("latent_q_dim", latent.q_lora_rank, 1 << 16),
+    KEY_AMOUNT("latent_norm_eps", latent.norm_eps),
+    KEY_AMOUNT("latent_scale", latent.scale),
+    KEY_UINT("index_heads", indexer.n_heads, 1 << 10),
+    KEY_UINT("index_dim", indexer.head_dim, 1 << 12),
+    KEY_UINT("index_topk", indexer.topk, 1 << 16),
+    KEY_UINT("index_block", indexer.block, 1 << 16),
+    KEY_UINT("index_local", indexer.local_blocks, 1 << 16),
+    KEY_BOOL("index_interleaved", indexer.interleaved),
+    KEY_BOOL("index_rotates_end", indexer.rotates_end),
+    KEY_AMOUNT("index_norm_eps", indexer.norm_eps),
+    KEY_BOOL("latent_q_twice", latent.q_twice),
+    KEY_BOOL("whole_unrotated", latent.nope_without_shared_key),
+    KEY_UINT("index_pool", indexer.pool, 1 << 12),
+    KEY("indexer", indexer.layer, FIELD_PER_LAYER, .most = INDEXERS - 1),
+};
+/* clang-format on */
+
 /* Checks what the layer's indexer reads. */
 static Status validate_indexer(const Config *c, uint32_t l, Error *error) {
     if (c->indexer.layer[l] == INDEXER_NONE) return STATUS_OK;

@@ -18,4 +18,8 @@ float state_norm_eps(const Config *config);
 extern const LayerFields delta_fields, convolution_fields, mamba_fields, mamba2_fields;
 extern const LayerFields lightning_fields, no_fields, parallel_mamba_fields, shared_block_fields;
 
+/* The keys of Config.state, and of blocks that layers share. */
+enum { STATE_KEYS = 14 };
+extern const ConfigField state_keys[STATE_KEYS];
+
 #endif

@@ -11,6 +11,10 @@
 
 #include "config_fields.h"
 #include "convert/convert_target.h"
+#include "layers/arrangement_fields.h"
+#include "layers/latent_fields.h"
+#include "layers/mixture_fields.h"
+#include "layers/state_fields.h"
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"
 
@@ -188,8 +192,27 @@ static void attention_to_all_blocks_has_the_bits_of_full_attention(void **state)
     free(some);
 }
 
+/* Every row of a mechanism's table is in the order of all keys (layers/layer_fields.c). */
+static void assert_given_once(const ConfigField *rows, size_t n) {
+    const ConfigField *field;
+    for (size_t k = 0; k < n; k++) {
+        size_t times = 0;
+        for (size_t i = 0; (field = config_field(i)); i++) times += field == &rows[k];
+        if (times != 1) fail_msg("'%s' is given %zu times", rows[k].name, times);
+    }
+}
+
+static void each_key_of_a_mechanism_is_written_once(void **state) {
+    (void)state;
+    assert_given_once(mixture_keys, MIXTURE_KEYS);
+    assert_given_once(latent_keys, LATENT_KEYS);
+    assert_given_once(state_keys, STATE_KEYS);
+    assert_given_once(arrangement_keys, ARRANGEMENT_KEYS);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_key_of_a_mechanism_is_written_once),
         cmocka_unit_test(every_field_moves_the_logits_by_a_hundred_tolerances),
         cmocka_unit_test(attention_to_all_blocks_has_the_bits_of_full_attention),
     };
