@@ -36,7 +36,9 @@ def project(tmp_path):
 def run(project, *words):
     environment = {**os.environ, "PYTHONPATH": str(root / "integrations" / "python")}
     installed = subprocess.run(
-        [sys.executable, "-c", "import importlib.metadata as m; m.distribution('verbatim-lm')"], capture_output=True
+        [sys.executable, "-c", "import importlib.metadata as m; m.distribution('verbatim-lm')"],
+        capture_output=True,
+        env=environment,  # a build leaves its metadata in the package's folder
     )
     plugin = [] if installed.returncode == 0 else ["-p", "verbatim_lm.pytest_plugin"]
     command = [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", "-q", *words]
