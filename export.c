@@ -18,6 +18,7 @@
 #include "convert/convert_target.h"
 #include "convert/mix.h"
 #include "convert/model_names.h"
+#include "convert/type_choice.h"
 #include "formats/json_memory.h"
 #include "modelfile.h"
 #include "system/command_line.h"
@@ -49,13 +50,15 @@ typedef struct Export {
     double started;
     AdapterOpening adapters; /* merged into the weights */
     char mix[2 * MIX_BYTES]; /* --type and all --keep */
+    bool fits;               /* --type auto */
+    TypeWish wish;
 } Export;
 
 #define FIELD(name) offsetof(Arguments, name)
 
 static const OptionRow rows[] = {
     TEXT_ROW(USUAL, 't', "type", "TYPE", FIELD(type),
-             "f32 f16 bf16 q8 q6 q5 q4m q4 ... [as the source]"),
+             "f32 f16 bf16 q8 q6 q5 q4m q4, auto ... [as the source]"),
     LIST_ROW(USUAL, "keep", "NAME=TYPE", FIELD(keep),
              "but TYPE for matrices named so: w_down, layers.0, output"),
     TEXT_ROW(USUAL, 0, "calibrate", "FILE", FIELD(calibrate),
@@ -143,6 +146,12 @@ static Status choose_types(Export *e, Error *error) {
         return a->calibrate ? usage(error, "--calibrate needs --type", "") : STATUS_OK;
     }
     if (strlen(a->type) >= MIX_BYTES) return usage(error, "--type is too long", "");
+    if (type_choice_asked(a->type)) {
+        if (a->keep.n > 0)
+            return usage(error, "--type auto chooses for all matrices: no --keep", "");
+        e->fits = true;
+        return type_wish_open(&e->wish, a->type, error);
+    }
     if (mix_check(a->type, error) != STATUS_OK) return STATUS_USAGE;
     size_t length = (size_t)snprintf(e->mix, sizeof e->mix, "%s", a->type);
     for (size_t i = 0; i < a->keep.n; i++) {
@@ -219,7 +228,8 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
     e->started = meter.started;
     bool shows_progress = !a->quiet && isatty(STDERR_FILENO);
     const ConvertOptions options = {
-        .type = a->type ? e->mix : NULL,
+        .type = a->type && !e->fits ? e->mix : NULL,
+        .fits = e->fits ? &e->wish : NULL,
         .calibrate = a->calibrate,
         .adapters = a->lora.n ? &e->adapters : NULL,
         .tokenizer = a->tokenizer,

@@ -1,5 +1,6 @@
 #include "base/size.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,4 +22,12 @@ Status size_parse(const char *text, const char *what, size_t *bytes, Error *erro
     }
     *bytes = (size_t)(number * scale);
     return STATUS_OK;
+}
+
+const char *size_text(double bytes, char *text, size_t size) {
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    size_t unit = 0;
+    while (bytes >= 1024.0 && unit < 4) bytes /= 1024.0, unit++;
+    snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    return text;
 }

@@ -10,4 +10,7 @@
  * STATUS_USAGE when `text` is not a size; the message begins with `what`, an option's name. */
 Status size_parse(const char *text, const char *what, size_t *bytes, Error *error);
 
+/* "1.5 GiB", written into text[size], which it returns. */
+const char *size_text(double bytes, char *text, size_t size);
+
 #endif

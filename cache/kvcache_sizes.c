@@ -59,6 +59,18 @@ size_t kvcache_sequence_bytes(const KvShape *shape, size_t n) {
     return bytes;
 }
 
+size_t kvcache_longest(const KvShape *shape, size_t most, double bytes) {
+    size_t low = 0, high = most;
+    while (low < high) {
+        size_t middle = high - (high - low) / 2;
+        if ((double)kvcache_sequence_bytes(shape, middle) <= bytes)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
 size_t kvcache_bytes_free(const KvCache *cache) {
     return cache->max_bytes - cache->bytes;
 }

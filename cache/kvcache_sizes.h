@@ -25,6 +25,9 @@ size_t kvcache_seen_bytes(const KvShape *shape, size_t n);
 /* What a sequence of n positions takes, in whole pages: everything of layers without a window, and
  * of the others what can still be seen. A call of many rows takes more while it runs. */
 size_t kvcache_sequence_bytes(const KvShape *shape, size_t n);
+/* The longest sequence, of at most `most` positions, whose pages and states take no more than
+ * `bytes`. */
+size_t kvcache_longest(const KvShape *shape, size_t most, double bytes);
 
 size_t kvcache_bytes_free(const KvCache *cache); /* that max_bytes still allows */
 

@@ -101,6 +101,9 @@ Status cluster_adapt(Cluster *cluster, Options *o, const Mode **mode, Error *err
         return error_set(error, "this MPI keeps a connection to mpirun open, by which a hostile "
                                 "model file could start programs: Open MPI 4.1 does not, and "
                                 "--no-sandbox runs files that you trust");
+    if (o->type && strncmp(o->type, "auto", 4) == 0)
+        return error_set(error, "--type auto looks at one machine's memory, but all ranks need the "
+                                "same type: name one, as --type q8");
     if (o->lora.n > 0) rank_send_floats(cluster->rank);
     if (cluster_leads(cluster)) return STATUS_OK;
     *mode = &follower_mode;

@@ -17,6 +17,7 @@ typedef enum ConvertStep {
 
 typedef struct ConvertOptions {
     const char *type; /* of the matrices, as mix.h has it: "f16", "q8", "q4m"; NULL: lossless */
+    const struct TypeWish *fits; /* for convert_to_path: type_choice.h chooses the type; or NULL */
     const char *tokenizer;     /* path of a tokenizer to use instead of the source's; NULL: none */
     const char *split_pattern; /* of that tokenizer, as in tokenizer_from_file; may be NULL */
     const char *family;        /* path of the page of a family that it may be of; NULL: none */

@@ -12,7 +12,7 @@
 const OptionRow convert_options[] = {
     HEADING_ROW("Other models than model.bin are converted first, once"),
     TEXT_ROW(USUAL, 0, "type", "TYPE", FIELD(type),
-             "weights: f32 f16 bf16 q8 q6 q5 q4m q4 [as they are]"),
+             "f32 f16 bf16 q8 q6 q5 q4m q4; auto [as they are]"),
     TEXT_ROW(RARE, 'z', "tokenizer", "FILE", FIELD(tokenizer),
              "not the model's; a .tiktoken: --split-pattern REGEX"),
     TEXT_ROW(RARE, 0, "split-pattern", "REGEX", FIELD(split_pattern), NULL),

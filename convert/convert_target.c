@@ -11,6 +11,7 @@
 #include "convert/adapter_merge.h"
 #include "convert/cache_directory.h"
 #include "convert/calibrate.h"
+#include "convert/type_choice.h"
 #include "formats/given_family.h"
 #include "formats/pooling.h"
 #include "formats/source_open.h"
@@ -150,7 +151,13 @@ static void close_calibration(CalibrationFiles *files) {
 static Status parse_and_convert(Source *source, ConvertOptions *options, CalibrationFiles *files,
                                 int fd, Error *error) {
     Calibration *calibration = NULL;
+    TypeChoice choice;
     Status status = source_parse(source, error);
+    if (status == STATUS_OK && options->fits) {
+        status = type_choose(source, options->fits, &choice, error);
+        if (status == STATUS_OK) type_choice_say(source->path, options->fits, &choice);
+        if (status == STATUS_OK) options->type = choice.type[0] ? choice.type : NULL;
+    }
     if (status == STATUS_OK && options->pooling)
         status = pooling_set(source, options->pooling, error);
     if (status == STATUS_OK && options->adapters)

@@ -12,6 +12,7 @@
 #include "convert/mix.h"
 #include "convert/model_names.h"
 #include "convert/source_digest.h"
+#include "convert/type_choice.h"
 #include "formats/given_family.h"
 #include "formats/source_open.h"
 #include "formats/tokenizer_file.h"
@@ -19,6 +20,27 @@
 
 /* ---- Opening ----------------------------------------------------------------------------------
  */
+
+static Status open_modelfile(ModelOpening *opening, const char *tokenizer, Error *error) {
+    opening->fd = open(opening->path, O_RDONLY | O_CLOEXEC);
+    if (opening->fd < 0) return error_set(error, "%s: %s", opening->path, strerror(errno));
+    return tokenizer ? input_open(&opening->tokenizer, tokenizer, error) : STATUS_OK;
+}
+
+/* --type auto: chooses for the open source. */
+static Status choose_type(ModelOpening *opening, const Options *options, Error *error) {
+    TypeWish wish = {.context = (uint32_t)options->context, .kv_type = options->kv_type};
+    TypeChoice choice;
+    Status status = type_wish_open(&wish, options->type, error);
+    if (status == STATUS_OK)
+        status = type_choose_apart(opening->source, &wish, options->no_sandbox, &choice, error);
+    type_wish_close(&wish);
+    if (status != STATUS_OK) return status;
+    type_choice_say(opening->path, &wish, &choice);
+    memcpy(opening->chosen, choice.type, sizeof opening->chosen);
+    opening->type = choice.type[0] ? opening->chosen : NULL;
+    return STATUS_OK;
+}
 
 Status modelopen_begin(ModelOpening *opening, const char *path, const char *tokenizer,
                        const Options *options, const volatile sig_atomic_t *interrupted,
@@ -32,11 +54,12 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
         if (opening->found) path = opening->found;
     }
     opening->path = path;
-    if (is_own && options->type && mix_check(options->type, error) != STATUS_OK) {
+    const bool chooses = type_choice_asked(options->type);
+    if (is_own && options->type && !chooses && mix_check(options->type, error) != STATUS_OK) {
         error_prefix(error, "--type");
         return STATUS_USAGE;
     }
-    opening->type = options->type;
+    opening->type = chooses ? NULL : options->type; /* of others: as they are */
     opening->digests = is_own && (options->receipt || options->replay);
     opening->split_pattern = is_own ? options->split_pattern : NULL;
     if (source_detect(path, &kind, error) != STATUS_OK)
@@ -50,20 +73,27 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
         opening->source->split_pattern = opening->split_pattern;
         if (is_own && given_family_open(opening->source, options->family, error) != STATUS_OK)
             return STATUS_FAILED;
+        if (is_own && chooses) {
+            Status status = choose_type(opening, options, error);
+            if (status != STATUS_OK) return status;
+        }
         opening->source->only_vocabulary = options->tokenize || options->detokenize;
+        if (kind == SOURCE_MODELFILE && !opening->type) {
+            source_close(opening->source);
+            opening->source = NULL;
+            return open_modelfile(opening, tokenizer, error);
+        }
         if (opening->describes)
-            return conversion_cache_find(&opening->conversion, opening->source, options->type,
+            return conversion_cache_find(&opening->conversion, opening->source, opening->type,
                                          options->cache_dir, error);
         const ConversionPlace place = {options->cache_dir, options->cache_limit};
-        return conversion_cache_open(&opening->conversion, opening->source, options->type, &place,
+        return conversion_cache_open(&opening->conversion, opening->source, opening->type, &place,
                                      interrupted, error);
     }
     if (is_own && options->family)
         return error_set(error, "%s: --family is for directories of Hugging Face and GGUF files",
                          path);
-    opening->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (opening->fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
-    return tokenizer ? input_open(&opening->tokenizer, tokenizer, error) : STATUS_OK;
+    return open_modelfile(opening, tokenizer, error);
 }
 
 Status modelopen_blame(const ModelOpening *opening, Error *error) {

@@ -8,7 +8,9 @@
 #include "session/session.h"
 
 typedef struct ModelOpening {
-    const char *path, *type;
+    const char *path;
+    const char *type;          /* of the conversion; NULL: as the weights are */
+    char chosen[8];            /* by --type auto */
     int fd;                    /* of a model.bin */
     Source *source;            /* of another format; NULL for a model.bin */
     ConversionSlot conversion; /* of the source */

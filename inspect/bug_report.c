@@ -6,8 +6,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/size.h"
 #include "inspect/inspect.h"
-#include "inspect/size_text.h"
 #include "numeric.h"
 #include "session/versions.h"
 #include "system/free_memory.h"

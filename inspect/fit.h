@@ -13,7 +13,8 @@ typedef struct Fit {
     size_t context;   /* the longest context whose cache fits beside the weights */
     const char
         *type; /* where the weights do not fit: the best of --type whose weights do, or NULL */
-    double type_bytes; /* what they would take */
+    double type_bytes;   /* what they would take */
+    size_t type_context; /* the longest context whose cache fits beside these */
 } Fit;
 
 /* Computes all of it for the session's model and context. */

@@ -9,6 +9,7 @@
 #include "cache/kvcache_sizes.h"
 #include "config_fields.h"
 #include "inspect/fit.h"
+#include "inspect/tensor_totals.h"
 #include "inspect/work.h"
 
 /* A JSON string of bytes[n] from the file; what is not UTF-8 becomes U+FFFD. */
@@ -98,38 +99,21 @@ static json_t *metadata_json(const ModelFile *file, const json_t *config) {
     return json;
 }
 
-static int by_offset(const void *a, const void *b) {
-    const FileTensor *x = *(const FileTensor *const *)a, *y = *(const FileTensor *const *)b;
-    return x->offset == y->offset ? (x > y) - (x < y) : x->offset < y->offset ? -1 : 1;
-}
-
-static void info_count(json_t *json, const char *key, json_int_t more) {
-    json_object_set_new(json, key,
-                        json_integer(json_integer_value(json_object_get(json, key)) + more));
-}
-
 /* By type: tensors, parameters, bytes. Tensors that share their data count once. */
 static json_t *types_json(const ModelFile *file, json_int_t *parameters) {
+    TensorTotals totals;
     json_t *types = json_object();
-    size_t n = modelfile_n_tensors(file);
-    const FileTensor **sorted = malloc((n + 1) * sizeof *sorted);
     *parameters = 0;
-    for (size_t i = 0; sorted && i < n; i++) sorted[i] = modelfile_tensor(file, i);
-    if (sorted) qsort(sorted, n, sizeof *sorted, by_offset);
-    for (size_t i = 0; sorted && i < n; i++) {
-        const FileTensor *t = sorted[i];
-        if (i > 0 && sorted[i - 1]->offset == t->offset) continue;
-        const char *name = tensor_type_info(t->type)->name;
-        bool computed = strstr(t->name, ".freqs") != NULL; /* frequencies of positions */
-        json_int_t elements = computed ? 0 : (json_int_t)(t->rows * t->cols * t->count);
-        if (!json_object_get(types, name)) json_object_set_new(types, name, json_object());
-        json_t *type = json_object_get(types, name);
-        info_count(type, "tensors", 1);
-        info_count(type, "parameters", elements);
-        info_count(type, "bytes", (json_int_t)t->bytes);
-        *parameters += elements;
+    if (!tensor_totals(file, &totals)) return types;
+    for (size_t i = 0; i < totals.n_met; i++) {
+        TensorType type = totals.met[i];
+        json_object_set_new(types, tensor_type_info(type)->name,
+                            json_pack("{s:I, s:I, s:I}", "tensors",
+                                      (json_int_t)totals.tensors[type], "parameters",
+                                      (json_int_t)totals.parameters[type], "bytes",
+                                      (json_int_t)totals.bytes[type]));
     }
-    free(sorted);
+    *parameters = (json_int_t)totals.all;
     return types;
 }
 

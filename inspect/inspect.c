@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "cache/kvcache_sizes.h"
 #include "config_fields.h"
 #include "formats/mtp_names.h"
@@ -14,7 +15,7 @@
 #include "inspect/info_json.h"
 #include "inspect/modelfile_verify.h"
 #include "inspect/render.h"
-#include "inspect/size_text.h"
+#include "inspect/tensor_totals.h"
 #include "session/drafting.h"
 #include "inspect/work.h"
 
@@ -36,40 +37,17 @@ static void one_line(char *text) {
         if (*text == '\n') *text = ' ';
 }
 
-static int by_offset(const void *a, const void *b) {
-    const FileTensor *x = *(const FileTensor *const *)a, *y = *(const FileTensor *const *)b;
-    return x->offset == y->offset ? (x > y) - (x < y) : x->offset < y->offset ? -1 : 1;
-}
-
-/* Sorting by offset puts tensors that share their bytes side by side. */
 Status inspect_tensors(const Session *session, Error *error) {
-    const ModelFile *file = session->file;
-    size_t n = modelfile_n_tensors(file);
-    const FileTensor **tensors = malloc((n + 1) * sizeof *tensors);
-    if (!tensors) return error_set(error, "no memory for %zu tensors", n);
-    for (size_t i = 0; i < n; i++) tensors[i] = modelfile_tensor(file, i);
-    qsort(tensors, n, sizeof *tensors, by_offset);
-    size_t counts[TENSOR_TYPES] = {0};
-    double parameters[TENSOR_TYPES] = {0}, bytes[TENSOR_TYPES] = {0}, all = 0;
+    TensorTotals totals;
     char size[32];
-    for (size_t i = 0; i < n; i++) {
-        const FileTensor *t = tensors[i];
-        if (t->type >= TENSOR_TYPES || (i > 0 && tensors[i - 1]->offset == t->offset)) continue;
-        /* Frequencies of positions are computed, not learned. */
-        double elements =
-            strstr(t->name, ".freqs") ? 0.0 : (double)t->rows * (double)t->cols * t->count;
-        counts[t->type]++;
-        parameters[t->type] += elements;
-        bytes[t->type] += (double)t->bytes;
-        all += elements;
-    }
-    free(tensors);
-    Status status = inspect_print(session, error, "parameters          %.0f\n", all);
+    if (!tensor_totals(session->file, &totals)) return error_set(error, "no memory for a list");
+    Status status = inspect_print(session, error, "parameters          %.0f\n", totals.all);
     for (uint32_t type = 0; type < TENSOR_TYPES && status == STATUS_OK; type++)
-        if (counts[type] > 0)
+        if (totals.tensors[type] > 0)
             status = inspect_print(session, error, "  %-17s %zu tensors, %.0f parameters, %s\n",
-                                   tensor_type_info(type)->name, counts[type], parameters[type],
-                                   size_text(bytes[type], size, sizeof size));
+                                   tensor_type_info(type)->name, totals.tensors[type],
+                                   totals.parameters[type],
+                                   size_text(totals.bytes[type], size, sizeof size));
     return status;
 }
 

@@ -55,7 +55,9 @@ static void a_model_fits_with_its_whole_context_a_part_of_it_or_another_type(voi
     assert_string_equal(fit.type, "q5");
     assert_true(fit.type_bytes < fit.weights * 0.7);
     fit_text(&fit, context, text, sizeof text);
-    assert_non_null(strstr(text, "do not fit; with --type q5 they take 2.0 MiB"));
+    assert_non_null(strstr(text, "do not fit; with --type q5 they take 2.0 MiB and leave room "
+                                 "for -c "));
+    assert_true(fit.type_context >= 512 && fit.type_context < context);
     fit = fit_of(&session, 1e5);
     assert_true(!fit.weights_fit && !fit.type);
     fit_text(&fit, context, text, sizeof text);
@@ -78,6 +80,72 @@ static void a_report_names_program_machine_model_and_options_but_no_text(void **
     assert_null(strstr(p.out, "secret"));
     assert_null(strstr(p.out, MODEL));
     process_free(&p);
+}
+
+/* --type auto: the memory is given, so that the choice is the same anywhere. */
+static void the_best_type_that_fits_is_chosen_and_said_with_the_numbers(void **state) {
+    (void)state;
+    static const struct {
+        const char *type, *says;
+        int status;
+    } cases[] = {
+        {"auto:100M", "takes it as it is: 3.2 MiB, and 2.0 MiB for the cache of 1024 positions", 0},
+        {"auto:5M",
+         "takes q6: 2.5 MiB, and 2.0 MiB for the cache of 1024 positions, fit 5.0 MiB "
+         "of free memory; its own type would take 3.2 MiB",
+         0},
+        {"auto:4500K", "takes q5: 2.2 MiB", 0},
+        {"auto:3M",
+         "no type fits 3.0 MiB of free memory: q4, the smallest, takes 2.0 MiB, and the "
+         "cache of 1024 positions 2.0 MiB; --type q4 -c 512 would fit",
+         1},
+        {"auto:1M", "no context is short enough", 1},
+        {"auto:lots", "'lots' is not a size like 512M", 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Process p = RUN("run", MODEL, "--type", cases[i].type, "--cache-dir", "none", "-n", "1");
+        assert_int_equal(p.status, cases[i].status);
+        if (!strstr(p.err, cases[i].says)) fail_msg("%s: %s", cases[i].type, p.err);
+        process_free(&p);
+    }
+    /* What the refusal names fits, and a shorter text leaves room for a better type. */
+    Process p = RUN("run", MODEL, "--type", "auto:3M", "-c", "512", "--info");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "takes q4: "));
+    process_free(&p);
+    p = RUN("run", MODEL, "--type", "auto:3M", "-c", "200", "--info");
+    assert_non_null(strstr(p.err, "takes q5: "));
+    assert_non_null(strstr(p.out, "q5_k "));
+    process_free(&p);
+}
+
+/* export chooses with the same words, and writes what was named. */
+static void export_takes_the_type_that_fits_another_machine(void **state) {
+    (void)state;
+    char *fits = build_path("tests/fits.bin"), *named = build_path("tests/named.bin");
+    Process p = RUN("export", MODEL, fits, "-t", "auto:5M", "--force");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "takes q6: 2.5 MiB"));
+    process_free(&p);
+    p = RUN("export", MODEL, named, "-t", "q6", "--force");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    size_t n, m;
+    char *a = file_read(fits, &n), *b = file_read(named, &m);
+    assert_true(n == m && memcmp(a, b, n) == 0);
+    unlink(fits);
+    p = RUN("export", MODEL, fits, "-t", "auto:1M");
+    assert_int_equal(p.status, 1);
+    assert_int_not_equal(access(fits, F_OK), 0);
+    process_free(&p);
+    p = RUN("export", MODEL, fits, "-t", "auto", "--keep", "w_down=q8");
+    assert_int_equal(p.status, 2);
+    process_free(&p);
+    unlink(named);
+    free(a);
+    free(b);
+    free(fits);
+    free(named);
 }
 
 /* The machine is described although the model is refused. */
@@ -133,6 +201,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_of_papers_have_their_parameters),
         cmocka_unit_test(a_model_fits_with_its_whole_context_a_part_of_it_or_another_type),
+        cmocka_unit_test(the_best_type_that_fits_is_chosen_and_said_with_the_numbers),
+        cmocka_unit_test(export_takes_the_type_that_fits_another_machine),
         cmocka_unit_test(a_report_names_program_machine_model_and_options_but_no_text),
         cmocka_unit_test(a_model_that_is_refused_is_reported_as_well),
     };
