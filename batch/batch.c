@@ -16,6 +16,7 @@
 #include "batch/batch_memory.h"
 #include "batch/batch_progress.h"
 #include "batch/batch_receipt.h"
+#include "batch/csv.h"
 #include "batch/job.h"
 #include "batch/logits_file.h"
 #include "batch/shard.h"
@@ -36,6 +37,8 @@ enum {
 struct Batch {
     const Options *options;
     LineReader reader;
+    Csv *csv;          /* the input is a table; NULL: lines */
+    const CsvRow *row; /* that is being taken */
     ResultFile results;
     Records *check;     /* NULL: nothing is checked */
     LogitsFile *logits; /* NULL: none */
@@ -106,6 +109,7 @@ void batch_close(Batch *b) {
     }
     if (b->input_open && b->reader.fd != STDIN_FILENO) close(b->reader.fd);
     line_reader_free(&b->reader);
+    csv_close(b->csv);
     records_close(b->check);
     logits_file_close(b->logits);
     result_file_close(&b->results);
@@ -323,7 +327,11 @@ static Status claim_id(Batch *b, Request *r, Error *error) {
 
 static Status parse_line(Batch *b, Request *r, LineState state, const char *line, size_t length,
                          Error *error) {
-    size_t number = b->reader.number;
+    size_t number = b->row ? b->row->number : b->reader.number;
+    if (b->row && b->row->wrong) {
+        request_blank(r, line, length, number);
+        return error_set(error, "%s", b->row->problem.text);
+    }
     if (state == LINE_TOO_LONG) {
         request_blank(r, line, length, number);
         return error_set(error, "the line is longer than %d bytes", LINE_MOST_BYTES);
@@ -401,7 +409,7 @@ static void obey(Batch *b, Job *job) {
 static void take_line(Batch *b, LineState state, const char *line, size_t length) {
     static const Error no_memory = {"no memory for a request"};
     Error error, other;
-    batch_line_trim(&b->reader, b->options->batch_text, &line, &length);
+    if (!b->csv) batch_line_trim(&b->reader, b->options->batch_text, &line, &length);
     if (!b->options->embed && json_line_is_blank(line, length)) return;
     if (b->skips_empty && length == 0) {
         b->n_skipped++;
@@ -460,6 +468,22 @@ static bool has_room(const Batch *b) {
     return b->n_jobs < ORDERED_MOST_JOBS && b->held_bytes < ORDERED_MOST_BYTES;
 }
 
+/* Takes what the reader has returned: a line, or a part of a table's row. */
+static Status take_input(Batch *b, LineState state, const char *line, size_t length, Error *error) {
+    b->at_end = state == LINE_NONE;
+    if (!b->csv) {
+        if (!b->at_end) take_line(b, state, line, length);
+        return STATUS_OK;
+    }
+    if (state == LINE_TOO_LONG)
+        return error_set(error, "%s: line %zu is longer than %d bytes", b->reader.name,
+                         b->reader.number, LINE_MOST_BYTES);
+    Status status = b->at_end ? csv_end(b->csv, &b->row, error)
+                              : csv_line(b->csv, line, length, &b->row, error);
+    if (status == STATUS_OK && b->row) take_line(b, LINE_READ, b->row->request, b->row->length);
+    return status;
+}
+
 /* --live: reads what has come, also where the engine wants no more texts: a line may cancel one. */
 static Status read_live(Batch *b, Error *error) {
     while (!b->at_end && b->n_jobs < LIVE_MOST_JOBS && b->status == STATUS_OK) {
@@ -499,11 +523,8 @@ static Status feed(Batch *b, Error *error) {
         if (status != STATUS_OK) return status;
         if (*b->session->interrupted) return STATUS_INTERRUPTED;
         if (state == LINE_NOT_YET) break;
-        if (state == LINE_NONE) {
-            b->at_end = true;
-        } else {
-            take_line(b, state, line, length);
-        }
+        status = take_input(b, state, line, length, error);
+        if (status != STATUS_OK) return status;
     }
     return b->options->live ? read_live(b, error) : STATUS_OK;
 }
@@ -559,6 +580,13 @@ static Status take_part(Batch *b, Error *error) {
     return line_reader_range(reader, shard.begin, shard.end, error);
 }
 
+/* The template of a table's requests is the text of -i and -f. */
+static Status begin_table(Batch *b, Error *error) {
+    const Options *o = b->options;
+    return csv_open(&b->csv, b->session->prompt, b->session->prompt_length, o->csv_messages,
+                    b->reader.name, error);
+}
+
 static Status start(Batch *b, Session *session, Error *error) {
     const Options *o = b->options;
     const Config *config = model_config(session->model);
@@ -600,6 +628,7 @@ static Status start(Batch *b, Session *session, Error *error) {
                          b->kv_bytes, least);
     if (b->check && records_read(b->check, session->interrupted, error) != STATUS_OK)
         return STATUS_FAILED;
+    if (o->csv && (status = begin_table(b, error)) != STATUS_OK) return status;
     if (o->shard && (status = take_part(b, error)) != STATUS_OK) return status;
     if (o->resume &&
         result_file_resume(&b->results, b->fingerprint, o->ordered, error) != STATUS_OK)
@@ -615,7 +644,7 @@ static Status start(Batch *b, Session *session, Error *error) {
     if (engine_new(&b->engine, session->model, &options, error) != STATUS_OK) return STATUS_FAILED;
     b->max_tasks = options.max_tasks;
     b->read_ahead = options.max_tasks < 16 ? 16 : options.max_tasks;
-    if (session->shows_progress) b->progress.total = line_reader_count(&b->reader);
+    if (session->shows_progress && !b->csv) b->progress.total = line_reader_count(&b->reader);
     b->progress.session = session;
     b->progress.engine = b->engine;
     b->progress.start = clock_seconds();
@@ -667,6 +696,15 @@ static void tell_how_to_resume(const Batch *b) {
                 program_invocation_short_name, b->progress.n_done);
 }
 
+/* Says that results of an earlier run answer no line: what --resume adds stands beside them. */
+static void tell_of_strangers(const Batch *b) {
+    size_t n = b->results.n_kept - b->progress.n_before;
+    if (!b->options->resume || b->results.n_kept <= b->progress.n_before) return;
+    terminal_say("%s: %zu result%s of an earlier run answer%s no line of %s any more: lines were "
+                 "changed, moved or removed, and what stands there now was answered again",
+                 b->results.path, n, n == 1 ? "" : "s", n == 1 ? "s" : "", b->reader.name);
+}
+
 static Status batch_status(const Batch *b, Error *error) {
     if (b->replays) return STATUS_OK;
     if (b->check) return records_end(b->check, error);
@@ -685,6 +723,7 @@ Status batch_run(Batch *b, Session *session, Error *error) {
     if (b->n_skipped > 0)
         terminal_say("%zu empty line%s skipped: the model has no token for %s", b->n_skipped,
                      b->n_skipped == 1 ? "" : "s", b->n_skipped == 1 ? "it" : "them");
+    if (status == STATUS_OK && !b->stops) tell_of_strangers(b);
     if (status != STATUS_FAILED) {
         Status flushed = result_file_flush(&b->results, true, error);
         if (flushed != STATUS_OK) status = flushed;

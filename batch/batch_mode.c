@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 #include <string.h>
+#include <strings.h>
 
 #include "batch/batch.h"
 #include "batch/merge.h"
@@ -15,7 +16,9 @@ const OptionRow batch_options[] = {
     TEXT_ROW(USUAL, 0, "batch", "FILE", FIELD(batch),
              "answer each line of FILE, JSON; - reads stdin"),
     TEXT_ROW(RARE, 0, "check", "FILE", FIELD(check), "compare the answers with those in FILE"),
-    FLAG_ROW(RARE, 0, "batch-text", FIELD(batch_text), "each line is a prompt, not JSON"),
+    FLAG_ROW(RARE, 0, "batch-text", FIELD(batch_text),
+             "each line is a prompt, not JSON; --csv: a table"),
+    FLAG_ROW(RARE, 0, "csv", FIELD(csv), NULL),
     FLAG_ROW(RARE, 0, "ordered", FIELD(ordered), "results in the order of the lines"),
     TEXT_ROW(RARE, 0, "shard", "I/N", FIELD(shard),
              "only the Ith of N parts of FILE; or slurm, mpi"),
@@ -91,10 +94,39 @@ static Status check_live(const Options *o, Error *error) {
     return STATUS_OK;
 }
 
+/* A table has a prompt of its own, into which its rows are filled. */
+static Status check_table(Options *o, Error *error) {
+    size_t n = o->batch ? strlen(o->batch) : 0;
+    bool named =
+        n > 4 && strpbrk(o->batch + n - 4, ".") == o->batch + n - 4 &&
+        (strcasecmp(o->batch + n - 3, "csv") == 0 || strcasecmp(o->batch + n - 3, "tsv") == 0);
+    if (o->embed || o->merge || o->replay || (!named && !o->csv)) {
+        if (o->csv) return usage(error, "--csv is for --batch FILE");
+        return STATUS_OK;
+    }
+    if (!o->batch) return usage(error, "--csv is for --batch FILE");
+    o->csv = !o->batch_text;
+    if (!o->csv) return STATUS_OK;
+    if (o->live || o->shard || o->receipt)
+        return usage(error, "a table of --batch goes without --live, --shard and --receipt");
+    if (!o->prompt && !o->prompt_file)
+        return usage(error,
+                     "--batch %s: -i says what becomes of a row: -i 'Summarize: {text}', with "
+                     "the name of a column in braces",
+                     o->batch);
+    bool standard = strcmp(o->batch, "-") == 0;
+    if (standard && o->prompt_file && strcmp(o->prompt_file, "-") == 0)
+        return usage(error, "--batch - and -f - both read stdin");
+    o->csv_messages = o->mode == MODE_CHAT;
+    o->mode = MODE_GENERATE;
+    return STATUS_OK;
+}
+
 /* Checks the options of batches. It is called without --batch as well, to refuse options that need
  * it. */
 static Status batch_check(Options *o, Error *error) {
     Status status = check_embed(o, error);
+    if (status == STATUS_OK) status = check_table(o, error);
     if (status != STATUS_OK) return status;
     bool batch_only = o->batch_text || o->ordered || o->resume || o->retry_failed || o->strict ||
                       o->kv_memory || o->max_concurrent || o->live || o->logits;
@@ -105,7 +137,7 @@ static Status batch_check(Options *o, Error *error) {
     if (o->check && o->batch && (o->resume || o->retry_failed || o->strict))
         return usage(error, "--check looks at every line: no --resume, --retry-failed, --strict");
     if (o->check && o->batch) o->ordered = true;
-    if (o->batch && (views || o->prompt || o->prompt_file || o->mode || o->echo))
+    if (o->batch && (views || ((o->prompt || o->prompt_file) && !o->csv) || o->mode || o->echo))
         return usage(error, "--batch takes all that a request says from FILE: no -i, -f, -m, "
                             "--echo or other mode");
     if (o->batch && o->override.n > 0)

@@ -35,7 +35,7 @@ _verbatim() {
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --single-turn --session
             --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --draft-model --lookup --kv-type --snapshots --stats --no-sandbox --batch --check --batch-text
             --lora
-            --ordered --shard --merge --resume --retry-failed --strict --live --logits --kv-memory --max-concurrent --embed --pooling --dimensions
+            --csv --ordered --shard --merge --resume --retry-failed --strict --live --logits --kv-memory --max-concurrent --embed --pooling --dimensions
             --receipt --replay --receipt-key --quiet
             --bug-report --layers --limit --eval-tasks
             --embed-normalize --embed-prompt --embed-truncate --info --verify

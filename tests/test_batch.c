@@ -513,6 +513,116 @@ static void failed_lines_stay_unless_they_are_retried(void **state) {
  * ------------------------------------------------------------------------------
  */
 
+/* Runs the model over a table with more options (up to 6) and returns what it did. */
+static Process table(const Place *p, const char *text, const char *prompt,
+                     const char *const *more) {
+    char *path = fixture_path(p->directory, "rows.csv");
+    const char *argv[16] = {"run", p->model, "--batch", path, "-i", prompt, "-n", "3", "--ordered"};
+    size_t n = 9;
+    for (size_t i = 0; more && more[i]; i++) argv[n++] = more[i];
+    file_write(path, text, strlen(text));
+    Process result = process_run(argv, NULL, 0);
+    unlink(path);
+    free(path);
+    return result;
+}
+
+/* A row's result is that of the same prompt as a line, with the row's number. */
+static void rows_of_a_table_are_filled_into_the_prompt(void **state) {
+    const Place *p = *state;
+    static const char rows[] = "\xEF\xBB\xBFname,text\r\n"
+                               "Ann,\"a cat, a \"\"big\"\" dog\"\r\n\r\n"
+                               "Bob,\"two\r\nlines\"\r\n"
+                               "Eve,5\" disk";
+    static const char lines[] = "{\"prompt\": \"{Ann} saw a cat, a \\\"big\\\" dog.\"}\n"
+                                "{\"prompt\": \"{Bob} saw two\\r\\nlines.\"}\n"
+                                "{\"prompt\": \"{Eve} saw 5\\\" disk.\"}\n";
+    input_is(p, lines);
+    Process wanted = batch_run_program(p->model, p->input, NULL, MORE("-n", "3", "--ordered"));
+    Process got = table(p, rows, "{{{name}}} saw {text}.", NULL);
+    assert_int_equal(wanted.status, 0);
+    if (got.status != 0) fail_msg("%s", got.err);
+    for (size_t i = 1; i <= 3; i++) {
+        char number[32];
+        snprintf(number, sizeof number, "\"line\": %zu", i);
+        assert_non_null(strstr(got.out, number));
+    }
+    json_t *a, *b;
+    char *x = wanted.out, *y = got.out;
+    for (size_t i = 0; i < 3; i++, x = strchr(x, '\n') + 1, y = strchr(y, '\n') + 1) {
+        a = json_loads(x, JSON_DISABLE_EOF_CHECK, NULL);
+        b = json_loads(y, JSON_DISABLE_EOF_CHECK, NULL);
+        assert_string_equal(text_at(a, "text", NULL), text_at(b, "text", NULL));
+        json_decref(a);
+        json_decref(b);
+    }
+    process_free(&wanted);
+    process_free(&got);
+}
+
+static void rows_and_prompts_that_are_wrong_are_told_by_number_and_name(void **state) {
+    const Place *p = *state;
+    static const char rows[] = "text;n\none;1\ntwo\n\"three\"x;3\n\xFF;4\nfive;5\n\"six;6\n";
+    Process r = table(p, rows, "{text}", NULL);
+    assert_int_equal(r.status, 3);
+    assert_non_null(strstr(r.out, "the row has 1 field, but the header has 2"));
+    assert_non_null(strstr(r.out, "field 1: 'x' stands behind its closing quote"));
+    assert_non_null(strstr(r.out, "not UTF-8 text: byte 0xff"));
+    assert_non_null(strstr(r.out, "a quote is not closed"));
+    assert_non_null(strstr(r.err, "4 of 6 lines failed"));
+    process_free(&r);
+    static const struct {
+        const char *prompt, *says;
+    } cases[] = {
+        {"{txt}", "has no column 'txt'; did you mean {text}; its columns: text, n"},
+        {"Hello", "names no {column}"},
+        {"{text", "'{' at byte 1 belongs to no {column}"},
+        {"text}", "'}' at byte 5 belongs to no {column}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        r = table(p, rows, cases[i].prompt, NULL);
+        assert_int_equal(r.status, 1);
+        if (!strstr(r.err, cases[i].says)) fail_msg("%s: %s", cases[i].prompt, r.err);
+        process_free(&r);
+    }
+    r = RUN("run", p->model, "--batch", "rows.csv");
+    assert_int_equal(r.status, 2);
+    assert_non_null(strstr(r.err, "-i 'Summarize: {text}'"));
+    process_free(&r);
+}
+
+/* Half a day's requests are answered, then the file goes on: no result is made twice, and what the
+ * changed lines did is said. */
+static void lines_added_to_a_half_done_file_are_answered(void **state) {
+    const Place *p = *state;
+    size_t length;
+    input_is(
+        p, "{\"prompt\": \"One\", \"max_tokens\": 3}\n{\"prompt\": \"Two\", \"max_tokens\": 3}\n");
+    expect(p, 0, MORE("--ordered"), NULL);
+    char *first = file_read(p->output, &length);
+    input_is(p,
+             "{\"prompt\": \"One\", \"max_tokens\": 3}\n{\"prompt\": \"Two\", \"max_tokens\": 3}\n"
+             "{\"prompt\": \"Three\", \"max_tokens\": 3}\n");
+    Process added = batch(p, MORE("--resume"));
+    assert_int_equal(added.status, 0);
+    assert_null(strstr(added.err, "answer"));
+    process_free(&added);
+    size_t more;
+    char *both = file_read(p->output, &more);
+    assert_true(more > length && memcmp(both, first, length) == 0);
+    free(first);
+    free(both);
+    input_is(
+        p, "{\"prompt\": \"Other\", \"max_tokens\": 3}\n{\"prompt\": \"Two\", \"max_tokens\": 3}\n"
+           "{\"prompt\": \"Three\", \"max_tokens\": 3}\n");
+    expect(p, 0, MORE("--resume"), "1 result of an earlier run answers no line of ");
+    both = file_read(p->output, &length);
+    size_t lines = 0;
+    for (size_t i = 0; i < length; i++) lines += both[i] == '\n';
+    assert_int_equal(lines, 4);
+    free(both);
+}
+
 static void existing_results_are_never_overwritten(void **state) {
     const Place *p = *state;
     batch_write_cases(p->input, 3);
@@ -759,6 +869,9 @@ int main(int argc, char **argv) {
         TEST(a_prompt_that_cannot_fit_is_refused_before_it_is_encoded),
         TEST(strict_stops_at_the_first_bad_line),
         TEST(failed_lines_stay_unless_they_are_retried),
+        TEST(rows_of_a_table_are_filled_into_the_prompt),
+        TEST(rows_and_prompts_that_are_wrong_are_told_by_number_and_name),
+        TEST(lines_added_to_a_half_done_file_are_answered),
         TEST(existing_results_are_never_overwritten),
         TEST(a_second_process_on_the_same_results_is_refused),
         TEST(results_torn_anywhere_are_completed),
