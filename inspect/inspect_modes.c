@@ -12,6 +12,7 @@
 #include "inspect/recompute.h"
 #include "inspect/render.h"
 #include "inspect/score.h"
+#include "inspect/side_by_side.h"
 #include "inspect/token_scores.h"
 #include "session/embedding.h"
 #include "system/free_memory.h"
@@ -35,7 +36,7 @@ const OptionRow inspect_options[] = {
     TEXT_ROW(RARE, 0, "eval-tasks", "FILE", FIELD(eval_tasks),
              "accuracy on questions with choices, JSON lines"),
     TEXT_ROW(RARE, 0, "against", "MODEL", FIELD(against),
-             "with these two: compare with another model"),
+             "with these two, or -i: compare with another model"),
     HEADING_ROW("Seeing inside (docs/seeing-inside.md)"),
     TEXT_ROW(RARE, 0, "attention", "OUT", FIELD(attention),
              "draw attention weights: .svg .html .json, -, scores"),
@@ -146,9 +147,19 @@ static Status check_views(Options *o, Error *error) {
 
 /* ---- --eval, and the second model that --against names ---- */
 
+static bool asks_side_by_side(const Options *o) {
+    return o->against && !o->eval && !o->eval_tasks;
+}
+
 static Status check_eval(Options *o, Error *error) {
-    if (o->against && !o->eval && !o->eval_tasks)
-        return usage(error, "--against MODEL compares on a text: --eval FILE");
+    bool shaped = o->json_schema || o->regex || o->grammar || o->choice.n > 0 || o->json_object;
+    if (asks_side_by_side(o) && !o->prompt && !o->prompt_file)
+        return usage(error, "--against MODEL compares on a text: --eval FILE, or -i TEXT for the "
+                            "answers of both");
+    if (asks_side_by_side(o) && (o->batch || o->mode || o->check || o->replay || o->receipt ||
+                                 o->lora.n > 0 || o->echo || o->stats || shaped))
+        return usage(error, "--against beside -i or -f continues one text with two models: no -m, "
+                            "--batch, --check, --receipt, --lora, --echo, --stats or shape");
     if (o->eval_tasks && (o->prompt || o->prompt_file || o->mode || o->batch || o->check ||
                           o->eval || o->score || o->info || o->replay || o->receipt))
         return usage(error, "--eval-tasks FILE names the questions: no -i, -f, -m, --batch or "
@@ -168,18 +179,34 @@ static Status open_eval(void **state, const Session *session, SandboxRules *rule
     return modelopen_begin(other, o->against, NULL, o, session->interrupted, error);
 }
 
-static Status run_eval(void *state, Session *session, Error *error) {
+/* Opens the second model for as long as `runs` takes. */
+static Status run_with_other(ModelOpening *opening, Session *session,
+                             Status (*runs)(Session *session, ModelFile *file, Error *error),
+                             Error *error) {
     const ModelOptions options = session_model_options(session);
     ModelFile *file = NULL;
     Status status = STATUS_OK;
-    if (state) status = modelopen_finish(state, session, session->n_threads, &file, error);
-    if (state && status == STATUS_OK) status = embedding_refuse_text(file, error);
-    if (state && status == STATUS_OK) status = model_open(&session->other, file, &options, error);
-    if (status == STATUS_OK) status = score_run(session, error);
+    if (opening) status = modelopen_finish(opening, session, session->n_threads, &file, error);
+    if (opening && status == STATUS_OK) status = embedding_refuse_text(file, error);
+    if (opening && status == STATUS_OK) status = model_open(&session->other, file, &options, error);
+    if (status == STATUS_OK) status = runs(session, file, error);
     model_close(session->other);
     modelfile_close(file);
     session->other = NULL;
     return status;
+}
+
+static Status score(Session *session, ModelFile *file, Error *error) {
+    (void)file;
+    return score_run(session, error);
+}
+
+static Status run_eval(void *state, Session *session, Error *error) {
+    return run_with_other(state, session, score, error);
+}
+
+static Status run_side_by_side(void *state, Session *session, Error *error) {
+    return run_with_other(state, session, side_by_side_run, error);
 }
 
 static void close_eval(void *state) {
@@ -219,6 +246,11 @@ const Mode inspect_eval_mode = {.name = "--eval",
                                 .check = check_eval,
                                 .open = open_eval,
                                 .run = run_eval,
+                                .close = close_eval};
+const Mode side_by_side_mode = {.name = "--against",
+                                .asked = asks_side_by_side,
+                                .open = open_eval,
+                                .run = run_side_by_side,
                                 .close = close_eval};
 const Mode inspect_score_mode = {
     .name = "--score", .asked = asks_score, .check = check_views, .run = run_score};

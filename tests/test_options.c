@@ -196,8 +196,8 @@ static void what_does_not_fit_together_is_refused(void **state) {
         "--render, --eval, "
         "--score, "
         "--attention, "
-        "--positions, --no-cache, --list, --families, --cache-list, --cache-clear, --shape-test at "
-        "a time",
+        "--positions, --no-cache, --list, --families, --cache-list, --cache-clear, --shape-test, "
+        "--against at a time",
         "m", "--score", "table", "--attention", "-");
     REFUSES("--score, --attention, --positions and --no-cache look at one text: not with -m chat",
             "m", "-m", "chat", "--no-cache");
@@ -208,16 +208,16 @@ static void what_does_not_fit_together_is_refused(void **state) {
         "--render, --eval, "
         "--score, "
         "--attention, "
-        "--positions, --no-cache, --list, --families, --cache-list, --cache-clear, --shape-test at "
-        "a time",
+        "--positions, --no-cache, --list, --families, --cache-list, --cache-clear, --shape-test, "
+        "--against at a time",
         "m", "--info", "--verify");
     REFUSES(
         "only one of --merge, --info, --layers, --bug-report, --verify, --tokenize, --detokenize, "
         "--render, --eval, "
         "--score, "
         "--attention, "
-        "--positions, --no-cache, --list, --families, --cache-list, --cache-clear, --shape-test at "
-        "a time",
+        "--positions, --no-cache, --list, --families, --cache-list, --cache-clear, --shape-test, "
+        "--against at a time",
         "--cache-list", "--cache-clear");
     REFUSES("--list shows all of them as a table: --json does not go with it", "--list", "--json");
     REFUSES("--list shows all of them as a table: tiny does not go with it (run NAME --info shows "
@@ -227,7 +227,8 @@ static void what_does_not_fit_together_is_refused(void **state) {
             "-i", "x");
     REFUSES("--bos: 'maybe' is none of auto|no|yes", "m", "--bos", "maybe");
     REFUSES("--help: 'no' is none of usual|all", "--help=no");
-    REFUSES("--against MODEL compares on a text: --eval FILE", "m", "--against", "n");
+    REFUSES("--against MODEL compares on a text: --eval FILE, or -i TEXT for the answers of both",
+            "m", "--against", "n");
     REFUSES("--stop: an empty text is everywhere", "m", "--stop", "");
     REFUSES("-i is given twice", "m", "-i", "a", "-i", "b");
     REFUSES("--eval FILE names the text: no -i or -f", "m", "--eval", "f", "-i", "a");

@@ -181,6 +181,48 @@ static void a_model_does_not_differ_from_itself(void **state) {
     process_free(&p);
 }
 
+/* Two models beside each other: each answer is what `run` gives alone, and the log-probabilities
+ * where they part say why each took its token. */
+static void two_models_answer_one_prompt_side_by_side(void **state) {
+    (void)state;
+    static const char small[] = "models/stories-draft.bin", large[] = "models/stories.bin";
+    Process p =
+        RUN("run", large, "-i", "Once upon a time", "-t", "0", "-n", "20", "--against", small);
+    if (p.status != 0) fail_msg("%s", p.err);
+    static const char *const models[] = {large, small};
+    for (size_t i = 0; i < 2; i++) {
+        Process alone = RUN("run", models[i], "-i", "Once upon a time", "-t", "0", "-n", "20");
+        assert_int_equal(alone.status, 0);
+        assert_non_null(strstr(p.out, alone.out));
+        process_free(&alone);
+    }
+    const char *at = strstr(p.out, "--- they part at token ");
+    assert_non_null(at);
+    char *copy = strdup(at), *lines[5];
+    size_t n = 0;
+    for (char *line = strtok(copy, "\n"); line && n < 5; line = strtok(NULL, "\n"))
+        lines[n++] = line;
+    assert_int_equal(n, 5);
+    double logprobs[4];
+    for (size_t i = 0; i < 4; i++) logprobs[i] = strtod(strstr(lines[1 + i], "= ") + 2, NULL);
+    assert_true(logprobs[0] > logprobs[1]); /* greedy: each took its likelier */
+    assert_true(logprobs[3] > logprobs[2]);
+    assert_non_null(strstr(lines[1], "which it took"));
+    assert_non_null(strstr(lines[4], "which it took"));
+    free(copy);
+    process_free(&p);
+    p = RUN("run", large, "-i", "Once upon a time", "-s", "3", "-n", "9", "--against", large);
+    assert_non_null(strstr(p.out, "--- both give the same 9 tokens"));
+    process_free(&p);
+    p = RUN("run", large, "-i", "a", "--against", exact);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "they cannot be compared"));
+    process_free(&p);
+    p = RUN("run", large, "-i", "a", "-m", "chat", "--against", small);
+    assert_int_equal(p.status, 2);
+    process_free(&p);
+}
+
 static void what_cannot_be_scored_is_refused(void **state) {
     (void)state;
     char *other = build_path("tests/score-other.bin");
@@ -210,6 +252,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_limit_scores_the_beginning_of_a_text),
         cmocka_unit_test(the_score_is_the_same_in_every_way_of_computing_it),
         cmocka_unit_test(a_model_does_not_differ_from_itself),
+        cmocka_unit_test(two_models_answer_one_prompt_side_by_side),
         cmocka_unit_test(what_cannot_be_scored_is_refused),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
