@@ -43,7 +43,7 @@ const Mode *const modes[] = {
     &check_text_mode,
     &check_session_mode,
     &eval_tasks_mode,
-    &side_by_side_mode,
+    &inspect_side_by_side_mode,
     &proof_replay_mode,
     NULL,
 };

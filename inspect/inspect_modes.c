@@ -247,11 +247,11 @@ const Mode inspect_eval_mode = {.name = "--eval",
                                 .open = open_eval,
                                 .run = run_eval,
                                 .close = close_eval};
-const Mode side_by_side_mode = {.name = "--against",
-                                .asked = asks_side_by_side,
-                                .open = open_eval,
-                                .run = run_side_by_side,
-                                .close = close_eval};
+const Mode inspect_side_by_side_mode = {.name = "--against",
+                                        .asked = asks_side_by_side,
+                                        .open = open_eval,
+                                        .run = run_side_by_side,
+                                        .close = close_eval};
 const Mode inspect_score_mode = {
     .name = "--score", .asked = asks_score, .check = check_views, .run = run_score};
 const Mode inspect_attention_mode = {.name = "--attention",
