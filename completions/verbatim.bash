@@ -46,6 +46,13 @@ _verbatim() {
     fi
     compopt -o filenames 2>/dev/null
     mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+    # Where a model stands, the names that --list has and that run: "Org/Name    1.2 GB  F16 ...".
+    [[ -z $cur || $prev != "${COMP_WORDS[0]}" ]] && return
+    local name
+    while IFS= read -r name; do
+        [[ ${name,,} == "${cur,,}"* ]] && COMPREPLY+=("$name")
+    done < <("${COMP_WORDS[0]}" --list 2>/dev/null |
+        sed -n '/; does not run: /!s/ *[0-9.]* [MG]B  .*//p')
 }
 
 _verbatim_export() {

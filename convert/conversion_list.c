@@ -61,6 +61,8 @@ static void list_one(int dir_fd, const char *name, const struct stat *info, void
     char when[32];
     struct tm local;
     bool known = read_origin(dir_fd, name, &origin);
+    if (sum->n == 0)
+        terminal_line(sum->out, "%14s  %-16s  %-4s  %s", "SIZE", "LAST USED", "TYPE", "CONVERSION");
     localtime_r(&info->st_mtime, &local);
     strftime(when, sizeof when, "%Y-%m-%d %H:%M", &local);
     terminal_line(sum->out, "%10.1f MiB  %s  %-4s  %s%s%s%s", (double)info->st_size / 1048576.0,

@@ -32,6 +32,10 @@ Status model_list_print(FILE *out, const char *cache_dir, const volatile sig_ato
         int n = (int)strlen(names.models[i].name);
         width = n > width && n <= WIDEST ? n : width;
     }
+    width = width < 5 ? 5 : width;
+    if (names.n > 0)
+        written =
+            terminal_line(out, "%-*s %10s  %-7s  %s", width, "MODEL", "SIZE", "TYPE", "WHERE");
     for (size_t i = 0; i < names.n && written && !*interrupted; i++)
         written = print_model(out, &names.models[i], width);
     bool none = names.n == 0, failed = names.failed;

@@ -135,6 +135,8 @@ static void the_list_says_what_runs_and_changes_nothing(void **state) {
         if (!strstr(line, lines[i].says) || !strstr(line, lines[i].place)) fail_msg("%s", line);
         free(line);
     }
+    assert_true(strncmp(p.out, "MODEL ", 6) == 0); /* columns have names */
+    assert_non_null(strstr(p.out, " SIZE  TYPE     WHERE\n"));
     assert_null(strstr(p.out, "notes"));
     assert_null(strstr(strstr(p.out, "Tiny-One ") + 1, "Tiny-One "));
     assert_null(strstr(p.out, "evil"));
@@ -144,6 +146,28 @@ static void the_list_says_what_runs_and_changes_nothing(void **state) {
     assert_string_equal(before, after);
     free(before);
     free(after);
+}
+
+/* Tab completes the names that --list has, of those models that run. */
+static void names_are_completed(void **state) {
+    (void)state;
+    static const struct {
+        const char *typed, *offers;
+    } cases[] = {{"tiny", "Tiny-One\ntiny-two\n"}, {"org/", "Org/Name-1B\n"}, {"broke", ""}};
+    char *command = program_command("run");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *script = NULL;
+        assert_true(asprintf(&script,
+                             "run() { %s \"$@\"; }; source completions/verbatim.bash; "
+                             "COMP_WORDS=(run %s); COMP_CWORD=1; _verbatim 2>/dev/null; "
+                             "for w in \"${COMPREPLY[@]}\"; do echo \"$w\"; done | sort",
+                             command, cases[i].typed) > 0);
+        Process p = RUN("/bin/bash", "-c", script);
+        assert_string_equal(p.out, cases[i].offers);
+        process_free(&p);
+        free(script);
+    }
+    free(command);
 }
 
 /* Expects --info to open the file whose path ends so. */
@@ -258,6 +282,7 @@ int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_list_says_what_runs_and_changes_nothing),
+        cmocka_unit_test(names_are_completed),
         cmocka_unit_test(a_name_is_enough_where_one_model_has_it),
         cmocka_unit_test(manifests_are_parsed_without_rights),
         cmocka_unit_test(a_conversion_is_named_with_its_source),

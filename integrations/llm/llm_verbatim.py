@@ -2,6 +2,7 @@
 
 import atexit
 import json
+import re
 import subprocess
 from typing import Iterator, List, Optional
 
@@ -23,8 +24,9 @@ def names() -> List[str]:
         )
     except (verbatim_lm.VerbatimError, OSError, subprocess.TimeoutExpired):
         return []
-    lines = [line.split() for line in run.stdout.splitlines()]
-    return [words[0] for words in lines if len(words) > 1 and "/" not in words[0][:1] and words[0][0].isalnum()]
+    # "Org/Name    1.2 GB  F16      Hugging Face"; conversions, which follow, begin with their size in MiB.
+    rows = (re.match(r"(\S.*?) +[0-9.]+ [MG]B  (?!.*; does not run: )", line) for line in run.stdout.splitlines())
+    return [row.group(1) for row in rows if row]
 
 
 def opened(name: str, opening: dict) -> "verbatim_lm.Model":
