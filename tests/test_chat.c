@@ -262,6 +262,19 @@ static void what_does_not_fit_is_counted_and_taken_back(void **state) {
 }
 
 /* A larger -c let a message in that this context does not hold. */
+/* A conversation that outgrows the context says so, also into a pipe. */
+static void what_is_left_out_is_said_when_it_happens(void **state) {
+    (void)state;
+    char *text = long_text(80), *input = NULL;
+    assert_true(asprintf(&input, "%s\n%s\n%s\n", text, text, text) > 0);
+    Process p = TALK(input, "-n", "4");
+    const char *said = strstr(p.err, "(the context is full: the oldest ");
+    if (!said) fail_msg("%d: %s", p.status, p.err);
+    assert_non_null(strstr(said, "left out)"));
+    process_free(&p);
+    free(text), free(input);
+}
+
 static void a_resumed_message_that_does_not_fit_is_counted(void **state) {
     (void)state;
     char *session = chat_inside("outgrown"), *text = long_text(600), *line = NULL;
@@ -612,6 +625,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(lines_that_are_joined_to_a_command_are_not_lost),
         cmocka_unit_test(undo_takes_back_as_many_as_it_is_told),
         cmocka_unit_test(what_does_not_fit_is_counted_and_taken_back),
+        cmocka_unit_test(what_is_left_out_is_said_when_it_happens),
         cmocka_unit_test(a_resumed_message_that_does_not_fit_is_counted),
         cmocka_unit_test(a_message_that_does_not_fit_can_be_shortened_in_the_editor),
         cmocka_unit_test(a_conversation_is_saved_and_loaded),
