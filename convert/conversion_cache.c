@@ -27,6 +27,17 @@
 static const ConversionSlot empty_slot = {
     .fd = -1, .lock_fd = -1, .memory_fd = -1, .limit = SIZE_MAX};
 
+/* Refuses what memory has no room for: its pages would be the death of some process. */
+static Status check_memory(const ConversionSlot *slot, uint64_t bytes, const char *why,
+                           Error *error) {
+    const double MIB = 1048576.0;
+    if (bytes <= slot->memory) return STATUS_OK;
+    return error_set(error,
+                     "no room for the conversion's %.1f MiB: %s, and memory has %.1f MiB free; "
+                     "--cache-dir names another place, --type a smaller size",
+                     (double)bytes / MIB, why, (double)slot->memory / MIB);
+}
+
 static Status in_memory(int *fd, Error *error) {
     *fd = memfd_create("verbatim", MFD_CLOEXEC);
     if (*fd >= 0) return STATUS_OK;
@@ -196,7 +207,11 @@ Status conversion_cache_open(ConversionSlot *slot, const Source *source, const c
     char name[128];
     const char *cache_dir = place->directory;
     *slot = empty_slot;
-    if (is_memory(cache_dir)) return in_memory(&slot->fd, error);
+    if (is_memory(cache_dir)) {
+        slot->only_memory = true;
+        slot->memory = (size_t)free_memory_bytes();
+        return in_memory(&slot->fd, error);
+    }
     if (source->n_files == 0) return temporary(slot, error); /* generated weights */
     Status status = read_limit(slot, place->limit, error);
     if (status != STATUS_OK) return status;
@@ -237,17 +252,14 @@ Status conversion_cache_find(ConversionSlot *slot, const Source *source, const c
 
 Status conversion_cache_reserve(ConversionSlot *slot, uint64_t bytes, Error *error) {
     const char *why = "its disk is too full";
+    if (slot->only_memory) return check_memory(slot, bytes, "--cache-dir is none", error);
     if (slot->memory_fd < 0) return STATUS_OK; /* not kept */
     if (bytes > slot->limit)
         why = "the limit is below that";
     else if (fallocate(slot->fd, 0, 0, (off_t)bytes) == 0 || (errno != ENOSPC && errno != EDQUOT))
         return STATUS_OK;
-    const double MIB = 1048576.0;
-    if (bytes > slot->memory)
-        return error_set(error,
-                         "%s: no room for %.1f MiB: %s, and memory has %.1f MiB free; --cache-dir "
-                         "names another place, --type a smaller size",
-                         slot->directory, (double)bytes / MIB, why, (double)slot->memory / MIB);
+    if (check_memory(slot, bytes, why, error) != STATUS_OK)
+        return error_prefix(error, "%s", slot->directory);
     terminal_say("%s: %s: the conversion is made in memory, and not kept", slot->directory, why);
     close(slot->fd);
     slot->fd = slot->memory_fd;

@@ -114,7 +114,7 @@ static Status print_answer(const Session *session, const Side *side, Error *erro
     return status == STATUS_OK ? output_write(session->output, "\n", 1, error) : status;
 }
 
-/* A token as a JSON text, "end" for one that ended its side. */
+/* A token's text as a string of JSON; NULL: no memory. The caller frees it. */
 static char *token_name(const Session *session, int32_t token) {
     size_t length;
     const char *text = tokenizer_token_text(session->tokenizer, token, &length);

@@ -297,6 +297,10 @@ static void without_a_cache_it_converts_into_memory(void **state) {
         &not_kept));
     assert_string_equal(kept, not_kept);
     assert_int_equal(access("none", F_OK), -1);
+    Process p = RUN("run", "random:palm-540b", "--cache-dir", "none", "-i", "x", "-n", "1");
+    assert_int_equal(p.status, 1);
+    if (!strstr(p.err, "--cache-dir is none, and memory has")) fail_msg("%s", p.err);
+    process_free(&p);
     free(kept);
     free(not_kept);
 }
