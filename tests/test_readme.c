@@ -110,13 +110,13 @@ static void the_sessions_of_the_docs_are_what_their_commands_print(void **state)
     static const struct {
         const char *page;
         size_t least;
-    } pages[] = {{"docs/guide-to-code.md", 19},
+    } pages[] = {{"docs/your-own-model.md", 4},
+                 {"docs/guide-to-code.md", 19},
                  {"docs/seeing-inside.md", 8},
-                 {"docs/your-own-model.md", 4},
                  {"docs/positions-and-heads.md", 2},
                  {"docs/sizes.md", 4}};
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
-        assert_true(check_page(pages[i].page) >= pages[i].least);
+        if (tier_takes(i, 5, 1)) assert_true(check_page(pages[i].page) >= pages[i].least);
     remove_made();
 }
 
