@@ -15,7 +15,12 @@
  *
  * Branches that read the same x are a group: they run one after the other, then one loop over rows
  * adds their outputs and reads what the next group needs, so that a group costs one wait of all
- * threads beside those of its products. */
+ * threads beside those of its products.
+ *
+ * Something new that a layer computes is a kind: a file of layers/ with a BranchKind, and a row in
+ * layers/layer_kinds.c. Layers that put known kinds together in a new way, or add weights and
+ * streams of the whole model, are an arrangement: a file of layers/ with an Arrangement, and a row
+ * in layers/arrangement_table.c. layers/convolution.c and layers/gemma4.c are short examples. */
 #ifndef BRANCH_H
 #define BRANCH_H
 
@@ -78,6 +83,7 @@ typedef struct NormGate {
     float *low, *wide; /* [n][rank], [n][dim]: what it works in */
 } NormGate;
 
+/* branches_append gives what the comments call the default, and 0 or NULL to the rest. */
 struct Branch {
     const BranchKind *kind;
     size_t layer;
@@ -85,7 +91,7 @@ struct Branch {
     const void *weights; /* what BranchKind.find returned; NULL: those of LayerWeights */
 
     /* ---- What f reads ---- */
-    float *in;                  /* [n][dim]; x itself where f reads it as it is */
+    float *in;                  /* [n][dim]; default: Model.x, the residual stream itself */
     const Branch *plus;         /* an earlier branch, whose output is added to what is read */
     const Norm *pre;            /* in = pre(x); NULL: `in` is x, or the input of another branch */
     bool pre_replaces_x;        /* x = in: BLOOM */
@@ -96,14 +102,16 @@ struct Branch {
     const void *stream_weights; /* for `streams`, of its own type */
 
     /* ---- How its output is added ---- */
-    float *out;         /* [n][dim] */
-    const Linear *last; /* whose bias is added to `out`; NULL: none */
-    const Norm *post;
-    bool adds_input; /* out += in, after `post`: Laurel */
-    float share;     /* of `out` in a sum of several outputs (ADD_TO_NEXT) */
-    const Norm *sum_post;
-    float before, scale, after;
-    const Norm *norm_after;
+    float *out;             /* [n][dim]; default: Model.y, which the next group writes again */
+    const Linear *last;     /* whose bias is added to `out`; NULL: none */
+    const Norm *post;       /* of `out` */
+    bool adds_input;        /* out += in, after `post`: Laurel */
+    float share;            /* of `out` in a sum of several outputs (ADD_TO_NEXT); default 1 */
+    const Norm *sum_post;   /* of that sum, or of the one output */
+    float before;           /* factor of x, before the addition; default 1 */
+    float scale;            /* factor of what is added; default 1 */
+    float after;            /* factor of x, after the addition; default 1 */
+    const Norm *norm_after; /* of x, after the addition */
     Addition addition;
     bool same_x;        /* the next branch is of the same group */
     const Branch *also; /* an earlier branch, whose output is added after this one's */

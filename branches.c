@@ -56,7 +56,7 @@ static void list_one(Model *m, size_t l, const BranchKind *kind, const Norm *pre
         b->kept = arena_keep(&m->arena, kind->name, m->max_rows, kind->kept_floats(m->config));
 }
 
-Branch *branches_mix(Model *m, size_t l, const Norm *pre, float *in) {
+Branch *branches_attention(Model *m, size_t l, const Norm *pre, float *in) {
     const LayerWeights *w = &m->weights.layers[l];
     const BranchKind *kind = w->kind ? w->kind : &self_attention_kind;
     size_t first = m->branches.n;
@@ -86,15 +86,15 @@ Branch *branches_feed_forward(Model *m, size_t l, const Norm *pre, float *in) {
 static void list_parallel(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     bool two = w->ffn_norm.present;
-    branches_mix(m, l, &w->attention_norm, m->normed);
+    branches_attention(m, l, &w->attention_norm, m->normed);
     branches_last(m)->same_x = true;
     Branch *ffn = branches_feed_forward(m, l, if_present(&w->ffn_norm),
                                         two ? branches_second_input(m) : m->normed);
     ffn->out = arena_keep(&m->arena, "feed-forward output", m->max_rows, m->config->dim);
 }
 
-/* One half of a layer, f = mix or feed_forward, with its norm before f, after the sum, or neither
- * (sum_post is there where the norm is after f). */
+/* One half of a layer, f = branches_attention or branches_feed_forward, with its norm before f,
+ * after the sum, or neither (sum_post is there where the norm is after f). */
 static void list_half(Model *m, size_t l,
                       Branch *(*f)(Model *m, size_t l, const Norm *pre, float *in),
                       const Norm *norm) {
@@ -112,7 +112,7 @@ void branches_list(Model *m, size_t l) {
         list_parallel(m, l);
         return;
     }
-    if (c->layer_kind[l] != LAYER_NONE) list_half(m, l, branches_mix, &w->attention_norm);
+    if (c->layer_kind[l] != LAYER_NONE) list_half(m, l, branches_attention, &w->attention_norm);
     if (!c->without_ffn[l]) list_half(m, l, branches_feed_forward, &w->ffn_norm);
 }
 

@@ -228,7 +228,7 @@ static void altup_list(Model *m, size_t l) {
                                        .add = add_to_others};
     const LayerWeights *w = &m->weights.layers[l];
     const AltupLayer *own = &((const AltupWeights *)m->weights.stack)->layers[l];
-    Branch *attention = branches_mix(m, l, &w->attention_norm, m->normed);
+    Branch *attention = branches_attention(m, l, &w->attention_norm, m->normed);
     attention->streams = &predicts;
     attention->same_x = true;
     Branch *laurel = branches_append(m, l, &laurel_kind);

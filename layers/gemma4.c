@@ -1,8 +1,17 @@
-/* Gemma 4's stack. A block is a plain one with norms around, and then
- * - in mixtures, experts that run beside the feed-forward: each has norms of its own, and their sum
- *   has the block's post-norm. The router reads the residual stream through a third norm;
- * - the layer's own input (per_layer.h), where the model has them;
- * - one number that the residual stream is multiplied by. */
+/* Gemma 4's layers: of each branch the input and the output have a norm.
+ *
+ *     x += post_attention_norm(attention(attention_norm(x)))
+ *     x += post_ffn_norm(feed-forward(ffn_norm(x)))
+ *     x += norm(projection(activation(gate(x)) * input))      the layer's own input: per_layer.h
+ *     x *= output_scale                                       one number
+ *
+ * In models with experts the second line is
+ *
+ *     x += post_ffn_norm(post_dense_norm(feed-forward(ffn_norm(x))) +
+ *                        post_expert_norm(experts(expert_norm(x))))
+ *
+ * and the router chooses by norm(x) * router_scale / sqrt(dim). Not every model has the third and
+ * the fourth line. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,7 +22,7 @@ typedef struct Gemma4Layer {
     PerLayerGate gate;
     const float *scale; /* [1], of the block's output; NULL: none */
     /* Mixtures. */
-    const float *router_scale;                           /* [dim], Branch.router_scale */
+    const float *router_scale;                           /* [dim] */
     Norm expert_norm, post_expert_norm, post_dense_norm; /* [dim] */
 } Gemma4Layer;
 
@@ -47,8 +56,8 @@ static void gemma4_find(Finder *f, Weights *weights) {
 
 /* ---- The branches ---- */
 
-/* x += post(norm(feed-forward(norm(x))) + norm(experts(norm(x)))), each norm with weights of its
- * own. Returns the second branch. */
+/* The feed-forward network and the experts beside it, whose outputs are added as one. Returns the
+ * second branch. Both are read before the first one runs: they need an input and an output each. */
 static Branch *list_dense_and_experts(Model *m, size_t l, const Gemma4Layer *own) {
     const LayerWeights *w = &m->weights.layers[l];
     Branch *dense = branches_append(m, l, &forward_ffn_kind);
@@ -72,7 +81,7 @@ static void gemma4_list(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     const Gemma4Layer *own = &((const Gemma4 *)m->weights.stack)->layers[l];
     Branch *last;
-    branches_mix(m, l, &w->attention_norm, m->normed);
+    branches_attention(m, l, &w->attention_norm, m->normed); /* with post_attention_norm */
     if (w->router.w.data) {
         last = list_dense_and_experts(m, l, own);
     } else {

@@ -66,7 +66,7 @@ static void mtp_stack_list(Model *m, size_t l) {
                                     .gather = mtp_stack_join};
     const LayerWeights *w = &m->weights.layers[l];
     if (l < ((const MtpStack *)m->weights.stack)->first) return;
-    branches_mix(m, l, &w->attention_norm, m->normed)->streams = &joins;
+    branches_attention(m, l, &w->attention_norm, m->normed)->streams = &joins;
     branches_feed_forward(m, l, &w->ffn_norm, m->normed);
 }
 

@@ -21,7 +21,7 @@ static Branch *pending_mixture(const Model *m, size_t l) {
 
 static void shortcut_list(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
-    branches_mix(m, l, &w->attention_norm, m->normed);
+    branches_attention(m, l, &w->attention_norm, m->normed);
     const Branch *pending = l > 0 ? pending_mixture(m, l - 1) : NULL;
     Branch *mixture = NULL;
     if (w->router.w.data) {
