@@ -2,8 +2,8 @@
  *
  * The one cryptographic hash of the project: for receipts, and to know files that are published
  * with it. A library would be one more package for everyone who builds; this file is tested with
- * NIST's and RFC 4231's vectors (test_receipt.c). A model's tensors are hashed by all threads at
- * once, so that the speed of one call matters little.
+ * NIST's and RFC 4231's vectors (test_receipt.c), in plain C and by the processor's instructions
+ * where it has them.
  *
  *     Sha256 hash;
  *     sha256_init(&hash);
@@ -13,6 +13,7 @@
 #ifndef FORMATS_SHA256_H
 #define FORMATS_SHA256_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,7 +21,8 @@ enum { SHA256_BYTES = 32, SHA256_HEX = 65, SHA256_BLOCK = 64 };
 
 typedef struct Sha256 {
     uint32_t state[8];
-    uint64_t bytes; /* added so far */
+    uint64_t bytes;       /* added so far */
+    bool by_instructions; /* the processor's own; else in plain C */
     uint8_t block[SHA256_BLOCK];
 } Sha256;
 
