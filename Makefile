@@ -278,14 +278,7 @@ asan:
 fuzz:
 	$(MAKE) fuzzers BUILD=build/fuzz CC=clang OPT=-O1 KERNEL_FLAGS=-fno-sanitize=all \
 		CFLAGS="$(SANITIZE) -fsanitize=fuzzer-no-link" LDFLAGS="$(SANITIZE)"
-	@for f in $(FUZZERS:$(BUILD)/%=build/fuzz/%); do \
-		name=$${f##*/fuzz_}; echo "== $$f"; mkdir -p build/fuzz/corpus/$$name; \
-		seeds=; for d in tests/seeds/$$name build/fuzz/seeds/$$name; do \
-			[ -d $$d ] && seeds="$$seeds $$d"; done; \
-		dict=tests/seeds/$$name.dict; [ -f $$dict ] && seeds="-dict=$$dict $$seeds"; \
-		OMP_NUM_THREADS=1 $$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
-			-artifact_prefix=build/fuzz/ -print_final_stats=1 -verbosity=0 \
-			build/fuzz/corpus/$$name $$seeds || exit 1; done
+	scripts/run-fuzz $(FUZZ_SECONDS) $(FUZZERS:$(BUILD)/%=build/fuzz/%)
 fuzzers: $(FUZZERS) $(BUILD)/seeds
 
 # For scripts that compare with a reference implementation.
