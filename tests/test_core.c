@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "tests/process.h"
+#include "tests/tier.h"
 
 static const char model[] = "models/stories.bin";
 
@@ -24,14 +25,17 @@ static const char model[] = "models/stories.bin";
 static void the_core_prints_what_run_prints(void **state) {
     char *core = build_path("core/run");
     (void)state;
-    Process sampled = RUN("run", "-s", "3");
-    CORE_PRINTS(sampled, "-s", "3", "-n", "0", "-j", "1");
-    CORE_PRINTS(sampled, "-s", "3", "-n", "0", "-j", "2");
-    CORE_PRINTS(sampled, "-s", "3", "-n", "0", "-u", "1");
+    char most[8];
+    snprintf(most, sizeof most, "%zu", tier_count(50, 0, 0)); /* 0: the whole story */
+    Process whole = RUN("run", "-s", "3"), sampled = RUN("run", "-s", "3", "-n", most);
+    CORE_PRINTS(whole, "-s", "3", "-n", "0", "-j", "2");
+    CORE_PRINTS(sampled, "-s", "3", "-n", most, "-j", "1");
+    CORE_PRINTS(sampled, "-s", "3", "-n", most, "-u", "1");
     Process greedy = RUN("run", model, "-t", "0", "-n", "40", "-i", "A dragon", "--echo");
     CORE_PRINTS(greedy, "-t", "0", "-n", "40", "-i", "A dragon", "-e", "-u", "2");
     Process cut = RUN("run", model, "-s", "9", "-n", "30", "-p", "0.5", "--top-k", "7", "-c", "24");
     CORE_PRINTS(cut, "-s", "9", "-n", "30", "-p", "0.5", "-k", "7", "-c", "24");
+    process_free(&whole);
     process_free(&sampled);
     process_free(&greedy);
     process_free(&cut);

@@ -18,6 +18,7 @@
 #include "prefill.h"
 #include "tests/fixture.h"
 #include "tests/small_model.h"
+#include "tests/tier.h"
 #include "tests/tokenizer_sources.h"
 
 enum { MOST_TASKS = 48 };
@@ -263,6 +264,7 @@ static void drafts_change_no_logits_of_a_batch(void **state) {
     }
     model_close(model);
     for (size_t k = 0; k < 5; k++) {
+        if (!tier_takes(k + 1, 2, 1)) continue;
         EngineStats stats = run_drafted(setup, alone, tasks[k], pages[k], rows[k], 2, oracles);
         size_t accepted = 0, rejected = 0;
         for (size_t i = 0; i < MOST_TASKS; i++) {
@@ -285,11 +287,14 @@ static void a_text_in_a_batch_gets_the_logits_it_gets_alone(void **state) {
         run_alone(model, &alone[i]);
     }
     model_close(model);
-    run_batch(setup, alone, 1, 0, 512, 1);
-    run_batch(setup, alone, 7, 0, 512, 2);
-    run_batch(setup, alone, 64, 0, 512, 2);
-    run_batch(setup, alone, 64, 0, 64, 3);
-    run_batch(setup, alone, 9, 0, 9, 2);
+    static const struct {
+        size_t tasks;
+        uint32_t rows;
+        int n_threads;
+    } batches[] = {{1, 512, 1}, {64, 64, 3}, {7, 512, 2}, {64, 512, 2}, {9, 9, 2}};
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
+        if (tier_takes(i + 1, 2, 1))
+            run_batch(setup, alone, batches[i].tasks, 0, batches[i].rows, batches[i].n_threads);
     EngineStats tight = run_batch(setup, alone, 16, 10, 512, 2);
     assert_true(setup->forgets || tight.set_aside > 0);
     tight = run_batch(setup, alone, 16, 6, 32, 2);

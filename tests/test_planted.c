@@ -241,7 +241,7 @@ static void inputs_that_never_end_can_be_stopped(void **state) {
 static void a_prompt_that_never_ends_can_be_stopped(void **state) {
     (void)state;
     char *program = build_path("run");
-    Process p = RUN("/usr/bin/timeout", "--preserve-status", "1", program, model, "-n", "3", "-f",
+    Process p = RUN("/usr/bin/timeout", "--preserve-status", "0.5", program, model, "-n", "3", "-f",
                     "/dev/zero");
     if (p.status != 130 && !strstr(p.err, "more than 1 GiB")) fail_msg("%d: %s", p.status, p.err);
     process_free(&p);
@@ -264,7 +264,7 @@ static void a_long_step_ends_within_a_second_of_the_first_signal(void **state) {
     assert_non_null(text);
     for (size_t i = 0; i < BYTES; i++) text[i] = "the cat sat on the mat. "[i % 24];
     file_write(victim, text, BYTES);
-    Process p = RUN("/usr/bin/timeout", "--preserve-status", "-k", "1", "0.8", program, model,
+    Process p = RUN("/usr/bin/timeout", "--preserve-status", "-k", "1", "0.4", program, model,
                     "--tokenize", "-f", victim);
     if (p.status != 130 || !strstr(p.err, "interrupted")) fail_msg("%d: %s", p.status, p.err);
     process_free(&p);
@@ -328,7 +328,7 @@ static void a_kill_leaves_no_unfinished_file(void **state) {
     /* The prompt does not end before the kill: how fast an endless file is refused is the
      * machine's. */
     Process p =
-        RUN("/bin/sh", "-c", "sleep 2 | timeout -s KILL 0.5 \"$1\" \"$2\" -o \"$3\" -n 4 -f -",
+        RUN("/bin/sh", "-c", "sleep 1 | timeout -s KILL 0.3 \"$1\" \"$2\" -o \"$3\" -n 4 -f -",
             "sh", program, model, output);
     assert_int_equal(p.status, 137);
     process_free(&p);
