@@ -162,6 +162,22 @@ static void draw_by_distance(const PositionCode *code, double left, double top, 
 
 /* ---- How pairs turn -------------------------------------------------------------------------- */
 
+enum { TURNS = 3 }; /* of a pair, from different positions */
+
+/* The numbers beside a circle: one that would lie on another is left out. */
+typedef struct Labels {
+    double at[2 * TURNS][2];
+    size_t n;
+} Labels;
+
+static void write_label(Labels *labels, double x, double y, size_t position, Sheet *svg) {
+    for (size_t i = 0; i < labels->n; i++)
+        if (fabs(labels->at[i][0] - x) < 14 && fabs(labels->at[i][1] - y) < 10) return;
+    labels->at[labels->n][0] = x;
+    labels->at[labels->n++][1] = y;
+    number(svg, x, y, "middle", position);
+}
+
 /* Draws one pair: its circle, and the same turn from three positions. */
 static void draw_circle(const PositionCode *code, size_t pair, size_t turn, double x, double y,
                         float *vector, Sheet *svg) {
@@ -174,7 +190,8 @@ static void draw_circle(const PositionCode *code, size_t pair, size_t turn, doub
         circle[i][1] = y - RADIUS * sin(angle);
     }
     picture_line(svg, (const double(*)[2])circle, POINTS);
-    for (size_t from = 0; from < 3; from++) {
+    Labels labels = {.n = 0};
+    for (size_t from = 0; from < TURNS; from++) {
         double chord[2][2];
         for (size_t end = 0; end < 2; end++) {
             size_t p = from * 5 + end * turn, at[2];
@@ -186,10 +203,8 @@ static void draw_circle(const PositionCode *code, size_t pair, size_t turn, doub
             sheet_printf(svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n",
                          chord[end][0], chord[end][1], end ? "#2879b9" : "#d2691e");
             double away = 1.2;
-            int n = snprintf(text, sizeof text, "%zu", p);
-            picture_text(svg, x + away * RADIUS * (double)cosine,
-                         y - away * RADIUS * (double)sine + 3, "small", "middle", 0, text,
-                         (size_t)n);
+            write_label(&labels, x + away * RADIUS * (double)cosine,
+                        y - away * RADIUS * (double)sine + 3, p, svg);
         }
         picture_line(svg, (const double(*)[2])chord, 2);
     }
@@ -254,8 +269,8 @@ void position_picture_write(const PositionCode *code, const char *overridden, Sh
     write_line(svg, 20, 48, "label", texts[code->kind].note);
     picture_text(svg, 200, 86, "small", "start", 0, name, strlen(name) < 80 ? strlen(name) : 80);
     if (overridden) {
-        write_line(svg, 20, 64, "small", "overridden:");
-        picture_text(svg, 90, 64, "small", "start", 0, overridden,
+        write_line(svg, 200, 73, "small", "overridden:");
+        picture_text(svg, 260, 73, "small", "start", 0, overridden,
                      strlen(overridden) < 120 ? strlen(overridden) : 120);
     }
     picture_legend(svg, 20, 78, texts[code->kind].legend, !alibi);

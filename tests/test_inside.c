@@ -3,6 +3,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -428,6 +429,68 @@ static void every_position_code_has_a_picture(void **state) {
     }
 }
 
+/* Where a picture's text stands, in pixels; a letter is taken as 0.55 of the size wide. */
+typedef struct Box {
+    double left, right, top, bottom;
+    char text[24];
+} Box;
+
+/* The boxes of all texts that are not rotated. */
+static size_t text_boxes(const char *svg, Box *boxes, size_t most) {
+    size_t n = 0;
+    for (const char *at = svg; (at = strstr(at, "<text ")); at++) {
+        char style[16], anchor[16];
+        double x, y;
+        const char *begin = strchr(at, '>'), *end = strstr(at, "</text>");
+        assert_true(begin && end && n < most);
+        if (sscanf(at, "<text class=\"%15[a-z]\" text-anchor=\"%15[a-z]\" x=\"%lf\" y=\"%lf\"",
+                   style, anchor, &x, &y) != 4)
+            fail_msg("%.80s", at);
+        if (strstr(at, "rotate(") && strstr(at, "rotate(") < begin) continue;
+        double size = strcmp(style, "title") == 0 ? 15 : strcmp(style, "label") == 0 ? 11 : 9;
+        double letters = 0;
+        bool entity = false;
+        for (const char *c = begin + 1; c < end; c++) {
+            if (*c == '&') entity = true;
+            if (!entity && ((unsigned char)*c & 0xC0) != 0x80) letters++;
+            if (entity && *c == ';') entity = false, letters++;
+        }
+        double width = letters * size * 0.55;
+        double left = strcmp(anchor, "end") == 0      ? x - width
+                      : strcmp(anchor, "middle") == 0 ? x - width / 2
+                                                      : x;
+        boxes[n] = (Box){left, left + width, y - 0.8 * size, y + 0.2 * size, ""};
+        snprintf(boxes[n++].text, sizeof boxes->text, "%.*s", (int)(end - begin - 1), begin + 1);
+    }
+    return n;
+}
+
+static void no_text_of_a_picture_of_positions_lies_on_another(void **state) {
+    (void)state;
+    enum { MOST = 400 };
+    static const char *const overrides[] = {NULL, "rope_theta=50"};
+    static const char *const drawn[] = {"models/stories.bin", "models/paper-mha.bin",
+                                        "models/paper-alibi.bin", "models/paper-learned.bin"};
+    Box *boxes = malloc(MOST * sizeof *boxes);
+    assert_non_null(boxes);
+    for (size_t m = 0; m < 5; m++) {
+        /* The first model once more, with a line about what was changed. */
+        const char *model = drawn[m % 4], *override = overrides[m / 4];
+        Process p = override ? RUN("run", model, "--positions", "-", "--override", override)
+                             : RUN("run", model, "--positions", "-");
+        assert_done(&p);
+        size_t n = text_boxes(p.out, boxes, MOST);
+        assert_true(n > 10);
+        for (size_t i = 0; i < n; i++)
+            for (size_t k = 0; k < i; k++)
+                if (boxes[i].left < boxes[k].right && boxes[k].left < boxes[i].right &&
+                    boxes[i].top < boxes[k].bottom && boxes[k].top < boxes[i].bottom)
+                    fail_msg("%s: '%s' lies on '%s'", model, boxes[i].text, boxes[k].text);
+        process_free(&p);
+    }
+    free(boxes);
+}
+
 /* The table of numbers: a position further is a turn of every pair, whatever the position. The
  * picture shows every element of a vector. */
 static void positions_are_told_as_numbers_and_whole(void **state) {
@@ -608,6 +671,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(sharper_scores_have_less_entropy),
         cmocka_unit_test(a_picture_of_changed_positions_says_so_and_shows_them),
         cmocka_unit_test(every_position_code_has_a_picture),
+        cmocka_unit_test(no_text_of_a_picture_of_positions_lies_on_another),
         cmocka_unit_test(positions_are_told_as_numbers_and_whole),
         cmocka_unit_test(info_tells_what_grouping_saves),
         cmocka_unit_test(watching_changes_no_bit_and_sinks_take_weight),
