@@ -170,6 +170,29 @@ static void names_are_completed(void **state) {
     free(command);
 }
 
+/* zsh asks for the list in the same way, and compares what was typed by itself. */
+static void zsh_completes_names(void **state) {
+    (void)state;
+    if (access("/bin/zsh", X_OK) != 0) {
+        print_message("zsh is not installed: skipped\n");
+        skip();
+    }
+    char *command = program_command("run"), *script = NULL;
+    assert_true(asprintf(&script,
+                         "run() { %s \"$@\"; }; _arguments() { }; _files() { print files; }; "
+                         "compadd() { print -l -- \"${(@P)@[-1]}\" | sort; }; words=(run ti); "
+                         "source completions/_verbatim; _verbatim_models",
+                         command) > 0);
+    Process p = RUN("/bin/zsh", "-f", "-c", script);
+    assert_non_null(strstr(p.out, "Org/Name-1B\n"));
+    assert_non_null(strstr(p.out, "Tiny-One\n"));
+    assert_null(strstr(p.out, "roke"));
+    assert_true(strcmp(p.out + strlen(p.out) - 6, "files\n") == 0);
+    process_free(&p);
+    free(script);
+    free(command);
+}
+
 /* Expects --info to open the file whose path ends so. */
 static void opens(const char *name, const char *path) {
     Process p = RUN("run", name, "--info");
@@ -283,6 +306,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_list_says_what_runs_and_changes_nothing),
         cmocka_unit_test(names_are_completed),
+        cmocka_unit_test(zsh_completes_names),
         cmocka_unit_test(a_name_is_enough_where_one_model_has_it),
         cmocka_unit_test(manifests_are_parsed_without_rights),
         cmocka_unit_test(a_conversion_is_named_with_its_source),
