@@ -21,6 +21,7 @@
 #include "convert/draft_opening.h"
 #include "convert/modelopen.h"
 #include "formats/json_memory.h"
+#include "inspect/fit.h"
 #include "inspect/overrides.h"
 #include "modes.h"
 #include "proof/receipt.h"
@@ -29,6 +30,7 @@
 #include "session/generate.h"
 #include "session/shape.h"
 #include "system/descriptor.h"
+#include "system/free_memory.h"
 #include "system/peak_memory.h"
 #include "system/sandbox.h"
 #include "system/standard_streams.h"
@@ -61,6 +63,7 @@ typedef struct Opened {
     DraftOpening draft;
     AdapterOpening adapters;
     double begin_seconds; /* time to find the model's files */
+    double free_memory;   /* in bytes, before it was read; the sandbox hides it */
 } Opened;
 
 /* ---- Before the rights are given up: every file is opened ---- */
@@ -111,6 +114,7 @@ static Status open_everything(Opened *opened, Error *error) {
     session->isa = isa_choose(o->isa, error);
     if (!session->isa) return STATUS_USAGE;
     session->n_threads = o->n_threads ? (int)o->n_threads : threads_default();
+    opened->free_memory = free_memory_bytes();
     double start = clock_seconds();
     Status status =
         modelopen_begin(&opened->model, o->model, o->tokenizer, o, session->interrupted, error);
@@ -215,6 +219,16 @@ static Status open_weights(Session *session, unsigned traits, Error *error) {
     return STATUS_OK;
 }
 
+/* A model larger than the free memory runs, but slowly: said before its first token. Of ranks each
+ * holds a part. */
+static void warn_of_size(const Opened *opened) {
+    char text[256];
+    const Options *o = opened->session.options;
+    if (!o->info && !opened->session.cluster &&
+        fit_warning(&opened->session, opened->free_memory, text, sizeof text))
+        terminal_say("%s: %s", o->model, text);
+}
+
 static Status parse_model(Opened *opened, Error *error) {
     Session *session = &opened->session;
     unsigned traits = opened->mode ? opened->mode->traits : 0;
@@ -231,6 +245,7 @@ static Status parse_model(Opened *opened, Error *error) {
         return error_set(error, "%s: has no tokenizer: give one with -z FILE",
                          session->options->model);
     if (!(traits & MODE_WITHOUT_WEIGHTS)) status = open_weights(session, traits, error);
+    if (status == STATUS_OK && session->model) warn_of_size(opened);
     if (status == STATUS_OK) status = adapter_opening_start(&opened->adapters, session, error);
     if (status == STATUS_OK && session->tokenizer && session->model) {
         session->shapes =

@@ -58,3 +58,10 @@ void fit_text(const Fit *fit, size_t context, char *text, size_t size) {
         snprintf(text, size, "%s free: the weights' %s do not fit and are read again from disk",
                  room, weights);
 }
+
+bool fit_warning(const Session *session, double free_bytes, char *text, size_t size) {
+    if ((double)modelfile_bytes(session->file) <= free_bytes) return false;
+    const Fit fit = fit_of(session, free_bytes);
+    fit_text(&fit, model_context(session->model), text, size);
+    return true;
+}

@@ -23,4 +23,8 @@ Fit fit_of(const Session *session, double free_bytes);
 /* Writes what --info says of it, "8.0 GiB free: fits, with the cache of 4096 positions". */
 void fit_text(const Fit *fit, size_t context, char *text, size_t size);
 
+/* What to know before a model whose weights do not fit is run all the same: the numbers, and the
+ * type and context that would. False, and nothing written, where they do fit. */
+bool fit_warning(const Session *session, double free_bytes, char *text, size_t size);
+
 #endif

@@ -34,6 +34,21 @@ static int close_model(void **state) {
     return 0;
 }
 
+static void a_model_that_does_not_fit_is_said_with_type_and_context(void **state) {
+    (void)state;
+    char text[200] = "";
+    assert_false(fit_warning(&session, (double)modelfile_bytes(session.file), text, sizeof text));
+    assert_string_equal(text, "");
+    assert_true(fit_warning(&session, 2.9 * 1048576, text, sizeof text));
+    assert_non_null(strstr(text, "2.9 MiB free: the weights' 3.2 MiB do not fit; with --type "));
+    assert_non_null(strstr(text, " and leave room for -c "));
+    assert_true(fit_warning(&session, 1e6, text, sizeof text));
+    assert_non_null(strstr(text, "do not fit and are read again from disk"));
+    Process p = RUN("run", MODEL, "-n", "2");
+    assert_string_equal(p.err, "");
+    process_free(&p);
+}
+
 static void a_model_fits_with_its_whole_context_a_part_of_it_or_another_type(void **state) {
     (void)state;
     size_t context = model_context(session.model);
@@ -200,6 +215,7 @@ static void shapes_of_papers_have_their_parameters(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_of_papers_have_their_parameters),
+        cmocka_unit_test(a_model_that_does_not_fit_is_said_with_type_and_context),
         cmocka_unit_test(a_model_fits_with_its_whole_context_a_part_of_it_or_another_type),
         cmocka_unit_test(the_best_type_that_fits_is_chosen_and_said_with_the_numbers),
         cmocka_unit_test(export_takes_the_type_that_fits_another_machine),
