@@ -266,6 +266,7 @@ soak: all $(SOAKS)
 	@failed=; for t in $(SOAKS); do echo "== $$t"; \
 		VERBATIM_BUILD=$(BUILD) OMP_WAIT_POLICY=passive $$t || failed="$$failed $$t"; done; \
 	echo "== scripts/test-guards"; BUILD=$(BUILD) CC="$(CC)" scripts/test-guards || failed="$$failed test-guards"; \
+	echo "== scripts/test-revisions"; VERBATIM_BUILD=$(BUILD) scripts/test-revisions || failed="$$failed test-revisions"; \
 	data=../shared/data/stories260K; if [ -e $$data ]; then echo "== scripts/quantization-table"; \
 		scripts/quantization-table --compare $$data $(BUILD) || failed="$$failed quantization-table"; fi; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi

@@ -7,7 +7,7 @@
 /* clang-format off */
 static const Revision revisions[] = {
     {1, NULL, "7c12df55e8eba22cdee14a5f160a5745b3eab580", "f2bb07fb2c00b56fb4ab2b6ccf7eba4f0812e146", NULL},
-    {2, "0.1", "f3b15b3193d6510d63733315c2add017b78ddd39", "cd15504a6b5d4b55d17c80e605427da7f95b555c", NULL},
+    {2, "0.1", "f3b15b3193d6510d63733315c2add017b78ddd39", "d06c161278441493afb59828dc50cb51732c5a75", NULL},
     {3, "0.1", "52e7b0864b852bd3226c5007e0efe194de195d8b", NULL, "white space in answers of a JSON shape"},
 };
 /* clang-format on */

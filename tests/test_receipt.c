@@ -713,8 +713,8 @@ static int rebuild(int revision, char line[300]) {
     return pclose(script);
 }
 
-/* The script checks what numeric.h says at the commit; a copy without history says why it cannot.
- */
+/* The script checks what numeric.h says at the commit; a copy without history, or with a part of
+ * it, says why it cannot. */
 static void a_revision_leads_to_its_commit(void **state) {
     (void)state;
     char line[300];
