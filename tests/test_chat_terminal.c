@@ -1,4 +1,5 @@
 /* The chat as a person sees it who types into a terminal. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <cmocka.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -463,6 +465,55 @@ static void ctrl_c_stops_the_reading_of_a_long_message(void **state) {
     free(session);
 }
 
+/* Starts a process that computes until it is killed. */
+static pid_t keep_busy(void) {
+    pid_t process = fork();
+    assert_true(process >= 0);
+    if (process > 0) return process;
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when the test fails */
+    for (volatile unsigned n = 0;; n++) continue;
+}
+
+/* Beside a busy process on each processor (two on the two cores of a laptop) a pass takes several
+ * times as long, and the threads of one wait for each other; it once took 20 s to stop. */
+static void ctrl_c_stops_the_reading_within_seconds_beside_busy_processes(void **state) {
+    (void)state;
+    enum { MOST = 16, ROUNDS = 3, PATIENCE_MS = 1500 };
+    pid_t busy[MOST];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t n_busy = cores < MOST ? (size_t)cores : MOST, n = 0;
+    char *text = malloc(200000);
+    assert_non_null(text);
+    for (int i = 0; i < 9000; i++) n += (size_t)sprintf(text + n, "word and more. ");
+    text[n] = '\0';
+    for (size_t i = 0; i < n_busy; i++) busy[i] = keep_busy();
+    long best = LONG_MAX;
+    for (int round = 0; round < ROUNDS && best > PATIENCE_MS; round++) {
+        char *session = chat_inside("busy");
+        FILE *f = fopen(session, "w");
+        assert_non_null(f);
+        fprintf(f, "{\"role\":\"user\",\"content\":\"%s\"}\n", text);
+        assert_int_equal(fclose(f), 0);
+        Person *p = SIT_DOWN("-n", "2", "-c", "200000", "--session", session);
+        struct timespec pressed, stopped;
+        person_expect(p, "reading the prompt [");
+        clock_gettime(CLOCK_MONOTONIC, &pressed);
+        person_type(p, "\003");
+        person_expect(p, "(interrupted)");
+        clock_gettime(CLOCK_MONOTONIC, &stopped);
+        long ms = (stopped.tv_sec - pressed.tv_sec) * 1000 +
+                  (stopped.tv_nsec - pressed.tv_nsec) / 1000000;
+        if (ms < best) best = ms;
+        assert_int_equal(person_leave(p), 0);
+        unlink(session);
+        free(session);
+    }
+    for (size_t i = 0; i < n_busy; i++) kill(busy[i], SIGKILL), waitpid(busy[i], NULL, 0);
+    print_message("stopped after %ld ms beside %zu busy processes\n", best, n_busy);
+    free(text);
+    assert_true(best <= PATIENCE_MS);
+}
+
 /* Keys typed one after another, each as some terminal sends it, and the line that they make. */
 static void keys_of_every_terminal_move_and_insert_nothing(void **state) {
     (void)state;
@@ -754,6 +805,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_kill_loses_at_most_the_answer_in_progress),
         cmocka_unit_test(a_signal_to_end_leaves_the_terminal_as_it_was),
         cmocka_unit_test(ctrl_c_stops_the_reading_of_a_long_message),
+        cmocka_unit_test(ctrl_c_stops_the_reading_within_seconds_beside_busy_processes),
         cmocka_unit_test(keys_of_every_terminal_move_and_insert_nothing),
         cmocka_unit_test(page_up_looks_for_what_the_line_begins_with),
         cmocka_unit_test(ctrl_z_stops_the_program_and_fg_goes_on),
