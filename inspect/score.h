@@ -4,7 +4,12 @@
  * The text is cut into windows as long as the context. A window begins half a context after the one
  * before, and every token is scored once, in the first window that holds it: after the first
  * window, each token has at least half a context before it. A model that wants a beginning-of-text
- * token gets it at the start of every window. */
+ * token gets it at the start of every window.
+ *
+ * The first half of a window is computed a second time: in the window before, the same tokens stood
+ * at other positions behind other tokens, so that their keys and values are others, in every layer
+ * but the first. A cache that went on would score with more or with older context than the next
+ * tokens have in windows, which other programs' figures are compared with. */
 #ifndef SCORE_H
 #define SCORE_H
 
