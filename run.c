@@ -63,7 +63,6 @@ typedef struct Opened {
     DraftOpening draft;
     AdapterOpening adapters;
     double begin_seconds; /* time to find the model's files */
-    double free_memory;   /* in bytes, before it was read; the sandbox hides it */
 } Opened;
 
 /* ---- Before the rights are given up: every file is opened ---- */
@@ -114,7 +113,7 @@ static Status open_everything(Opened *opened, Error *error) {
     session->isa = isa_choose(o->isa, error);
     if (!session->isa) return STATUS_USAGE;
     session->n_threads = o->n_threads ? (int)o->n_threads : threads_default();
-    opened->free_memory = free_memory_bytes();
+    session->free_memory = free_memory_bytes();
     double start = clock_seconds();
     Status status =
         modelopen_begin(&opened->model, o->model, o->tokenizer, o, session->interrupted, error);
@@ -221,11 +220,11 @@ static Status open_weights(Session *session, unsigned traits, Error *error) {
 
 /* A model larger than the free memory runs, but slowly: said before its first token. Of ranks each
  * holds a part. */
-static void warn_of_size(const Opened *opened) {
+static void warn_of_size(const Session *session) {
     char text[256];
-    const Options *o = opened->session.options;
-    if (!o->info && !opened->session.cluster &&
-        fit_warning(&opened->session, opened->free_memory, text, sizeof text))
+    const Options *o = session->options;
+    if (!o->info && !session->cluster &&
+        fit_warning(session, session->free_memory, text, sizeof text))
         terminal_say("%s: %s", o->model, text);
 }
 
@@ -245,7 +244,7 @@ static Status parse_model(Opened *opened, Error *error) {
         return error_set(error, "%s: has no tokenizer: give one with -z FILE",
                          session->options->model);
     if (!(traits & MODE_WITHOUT_WEIGHTS)) status = open_weights(session, traits, error);
-    if (status == STATUS_OK && session->model) warn_of_size(opened);
+    if (status == STATUS_OK && session->model) warn_of_size(session);
     if (status == STATUS_OK) status = adapter_opening_start(&opened->adapters, session, error);
     if (status == STATUS_OK && session->tokenizer && session->model) {
         session->shapes =

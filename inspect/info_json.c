@@ -147,8 +147,8 @@ static json_t *adapters_json(const Adapters *adapters) {
     return list;
 }
 
-static json_t *memory_json(const Session *session, double free_bytes) {
-    const Fit fit = fit_of(session, free_bytes);
+static json_t *memory_json(const Session *session) {
+    const Fit fit = fit_of(session, session->free_memory);
     json_t *json =
         json_pack("{s:f, s:f, s:f, s:b, s:I}", "free", fit.free, "weights", fit.weights, "cache",
                   fit.cache, "fits", fit.weights_fit, "context", (json_int_t)fit.context);
@@ -156,7 +156,7 @@ static json_t *memory_json(const Session *session, double free_bytes) {
     return json;
 }
 
-static json_t *info_json(const Session *session, double free_bytes) {
+static json_t *info_json(const Session *session) {
     const ModelFile *file = session->file;
     const char *path = modelfile_path(file);
     size_t bytes;
@@ -180,7 +180,7 @@ static json_t *info_json(const Session *session, double free_bytes) {
     if (session->adapters) json_object_set_new(json, "adapters", adapters_json(session->adapters));
     json_object_set_new(json, "multiply_adds", work_json(model_config(session->model)));
     json_object_set_new(json, "cache", cache_json(session));
-    json_object_set_new(json, "memory", memory_json(session, free_bytes));
+    json_object_set_new(json, "memory", memory_json(session));
     json_object_set_new(json, "machine",
                         json_pack("{s:s, s:i}", "isa", model_isa(session->model)->name, "threads",
                                   model_threads(session->model)));
@@ -188,8 +188,8 @@ static json_t *info_json(const Session *session, double free_bytes) {
     return json;
 }
 
-Status info_json_run(Session *session, double free_bytes, Error *error) {
-    json_t *json = info_json(session, free_bytes);
+Status info_json_run(Session *session, Error *error) {
+    json_t *json = info_json(session);
     char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
     if (!text) return error_set(error, "no memory for the description");

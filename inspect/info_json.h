@@ -4,6 +4,6 @@
 
 #include "session/session.h"
 
-Status info_json_run(Session *session, double free_bytes, Error *error);
+Status info_json_run(Session *session, Error *error);
 
 #endif

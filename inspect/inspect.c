@@ -270,15 +270,15 @@ static Status print_overridden(Session *session, Error *error) {
     return inspect_print(session, error, "overridden          %s\n", session->overridden);
 }
 
-static Status print_fit(const Session *session, double free_bytes, Error *error) {
-    const Fit fit = fit_of(session, free_bytes);
+static Status print_fit(const Session *session, Error *error) {
+    const Fit fit = fit_of(session, session->free_memory);
     char text[200];
     fit_text(&fit, model_context(session->model), text, sizeof text);
     return inspect_print(session, error, "memory              %s\n", text);
 }
 
-Status inspect_info(Session *session, double free_bytes, Error *error) {
-    if (session->options->json_object) return info_json_run(session, free_bytes, error);
+Status inspect_info(Session *session, Error *error) {
+    if (session->options->json_object) return info_json_run(session, error);
     char size[32], name[512];
     const ModelFile *file = session->file;
     size_t template_bytes;
@@ -303,7 +303,7 @@ Status inspect_info(Session *session, double free_bytes, Error *error) {
                                               : "none");
     if (status == STATUS_OK && session->model) status = print_work(session, error);
     if (status == STATUS_OK && session->model) status = print_needs(session, error);
-    if (status == STATUS_OK && session->model) status = print_fit(session, free_bytes, error);
+    if (status == STATUS_OK && session->model) status = print_fit(session, error);
     if (status == STATUS_OK && session->model) status = print_heads(session, error);
     return status;
 }

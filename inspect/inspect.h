@@ -5,9 +5,9 @@
 #include "session/session.h"
 
 /* --info: prints, beside --json as JSON, the configuration, the metadata, the tensors by type, the
- * bytes of the KV cache, whether both fit into `free_bytes` of memory, and the instruction set and
+ * bytes of the KV cache, whether both fit into the free memory, and the instruction set and
  * threads that would run the model. */
-Status inspect_info(Session *session, double free_bytes, Error *error);
+Status inspect_info(Session *session, Error *error);
 
 /* --verify: checks every checksum of the model file, and that no weight is NaN or infinite. */
 Status inspect_verify(Session *session, Error *error);

@@ -15,7 +15,6 @@
 #include "inspect/side_by_side.h"
 #include "inspect/token_scores.h"
 #include "session/embedding.h"
-#include "system/free_memory.h"
 
 #define FIELD(name) offsetof(Options, name)
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
@@ -73,6 +72,7 @@ ASKED(score)
 ASKED(positions)
 ASKED(no_cache)
 
+RUN(info, inspect_info)
 RUN(layers, layer_lists_run)
 RUN(verify, inspect_verify)
 RUN(tokenize, inspect_tokenize)
@@ -82,22 +82,6 @@ RUN(attention, attention_view_run)
 RUN(score, token_scores_run)
 RUN(positions, position_view_run)
 RUN(no_cache, recompute_run)
-
-/* ---- --info ---- */
-
-/* The free memory, which cannot be asked for inside the sandbox. */
-static Status open_info(void **state, const Session *session, SandboxRules *rules, Error *error) {
-    double *free_bytes = malloc(sizeof *free_bytes);
-    (void)session, (void)rules;
-    if (!free_bytes) return error_set(error, "no memory for a description");
-    *free_bytes = free_memory_bytes();
-    *state = free_bytes;
-    return STATUS_OK;
-}
-
-static Status run_info(void *state, Session *session, Error *error) {
-    return inspect_info(session, *(double *)state, error);
-}
 
 /* ---- Views: --attention and --positions name their output themselves ---- */
 
@@ -219,9 +203,7 @@ static void close_eval(void *state) {
 const Mode inspect_info_mode = {.name = "--info",
                                 .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_HEAD,
                                 .asked = asks_info,
-                                .open = open_info,
-                                .run = run_info,
-                                .close = free};
+                                .run = run_info};
 const Mode inspect_layers_mode = {.name = "--layers",
                                   .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_HEAD,
                                   .asked = asks_layers,

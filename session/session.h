@@ -57,6 +57,7 @@ struct Session {
     json_t *sources;     /* the files that were converted, for a receipt; borrowed; NULL: none */
     bool shows_progress; /* stderr is a terminal */
     double load_seconds;
+    double free_memory;      /* bytes, before the model was opened; the sandbox hides it */
     SandboxReport sandbox;   /* what is in force */
     int peak_memory_fd;      /* peak_memory.h; 0: not open */
     const char *ranks;       /* how they divide the model, for --info; NULL: one process */
