@@ -7,9 +7,8 @@
  * token gets it at the start of every window.
  *
  * The first half of a window is computed a second time: in the window before, the same tokens stood
- * at other positions behind other tokens, so that their keys and values are others, in every layer
- * but the first. A cache that went on would score with more or with older context than the next
- * tokens have in windows, which other programs' figures are compared with. */
+ * at other positions behind other tokens, so that their keys and values were others. A cache that
+ * went on would score with another context than that of other programs' figures. */
 #ifndef SCORE_H
 #define SCORE_H
 

@@ -474,8 +474,8 @@ static pid_t keep_busy(void) {
     for (volatile unsigned n = 0;; n++) continue;
 }
 
-/* Beside a busy process on each processor (two on the two cores of a laptop) a pass takes several
- * times as long, and the threads of one wait for each other; it once took 20 s to stop. */
+/* Beside a busy process on each processor a pass takes several times as long, and its threads wait
+ * for each other; it once took 20 s to stop. */
 static void ctrl_c_stops_the_reading_within_seconds_beside_busy_processes(void **state) {
     (void)state;
     enum { MOST = 16, ROUNDS = 3, PATIENCE_MS = 1500 };

@@ -264,7 +264,7 @@ static void a_long_step_ends_within_a_second_of_the_first_signal(void **state) {
     assert_non_null(text);
     for (size_t i = 0; i < BYTES; i++) text[i] = "the cat sat on the mat. "[i % 24];
     file_write(victim, text, BYTES);
-    Process p = RUN("/usr/bin/timeout", "--preserve-status", "-k", "1", "0.4", program, model,
+    Process p = RUN("/usr/bin/timeout", "--preserve-status", "-k", "1", "0.5", program, model,
                     "--tokenize", "-f", victim);
     if (p.status != 130 || !strstr(p.err, "interrupted")) fail_msg("%d: %s", p.status, p.err);
     process_free(&p);
