@@ -369,12 +369,19 @@ static void a_dead_rank_ends_all_and_nothing_is_lost(void **state) {
     fixture_remove_directory(directory);
 }
 
-/* Stops a rank of three in the middle of a batch. mpirun ends it with the others. */
+/* Stops a rank of three in the middle of a batch. mpirun ends it with the others.
+ *
+ * Between two passes the others wait for rank 0 without a limit, as they do while somebody types. A
+ * rank that was stopped there, so that nothing is said for two seconds, goes on and is stopped
+ * again. */
 static const char stop_one[] =
     "VERBATIM_RANK_TIMEOUT=2 mpirun -n 3 \"$0\" models/stories.bin --batch \"$1/requests\" -j 1 "
     "-o \"$1/results\" > /dev/null 2> \"$1/errors\" & run=$!\n"
     "while [ -d /proc/$run ] && [ ! -s \"$1/results\" ]; do sleep 0.05; done\n"
-    "kill -STOP $(cut -d ' ' -f $2 /proc/$run/task/$run/children)\n"
+    "rank=$(cut -d ' ' -f $2 /proc/$run/task/$run/children)\n"
+    "while kill -STOP $rank && sleep 2 && ! grep -q silent \"$1/errors\"; do\n"
+    "    kill -CONT $rank; sleep 0.03\n"
+    "done\n"
     "wait $run; echo $?; cat \"$1/errors\"\n";
 
 static void a_silent_rank_is_named(void **state) {
