@@ -153,9 +153,26 @@ typedef struct TileOutput {
     bool go_on; /* from the sums of the run before */
 } TileOutput;
 
+/* The lines to prefetch while a tile is multiplied: its part of the next panel. A core cannot keep
+ * as many loads in flight at once, so a few are asked for with each group. */
+typedef struct Ahead {
+    const uint8_t *from, *last;
+} Ahead;
+
+enum { AHEAD_LINES = 3 }; /* of a group: three blocks of rows, the fewest, divide up to 8 lines */
+
+INLINE void fetch_lines(Ahead *ahead) {
+    UNROLL
+    for (size_t i = 0; i < AHEAD_LINES; i++) {
+        _mm_prefetch((const char *)ahead->from, _MM_HINT_T1);
+        ahead->from += ahead->from < ahead->last ? LINE_BYTES : 0;
+    }
+}
+
 /* Adds n groups of an unpacked run to the sums of `rows` rows. */
 INLINE void multiply_tile(TensorType type, size_t rows, size_t n, const uint8_t *lines,
-                          const Unpacked *from, const uint8_t *block, const TileOutput *to) {
+                          const Unpacked *from, const uint8_t *block, const TileOutput *to,
+                          Ahead ahead) {
     const size_t group = type_group(type);
     __m256 sums[BLOCK_ROWS][HALVES];
     start_sums(rows, to->go_on, to->out, to->stride, to->outputs, sums);
@@ -163,6 +180,7 @@ INLINE void multiply_tile(TensorType type, size_t rows, size_t n, const uint8_t 
         const GroupWeights weights = {lines + g * group * PANEL_ROWS,
                                       (const uint8_t *)from->scales[g][0],
                                       (const uint8_t *)from->scales[g][1], NULL};
+        fetch_lines(&ahead);
         add_group(type, UNPACKED, rows, &weights, block, _mm256_setzero_si256(), sums);
     }
     store_sums(rows, sums, to->out, to->stride, to->outputs);
@@ -170,7 +188,7 @@ INLINE void multiply_tile(TensorType type, size_t rows, size_t n, const uint8_t 
 
 /* Calls multiply_tile with rows known to the compiler. */
 typedef void TileKernel(size_t rows, size_t n, const uint8_t *lines, const Unpacked *from,
-                        const uint8_t *block, const TileOutput *to);
+                        const uint8_t *block, const TileOutput *to, Ahead ahead);
 
 /* A ManyKernel with the type known to the compiler. */
 INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *product,
@@ -196,10 +214,11 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
                 const size_t rows = block_start(n_rows, blocks, b + 1) - start;
                 const TileOutput to = {product->out + start * product->stride + p * PANEL_ROWS,
                                        product->stride, matrix_panel_outputs(w, p), first > 0};
-                for (size_t i = 0; i < fetched; i++, next += LINE_BYTES)
-                    _mm_prefetch((const char *)next, _MM_HINT_T1);
+                const Ahead ahead = {next, next + (fetched - 1) * LINE_BYTES};
+                next += fetched * LINE_BYTES;
                 tile(rows, n, type_is_8_bit(type) ? stored : scratch->codes, scratch,
-                     input + start * row_bytes + first * rows * activation_bytes(group), &to);
+                     input + start * row_bytes + first * rows * activation_bytes(group), &to,
+                     ahead);
             }
         }
     }
@@ -213,7 +232,7 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
         break
 #define TILE_CASE(type, count)                                                                     \
     case count:                                                                                    \
-        multiply_tile(TENSOR_##type, count, n, lines, from, block, to);                            \
+        multiply_tile(TENSOR_##type, count, n, lines, from, block, to, ahead);                     \
         break
 
 /* Defines block_TYPE and many_TYPE. */
@@ -230,7 +249,7 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
         }                                                                                          \
     }                                                                                              \
     static void tile_##type(size_t rows, size_t n, const uint8_t *lines, const Unpacked *from,     \
-                            const uint8_t *block, const TileOutput *to) {                          \
+                            const uint8_t *block, const TileOutput *to, Ahead ahead) {             \
         switch (rows) {                                                                            \
             TILE_CASE(type, 4);                                                                    \
             TILE_CASE(type, 5);                                                                    \
