@@ -145,6 +145,10 @@ $(BUILD)/tests/attack_rank: $(BUILD)/mpi/tests/attack_rank.o $(BUILD)/tests/test
 $(BUILD)/tests/measure_link $(BUILD)/tests/slow_network: $(BUILD)/%: $(BUILD)/%.o
 	$(CC) $(ALL_CFLAGS) -o $@ $^
 
+# The way from a prompt to text in one file, for readers; test_core compares it with run.
+$(BUILD)/core_annotated: $(BUILD)/docs/core_annotated.o $(BUILD)/libverbatim.a
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
+
 # The speed of one core's products: docs/benchmarks.md.
 $(BUILD)/tests/measure_kernels: $(BUILD)/tests/measure_kernels.o $(BUILD)/libverbatim.a
 	@mkdir -p $(@D)
@@ -250,7 +254,7 @@ LONGEST = $(patsubst %,$(BUILD)/tests/test_%,reference_logits sampler tokenizer_
 ORDERED_TESTS = $(filter $(TESTS),$(LONGEST)) $(filter-out $(LONGEST),$(TESTS))
 check test: TIER = $@
 test-all: TIER = all
-check test test-all: all core $(SUITE)
+check test test-all: all core $(BUILD)/core_annotated $(SUITE)
 	@VERBATIM_RUNNER="$(TEST_RUNNER)" scripts/run-tests $(TIER) $(BUILD) $(ORDERED_TESTS)
 	@[ $(TIER) != check ] || BUILD=$(BUILD) CC="$(CC)" scripts/guard --fast
 
@@ -306,7 +310,7 @@ coverage:
 tsan:
 	scripts/tsan
 
-FORMATTED = $(wildcard *.[ch] $(FOLDERS:%=%/*.[ch]) cluster/*.[ch] tests/*.[ch] tests/faults/*.[ch])
+FORMATTED = $(wildcard *.[ch] $(FOLDERS:%=%/*.[ch]) cluster/*.[ch] docs/*.c tests/*.[ch] tests/faults/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
 lint: all $(BUILD)/core/run

@@ -1,4 +1,5 @@
-/* `make core` builds the core alone: the same bytes as run, and no more than a reader can hold. */
+/* `make core` builds the core alone: the same bytes as run, and no more than a reader can hold. So
+ * does docs/core_annotated.c, the way from a prompt to text in one file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,11 +68,41 @@ static void wrong_arguments_are_named(void **state) {
     free(core);
 }
 
+/* The paper's decoder and a llama, greedy and drawn; more than a block of 64 positions. */
+static void the_annotated_core_prints_what_run_prints(void **state) {
+    char *annotated = build_path("core_annotated");
+    const struct {
+        const char *model, *prompt, *n, *temperature;
+    } cases[] = {{"models/paper-mha.bin", "Once upon a time", "80", "0"},
+                 {"models/paper-mha.bin", "A dragon", "100", "1"},
+                 {"models/sinusoidal.bin", "A dragon", "20", "0.8"},
+                 {"models/stories.bin", "A dragon", "20", "0"},
+                 {"models/stories.bin", "Once upon a time", "70", "1"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Process run = RUN("run", cases[i].model, "-i", cases[i].prompt, "-n", cases[i].n, "-t",
+                          cases[i].temperature, "-s", "7");
+        Process p =
+            RUN(annotated, cases[i].model, cases[i].prompt, cases[i].n, cases[i].temperature, "7");
+        if (p.status != 0) fail_msg("%s", p.err);
+        assert_string_equal(p.out, run.out);
+        process_free(&run);
+        process_free(&p);
+    }
+    Process other = RUN(annotated, "models/paper-alibi.bin", "A dragon", "1", "0", "7");
+    assert_int_equal(other.status, 1);
+    assert_string_equal(other.err, "core_annotated: models/paper-alibi.bin: neither the paper's "
+                                   "decoder nor a plain llama\n");
+    process_free(&other);
+    free(annotated);
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_core_prints_what_run_prints),
         cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(the_annotated_core_prints_what_run_prints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
