@@ -103,7 +103,7 @@ struct Branch {
 
     /* ---- How its output is added ---- */
     float *out;             /* [n][dim]; default: Model.y, which the next group writes again */
-    const Linear *last;     /* whose bias is added to `out`; NULL: none */
+    const Linear *last;     /* f's last product, whose bias is added to `out`; NULL: no bias */
     const Norm *post;       /* of `out` */
     bool adds_input;        /* out += in, after `post`: Laurel */
     float share;            /* of `out` in a sum of several outputs (ADD_TO_NEXT); default 1 */
@@ -138,7 +138,8 @@ struct Arrangement {
     /* Appends the branches of a layer (branches.h). */
     void (*list)(Model *model, size_t layer);
     /* All threads: what comes before the first layer, when x holds the rows' embeddings, and after
-     * the last one; NULL: nothing. */
+     * the last one; NULL: nothing. `begin` may change x only where the first branches are read by
+     * StreamUse.gather: others have read x by then. */
     void (*begin)(struct ForwardPass *pass);
     void (*end)(struct ForwardPass *pass);
 };

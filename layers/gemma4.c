@@ -1,8 +1,11 @@
-/* Gemma 4's layers: of each branch the input and the output have a norm.
+/* The arrangement of Gemma 4: which branches a layer has. Attention and feed-forward are those of
+ * other models (self_attention.c with heads, windows and angles of each layer from Config;
+ * forward_pass.c); of each of them the input and the output have a norm.
  *
  *     x += post_attention_norm(attention(attention_norm(x)))
  *     x += post_ffn_norm(feed-forward(ffn_norm(x)))
- *     x += norm(projection(activation(gate(x)) * input))      the layer's own input: per_layer.h
+ *     x += norm(projection(activation(gate(x)) * input))      per_layer.h: input is a vector that
+ *                                                             the token has for this layer
  *     x *= output_scale                                       one number
  *
  * In models with experts the second line is
@@ -10,8 +13,8 @@
  *     x += post_ffn_norm(post_dense_norm(feed-forward(ffn_norm(x))) +
  *                        post_expert_norm(experts(expert_norm(x))))
  *
- * and the router chooses by norm(x) * router_scale / sqrt(dim). Not every model has the third and
- * the fourth line. */
+ * where both norms read the same x, and the router chooses by norm(x) * router_scale / sqrt(dim).
+ * Not every model has the third and the fourth line. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -88,7 +91,7 @@ static void gemma4_list(Model *m, size_t l) {
         last = branches_feed_forward(m, l, &w->ffn_norm, m->normed);
     }
     if (m->config->per_layer.dim > 0) last = per_layer_branch(m, l, &own->gate);
-    if (own->scale) last->after = *own->scale;
+    if (own->scale) last->after = *own->scale; /* x = scale * (x + the last branch's output) */
 }
 
 static void gemma4_keep(Model *m) {
