@@ -34,8 +34,8 @@ struct ForwardPass;
 /* What f is. The kinds outside the core are files of layers/ (layer_kind.h). */
 struct BranchKind {
     const char *name; /* for people */
-    /* Branch.out = f(Branch.in), without the bias of Branch.last. All threads of the forward pass
-     * call it, and it returns when all are done (forward_pass.h). */
+    /* Branch.out = f(Branch.in), without the bias of Branch.last_linear. All threads of the forward
+     * pass call it, and it returns when all are done (forward_pass.h). */
     void (*run)(struct ForwardPass *pass, const Branch *branch);
     /* Floats of each row that the kind keeps for a pass, the same for all its layers: Branch.kept.
      * NULL: none. */
@@ -102,16 +102,16 @@ struct Branch {
     const void *stream_weights; /* for `streams`, of its own type */
 
     /* ---- How its output is added ---- */
-    float *out;             /* [n][dim]; default: Model.y, which the next group writes again */
-    const Linear *last;     /* f's last product, whose bias is added to `out`; NULL: no bias */
-    const Norm *post;       /* of `out` */
-    bool adds_input;        /* out += in, after `post`: Laurel */
-    float share;            /* of `out` in a sum of several outputs (ADD_TO_NEXT); default 1 */
-    const Norm *sum_post;   /* of that sum, or of the one output */
-    float before;           /* factor of x, before the addition; default 1 */
-    float scale;            /* factor of what is added; default 1 */
-    float after;            /* factor of x, after the addition; default 1 */
-    const Norm *norm_after; /* of x, after the addition */
+    float *out;                /* [n][dim]; default: Model.y, which the next group writes again */
+    const Linear *last_linear; /* of f: its bias is added to `out`; NULL: no bias */
+    const Norm *post;          /* of `out` */
+    bool adds_input;           /* out += in, after `post`: Laurel */
+    float share;               /* of `out` in a sum of several outputs (ADD_TO_NEXT); default 1 */
+    const Norm *sum_post;      /* of that sum, or of the one output */
+    float before;              /* factor of x, before the addition; default 1 */
+    float scale;               /* factor of what is added; default 1 */
+    float after;               /* factor of x, after the addition; default 1 */
+    const Norm *norm_after;    /* of x, after the addition */
     Addition addition;
     bool same_x;        /* the next branch is of the same group */
     const Branch *also; /* an earlier branch, whose output is added after this one's */

@@ -51,7 +51,7 @@ static void list_one(Model *m, size_t l, const BranchKind *kind, const Norm *pre
     Branch *b = branches_append(m, l, kind);
     branches_read(b, pre, in);
     b->weights = w->own;
-    b->last = &w->wo;
+    b->last_linear = &w->wo;
     if (kind->kept_floats)
         b->kept = arena_keep(&m->arena, kind->name, m->max_rows, kind->kept_floats(m->config));
 }
@@ -74,7 +74,7 @@ Branch *branches_feed_forward(Model *m, size_t l, const Norm *pre, float *in) {
     Branch *b = append(m, l);
     b->kind = w->router.w.data ? mixture_kind() : &forward_ffn_kind;
     branches_read(b, pre, in);
-    b->last = &w->ffn.down;
+    b->last_linear = &w->ffn.down;
     b->sum_post = if_present(&w->post_ffn_norm);
     b->scale = m->config->residual_scale;
     return b;

@@ -133,7 +133,7 @@ static inline void add_group(ForwardPass *pass, const Branch *b, const Branch *e
     bool to_x = false;
     for (; b < end; b++) {
         float *y = b->out + at;
-        if (b->last) forward_add_bias(m, b->last, y);
+        if (b->last_linear) forward_add_bias(m, b->last_linear, y);
         if (b->post) forward_normalize(m, b->post, y, y, dim);
         if (b->adds_input) numeric->add_scaled(y, b->in + at, 1.0f, dim);
         if (sum) {

@@ -65,7 +65,7 @@ static Branch *list_dense_and_experts(Model *m, size_t l, const Gemma4Layer *own
     const LayerWeights *w = &m->weights.layers[l];
     Branch *dense = branches_append(m, l, &forward_ffn_kind);
     branches_read(dense, &w->ffn_norm, m->normed);
-    dense->last = &w->ffn.down;
+    dense->last_linear = &w->ffn.down;
     dense->post = &own->post_dense_norm;
     dense->addition = ADD_TO_NEXT;
     dense->same_x = true;

@@ -44,7 +44,7 @@ static void parallel_mamba_list(Model *m, size_t l, const Norm *pre, float *in) 
     Branch *attention = branches_append(m, l, &attention_part_kind);
     branches_read(attention, NULL, in);
     attention->weights = &w->attention;
-    attention->last = &w->attention.wo;
+    attention->last_linear = &w->attention.wo;
     attention->out = branches_second_output(m);
     if (!w->scales) return;
     mamba->share = w->scales[OF_MAMBA];

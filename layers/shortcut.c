@@ -34,7 +34,7 @@ static void shortcut_list(Model *m, size_t l) {
     }
     Branch *ffn = branches_append(m, l, &forward_ffn_kind);
     branches_read(ffn, mixture ? NULL : &w->ffn_norm, m->normed);
-    ffn->last = &w->ffn.down;
+    ffn->last_linear = &w->ffn.down;
     ffn->sum_post = w->post_ffn_norm.present ? &w->post_ffn_norm : NULL;
     ffn->scale = m->config->residual_scale;
     ffn->also = pending;
