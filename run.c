@@ -36,6 +36,7 @@
 #include "system/standard_streams.h"
 #include "system/stack.h"
 #include "system/stop_signals.h"
+#include "system/compressed.h"
 #include "system/terminal.h"
 #include "session/versions.h"
 
@@ -174,6 +175,10 @@ static Status read_prompt(Opened *opened, Error *error) {
         if (status != STATUS_OK) return status;
     }
     size_t valid = utf8_valid_prefix(input->text, input->length);
+    const Compression *how = compressed_by(input->text, input->length);
+    if (valid < input->length && how)
+        return error_set(error, "%s: compressed by %s; a pipe unpacks it: %s %s | ... -f -",
+                         input->name, how->name, how->command, input->name);
     if (valid < input->length)
         return error_set(error, "%s is not UTF-8 text: byte 0x%02x at offset %zu", input->name,
                          (unsigned char)input->text[valid], valid);

@@ -13,6 +13,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "batch/shard.h"
+#include "system/compressed.h"
 #include "system/descriptor.h"
 #include "system/own_file.h"
 #include "system/replace_file.h"
@@ -47,21 +48,11 @@ void batch_line_trim(const LineReader *r, bool text, const char **line, size_t *
 
 /* Refuses a file that begins as compressed files do, which would be one long bad line. */
 static Status refuse_compressed(const LineReader *r, Error *error) {
-    static const struct {
-        const char *mark, *kind, *command;
-    } kinds[] = {{"\x1F\x8B\x08", "gzip", "zcat"},
-                 {"\x28\xB5\x2F\xFD", "zstd", "zstdcat"},
-                 {"\xFD"
-                  "7zXZ",
-                  "xz", "xzcat"},
-                 {"BZh", "bzip2", "bzcat"}};
     if (r->number > 0 || r->offset > 0) return STATUS_OK;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (r->end >= strlen(kinds[i].mark) &&
-            memcmp(r->bytes, kinds[i].mark, strlen(kinds[i].mark)) == 0)
-            return error_set(error,
-                             "%s: compressed by %s; its lines are read from a pipe: %s %s | ...",
-                             r->name, kinds[i].kind, kinds[i].command, r->name);
+    const Compression *how = compressed_by(r->bytes, r->end);
+    if (how)
+        return error_set(error, "%s: compressed by %s; its lines are read from a pipe: %s %s | ...",
+                         r->name, how->name, how->command, r->name);
     return STATUS_OK;
 }
 

@@ -498,6 +498,9 @@ static void a_prompt_that_cannot_be_used_is_refused(void **state) {
     assert_fails(RUN("run", tiny, "-f", "/no/such/file"), 1,
                  "/no/such/file: No such file or directory");
     assert_fails(RUN("run", tiny, "-f", "tests"), 1, "tests: Is a directory");
+    file_write(scratch, "\x1F\x8B\x08\x08\xFF", 5);
+    assert_fails(RUN("run", tiny, "-f", scratch), 1,
+                 "compressed by gzip; a pipe unpacks it: zcat ");
     assert_fails(RUN("run", tiny, "--logit-bias", "300=1"), 1,
                  "token 300 is outside the vocabulary of 300");
 }
