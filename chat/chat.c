@@ -172,6 +172,7 @@ static Status chat_begin(Chat *chat, Error *error) {
         status = turn_say(chat, chat->session->prompt, error);
         return status == STATUS_OK && *chat->interrupted ? STATUS_INTERRUPTED : status;
     }
+    if (o->single_turn) return error_set(error, "there is no message: the text to answer is empty");
     return talk(chat, error);
 }
 

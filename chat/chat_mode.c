@@ -39,6 +39,8 @@ static Status chat_check(Options *o, Error *error) {
                    options_given(o, &o->reasoning_budget);
     if (o->mode == MODE_CHAT && o->echo)
         return usage(error, "--echo writes the prompt of one text: not with -m chat");
+    if (o->mode == MODE_CHAT && o->prompt && !*o->prompt && !o->prompt_file)
+        return usage(error, "-i is empty: there is no message to answer");
     if (o->mode == MODE_CHAT) return STATUS_OK;
     if (o->single_turn) return usage(error, "--single-turn is for -m chat");
     if (o->session && !o->replay)

@@ -116,27 +116,35 @@ static Status command_save(Chat *chat, char *argument, Error *error) {
     return STATUS_OK;
 }
 
-static Status command_load(Chat *chat, char *argument, Error *error) {
-    char *text;
-    size_t length;
+/* Replaces the conversation by the messages in `text`, unless the user wants to keep the old ones.
+ */
+static Status load(Chat *chat, const char *path, const char *text, size_t length, Error *error) {
     bool may;
-    if (!*argument) return error_set(error, "/load needs a file's name");
     if (may_drop_session(chat, "/load", "/reset yes before it", &may, error) != STATUS_OK)
         return STATUS_FAILED;
     if (!may) return STATUS_OK;
+    if (dialogue_adopt(&chat->dialogue, path, text, length, error) != STATUS_OK)
+        return STATUS_FAILED;
+    size_t n = conversation_length(&chat->dialogue.conversation);
+    note("(loaded %zu message%s from %s)", n, plural(n), path);
+    return STATUS_OK;
+}
+
+static Status command_load(Chat *chat, char *argument, Error *error) {
+    char *text;
+    size_t length;
+    if (!*argument) return error_set(error, "/load needs a file's name");
     cut_blanks(argument);
     char *path = command_path(argument);
+    /* Read first: nobody is asked about a file that is not there. */
     Status status = path ? courier_read(&chat->courier, path, &text, &length, error)
                          : error_set(error, "no memory for a path");
     if (status == STATUS_OK) {
-        status = dialogue_adopt(&chat->dialogue, path, text, length, error);
+        status = load(chat, path, text, length, error);
         free(text);
     }
     free(path);
-    if (status != STATUS_OK) return status;
-    size_t n = conversation_length(&chat->dialogue.conversation);
-    note("(loaded %zu message%s from %s)", n, plural(n), argument);
-    return STATUS_OK;
+    return status;
 }
 
 static Status command_set(Chat *chat, char *argument, Error *error) {
@@ -195,6 +203,9 @@ static Status command_quit(Chat *chat, char *argument, Error *error) {
 /* Opens the user's editor on a draft. *text, freed by the caller, is what was written, without its
  * last newlines; *length 0: nothing was. */
 static Status edit(Chat *chat, const char *draft, char **text, size_t *length, Error *error) {
+    bool chosen = getenv("VISUAL") || getenv("EDITOR");
+    if (!chosen && !line_editor_is_terminal(chat->editor))
+        return error_set(error, "/edit opens an editor, which needs a terminal");
     if (courier_edit(&chat->courier, draft, text, length, error) != STATUS_OK) return STATUS_FAILED;
     while (*length > 0 && (*text)[*length - 1] == '\n') (*text)[--*length] = '\0';
     return STATUS_OK;

@@ -29,8 +29,10 @@ static void show_left_out(void *context, size_t messages) {
 static void note_cut(const Chat *chat) {
     size_t most = chat->dialogue.options.max_tokens;
     if (chat->last.finish != FINISH_LENGTH || !isatty(STDERR_FILENO)) return;
+    bool commands = line_editor_is_terminal(chat->editor);
     if (most > 0 && chat->last.n_generated >= most)
-        note("(cut after %zu tokens, as -n says: /set tokens N changes it)", most);
+        note("(cut after %zu tokens, as -n says%s)", most,
+             commands ? ": /set tokens N changes it" : "");
     else
         note("(cut: the context of %u tokens is full)", model_context(chat->session->model));
 }
@@ -53,12 +55,14 @@ static Status give_back(Chat *chat, Error *error) {
     Error reason = *error;
     if (dialogue_undo(&chat->dialogue, 1, &chat->returned, error) != STATUS_OK)
         return STATUS_FAILED;
-    if (!line_editor_is_terminal(chat->editor))
+    bool one_message = chat->session->prompt_length > 0;
+    if (!one_message && !line_editor_is_terminal(chat->editor))
         return error_set(error, "%s; the conversation goes on without it", reason.text);
     uint32_t most = model_config(chat->session->model)->context;
     char larger[64] = "";
     if (most > model_context(chat->session->model))
         snprintf(larger, sizeof larger, ", -c %u makes the context larger", most);
+    if (one_message) return error_set(error, "%s%s", reason.text, larger);
     return error_set(error, "%s (it is taken back: /edit opens it to be shortened%s)", reason.text,
                      larger);
 }

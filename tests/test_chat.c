@@ -54,7 +54,55 @@ static void a_single_turn_takes_all_of_stdin_as_one_message(void **state) {
     assert_int_equal(p.status, 1);
     assert_null(strstr(p.err, "/retry"));
     assert_null(strstr(p.err, "/edit"));
+    assert_null(strstr(p.err, "goes on"));
+    assert_non_null(strstr(p.err, ", -c "));
     process_free(&p);
+}
+
+static void load_looks_at_the_file_before_it_asks_what_may_be_erased(void **state) {
+    (void)state;
+    char *session = chat_inside("load-first");
+    Process p = TALK("hello\n/load /nonexistent\n", "--session", session);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "/nonexistent: No such file"));
+    assert_null(strstr(p.err, "would erase"));
+    process_free(&p);
+    free(session);
+}
+
+static void a_template_is_a_file_and_not_the_name_of_a_form(void **state) {
+    (void)state;
+    Process p = TALK("hello\n", "--chat-template", "chatml");
+    assert_int_equal(p.status, 1);
+    assert_non_null(
+        strstr(p.err, "--chat-template chatml: no such file: it takes a template of Jinja"));
+    process_free(&p);
+}
+
+/* A script whose text is empty must not get the next lines of stdin answered instead. */
+static void a_message_that_is_empty_is_refused(void **state) {
+    (void)state;
+    Process p = TALK("hello\n", "-i", "");
+    assert_int_equal(p.status, 2);
+    assert_string_equal(p.out, "");
+    assert_non_null(strstr(p.err, "-i is empty: there is no message to answer"));
+    process_free(&p);
+    p = TALK("", "--single-turn");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "there is no message: the text to answer is empty"));
+    process_free(&p);
+}
+
+static void edit_through_a_pipe_opens_no_editor_that_waits_for_a_terminal(void **state) {
+    (void)state;
+    char *program = build_path("run");
+    Process p =
+        RUN("/bin/sh", "-c", "unset VISUAL EDITOR; echo /edit | timeout 20 \"$1\" \"$2\" -m chat",
+            "sh", program, chat_home.model);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, "/edit opens an editor, which needs a terminal"));
+    process_free(&p);
+    free(program);
 }
 
 /* Ctrl-C stops a line without an end, unless its length does so first. */
@@ -166,7 +214,7 @@ static void a_mistyped_setting_or_command_is_told_the_right_one(void **state) {
 static void a_session_is_not_erased_without_a_question(void **state) {
     (void)state;
     char *session = chat_inside("precious.jsonl");
-    Process p = TALK("one\ntwo\n/reset\n/load x\n/tokens\n", "--session", session, "-y", "be");
+    Process p = TALK("one\ntwo\n/reset\n/load LICENSE\n/tokens\n", "--session", session, "-y", "be");
     assert_int_equal(p.status, 1);
     assert_non_null(strstr(p.err, "/reset would erase 4 messages of "));
     assert_non_null(strstr(p.err, "precious.jsonl; /reset yes does it"));
@@ -615,6 +663,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(settings_of_reasoning_are_checked),
         cmocka_unit_test(a_pipe_gives_a_message_a_line_and_gets_answers_alone),
         cmocka_unit_test(a_single_turn_takes_all_of_stdin_as_one_message),
+        cmocka_unit_test(a_template_is_a_file_and_not_the_name_of_a_form),
+        cmocka_unit_test(load_looks_at_the_file_before_it_asks_what_may_be_erased),
+        cmocka_unit_test(a_message_that_is_empty_is_refused),
+        cmocka_unit_test(edit_through_a_pipe_opens_no_editor_that_waits_for_a_terminal),
         cmocka_unit_test(a_line_without_an_end_can_be_stopped),
         cmocka_unit_test(answers_that_cannot_be_written_are_a_failure),
         cmocka_unit_test(a_zero_byte_is_told_and_cuts_no_message),
