@@ -75,6 +75,16 @@ static Status open_text(TextInput *input, const char *path, Error *error) {
     return input->fd < 0 ? error_set(error, "%s: %s", path, strerror(errno)) : STATUS_OK;
 }
 
+/* Other programs take the name of a template that they know ("chatml") here. */
+static Status open_template(TextInput *input, const Options *o, Error *error) {
+    Status status = open_text(input, o->chat_template, error);
+    if (status == STATUS_OK || errno != ENOENT) return status;
+    return error_set(error,
+                     "--chat-template %s: no such file: it takes a template of Jinja, and without "
+                     "it the model's own is used",
+                     o->chat_template);
+}
+
 /* Opens the text to continue or, for --eval, to score. */
 static Status open_prompt(TextInput *input, const Options *o, Error *error) {
     const char *path = o->eval ? o->eval : o->prompt_file;
@@ -123,7 +133,7 @@ static Status open_everything(Opened *opened, Error *error) {
     if (status == STATUS_OK) status = adapter_opening_begin(&opened->adapters, &o->lora, error);
     opened->begin_seconds = clock_seconds() - start;
     if (status == STATUS_OK) status = open_prompt(&opened->prompt, o, error);
-    if (status == STATUS_OK) status = open_text(&opened->chat_template, o->chat_template, error);
+    if (status == STATUS_OK) status = open_template(&opened->chat_template, o, error);
     if (status == STATUS_OK) status = session_shape_open(&opened->shape, o, error);
     if (status == STATUS_OK && !(mode && mode->traits & MODE_OWN_OUTPUT))
         status = output_open(&opened->output, o->output, error);

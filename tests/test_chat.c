@@ -214,7 +214,8 @@ static void a_mistyped_setting_or_command_is_told_the_right_one(void **state) {
 static void a_session_is_not_erased_without_a_question(void **state) {
     (void)state;
     char *session = chat_inside("precious.jsonl");
-    Process p = TALK("one\ntwo\n/reset\n/load LICENSE\n/tokens\n", "--session", session, "-y", "be");
+    Process p =
+        TALK("one\ntwo\n/reset\n/load LICENSE\n/tokens\n", "--session", session, "-y", "be");
     assert_int_equal(p.status, 1);
     assert_non_null(strstr(p.err, "/reset would erase 4 messages of "));
     assert_non_null(strstr(p.err, "precious.jsonl; /reset yes does it"));
