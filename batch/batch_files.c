@@ -353,10 +353,12 @@ static Status read_results(ResultFile *file, LineReader *reader, const char *fin
         if (state == LINE_TOO_LONG || result_read(line, length, &result, error) != STATUS_OK)
             return error_prefix(error, "%s: line %zu", file->path, reader->number);
         if (strcmp(result.fingerprint, fingerprint) != 0)
-            return error_set(error,
-                             "%s: line %zu was made by another model, with other options or by a "
-                             "program of another numeric revision (%s, but now it is %s)",
-                             file->path, reader->number, result.fingerprint, fingerprint);
+            return error_set(
+                error,
+                "%s: line %zu was made by another model, with other options or by a "
+                "program of another numeric revision (%s, but now it is %s): give what it "
+                "was made with, or another -o",
+                file->path, reader->number, result.fingerprint, fingerprint);
         if (result.failed && file->retries) {
             *drops = true;
             if (ordered) return STATUS_OK;

@@ -139,7 +139,8 @@ static Status batch_check(Options *o, Error *error) {
     if (o->check && o->batch) o->ordered = true;
     if (o->batch && (views || ((o->prompt || o->prompt_file) && !o->csv) || o->mode || o->echo))
         return usage(error, "--batch takes all that a request says from FILE: no -i, -f, -m, "
-                            "--echo or other mode");
+                            "--echo or other mode. A table, whose rows -i takes, is FILE.csv, "
+                            "FILE.tsv or has --csv");
     if (o->batch && o->override.n > 0)
         return usage(error, "--override is for single texts: not with --batch or --session");
     if (batch_only && !o->batch)

@@ -188,6 +188,10 @@ static Status read_header(Csv *csv, Error *error) {
             piece->column++;
         if (piece->is_column && piece->column == csv->n_columns)
             return unknown_column(csv, piece, error);
+        for (size_t k = piece->column + 1; piece->is_column && k < csv->n_columns; k++)
+            if (is_called(csv, k, piece))
+                return error_set(error, "%s: columns %zu and %zu are both called '%s': rename one",
+                                 csv->name, piece->column + 1, k + 1, piece->text);
     }
     return STATUS_OK;
 }

@@ -560,6 +560,12 @@ static void rows_of_a_table_are_filled_into_the_prompt(void **state) {
     process_free(&got);
 }
 
+static void expect_failure(Process *r, int status, const char *says) {
+    assert_int_equal(r->status, status);
+    if (!strstr(r->err, says)) fail_msg("not '%s': %s", says, r->err);
+    process_free(r);
+}
+
 static void rows_and_prompts_that_are_wrong_are_told_by_number_and_name(void **state) {
     const Place *p = *state;
     static const char rows[] = "text;n\none;1\ntwo\n\"three\"x;3\n\xFF;4\nfive;5\n\"six;6\n";
@@ -585,10 +591,15 @@ static void rows_and_prompts_that_are_wrong_are_told_by_number_and_name(void **s
         if (!strstr(r.err, cases[i].says)) fail_msg("%s: %s", cases[i].prompt, r.err);
         process_free(&r);
     }
-    r = RUN("run", p->model, "--batch", "rows.csv");
-    assert_int_equal(r.status, 2);
-    assert_non_null(strstr(r.err, "-i 'Summarize: {text}'"));
+    r = table(p, "a,b,a\n1,2,3\n", "{b}{a}", NULL);
+    expect_failure(&r, 1, "columns 1 and 3 are both called 'a': rename one");
+    r = table(p, "a,b,a\n1,2,3\n", "{b}", NULL); /* a column that nobody names */
+    assert_int_equal(r.status, 0);
     process_free(&r);
+    r = RUN("run", p->model, "--batch", "rows.csv");
+    expect_failure(&r, 2, "-i 'Summarize: {text}'");
+    r = RUN("run", p->model, "--batch", "rows.csv.gz", "-i", "{text}");
+    expect_failure(&r, 2, "A table, whose rows -i takes, is FILE.csv, FILE.tsv or has --csv");
 }
 
 /* Half a day's requests are answered, then the file goes on: no result is made twice, and what the
@@ -629,7 +640,7 @@ static void existing_results_are_never_overwritten(void **state) {
     expect(p, 0, NULL, NULL);
     expect(p, 1, NULL, "--resume");
     expect(p, 0, MORE("--resume"), NULL);
-    expect(p, 1, MORE("--resume", "-t", "0.5"), "other options");
+    expect(p, 1, MORE("--resume", "-t", "0.5"), "give what it was made with, or another -o");
     expect(p, 1, MORE("--resume", "-s", "5"), "other options");
     file_write(p->other, "{{ messages[0].content }}", 25);
     expect(p, 1, MORE("--resume", "--chat-template", p->other), "other options");
