@@ -274,7 +274,7 @@ Status foreign_value(const CommandLine *line, const char *spelled, const char *v
         strpbrk(value, "./:0123456789"))
         return usage(error, "-m is the mode; the model stands alone: %s %s", PROGRAM, value);
     if (c == 'p' && !is_number(value))
-        return usage(error, "-p is top-p; the prompt goes after -i: %s -i '%s'", PROGRAM, value);
+        return usage(error, "-p is top-p; the prompt goes after -i: -i '%s'", value);
     if (c == 't' && is_whole(value) && atoi(value) >= 2)
         return usage(
             error,
