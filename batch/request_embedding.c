@@ -164,6 +164,9 @@ static Status unknown_field(const EmbeddingRequest *e, const char *name, const c
     for (size_t i = 0; i < N_FIELDS; i++)
         if (has_field(e, &fields[i])) names[n++] = fields[i].name;
     const char *near = spelling_nearest(name, names, n);
+    static const char *const texts[] = {"docs", "passages", "texts"}; /* other programs' names */
+    for (size_t i = 0; e->ranks && i < sizeof texts / sizeof *texts; i++)
+        if (strcmp(name, texts[i]) == 0) near = "documents";
     return error_set(error, "the field '%.80s' is not supported%s%s%s", name,
                      near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
