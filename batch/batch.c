@@ -691,7 +691,12 @@ static Status finish_check(Batch *b, Error *error) {
 }
 
 static void tell_how_to_resume(const Batch *b) {
-    if (b->results.regular)
+    if (!b->results.regular) return;
+    /* Of lines that a full disk did not take, how many were written is not known. */
+    if (b->results.buffer.length > 0)
+        fprintf(stderr, "%s: what %s holds stays; the same command with --resume goes on\n",
+                program_invocation_short_name, b->results.path);
+    else
         fprintf(stderr, "%s: %zu lines are answered; the same command with --resume goes on\n",
                 program_invocation_short_name, b->progress.n_done);
 }
