@@ -174,18 +174,19 @@ static Status read_prompt(Opened *opened, Error *error) {
     Session *session = &opened->session;
     TextInput *input = &opened->prompt;
     const char *given = session->options->prompt;
+    const Compression *how = NULL;
     if (input->fd < 0) {
         input->text = strdup(given ? given : "");
         if (!input->text) return error_set(error, "no memory for the prompt");
         input->length = strlen(input->text);
     } else {
         Status status = read_text(input, session->interrupted, error);
+        if (status == STATUS_OK) how = compressed_by(input->text, input->length);
         if (status == STATUS_OK && given && session->options->prompt_file)
             status = put_before(input, given, error);
         if (status != STATUS_OK) return status;
     }
     size_t valid = utf8_valid_prefix(input->text, input->length);
-    const Compression *how = compressed_by(input->text, input->length);
     if (valid < input->length && how)
         return error_set(error, "%s: compressed by %s; a pipe unpacks it: %s %s | ... -f -",
                          input->name, how->name, how->command, input->name);

@@ -501,6 +501,8 @@ static void a_prompt_that_cannot_be_used_is_refused(void **state) {
     file_write(scratch, "\x1F\x8B\x08\x08\xFF", 5);
     assert_fails(RUN("run", tiny, "-f", scratch), 1,
                  "compressed by gzip; a pipe unpacks it: zcat ");
+    assert_fails(RUN("run", tiny, "-i", "Sum up:", "-f", scratch), 1,
+                 "compressed by gzip; a pipe unpacks it: zcat ");
     assert_fails(RUN("run", tiny, "--logit-bias", "300=1"), 1,
                  "token 300 is outside the vocabulary of 300");
 }
