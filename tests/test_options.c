@@ -93,8 +93,7 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
     REFUSES("-m is the mode; the model stands alone: "
             "test_options model.bin",
             "-m", "model.bin");
-    REFUSES("-p is top-p; the prompt goes after -i: -i 'Once upon'", "m", "-p",
-            "Once upon");
+    REFUSES("-p is top-p; the prompt goes after -i: -i 'Once upon'", "m", "-p", "Once upon");
     REFUSES("-t is the temperature, and 4 is very hot (if it is meant: --temperature 4); threads: "
             "-j 4",
             "m", "-t", "4");
