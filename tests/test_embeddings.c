@@ -361,6 +361,7 @@ static void what_cannot_be_done_is_refused_by_name(void **state) {
         {"{\"query\": \"a\", \"documents\": [\"b\"]}", "without an output head"},
         {"{\"query\": \"a\", \"documents\": [1]}", "'documents' must be a list of texts"},
         {"{\"documents\": [\"a\"]}", "there is no 'query'"},
+        {"{\"query\": \"a\", \"docs\": [\"b\"]}", "texts are ranked by 'query' and 'documents'"},
         {"{\"custom_id\": \"x\", \"method\": \"POST\", \"url\": \"/v1/rerank\", \"body\": "
          "{\"query\": \"a\", \"docs\": [\"b\"]}}",
          "the field 'docs' is not supported; did you mean 'documents'?"},

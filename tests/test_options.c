@@ -145,6 +145,9 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
     REFUSES("no option --lora-scaled; did you mean --lora NAME=PATH?", "m", "--lora-scaled", "x");
     REFUSES("show: there are no commands: run MODEL --info describes a model", "show", "llama3.2");
     REFUSES("list: there are no commands: run --list shows the models on this machine", "list");
+    REFUSES(
+        "run: there are no commands: run MODEL -m chat talks, run MODEL -i TEXT continues a text",
+        "run", "llama3.2");
     /* Only what is near is suggested. */
     REFUSES("no option --xml; --help all lists them all", "m", "--xml");
     REFUSES("no option --exit; --help all lists them all", "m", "--exit");
