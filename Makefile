@@ -329,7 +329,7 @@ lint: all $(BUILD)/core/run
 
 VERSION = $(shell sed -n 's/^\#define VERBATIM_VERSION "\(.*\)"/\1/p' session/options.h)
 DATA = $(DESTDIR)$(PREFIX)/share
-DOCS = README.md $(wildcard docs/*.md)
+DOCS = README.md $(wildcard docs/*.md docs/*.c)
 # Scripts and Python packages that the documents name, without their tests.
 INTEGRATIONS = $(filter-out %/test_server.py %/soak_server.py, \
 	$(wildcard $(addprefix integrations/,*/*.py */*.md */*.toml */*.pth */verbatim_lm*/*.py */verbatim_lm/py.typed)))

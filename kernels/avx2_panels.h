@@ -154,7 +154,7 @@ typedef struct TileOutput {
 } TileOutput;
 
 /* The lines to prefetch while a tile is multiplied: its part of the next panel. A core cannot keep
- * as many loads in flight at once, so a few are asked for with each group. */
+ * them all in flight at once, so a few are asked for with each group. */
 typedef struct Ahead {
     const uint8_t *from, *last;
 } Ahead;
