@@ -62,7 +62,7 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
         if (!nibbles) _mm_prefetch(next + LINE_BYTES, _MM_HINT_T0);                                \
         add_8_inputs(nibbles, panels, rows, j, a, b, codes + k, group, &dots);                     \
     } while (0)
-            EACH(panels, STEP);
+            EACH_PANEL(panels, STEP);
 #undef STEP
         }
 #define STEP(j)                                                                                    \
@@ -73,7 +73,7 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
         add_scaled(nibbles, type_has_minima(type), panels, rows, j, scale, minimum, x_scales,      \
                    x_sums, &dots, acc);                                                            \
     } while (0)
-        EACH(panels, STEP);
+        EACH_PANEL(panels, STEP);
 #undef STEP
     }
     store_block(panels, rows, acc, out, stride, outputs);

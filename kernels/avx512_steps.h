@@ -32,6 +32,15 @@ enum { BLOCK_ROWS = 12, BLOCK_SUMS = 12, STREAM_ROWS = 3 };
         if ((n) > 11) STEP(11);                                                                    \
     } while (0)
 
+/* The same for each panel j < panels of at most STREAM_PANELS. */
+#define EACH_PANEL(panels, STEP)                                                                   \
+    do {                                                                                           \
+        STEP(0);                                                                                   \
+        if ((panels) > 1) STEP(1);                                                                 \
+        if ((panels) > 2) STEP(2);                                                                 \
+        if ((panels) > 3) STEP(3);                                                                 \
+    } while (0)
+
 /* Bits of a line of nibbles that hold the lower nibbles. */
 INLINE __m512i lower_nibbles(void) {
     return _mm512_set1_epi8(15);
