@@ -5,30 +5,17 @@
 /* Loops over x[n] in steps of 16 elements; the last step may have fewer. */
 #define EACH_LANES(i, n) for (size_t i = 0; i < (n); i += LANES)
 
-/* Loads and stores min(n, 16) elements; the load sets missing lanes to `fill`. */
-static inline lanes load_upto(const float *p, size_t n, float fill) {
-    return n >= LANES ? lanes_load(p) : lanes_load_part(p, n, fill);
-}
-
-static inline void store_upto(float *p, lanes a, size_t n) {
-    if (n >= LANES) {
-        lanes_store(p, a);
-    } else {
-        lanes_store_part(p, a, n);
-    }
-}
-
 static void rms_norm(float *out, const float *x, const float *weight, size_t n, float eps) {
     lanes squares = lanes_zero();
     EACH_LANES(i, n) {
-        lanes v = load_upto(x + i, n - i, 0.0f);
+        lanes v = lanes_load_upto(x + i, n - i, 0.0f);
         squares = lanes_fma(v, v, squares);
     }
     lanes inverse = lanes_set(1.0f / sqrtf(lanes_sum(squares) / (float)n + eps));
     EACH_LANES(i, n) {
-        lanes v = lanes_mul(load_upto(x + i, n - i, 0.0f), inverse);
-        if (weight) v = lanes_mul(v, load_upto(weight + i, n - i, 0.0f));
-        store_upto(out + i, v, n - i);
+        lanes v = lanes_mul(lanes_load_upto(x + i, n - i, 0.0f), inverse);
+        if (weight) v = lanes_mul(v, lanes_load_upto(weight + i, n - i, 0.0f));
+        lanes_store_upto(out + i, v, n - i);
     }
 }
 
@@ -36,20 +23,20 @@ static void layer_norm(float *out, const float *x, const float *weight, const fl
                        float eps) {
     lanes sum = lanes_zero();
     EACH_LANES(i, n) {
-        sum = lanes_add(sum, load_upto(x + i, n - i, 0.0f));
+        sum = lanes_add(sum, lanes_load_upto(x + i, n - i, 0.0f));
     }
     float mean = lanes_sum(sum) / (float)n;
     lanes means = lanes_set(mean), squares = lanes_zero();
     EACH_LANES(i, n) {
-        lanes v = lanes_sub(load_upto(x + i, n - i, mean), means);
+        lanes v = lanes_sub(lanes_load_upto(x + i, n - i, mean), means);
         squares = lanes_fma(v, v, squares);
     }
     lanes inverse = lanes_set(1.0f / sqrtf(lanes_sum(squares) / (float)n + eps));
     EACH_LANES(i, n) {
-        lanes v = lanes_mul(lanes_sub(load_upto(x + i, n - i, mean), means), inverse);
-        if (weight) v = lanes_mul(v, load_upto(weight + i, n - i, 0.0f));
-        if (bias) v = lanes_add(v, load_upto(bias + i, n - i, 0.0f));
-        store_upto(out + i, v, n - i);
+        lanes v = lanes_mul(lanes_sub(lanes_load_upto(x + i, n - i, mean), means), inverse);
+        if (weight) v = lanes_mul(v, lanes_load_upto(weight + i, n - i, 0.0f));
+        if (bias) v = lanes_add(v, lanes_load_upto(bias + i, n - i, 0.0f));
+        lanes_store_upto(out + i, v, n - i);
     }
 }
 
@@ -130,20 +117,20 @@ static inline lanes activated(Activation kind, lanes x) {
 
 static void activate(Activation kind, float *x, const float *up, size_t n) {
     EACH_LANES(i, n) {
-        lanes v = activated(kind, load_upto(x + i, n - i, 0.0f));
-        if (up) v = lanes_mul(v, load_upto(up + i, n - i, 0.0f));
-        store_upto(x + i, v, n - i);
+        lanes v = activated(kind, lanes_load_upto(x + i, n - i, 0.0f));
+        if (up) v = lanes_mul(v, lanes_load_upto(up + i, n - i, 0.0f));
+        lanes_store_upto(x + i, v, n - i);
     }
 }
 
 static void xielu(float *x, const float p[4], size_t n) {
     EACH_LANES(i, n) {
-        lanes v = load_upto(x + i, n - i, 0.0f), one = lanes_set(1.0f);
+        lanes v = lanes_load_upto(x + i, n - i, 0.0f), one = lanes_set(1.0f);
         lanes linear = lanes_mul(v, lanes_set(p[2]));
         lanes above = lanes_fma(lanes_mul(v, lanes_set(p[0])), v, linear);
         lanes curve = lanes_sub(lanes_exp(lanes_min(v, lanes_set(p[3]))), one);
         lanes below = lanes_fma(lanes_sub(curve, v), lanes_set(p[1]), linear);
-        store_upto(x + i, lanes_select(lanes_less(lanes_zero(), v), above, below), n - i);
+        lanes_store_upto(x + i, lanes_select(lanes_less(lanes_zero(), v), above, below), n - i);
     }
 }
 
@@ -156,31 +143,32 @@ static void round_row(float *x, size_t n) {
 
 static void add_scaled(float *x, const float *y, float factor, size_t n) {
     EACH_LANES(i, n) {
-        lanes sum = lanes_fma(load_upto(y + i, n - i, 0.0f), lanes_set(factor),
-                              load_upto(x + i, n - i, 0.0f));
-        store_upto(x + i, sum, n - i);
+        lanes sum = lanes_fma(lanes_load_upto(y + i, n - i, 0.0f), lanes_set(factor),
+                              lanes_load_upto(x + i, n - i, 0.0f));
+        lanes_store_upto(x + i, sum, n - i);
     }
 }
 
 static void scale(float *x, float factor, size_t n) {
     EACH_LANES(i, n) {
-        store_upto(x + i, lanes_mul(load_upto(x + i, n - i, 0.0f), lanes_set(factor)), n - i);
+        lanes_store_upto(x + i, lanes_mul(lanes_load_upto(x + i, n - i, 0.0f), lanes_set(factor)),
+                         n - i);
     }
 }
 
 static void softcap(float *x, float cap, size_t n) {
     EACH_LANES(i, n) {
-        lanes v = lanes_div(load_upto(x + i, n - i, 0.0f), lanes_set(cap));
-        store_upto(x + i, lanes_mul(lanes_tanh(v), lanes_set(cap)), n - i);
+        lanes v = lanes_div(lanes_load_upto(x + i, n - i, 0.0f), lanes_set(cap));
+        lanes_store_upto(x + i, lanes_mul(lanes_tanh(v), lanes_set(cap)), n - i);
     }
 }
 
 static float softmax_sum(float *x, float max, size_t n) {
     lanes sum = lanes_zero();
     EACH_LANES(i, n) {
-        lanes e = lanes_exp(lanes_sub(load_upto(x + i, n - i, -INFINITY), lanes_set(max)));
+        lanes e = lanes_exp(lanes_sub(lanes_load_upto(x + i, n - i, -INFINITY), lanes_set(max)));
         sum = lanes_add(sum, e);
-        store_upto(x + i, e, n - i);
+        lanes_store_upto(x + i, e, n - i);
     }
     return lanes_sum(sum);
 }
@@ -188,7 +176,7 @@ static float softmax_sum(float *x, float max, size_t n) {
 static float maximum(const float *x, size_t n) {
     lanes m = lanes_set(-INFINITY);
     EACH_LANES(i, n) {
-        m = lanes_max(load_upto(x + i, n - i, -INFINITY), m);
+        m = lanes_max(lanes_load_upto(x + i, n - i, -INFINITY), m);
     }
     return lanes_maximum(m);
 }
@@ -197,7 +185,7 @@ static float maximum(const float *x, size_t n) {
 static bool all_finite(const float *x, size_t n) {
     lanes sum = lanes_zero();
     EACH_LANES(i, n) {
-        sum = lanes_fma(load_upto(x + i, n - i, 0.0f), lanes_zero(), sum);
+        sum = lanes_fma(lanes_load_upto(x + i, n - i, 0.0f), lanes_zero(), sum);
     }
     return lanes_sum(sum) == 0.0f;
 }

@@ -45,17 +45,17 @@ LANES_INLINE lanes lanes_zero(void) {
     return lanes_set(0.0f);
 }
 
-/* Loads the first n lanes from memory and sets the others to `fill`. */
-LANES_INLINE lanes lanes_load_part(const float *p, size_t n, float fill) {
-    float v[LANES];
-    for (size_t i = 0; i < LANES; i++) v[i] = i < n ? p[i] : fill;
-    return lanes_load(v);
+/* Loads the first n lanes from memory and sets the others to `fill`; all of them if n >= LANES. */
+LANES_INLINE lanes lanes_load_upto(const float *p, size_t n, float fill) {
+    return n >= LANES ? lanes_load(p) : lanes_load_part(p, n, fill);
 }
-/* Stores the first n lanes. */
-LANES_INLINE void lanes_store_part(float *p, lanes a, size_t n) {
-    float v[LANES];
-    lanes_store(v, a);
-    memcpy(p, v, n * sizeof *v);
+/* Stores the first n lanes; all of them if n >= LANES. */
+LANES_INLINE void lanes_store_upto(float *p, lanes a, size_t n) {
+    if (n >= LANES) {
+        lanes_store(p, a);
+    } else {
+        lanes_store_part(p, a, n);
+    }
 }
 
 /* Sum of the 16 lanes, added by a fixed tree: 8 + 8, 4 + 4, 2 + 2, 1 + 1. */

@@ -21,6 +21,21 @@ LANES_INLINE void lanes_store(float *p, lanes x) {
     _mm256_storeu_ps(p, x.a);
     _mm256_storeu_ps(p + 8, x.b);
 }
+/* Lane i of the mask is set where i + first < n. Masked accesses do not touch the other lanes. */
+LANES_INLINE __m256i lanes_mask_before(size_t n, int first) {
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n - first), lane);
+}
+LANES_INLINE lanes lanes_load_part(const float *p, size_t n, float fill) {
+    const __m256i a = lanes_mask_before(n, 0), b = lanes_mask_before(n, 8);
+    const __m256 rest = _mm256_set1_ps(fill);
+    return LANES_BOTH(_mm256_blendv_ps(rest, _mm256_maskload_ps(p, a), _mm256_castsi256_ps(a)),
+                      _mm256_blendv_ps(rest, _mm256_maskload_ps(p + 8, b), _mm256_castsi256_ps(b)));
+}
+LANES_INLINE void lanes_store_part(float *p, lanes x, size_t n) {
+    _mm256_maskstore_ps(p, lanes_mask_before(n, 0), x.a);
+    _mm256_maskstore_ps(p + 8, lanes_mask_before(n, 8), x.b);
+}
 LANES_INLINE lanes lanes_load_half(const uint16_t *p) {
     return LANES_BOTH(_mm256_cvtph_ps(_mm_loadu_si128((const void *)p)),
                       _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p + 8))));

@@ -17,6 +17,13 @@ LANES_INLINE lanes lanes_load(const float *p) {
 LANES_INLINE void lanes_store(float *p, lanes a) {
     _mm512_storeu_ps(p, a);
 }
+/* Masked accesses do not touch the lanes that are left out. */
+LANES_INLINE lanes lanes_load_part(const float *p, size_t n, float fill) {
+    return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), (__mmask16)((1u << n) - 1), p);
+}
+LANES_INLINE void lanes_store_part(float *p, lanes a, size_t n) {
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), a);
+}
 LANES_INLINE lanes lanes_load_half(const uint16_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
 }

@@ -2,18 +2,6 @@
 
 #include "kernels/lanes.h"
 
-static inline lanes load_upto(const float *p, size_t n, float fill) {
-    return n >= LANES ? lanes_load(p) : lanes_load_part(p, n, fill);
-}
-
-static inline void store_upto(float *p, lanes a, size_t n) {
-    if (n >= LANES) {
-        lanes_store(p, a);
-    } else {
-        lanes_store_part(p, a, n);
-    }
-}
-
 static inline lanes sigmoid(lanes x) {
     lanes one = lanes_set(1.0f);
     return lanes_div(one, lanes_add(one, lanes_exp(lanes_sub(lanes_zero(), x))));
@@ -33,12 +21,12 @@ LANES_INLINE void convolve_row(const Convolution *c, size_t kernel, const float 
     bool silu = c->silu;
     for (size_t at = 0; at < n; at += LANES) {
         size_t left = n - at;
-        lanes y = bias ? load_upto(bias + at, left, 0.0f) : lanes_zero();
+        lanes y = bias ? lanes_load_upto(bias + at, left, 0.0f) : lanes_zero();
         for (size_t j = 0; j < kernel; j++)
-            y = lanes_fma(load_upto(weight + j * channels + at, left, 0.0f),
-                          load_upto(in[j] + at, left, 0.0f), y);
+            y = lanes_fma(lanes_load_upto(weight + j * channels + at, left, 0.0f),
+                          lanes_load_upto(in[j] + at, left, 0.0f), y);
         __builtin_prefetch(ahead + at);
-        store_upto(x + at, silu ? lanes_mul(y, sigmoid(y)) : y, left);
+        lanes_store_upto(x + at, silu ? lanes_mul(y, sigmoid(y)) : y, left);
     }
 }
 
@@ -88,16 +76,16 @@ LANES_INLINE void convolve_alone(const Convolution *c, size_t kernel, float *sta
         const float *weight = c->weight + at;
         float *taps = state + at;
         if (left > CHANNELS_AHEAD) fetch_taps(c, kernel, state, at + CHANNELS_AHEAD);
-        lanes newest = load_upto(x + at, left, 0.0f);
-        lanes y = c->bias ? load_upto(c->bias + at, left, 0.0f) : lanes_zero();
+        lanes newest = lanes_load_upto(x + at, left, 0.0f);
+        lanes y = c->bias ? lanes_load_upto(c->bias + at, left, 0.0f) : lanes_zero();
         for (size_t j = 0; j < before; j++) {
-            lanes tap = load_upto(taps + j * channels, left, 0.0f);
-            y = lanes_fma(load_upto(weight + j * channels, left, 0.0f), tap, y);
-            if (j > 0) store_upto(taps + (j - 1) * channels, tap, left);
+            lanes tap = lanes_load_upto(taps + j * channels, left, 0.0f);
+            y = lanes_fma(lanes_load_upto(weight + j * channels, left, 0.0f), tap, y);
+            if (j > 0) lanes_store_upto(taps + (j - 1) * channels, tap, left);
         }
-        y = lanes_fma(load_upto(weight + before * channels, left, 0.0f), newest, y);
-        if (before > 0) store_upto(taps + (before - 1) * channels, newest, left);
-        store_upto(x + at, c->silu ? lanes_mul(y, sigmoid(y)) : y, left);
+        y = lanes_fma(lanes_load_upto(weight + before * channels, left, 0.0f), newest, y);
+        if (before > 0) lanes_store_upto(taps + (before - 1) * channels, newest, left);
+        lanes_store_upto(x + at, c->silu ? lanes_mul(y, sigmoid(y)) : y, left);
     }
 }
 
@@ -183,7 +171,7 @@ LANES_INLINE void run_rows(const RecurrentHead *h, size_t n_blocks, bool delta, 
         lanes beta = lanes_set(h->beta[row * h->beta_stride]);
         for (size_t b = 0; b < n_blocks; b++) {
             size_t left = h->n_columns - b * LANES;
-            values[b] = load_upto(h->v + row * h->v_stride + b * LANES, left, 0.0f);
+            values[b] = lanes_load_upto(h->v + row * h->v_stride + b * LANES, left, 0.0f);
             what[b] = lanes_mul(delta ? lanes_sub(values[b], sums[b]) : values[b], beta);
         }
         if (decayed && row + 1 < h->n_rows) {
@@ -195,7 +183,8 @@ LANES_INLINE void run_rows(const RecurrentHead *h, size_t n_blocks, bool delta, 
         }
         for (size_t b = 0; b < n_blocks; b++) {
             if (h->skip) what[b] = lanes_fma(values[b], lanes_set(*h->skip), what[b]);
-            store_upto(h->out + row * h->out_stride + b * LANES, what[b], h->n_columns - b * LANES);
+            lanes_store_upto(h->out + row * h->out_stride + b * LANES, what[b],
+                             h->n_columns - b * LANES);
         }
     }
 }
@@ -232,20 +221,20 @@ static void linear(const RecurrentHead *h) {
 /* Scans the n <= 16 channels from `at` on. */
 static void scan_block(const SelectiveScan *s, size_t at, size_t n) {
     float *state = s->state + at * s->n;
-    lanes skip = load_upto(s->skip + at, n, 0.0f);
+    lanes skip = lanes_load_upto(s->skip + at, n, 0.0f);
     for (size_t row = 0; row < s->n_rows; row++) {
         const float *b = s->b + row * s->b_stride, *c = s->c + row * s->c_stride;
         float *out = s->x + row * s->x_stride + at;
-        lanes step = load_upto(s->step + row * s->step_stride + at, n, 0.0f);
-        lanes x = load_upto(out, n, 0.0f), taken = lanes_mul(step, x), y = lanes_zero();
+        lanes step = lanes_load_upto(s->step + row * s->step_stride + at, n, 0.0f);
+        lanes x = lanes_load_upto(out, n, 0.0f), taken = lanes_mul(step, x), y = lanes_zero();
         for (size_t i = 0; i < s->n; i++) {
-            lanes a = load_upto(s->a + i * s->channels + at, n, 0.0f);
+            lanes a = lanes_load_upto(s->a + i * s->channels + at, n, 0.0f);
             lanes kept = lanes_mul(lanes_load(state + i * LANES), lanes_exp(lanes_mul(step, a)));
             kept = lanes_fma(taken, lanes_set(b[i]), kept);
             lanes_store(state + i * LANES, kept);
             y = lanes_fma(kept, lanes_set(c[i]), y);
         }
-        store_upto(out, lanes_fma(x, skip, y), n);
+        lanes_store_upto(out, lanes_fma(x, skip, y), n);
     }
 }
 
@@ -259,13 +248,13 @@ static void scan(const SelectiveScan *s, size_t begin, size_t end) {
 static void unit(float *x, size_t n, float eps, float scale) {
     lanes squares = lanes_zero();
     for (size_t i = 0; i < n; i += LANES) {
-        lanes v = load_upto(x + i, n - i, 0.0f);
+        lanes v = lanes_load_upto(x + i, n - i, 0.0f);
         squares = lanes_fma(v, v, squares);
     }
     lanes inverse = lanes_set(1.0f / sqrtf(lanes_sum(squares) + eps)), factor = lanes_set(scale);
     for (size_t i = 0; i < n; i += LANES) {
-        lanes v = lanes_mul(load_upto(x + i, n - i, 0.0f), inverse);
-        store_upto(x + i, lanes_mul(v, factor), n - i);
+        lanes v = lanes_mul(lanes_load_upto(x + i, n - i, 0.0f), inverse);
+        lanes_store_upto(x + i, lanes_mul(v, factor), n - i);
     }
 }
 
@@ -280,29 +269,31 @@ static inline lanes log_one_plus(lanes u) {
 
 static void softplus(float *x, const float *bias, float low, float high, size_t n) {
     for (size_t i = 0; i < n; i += LANES) {
-        lanes v = load_upto(x + i, n - i, 0.0f);
-        if (bias) v = lanes_add(v, load_upto(bias + i, n - i, 0.0f));
+        lanes v = lanes_load_upto(x + i, n - i, 0.0f);
+        if (bias) v = lanes_add(v, lanes_load_upto(bias + i, n - i, 0.0f));
         lanes u = lanes_exp(lanes_sub(lanes_zero(), lanes_abs(v)));
         /* In this order NaN stays NaN. */
         lanes y = lanes_add(lanes_max(lanes_zero(), v), log_one_plus(u));
         y = lanes_select(lanes_less(lanes_set(20.0f), v), v, y);
         y = lanes_min(lanes_set(high), lanes_max(lanes_set(low), y));
-        store_upto(x + i, y, n - i);
+        lanes_store_upto(x + i, y, n - i);
     }
 }
 
 static void decay(float *out, const float *a, const float *x, size_t n) {
     for (size_t i = 0; i < n; i += LANES) {
-        lanes v = load_upto(x + i, n - i, 0.0f);
-        if (a) v = lanes_mul(load_upto(a + i, n - i, 0.0f), v);
-        store_upto(out + i, lanes_exp(v), n - i);
+        lanes v = lanes_load_upto(x + i, n - i, 0.0f);
+        if (a) v = lanes_mul(lanes_load_upto(a + i, n - i, 0.0f), v);
+        lanes_store_upto(out + i, lanes_exp(v), n - i);
     }
 }
 
 static void multiply(float *x, const float *y, size_t n) {
     for (size_t i = 0; i < n; i += LANES)
-        store_upto(x + i, lanes_mul(load_upto(x + i, n - i, 0.0f), load_upto(y + i, n - i, 0.0f)),
-                   n - i);
+        lanes_store_upto(
+            x + i,
+            lanes_mul(lanes_load_upto(x + i, n - i, 0.0f), lanes_load_upto(y + i, n - i, 0.0f)),
+            n - i);
 }
 
 const Recurrence FOR_ISA(recurrence) = {
