@@ -93,11 +93,14 @@ $(PROGRAMS): %: $(BUILD)/%
 	@ln -sf $< $@
 
 # What computes is compiled with $(OPT). -O1 compiles in half of the time what does not: files,
-# conversations, tests. The plain build of vector code, which is the definition, is as fast with -Og;
+# conversations, tests; -O2 is for what must be fast and has few loops over numbers. The plain build of vector code, which is the definition, is as fast with -Og;
 # -O1 takes gcc up to five times as long, because it makes 16 variables of 16 lanes.
 LEVEL = $(OPT)
 NOT_COMPUTING = families formats template system session proof advice chat batch inspect tests
+FEW_LOOPS = constraint convert draft tokenizers
 $(NOT_COMPUTING:%=$(BUILD)/%/%.o): LEVEL = $(OPT:-O3=-O1)
+$(FEW_LOOPS:%=$(BUILD)/%/%.o): LEVEL = $(OPT:-O3=-O2)
+$(BUILD)/convert/quantize%.o: LEVEL = $(OPT)
 $(BUILD)/%.reference.o: LEVEL = $(OPT:-O3=-Og)
 $(BUILD)/formats/stored%.o $(BUILD)/formats/sha256.o: LEVEL = $(OPT) # conversions and digests
 
