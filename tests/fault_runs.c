@@ -169,7 +169,7 @@ void fault_runs_try(FaultRuns *r, FaultMode mode, FaultKind kind, long step, boo
         r->faults->goes_on = goes_on;
         Outcome o = run_once(r, mode, path), again = {0};
         bool injected = r->faults->failed > 0;
-        if (o.status < 128 && left_something(r) && kind != FAULT_RENAME) {
+        if (o.status < 128 && kind != FAULT_RENAME && left_something(r)) {
             print_message("%s: %s %ld: left a temporary file\n", mode_names[mode], kind_names[kind],
                           n);
             bad++;

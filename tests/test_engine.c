@@ -264,7 +264,7 @@ static void drafts_change_no_logits_of_a_batch(void **state) {
     }
     model_close(model);
     for (size_t k = 0; k < 5; k++) {
-        if (!tier_takes(k + 1, 2, 1)) continue;
+        if (!tier_takes(k + 2, 4, 1)) continue;
         EngineStats stats = run_drafted(setup, alone, tasks[k], pages[k], rows[k], 2, oracles);
         size_t accepted = 0, rejected = 0;
         for (size_t i = 0; i < MOST_TASKS; i++) {
@@ -293,7 +293,7 @@ static void a_text_in_a_batch_gets_the_logits_it_gets_alone(void **state) {
         int n_threads;
     } batches[] = {{1, 512, 1}, {64, 64, 3}, {7, 512, 2}, {64, 512, 2}, {9, 9, 2}};
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
-        if (tier_takes(i + 1, 2, 1))
+        if (tier_takes(i + 1, 4, 1))
             run_batch(setup, alone, batches[i].tasks, 0, batches[i].rows, batches[i].n_threads);
     EngineStats tight = run_batch(setup, alone, 16, 10, 512, 2);
     assert_true(setup->forgets || tight.set_aside > 0);
