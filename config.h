@@ -187,20 +187,21 @@ typedef struct StateConfig {
     float decay_most; /* a state decays by at most exp(-decay_most) a token: Ling 3; 0 = no bound */
 } StateConfig;
 
-/* Stacks of several residual streams: AltUp (layers/altup.c) and hyper-connections
- * (layers/hyper.c).
- */
-typedef struct StreamsConfig {
-    uint32_t count;       /* residual streams */
-    uint32_t active;      /* AltUp: the stream that layers compute */
-    bool scales;          /* AltUp: scales the active stream before it gates a layer's input */
-    uint32_t laurel_rank; /* AltUp: of the low-rank map beside attention */
-    /* Hyper-connections: rounds that normalize the rows and columns of the matrix that mixes the
-     * streams (Sinkhorn); 0 = they do not mix. */
+/* AltUp (layers/altup.c): several residual streams, one of which the layers compute. */
+typedef struct AltupConfig {
+    uint32_t active;      /* the stream that layers compute */
+    bool scales;          /* scales the active stream before it gates a layer's input */
+    uint32_t laurel_rank; /* of the low-rank map beside attention */
+} AltupConfig;
+
+/* Hyper-connections (layers/hyper.c): several residual streams, mixed for each block. */
+typedef struct HyperConfig {
+    /* Rounds that normalize the rows and columns of the matrix that mixes the streams (Sinkhorn);
+     * 0 = they do not mix. */
     uint32_t mix_rounds;
     float mix_scale; /* of the weights with which streams take a block's output */
     float mix_eps;   /* added to all of these weights */
-} StreamsConfig;
+} HyperConfig;
 
 /* An input of each layer's own, from an embedding (layers/per_layer.h): Gemma 3n and 4. */
 typedef struct PerLayerConfig {
@@ -307,9 +308,19 @@ typedef struct Config {
     IndexerConfig indexer;
     StateConfig state;
     uint32_t shared_blocks; /* blocks that layers share in turn: Zamba 2 */
-    uint32_t adapter_rank;  /* of the adapters of such a block; of the gates of norms: A.X K2 */
     StackNumber stack;
-    StreamsConfig streams;
+    AltupConfig altup;
+    HyperConfig hyper;
+    /* Two mechanisms that no model combines have one key in model.bin, and each its own name here:
+     * model.bin's key is the first name. */
+    union {
+        uint32_t altup_streams; /* STACK_ALTUP: residual streams */
+        uint32_t hyper_streams; /* STACK_HYPER: residual streams */
+    };
+    union {
+        uint32_t adapter_rank;   /* LAYER_SHARED: rank of the adapters of a shared block */
+        uint32_t norm_gate_rank; /* STACK_MIXED_NORMS: rank of the gates of norms; 0 = no gates */
+    };
     PerLayerConfig per_layer;
     bool residual_by_depth; /* divides each sum so that all its parts weigh the same: Beam */
     PredictionConfig mtp;

@@ -524,7 +524,7 @@ static Status add_cutoffs(const RuleContext *context, const json_t *json, Error 
 }
 
 static Status gemma3n_more(const RuleContext *context, const json_t *json, Error *error) {
-    for (uint32_t i = 1; i < context->source->config.streams.count; i++) {
+    for (uint32_t i = 1; i < context->source->config.altup_streams; i++) {
         char in[64], out[64], to_in[32], to_out[32];
         snprintf(in, sizeof in, "model.altup_projections.%u.weight", i - 1);
         snprintf(out, sizeof out, "model.altup_unembed_projections.%u.weight", i - 1);
@@ -565,13 +565,13 @@ static Status gguf_gemma3n_finish(const GgufModel *m, Config *c) {
     double cap = 30.0;
     gguf_read_common(m, c);
     c->stack = STACK_ALTUP;
-    c->streams.count = 4;
-    gguf_model_uint(m, "altup.num_inputs", &c->streams.count);
-    gguf_model_uint(m, "altup.active_idx", &c->streams.active);
+    c->altup_streams = 4;
+    gguf_model_uint(m, "altup.num_inputs", &c->altup_streams);
+    gguf_model_uint(m, "altup.active_idx", &c->altup.active);
     gguf_model_float(m, "final_logit_softcapping", &cap);
     c->logit_softcap = (float)cap;
-    c->streams.scales = raw_table_find(&m->table, "blk.0.altup_correct_scale.weight") != NULL;
-    c->streams.laurel_rank = gguf_rows_of(m, "blk.0.laurel_l.weight");
+    c->altup.scales = raw_table_find(&m->table, "blk.0.altup_correct_scale.weight") != NULL;
+    c->altup.laurel_rank = gguf_rows_of(m, "blk.0.laurel_l.weight");
     return STATUS_OK;
 }
 
@@ -616,7 +616,7 @@ static Status gguf_unstack(GgufModel *m, const char *name) {
     char full[64];
     snprintf(full, sizeof full, "%s.weight", name);
     const RawTensor *found = raw_table_find(&m->table, full);
-    uint32_t n = m->source->config.streams.count - 1;
+    uint32_t n = m->source->config.altup_streams - 1;
     size_t bytes;
     if (!found || found->n_dims != 3 || found->dims[0] != n || found->type == STORED_TYPES ||
         !stored_bytes(found->type, found->dims[1] * found->dims[2], &bytes))
@@ -664,7 +664,7 @@ static Status gguf_add_cutoffs(GgufModel *m) {
 
 static Status gguf_gemma3n_more(GgufModel *m) {
     const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
-    uint32_t n = m->source->config.streams.count;
+    uint32_t n = m->source->config.altup_streams;
     if (n > 1 && (gguf_unstack(m, "altup_proj") != STATUS_OK ||
                   gguf_unstack(m, "altup_unembd_proj") != STATUS_OK))
         return STATUS_FAILED;

@@ -145,11 +145,11 @@ static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
     case SIZE_PER_LAYER_VOCAB:
         return c->per_layer.vocab;
     case SIZE_ALTUP_STREAMS:
-        return c->streams.count;
+        return c->altup_streams;
     case SIZE_LAUREL_RANK:
-        return c->streams.laurel_rank;
+        return c->altup.laurel_rank;
     case SIZE_HYPER_MAPS:
-        return (size_t)c->streams.count * (2 + (c->streams.mix_rounds > 0 ? c->streams.count : 0));
+        return (size_t)c->hyper_streams * (2 + (c->hyper.mix_rounds > 0 ? c->hyper_streams : 0));
     case SIZES:
         break;
     }

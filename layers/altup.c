@@ -41,7 +41,7 @@ typedef struct AltupWeights {
 
 /* A thread's copy of a row of all streams, or of an embedding. */
 static size_t thread_floats(const Config *c) {
-    size_t copy = (size_t)c->streams.count * c->dim, embedding = per_layer_thread_floats(c);
+    size_t copy = (size_t)c->altup_streams * c->dim, embedding = per_layer_thread_floats(c);
     return copy > embedding ? copy : embedding;
 }
 
@@ -50,8 +50,8 @@ static void altup_keep(Model *m) {
     AltupWeights *own = m->weights.stack;
     size_t n = m->max_rows, width = c->dim;
     per_layer_keep(m, &own->table);
-    own->streams.all = arena_keep(&m->arena, "streams", c->streams.count * n, width);
-    own->streams.routed = arena_keep(&m->arena, "router output", n, c->streams.count);
+    own->streams.all = arena_keep(&m->arena, "streams", c->altup_streams * n, width);
+    own->streams.routed = arena_keep(&m->arena, "router output", n, c->altup_streams);
 }
 
 static const Streams *streams_of(const Model *m) {
@@ -67,14 +67,14 @@ static float *stream_row(const Model *m, const Streams *s, size_t stream, size_t
 
 static void find_layer(Finder *f, uint32_t l, AltupLayer *layer, FeedForward *ffn) {
     const Config *c = f->config;
-    size_t streams = c->streams.count, rank = c->streams.laurel_rank;
+    size_t streams = c->altup_streams, rank = c->altup.laurel_rank;
     snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
     per_layer_find_gate(f, &layer->gate);
     layer->router = weights_matrix(f, "altup.router", streams, c->dim, true);
     layer->router_norm = weights_norm(f, "altup.router_norm", c->dim, true);
     layer->predict = weights_vector(f, "altup.predict", streams * streams, streams, true);
     layer->correct = weights_vector(f, "altup.correct", streams, streams, true);
-    if (c->streams.scales) layer->scale = weights_vector(f, "altup.scale", 1, c->dim, true);
+    if (c->altup.scales) layer->scale = weights_vector(f, "altup.scale", 1, c->dim, true);
     layer->left = weights_matrix(f, "laurel.left", rank, c->dim, true);
     layer->right = weights_matrix(f, "laurel.right", c->dim, rank, true);
     layer->laurel_norm = weights_norm(f, "laurel.norm", c->dim, true);
@@ -87,7 +87,7 @@ static void altup_find(Finder *f, Weights *weights) {
     weights->stack = own;
     if (!own) return;
     per_layer_find_table(f, &own->table);
-    for (uint32_t i = 1; i < c->streams.count; i++) {
+    for (uint32_t i = 1; i < c->altup_streams; i++) {
         char name[32];
         snprintf(name, sizeof name, "altup.in.%u", i);
         own->in[i] = weights_matrix(f, name, c->dim, c->dim, true);
@@ -104,7 +104,7 @@ static void altup_find(Finder *f, Weights *weights) {
 static void route(ForwardPass *pass, const AltupLayer *own, const float *x, float *routed) {
     Model *m = pass->model;
     const Config *c = m->config;
-    const Product router = {&own->router, routed, c->streams.count};
+    const Product router = {&own->router, routed, c->altup_streams};
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *normed = m->normed + i * c->dim;
@@ -115,7 +115,7 @@ static void route(ForwardPass *pass, const AltupLayer *own, const float *x, floa
     forward_multiply(m, m->normed, pass->n, &router, 1);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++)
-        m->isa->numeric->softcap(routed + i * c->streams.count, 1.0f, c->streams.count);
+        m->isa->numeric->softcap(routed + i * c->altup_streams, 1.0f, c->altup_streams);
     forward_wait(pass);
 }
 
@@ -134,7 +134,7 @@ static const AltupLayer *layer_of(const Model *m, const Branch *b) {
 static void predict_gather(ForwardPass *pass, const Branch *b) {
     const Model *m = pass->model;
     const Streams *s = streams_of(m);
-    route(pass, layer_of(m, b), stream_row(m, s, m->config->streams.active, 0), s->routed);
+    route(pass, layer_of(m, b), stream_row(m, s, m->config->altup.active, 0), s->routed);
 }
 
 /* Replaces a row of the streams by its predictions. x = the active stream. */
@@ -143,7 +143,7 @@ static void predict_read(const ForwardPass *pass, const Branch *b, size_t row) {
     const Config *c = m->config;
     const Streams *s = streams_of(m);
     const AltupLayer *own = layer_of(m, b);
-    size_t dim = c->dim, n_streams = c->streams.count;
+    size_t dim = c->dim, n_streams = c->altup_streams;
     float *old = m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats;
     const float *routed = s->routed + row * n_streams;
     for (size_t k = 0; k < n_streams; k++)
@@ -154,7 +154,7 @@ static void predict_read(const ForwardPass *pass, const Branch *b, size_t row) {
             m->isa->numeric->add_scaled(stream_row(m, s, j, row), old + k * dim,
                                         combine(coefficients, routed, n_streams), dim);
         }
-    memcpy(m->x + row * dim, stream_row(m, s, c->streams.active, row), dim * sizeof *old);
+    memcpy(m->x + row * dim, stream_row(m, s, c->altup.active, row), dim * sizeof *old);
 }
 
 /* Those of the correction depend on x, the active stream after the layer. */
@@ -170,9 +170,9 @@ static void correct_read(const ForwardPass *pass, const Branch *b, size_t row) {
     const Config *c = m->config;
     const Streams *s = streams_of(m);
     const AltupLayer *own = layer_of(m, b);
-    size_t dim = c->dim, n_streams = c->streams.count;
+    size_t dim = c->dim, n_streams = c->altup_streams;
     float *change = m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats;
-    const float *active = stream_row(m, s, c->streams.active, row), *x = m->x + row * dim;
+    const float *active = stream_row(m, s, c->altup.active, row), *x = m->x + row * dim;
     float *gating = b->in + row * dim;
     for (size_t k = 0; k < dim; k++) change[k] = x[k] - active[k];
     for (size_t j = 0; j < n_streams; j++) {
@@ -188,14 +188,14 @@ static void add_to_others(ForwardPass *pass, const Branch *b, size_t row, float 
     const Model *m = pass->model;
     const Streams *s = streams_of(m);
     (void)b;
-    for (size_t j = 1; j < m->config->streams.count; j++)
+    for (size_t j = 1; j < m->config->altup_streams; j++)
         m->isa->numeric->add_scaled(stream_row(m, s, j, row), y, 1.0f, m->config->dim);
 }
 
 /* ---- The branches ---- */
 
 static float *take_reduced(Rows *memory, const Model *m) {
-    return rows_take(memory, m->max_rows, m->config->streams.laurel_rank);
+    return rows_take(memory, m->max_rows, m->config->altup.laurel_rank);
 }
 
 static void laurel_rows(Rows *memory, const Model *m, const Branch *b) {
@@ -265,7 +265,7 @@ static void altup_begin(ForwardPass *pass) {
     const AltupWeights *own = m->weights.stack;
     const Streams *s = streams_of(m);
     per_layer_inputs(pass, &own->table);
-    for (size_t j = 1; j < c->streams.count; j++) {
+    for (size_t j = 1; j < c->altup_streams; j++) {
         const Product in = {&own->in[j], stream_row(m, s, j, 0), c->dim};
         forward_multiply(m, m->x, pass->n, &in, 1);
     }
@@ -273,7 +273,7 @@ static void altup_begin(ForwardPass *pass) {
     for (size_t i = 0; i < pass->n; i++) {
         const float *x = m->x + i * c->dim;
         memcpy(stream_row(m, s, 0, i), x, c->dim * sizeof *x);
-        for (size_t j = 1; j < c->streams.count; j++) match_magnitude(m, stream_row(m, s, j, i), x);
+        for (size_t j = 1; j < c->altup_streams; j++) match_magnitude(m, stream_row(m, s, j, i), x);
     }
     forward_wait(pass);
 }
@@ -285,19 +285,19 @@ static void altup_end(ForwardPass *pass) {
     const AltupWeights *own = m->weights.stack;
     const Streams *s = streams_of(m);
     size_t dim = c->dim;
-    for (size_t j = 1; j <= c->streams.count; j++) {
+    for (size_t j = 1; j <= c->altup_streams; j++) {
         const Product out = {&own->out[j], m->y, dim};
-        if (j < c->streams.count) forward_multiply(m, stream_row(m, s, j, 0), pass->n, &out, 1);
+        if (j < c->altup_streams) forward_multiply(m, stream_row(m, s, j, 0), pass->n, &out, 1);
 #pragma omp for schedule(static) nowait
         for (size_t i = 0; i < pass->n; i++) {
             const float *first = stream_row(m, s, 0, i);
             float *x = m->x + i * dim, *y = m->y + i * dim;
             if (j == 1) memcpy(x, first, dim * sizeof *x);
-            if (j < c->streams.count) {
+            if (j < c->altup_streams) {
                 match_magnitude(m, y, first);
                 m->isa->numeric->add_scaled(x, y, 1.0f, dim);
             } else {
-                m->isa->numeric->scale(x, 1.0f / (float)c->streams.count, dim);
+                m->isa->numeric->scale(x, 1.0f / (float)c->altup_streams, dim);
             }
         }
         forward_wait(pass);

@@ -7,26 +7,26 @@
 /* clang-format off: a row a line */
 const ConfigField arrangement_keys[ARRANGEMENT_KEYS] = {
     KEY_BOOL("residual_by_depth", residual_by_depth),
-    KEY_AMOUNT("hyper_scale", streams.mix_scale),
-    KEY_AMOUNT("hyper_eps", streams.mix_eps),
-    KEY_UINT("hyper_rounds", streams.mix_rounds, 1 << 10),
+    KEY_AMOUNT("hyper_scale", hyper.mix_scale),
+    KEY_AMOUNT("hyper_eps", hyper.mix_eps),
+    KEY_UINT("hyper_rounds", hyper.mix_rounds, 1 << 10),
     KEY_UINT("per_layer_dim", per_layer.dim, 1 << 12),
     KEY_UINT("per_layer_vocab", per_layer.vocab, 1 << 24),
-    KEY_UINT("altup_streams", streams.count, 16),
-    KEY_UINT("altup_active", streams.active, 15),
-    KEY_BOOL("altup_scales", streams.scales),
-    KEY_UINT("laurel_rank", streams.laurel_rank, 1 << 12),
+    KEY_UINT("altup_streams", altup_streams, 16),
+    KEY_UINT("altup_active", altup.active, 15),
+    KEY_BOOL("altup_scales", altup.scales),
+    KEY_UINT("laurel_rank", altup.laurel_rank, 1 << 12),
     KEY_UINT("mtp_layers", mtp.n_layers, CONFIG_MAX_MTP_LAYERS),
 };
 /* clang-format on */
 
 static Status validate_altup(const Config *c, Error *error) {
-    if (c->streams.count == 0 || c->streams.active >= c->streams.count)
-        return error_set(error, "altup_active is %u of altup_streams %u", c->streams.active,
-                         c->streams.count);
-    if (c->streams.laurel_rank == 0 || c->per_layer.dim == 0)
+    if (c->altup_streams == 0 || c->altup.active >= c->altup_streams)
+        return error_set(error, "altup_active is %u of altup_streams %u", c->altup.active,
+                         c->altup_streams);
+    if (c->altup.laurel_rank == 0 || c->per_layer.dim == 0)
         return error_set(error, "laurel_rank is %u, per_layer_dim %u: neither may be 0",
-                         c->streams.laurel_rank, c->per_layer.dim);
+                         c->altup.laurel_rank, c->per_layer.dim);
     if (c->experts.count > 0 || !c->gated)
         return error_set(error, "stack 'altup' needs gated feed-forwards and no experts");
     return STATUS_OK;
@@ -62,7 +62,7 @@ static Status validate_shortcut(const Config *c, Error *error) {
 static Status validate_hyper(const Config *c, Error *error) {
     if (c->norm != NORM_RMS || c->norm_place != NORM_BEFORE || c->parallel_block)
         return error_set(error, "stack 'hyper' needs norm 'rms' and norm_place 'before'");
-    if (c->streams.count == 0) return error_set(error, "stack 'hyper': altup_streams is 0");
+    if (c->hyper_streams == 0) return error_set(error, "stack 'hyper': altup_streams is 0");
     for (uint32_t l = 0; l < c->n_layers; l++)
         if (c->without_ffn[l])
             return error_set(error, "layer %u: without_ffn in a stack 'hyper'", l);
@@ -87,19 +87,20 @@ Status arrangement_validate(const Config *c, Error *error) {
 }
 
 double arrangement_work(const Config *c) {
-    double dim = c->dim, layers = c->n_layers, streams = c->streams.count;
+    double dim = c->dim, layers = c->n_layers;
     double work = layers * dim * 3.0 * c->per_layer.dim;
     if (c->stack == STACK_MTP) return 2.0 * dim * dim;
-    if (c->stack == STACK_MIXED_NORMS) return layers * 4.0 * dim * c->adapter_rank;
+    if (c->stack == STACK_MIXED_NORMS) return layers * 4.0 * dim * c->norm_gate_rank;
     if (c->stack == STACK_HYPER) {
+        double streams = c->hyper_streams;
         double mixed =
-            c->streams.mix_rounds > 0 ? streams + 1.0 : 0.0; /* for each stream and block */
-        double sums = 4.0 * c->streams.mix_rounds * streams * streams; /* of each block */
+            c->hyper.mix_rounds > 0 ? streams + 1.0 : 0.0;           /* for each stream and block */
+        double sums = 4.0 * c->hyper.mix_rounds * streams * streams; /* of each block */
         return (layers * (4.0 + 2.0 * mixed) + 1.0) * streams * streams * dim + 2.0 * layers * sums;
     }
     if (c->stack == STACK_ALTUP)
-        work += layers * dim * 2.0 * (streams + c->streams.laurel_rank) +
-                2.0 * (streams - 1.0) * dim * dim;
+        work += layers * dim * 2.0 * ((double)c->altup_streams + c->altup.laurel_rank) +
+                2.0 * (c->altup_streams - 1.0) * dim * dim;
     for (uint32_t l = 0; c->experts.count > 0 && l < c->n_layers; l++)
         work += dim * (c->gated ? 3.0 : 2.0) * config_ffn_dim(c, l); /* beside the experts */
     return work;

@@ -46,14 +46,14 @@ typedef struct HyperWeights {
 
 /* The numbers that a map gives for a block. */
 static size_t hyper_shares(const Config *c) {
-    size_t streams = c->streams.count;
-    return 2 * streams + (c->streams.mix_rounds > 0 ? streams * streams : 0);
+    size_t streams = c->hyper_streams;
+    return 2 * streams + (c->hyper.mix_rounds > 0 ? streams * streams : 0);
 }
 
 /* ---- Weights ---- */
 
 static HyperMap find_map(Finder *f, const char *name, size_t rows, size_t scales, bool required) {
-    size_t inputs = (size_t)f->config->streams.count * f->config->dim;
+    size_t inputs = (size_t)f->config->hyper_streams * f->config->dim;
     char part[64];
     HyperMap found = {.map = weights_matrix(f, name, rows, inputs, required)};
     if (!found.map.data) return found;
@@ -66,13 +66,13 @@ static HyperMap find_map(Finder *f, const char *name, size_t rows, size_t scales
 
 static void hyper_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
-    size_t streams = c->streams.count, shares = hyper_shares(c),
-           scales = c->streams.mix_rounds ? 3 : 2;
+    size_t streams = c->hyper_streams, shares = hyper_shares(c),
+           scales = c->hyper.mix_rounds ? 3 : 2;
     HyperWeights *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
     if (!own) return;
     f->prefix[0] = '\0';
-    own->end = find_map(f, "hyper.end", streams, 1, c->streams.mix_rounds == 0);
+    own->end = find_map(f, "hyper.end", streams, 1, c->hyper.mix_rounds == 0);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
         own->layers[l][0] = find_map(f, "hyper.attention", shares, scales, true);
@@ -84,12 +84,12 @@ static void hyper_find(Finder *f, Weights *weights) {
 
 /* Room for the streams of a row while they are mixed. */
 static size_t thread_floats(const Config *c) {
-    return c->streams.mix_rounds > 0 ? (size_t)c->streams.count * c->dim : 0;
+    return c->hyper.mix_rounds > 0 ? (size_t)c->hyper_streams * c->dim : 0;
 }
 
 static void hyper_keep(Model *m) {
     HyperWeights *own = m->weights.stack;
-    size_t n = m->max_rows, width = (size_t)m->config->streams.count * m->config->dim;
+    size_t n = m->max_rows, width = (size_t)m->config->hyper_streams * m->config->dim;
     own->streams = arena_keep(&m->arena, "streams", n, width);
     own->shares = arena_keep(&m->arena, "shares", n, hyper_shares(m->config));
 }
@@ -107,7 +107,7 @@ static float *shares_of(const Model *m) {
 /* shares[S] = scale * sigmoid(shares * by + base) + eps */
 static void make_shares(const Model *m, float *shares, float by, const float *base, float scale,
                         float eps) {
-    size_t n = m->config->streams.count;
+    size_t n = m->config->hyper_streams;
     for (size_t s = 0; s < n; s++) shares[s] = shares[s] * by + base[s];
     m->isa->numeric->activate(ACTIVATION_SIGMOID, shares, NULL, n);
     for (size_t s = 0; s < n; s++) shares[s] = shares[s] * scale + eps;
@@ -123,15 +123,15 @@ static void divide_by_sum(float *x, size_t n, size_t step, float eps) {
 /* mix[S][S] = what follows from mix * by + base. */
 static void make_mix(const Model *m, float *mix, float by, const float *base) {
     const Numeric *numeric = m->isa->numeric;
-    size_t n = m->config->streams.count;
-    float eps = m->config->streams.mix_eps;
+    size_t n = m->config->hyper_streams;
+    float eps = m->config->hyper.mix_eps;
     for (size_t i = 0; i < n * n; i++) mix[i] = mix[i] * by + base[i];
     for (size_t j = 0; j < n; j++) {
         float sum = numeric->softmax_sum(mix + j * n, numeric->maximum(mix + j * n, n), n);
         for (size_t s = 0; s < n; s++) mix[j * n + s] = mix[j * n + s] / sum + eps;
     }
     for (size_t s = 0; s < n; s++) divide_by_sum(mix + s, n, n, eps);
-    for (uint32_t round = 1; round < m->config->streams.mix_rounds; round++) {
+    for (uint32_t round = 1; round < m->config->hyper.mix_rounds; round++) {
         for (size_t j = 0; j < n; j++) divide_by_sum(mix + j * n, n, 1, eps);
         for (size_t s = 0; s < n; s++) divide_by_sum(mix + s, n, n, eps);
     }
@@ -140,14 +140,14 @@ static void make_mix(const Model *m, float *mix, float by, const float *base) {
 /* The shares of a row, from what the map gave for the streams flat[S * dim]. */
 static void shares_of_row(const Model *m, const HyperMap *w, const float *flat, float *shares) {
     const Config *c = m->config;
-    size_t streams = c->streams.count, n = w->map.rows, width = streams * c->dim;
-    bool mixes = c->streams.mix_rounds > 0;
+    size_t streams = c->hyper_streams, n = w->map.rows, width = streams * c->dim;
+    bool mixes = c->hyper.mix_rounds > 0;
     float factor = 1.0f / sqrtf(sums_mean_square(flat, 0.0f, width) + c->norm_eps);
     for (size_t k = 0; k < n; k++) shares[k] *= factor;
-    make_shares(m, shares, w->scale[0], w->base, 1.0f, c->streams.mix_eps);
+    make_shares(m, shares, w->scale[0], w->base, 1.0f, c->hyper.mix_eps);
     if (n == streams) return;
-    make_shares(m, shares + streams, w->scale[1], w->base + streams, c->streams.mix_scale,
-                mixes ? 0.0f : c->streams.mix_eps);
+    make_shares(m, shares + streams, w->scale[1], w->base + streams, c->hyper.mix_scale,
+                mixes ? 0.0f : c->hyper.mix_eps);
     if (mixes) make_mix(m, shares + 2 * streams, w->scale[2], w->base + 2 * streams);
 }
 
@@ -162,7 +162,7 @@ static void map_streams(ForwardPass *pass, const HyperMap *w) {
 static void join_row(const Model *m, const HyperMap *w, size_t row) {
     const Config *c = m->config;
     const Numeric *numeric = m->isa->numeric;
-    size_t dim = c->dim, streams = c->streams.count, n = w->map.rows;
+    size_t dim = c->dim, streams = c->hyper_streams, n = w->map.rows;
     const float *flat = streams_of(m) + row * streams * dim;
     float *shares = shares_of(m) + row * n, *x = m->x + row * dim;
     if (n > 0) shares_of_row(m, w, flat, shares);
@@ -182,7 +182,7 @@ static void read(const ForwardPass *pass, const Branch *b, size_t row) {
 
 /* stream[s] = sum over j of mix[j][s] * stream[j] */
 static void mix_streams(const Model *m, const float *mix, float *stream) {
-    size_t dim = m->config->dim, streams = m->config->streams.count;
+    size_t dim = m->config->dim, streams = m->config->hyper_streams;
     float *old = m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats;
     memcpy(old, stream, streams * dim * sizeof *old);
     memset(stream, 0, streams * dim * sizeof *stream);
@@ -196,11 +196,11 @@ static void hyper_add(ForwardPass *pass, const Branch *b, size_t row, float *y) 
     const Model *m = pass->model;
     const Config *c = m->config;
     const Numeric *numeric = m->isa->numeric;
-    size_t dim = c->dim, streams = c->streams.count;
+    size_t dim = c->dim, streams = c->hyper_streams;
     float *stream = streams_of(m) + row * streams * dim;
     const float *shares = shares_of(m) + row * hyper_shares(c) + streams;
     if (b->scale != 1.0f) numeric->scale(y, b->scale, dim);
-    if (c->streams.mix_rounds > 0) mix_streams(m, shares + streams, stream);
+    if (c->hyper.mix_rounds > 0) mix_streams(m, shares + streams, stream);
     for (size_t s = 0; s < streams; s++) numeric->add_scaled(stream + s * dim, y, shares[s], dim);
     if (!m->isa->numeric->all_finite(stream, streams * dim)) forward_not_finite(pass, b->layer);
 }
@@ -227,7 +227,7 @@ static void hyper_list(Model *m, size_t l) {
 /* Every stream begins as the embedding. */
 static void hyper_begin(ForwardPass *pass) {
     Model *m = pass->model;
-    size_t dim = m->config->dim, streams = m->config->streams.count;
+    size_t dim = m->config->dim, streams = m->config->hyper_streams;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++)
         for (size_t s = 0; s < streams; s++)

@@ -2,8 +2,8 @@
  * a layer of another kind or the feed-forward, and each norm is left out in layers without weights
  * for it. OLMo Hybrid normalizes before its layers with a state and after its attention.
  *
- * With Config.adapter_rank a norm before a block may have a gate that depends on its output: A.X K2
- * takes norm(x) * sigmoid(up activation(down norm(x))), where down has adapter_rank rows.
+ * With Config.norm_gate_rank a norm before a block may have a gate that depends on its output: A.X
+ * K2 takes norm(x) * sigmoid(up activation(down norm(x))), where down has norm_gate_rank rows.
  *
  * With Config.residual_by_depth the n-th sum of the stream (the embedding is the first part) is
  * (x sqrt(n - 1) + norm2(f(norm(x)))) / sqrt(n): Beam. */
@@ -23,16 +23,16 @@ static NormGate find_gate(Finder *f, const char *norm) {
     char name[64];
     NormGate gate = {0};
     snprintf(name, sizeof name, "%s.gate_down", norm);
-    gate.down = weights_matrix(f, name, c->adapter_rank, c->dim, false);
+    gate.down = weights_matrix(f, name, c->norm_gate_rank, c->dim, false);
     snprintf(name, sizeof name, "%s.gate_up", norm);
-    gate.up = weights_matrix(f, name, c->dim, c->adapter_rank, gate.down.data != NULL);
+    gate.up = weights_matrix(f, name, c->dim, c->norm_gate_rank, gate.down.data != NULL);
     return gate;
 }
 
 /* Without gates there is nothing to find beside the layers' own weights. */
 static void mixed_norms_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
-    if (c->adapter_rank == 0) return;
+    if (c->norm_gate_rank == 0) return;
     LayerGates *gates = arrangement_allocate(f, c->n_layers * sizeof *gates);
     weights->stack = gates;
     for (uint32_t l = 0; gates && l < c->n_layers; l++) {
@@ -97,7 +97,7 @@ static void mixed_norms_keep(Model *m) {
     const Config *c = m->config;
     LayerGates *gates = m->weights.stack;
     for (size_t l = 0; gates && l < c->n_layers; l++) {
-        float *low = arena_keep(&m->arena, "gate inputs", m->max_rows, c->adapter_rank);
+        float *low = arena_keep(&m->arena, "gate inputs", m->max_rows, c->norm_gate_rank);
         float *wide = arena_keep(&m->arena, "gates", m->max_rows, c->dim);
         gates[l].attention.low = gates[l].ffn.low = low;
         gates[l].attention.wide = gates[l].ffn.wide = wide;
