@@ -28,7 +28,7 @@ static const Norm *if_present(const Norm *norm) {
     return norm->present ? norm : NULL;
 }
 
-void branches_read(Branch *b, const Norm *pre, float *in) {
+void branches_set_input(Branch *b, const Norm *pre, float *in) {
     b->pre = pre;
     b->in = in;
 }
@@ -49,14 +49,14 @@ Branch *branches_last(Model *m) {
 static void list_one(Model *m, size_t l, const BranchKind *kind, const Norm *pre, float *in) {
     const LayerWeights *w = &m->weights.layers[l];
     Branch *b = branches_append(m, l, kind);
-    branches_read(b, pre, in);
+    branches_set_input(b, pre, in);
     b->weights = w->own;
     b->last_linear = &w->wo;
     if (kind->kept_floats)
         b->kept = arena_keep(&m->arena, kind->name, m->max_rows, kind->kept_floats(m->config));
 }
 
-Branch *branches_attention(Model *m, size_t l, const Norm *pre, float *in) {
+Branch *branches_append_attention(Model *m, size_t l, const Norm *pre, float *in) {
     const LayerWeights *w = &m->weights.layers[l];
     const BranchKind *kind = w->kind ? w->kind : &self_attention_kind;
     size_t first = m->branches.n;
@@ -69,11 +69,11 @@ Branch *branches_attention(Model *m, size_t l, const Norm *pre, float *in) {
     return &m->branches.all[first];
 }
 
-Branch *branches_feed_forward(Model *m, size_t l, const Norm *pre, float *in) {
+Branch *branches_append_feed_forward(Model *m, size_t l, const Norm *pre, float *in) {
     const LayerWeights *w = &m->weights.layers[l];
     Branch *b = append(m, l);
     b->kind = w->router.w.data ? mixture_kind() : &forward_ffn_kind;
-    branches_read(b, pre, in);
+    branches_set_input(b, pre, in);
     b->last_linear = &w->ffn.down;
     b->sum_post = if_present(&w->post_ffn_norm);
     b->scale = m->config->residual_scale;
@@ -86,15 +86,15 @@ Branch *branches_feed_forward(Model *m, size_t l, const Norm *pre, float *in) {
 static void list_parallel(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     bool two = w->ffn_norm.present;
-    branches_attention(m, l, &w->attention_norm, m->normed);
+    branches_append_attention(m, l, &w->attention_norm, m->normed);
     branches_last(m)->same_x = true;
-    Branch *ffn = branches_feed_forward(m, l, if_present(&w->ffn_norm),
-                                        two ? branches_second_input(m) : m->normed);
+    Branch *ffn = branches_append_feed_forward(m, l, if_present(&w->ffn_norm),
+                                               two ? branches_second_input(m) : m->normed);
     ffn->out = arena_keep(&m->arena, "feed-forward output", m->max_rows, m->config->dim);
 }
 
-/* One half of a layer, f = branches_attention or branches_feed_forward, with its norm before f,
- * after the sum, or neither (sum_post is there where the norm is after f). */
+/* One half of a layer, f = branches_append_attention or branches_append_feed_forward, with its norm
+ * before f, after the sum, or neither (sum_post is there where the norm is after f). */
 static void list_half(Model *m, size_t l,
                       Branch *(*f)(Model *m, size_t l, const Norm *pre, float *in),
                       const Norm *norm) {
@@ -105,15 +105,16 @@ static void list_half(Model *m, size_t l,
     if (place == NORM_AFTER) branches_last(m)->norm_after = norm;
 }
 
-void branches_list(Model *m, size_t l) {
+void branches_append_layer(Model *m, size_t l) {
     const Config *c = m->config;
     const LayerWeights *w = &m->weights.layers[l];
     if (c->parallel_block) {
         list_parallel(m, l);
         return;
     }
-    if (c->layer_kind[l] != LAYER_NONE) list_half(m, l, branches_attention, &w->attention_norm);
-    if (!c->without_ffn[l]) list_half(m, l, branches_feed_forward, &w->ffn_norm);
+    if (c->layer_kind[l] != LAYER_NONE)
+        list_half(m, l, branches_append_attention, &w->attention_norm);
+    if (!c->without_ffn[l]) list_half(m, l, branches_append_feed_forward, &w->ffn_norm);
 }
 
 /* ---- Of a model ---- */

@@ -14,26 +14,27 @@ void branches_make(Model *model);
 
 /* The arrangement of most models: a layer is attention (or what Config.layer_kind says) and a
  * feed-forward network, with norms where Config.norm_place says. */
-void branches_list(Model *model, size_t layer);
+void branches_append_layer(Model *model, size_t layer);
 
 /* ---- For other arrangements (layer_kind.h) ---- */
 
-/* Each appends a branch of layer l that adds its output to x; the caller changes it:
- *   append        of this kind: x += f(x)
- *   attention     attention, or what Config.layer_kind says instead, of pre(x), with
- *                 post_attention_norm where the model has it. That may be several branches: returns
- *                 the first, which reads
- *   feed_forward  the feed-forward network or the mixture of experts of pre(x), with post_ffn_norm
- *                 where the model has it
- *   last          returns the last branch that was appended
- * pre NULL: `in` is x, or the input of another branch. */
+/* Appends a branch of this kind to the layer, x += f(x). The caller changes what differs. */
 Branch *branches_append(Model *model, size_t layer, const BranchKind *kind);
-Branch *branches_attention(Model *model, size_t layer, const Norm *pre, float *in);
-Branch *branches_feed_forward(Model *model, size_t layer, const Norm *pre, float *in);
+
+/* Appends attention of pre(x), or what Config.layer_kind says instead, with post_attention_norm
+ * where the model has it. That may be several branches: returns the first, which reads pre(x).
+ * pre NULL: `in` is x, or the input of another branch. */
+Branch *branches_append_attention(Model *model, size_t layer, const Norm *pre, float *in);
+
+/* Appends the feed-forward network or the mixture of experts of pre(x), with post_ffn_norm where
+ * the model has it. */
+Branch *branches_append_feed_forward(Model *model, size_t layer, const Norm *pre, float *in);
+
+/* The branch that was appended last. */
 Branch *branches_last(Model *model);
 
-/* Lets the branch read pre(x), or `in` as it is. */
-void branches_read(Branch *branch, const Norm *pre, float *in);
+/* Lets the branch read pre(x), kept in `in`; pre NULL: `in` as it is. */
+void branches_set_input(Branch *branch, const Norm *pre, float *in);
 
 /* Rows [n][dim] for the second branch of a group. All branches of a group are read before the first
  * one runs, and added after the last one has run, so that both have an input and an output of their

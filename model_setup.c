@@ -159,7 +159,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     if (m->max_rows > m->context && !options->max_rows) m->max_rows = m->context;
     m->ffn_rows = model_setup_larger(m->max_rows, m->config->experts.per_token);
     m->row_work = config_work(m->config, 1, 1);
-    static const Arrangement plain = {.list = branches_list};
+    static const Arrangement plain = {.list = branches_append_layer};
     m->arrangement = m->config->stack == STACK_PLAIN ? &plain : arrangement_of(m->config->stack);
     Status status = weights_find(&m->weights, file, m->config, error);
     if (status == STATUS_OK) status = find_own_weights(m, error);

@@ -228,19 +228,19 @@ static void altup_list(Model *m, size_t l) {
                                        .add = add_to_others};
     const LayerWeights *w = &m->weights.layers[l];
     const AltupLayer *own = &((const AltupWeights *)m->weights.stack)->layers[l];
-    Branch *attention = branches_attention(m, l, &w->attention_norm, m->normed);
+    Branch *attention = branches_append_attention(m, l, &w->attention_norm, m->normed);
     attention->streams = &predicts;
     attention->same_x = true;
     Branch *laurel = branches_append(m, l, &laurel_kind);
-    branches_read(laurel, NULL, m->normed);
+    branches_set_input(laurel, NULL, m->normed);
     laurel->weights = own;
     laurel->out = branches_second_output(m);
     laurel->post = &own->laurel_norm;
     laurel->adds_input = true;
     laurel->after = 1.0f / sqrtf(2.0f);
-    branches_feed_forward(m, l, &w->ffn_norm, m->normed);
+    branches_append_feed_forward(m, l, &w->ffn_norm, m->normed);
     Branch *input = per_layer_branch(m, l, &own->gate);
-    branches_read(input, NULL, m->normed);
+    branches_set_input(input, NULL, m->normed);
     input->streams = &corrects;
 }
 

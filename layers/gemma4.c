@@ -64,13 +64,13 @@ static void gemma4_find(Finder *f, Weights *weights) {
 static Branch *list_dense_and_experts(Model *m, size_t l, const Gemma4Layer *own) {
     const LayerWeights *w = &m->weights.layers[l];
     Branch *dense = branches_append(m, l, &forward_ffn_kind);
-    branches_read(dense, &w->ffn_norm, m->normed);
+    branches_set_input(dense, &w->ffn_norm, m->normed);
     dense->last_linear = &w->ffn.down;
     dense->post = &own->post_dense_norm;
     dense->addition = ADD_TO_NEXT;
     dense->same_x = true;
     Branch *experts = branches_append(m, l, mixture_kind());
-    branches_read(experts, &own->expert_norm, branches_second_input(m));
+    branches_set_input(experts, &own->expert_norm, branches_second_input(m));
     experts->router_scale = own->router_scale;
     experts->routed = arena_keep(&m->arena, "router input", m->max_rows, m->config->dim);
     experts->out = branches_second_output(m);
@@ -84,11 +84,11 @@ static void gemma4_list(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     const Gemma4Layer *own = &((const Gemma4 *)m->weights.stack)->layers[l];
     Branch *last;
-    branches_attention(m, l, &w->attention_norm, m->normed); /* with post_attention_norm */
+    branches_append_attention(m, l, &w->attention_norm, m->normed); /* with post_attention_norm */
     if (w->router.w.data) {
         last = list_dense_and_experts(m, l, own);
     } else {
-        last = branches_feed_forward(m, l, &w->ffn_norm, m->normed);
+        last = branches_append_feed_forward(m, l, &w->ffn_norm, m->normed);
     }
     if (m->config->per_layer.dim > 0) last = per_layer_branch(m, l, &own->gate);
     if (own->scale) last->after = *own->scale; /* x = scale * (x + the last branch's output) */

@@ -215,9 +215,11 @@ static void hyper_list(Model *m, size_t l) {
     const HyperWeights *own = m->weights.stack;
     const LayerWeights *w = &m->weights.layers[l];
     size_t first = m->branches.n;
-    branches_attention(m, l, &w->attention_norm, m->normed)->stream_weights = &own->layers[l][0];
+    branches_append_attention(m, l, &w->attention_norm, m->normed)->stream_weights =
+        &own->layers[l][0];
     branches_last(m)->stream_weights = &own->layers[l][0];
-    branches_feed_forward(m, l, &w->ffn_norm, m->normed)->stream_weights = &own->layers[l][1];
+    branches_append_feed_forward(m, l, &w->ffn_norm, m->normed)->stream_weights =
+        &own->layers[l][1];
     for (Branch *b = m->branches.all + first; b <= branches_last(m); b++) {
         b->streams = &use;
         b->sum_post = NULL;

@@ -64,8 +64,8 @@ void norm_gate_apply(ForwardPass *pass, const Branch *b) {
     forward_wait(pass);
 }
 
-/* Appends a half of layer l, f = branches_attention or branches_feed_forward: it reads the norm,
- * where the layer has it, with its gate. */
+/* Appends a half of layer l, f = branches_append_attention or branches_append_feed_forward: it
+ * reads the norm, where the layer has it, with its gate. */
 static void list_half(Model *m, size_t l,
                       Branch *(*f)(Model *m, size_t l, const Norm *pre, float *in),
                       const Norm *norm, const NormGate *gate) {
@@ -87,9 +87,10 @@ static void weigh(const Model *m, Branch *b, size_t n_parts) {
 static void mixed_norms_list(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     const LayerGates *gates = m->weights.stack ? (const LayerGates *)m->weights.stack + l : NULL;
-    list_half(m, l, branches_attention, &w->attention_norm, gates ? &gates->attention : NULL);
+    list_half(m, l, branches_append_attention, &w->attention_norm,
+              gates ? &gates->attention : NULL);
     weigh(m, branches_last(m), 2 * l + 2);
-    list_half(m, l, branches_feed_forward, &w->ffn_norm, gates ? &gates->ffn : NULL);
+    list_half(m, l, branches_append_feed_forward, &w->ffn_norm, gates ? &gates->ffn : NULL);
     weigh(m, branches_last(m), 2 * l + 3);
 }
 

@@ -66,8 +66,8 @@ static void mtp_stack_list(Model *m, size_t l) {
                                     .gather = mtp_stack_join};
     const LayerWeights *w = &m->weights.layers[l];
     if (l < ((const MtpStack *)m->weights.stack)->first) return;
-    branches_attention(m, l, &w->attention_norm, m->normed)->streams = &joins;
-    branches_feed_forward(m, l, &w->ffn_norm, m->normed);
+    branches_append_attention(m, l, &w->attention_norm, m->normed)->streams = &joins;
+    branches_append_feed_forward(m, l, &w->ffn_norm, m->normed);
 }
 
 const Arrangement mtp_arrangement = {

@@ -37,12 +37,12 @@ static KvLayer parallel_mamba_cached(const Config *c, uint32_t layer) {
 static void parallel_mamba_list(Model *m, size_t l, const Norm *pre, float *in) {
     const ParallelMamba *w = m->weights.layers[l].own;
     Branch *mamba = branches_append(m, l, &mamba2_layer);
-    branches_read(mamba, pre, in);
+    branches_set_input(mamba, pre, in);
     mamba->weights = &w->mamba;
     mamba->addition = ADD_TO_NEXT;
     mamba->same_x = true;
     Branch *attention = branches_append(m, l, &attention_part_kind);
-    branches_read(attention, NULL, in);
+    branches_set_input(attention, NULL, in);
     attention->weights = &w->attention;
     attention->last_linear = &w->attention.wo;
     attention->out = branches_second_output(m);

@@ -215,7 +215,7 @@ static void shared_block_list(Model *m, size_t l, const Norm *pre, float *in) {
     block->out = branches_second_output(m);
     block->addition = ADD_TO_INPUT;
     Branch *mamba = branches_append(m, l, &mamba2_layer);
-    branches_read(mamba, pre, in);
+    branches_set_input(mamba, pre, in);
     mamba->weights = &w->mamba;
     mamba->plus = block;
 }

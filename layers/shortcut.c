@@ -21,19 +21,19 @@ static Branch *pending_mixture(const Model *m, size_t l) {
 
 static void shortcut_list(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
-    branches_attention(m, l, &w->attention_norm, m->normed);
+    branches_append_attention(m, l, &w->attention_norm, m->normed);
     const Branch *pending = l > 0 ? pending_mixture(m, l - 1) : NULL;
     Branch *mixture = NULL;
     if (w->router.w.data) {
         mixture = branches_append(m, l, mixture_kind());
-        branches_read(mixture, &w->ffn_norm, m->normed);
+        branches_set_input(mixture, &w->ffn_norm, m->normed);
         mixture->out = arena_keep(&m->arena, "pending mixture", m->max_rows, m->config->dim);
         mixture->scale = m->config->residual_scale;
         mixture->addition = ADD_LATER;
         mixture->same_x = true;
     }
     Branch *ffn = branches_append(m, l, &forward_ffn_kind);
-    branches_read(ffn, mixture ? NULL : &w->ffn_norm, m->normed);
+    branches_set_input(ffn, mixture ? NULL : &w->ffn_norm, m->normed);
     ffn->last_linear = &w->ffn.down;
     ffn->sum_post = w->post_ffn_norm.present ? &w->post_ffn_norm : NULL;
     ffn->scale = m->config->residual_scale;
