@@ -72,20 +72,21 @@ INLINE void store_sums(size_t rows, const __m256 (*sums)[HALVES], float *out, si
 /* ---- Few rows ---- */
 
 /* How many bytes ahead the lines of a record are prefetched. */
-enum { AHEAD = 4096 };
+enum { PREFETCH_DISTANCE = 4096 };
 
-/* Prefetches the lines and scales that lie behind group g. */
-INLINE void fetch_behind(TensorType type, const Panel *panel, size_t g, size_t groups,
-                         const GroupWeights *now) {
-    const uint8_t *lines = now->lines + AHEAD;
+/* Prefetches the lines and scales of a later group, PREFETCH_DISTANCE bytes or prefetch_groups
+ * after group g. */
+INLINE void prefetch_group(TensorType type, const Panel *panel, size_t g, size_t groups,
+                           const GroupWeights *now) {
+    const uint8_t *lines = now->lines + PREFETCH_DISTANCE;
     const bool records = is_record_type(type);
     const size_t bytes = records ? record_group_bytes(type) : group_bytes(type);
     if (!records) {
-        lines = fetch_ahead(type, 1, panel->bytes, panel->data, panel->scales, panel->minima, g,
-                            groups);
+        lines = prefetch_scales(type, 1, panel->bytes, panel->data, panel->scales, panel->minima, g,
+                                groups);
     } else if (g % record_groups(type) == 0) {
         for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
-            _mm_prefetch((const char *)now->record + AHEAD + at, _MM_HINT_T1);
+            _mm_prefetch((const char *)now->record + PREFETCH_DISTANCE + at, _MM_HINT_T1);
     }
     UNROLL
     for (size_t at = 0; at < bytes; at += LINE_BYTES)
@@ -102,7 +103,7 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
     start_sums(rows, false, out, stride, outputs, sums);
     for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
         const GroupWeights weights = packed_group(type, &panel, g);
-        fetch_behind(type, &panel, g, groups, &weights);
+        prefetch_group(type, &panel, g, groups, &weights);
         add_group(type, PACKED, rows, &weights, block, table, sums);
     }
     store_sums(rows, sums, out, stride, outputs);
@@ -155,24 +156,25 @@ typedef struct TileOutput {
 
 /* The lines to prefetch while a tile is multiplied: its part of the next panel. A core cannot keep
  * them all in flight at once, so a few are asked for with each group. */
-typedef struct Ahead {
+typedef struct PrefetchRange {
     const uint8_t *from, *last;
-} Ahead;
+} PrefetchRange;
 
-enum { AHEAD_LINES = 3 }; /* of a group: three blocks of rows, the fewest, divide up to 8 lines */
+/* Lines to prefetch with each group: three blocks of rows, the fewest, divide up to 8 lines. */
+enum { PREFETCH_LINES = 3 };
 
-INLINE void fetch_lines(Ahead *ahead) {
+INLINE void prefetch_lines(PrefetchRange *range) {
     UNROLL
-    for (size_t i = 0; i < AHEAD_LINES; i++) {
-        _mm_prefetch((const char *)ahead->from, _MM_HINT_T1);
-        ahead->from += ahead->from < ahead->last ? LINE_BYTES : 0;
+    for (size_t i = 0; i < PREFETCH_LINES; i++) {
+        _mm_prefetch((const char *)range->from, _MM_HINT_T1);
+        range->from += range->from < range->last ? LINE_BYTES : 0;
     }
 }
 
 /* Adds n groups of an unpacked run to the sums of `rows` rows. */
 INLINE void multiply_tile(TensorType type, size_t rows, size_t n, const uint8_t *lines,
                           const Unpacked *from, const uint8_t *block, const TileOutput *to,
-                          Ahead ahead) {
+                          PrefetchRange range) {
     const size_t group = type_group(type);
     __m256 sums[BLOCK_ROWS][HALVES];
     start_sums(rows, to->go_on, to->out, to->stride, to->outputs, sums);
@@ -180,7 +182,7 @@ INLINE void multiply_tile(TensorType type, size_t rows, size_t n, const uint8_t 
         const GroupWeights weights = {lines + g * group * PANEL_ROWS,
                                       (const uint8_t *)from->scales[g][0],
                                       (const uint8_t *)from->scales[g][1], NULL};
-        fetch_lines(&ahead);
+        prefetch_lines(&range);
         add_group(type, UNPACKED, rows, &weights, block, _mm256_setzero_si256(), sums);
     }
     store_sums(rows, sums, to->out, to->stride, to->outputs);
@@ -188,7 +190,7 @@ INLINE void multiply_tile(TensorType type, size_t rows, size_t n, const uint8_t 
 
 /* Calls multiply_tile with rows known to the compiler. */
 typedef void TileKernel(size_t rows, size_t n, const uint8_t *lines, const Unpacked *from,
-                        const uint8_t *block, const TileOutput *to, Ahead ahead);
+                        const uint8_t *block, const TileOutput *to, PrefetchRange range);
 
 /* A ManyKernel with the type known to the compiler. */
 INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *product,
@@ -214,11 +216,11 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
                 const size_t rows = block_start(n_rows, blocks, b + 1) - start;
                 const TileOutput to = {product->out + start * product->stride + p * PANEL_ROWS,
                                        product->stride, matrix_panel_outputs(w, p), first > 0};
-                const Ahead ahead = {next, next + (fetched - 1) * LINE_BYTES};
+                const PrefetchRange range = {next, next + (fetched - 1) * LINE_BYTES};
                 next += fetched * LINE_BYTES;
                 tile(rows, n, type_is_8_bit(type) ? stored : scratch->codes, scratch,
                      input + start * row_bytes + first * rows * activation_bytes(group), &to,
-                     ahead);
+                     range);
             }
         }
     }
@@ -232,7 +234,7 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
         break
 #define TILE_CASE(type, count)                                                                     \
     case count:                                                                                    \
-        multiply_tile(TENSOR_##type, count, n, lines, from, block, to, ahead);                     \
+        multiply_tile(TENSOR_##type, count, n, lines, from, block, to, range);                     \
         break
 
 /* Defines block_TYPE and many_TYPE. */
@@ -249,7 +251,7 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
         }                                                                                          \
     }                                                                                              \
     static void tile_##type(size_t rows, size_t n, const uint8_t *lines, const Unpacked *from,     \
-                            const uint8_t *block, const TileOutput *to, Ahead ahead) {             \
+                            const uint8_t *block, const TileOutput *to, PrefetchRange range) {     \
         switch (rows) {                                                                            \
             TILE_CASE(type, 4);                                                                    \
             TILE_CASE(type, 5);                                                                    \

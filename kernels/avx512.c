@@ -47,7 +47,7 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
         const uint8_t *codes = block + ACTIVATION_HEADER * rows;
         const uint8_t *line = panel + g * group_bytes(type);
         const uint8_t *ahead =
-            fetch_ahead(type, panels, panel_bytes, panel, scales, minima, g, groups);
+            prefetch_scales(type, panels, panel_bytes, panel, scales, minima, g, groups);
         Dots dots;
         start_dots(raised, panels, rows, offsets, &dots);
         UNROLL

@@ -114,24 +114,25 @@ static inline size_t group_bytes(TensorType type) {
 
 /* How many groups ahead to prefetch; measured fastest on Zen 4. For one panel these are about 4 KB
  * of 8-bit and 6 KB of 4-bit lines; for several panels at once less of each. */
-static inline size_t groups_ahead(TensorType type, size_t panels) {
+static inline size_t prefetch_groups(TensorType type, size_t panels) {
     if (panels > 1) return type_is_4_bit(type) ? 4 : 3;
     return type_is_4_bit(type) ? 24 : 8;
 }
 
-/* Prefetches the scales of group g + groups_ahead, which past the panels' end is one of the panels
- * that follow, and returns the address of its lines in the first panel. */
-static inline __attribute__((always_inline)) const uint8_t *fetch_ahead(
+/* Prefetches the scales of the group that is prefetch_groups after group g (past the panels' end:
+ * of the panels that follow), and returns the address of its lines in the first panel, for the
+ * caller to prefetch. */
+static inline __attribute__((always_inline)) const uint8_t *prefetch_scales(
     TensorType type, size_t panels, size_t panel_bytes, const uint8_t *panel,
     const uint16_t *scales, const uint16_t *minima, size_t g, size_t groups) {
-    size_t ahead = g + groups_ahead(type, panels), turn = 0;
-    if (ahead >= groups) ahead -= groups, turn = panels * panel_bytes;
-    const uint16_t *ahead_scales = scales + turn / 2 + ahead * PANEL_ROWS;
-    for (size_t j = 0; j < panels; j++, ahead_scales += panel_bytes / 2) {
-        __builtin_prefetch(ahead_scales);
-        if (type_has_minima(type)) __builtin_prefetch(minima - scales + ahead_scales);
+    size_t next = g + prefetch_groups(type, panels), turn = 0;
+    if (next >= groups) next -= groups, turn = panels * panel_bytes;
+    const uint16_t *next_scales = scales + turn / 2 + next * PANEL_ROWS;
+    for (size_t j = 0; j < panels; j++, next_scales += panel_bytes / 2) {
+        __builtin_prefetch(next_scales);
+        if (type_has_minima(type)) __builtin_prefetch(minima - scales + next_scales);
     }
-    return panel + turn + ahead * group_bytes(type);
+    return panel + turn + next * group_bytes(type);
 }
 
 #endif

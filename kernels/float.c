@@ -20,7 +20,7 @@ enum { ROWS = 12, PANELS = 2, RUN = 256 };
 #else
 enum { ROWS = 6, PANELS = 1, RUN = 1024 };
 #endif
-enum { ROW_PANELS = 4, AHEAD = 2048 };
+enum { ROW_PANELS = 4, PREFETCH_DISTANCE = 2048 };
 
 /* A thread's working memory: a run of widened weights, and the sums of all rows. */
 typedef struct FloatScratch {
@@ -183,7 +183,8 @@ static void multiply_stripe(const Product *product, const float *x, size_t n_row
         bool last = first + n == w->cols;
         const uint8_t *lines = panel + first * line_bytes;
         size_t panel_bytes = w->panel_bytes;
-        Fetch fetch = {lines + (blocks > 1 ? n * line_bytes : AHEAD), panel_bytes, line_bytes};
+        Fetch fetch = {lines + (blocks > 1 ? n * line_bytes : PREFETCH_DISTANCE), panel_bytes,
+                       line_bytes};
         if (last && blocks > 1) fetch.from = panel + panels * panel_bytes;
         if (widened) {
             for (size_t i = 0; i < panels; i++)
@@ -220,8 +221,9 @@ LANES_INLINE void multiply_row(TensorType type, size_t panels, const uint8_t *pa
 #pragma GCC unroll 4
             for (size_t p = 0; p < panels; p++) {
                 const uint8_t *own = line + p * panel_bytes;
-                if (!odd) __builtin_prefetch(own + AHEAD, 0, 3);
-                if (odd && type == TENSOR_F32) __builtin_prefetch(own + LINE_BYTES + AHEAD, 0, 3);
+                if (!odd) __builtin_prefetch(own + PREFETCH_DISTANCE, 0, 3);
+                if (odd && type == TENSOR_F32)
+                    __builtin_prefetch(own + LINE_BYTES + PREFETCH_DISTANCE, 0, 3);
                 sums[p] = lanes_fma(load_weights(type, own, odd), v, sums[p]);
             }
         }

@@ -18,8 +18,9 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
         const int32_t *offsets = (const int32_t *)block + 2 * rows;
         const int8_t *codes = (const int8_t *)block + ACTIVATION_HEADER * rows;
         const uint8_t *lines = panel + g * group_bytes(type);
-        const uint8_t *ahead = fetch_ahead(type, 1, panel_bytes, panel, scales, minima, g, groups);
-        for (size_t i = 0; i < group_bytes(type); i += LINE_BYTES) __builtin_prefetch(ahead + i);
+        const uint8_t *next =
+            prefetch_scales(type, 1, panel_bytes, panel, scales, minima, g, groups);
+        for (size_t i = 0; i < group_bytes(type); i += LINE_BYTES) __builtin_prefetch(next + i);
         int32x4_t dot[BLOCK_ROWS][QUARTERS];
         int8x16_t x[BLOCK_ROWS];
 #define STEP(r) dot[r][0] = dot[r][1] = dot[r][2] = dot[r][3] = vdupq_n_s32(0)

@@ -35,8 +35,9 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
         const int32_t *offsets = (const int32_t *)block + 2 * rows;
         const int8_t *codes = (const int8_t *)block + ACTIVATION_HEADER * rows;
         const uint8_t *lines = panel + g * group_bytes(type);
-        const uint8_t *ahead = fetch_ahead(type, 1, panel_bytes, panel, scales, minima, g, groups);
-        for (size_t i = 0; i < group_bytes(type); i += LINE_BYTES) __builtin_prefetch(ahead + i);
+        const uint8_t *next =
+            prefetch_scales(type, 1, panel_bytes, panel, scales, minima, g, groups);
+        for (size_t i = 0; i < group_bytes(type); i += LINE_BYTES) __builtin_prefetch(next + i);
         /* dot[..][0]: outputs 0 and 1 of the quarter by both rows, dot[..][1]: outputs 2 and 3 */
         int32x4_t dot[PAIRS][QUARTERS][2];
         UNROLL

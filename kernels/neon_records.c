@@ -4,7 +4,7 @@
 #include "kernels/records.h"
 
 /* Prefetch distance in bytes. */
-enum { AHEAD = 4096 };
+enum { PREFETCH_DISTANCE = 4096 };
 
 /* The levels of the type's table, for a byte look-up. */
 INLINE int8x16_t table_of(TensorType type) {
@@ -124,10 +124,10 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
         size_t n = groups - first < per_record ? groups - first : per_record;
         const uint8_t *lines = record + record_header_bytes(type);
         for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
-            __builtin_prefetch(record + AHEAD + at);
+            __builtin_prefetch(record + PREFETCH_DISTANCE + at);
         for (size_t g = 0; g < n; g++, lines += record_group_bytes(type)) {
             for (size_t at = 0; at < record_group_bytes(type); at += LINE_BYTES)
-                __builtin_prefetch(lines + AHEAD + at);
+                __builtin_prefetch(lines + PREFETCH_DISTANCE + at);
             add_record_group(type, rows, record, g, lines, block, table, acc);
             block += rows * activation_bytes(group);
         }
