@@ -39,10 +39,11 @@ struct TokenRule {
     Status (*take)(TokenRule *rule, int32_t token, bool *complete, Error *error);
     /* Gives the bytes that end a text which has reached max_tokens; NULL: it is cut. */
     Status (*close)(TokenRule *rule, const char **bytes, size_t *length, Error *error);
-    /* Proposes the tokens that very likely come next (draft/forced.h), and says how many of ids[n]
-     * may; NULL: nothing is known before allowed() is asked. */
+    /* Proposes the tokens that very likely come next (draft/forced.h); returns how many. NULL:
+     * nothing is known before allowed() is asked. */
     size_t (*forced)(TokenRule *rule, int32_t *ids, size_t most);
-    size_t (*allowed_ahead)(TokenRule *rule, const int32_t *ids, size_t n);
+    /* How many of the drafts ids[n] may come next, one after the other; NULL with `forced`. */
+    size_t (*allowed_drafts)(TokenRule *rule, const int32_t *ids, size_t n);
     void (*free)(TokenRule *rule);
 };
 

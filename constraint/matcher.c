@@ -298,7 +298,7 @@ static Status matcher_take(TokenRule *rule, int32_t token, bool *complete, Error
     return STATUS_OK;
 }
 
-static size_t allowed_ahead(TokenRule *rule, const int32_t *ids, size_t n) {
+static size_t allowed_drafts(TokenRule *rule, const int32_t *ids, size_t n) {
     return matcher_allowed_tokens((Matcher *)rule, ids, n);
 }
 
@@ -337,7 +337,7 @@ Status matcher_new(Matcher **out, Shape *shape, const GenerationOptions *options
     }
     m->rule = (TokenRule){.allowed = allowed,
                           .take = matcher_take,
-                          .allowed_ahead = allowed_ahead,
+                          .allowed_drafts = allowed_drafts,
                           .free = free_rule};
     m->shape = shape;
     m->looks_ahead = true;

@@ -82,7 +82,7 @@ static bool must_close(ReasoningRule *r) {
     bool torn = r->decoder.text.length > r->decoder.given; /* bytes of an incomplete character */
     if (torn && r->n_waited < MOST_WAIT) return false;
     size_t n = r->closing.length;
-    if (!inner || !inner->allowed_ahead || inner->allowed_ahead(inner, r->closing.ids, n) == n)
+    if (!inner || !inner->allowed_drafts || inner->allowed_drafts(inner, r->closing.ids, n) == n)
         return true;
     r->phase = ANSWERING;
     return false;
@@ -147,10 +147,10 @@ static size_t forced(TokenRule *rule, int32_t *ids, size_t most) {
     return n;
 }
 
-static size_t allowed_ahead(TokenRule *rule, const int32_t *ids, size_t n) {
+static size_t allowed_drafts(TokenRule *rule, const int32_t *ids, size_t n) {
     ReasoningRule *r = (ReasoningRule *)rule;
-    bool asks = r->phase != CLOSING && !must_close(r) && r->inner && r->inner->allowed_ahead;
-    return asks ? r->inner->allowed_ahead(r->inner, ids, n) : n;
+    bool asks = r->phase != CLOSING && !must_close(r) && r->inner && r->inner->allowed_drafts;
+    return asks ? r->inner->allowed_drafts(r->inner, ids, n) : n;
 }
 
 static void free_rule(TokenRule *rule) {
@@ -205,7 +205,7 @@ Status reasoning_rule_new(TokenRule **out, const ReasoningLimit *limit, Tokenize
     r->rule = (TokenRule){.allowed = allowed,
                           .take = reasoning_take,
                           .forced = forced,
-                          .allowed_ahead = allowed_ahead,
+                          .allowed_drafts = allowed_drafts,
                           .free = free_rule};
     r->inner = inner;
     if (inner && inner->close) r->rule.close = close_text;

@@ -153,7 +153,7 @@ static size_t ask(DrafterSet *set, Member *member, size_t n, size_t most) {
     m = drafter->propose(drafter, set->text, n_text, set->text + n_text, m);
     book_time(set, member, clock_seconds() - start, unread, m, widened);
     if (m > 0 && set->rule) {
-        size_t allowed = set->rule->allowed_ahead(set->rule, set->text + n, set->n_drafts + m);
+        size_t allowed = set->rule->allowed_drafts(set->rule, set->text + n, set->n_drafts + m);
         m = allowed > set->n_drafts ? allowed - set->n_drafts : 0;
     }
     if (m == 0) return 0;
@@ -297,7 +297,7 @@ static void set_free(Drafter *drafter) {
 }
 
 void drafter_set_hold(Drafter *drafter, TokenRule *rule) {
-    ((DrafterSet *)drafter)->rule = rule && rule->allowed_ahead ? rule : NULL;
+    ((DrafterSet *)drafter)->rule = rule && rule->allowed_drafts ? rule : NULL;
 }
 
 Drafter *drafter_set_new(PassCosts *costs) {
