@@ -177,8 +177,8 @@ static void correct_read(const ForwardPass *pass, const Branch *b, size_t row) {
     for (size_t k = 0; k < dim; k++) change[k] = x[k] - active[k];
     for (size_t j = 0; j < n_streams; j++) {
         const float *coefficients = own->correct + j * n_streams;
-        float share = combine(coefficients, s->routed + row * n_streams, n_streams) + 1.0f;
-        m->isa->numeric->add_scaled(stream_row(m, s, j, row), change, share, dim);
+        float coefficient = combine(coefficients, s->routed + row * n_streams, n_streams) + 1.0f;
+        m->isa->numeric->add_scaled(stream_row(m, s, j, row), change, coefficient, dim);
     }
     for (size_t k = 0; k < dim; k++) gating[k] = own->scale ? active[k] * own->scale[k] : active[k];
 }

@@ -43,8 +43,9 @@ static bool joins_experts(const LayerWeights *w) {
            !expert->down.inputs && !expert->down.outputs && !expert->up.outputs;
 }
 
-/* The shared expert's share of a row, shared_scale * sigmoid(its gate), where it has a gate. */
-static float shared_share(const Model *m, const LayerWeights *w, const float *gate) {
+/* The shared expert's weight for a row: shared_scale, or shared_scale * sigmoid(its gate) where it
+ * has a gate. */
+static float shared_weight(const Model *m, const LayerWeights *w, const float *gate) {
     if (!w->shared_gate.data) return m->config->experts.shared_scale;
     float exponential = -*gate; /* becomes exp(-x) */
     m->isa->numeric->softmax_sum(&exponential, 0.0f, 1);
@@ -59,7 +60,7 @@ static void sort(const Model *m, const MixtureRows *r, size_t n) {
 }
 
 /* Routes each row of `in`: chosen, routing weights, and the choices of all rows sorted by expert.
- * With `shared`, routing[row][0] becomes the row's share of the shared expert. */
+ * With `shared`, routing[row][0] becomes the shared expert's weight for the row. */
 static void route(ForwardPass *pass, const LayerWeights *w, const MixtureRows *r, const float *in,
                   bool shared) {
     Model *m = pass->model;
@@ -80,7 +81,7 @@ static void route(ForwardPass *pass, const LayerWeights *w, const MixtureRows *r
         else
             routing_route(m->isa->numeric, c, w->router_correction, logits, chosen,
                           routing_weights);
-        if (shared) logits[0] = shared_share(m, w, gates + i);
+        if (shared) logits[0] = shared_weight(m, w, gates + i);
         if (pass->n == 1) sort(m, r, 1); /* without another wait */
     }
     forward_wait(pass);
@@ -161,17 +162,18 @@ static void run_experts(ForwardPass *pass, Batch *b, const MixtureRows *r, const
             if (bias) numeric->add_scaled(out, bias + at, 1.0f, columns);
             bool routed = i < b->n_routed;
             size_t row = routed ? b->slots[i] / used : i - b->n_routed;
-            float share = !routed    ? r->routing[row * m->config->experts.count]
-                          : on_input ? 1.0f
-                                     : r->routing_weights[b->slots[i]];
-            numeric->add_scaled(y + row * own + at, out, share, columns);
+            float weight = !routed    ? r->routing[row * m->config->experts.count]
+                           : on_input ? 1.0f
+                                      : r->routing_weights[b->slots[i]];
+            numeric->add_scaled(y + row * own + at, out, weight, columns);
         }
     }
     forward_wait(pass);
 }
 
-/* y += share * in for the rows that chose experts that give their input (zero_experts). */
-static void run_zero_experts(ForwardPass *pass, const MixtureRows *r, const float *in, float *y) {
+/* y += routing weight * in for each identity expert (the key zero_experts) that a row chose. */
+static void run_identity_experts(ForwardPass *pass, const MixtureRows *r, const float *in,
+                                 float *y) {
     Model *m = pass->model;
     const Config *c = m->config;
     size_t dim = c->dim, width = round_up((dim - 1) / (size_t)omp_get_num_threads() + 1, 16);
@@ -228,9 +230,9 @@ void mixture_add_shared(ForwardPass *pass, const LayerWeights *w, const MixtureR
     }
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float share = shared_share(m, w, r->routing + i);
+        float weight = shared_weight(m, w, r->routing + i);
         forward_add_bias(m, &w->shared.down, r->out + i * c->dim);
-        m->isa->numeric->add_scaled(y + i * c->dim, r->out + i * c->dim, share, c->dim);
+        m->isa->numeric->add_scaled(y + i * c->dim, r->out + i * c->dim, weight, c->dim);
     }
     forward_wait(pass);
 }
@@ -267,7 +269,7 @@ static void mixture_run(ForwardPass *pass, const Branch *b) {
     forward_add_time(pass, PART_REST);
     joined = joined && joins_experts(w);
     sum_experts(pass, w, &rows, routed, b->in, c->dim, joined, b->out);
-    if (c->experts.identity > 0) run_zero_experts(pass, &rows, b->in, b->out);
+    if (c->experts.identity > 0) run_identity_experts(pass, &rows, b->in, b->out);
     if (shared && !joined) mixture_add_shared(pass, w, &rows, b->in, b->out);
     forward_add_time(pass, PART_FEED_FORWARD);
 }

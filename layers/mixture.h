@@ -24,12 +24,12 @@ MixtureRows mixture_take(Rows *memory, const Model *model, const LayerWeights *w
 /* first and slots of the mixture that is running, for a PassHook. */
 MixtureRows mixture_choices(const Model *model);
 
-/* y[n][width] = the sum of the chosen experts' outputs for in[n][width], each times its share; the
- * router reads routed[n][dim]. width is at most dim. */
+/* y[n][width] = the sum of the chosen experts' outputs for in[n][width], each times its routing
+ * weight; the router reads routed[n][dim]. width is at most dim. */
 void mixture_sum(ForwardPass *pass, const LayerWeights *weights, const MixtureRows *rows,
                  const float *routed, const float *in, size_t width, float *y);
 
-/* y[n][dim] += the shared expert's output for in[n][dim], times its share. */
+/* y[n][dim] += the shared expert's output for in[n][dim], times its weight. */
 void mixture_add_shared(ForwardPass *pass, const LayerWeights *weights, const MixtureRows *rows,
                         const float *in, float *y);
 

@@ -7,8 +7,8 @@
 /* ---- The sparse mixer ---- */
 
 /* The share of the last of chosen[n_chosen]. */
-static float mixer_share(const Numeric *numeric, float jitter, const float *logits, size_t n,
-                         const uint32_t *chosen, size_t n_chosen) {
+static float mixer_weight(const Numeric *numeric, float jitter, const float *logits, size_t n,
+                          const uint32_t *chosen, size_t n_chosen) {
     float near[CONFIG_MAX_EXPERTS], max = logits[chosen[n_chosen - 1]];
     for (size_t i = 0; i < n; i++) {
         float size = fabsf(logits[i]) > max ? fabsf(logits[i]) : max;
@@ -23,7 +23,7 @@ static void route_sparse_mixer(const Numeric *numeric, const Config *c, const fl
     experts_choose(logits, c->experts.count, c->experts.per_token, chosen);
     for (size_t k = 0; k < c->experts.per_token; k++)
         routing_weights[k] =
-            mixer_share(numeric, c->router.jitter, logits, c->experts.count, chosen, k + 1);
+            mixer_weight(numeric, c->router.jitter, logits, c->experts.count, chosen, k + 1);
 }
 
 /* ---- Routers with scores ---- */

@@ -8,7 +8,7 @@
 /* Chooses experts as experts_route does (experts.h), by RouterConfig.kind:
  *
  * scaled         a softmax over the chosen times correction[n_experts] (NULL: 1)
- * sparse_mixer   the largest logits; each share is a softmax over the experts that are not chosen
+ * sparse_mixer   the largest logits; each weight is a softmax over the experts that are not chosen
  *                before and within a relative distance of 2 * jitter (arXiv:2409.12136, as
  *                at inference)
  * ..._scores     the largest scores plus correction[n_experts] (NULL: none) among the best groups;
