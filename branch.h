@@ -106,7 +106,7 @@ struct Branch {
     const Linear *last_linear; /* of f: its bias is added to `out`; NULL: no bias */
     const Norm *post;          /* of `out` */
     bool adds_input;           /* out += in, after `post`: Laurel */
-    float share;               /* of `out` in a sum of several outputs (ADD_TO_NEXT); default 1 */
+    float part_scale;          /* of `out` in a sum of several outputs (ADD_TO_NEXT); default 1 */
     const Norm *sum_post;      /* of that sum, or of the one output */
     float before;              /* factor of x, before the addition; default 1 */
     float scale;               /* factor of what is added; default 1 */

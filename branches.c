@@ -11,8 +11,8 @@ enum { MOST_BRANCHES = 6 }; /* of one layer */
 static Branch *append(Model *m, size_t l) {
     BranchList *list = &m->branches;
     Branch *b = &list->all[list->n++];
-    *b =
-        (Branch){.layer = l, .in = m->x, .out = m->y, .share = 1.0f, .before = 1.0f, .after = 1.0f};
+    *b = (Branch){
+        .layer = l, .in = m->x, .out = m->y, .part_scale = 1.0f, .before = 1.0f, .after = 1.0f};
     b->scale = 1.0f;
     return b;
 }

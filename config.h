@@ -102,7 +102,7 @@ typedef enum StackNumber {
     STACK_MIXED_NORMS, /* x + norm2(f(norm(x))), each norm only in layers that have it: OLMo Hybrid;
                         * norms may have gates: A.X K2 */
     STACK_SHORTCUT, /* a mixture in every second layer, added after the next one: LongCat-Flash */
-    STACK_HYPER,    /* several residual streams, mixed for each block by shares: Hy 4 */
+    STACK_HYPER,    /* several residual streams, mixed for each block: Hy 4 */
     STACK_MTP,      /* one prediction layer (layers/mtp.h); no file has this */
     STACKS
 } StackNumber;

@@ -137,10 +137,10 @@ static inline void add_group(ForwardPass *pass, const Branch *b, const Branch *e
         if (b->post) forward_normalize(m, b->post, y, y, dim);
         if (b->adds_input) numeric->add_scaled(y, b->in + at, 1.0f, dim);
         if (sum) {
-            numeric->add_scaled(sum, y, b->share, dim);
+            numeric->add_scaled(sum, y, b->part_scale, dim);
             y = sum;
-        } else if (b->share != 1.0f) {
-            numeric->scale(y, b->share, dim);
+        } else if (b->part_scale != 1.0f) {
+            numeric->scale(y, b->part_scale, dim);
         }
         sum = b->addition == ADD_TO_NEXT ? y : NULL;
         if (b->addition != ADD_TO_X) continue;

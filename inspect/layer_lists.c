@@ -84,7 +84,7 @@ static void add_input(TextBuffer *t, const Model *m, const Branch *first, const 
 
 /* post(f(pre(x))), before it is added. */
 static void add_function(TextBuffer *t, const Model *m, const Branch *first, const Branch *b) {
-    add_factor(t, b->share);
+    add_factor(t, b->part_scale);
     if (b->post) write_text(t, "norm(");
     write_text(t, "%s", b->kind->name);
     add_sizes(t, m, b);

@@ -1,9 +1,9 @@
 /* A stack with hyper-connections: S residual streams instead of one (Hy 4's independent ones; the
  * idea is of arXiv:2409.19606).
  *
- * Before attention and before each feed-forward, numbers follow from all streams of the row: the
- * share of each stream in the block's input, and the share of the block's output that each stream
- * receives. With the streams side by side as flat[S * dim]:
+ * Before attention and before each feed-forward, coefficients follow from all streams of the row:
+ * how much of each stream goes into the block's input, and how much of the block's output goes into
+ * each stream. With the streams side by side as flat[S * dim]:
  *
  *     a       = (map flat) / sqrt(mean of flat^2 + norm_eps)      2 S numbers
  *     in[s]   = sigmoid(a[s] * scale[0] + base[s]) + hyper_eps
@@ -32,20 +32,20 @@
 #include "layers/sums.h"
 
 typedef struct HyperMap {
-    Matrix map;         /* shares x S * dim, of which there are 2 S (+ S^2); at the end S */
-    const float *base;  /* [shares] */
+    Matrix map;         /* coefficients x S * dim; there are 2 S (+ S^2); at the end S */
+    const float *base;  /* [coefficients] */
     const float *scale; /* [2], [3] or, at the end, [1] */
 } HyperMap;
 
 typedef struct HyperWeights {
-    float *streams; /* [n][S][dim], rows that live for a pass */
-    float *shares;  /* [n][hyper_shares], or [n][S] at the end */
+    float *streams;      /* [n][S][dim], rows that live for a pass */
+    float *coefficients; /* [n][n_coefficients], or [n][S] at the end */
     HyperMap end;
     HyperMap layers[][2]; /* of attention and of the feed-forward */
 } HyperWeights;
 
 /* The numbers that a map gives for a block. */
-static size_t hyper_shares(const Config *c) {
+static size_t n_coefficients(const Config *c) {
     size_t streams = c->hyper_streams;
     return 2 * streams + (c->hyper.mix_rounds > 0 ? streams * streams : 0);
 }
@@ -66,7 +66,7 @@ static HyperMap find_map(Finder *f, const char *name, size_t rows, size_t scales
 
 static void hyper_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
-    size_t streams = c->hyper_streams, shares = hyper_shares(c),
+    size_t streams = c->hyper_streams, coefficients = n_coefficients(c),
            scales = c->hyper.mix_rounds ? 3 : 2;
     HyperWeights *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
@@ -75,8 +75,8 @@ static void hyper_find(Finder *f, Weights *weights) {
     own->end = find_map(f, "hyper.end", streams, 1, c->hyper.mix_rounds == 0);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
-        own->layers[l][0] = find_map(f, "hyper.attention", shares, scales, true);
-        own->layers[l][1] = find_map(f, "hyper.ffn", shares, scales, true);
+        own->layers[l][0] = find_map(f, "hyper.attention", coefficients, scales, true);
+        own->layers[l][1] = find_map(f, "hyper.ffn", coefficients, scales, true);
     }
 }
 
@@ -91,26 +91,26 @@ static void hyper_keep(Model *m) {
     HyperWeights *own = m->weights.stack;
     size_t n = m->max_rows, width = (size_t)m->config->hyper_streams * m->config->dim;
     own->streams = arena_keep(&m->arena, "streams", n, width);
-    own->shares = arena_keep(&m->arena, "shares", n, hyper_shares(m->config));
+    own->coefficients = arena_keep(&m->arena, "stream coefficients", n, n_coefficients(m->config));
 }
 
 static float *streams_of(const Model *m) {
     return ((const HyperWeights *)m->weights.stack)->streams;
 }
 
-static float *shares_of(const Model *m) {
-    return ((const HyperWeights *)m->weights.stack)->shares;
+static float *coefficients_of(const Model *m) {
+    return ((const HyperWeights *)m->weights.stack)->coefficients;
 }
 
 /* ---- The forward pass ---- */
 
-/* shares[S] = scale * sigmoid(shares * by + base) + eps */
-static void make_shares(const Model *m, float *shares, float by, const float *base, float scale,
-                        float eps) {
+/* coefficients[S] = scale * sigmoid(coefficients * by + base) + eps */
+static void make_coefficients(const Model *m, float *coefficients, float by, const float *base,
+                              float scale, float eps) {
     size_t n = m->config->hyper_streams;
-    for (size_t s = 0; s < n; s++) shares[s] = shares[s] * by + base[s];
-    m->isa->numeric->activate(ACTIVATION_SIGMOID, shares, NULL, n);
-    for (size_t s = 0; s < n; s++) shares[s] = shares[s] * scale + eps;
+    for (size_t s = 0; s < n; s++) coefficients[s] = coefficients[s] * by + base[s];
+    m->isa->numeric->activate(ACTIVATION_SIGMOID, coefficients, NULL, n);
+    for (size_t s = 0; s < n; s++) coefficients[s] = coefficients[s] * scale + eps;
 }
 
 /* Divides n elements, `step` apart, by their sum plus eps. */
@@ -137,38 +137,40 @@ static void make_mix(const Model *m, float *mix, float by, const float *base) {
     }
 }
 
-/* The shares of a row, from what the map gave for the streams flat[S * dim]. */
-static void shares_of_row(const Model *m, const HyperMap *w, const float *flat, float *shares) {
+/* The coefficients of a row, from what the map gave for the streams flat[S * dim]. */
+static void finish_coefficients(const Model *m, const HyperMap *w, const float *flat,
+                                float *coefficients) {
     const Config *c = m->config;
     size_t streams = c->hyper_streams, n = w->map.rows, width = streams * c->dim;
     bool mixes = c->hyper.mix_rounds > 0;
     float factor = 1.0f / sqrtf(sums_mean_square(flat, 0.0f, width) + c->norm_eps);
-    for (size_t k = 0; k < n; k++) shares[k] *= factor;
-    make_shares(m, shares, w->scale[0], w->base, 1.0f, c->hyper.mix_eps);
+    for (size_t k = 0; k < n; k++) coefficients[k] *= factor;
+    make_coefficients(m, coefficients, w->scale[0], w->base, 1.0f, c->hyper.mix_eps);
     if (n == streams) return;
-    make_shares(m, shares + streams, w->scale[1], w->base + streams, c->hyper.mix_scale,
-                mixes ? 0.0f : c->hyper.mix_eps);
-    if (mixes) make_mix(m, shares + 2 * streams, w->scale[2], w->base + 2 * streams);
+    make_coefficients(m, coefficients + streams, w->scale[1], w->base + streams, c->hyper.mix_scale,
+                      mixes ? 0.0f : c->hyper.mix_eps);
+    if (mixes) make_mix(m, coefficients + 2 * streams, w->scale[2], w->base + 2 * streams);
 }
 
 /* What the map gives for the streams: Branch.map, or that of the end. */
 static void map_streams(ForwardPass *pass, const HyperMap *w) {
     Model *m = pass->model;
-    const Product map = {&w->map, shares_of(m), w->map.rows};
+    const Product map = {&w->map, coefficients_of(m), w->map.rows};
     if (w->map.rows > 0) forward_multiply(m, streams_of(m), pass->n, &map, 1);
 }
 
-/* x = the row's streams by their shares. The shares of a branch's output stay in memory. */
+/* x = the sum of the row's streams, each times its coefficient. The coefficients of a branch's
+ * output stay in memory. */
 static void join_row(const Model *m, const HyperMap *w, size_t row) {
     const Config *c = m->config;
     const Numeric *numeric = m->isa->numeric;
     size_t dim = c->dim, streams = c->hyper_streams, n = w->map.rows;
     const float *flat = streams_of(m) + row * streams * dim;
-    float *shares = shares_of(m) + row * n, *x = m->x + row * dim;
-    if (n > 0) shares_of_row(m, w, flat, shares);
+    float *coefficients = coefficients_of(m) + row * n, *x = m->x + row * dim;
+    if (n > 0) finish_coefficients(m, w, flat, coefficients);
     memset(x, 0, dim * sizeof *x);
     for (size_t s = 0; s < streams; s++)
-        numeric->add_scaled(x, flat + s * dim, n > 0 ? shares[s] : 1.0f, dim);
+        numeric->add_scaled(x, flat + s * dim, n > 0 ? coefficients[s] : 1.0f, dim);
     if (n == 0) numeric->scale(x, 1.0f / (float)streams, dim);
 }
 
@@ -191,24 +193,25 @@ static void mix_streams(const Model *m, const float *mix, float *stream) {
             m->isa->numeric->add_scaled(stream + s * dim, old + j * dim, mix[j * streams + s], dim);
 }
 
-/* Adds y to the streams, by the shares that join_row made. */
+/* Adds y to the streams, each times the coefficient that join_row made. */
 static void hyper_add(ForwardPass *pass, const Branch *b, size_t row, float *y) {
     const Model *m = pass->model;
     const Config *c = m->config;
     const Numeric *numeric = m->isa->numeric;
     size_t dim = c->dim, streams = c->hyper_streams;
     float *stream = streams_of(m) + row * streams * dim;
-    const float *shares = shares_of(m) + row * hyper_shares(c) + streams;
+    const float *coefficients = coefficients_of(m) + row * n_coefficients(c) + streams;
     if (b->scale != 1.0f) numeric->scale(y, b->scale, dim);
-    if (c->hyper.mix_rounds > 0) mix_streams(m, shares + streams, stream);
-    for (size_t s = 0; s < streams; s++) numeric->add_scaled(stream + s * dim, y, shares[s], dim);
+    if (c->hyper.mix_rounds > 0) mix_streams(m, coefficients + streams, stream);
+    for (size_t s = 0; s < streams; s++)
+        numeric->add_scaled(stream + s * dim, y, coefficients[s], dim);
     if (!m->isa->numeric->all_finite(stream, streams * dim)) forward_not_finite(pass, b->layer);
 }
 
 /* ---- The branches ---- */
 
 static void hyper_list(Model *m, size_t l) {
-    static const StreamUse use = {.reads = "x = the streams by their shares",
+    static const StreamUse use = {.reads = "x = the sum of the streams, each times a coefficient",
                                   .gather = hyper_gather,
                                   .read = read,
                                   .add = hyper_add};

@@ -47,8 +47,8 @@ static void parallel_mamba_list(Model *m, size_t l, const Norm *pre, float *in) 
     attention->last_linear = &w->attention.wo;
     attention->out = branches_second_output(m);
     if (!w->scales) return;
-    mamba->share = w->scales[OF_MAMBA];
-    attention->share = w->scales[OF_ATTENTION];
+    mamba->part_scale = w->scales[OF_MAMBA];
+    attention->part_scale = w->scales[OF_ATTENTION];
 }
 
 const BranchKind parallel_mamba_layer = {
