@@ -24,10 +24,10 @@
 #include "inspect/fit.h"
 #include "inspect/overrides.h"
 #include "modes.h"
+#include "proof/proof_modes.h"
 #include "proof/receipt.h"
 #include "session/drafting.h"
 #include "session/embedding.h"
-#include "session/generate.h"
 #include "session/shape.h"
 #include "system/descriptor.h"
 #include "system/free_memory.h"
@@ -321,7 +321,7 @@ static Status run_with_receipt(Opened *opened, Error *error) {
 
 static Status run_mode(Opened *opened, Error *error) {
     const Mode *mode = opened->mode;
-    if (!mode) return generate_run(&opened->session, error);
+    if (!mode) return proof_generate(&opened->session, NULL, error);
     Status status = mode->run(opened->state, &opened->session, error);
     bool blames = status == STATUS_FAILED && mode->traits & MODE_CHECKS_FILE;
     return blames ? modelopen_blame(&opened->model, error) : status;
@@ -340,7 +340,6 @@ static Status run(Options *o, const Mode *mode, Cluster *cluster,
                                .shows_progress = isatty(STDERR_FILENO),
                                .new_drafter = drafting_new,
                                .replay_kinds = modes_replay,
-                               .answered = o->receipt || o->replay ? receipt_take_text : NULL,
                                .drafting = &opened.drafting,
                                .cluster = cluster,
                                .interrupted = interrupted};

@@ -8,11 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "draft/recorded.h"
 #include "proof/receipt.h"
 #include "formats/sha256.h"
-#include "session/drafting.h"
-#include "session/generate.h"
 #include "system/descriptor.h"
 
 #define FIELD(name) offsetof(Options, name)
@@ -223,20 +220,12 @@ static void close_text(void *state) {
     free(record);
 }
 
-/* For Session.new_drafter: drafts what session->recorded says. */
-static Status new_drafter(const Session *session, const GenerationOptions *options,
-                          Drafter **drafter, Error *error) {
-    const RecordedText *record = session->recorded;
-    const RecordedDecoding decoding = {.tokenizer = session->tokenizer,
-                                       .flags = options->decode_flags,
-                                       .stops = options->n_stop > 0};
-    TokenList prompt = {0};
-    Status status = generate_prompt_ids(session, &prompt, error);
-    if (status == STATUS_OK)
-        status = drafting_recorded(
-            session, recorded_new(&decoding, record->text, record->length, prompt.length), drafter,
-            error);
-    token_list_free(&prompt);
+Status proof_generate(Session *session, const GenerateRecord *record, Error *error) {
+    GeneratedText text = {0};
+    bool kept = session->receipt != NULL;
+    Status status = generate_run(session, record, kept ? &text : NULL, error);
+    if (status == STATUS_OK && kept) status = receipt_take_text(session, &text, error);
+    generated_text_free(&text);
     return status;
 }
 
@@ -259,16 +248,15 @@ static void compare_record(const Session *session, const RecordedText *record) {
 static Status run_text(void *state, Session *session, Error *error) {
     static const size_t most = (size_t)1 << 30;
     RecordedText *record = state;
-    if (record->fd < 0) return generate_run(session, error);
+    if (record->fd < 0) return proof_generate(session, NULL, error);
     Status status = descriptor_read(record->fd, session->options->check, most, session->interrupted,
                                     &record->text, &record->length, error);
     if (status != STATUS_OK) return status;
     record->ends = record->length > 0 && record->text[record->length - 1] == '\n';
     if (record->ends) record->length--;
     compare_record(session, record);
-    session->recorded = record;
-    session->new_drafter = new_drafter;
-    return generate_run(session, error);
+    const GenerateRecord text = {record->text, record->length};
+    return proof_generate(session, &text, error);
 }
 
 const Mode proof_replay_text = {

@@ -3,6 +3,7 @@
 #ifndef PROOF_MODES_H
 #define PROOF_MODES_H
 
+#include "session/generate.h"
 #include "session/mode.h"
 
 extern const OptionRow proof_receipt_options[];
@@ -20,5 +21,8 @@ enum { REPLAY_MOST_KINDS = 4 };
 
 /* Of one text. */
 extern const Mode proof_replay_text;
+
+/* generate_run with the receipt of its text, where the session keeps one. */
+Status proof_generate(Session *session, const GenerateRecord *record, Error *error);
 
 #endif

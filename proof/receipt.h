@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 #include "proof/settings.h"
+#include "session/generate.h"
 
 typedef struct Receipt Receipt;
 
@@ -67,8 +68,8 @@ Status receipt_member(Receipt *receipt, const char *key, json_t *value, Error *e
  * means that memory was short. */
 Status receipt_item(Receipt *receipt, uint64_t number, json_t *item, Error *error);
 
-/* The one item of a text that `run` has continued: for Session.answered. */
-Status receipt_take_text(const Session *session, const AnsweredText *text, Error *error);
+/* The one item of a text that generate_run has continued. */
+Status receipt_take_text(const Session *session, const GeneratedText *text, Error *error);
 
 /* Writes the receipt. Of one that is replayed: names the items that did not come, and returns
  * STATUS_LINES_FAILED where something differed. */

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cache/kvcache_sizes.h"
+#include "draft/recorded.h"
 #include "kernels/tensor.h"
 #include "prefill.h"
 #include "session/drafting.h"
@@ -78,23 +79,28 @@ Status generate_prefill(const Session *session, KvCache *cache, Drafter *drafter
     return status;
 }
 
-/* Hands the whole text to session->answered. */
-static Status tell(const Session *session, const Generation *g, const TokenList *ids,
-                   const TextBuffer *text, Error *error) {
-    const AnsweredText answer = {.prompt = ids,
-                                 .bytes = text->bytes,
-                                 .length = text->length,
-                                 .options = &g->options,
-                                 .n_tokens = g->n_tokens,
-                                 .finish = g->finish};
-    if (text->failed) return error_set(error, "no memory for the text");
-    return session->answered(session, &answer, error);
+void generated_text_free(GeneratedText *text) {
+    token_list_free(&text->prompt);
+    text_free(&text->text);
 }
 
+/* The drafter of the text: of what was recorded, or of what the session drafts with. */
+static Status new_drafter(const Session *session, const GenerationOptions *options,
+                          const GenerateRecord *record, size_t n_prompt, Drafter **drafter,
+                          Error *error) {
+    if (!record) return session_drafter(session, options, drafter, error);
+    const RecordedDecoding decoding = {.tokenizer = session->tokenizer,
+                                       .flags = options->decode_flags,
+                                       .stops = options->n_stop > 0};
+    return drafting_recorded(
+        session, recorded_new(&decoding, record->text, record->length, n_prompt), drafter, error);
+}
+
+/* Continues the prompt into the session's output, and into *text where that is not NULL. */
 static Status generate_text(Session *session, Generation *g, Decoding *decoding,
-                            const TokenList *ids, float *logits, Timing *timing, Error *error) {
+                            const TokenList *ids, float *logits, TextBuffer *text, Timing *timing,
+                            Error *error) {
     size_t position = ids->length, context = model_context(session->model);
-    TextBuffer text = {0}; /* for session->answered */
     GenerationStep step;
     Status status = generate_prefill(session, decoding->cache, decoding->speculation.drafter,
                                      ids->ids, ids->length, logits, error);
@@ -106,7 +112,7 @@ static Status generate_text(Session *session, Generation *g, Decoding *decoding,
         if (status == STATUS_OK)
             status = output_write(session->output, step.text, step.length, error);
         if (status != STATUS_OK) break;
-        if (session->answered) text_put(&text, step.text, step.length, 0);
+        if (text) text_put(text, step.text, step.length, 0);
         if (g->finish != FINISH_NOT || session->output->closed) break;
         status = *session->interrupted ? STATUS_INTERRUPTED : STATUS_OK;
         if (status != STATUS_OK) break;
@@ -114,8 +120,8 @@ static Status generate_text(Session *session, Generation *g, Decoding *decoding,
         status = decoding_next(decoding, step.token, &logits, error);
         timing->n_decoded++;
     }
-    if (status == STATUS_OK && session->answered) status = tell(session, g, ids, &text, error);
-    text_free(&text);
+    if (status == STATUS_OK && text && text->failed)
+        return error_set(error, "no memory for the text");
     return status;
 }
 
@@ -164,7 +170,8 @@ static void print_stats(const Session *session, const Generation *g, const Decod
     fprintf(stderr, "seed:    %llu\n", (unsigned long long)g->options.sampling.seed);
 }
 
-Status generate_run(Session *session, Error *error) {
+Status generate_run(Session *session, const GenerateRecord *record, GeneratedText *out,
+                    Error *error) {
     const Config *config = model_config(session->model);
     const KvShape shape = model_kv_shape(session->model, session->kv_type);
     GenerationOptions options;
@@ -182,7 +189,8 @@ Status generate_run(Session *session, Error *error) {
     if (status == STATUS_OK)
         status = session_rule(session, session->shape, &options, &options.rule, error);
     if (status == STATUS_OK) status = kvcache_new(&cache, &shape, 1, 0, error);
-    if (status == STATUS_OK) status = session_drafter(session, &options, &drafter, error);
+    if (status == STATUS_OK)
+        status = new_drafter(session, &options, record, ids.length, &drafter, error);
     if (status == STATUS_OK)
         status =
             decoding_init(&decoding, session->model, cache, drafter, ids.ids, ids.length, error);
@@ -198,7 +206,8 @@ Status generate_run(Session *session, Error *error) {
         generation_prompt(&g, ids.ids, ids.length);
         Timing timing = {.start = clock_seconds(), .n_prompt = ids.length};
         timing.prefilled = timing.start;
-        status = generate_text(session, &g, &decoding, &ids, logits, &timing, error);
+        status = generate_text(session, &g, &decoding, &ids, logits, out ? &out->text : NULL,
+                               &timing, error);
         timing.end = clock_seconds();
         decoding_end(&decoding);
         Error ignored;
@@ -209,6 +218,14 @@ Status generate_run(Session *session, Error *error) {
             session->cut_after = g.n_tokens;
         if (session->options->stats && status != STATUS_FAILED)
             print_stats(session, &g, &decoding, &timing);
+    }
+    if (out) {
+        out->prompt = ids;
+        out->options = g.options;
+        out->options.rule = NULL;
+        out->n_tokens = g.n_tokens;
+        out->finish = g.finish;
+        ids = (TokenList){0};
     }
     free(logits);
     decoding_free(&decoding);

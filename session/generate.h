@@ -3,6 +3,7 @@
 #ifndef GENERATE_H
 #define GENERATE_H
 
+#include "base/text.h"
 #include "draft/speculation.h"
 #include "session/generation_options.h"
 
@@ -15,7 +16,27 @@ Status generate_prompt_ids(const Session *session, TokenList *ids, Error *error)
 Status generate_prefill(const Session *session, KvCache *cache, Drafter *drafter,
                         const int32_t *ids, size_t n, float *logits, Error *error);
 
-/* The mode: continues the session's prompt into the session's output. */
-Status generate_run(Session *session, Error *error);
+/* What an answer was when it was recorded: it is drafted from that. */
+typedef struct GenerateRecord {
+    const char *text; /* [length] */
+    size_t length;
+} GenerateRecord;
+
+/* A text that was continued, whole. Zero-initialize; generated_text_free frees. */
+typedef struct GeneratedText {
+    TokenList prompt;
+    TextBuffer text;
+    GenerationOptions options; /* without a rule; stop strings are the session's */
+    size_t n_tokens;
+    Finish finish;
+} GeneratedText;
+
+void generated_text_free(GeneratedText *text);
+
+/* The mode: continues the session's prompt into the session's output. `record` NULL: drafts come
+ * from what the session drafts with. *out (NULL: nobody asks) gets the text where the result is
+ * STATUS_OK, and is to be freed in any case. */
+Status generate_run(Session *session, const GenerateRecord *record, GeneratedText *out,
+                    Error *error);
 
 #endif

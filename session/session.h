@@ -17,16 +17,6 @@
 
 typedef struct Session Session;
 
-/* A text that was continued, whole. */
-typedef struct AnsweredText {
-    const TokenList *prompt;
-    const char *bytes; /* [length] generated; NULL: none */
-    size_t length;
-    const GenerationOptions *options;
-    size_t n_tokens;
-    Finish finish;
-} AnsweredText;
-
 struct Session {
     const Options *options;
     ModelFile *file;
@@ -41,16 +31,14 @@ struct Session {
     char *overridden;          /* what --override changed, for people, owned; NULL: nothing */
     Output *output;
     /* Makes a Drafter for one text with these options, freed by drafter_free; returns STATUS_OK and
-     * NULL where none pays. NULL: this program has no drafters. */
+     * NULL where none pays: drafting_new, but in tests that have drafters of their own. NULL: this
+     * program has none. */
     Status (*new_drafter)(const Session *session, const GenerationOptions *options,
                           Drafter **drafter, Error *error);
     struct Drafting *drafting; /* what new_drafter needs (drafting.h); NULL: nothing */
-    const void *recorded;      /* what new_drafter drafts with --replay and --check */
     ShapeStore *shapes;        /* of this model; NULL: it has no tokenizer */
     const ShapeSource *shape;  /* what the command line asks for; NULL: nothing */
     struct Receipt *receipt;   /* --receipt, --replay (proof/receipt.h); NULL: none is kept */
-    /* Told of the text that generate_run has continued; NULL: nobody asks. */
-    Status (*answered)(const Session *session, const AnsweredText *text, Error *error);
     const struct Mode *const *replay_kinds; /* of --replay (proof/proof_modes.h) */
     const void *tokenizer_section; /* [tokenizer_bytes] of -z beside a model.bin; NULL: none */
     size_t tokenizer_bytes;
