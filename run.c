@@ -63,6 +63,7 @@ typedef struct Opened {
     Drafting drafting;
     DraftOpening draft;
     AdapterOpening adapters;
+    AdaptiveThreads threads;
     double begin_seconds; /* time to find the model's files */
 } Opened;
 
@@ -212,7 +213,8 @@ static Status change_model(Session *session, float *rope_theta, Error *error) {
     return status;
 }
 
-static Status open_weights(Session *session, unsigned traits, Error *error) {
+static Status open_weights(Opened *opened, unsigned traits, Error *error) {
+    Session *session = &opened->session;
     const Options *o = session->options;
     const Config *config = modelfile_config(session->file);
     ModelOptions options = session_model_options(session);
@@ -227,9 +229,9 @@ static Status open_weights(Session *session, unsigned traits, Error *error) {
     options.exchange = cluster_exchange(session->cluster);
     if (status == STATUS_OK) status = model_open(&session->model, session->file, &options, error);
     if (status != STATUS_OK) return status;
-    adaptive_threads_init(&session->threads, session->interrupted);
-    session->control = &session->threads.control;
-    model_set_pass_control(session->model, session->control);
+    adaptive_threads_init(&opened->threads, session->interrupted);
+    session->threads = &opened->threads;
+    model_set_pass_control(session->model, &opened->threads.control);
     session->kv_type = session_kv_type(session->model, o->kv_type);
     return STATUS_OK;
 }
@@ -259,7 +261,7 @@ static Status parse_model(Opened *opened, Error *error) {
     if (!session->tokenizer && !(traits & MODE_WITHOUT_TOKENIZER))
         return error_set(error, "%s: has no tokenizer: give one with -z FILE",
                          session->options->model);
-    if (!(traits & MODE_WITHOUT_WEIGHTS)) status = open_weights(session, traits, error);
+    if (!(traits & MODE_WITHOUT_WEIGHTS)) status = open_weights(opened, traits, error);
     if (status == STATUS_OK && session->model) warn_of_size(session);
     if (status == STATUS_OK) status = adapter_opening_start(&opened->adapters, session, error);
     if (status == STATUS_OK && session->tokenizer && session->model) {

@@ -26,24 +26,19 @@ Status generate_prompt_ids(const Session *session, TokenList *ids, Error *error)
                                  error);
 }
 
+/* A prompt that is being read. */
 typedef struct Reading {
-    PassControl control; /* the session's, and progress between the parts of a chunk */
     const Session *session;
     Drafter *drafter;
     bool shows;       /* progress */
     size_t n, n_read; /* tokens, and those of the chunks that have run */
 } Reading;
 
-static int begin_part(PassControl *control, int most, size_t n_rows, double work, double done) {
-    const Reading *r = (const Reading *)control;
+/* Shows progress between the parts of a chunk. */
+static void on_part(void *context, size_t n_rows, double done) {
+    const Reading *r = context;
     size_t read = r->n_read + (size_t)(done * (double)n_rows);
     if (done > 0) session_progress(r->session, "reading the prompt", read, r->n);
-    return r->session->control->begin(r->session->control, most, n_rows, work, done);
-}
-
-static void end_part(PassControl *control) {
-    const Reading *r = (const Reading *)control;
-    r->session->control->end(r->session->control);
 }
 
 static Status after_chunk(void *context, const PrefillChunk *chunk, Error *error) {
@@ -59,7 +54,7 @@ Status generate_prefill(const Session *session, KvCache *cache, Drafter *drafter
                         const int32_t *ids, size_t n, float *logits, Error *error) {
     enum { SOON_READ = 100 }; /* tokens, for which nobody waits long */
     bool shows = n > SOON_READ;
-    PassControl *control = shows && session->shows_progress ? session->control : NULL;
+    AdaptiveThreads *threads = shows && session->shows_progress ? session->threads : NULL;
     Reading reading = {.session = session, .drafter = drafter, .shows = shows, .n = n};
     const Prefill p = {.ids = ids,
                        .n = n,
@@ -69,12 +64,12 @@ Status generate_prefill(const Session *session, KvCache *cache, Drafter *drafter
                        .after_chunk = after_chunk,
                        .context = &reading};
     if (shows) session_progress(session, "reading the prompt", 0, n); /* a chunk may take seconds */
-    if (control) {
-        reading.control = (PassControl){control->part_work, begin_part, end_part};
-        model_set_pass_control(session->model, &reading.control);
+    if (threads) {
+        threads->on_part = on_part;
+        threads->part_context = &reading;
     }
     Status status = prefill(session->model, cache, &p, error);
-    if (control) model_set_pass_control(session->model, control);
+    if (threads) threads->on_part = NULL;
     if (shows) session_progress(session, "reading the prompt", 0, 0);
     return status;
 }
@@ -159,7 +154,7 @@ static void print_stats(const Session *session, const Generation *g, const Decod
     fprintf(stderr, "text:    %zu tokens (%s)\n", g->n_tokens,
             session->output->closed ? "its reader has gone" : reasons[g->finish]);
     fprintf(stderr, "memory:  %.1f MiB at most\n", peak_memory_mib(session->peak_memory_fd));
-    int n_threads = model_threads(model), now = session->threads.now;
+    int n_threads = model_threads(model), now = session->threads ? session->threads->now : 0;
     fprintf(stderr, "machine: %s, %d threads%s, cache %s\n", model_isa(model)->name, n_threads,
             now > 0 && now < n_threads ? ", fewer in the end" : "", kv_type_name(session->kv_type));
     fprintf(stderr, "sandbox: %s\n", sandbox_text(&session->sandbox));

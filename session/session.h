@@ -53,9 +53,8 @@ struct Session {
     size_t cut_after;        /* tokens of a text that -n cut before it had its shape; 0: none was */
     volatile sig_atomic_t *interrupted; /* 0, or the signal that asked to stop */
     const Isa *isa;
-    int n_threads;           /* the most */
-    AdaptiveThreads threads; /* how many of them the model's passes take */
-    PassControl *control;    /* of the model's passes: that of `threads`; NULL: none */
+    int n_threads;            /* the most */
+    AdaptiveThreads *threads; /* how many of them the model's passes take; NULL: all */
 };
 
 /* The model options that --threads, --isa, -c and --chunk ask for. */

@@ -74,6 +74,7 @@ static void judge_trial(AdaptiveThreads *t, double now) {
 
 static int threads_begin(PassControl *control, int most, size_t n_rows, double work, double done) {
     AdaptiveThreads *t = (AdaptiveThreads *)control;
+    if (t->on_part) t->on_part(t->part_context, n_rows, done);
     if (done > 0 && t->interrupted && *t->interrupted) return 0;
     t->alone = most == 1;
     if (t->alone) return 1;

@@ -23,6 +23,10 @@ typedef struct ThreadSample {
 typedef struct AdaptiveThreads {
     PassControl control; /* for model_set_pass_control */
     const volatile sig_atomic_t *interrupted;
+    /* Told before each part of a pass how much of its n_rows rows has been computed: `done`, from 0
+     * to 1. NULL: nobody asks. */
+    void (*on_part)(void *context, size_t n_rows, double done);
+    void *part_context;
     int now;        /* threads that are used */
     int trial;      /* threads that are tried; 0: none */
     int rows_class; /* what is compared has as many rows, within a factor of two */

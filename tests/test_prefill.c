@@ -125,20 +125,13 @@ static void the_callback_can_end_it(void **state) {
     free(seen.logits);
 }
 
-static int all_threads(PassControl *control, int most, size_t n_rows, double work, double done) {
-    (void)control, (void)n_rows, (void)work, (void)done;
-    return most;
-}
-
-static void nothing_more(PassControl *control) {
-    (void)control;
-}
-
 static void progress_moves_within_a_chunk(void **state) {
     Setup *s = *state;
-    enum { TOKENS = 120 };                                  /* one chunk */
-    PassControl control = {1.0, all_threads, nothing_more}; /* each layer is a part */
-    const Session session = {.model = s->tiny.model, .control = &control, .shows_progress = true};
+    enum { TOKENS = 120 }; /* one chunk */
+    AdaptiveThreads threads;
+    const Session session = {.model = s->tiny.model, .threads = &threads, .shows_progress = true};
+    adaptive_threads_init(&threads, NULL);
+    threads.control.part_work = 1.0; /* each layer is a part */
     int32_t ids[TOKENS];
     float *logits = malloc(s->tiny.vocab_size * sizeof *logits);
     char shown[1000] = "";
@@ -150,7 +143,7 @@ static void progress_moves_within_a_chunk(void **state) {
     assert_int_equal(kvcache_new(&cache, &shape, 1, 0, &error), STATUS_OK);
     int screen = memfd_create("screen", MFD_CLOEXEC), before = dup(STDERR_FILENO);
     dup2(screen, STDERR_FILENO);
-    model_set_pass_control(s->tiny.model, &control);
+    model_set_pass_control(s->tiny.model, &threads.control);
     Status status = generate_prefill(&session, cache, NULL, ids, TOKENS, logits, &error);
     model_set_pass_control(s->tiny.model, NULL);
     dup2(before, STDERR_FILENO);
