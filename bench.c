@@ -469,7 +469,8 @@ enum { MOST_THREADS = 4096, MOST_POSITIONS = 1 << 24 };
 #define FIELD(name) offsetof(Arguments, name)
 
 static const OptionRow rows[] = {
-    UINT_ROW(USUAL, 'j', "threads", FIELD(n_threads), 1, MOST_THREADS, "[the physical cores]"),
+    UINT_ROW(USUAL, 'j', "threads", FIELD(n_threads), 1, MOST_THREADS,
+             "worker threads [the physical cores]"),
     TEXT_ROW(USUAL, 0, "isa", "NAME", FIELD(isa), "instruction set [the best]"),
     TEXT_ROW(USUAL, 0, "type", "T", FIELD(type), "of the weights, where MODEL is converted first"),
     CHOICE_ROW(USUAL, 0, "kv-type", "auto|f32|f16|q8", FIELD(kv_type), NULL,

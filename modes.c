@@ -55,7 +55,7 @@ const Mode *const modes_replay[] = {&proof_replay_text, &chat_replay, &batch_rep
 /* Without a heading: they follow the core's options of the machine. */
 static const OptionRow more_machine_rows[] = {
     TEXT_ROW(RARE, 0, "draft", "WHO", FIELD(draft),
-             "who drafts tokens; with --lookup N, --draft-model M"),
+             "speculative decoding; --lookup N, --draft-model M"),
     TEXT_ROW(RARE, 0, "draft-model", "MODEL", FIELD(draft_model), NULL),
     UINT_ROW(RARE, 0, "lookup", FIELD(lookup), 0, DRAFTS_MAX, NULL),
     FLAG_ROW(RARE, 0, "no-sandbox", FIELD(no_sandbox), "keep the rights to files and network"),
@@ -72,15 +72,21 @@ static const OptionRow shape_rows[] = {
     TEXT_ROW(RARE, 0, "grammar", "TEXT", FIELD(grammar), "a text of a GBNF grammar; or @FILE"),
     LIST_ROW(RARE, "choice", "TEXT", FIELD(choice), "one of the texts so given; repeated"),
     CHOICE_ROW(RARE, 0, "on-length", "cut|close", FIELD(on_length), NULL,
-               "what -n does to it: cut it, or end it validly [cut]"),
+               "at -n: cut the answer, or end it validly [cut]"),
     TEXT_ROW(RARE, 0, "shape-test", "FILE", FIELD(shape_test), "check each line against the shape"),
     END_ROW,
 };
 
 static const OptionRow *const tables[] = {
-    shape_rows,      more_machine_rows,       chat_options,
-    batch_options,   proof_receipt_options,   inspect_options,
-    convert_options, batch_embedding_options, NULL,
+    more_machine_rows,
+    shape_rows,
+    chat_options,
+    batch_options,
+    proof_receipt_options,
+    inspect_options,
+    convert_options,
+    batch_embedding_options,
+    NULL,
 };
 
 const MoreOptions modes_options = {

@@ -32,7 +32,7 @@ const OptionRow batch_options[] = {
     FLAG_ROW(RARE, 0, "live", FIELD(live), NULL),
     TEXT_ROW(RARE, 0, "logits", "FILE", FIELD(logits), NULL),
     TEXT_ROW(RARE, 0, "kv-memory", "SIZE", FIELD(kv_memory),
-             "for keys and values, as 4G [half of what is free]"),
+             "memory of the KV cache, 4G [half of what is free]"),
     UINT_ROW(RARE, 0, "max-concurrent", FIELD(max_concurrent), 1, 65536,
              "texts at a time [64, if they fit]"),
     END_ROW,

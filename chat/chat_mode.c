@@ -18,11 +18,11 @@ const OptionRow chat_options[] = {
     TEXT_ROW(RARE, 0, "chat-template", "FILE", FIELD(chat_template),
              "a Jinja template instead of the model's"),
     CHOICE_ROW(RARE, 0, "reasoning", "auto|on|off", FIELD(reasoning), NULL,
-               "whether it thinks first [auto]; --hide-reasoning"),
+               "think before answering [auto]; --hide-reasoning"),
     TEXT_ROW(RARE, 0, "reasoning-effort", "HOW", FIELD(reasoning_effort),
              "low, medium or high, as the template has it"),
     UINT_ROW(RARE, 0, "reasoning-budget", FIELD(reasoning_budget), 0, 1e9,
-             "tokens after which it must answer [no limit]"),
+             "tokens of reasoning at most [no limit]"),
     FLAG_ROW(RARE, 0, "hide-reasoning", FIELD(hide_reasoning), NULL),
     END_ROW,
 };

@@ -14,7 +14,7 @@ const OptionRow convert_options[] = {
     TEXT_ROW(USUAL, 0, "type", "TYPE", FIELD(type),
              "f32 f16 bf16 q8 q6 q5 q4m q4; auto [as they are]"),
     TEXT_ROW(RARE, 'z', "tokenizer", "FILE", FIELD(tokenizer),
-             "not the model's; a .tiktoken: --split-pattern REGEX"),
+             "instead of the model's; .tiktoken: --split-pattern"),
     TEXT_ROW(RARE, 0, "split-pattern", "REGEX", FIELD(split_pattern), NULL),
     TEXT_ROW(RARE, 0, "family", "FILE", FIELD(family),
              "a page of a new model_type; --families lists all"),

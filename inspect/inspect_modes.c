@@ -35,7 +35,7 @@ const OptionRow inspect_options[] = {
     TEXT_ROW(RARE, 0, "eval-tasks", "FILE", FIELD(eval_tasks),
              "accuracy on questions with choices, JSON lines"),
     TEXT_ROW(RARE, 0, "against", "MODEL", FIELD(against),
-             "with these two, or -i: compare with another model"),
+             "with --eval, --eval-tasks or -i: another model"),
     HEADING_ROW("Seeing inside (docs/seeing-inside.md)"),
     TEXT_ROW(RARE, 0, "attention", "OUT", FIELD(attention),
              "draw attention weights: .svg .html .json, -, scores"),
