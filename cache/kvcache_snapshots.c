@@ -232,14 +232,14 @@ bool snapshots_has_windows(const KvCache *cache, const Sequence *sequence, int32
 void snapshots_commit(KvCache *cache, Sequence *sequence, size_t n) {
     int32_t before = sequence->next - (int32_t)n, start = sequence->start;
     const KvSnapshot *held = sequence->held;
-    bool drafts = held && !held->is_spare && held->position >= before;
+    bool drafts = held && !held->is_spare && held->position >= before; /* n are drafts */
     if (sequence->held && sequence->next - sequence->held->position > KV_SLACK)
         drop_held(cache, sequence);
     if (cache->snapshot_bytes == 0 || !kvcache_forgets(&cache->shape)) return;
     if ((before - start) / KV_PAGE == (sequence->next - start) / KV_PAGE &&
         cache->state_floats == 0)
         return;
-    if (cache->state_floats == 0) {
+    if (cache->state_floats == 0) { /* windows alone: one at the end of each page */
         int32_t first = (before - start) / KV_PAGE + 1, last = (sequence->next - start) / KV_PAGE;
         for (int32_t page = first; page <= last; page++)
             snapshots_add(cache, sequence, start + page * KV_PAGE, false);

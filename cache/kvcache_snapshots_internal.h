@@ -46,7 +46,8 @@ void snapshots_end(KvCache *cache);
  * it. */
 Status snapshots_own_page(KvCache *cache, Sequence *sequence, size_t index, Error *error);
 
-/* The sequence has taken in n more positions; its pages are not given back yet. */
+/* The sequence has taken in n more positions; its pages are not given back yet. Takes snapshots
+ * where they are due (a page after the newest one) and drops held states that are too old. */
 void snapshots_commit(KvCache *cache, Sequence *sequence, size_t n);
 
 /* kvcache_call_rows */

@@ -103,6 +103,7 @@ static void ollama_parse(const OllamaTag *tag, char digest[OLLAMA_DIGEST + 1]) {
     json_decref(json);
 }
 
+/* The child process: gives up its rights, then writes the digest of each tag, or zeros. */
 static void parse_all(const OllamaTags *tags, int to) {
     const SandboxRules rules = {.writable = {NULL}};
     SandboxReport report;
@@ -132,6 +133,8 @@ static bool receive(int fd, char digest[OLLAMA_DIGEST + 1]) {
     return true;
 }
 
+/* Parses the manifests, a stranger's JSON, in a sandboxed child process, since this one still needs
+ * its rights; a tag whose manifest names no model gets an empty digest. */
 static void parse_elsewhere(OllamaTags *tags) {
     int pipes[2];
     if (tags->n == 0 || pipe2(pipes, O_CLOEXEC) != 0) return;

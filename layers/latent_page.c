@@ -74,13 +74,14 @@ LANES_INLINE void score_tile(const AttentionQuery *queries, size_t n, Keys keys,
         else                                                                                       \
             score_tile(queries, n, keys, false, lane, scores);                                     \
         break;
+/* Scores n queries against the keys of TILE_LANES registers, a tile of queries at a time. */
 static void score_lanes(const AttentionQuery *queries, size_t n, Keys keys, size_t lane,
                         float (*scores)[KV_PAGE]) {
     while (n > 0) {
         size_t tile = n < TILE_QUERIES ? n : TILE_QUERIES;
         switch (tile) { EACH_TILE(SCORE_CASE) }
         queries += tile, scores += tile, n -= tile;
-        keys.next = 0; /* once is enough */
+        keys.next = 0; /* the first tile has prefetched the next page */
     }
 }
 
