@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "constraint/acceptor_analysis.h"
 #include "constraint/acceptor_nodes_internal.h"
@@ -11,71 +12,36 @@
 enum { MOST_HEADS = 4096, MOST_CLOSURE = 50000, MOST_TAGS = 16 };
 enum { KEPT_ROWS = 4 << 20 }; /* steps whose memory is kept when states are forgotten */
 
-/* ---- Tables -------------------------------------------------------------------------------- */
-
-static uint64_t mix(uint64_t h, uint64_t x) {
-    h = (h ^ x) * 0x9E3779B97F4A7C15u;
-    return h ^ h >> 29;
-}
-
-static uint64_t hash_bytes(const void *bytes, size_t n) {
-    const unsigned char *at = bytes;
-    uint64_t h = n;
-    for (; n >= 4; n -= 4, at += 4) {
-        uint32_t word;
-        memcpy(&word, at, 4);
-        h = mix(h, word);
-    }
-    return mix(h, h >> 32);
-}
-
-static void table_clear(Table *t) {
-    if (t->slots) memset(t->slots, 0, t->size * sizeof *t->slots);
-    t->n = 0;
-}
-
-static void table_put(Table *t, uint64_t hash, uint32_t index) {
-    size_t at = hash & (t->size - 1);
-    while (t->slots[at]) at = (at + 1) & (t->size - 1);
-    t->slots[at] = index + 1;
-    t->n++;
-}
-
-/* Makes room for one more; the caller puts all items again where it returns 1. -1: no memory. */
-static int table_grow(Table *t) {
-    if (2 * (t->n + 1) <= t->size) return 0;
-    size_t size = t->size ? 2 * t->size : 256;
-    uint32_t *slots = calloc(size, sizeof *slots);
-    if (!slots) return -1;
-    free(t->slots);
-    t->slots = slots;
-    t->size = size;
-    t->n = 0;
-    return 1;
-}
-
 /* ---- Frames and sets ------------------------------------------------------------------------ */
 
 static bool nests(const Acceptor *m, uint32_t node) {
     return is_node(node) && (m->nodes[node].kind == N_OBJECT || m->nodes[node].kind == N_ARRAY);
 }
 
+static uint64_t hash_frame(const void *acceptor, uint32_t i) {
+    return XXH3_64bits(&((const Acceptor *)acceptor)->frames[i], sizeof(Frame));
+}
+
 /* Counts the frame's depth, too. */
 static uint32_t intern_frame(Acceptor *m, Frame frame) {
-    int grown = table_grow(&m->frame_table);
-    if (grown < 0 || !RESERVE(m, frames, n_frames, 1)) return acceptor_fail(m, NO_MEMORY), 0;
+    IndexTable *table = &m->frame_table;
+    if (!index_table_reserve(table, hash_frame, m) || !RESERVE(m, frames, n_frames, 1))
+        return acceptor_fail(m, NO_MEMORY), 0;
     frame.depth = m->n_frames > 0 ? m->frames[frame.parent].depth + nests(m, frame.node) : 0;
-    for (size_t i = 0; grown && i < m->n_frames; i++)
-        table_put(&m->frame_table, hash_bytes(&m->frames[i], sizeof frame), (uint32_t)i);
-    uint64_t hash = hash_bytes(&frame, sizeof frame);
-    size_t mask = m->frame_table.size - 1;
-    for (size_t at = hash & mask; m->frame_table.slots[at]; at = (at + 1) & mask) {
-        uint32_t i = m->frame_table.slots[at] - 1;
+    m->frames[m->n_frames] = frame;
+    size_t at = index_table_first(table, hash_frame(m, (uint32_t)m->n_frames));
+    for (; table->slots[at]; at = index_table_next(table, at)) {
+        uint32_t i = table->slots[at] - 1;
         if (memcmp(&m->frames[i], &frame, sizeof frame) == 0) return i;
     }
-    m->frames[m->n_frames] = frame;
-    table_put(&m->frame_table, hash, (uint32_t)m->n_frames);
+    index_table_set(table, at, m->n_frames);
     return (uint32_t)m->n_frames++;
+}
+
+/* A set of members begins with its number of words. */
+static uint64_t hash_set(const void *acceptor, uint32_t at) {
+    const uint64_t *set = ((const Acceptor *)acceptor)->sets + at;
+    return XXH3_64bits(set, (set[0] + 1) * sizeof *set);
 }
 
 /* The place in m->sets of set `old` (of `words` words; UINT32_MAX: the empty one) with `member`. */
@@ -88,39 +54,36 @@ static uint32_t set_with(Acceptor *m, uint32_t old, size_t words, uint32_t membe
     else
         memcpy(to, m->sets + old, words * sizeof *to);
     to[member / 64] |= (uint64_t)1 << (member % 64);
-    int grown = table_grow(&m->set_table);
-    if (grown < 0) return acceptor_fail(m, NO_MEMORY), 0;
-    for (size_t at = 0; grown && at < m->n_sets; at += m->sets[at] + 1)
-        table_put(&m->set_table, hash_bytes(m->sets + at, (m->sets[at] + 1) * 8), (uint32_t)at);
-    uint64_t hash = hash_bytes(to - 1, (words + 1) * 8);
-    size_t mask = m->set_table.size - 1;
-    for (size_t at = hash & mask; m->set_table.slots[at]; at = (at + 1) & mask) {
-        uint32_t i = m->set_table.slots[at] - 1;
-        if (memcmp(m->sets + i, to - 1, (words + 1) * 8) == 0) return i + 1;
+    IndexTable *table = &m->set_table;
+    if (!index_table_reserve(table, hash_set, m)) return acceptor_fail(m, NO_MEMORY), 0;
+    size_t at = index_table_first(table, hash_set(m, (uint32_t)m->n_sets));
+    for (; table->slots[at]; at = index_table_next(table, at)) {
+        uint32_t i = table->slots[at] - 1;
+        if (memcmp(m->sets + i, to - 1, (words + 1) * sizeof *to) == 0) return i + 1;
     }
-    table_put(&m->set_table, hash, (uint32_t)m->n_sets);
+    index_table_set(table, at, m->n_sets);
     m->n_sets += words + 1;
     return (uint32_t)(m->n_sets - words);
 }
 
 /* ---- Closures: from what was read to the heads that go on --------------------------------- */
 
+static uint64_t hash_task(const void *acceptor, uint32_t i) {
+    const Task *t = &((const Acceptor *)acceptor)->tasks[i];
+    uint32_t key[] = {t->what, t->frame, t->tag, t->enters}; /* without padding */
+    return XXH3_64bits(key, sizeof key);
+}
+
 static void add_task(Acceptor *m, Task task) {
-    int grown = table_grow(&m->task_table);
-    if (grown < 0 || !RESERVE(m, tasks, n_tasks, 1)) {
+    IndexTable *table = &m->task_table;
+    if (!index_table_reserve(table, hash_task, m) || !RESERVE(m, tasks, n_tasks, 1)) {
         acceptor_fail(m, NO_MEMORY);
         return;
     }
-    uint32_t key[] = {task.what, task.frame, task.tag, task.enters};
-    for (size_t i = 0; grown && i < m->n_tasks; i++) {
-        const Task *t = &m->tasks[i];
-        uint32_t old[] = {t->what, t->frame, t->tag, t->enters};
-        table_put(&m->task_table, hash_bytes(old, sizeof old), (uint32_t)i);
-    }
-    uint64_t hash = hash_bytes(key, sizeof key);
-    size_t mask = m->task_table.size - 1;
-    for (size_t at = hash & mask; m->task_table.slots[at]; at = (at + 1) & mask) {
-        const Task *t = &m->tasks[m->task_table.slots[at] - 1];
+    m->tasks[m->n_tasks] = task;
+    size_t at = index_table_first(table, hash_task(m, (uint32_t)m->n_tasks));
+    for (; table->slots[at]; at = index_table_next(table, at)) {
+        const Task *t = &m->tasks[table->slots[at] - 1];
         if (t->what == task.what && t->frame == task.frame && t->tag == task.tag &&
             t->enters == task.enters)
             return;
@@ -129,8 +92,7 @@ static void add_task(Acceptor *m, Task task) {
         acceptor_fail(m, "it leaves too many choices open");
         return;
     }
-    table_put(&m->task_table, hash, (uint32_t)m->n_tasks);
-    m->tasks[m->n_tasks++] = task;
+    index_table_set(table, at, m->n_tasks++);
 }
 
 /* Plans to begin a node inside the frame, unless no text can end it. */
@@ -433,7 +395,7 @@ static void resume_now(Acceptor *m, uint32_t frame, uint32_t tag) {
 static void begin_closure(Acceptor *m) {
     m->n_building = m->n_tasks = m->first_task = 0;
     m->accepts = false;
-    if (m->task_table.n > 0) table_clear(&m->task_table);
+    index_table_clear(&m->task_table);
 }
 
 static int compare_heads(const void *a, const void *b) {
@@ -442,8 +404,10 @@ static int compare_heads(const void *a, const void *b) {
     return x->regex < y->regex ? -1 : x->regex > y->regex;
 }
 
-static uint64_t hash_state(const Acceptor *m, const State *s) {
-    return mix(hash_bytes(m->heads + s->heads, s->n * sizeof(Head)), s->accepts);
+static uint64_t hash_state(const void *acceptor, uint32_t i) {
+    const Acceptor *m = acceptor;
+    const State *s = &m->states[i];
+    return XXH3_64bits_withSeed(m->heads + s->heads, s->n * sizeof(Head), s->accepts);
 }
 
 /* The state of the heads that were built. */
@@ -454,25 +418,23 @@ static AcceptorState intern_state(Acceptor *m) {
     for (size_t i = 0; i < m->n_building; i++)
         if (n == 0 || compare_heads(&b[i], &b[n - 1]) != 0) b[n++] = b[i];
     if (n == 0 && !m->accepts) return ACCEPTOR_DEAD;
-    int grown = table_grow(&m->state_table);
-    if (grown < 0 || !RESERVE(m, heads, n_heads, n + 1) || !RESERVE(m, states, n_states, 1))
+    IndexTable *table = &m->state_table;
+    if (!index_table_reserve(table, hash_state, m) || !RESERVE(m, heads, n_heads, n + 1) ||
+        !RESERVE(m, states, n_states, 1))
         return acceptor_fail(m, NO_MEMORY), ACCEPTOR_DEAD;
-    for (size_t i = 1; grown && i < m->n_states; i++)
-        table_put(&m->state_table, hash_state(m, &m->states[i]), (uint32_t)i);
     State s = {.heads = (uint32_t)m->n_heads, .n = (uint32_t)n, .accepts = m->accepts, .run = -1};
     if (n > 0) memcpy(m->heads + m->n_heads, b, n * sizeof *b);
-    uint64_t hash = hash_state(m, &s);
-    size_t mask = m->state_table.size - 1;
-    for (size_t at = hash & mask; m->state_table.slots[at]; at = (at + 1) & mask) {
-        uint32_t i = m->state_table.slots[at] - 1;
+    m->states[m->n_states] = s;
+    size_t at = index_table_first(table, hash_state(m, (uint32_t)m->n_states));
+    for (; table->slots[at]; at = index_table_next(table, at)) {
+        uint32_t i = table->slots[at] - 1;
         const State *o = &m->states[i];
         if (o->n == n && o->accepts == s.accepts &&
             memcmp(m->heads + o->heads, m->heads + s.heads, n * sizeof *b) == 0)
             return i;
     }
     m->n_heads += n;
-    m->states[m->n_states] = s;
-    table_put(&m->state_table, hash, (uint32_t)m->n_states);
+    index_table_set(table, at, m->n_states);
     return (AcceptorState)m->n_states++;
 }
 
@@ -497,9 +459,9 @@ static void forget_states(Acceptor *m) {
         m->rows_capacity = 0;
     }
     m->n_frames = m->n_sets = m->n_states = m->n_heads = m->n_rows = 0;
-    table_clear(&m->frame_table);
-    table_clear(&m->set_table);
-    table_clear(&m->state_table);
+    index_table_clear(&m->frame_table);
+    index_table_clear(&m->set_table);
+    index_table_clear(&m->state_table);
     m->start = ACCEPTOR_DEAD;
     m->epoch++;
     /* Frame 0 is the end of the text, state 0 the dead one, row 0 none. */

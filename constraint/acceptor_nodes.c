@@ -56,16 +56,16 @@ Acceptor *acceptor_new(const AcceptorLimits *limits) {
 
 static void free_running(Acceptor *m) {
     free(m->frames);
-    free(m->frame_table.slots);
+    index_table_free(&m->frame_table);
     free(m->sets);
-    free(m->set_table.slots);
+    index_table_free(&m->set_table);
     free(m->states);
-    free(m->state_table.slots);
+    index_table_free(&m->state_table);
     free(m->heads);
     free(m->rows);
     free(m->building);
     free(m->tasks);
-    free(m->task_table.slots);
+    index_table_free(&m->task_table);
     free(m->costs);
     free(m->cost_sums);
     free(m->frame_costs);

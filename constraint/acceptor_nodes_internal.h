@@ -72,12 +72,6 @@ typedef struct Punctuation {
 /* Deeper levels have at most the indentation of this one. */
 enum { INDENTED_LEVELS = 10 };
 
-/* A hash table of the indices of items, + 1. */
-typedef struct Table {
-    uint32_t *slots;
-    size_t size, n;
-} Table;
-
 /* Something that a closure has to do: enter a node, or go on with a frame after `tag`. */
 typedef struct Task {
     uint32_t what, frame, tag;
@@ -105,13 +99,13 @@ struct Acceptor {
     /* What is made while it runs (acceptor.c). */
     Frame *frames;
     size_t n_frames, frames_capacity;
-    Table frame_table;
+    IndexTable frame_table;
     uint64_t *sets; /* of members */
     size_t n_sets, sets_capacity;
-    Table set_table;
+    IndexTable set_table;
     State *states;
     size_t n_states, states_capacity;
-    Table state_table;
+    IndexTable state_table;
     Head *heads;
     size_t n_heads, heads_capacity;
     uint32_t *rows;
@@ -128,7 +122,7 @@ struct Acceptor {
     size_t n_building, building_capacity;
     Task *tasks;
     size_t n_tasks, first_task, tasks_capacity;
-    Table task_table;
+    IndexTable task_table;
     bool accepts;
 };
 

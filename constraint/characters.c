@@ -1,5 +1,6 @@
 #include "constraint/characters.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -17,6 +18,12 @@ void charset_add(CharSet *set, uint32_t from, uint32_t to) {
         return;
     }
     set->ranges[set->n++] = (CharRange){from, to};
+}
+
+void charset_add_all(CharSet *set, const CharSet *other) {
+    for (size_t i = 0; i < other->n; i++)
+        charset_add(set, other->ranges[i].from, other->ranges[i].to);
+    set->failed |= other->failed;
 }
 
 static int compare_ranges(const void *a, const void *b) {
@@ -79,6 +86,18 @@ bool charset_add_category(CharSet *set, const char *name, size_t length) {
 void charset_free(CharSet *set) {
     free(set->ranges);
     *set = (CharSet){0};
+}
+
+bool charset_hex(const char *text, size_t n, size_t digits, uint32_t *number) {
+    uint32_t value = 0;
+    if (n < digits) return false;
+    for (size_t i = 0; i < digits; i++) {
+        char c = text[i];
+        if (!isxdigit((unsigned char)c)) return false;
+        value = value << 4 | (uint32_t)(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
+    }
+    *number = value;
+    return true;
 }
 
 /* ---- Expressions --------------------------------------------------------------------------- */

@@ -21,11 +21,16 @@ typedef struct CharSet {
 } CharSet;
 
 void charset_add(CharSet *set, uint32_t from, uint32_t to);
+void charset_add_all(CharSet *set, const CharSet *other);
 /* Sorts and joins the ranges, without surrogates; then takes the complement where asked. */
 void charset_normalize(CharSet *set, bool negate);
 /* Adds the characters of a Unicode general category, "L" or "Lu"; false: there is no such. */
 bool charset_add_category(CharSet *set, const char *name, size_t length);
 void charset_free(CharSet *set);
+
+/* The number that text[n] begins with, in `digits` hexadecimal digits (at most 8); false: it does
+ * not begin with so many. */
+bool charset_hex(const char *text, size_t n, size_t digits, uint32_t *number);
 
 /* One character of a normalized set. */
 Regex regex_charset(RegexArena *arena, const CharSet *set, Writing writing);

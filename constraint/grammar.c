@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/array.h"
 #include "base/unicode.h"
@@ -15,7 +16,7 @@ enum {
     MOST_PARTS = 500000,
     SMALL = 3000
 };
-enum { MOST_RULES = 20000, RULE_SLOTS = 1 << 16 };
+enum { MOST_RULES = 20000 };
 
 /* A part of a rule. */
 typedef enum PartKind { PART_REGEX, PART_RULE, PART_SEQUENCE, PART_CHOICE, PART_REPEAT } PartKind;
@@ -48,7 +49,7 @@ typedef struct Grammar {
     size_t n_items, items_capacity;
     Rule *rules;
     size_t n_rules, rules_capacity;
-    uint32_t *rule_table; /* [RULE_SLOTS] index of a rule + 1, by the hash of its name */
+    IndexTable rule_table; /* by their names */
     unsigned depth;
 } Grammar;
 
@@ -129,14 +130,21 @@ static Status list_part(Grammar *g, PartKind kind, PartList *list, uint32_t *ind
     return status;
 }
 
+static uint64_t hash_rule(const void *grammar, uint32_t i) {
+    const Rule *rule = &((const Grammar *)grammar)->rules[i];
+    return XXH3_64bits(rule->name, rule->length);
+}
+
+/* The rule of this name, made where there is none. */
 static Status rule_index(Grammar *g, const char *name, size_t length, uint32_t *index) {
-    uint32_t hash = 2166136261u; /* FNV-1a */
-    for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)name[i]) * 16777619u;
-    uint32_t *slot = &g->rule_table[(hash ^ hash >> 16) % RULE_SLOTS];
-    for (; *slot; slot = slot + 1 < g->rule_table + RULE_SLOTS ? slot + 1 : g->rule_table) {
-        const Rule *known = &g->rules[*slot - 1];
+    IndexTable *table = &g->rule_table;
+    if (!index_table_reserve(table, hash_rule, g))
+        return error_set(g->error, "no memory for a grammar");
+    size_t at = index_table_first(table, XXH3_64bits(name, length));
+    for (; table->slots[at]; at = index_table_next(table, at)) {
+        const Rule *known = &g->rules[table->slots[at] - 1];
         if (known->length != length || memcmp(known->name, name, length) != 0) continue;
-        *index = *slot - 1;
+        *index = table->slots[at] - 1;
         return STATUS_OK;
     }
     if (g->n_rules > MOST_RULES) return grammar_refuse(g, g->at, "it has too many rules");
@@ -145,20 +153,13 @@ static Status rule_index(Grammar *g, const char *name, size_t length, uint32_t *
     g->rules[g->n_rules] =
         (Rule){.name = name, .length = length, .part = UINT32_MAX, .node = ACCEPTOR_NO_NODE};
     *index = (uint32_t)g->n_rules++;
-    *slot = *index + 1;
+    index_table_set(table, at, *index);
     return STATUS_OK;
 }
 
 static bool take_hex(Grammar *g, size_t n, uint32_t *code) {
-    uint32_t value = 0;
-    if (g->length - g->at < n) return false;
-    for (size_t i = 0; i < n; i++) {
-        char c = g->text[g->at + i];
-        if (!isxdigit((unsigned char)c)) return false;
-        value = value << 4 | (uint32_t)(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
-    }
+    if (!charset_hex(g->text + g->at, g->length - g->at, n, code)) return false;
     g->at += n;
-    *code = value;
     return true;
 }
 
@@ -232,10 +233,9 @@ static Status read_class(Grammar *g, Regex *out) {
 
 static Status read_choice(Grammar *g, bool nested, uint32_t *part);
 
-static Status read_item(Grammar *g, bool nested, uint32_t *part) {
+static Status read_item(Grammar *g, uint32_t *part) {
     size_t start = g->at;
     Regex regex = REGEX_NONE;
-    (void)nested;
     if (is_name(peek(g))) {
         uint32_t rule = 0;
         while (g->at < g->length && is_name(peek(g))) g->at++;
@@ -319,7 +319,7 @@ static Status read_sequence(Grammar *g, bool nested, uint32_t *part) {
         skip(g, nested);
         char c = peek(g);
         if (g->at == g->length || c == '|' || c == ')' || c == '\n' || c == '\r') break;
-        status = read_item(g, nested, &item);
+        status = read_item(g, &item);
         if (status == STATUS_OK) status = read_repeats(g, nested, &item);
         if (status == STATUS_OK) status = list_add(g, &list, item);
         if (status != STATUS_OK) break;
@@ -497,9 +497,8 @@ Status grammar_compile(Acceptor *acceptor, const char *text, size_t length, Acce
                  .text = text,
                  .length = length,
                  .error = error};
-    g.rule_table = calloc(RULE_SLOTS, sizeof *g.rule_table);
-    Status status = g.rule_table ? compile(&g, node) : error_set(error, "no memory for a grammar");
-    free(g.rule_table);
+    Status status = compile(&g, node);
+    index_table_free(&g.rule_table);
     free(g.parts);
     free(g.items);
     free(g.rules);

@@ -67,23 +67,9 @@ static Status next_char(Parser *p, uint32_t *code) {
     return STATUS_OK;
 }
 
-static int hex_value(uint32_t c) {
-    return c >= '0' && c <= '9'   ? (int)c - '0'
-           : c >= 'a' && c <= 'f' ? (int)c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? (int)c - 'A' + 10
-                                  : -1;
-}
-
 static bool take_hex(Parser *p, size_t n, uint32_t *code) {
-    uint32_t value = 0;
-    if (p->length - p->at < n) return false;
-    for (size_t i = 0; i < n; i++) {
-        int digit = hex_value((unsigned char)p->text[p->at + i]);
-        if (digit < 0) return false;
-        value = value << 4 | (uint32_t)digit;
-    }
+    if (!charset_hex(p->text + p->at, p->length - p->at, n, code)) return false;
     p->at += n;
-    *code = value;
     return true;
 }
 
@@ -93,10 +79,8 @@ static Status hex_escape(Parser *p, char letter, uint32_t *code) {
     uint32_t low = 0;
     if (letter == 'x' && take_hex(p, 2, code)) return STATUS_OK;
     if (letter == 'u' && pattern_take(p, '{')) {
-        *code = 0;
-        size_t n = 0;
-        for (; p->at < p->length && n < 6 && hex_value((unsigned char)p->text[p->at]) >= 0; n++)
-            *code = *code << 4 | (uint32_t)hex_value((unsigned char)p->text[p->at++]);
+        size_t n = 6;
+        while (n > 0 && !take_hex(p, n, code)) n--;
         if (n > 0 && pattern_take(p, '}') && *code <= 0x10FFFF) return STATUS_OK;
     } else if (letter == 'u' && take_hex(p, 4, code)) {
         size_t before = p->at;
@@ -157,9 +141,7 @@ static Status add_category(Parser *p, CharSet *set, const char *name, size_t len
     }
     if (!regex_count_work(p->arena, RANGE_STEPS * c->set.n))
         return pattern_refuse(p, start, p->arena->failed);
-    for (size_t i = 0; i < c->set.n; i++)
-        charset_add(set, c->set.ranges[i].from, c->set.ranges[i].to);
-    set->failed |= c->set.failed;
+    charset_add_all(set, &c->set);
     return STATUS_OK;
 }
 
@@ -202,8 +184,7 @@ static Status add_property(Parser *p, CharSet *set, bool negate) {
         return STATUS_FAILED;
     }
     charset_normalize(&own, negate);
-    for (size_t i = 0; i < own.n; i++) charset_add(set, own.ranges[i].from, own.ranges[i].to);
-    set->failed |= own.failed;
+    charset_add_all(set, &own);
     charset_free(&own);
     return STATUS_OK;
 }
@@ -224,8 +205,7 @@ static bool class_escape(Parser *p, CharSet *set, Status *status) {
     if (letter == 'w' || letter == 'W') add_word(&own);
     if (letter == 's' || letter == 'S') add_space(&own);
     charset_normalize(&own, letter < 'a');
-    for (size_t i = 0; i < own.n; i++) charset_add(set, own.ranges[i].from, own.ranges[i].to);
-    set->failed |= own.failed;
+    charset_add_all(set, &own);
     charset_free(&own);
     return true;
 }

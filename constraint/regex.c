@@ -45,33 +45,25 @@ static bool same_node(const RegexArena *arena, const RegexNode *x, const RegexNo
                       const uint32_t *items) {
     if (x->kind != n->kind || x->b != n->b) return false;
     if (!regex_is_list(n->kind)) return x->a == n->a && x->c == n->c;
-    return memcmp(arena->lists + x->a, items, n->b * sizeof *items) == 0;
+    for (size_t i = 0; i < n->b; i++)
+        if (arena->lists[x->a + i] != items[i]) return false;
+    return true;
 }
 
-static bool grow_table(RegexArena *arena) {
-    size_t size = arena->table_size ? 2 * arena->table_size : 1024;
-    uint32_t *table = calloc(size, sizeof *table);
-    if (!table) return false;
-    for (size_t i = 0; i < arena->n_nodes; i++) {
-        size_t at = hash_node(arena, &arena->nodes[i], NULL) & (size - 1);
-        while (table[at]) at = (at + 1) & (size - 1);
-        table[at] = (uint32_t)i + 1;
-    }
-    free(arena->table);
-    arena->table = table;
-    arena->table_size = size;
-    return true;
+static uint64_t hash_stored(const void *arena, uint32_t id) {
+    return hash_node(arena, &((const RegexArena *)arena)->nodes[id], NULL);
 }
 
 /* The node that equals `n`, made where there is none. items[n.b]: of a list. */
 Regex regex_intern(RegexArena *arena, RegexNode n, const uint32_t *items) {
     if (arena->failed) return REGEX_NONE;
-    if (2 * (arena->n_nodes + 1) > arena->table_size && !grow_table(arena))
+    IndexTable *table = &arena->table;
+    if (!index_table_reserve(table, hash_stored, arena))
         return regex_give_up(arena, "there is no memory for it");
-    size_t mask = arena->table_size - 1, at = hash_node(arena, &n, items) & mask;
-    for (; arena->table[at]; at = (at + 1) & mask)
-        if (same_node(arena, &arena->nodes[arena->table[at] - 1], &n, items))
-            return arena->table[at] - 1;
+    size_t at = index_table_first(table, hash_node(arena, &n, items));
+    for (; table->slots[at]; at = index_table_next(table, at))
+        if (same_node(arena, &arena->nodes[table->slots[at] - 1], &n, items))
+            return table->slots[at] - 1;
     if (regex_is_list(n.kind)) {
         if (arena->n_lists + n.b > 16 * arena->most_nodes)
             return regex_give_up(arena, "it has too many states");
@@ -83,7 +75,7 @@ Regex regex_intern(RegexArena *arena, RegexNode n, const uint32_t *items) {
         arena->n_lists += n.b;
     }
     Regex made = new_node(arena, n);
-    if (!arena->failed) arena->table[at] = made + 1;
+    if (!arena->failed) index_table_set(table, at, made);
     return made;
 }
 
@@ -101,7 +93,7 @@ void regex_arena_free(RegexArena *arena) {
     for (size_t i = 0; i < arena->n_decimals; i++) free(arena->decimals[i].digits);
     free(arena->decimals);
     free(arena->nodes);
-    free(arena->table);
+    index_table_free(&arena->table);
     free(arena->lists);
     free(arena->sets);
     free(arena->rows);
@@ -114,7 +106,7 @@ RegexMark regex_arena_mark(const RegexArena *arena) {
 }
 
 void regex_arena_rewind(RegexArena *arena, RegexMark mark) {
-    memset(arena->table, 0, arena->table_size * sizeof *arena->table);
+    index_table_clear(&arena->table);
     arena->n_nodes = mark.n_nodes;
     arena->n_lists = mark.n_lists;
     arena->n_sets = mark.n_sets;
@@ -125,15 +117,14 @@ void regex_arena_rewind(RegexArena *arena, RegexMark mark) {
         arena->rows_capacity = 0;
     }
     for (size_t i = 0; i < arena->n_nodes; i++) {
-        size_t at = hash_node(arena, &arena->nodes[i], NULL) & (arena->table_size - 1);
-        while (arena->table[at]) at = (at + 1) & (arena->table_size - 1);
-        arena->table[at] = (uint32_t)i + 1;
+        index_table_add(&arena->table, hash_stored(arena, (uint32_t)i), i);
         arena->nodes[i].row = 0;
     }
 }
 
 size_t regex_arena_memory(const RegexArena *arena) {
-    return arena->nodes_capacity * sizeof *arena->nodes + arena->table_size * sizeof *arena->table +
+    return arena->nodes_capacity * sizeof *arena->nodes +
+           arena->table.size * sizeof *arena->table.slots +
            arena->lists_capacity * sizeof *arena->lists +
            arena->sets_capacity * sizeof *arena->sets + arena->rows_capacity * sizeof *arena->rows;
 }

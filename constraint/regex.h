@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "constraint/index_table.h"
+
 typedef uint32_t Regex;
 
 enum { REGEX_NONE = 0 /* matches nothing */, REGEX_EMPTY = 1 /* the empty text */ };
@@ -72,8 +74,7 @@ typedef struct RegexDecimal {
 typedef struct RegexArena {
     RegexNode *nodes;
     size_t n_nodes, nodes_capacity;
-    uint32_t *table; /* hash table of node ids + 1 */
-    size_t table_size;
+    IndexTable table; /* of the nodes */
     uint32_t *lists;
     size_t n_lists, lists_capacity;
     ByteSet *sets;

@@ -10,8 +10,7 @@ enum { REGEX_MOST_STATES = 1 << 15 }; /* at which a search gives up */
 typedef struct RegexSearch {
     uint32_t *states;
     size_t n, capacity;
-    uint32_t *table; /* indices + 1 */
-    size_t table_size;
+    IndexTable table;
 } RegexSearch;
 
 /* Adds a state, unless it is known. False: no memory. */

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/array.h"
 #include "constraint/characters.h"
@@ -17,30 +18,12 @@ static int compare_schemas(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static size_t hash_list(const SchemaList *list) {
-    uint64_t h = list->n;
-    for (size_t i = 0; i < list->n; i++) {
-        h = (h ^ (uint64_t)(uintptr_t)list->items[i]) * 0x9E3779B97F4A7C15u;
-        h ^= h >> 29;
-    }
-    return (size_t)h;
+static uint64_t hash_list(const SchemaList *list) {
+    return XXH3_64bits(list->items, list->n * sizeof *list->items);
 }
 
-static bool grow_sets(SchemaCompiler *c) {
-    if (2 * (c->n_sets + 1) > c->set_table_size) {
-        size_t size = c->set_table_size ? 2 * c->set_table_size : 256;
-        uint32_t *table = calloc(size, sizeof *table);
-        if (!table) return false;
-        for (size_t i = 0; i < c->n_sets; i++) {
-            size_t at = hash_list(&c->sets[i].list) & (size - 1);
-            while (table[at]) at = (at + 1) & (size - 1);
-            table[at] = (uint32_t)i + 1;
-        }
-        free(c->set_table);
-        c->set_table = table;
-        c->set_table_size = size;
-    }
-    return array_reserve(&c->sets, &c->sets_capacity, c->n_sets + 1, sizeof *c->sets);
+static uint64_t hash_set(const void *compiler, uint32_t i) {
+    return hash_list(&((const SchemaCompiler *)compiler)->sets[i].list);
 }
 
 /* The node of a set, which is compiled later where it is new. Takes the list over. */
@@ -53,13 +36,15 @@ static Status node_of(SchemaCompiler *c, SchemaList *list, AcceptorNode *node) {
             list->items[n++] = list->items[i];
     }
     list->n = n;
-    if (!grow_sets(c)) {
+    IndexTable *table = &c->set_table;
+    if (!index_table_reserve(table, hash_set, c) ||
+        !array_reserve(&c->sets, &c->sets_capacity, c->n_sets + 1, sizeof *c->sets)) {
         free(list->items);
-        return error_set(c->error, "no memory for a schema");
+        return schema_no_memory(c);
     }
-    size_t mask = c->set_table_size - 1, at = hash_list(list) & mask;
-    for (; c->set_table[at]; at = (at + 1) & mask) {
-        const SchemaSet *s = &c->sets[c->set_table[at] - 1];
+    size_t at = index_table_first(table, hash_list(list));
+    for (; table->slots[at]; at = index_table_next(table, at)) {
+        const SchemaSet *s = &c->sets[table->slots[at] - 1];
         if (s->list.n != n ||
             (n > 0 && memcmp(s->list.items, list->items, n * sizeof *list->items) != 0))
             continue;
@@ -67,7 +52,7 @@ static Status node_of(SchemaCompiler *c, SchemaList *list, AcceptorNode *node) {
         free(list->items);
         return schema_count(c, 1) ? STATUS_OK : STATUS_FAILED;
     }
-    c->set_table[at] = (uint32_t)c->n_sets + 1;
+    index_table_set(table, at, c->n_sets);
     *node = acceptor_forward(c->acceptor);
     c->sets[c->n_sets++] = (SchemaSet){*list, *node};
     return schema_count(c, 1) ? STATUS_OK : STATUS_FAILED;
@@ -102,15 +87,11 @@ static void object_free(ObjectBuild *o) {
     free(o->included);
 }
 
-static Status out_of_memory(SchemaCompiler *c) {
-    return error_set(c->error, "no memory for a schema");
-}
-
 static Status add_name(SchemaCompiler *c, ObjectBuild *o, const char *name) {
     if (json_object_get(o->names, name)) return STATUS_OK;
     if (!array_reserve(&o->members, &o->capacity, o->n + 1, sizeof *o->members) ||
         json_object_set_new_nocheck(o->names, name, json_integer((json_int_t)o->n)) != 0)
-        return out_of_memory(c);
+        return schema_no_memory(c);
     o->members[o->n++] = (ObjectMember){.value = ACCEPTOR_NO_NODE};
     return schema_count(c, 1) ? STATUS_OK : STATUS_FAILED;
 }
@@ -135,7 +116,7 @@ static Status add_dependencies(SchemaCompiler *c, ObjectBuild *o, const json_t *
                 return STATUS_FAILED;
             if (!array_reserve(&o->dependencies, &o->dependencies_capacity, o->n_dependencies + 1,
                                sizeof *o->dependencies))
-                return out_of_memory(c);
+                return schema_no_memory(c);
             o->dependencies[o->n_dependencies++] = (ObjectDependency){
                 (uint32_t)name_index(o, name), (uint32_t)name_index(o, json_string_value(item))};
         }
@@ -179,7 +160,7 @@ static Status read_object(SchemaCompiler *c, ObjectBuild *o, const json_t *s) {
         if (json_object_get(o->patterns, name)) continue;
         json_int_t n = (json_int_t)json_object_size(o->patterns);
         if (json_object_set_new_nocheck(o->patterns, name, json_integer(n)) != 0)
-            return out_of_memory(c);
+            return schema_no_memory(c);
     }
     if (schema_size(c, s, "minProperties", &size, &given) != STATUS_OK) return STATUS_FAILED;
     if (given && size > o->min) o->min = size;
@@ -219,7 +200,7 @@ static Status compile_patterns(SchemaCompiler *c, ObjectBuild *o) {
     o->regexes = calloc(n + 1, sizeof *o->regexes);
     o->loose = calloc(n + 1, sizeof *o->loose);
     o->included = calloc(n + 1, sizeof *o->included);
-    if (!o->regexes || !o->loose || !o->included) return out_of_memory(c);
+    if (!o->regexes || !o->loose || !o->included) return schema_no_memory(c);
     json_object_foreach(o->patterns, pattern, index) {
         json_int_t i = json_integer_value(index);
         if (schema_pattern(c, "patternProperties", pattern, strlen(pattern), &o->regexes[i]) !=
@@ -295,7 +276,7 @@ static Status add_groups(SchemaCompiler *c, ObjectBuild *o, Regex key, size_t i)
     if (o->n >= json_object_size(o->names) + MOST_GROUPS)
         return error_set(c->error, "'patternProperties' overlap in too many ways");
     if (!array_reserve(&o->members, &o->capacity, o->n + 1, sizeof *o->members))
-        return out_of_memory(c);
+        return schema_no_memory(c);
     o->members[o->n++] = (ObjectMember){.key = key, .value = value, .many = true};
     return STATUS_OK;
 }
@@ -303,7 +284,7 @@ static Status add_groups(SchemaCompiler *c, ObjectBuild *o, Regex key, size_t i)
 static Status other_members(SchemaCompiler *c, ObjectBuild *o) {
     size_t n = json_object_size(o->names), i = 0;
     Regex *keys = calloc(n + 1, sizeof *keys), key = o->names_regex;
-    if (!keys) return out_of_memory(c);
+    if (!keys) return schema_no_memory(c);
     for (; i < n; i++) keys[i] = o->members[i].key;
     if (n > 0) {
         Regex named = regex_or(c->regexes, keys, n);
@@ -332,7 +313,7 @@ static Status build_object(SchemaCompiler *c, ObjectBuild *o, AcceptorNode *node
 static Status compile_object(SchemaCompiler *c, const SchemaAlternative *a, AcceptorNode *node) {
     ObjectBuild o = {
         .a = a, .names = json_object(), .patterns = json_object(), .max = ACCEPTOR_NO_LIMIT};
-    Status status = o.names && o.patterns ? build_object(c, &o, node) : out_of_memory(c);
+    Status status = o.names && o.patterns ? build_object(c, &o, node) : schema_no_memory(c);
     object_free(&o);
     return status;
 }
@@ -396,7 +377,7 @@ static Status add_no_match(SchemaCompiler *c, const ArrayBuild *b, SchemaList *s
     json_t *contains = json_object_get(b->a->schemas.items[b->hit], "contains");
     const json_t *no = schema_own(c, json_pack("{s:O}", "not", contains));
     if (!no) return STATUS_FAILED;
-    return schema_list_push(c, set, no) ? STATUS_OK : out_of_memory(c);
+    return schema_list_push(c, set, no) ? STATUS_OK : schema_no_memory(c);
 }
 
 /* The node of item i; `hit`: of one that matches `contains`. */
@@ -416,7 +397,7 @@ static Status build_array(SchemaCompiler *c, ArrayBuild *b, AcceptorNode *node) 
     size_t n = b->n_first;
     b->first = calloc(n + 1, sizeof *b->first);
     b->first_hits = calloc(n + 1, sizeof *b->first_hits);
-    if (!b->first || !b->first_hits) return out_of_memory(c);
+    if (!b->first || !b->first_hits) return schema_no_memory(c);
     for (size_t i = 0; i <= n; i++) {
         if (item_node(c, b, i, false, &b->first[i]) != STATUS_OK) return STATUS_FAILED;
         if (b->hit != SIZE_MAX && item_node(c, b, i, true, &b->first_hits[i]) != STATUS_OK)
@@ -450,7 +431,7 @@ typedef struct SetBuild {
 
 static Status add_node(SchemaCompiler *c, SetBuild *b, AcceptorNode node) {
     if (!array_reserve(&b->nodes, &b->capacity, b->n + 1, sizeof *b->nodes))
-        return out_of_memory(c);
+        return schema_no_memory(c);
     b->nodes[b->n++] = node;
     return STATUS_OK;
 }
@@ -497,9 +478,9 @@ static bool refs_stand_alone(const json_t *schema) {
 static void compiler_free(SchemaCompiler *c) {
     for (size_t i = 0; i < c->n_sets; i++) free(c->sets[i].list.items);
     free(c->sets);
-    free(c->set_table);
+    index_table_free(&c->set_table);
     free(c->places);
-    free(c->place_table);
+    index_table_free(&c->place_table);
     json_decref(c->negations);
     json_decref(c->made);
     json_decref(c->nothing);
@@ -528,8 +509,8 @@ Status schema_compile(Acceptor *acceptor, const json_t *schema, const json_t *di
                         .matches_alone = draft && strstr(draft, "2019-09")};
     SchemaList list = {0};
     schema_prepare(&c, acceptor);
-    Status status = c.made && c.nothing && c.negations ? schema_index(&c) : out_of_memory(&c);
-    if (status == STATUS_OK && !schema_list_push(&c, &list, schema)) status = out_of_memory(&c);
+    Status status = c.made && c.nothing && c.negations ? schema_index(&c) : schema_no_memory(&c);
+    if (status == STATUS_OK && !schema_list_push(&c, &list, schema)) status = schema_no_memory(&c);
     if (status == STATUS_OK) status = node_of(&c, &list, node);
     while (status == STATUS_OK && c.n_compiled < c.n_sets) {
         status = compile_set(&c, c.n_compiled++);

@@ -9,10 +9,6 @@
 enum { MOST_BRANCH_DEPTH = 400, CHECK_DEPTH = 6 };
 enum { MOST_EVALUATED = 4 }; /* branches of an anyOf that are taken several at a time */
 
-static Status no_memory_here(SchemaCompiler *c) {
-    return error_set(c->error, "no memory for a schema");
-}
-
 /* ---- Small questions ------------------------------------------------------------------------- */
 
 static unsigned value_types(const json_t *value) {
@@ -75,7 +71,7 @@ static const json_t *keep_made(SchemaCompiler *c, char kind, const json_t *schem
     if (!made || json_array_append(c->made, (json_t *)schema) != 0 ||
         json_array_append(c->made, made) != 0 ||
         json_object_set_new(c->negations, key, made) != 0) {
-        no_memory_here(c);
+        schema_no_memory(c);
         return NULL;
     }
     return made;
@@ -117,7 +113,7 @@ static Status one_of_choices(SchemaCompiler *c, const json_t *schema, const json
     /* What comes back to this oneOf meanwhile sees it without the exclusion. */
     Status status = nots && keep_made(c, 'o', schema, json_copy((json_t *)branches))
                         ? STATUS_OK
-                        : no_memory_here(c);
+                        : schema_no_memory(c);
     for (size_t i = 0; i < n && status == STATUS_OK; i++)
         for (size_t k = i + 1; k < n && status == STATUS_OK; k++) {
             const json_t *x = json_array_get(branches, i), *y = json_array_get(branches, k);
@@ -256,7 +252,7 @@ static bool copy_branch(const Branch *from, Branch *to) {
 
 static Status add_choice(SchemaCompiler *c, Branch *b, const json_t *choices, size_t parent) {
     if (!choices) return STATUS_FAILED;
-    return push(&b->choices, choices, parent) ? STATUS_OK : no_memory_here(c);
+    return push(&b->choices, choices, parent) ? STATUS_OK : schema_no_memory(c);
 }
 
 static Status schema_array(SchemaCompiler *c, const json_t *schema, const char *keyword,
@@ -278,7 +274,7 @@ static Status add_references(SchemaCompiler *c, Branch *b, const json_t *schema,
         if (schema_resolve(c, schema, keywords[i], json_string_value(reference), &target) !=
             STATUS_OK)
             return STATUS_FAILED;
-        if (!push(&b->todo, target, at)) return no_memory_here(c);
+        if (!push(&b->todo, target, at)) return schema_no_memory(c);
     }
     return STATUS_OK;
 }
@@ -307,9 +303,9 @@ static Status add_values(SchemaCompiler *c, Branch *b, const json_t *schema, siz
     if (!constant && !list) return STATUS_OK;
     if (constant && list) {
         json_t *both = json_pack("[{s:O},{s:O}]", "const", constant, "enum", list);
-        if (!both || json_array_append_new(c->made, both) != 0) return no_memory_here(c);
+        if (!both || json_array_append_new(c->made, both) != 0) return schema_no_memory(c);
         for (i = 0; i < 2; i++)
-            if (!push(&b->todo, json_array_get(both, i), at)) return no_memory_here(c);
+            if (!push(&b->todo, json_array_get(both, i), at)) return schema_no_memory(c);
         return STATUS_OK;
     }
     if (list && !json_is_array(list)) return error_set(c->error, "'enum' must be a list");
@@ -324,7 +320,7 @@ static Status add_values(SchemaCompiler *c, Branch *b, const json_t *schema, siz
      * evaluates nothing. */
     const json_t *choices = value_choices(c, schema);
     if (!choices) return STATUS_FAILED;
-    return push_todo(&b->choices, (Todo){choices, at, true}) ? STATUS_OK : no_memory_here(c);
+    return push_todo(&b->choices, (Todo){choices, at, true}) ? STATUS_OK : schema_no_memory(c);
 }
 
 /* Adds what a schema says beside what it says itself. */
@@ -339,7 +335,7 @@ static Status add_applied(SchemaCompiler *c, Branch *b, const json_t *schema, si
     if (!known) return error_set(c->error, "'type' must name types of JSON");
     if (schema_array(c, schema, "allOf", &list) != STATUS_OK) return STATUS_FAILED;
     json_array_foreach((json_t *)list, i, item) {
-        if (!push(&b->todo, item, at)) return no_memory_here(c);
+        if (!push(&b->todo, item, at)) return schema_no_memory(c);
     }
     if (schema_array(c, schema, "anyOf", &list) != STATUS_OK) return STATUS_FAILED;
     if (list && add_choice(c, b, any_of_choices(c, schema), at) != STATUS_OK) return STATUS_FAILED;
@@ -350,7 +346,7 @@ static Status add_applied(SchemaCompiler *c, Branch *b, const json_t *schema, si
     const json_t *no = json_object_get(schema, "not");
     if (no) {
         if (schema_negate(c, no, &choices) != STATUS_OK) return STATUS_FAILED;
-        if (!push_todo(&b->choices, (Todo){choices, at, true})) return no_memory_here(c);
+        if (!push_todo(&b->choices, (Todo){choices, at, true})) return schema_no_memory(c);
     }
     bool conditional =
         c->evaluates || json_object_get(schema, "then") || json_object_get(schema, "else");
@@ -384,7 +380,7 @@ static Status add_schema(SchemaCompiler *c, Branch *b, Todo todo, bool *dead) {
         !array_reserve(&b->a.negated, &b->negated_capacity, at + 1, sizeof *b->a.negated) ||
         !array_reserve(&b->origins, &b->origins_capacity, at + 1, sizeof *b->origins) ||
         !schema_list_push(c, &b->a.schemas, kept))
-        return no_memory_here(c);
+        return schema_no_memory(c);
     b->a.parents[at] = todo.parent;
     b->a.negated[at] = todo.negated;
     b->origins[at] = schema;
@@ -414,7 +410,7 @@ static Status go(SchemaCompiler *c, Branch *b, unsigned depth, SchemaVisit visit
             bool copied = copy_branch(b, &next) &&
                           push_todo(&next.todo, (Todo){json_array_get(choice.schema, i),
                                                        choice.parent, choice.negated});
-            status = copied ? go(c, &next, depth + 1, visit, context) : no_memory_here(c);
+            status = copied ? go(c, &next, depth + 1, visit, context) : schema_no_memory(c);
             if (!copied) branch_free(&next);
         }
     }
@@ -427,7 +423,7 @@ Status schema_expand(SchemaCompiler *c, const SchemaList *set, SchemaVisit visit
     for (size_t i = set->n; i-- > 0;)
         if (!push(&b.todo, set->items[i], SIZE_MAX)) {
             branch_free(&b);
-            return no_memory_here(c);
+            return schema_no_memory(c);
         }
     return go(c, &b, 0, visit, context);
 }
@@ -445,14 +441,14 @@ static Status expand_take(SchemaCompiler *c, SchemaList *out, const json_t *sche
                           bool *possible) {
     if (json_is_false(schema)) *possible = false;
     if (json_is_true(schema) || json_is_false(schema)) return STATUS_OK;
-    return schema_list_push(c, out, schema) ? STATUS_OK : no_memory_here(c);
+    return schema_list_push(c, out, schema) ? STATUS_OK : schema_no_memory(c);
 }
 
 Status schema_of_key(SchemaCompiler *c, const SchemaAlternative *a, const char *name, size_t length,
                      SchemaKeyMatch matches, void *context, SchemaList *out, bool *possible) {
     size_t n = a->schemas.n;
     bool *evaluated = calloc(n + 1, sizeof *evaluated);
-    Status status = evaluated ? STATUS_OK : no_memory_here(c);
+    Status status = evaluated ? STATUS_OK : schema_no_memory(c);
     *possible = true;
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
         const json_t *s = a->schemas.items[i];
@@ -489,7 +485,7 @@ Status schema_of_item(SchemaCompiler *c, const SchemaAlternative *a, size_t inde
     Status status = STATUS_OK;
     size_t n = a->schemas.n;
     bool *evaluated = calloc(n + 1, sizeof *evaluated);
-    if (!evaluated) return no_memory_here(c);
+    if (!evaluated) return schema_no_memory(c);
     *possible = true;
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
         const json_t *s = a->schemas.items[i], *items = json_object_get(s, "items");

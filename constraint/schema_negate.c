@@ -221,7 +221,7 @@ Status schema_negate(SchemaCompiler *c, const json_t *schema, const json_t **alt
     /* Both the schema and the result must live, or another one could have its address. */
     bool kept = out && json_array_append(c->made, (json_t *)schema) == 0 &&
                 json_object_set_new(c->negations, address, out) == 0;
-    if (!kept) return error_set(c->error, "no memory for a schema");
+    if (!kept) return schema_no_memory(c);
     if (status != STATUS_OK) json_object_del(c->negations, address);
     *alternatives = status == STATUS_OK ? out : NULL;
     return status;

@@ -22,9 +22,13 @@ bool schema_list_push(SchemaCompiler *c, SchemaList *list, const json_t *schema)
     return true;
 }
 
+Status schema_no_memory(SchemaCompiler *c) {
+    return error_set(c->error, "no memory for a schema");
+}
+
 const json_t *schema_own(SchemaCompiler *c, json_t *schema) {
     if (schema && json_array_append_new(c->made, schema) == 0) return schema;
-    error_set(c->error, "no memory for a schema");
+    schema_no_memory(c);
     return NULL;
 }
 

@@ -1,8 +1,9 @@
 /* What the files of the schema compiler share. Calls go down this list only:
  *
  *     schema.c           schema_compile: sets of schemas to nodes
- *     schema_expand.c    a set of schemas to its alternatives; whether two schemas exclude each
- * other schema_negate.c    `not` as a schema without it schema_strings.c   strings and formats
+ *     schema_expand.c    a set of schemas to its alternatives; do two schemas exclude each other?
+ *     schema_negate.c    `not` as a schema without it
+ *     schema_strings.c   strings and formats
  *     schema_numbers.c   numbers
  *     schema_refs.c      where references lead
  *     schema_parts.c     small questions, counted work
@@ -74,8 +75,7 @@ typedef struct SchemaCompiler {
     bool evaluates; /* what a branch evaluates matters: unevaluatedItems or ...Properties is used */
     SchemaSet *sets;
     size_t n_sets, sets_capacity, n_compiled;
-    uint32_t *set_table;
-    size_t set_table_size;
+    IndexTable set_table;
     json_t *nothing;      /* a schema that says nothing */
     json_t *made;         /* an array that owns the schemas that the compiler writes */
     json_t *by_uri;       /* { URI: index in places } */
@@ -84,8 +84,7 @@ typedef struct SchemaCompiler {
     const json_t *digits; /* of exact_json.h: numbers that a double does not hold; NULL: none */
     SchemaPlace *places;
     size_t n_places, places_capacity;
-    uint32_t *place_table;
-    size_t place_table_size;
+    IndexTable place_table; /* by the address of their schemas */
     size_t work;
     Regex any_string, any_char, canonical, comma;
 } SchemaCompiler;
@@ -98,6 +97,7 @@ bool schema_is_scalar(const json_t *value);
 Status schema_size(SchemaCompiler *c, const json_t *schema, const char *keyword, uint32_t *size,
                    bool *given);
 
+Status schema_no_memory(SchemaCompiler *c); /* sets the error */
 /* Counts a step; false, and an error, past the limit. */
 bool schema_count(SchemaCompiler *c, size_t steps);
 bool schema_list_push(SchemaCompiler *c, SchemaList *list, const json_t *schema);

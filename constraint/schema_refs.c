@@ -5,10 +5,6 @@
 #include "base/text.h"
 #include "constraint/schema_parts.h"
 
-static Status no_memory_here(SchemaCompiler *c) {
-    return error_set(c->error, "no memory for a schema");
-}
-
 /* ---- URIs (RFC 3986) ------------------------------------------------------------------------ */
 
 static size_t scheme_length(const char *uri) {
@@ -68,40 +64,30 @@ static char *resolve_uri(const char *base, const char *reference) {
 
 /* ---- The index ------------------------------------------------------------------------------ */
 
-static size_t hash_pointer(const void *pointer, size_t size) {
-    uint64_t h = (uint64_t)(uintptr_t)pointer * 0x9E3779B97F4A7C15u;
-    return (size_t)(h >> 32) & (size - 1);
+static uint64_t hash_pointer(const void *pointer) {
+    return (uint64_t)(uintptr_t)pointer * 0x9E3779B97F4A7C15u >> 32;
+}
+
+static uint64_t hash_place(const void *compiler, uint32_t i) {
+    return hash_pointer(((const SchemaCompiler *)compiler)->places[i].schema);
 }
 
 static bool put_place(SchemaCompiler *c, SchemaPlace place) {
-    if (2 * (c->n_places + 1) > c->place_table_size) {
-        size_t size = c->place_table_size ? 2 * c->place_table_size : 256;
-        uint32_t *table = calloc(size, sizeof *table);
-        if (!table) return false;
-        for (size_t i = 0; i < c->n_places; i++) {
-            size_t at = hash_pointer(c->places[i].schema, size);
-            while (table[at]) at = (at + 1) & (size - 1);
-            table[at] = (uint32_t)i + 1;
-        }
-        free(c->place_table);
-        c->place_table = table;
-        c->place_table_size = size;
-    }
-    if (!array_reserve(&c->places, &c->places_capacity, c->n_places + 1, sizeof *c->places))
+    if (!index_table_reserve(&c->place_table, hash_place, c) ||
+        !array_reserve(&c->places, &c->places_capacity, c->n_places + 1, sizeof *c->places))
         return false;
-    size_t at = hash_pointer(place.schema, c->place_table_size);
-    while (c->place_table[at]) at = (at + 1) & (c->place_table_size - 1);
-    c->place_table[at] = (uint32_t)c->n_places + 1;
+    index_table_add(&c->place_table, hash_pointer(place.schema), c->n_places);
     c->places[c->n_places++] = place;
     return true;
 }
 
 /* The URI that references in `schema` start from; "" for schemas that the compiler wrote. */
 static const char *base_of(const SchemaCompiler *c, const json_t *schema) {
-    if (c->place_table_size == 0) return "";
-    size_t at = hash_pointer(schema, c->place_table_size);
-    for (; c->place_table[at]; at = (at + 1) & (c->place_table_size - 1)) {
-        const SchemaPlace *p = &c->places[c->place_table[at] - 1];
+    const IndexTable *table = &c->place_table;
+    if (table->n == 0) return "";
+    size_t at = index_table_first(table, hash_pointer(schema));
+    for (; table->slots[at]; at = index_table_next(table, at)) {
+        const SchemaPlace *p = &c->places[table->slots[at] - 1];
         if (p->schema == schema) return json_string_value(json_array_get(c->bases, p->base));
     }
     return "";
@@ -139,15 +125,15 @@ static Status index_object(SchemaCompiler *c, const json_t *value, size_t *base)
         *base = json_array_size(c->bases) - 1;
         noted = noted && note_uri(c, uri, NULL, c->n_places);
         free(uri);
-        if (!noted) return no_memory_here(c);
+        if (!noted) return schema_no_memory(c);
     }
     const char *uri = json_string_value(json_array_get(c->bases, *base));
     const char *anchors[] = {json_string_value(json_object_get(value, "$anchor")),
                              json_string_value(json_object_get(value, "$dynamicAnchor")),
                              id && id[0] == '#' ? id + 1 : NULL};
     for (int i = 0; i < 3; i++)
-        if (anchors[i] && !note_uri(c, uri, anchors[i], c->n_places)) return no_memory_here(c);
-    return put_place(c, (SchemaPlace){value, *base}) ? STATUS_OK : no_memory_here(c);
+        if (anchors[i] && !note_uri(c, uri, anchors[i], c->n_places)) return schema_no_memory(c);
+    return put_place(c, (SchemaPlace){value, *base}) ? STATUS_OK : schema_no_memory(c);
 }
 
 /* `names`: the keys of this object are names, not keywords. */
@@ -180,9 +166,9 @@ Status schema_index(SchemaCompiler *c) {
     c->by_uri = json_object();
     c->bases = json_array();
     if (!c->by_uri || !c->bases || json_array_append_new(c->bases, json_string("")) != 0)
-        return no_memory_here(c);
+        return schema_no_memory(c);
     if (!json_is_object(c->root)) return STATUS_OK;
-    if (!note_uri(c, "", NULL, 0)) return no_memory_here(c);
+    if (!note_uri(c, "", NULL, 0)) return schema_no_memory(c);
     return index_value(c, c->root, 0, false);
 }
 
@@ -240,7 +226,7 @@ Status schema_resolve(SchemaCompiler *c, const json_t *schema, const char *keywo
     if (!uri || !own) {
         free(uri);
         free(own);
-        return no_memory_here(c);
+        return schema_no_memory(c);
     }
     percent_decode(own);
     if (own[0] != '\0' && own[0] != '/') {

@@ -319,7 +319,7 @@ static Status listed(SchemaCompiler *c, const SchemaAlternative *a, size_t own, 
     }
     for (i = 0; i < n; i++) texts[i].bytes = text.bytes + starts[i];
     if (!texts || !starts || text.failed)
-        status = error_set(c->error, "no memory for a schema");
+        status = schema_no_memory(c);
     else
         *out = regex_or2(c->regexes, *out, regex_texts(c->regexes, texts, n));
     text_free(&text);
