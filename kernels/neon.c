@@ -58,21 +58,12 @@ static const BlockKernels block_kernels[TENSOR_TYPES] = {EACH_CODE_TYPE(BLOCK_EN
 #define RECORD_KERNELS record_kernels_neon
 #include "kernels/block_table.h"
 
+INLINE int32x4_t spin_step(int32x4_t sum, int8x16_t a) {
+    return vdotq_s32(sum, a, a);
+}
+
 static double spin(TensorType type, size_t rounds) {
-    enum { SUMS = 16 };
-    if (!type_group(type)) return float_neon.spin(rounds);
-    volatile int8_t zero = 0;
-    int8x16_t a = vdupq_n_s8(zero);
-    int32x4_t sums[SUMS];
-#pragma GCC unroll 16
-    for (size_t i = 0; i < SUMS; i++) sums[i] = vdupq_n_s32(zero + (int)i);
-    for (size_t r = 0; r < rounds; r++)
-#pragma GCC unroll 16
-        for (size_t i = 0; i < SUMS; i++) sums[i] = vdotq_s32(sums[i], a, a);
-#pragma GCC unroll 16
-    for (size_t i = 1; i < SUMS; i++) sums[0] = vaddq_s32(sums[0], sums[i]);
-    zero = (int8_t)vaddvq_s32(sums[0]);
-    return 2.0 * 16 * SUMS * (double)rounds;
+    return type_group(type) ? spin_sums(spin_step, 16, rounds) : float_neon.spin(rounds);
 }
 
 const Kernels kernels_neon = {

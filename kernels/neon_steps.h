@@ -110,4 +110,23 @@ INLINE void store_rows(size_t rows, float32x4_t (*acc)[QUARTERS], float *out, si
     }
 }
 
+/* Runs a product instruction on registers alone, for `bench`: `dot` adds `products` products to a
+ * sum. Returns operations, two for each product. */
+typedef int32x4_t SpinStep(int32x4_t sum, int8x16_t a);
+INLINE double spin_sums(SpinStep *dot, size_t products, size_t rounds) {
+    enum { SUMS = 16 };
+    volatile int8_t zero = 0;
+    int8x16_t a = vdupq_n_s8(zero);
+    int32x4_t sums[SUMS];
+#pragma GCC unroll 16
+    for (size_t i = 0; i < SUMS; i++) sums[i] = vdupq_n_s32(zero + (int)i);
+    for (size_t r = 0; r < rounds; r++)
+#pragma GCC unroll 16
+        for (size_t i = 0; i < SUMS; i++) sums[i] = dot(sums[i], a);
+#pragma GCC unroll 16
+    for (size_t i = 1; i < SUMS; i++) sums[0] = vaddq_s32(sums[0], sums[i]);
+    zero = (int8_t)vaddvq_s32(sums[0]);
+    return 2.0 * (double)products * SUMS * (double)rounds;
+}
+
 #endif
