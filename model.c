@@ -195,7 +195,7 @@ static void run_branches(ForwardPass *pass) {
 /* ---- Output ---- */
 
 /* Computes the logits of the rows with wants_logits, whose x is first copied to the front of
- * m->normed. Without room for logits the normalized rows stay there: final_states.h. */
+ * m->normed. Without room for logits the normalized rows stay there: model_final_states. */
 static void output_head(ForwardPass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;

@@ -42,8 +42,8 @@ TensorType model_weight_type(const Model *model);
 
 /* Runs n rows, 1 <= n <= max_rows. Rows of one sequence are neighbours in the order of their
  * positions, and the first one is at kvcache_next(). logits[k][vocab_size] receives the logits of
- * the k-th row that wants them. NULL: no logits are computed, and final_states_of
- * (layers/final_states.h) then has the states of these rows.
+ * the k-th row that wants them. NULL: no logits are computed, and model_final_states then
+ * has the states of these rows.
  *
  * On STATUS_OK the cache holds the rows. Fails, and leaves the cache as it was, when there is no
  * memory or no page left, when a token is outside the vocabulary or a position outside the context,
@@ -51,6 +51,11 @@ TensorType model_weight_type(const Model *model);
  * updated in place, then go back as kvcache_truncate has it). */
 Status model_forward(Model *model, KvCache *cache, const Row *rows, size_t n, float *logits,
                      Error *error);
+
+/* The states [k][dim] of the k rows of the last model_forward that wanted logits, after the last
+ * norm. That call must have had no room for logits (NULL); valid until the next call. A row's state
+ * has the same bits in whatever call it is computed. */
+const float *model_final_states(const Model *model);
 
 /* model_forward along a path (forward_pass.h): one that begins or ends elsewhere. */
 struct PassPath;

@@ -8,7 +8,6 @@
 #include "cache/kvcache_fork.h"
 #include "cache/kvcache_sizes.h"
 #include "cache/kvcache_snapshots.h"
-#include "layers/final_states.h"
 #include "prefill.h"
 
 /* RETAINED sequences outlive their tasks, for the prefixes they hold. At least EXTRA_ROWS of a step
@@ -515,7 +514,7 @@ static size_t index_of_sequence(const Engine *e, int32_t sequence) {
 
 /* Hands the tasks the final states that the last call has computed for rows[n]. */
 static void take_states(Engine *e, const Row *rows, size_t n) {
-    const float *state = final_states_of(e->model);
+    const float *state = model_final_states(e->model);
     for (size_t i = 0; i < n; i++) {
         if (!rows[i].wants_logits) continue;
         EngineTask *task = e->running[index_of_sequence(e, rows[i].sequence)];

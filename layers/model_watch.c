@@ -22,3 +22,7 @@ void model_set_clock(Model *m, double *seconds) {
 void model_set_pass_control(Model *m, PassControl *control) {
     m->control = control;
 }
+
+const float *model_final_states(const Model *m) {
+    return m->normed;
+}
