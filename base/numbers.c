@@ -1,6 +1,8 @@
 #include "base/numbers.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 float numbers_half_to_float(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023;
@@ -23,6 +25,15 @@ uint16_t numbers_float_to_half(float x) {
     }
     uint32_t odd = magnitude >> 13 & 1;
     return (uint16_t)(sign | (magnitude - 0x38000000u + 0xFFF + odd) >> 13);
+}
+
+int numbers_digits(double x, int least) {
+    char text[32];
+    for (int digits = least; digits < 17; digits++) {
+        snprintf(text, sizeof text, "%.*e", digits - 1, x);
+        if (strtod(text, NULL) == x) return digits;
+    }
+    return 17;
 }
 
 static double double_from_bits(uint64_t u) {

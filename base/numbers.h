@@ -1,5 +1,5 @@
-/* Number formats by their bits, and functions of a single number that must give the same bits on
- * every machine (docs/numerics.md). */
+/* Number formats by their bits and digits, and functions of a single number that must give the same
+ * bits on every machine (docs/numerics.md). */
 #ifndef NUMBERS_H
 #define NUMBERS_H
 
@@ -25,6 +25,10 @@ uint16_t numbers_float_to_half(float x);
 static inline float bfloat_to_float(uint16_t b) {
     return float_from_bits((uint32_t)b << 16);
 }
+
+/* The fewest significant digits, from `least` to 17, with which printf writes a finite number that
+ * strtod reads as the same one. (The program never calls setlocale for numbers.) */
+int numbers_digits(double x, int least);
 
 /* Sine and cosine of a float32 angle, |x| <= 2^30, computed in double and rounded once. */
 void numbers_sin_cos(float x, float *sine, float *cosine);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/numbers.h"
+
 enum { SAFE_DIGITS = 15 };     /* decimals of so many digits survive a double */
 enum { SAFE_EXPONENT = 290 };  /* up to which a double keeps all of its bits */
 enum { MOST_EXPONENT = 9999 }; /* past EXACT_DECIMAL_SIZE; larger ones are taken for it */
@@ -229,11 +231,8 @@ Status exact_json_load(const char *text, size_t length, json_t **json, json_t **
 /* Writes `value` with as few digits as tell it apart; the precision for %e. */
 static int shortest(double value, char *out, size_t size) {
     /* Of 15 digits or fewer, 15 are the same and zeros, unless the double has lost bits. */
-    int precision = fabs(value) < 1e-290 ? 0 : SAFE_DIGITS - 1;
-    for (; precision < 17; precision++) {
-        snprintf(out, size, "%.*e", precision, value);
-        if (strtod(out, NULL) == value) break;
-    }
+    int precision = numbers_digits(value, fabs(value) < 1e-290 ? 1 : SAFE_DIGITS) - 1;
+    snprintf(out, size, "%.*e", precision, value);
     return precision;
 }
 

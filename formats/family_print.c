@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/numbers.h"
 #include "config_fields.h"
 #include "formats/page_tables.h"
 
@@ -13,10 +14,7 @@ static void print_number(FILE *out, double number) {
         fprintf(out, "%.0f", number);
         return;
     }
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, number);
-        if (strtod(text, NULL) == number) break;
-    }
+    snprintf(text, sizeof text, "%.*g", numbers_digits(number, 1), number);
     char *zero = strstr(text, "e-0"); /* 1e-06 */
     if (zero) memmove(zero + 2, zero + 3, strlen(zero + 3) + 1);
     fputs(text, out);

@@ -1,5 +1,6 @@
 #include "template/print.h"
 
+#include "base/numbers.h"
 #include "template/characters.h"
 #include "template/iterate.h"
 
@@ -8,15 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The program never calls setlocale for numbers, so printf and strtod speak C. */
 int jinja_float_repr(double f, char text[static FLOAT_TEXT_SIZE]) {
     if (isnan(f)) return snprintf(text, FLOAT_TEXT_SIZE, "nan");
     if (isinf(f)) return snprintf(text, FLOAT_TEXT_SIZE, f < 0 ? "-inf" : "inf");
-    int digits = 1;
-    for (; digits < 17; digits++) {
-        snprintf(text, FLOAT_TEXT_SIZE, "%.*e", digits - 1, f);
-        if (strtod(text, NULL) == f) break;
-    }
+    int digits = numbers_digits(f, 1);
     snprintf(text, FLOAT_TEXT_SIZE, "%.*e", digits - 1, f);
     int exponent = atoi(strchr(text, 'e') + 1);
     if (exponent < -4 || exponent >= 16) return (int)strlen(text);
