@@ -24,6 +24,14 @@ void process_free(Process *process);
 /* Calls process_run with the arguments listed one by one: RUN("run", "model.bin", "-n", "5"). */
 #define RUN(...) process_run((const char *const[]){__VA_ARGS__, NULL}, NULL, 0)
 
+/* The process has ended with this status and said these words on stderr. Frees it. */
+#define PROCESS_SAYS(process, status_, words)                                                      \
+    do {                                                                                           \
+        assert_int_equal((process).status, status_);                                               \
+        assert_non_null(strstr((process).err, words));                                             \
+        process_free(&(process));                                                                  \
+    } while (0)
+
 /* Like forkpty: forks, with the child in a new terminal of this size (NULL: any). Skips the test,
  * with a line that says why, where no terminal can be opened, as in a container without /dev/pts.
  */

@@ -338,9 +338,7 @@ static void calibrated_models_are_nearer_to_the_original(void **state) {
 static void assert_fails(Process p, int status, const char *message) {
     if (p.status != status || !strstr(p.err, message))
         print_message("status %d, stderr: %s", p.status, p.err);
-    assert_int_equal(p.status, status);
-    assert_non_null(strstr(p.err, message));
-    process_free(&p);
+    PROCESS_SAYS(p, status, message);
 }
 
 static void failures_say_what_is_missing_and_leave_nothing(void **state) {

@@ -73,10 +73,7 @@ static void load_looks_at_the_file_before_it_asks_what_may_be_erased(void **stat
 static void a_template_is_a_file_and_not_the_name_of_a_form(void **state) {
     (void)state;
     Process p = TALK("hello\n", "--chat-template", "chatml");
-    assert_int_equal(p.status, 1);
-    assert_non_null(
-        strstr(p.err, "--chat-template chatml: no such file: it takes a template of Jinja"));
-    process_free(&p);
+    PROCESS_SAYS(p, 1, "--chat-template chatml: no such file: it takes a template of Jinja");
 }
 
 /* A script whose text is empty must not get the next lines of stdin answered instead. */
@@ -88,9 +85,7 @@ static void a_message_that_is_empty_is_refused(void **state) {
     assert_non_null(strstr(p.err, "-i is empty: there is no message to answer"));
     process_free(&p);
     p = TALK("", "--single-turn");
-    assert_int_equal(p.status, 1);
-    assert_non_null(strstr(p.err, "there is no message: the text to answer is empty"));
-    process_free(&p);
+    PROCESS_SAYS(p, 1, "there is no message: the text to answer is empty");
 }
 
 static void edit_through_a_pipe_opens_no_editor_that_waits_for_a_terminal(void **state) {
@@ -99,9 +94,7 @@ static void edit_through_a_pipe_opens_no_editor_that_waits_for_a_terminal(void *
     Process p =
         RUN("/bin/sh", "-c", "unset VISUAL EDITOR; echo /edit | timeout 20 \"$1\" \"$2\" -m chat",
             "sh", program, chat_home.model);
-    assert_int_equal(p.status, 1);
-    assert_non_null(strstr(p.err, "/edit opens an editor, which needs a terminal"));
-    process_free(&p);
+    PROCESS_SAYS(p, 1, "/edit opens an editor, which needs a terminal");
     free(program);
 }
 
@@ -126,9 +119,7 @@ static void answers_that_cannot_be_written_are_a_failure(void **state) {
     Process p =
         RUN("/bin/sh", "-c", "yes hello | head -8 | \"$1\" \"$2\" -m chat -s 5 -n 6 >/dev/full",
             "sh", program, chat_home.model);
-    assert_int_equal(p.status, 1);
-    assert_non_null(strstr(p.err, "run: stdout: cannot be written: No space left on device\n"));
-    process_free(&p);
+    PROCESS_SAYS(p, 1, "run: stdout: cannot be written: No space left on device\n");
     p = RUN("/bin/bash", "-c",
             "yes | \"$1\" \"$2\" -m chat -s 5 -n 6 | head -c 1 >/dev/null; exit ${PIPESTATUS[1]}",
             "sh", program, chat_home.model);
@@ -149,9 +140,7 @@ static void a_zero_byte_is_told_and_cuts_no_message(void **state) {
     process_free(&p);
     file_write(path, input, sizeof input - 1);
     p = RUN("run", chat_home.model, "-m", "chat", "-n", "3", "-f", path);
-    assert_int_equal(p.status, 1);
-    assert_non_null(strstr(p.err, "zero byte"));
-    process_free(&p);
+    PROCESS_SAYS(p, 1, "zero byte");
     free(path);
     free(program);
 }
@@ -241,9 +230,7 @@ static void a_session_is_not_erased_without_a_question(void **state) {
     process_free(&p);
     /* What no file keeps may be dropped. */
     p = TALK("one\n/reset\n/tokens\n", "--kv-type", "f32");
-    assert_int_equal(p.status, 0);
-    assert_non_null(strstr(p.err, " 0 messages"));
-    process_free(&p);
+    PROCESS_SAYS(p, 0, " 0 messages");
     free(session);
 }
 
@@ -257,9 +244,7 @@ static void exit_is_a_message_of_a_pipe(void **state) {
 static void lines_that_are_joined_to_a_command_are_not_lost(void **state) {
     (void)state;
     Process p = TALK("/set seed 7\\\nhello\\\n/tokens\n", "--kv-type", "f32");
-    assert_int_equal(p.status, 0);
-    assert_non_null(strstr(p.err, " 2 messages"));
-    process_free(&p);
+    PROCESS_SAYS(p, 0, " 2 messages");
 }
 
 static void undo_takes_back_as_many_as_it_is_told(void **state) {
@@ -437,9 +422,7 @@ static void a_damaged_session_keeps_what_can_be_read(void **state) {
         broken[at] = '\001';
         file_write(session, broken, length);
         p = TALK("/tokens\n", "--session", session);
-        assert_int_equal(p.status, 0);
-        assert_non_null(strstr(p.err, "damaged"));
-        process_free(&p);
+        PROCESS_SAYS(p, 0, "damaged");
         size_t kept_length;
         char *kept = file_read(aside, &kept_length);
         assert_int_equal(kept_length, length);
@@ -452,9 +435,7 @@ static void a_damaged_session_keeps_what_can_be_read(void **state) {
     file_write(aside, "earlier", 7);
     file_write(session, whole, length - 1);
     p = TALK("/tokens\n", "--session", session);
-    assert_int_equal(p.status, 0);
-    assert_non_null(strstr(p.err, "damaged.damaged.2)"));
-    process_free(&p);
+    PROCESS_SAYS(p, 0, "damaged.damaged.2)");
     char *earlier = file_read(aside, &length);
     assert_string_equal(earlier, "earlier");
     free(earlier);
@@ -468,9 +449,7 @@ static void what_is_no_conversation_stays_where_it_is(void **state) {
     char *notes = chat_inside("notes.txt");
     file_write(notes, "notes\n", 6);
     Process p = TALK("hello\n", "--session", notes);
-    assert_int_equal(p.status, 1);
-    assert_non_null(strstr(p.err, "notes.txt: not a conversation"));
-    process_free(&p);
+    PROCESS_SAYS(p, 1, "notes.txt: not a conversation");
     size_t length;
     char *left = file_read(notes, &length);
     assert_string_equal(left, "notes\n");

@@ -280,16 +280,12 @@ static void a_text_that_differs_can_be_accepted(void **state) {
 static void what_cannot_be_checked_is_refused(void **state) {
     (void)state;
     Process p = RUN("run", MODEL, "-i", "a", "--check", "README.md");
-    assert_int_equal(p.status, 2);
-    assert_non_null(strstr(p.err, "-s N"));
-    process_free(&p);
+    PROCESS_SAYS(p, 2, "-s N");
     p = RUN("run", MODEL, "-m", "chat", "--check", "README.md");
     assert_int_equal(p.status, 2);
     process_free(&p);
     p = RUN("run", MODEL, "--check", "absent", "-t", "0");
-    assert_int_equal(p.status, 1);
-    assert_non_null(strstr(p.err, "absent: No such file"));
-    process_free(&p);
+    PROCESS_SAYS(p, 1, "absent: No such file");
 }
 
 /* ---- Other kinds of records --------------------------------------------------------------------
@@ -311,9 +307,7 @@ static void a_file_says_what_kind_of_record_it_is(void **state) {
     assert_null(strstr(p.out, "\"same\": true"));
     process_free(&p);
     p = RUN("run", MODEL, "--check", c->results);
-    assert_int_equal(p.status, 2);
-    assert_non_null(strstr(p.err, "results, which need their requests: --batch FILE"));
-    process_free(&p);
+    PROCESS_SAYS(p, 2, "results, which need their requests: --batch FILE");
     free(path);
     fixture_remove_directory(directory);
 }
@@ -376,9 +370,7 @@ static void a_conversation_is_checked(void **state) {
             "{\"role\":\"user\",\"content\":\"Bye\"}\n{\"role\":\"user\",\"content\":\"So\"}\n");
     expect_conversation(path, 3, "message");
     p = RUN("run", MODEL, "--check", path, "-i", "Hello");
-    assert_int_equal(p.status, 2);
-    assert_non_null(strstr(p.err, "a conversation, which says itself what was asked"));
-    process_free(&p);
+    PROCESS_SAYS(p, 2, "a conversation, which says itself what was asked");
     free(text);
     free(path);
     fixture_remove_directory(directory);

@@ -264,9 +264,7 @@ static void new_tokens_are_counted_and_the_context_ends_the_text(void **state) {
     process_free(&p);
     /* The prompt takes 4 of 100 positions. The 97th token is chosen, but needs no position. */
     p = RUN("run", tiny, "-i", "abc", "-n", "0", "-c", "100", "--ignore-eos", "--stats");
-    assert_int_equal(p.status, 0);
-    assert_non_null(strstr(p.err, "text:    97 tokens (limit)"));
-    process_free(&p);
+    PROCESS_SAYS(p, 0, "text:    97 tokens (limit)");
 }
 
 static void text_ends_before_a_stop_string(void **state) {
@@ -438,9 +436,7 @@ static void help_that_does_not_arrive_is_a_failure(void **state) {
         char *program = program_command(name);
         assert_true(asprintf(&command, "%s %s >/dev/full", program, strchr(lines[i], ' ')) > 0);
         Process p = RUN("/bin/sh", "-c", command);
-        assert_int_equal(p.status, 1);
-        assert_non_null(strstr(p.err, ": stdout: cannot be written: No space left on device\n"));
-        process_free(&p);
+        PROCESS_SAYS(p, 1, ": stdout: cannot be written: No space left on device\n");
         free(command);
         free(program);
         free(name);
@@ -562,9 +558,7 @@ static void ctrl_c_ends_with_status_130(void **state) {
     /* Background jobs of a shell without job control ignore Ctrl-C; bash -m has job control. */
     p = RUN("/bin/bash", "-m", "-c", command);
     if (p.status != 130) print_message("status %d, stderr: %s", p.status, p.err);
-    assert_int_equal(p.status, 130);
-    assert_non_null(strstr(p.err, "run: interrupted\n"));
-    process_free(&p);
+    PROCESS_SAYS(p, 130, "run: interrupted\n");
     unlink(large);
     free(large);
     free(command);

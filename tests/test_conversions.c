@@ -215,9 +215,7 @@ static void a_failed_conversion_leaves_nothing(void **state) {
     file_write(bad, bytes, length);
     free(bytes);
     p = RUN("run", bad, "-z", tokenizer, "--cache-dir", cache);
-    assert_int_equal(p.status, 1);
-    assert_non_null(strstr(p.err, "not finite"));
-    process_free(&p);
+    PROCESS_SAYS(p, 1, "not finite");
     assert_true(asprintf(&entries, "ls -A %s", cache) > 0);
     p = RUN("/bin/sh", "-c", entries);
     assert_string_equal(p.out, "");
@@ -358,9 +356,7 @@ static void one_is_cleared_by_what_people_call_it(void **state) {
 static void a_cache_that_cannot_be_read_is_not_called_empty(void **state) {
     (void)state;
     Process p = RUN("run", "--cache-list", "--cache-dir", tokenizer);
-    assert_int_equal(p.status, 1);
-    assert_non_null(strstr(p.err, "Not a directory"));
-    process_free(&p);
+    PROCESS_SAYS(p, 1, "Not a directory");
     p = RUN("run", "--cache-clear", "--cache-dir", tokenizer);
     assert_int_equal(p.status, 1);
     process_free(&p);
@@ -382,9 +378,7 @@ static void without_a_cache_directory_it_runs_all_the_same(void **state) {
     assert_string_equal(text, expected);
     process_free(&p);
     p = RUN("run", checkpoint, "-z", tokenizer, "--cache-dir", "/proc/none");
-    assert_int_equal(p.status, 1);
-    assert_non_null(strstr(p.err, "/proc/none: no conversion can be kept there"));
-    process_free(&p);
+    PROCESS_SAYS(p, 1, "/proc/none: no conversion can be kept there");
     free(expected);
     free(program);
     free(command);
@@ -425,9 +419,7 @@ static void a_source_is_no_target(void **state) {
     const char *const targets[] = {checkpoint, tokenizer, link};
     for (size_t i = 0; i < 3; i++) {
         Process p = RUN("export", checkpoint, targets[i], "-z", tokenizer);
-        assert_int_equal(p.status, 1);
-        assert_non_null(strstr(p.err, "belongs to the source; name another target"));
-        process_free(&p);
+        PROCESS_SAYS(p, 1, "belongs to the source; name another target");
     }
     char *same = file_read(checkpoint, &after);
     assert_int_equal(before, after);
@@ -707,9 +699,7 @@ static void a_model_that_cannot_run_tokenizes(void **state) {
     assert_string_equal(p.out, "Hi");
     process_free(&p);
     p = RUN("run", path, "--cache-dir", cache, "-i", "Hi");
-    assert_int_equal(p.status, 1);
-    assert_non_null(strstr(p.err, "dim is 0"));
-    process_free(&p);
+    PROCESS_SAYS(p, 1, "dim is 0");
     unlink(path);
     free(path);
 }

@@ -125,9 +125,7 @@ static void the_best_type_that_fits_is_chosen_and_said_with_the_numbers(void **s
     }
     /* What the refusal names fits, and a shorter text leaves room for a better type. */
     Process p = RUN("run", MODEL, "--type", "auto:3M", "-c", "512", "--info");
-    assert_int_equal(p.status, 0);
-    assert_non_null(strstr(p.err, "takes q4: "));
-    process_free(&p);
+    PROCESS_SAYS(p, 0, "takes q4: ");
     p = RUN("run", MODEL, "--type", "auto:3M", "-c", "200", "--info");
     assert_non_null(strstr(p.err, "takes q5: "));
     assert_non_null(strstr(p.out, "q5_k "));
@@ -139,9 +137,7 @@ static void export_takes_the_type_that_fits_another_machine(void **state) {
     (void)state;
     char *fits = build_path("tests/fits.bin"), *named = build_path("tests/named.bin");
     Process p = RUN("export", MODEL, fits, "-t", "auto:5M", "--force");
-    assert_int_equal(p.status, 0);
-    assert_non_null(strstr(p.err, "takes q6: 2.5 MiB"));
-    process_free(&p);
+    PROCESS_SAYS(p, 0, "takes q6: 2.5 MiB");
     p = RUN("export", MODEL, named, "-t", "q6", "--force");
     assert_int_equal(p.status, 0);
     process_free(&p);
@@ -207,9 +203,7 @@ static void shapes_of_papers_have_their_parameters(void **state) {
         process_free(&p);
     }
     Process p = RUN("run", "random:dim=64,n_layers=2,n_heads=4,norm=layer", "--info");
-    assert_int_equal(p.status, 0);
-    assert_non_null(strstr(p.err, "gated=0"));
-    process_free(&p);
+    PROCESS_SAYS(p, 0, "gated=0");
 }
 
 int main(void) {
