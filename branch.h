@@ -17,10 +17,13 @@
  * adds their outputs and reads what the next group needs, so that a group costs one wait of all
  * threads beside those of its products.
  *
- * Something new that a layer computes is a kind: a file of layers/ with a BranchKind, and a row in
- * layers/layer_kinds.c. Layers that put known kinds together in a new way, or add weights and
- * streams of the whole model, are an arrangement: a file of layers/ with an Arrangement, and a row
- * in layers/arrangement_table.c. layers/convolution.c and layers/gemma4.c are short examples. */
+ * Something new that a layer computes is a kind: a LayerKindNumber (config.h), a file of layers/
+ * with a BranchKind, and a row in layers/layer_kinds.c. What it reads of Config, with the checks
+ * and the multiply-adds, is in a file ..._fields.c of layers/ and a row in layers/layer_fields.c.
+ * layer_kind.h has all that the core calls of them. Layers that put known kinds together in a new
+ * way, or add weights and streams of the whole model, are an arrangement: a file of layers/ with an
+ * Arrangement, and a row in layers/arrangement_table.c. layers/convolution.c and layers/gemma4.c
+ * are short examples. */
 #ifndef BRANCH_H
 #define BRANCH_H
 
