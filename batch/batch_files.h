@@ -51,8 +51,8 @@ Status line_reader_next(LineReader *reader, bool wait, const volatile sig_atomic
 /* Counts the lines to come that are not blank in a regular file; 0 for any other file. */
 size_t line_reader_count(const LineReader *reader);
 
-/* Leaves out of the line that the reader has just returned what is no part of a request: a byte
- * order mark where the file begins and, where the line is a text, a final carriage return. */
+/* Trims the line that the reader has just returned: removes a byte order mark at the beginning of
+ * the file and, where the line is a text, a final carriage return. */
 void batch_line_trim(const LineReader *reader, bool text, const char **line, size_t *length);
 
 /* ---- Sets of keys ------------------------------------------------------------------------------

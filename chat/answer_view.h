@@ -19,7 +19,7 @@ typedef struct AnswerView {
     bool colours;               /* stdout shows them */
     bool hides_reasoning;
     bool closed; /* stdout is unusable */
-    int lost;    /* the errno of why it is; 0 for EPIPE */
+    int lost;    /* its errno, 0 for EPIPE */
 
     /* Private. */
     bool thinking;      /* the answer is between <think> and </think> */

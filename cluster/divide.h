@@ -1,10 +1,10 @@
 /* Leaves a model the rows and heads of one rank.
  *
- * Of attention, a rank has neighbouring key/value heads with their queries, and their part of the
- * cache; of other matrices, neighbouring rows. Every rank has all inputs of a product, so that each
- * output is summed up as one process would. What cannot be cut (panels hold 16 rows; some norms
- * take all heads together) is computed whole by every rank; so are layers with states, and the
- * other kinds that divide_layers.h does not know. */
+ * A rank has some neighbouring key/value heads of attention with their queries and their part of
+ * the cache, and neighbouring rows of the other matrices. Every rank has all inputs of a product,
+ * so that each output is summed up as one process would. What cannot be cut (panels hold 16 rows;
+ * some norms take all heads together) is computed whole by every rank; so are layers with states,
+ * and the other kinds that divide_layers.h does not know. */
 #ifndef CLUSTER_DIVIDE_H
 #define CLUSTER_DIVIDE_H
 

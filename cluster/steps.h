@@ -29,7 +29,7 @@ size_t leader_passes(const Leader *leader);
 /* Tells the others to go on: with what wire_open's caller waits for, or to their end. */
 void leader_say(Leader *leader, bool goes_on);
 
-/* Of the others: waits for leader_say; *goes_on receives what it said. */
+/* The other ranks wait here for leader_say; *goes_on receives what it said. */
 Status steps_follower_wait(Wire *wire, bool *goes_on, Error *error);
 
 /* What a rank that follows computes with. */

@@ -68,7 +68,7 @@ static bool is_number(const char *at, const char *end) {
     return at == end;
 }
 
-/* Reads a number; false: it is none of JSON, which the parser will say. */
+/* Reads a number; false: it is not valid JSON, which the parser will say. */
 static bool take_apart(const char *text, size_t n, Literal *out) {
     const char *end = text + n, *at = text, *last = NULL;
     long exponent = 0, before = 0;

@@ -290,7 +290,7 @@ static size_t comparisons(const SchemaAlternative *a, size_t own) {
     return n;
 }
 
-/* Those values of schema `own`'s enum or const, `list`, that everything else allows. */
+/* The values of `list`, the enum or const of schema `own`, that all other schemas allow. */
 static Status listed(SchemaCompiler *c, const SchemaAlternative *a, size_t own, const json_t *list,
                      Regex all, Regex *out) {
     size_t i, n = 0, size = json_array_size(list);

@@ -4,7 +4,7 @@
  * The small model chooses each token as the large one will (draft_choice.h), and stops where it is
  * not sure.
  *
- * Of a long text it may read the first token (where it begins) and the last ones alone
+ * It may read no more of a long text than the first token (where it begins) and the last ones
  * (Drafter.window).
  *
  * Its vocabulary may be another one whose tokens spell the same bytes (token_map.h). It has a cache

@@ -280,7 +280,8 @@ static void drafter_set_learn(Drafter *drafter, size_t n, size_t accepted) {
     set->n_segments = 0;
 }
 
-/* Those that are not asked any more look as well: they may be asked again. */
+/* Shows the rows to all members, even those that are not asked at present: they may be asked again.
+ */
 static void ran(Drafter *drafter, const Row *rows, size_t first, size_t n) {
     DrafterSet *set = (DrafterSet *)drafter;
     for (size_t i = 0; i < set->n_members; i++) {

@@ -10,7 +10,7 @@ typedef struct BuiltinPage {
 /* In the order of their names; ends with an entry without a name. */
 extern const BuiltinPage families_pages[];
 
-/* The text of the page; NULL: there is none of this name. */
+/* The text of the page of this name; NULL: unknown. */
 const char *builtin_pages_text(const char *name);
 
 #endif

@@ -10,7 +10,7 @@
 
 /* Reads the keys that only this architecture has. */
 typedef Status GgufFinish(const GgufModel *model, Config *config);
-/* Adds tensors that are none in the file. */
+/* Adds tensors that the file does not hold as such: parts of stacked ones, computed ones. */
 typedef Status GgufMore(GgufModel *model);
 
 /* The key "ARCHITECTURE.key" fills the field, if the file has it. */

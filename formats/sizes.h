@@ -23,7 +23,7 @@ typedef struct SizeSum {
     size_t heads_term, heads_width;
 } SizeSum;
 
-/* Evaluates the text; false when it is not of the form above or names what is no size. */
+/* Evaluates the text; false when it has another form than above, or a name that is unknown. */
 bool size_sum(const char *text, const Config *config, uint32_t layer, SizeSum *sum);
 
 /* The total of a text that is known to be right: 0 where it is not. */

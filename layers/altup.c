@@ -157,7 +157,7 @@ static void predict_read(const ForwardPass *pass, const Branch *b, size_t row) {
     memcpy(m->x + row * dim, stream_row(m, s, c->altup.active, row), dim * sizeof *old);
 }
 
-/* Those of the correction depend on x, the active stream after the layer. */
+/* The router's outputs for the correction, which depend on x, the active stream after the layer. */
 static void correct_gather(ForwardPass *pass, const Branch *b) {
     const Streams *s = streams_of(pass->model);
     route(pass, layer_of(pass->model, b), pass->model->x, s->routed);

@@ -18,7 +18,8 @@ typedef json_t *(*SettingText)(const void *context, const char *text, size_t len
 json_t *settings_make(const Session *session, const GenerationOptions *options,
                       const struct tm *clock, SettingText text, const void *context);
 
-/* Those that a chat changes from answer to answer: temperature and its kin, and the seed. */
+/* The settings that a chat may change from answer to answer: those of the sampler, with the seed.
+ */
 json_t *settings_of_sampling(const GenerationOptions *options);
 Status settings_read_sampling(const json_t *settings, GenerationOptions *options, Error *error);
 

@@ -12,9 +12,8 @@
  * program's work. */
 Status standard_streams_fill(Error *error);
 
-/* Closes all other descriptors that the parent left open, which are none of this program's
- * business, except those that a word of the command line names, like /dev/fd/63. Called before a
- * file is opened; `words` ends with NULL. */
+/* Closes all other descriptors that the parent left open, except those that a word of the command
+ * line names, like /dev/fd/63. Called before a file is opened; `words` ends with NULL. */
 void standard_streams_only(char **words);
 
 /* Flushes stdio's stdout. Fails when it cannot be written; a pipe that its reader has closed is no
