@@ -28,6 +28,11 @@ static void bind_argument(Machine *m, const Builtin *f, Value *a, size_t positio
     jinja_fail(m, "%s() takes at most %zu arguments", f->name, i);
 }
 
+const Builtin *jinja_find_builtin(const Builtin *table, Text name) {
+    while (table->name && !jinja_text_is(name, table->name)) table++;
+    return table->name ? table : NULL;
+}
+
 Value jinja_call_builtin(Machine *m, const Builtin *f, Value self, const Args *args) {
     Value a[MAX_PARAMS] = {{.type = V_MISSING}}, result;
     jinja_enter(m);

@@ -41,6 +41,9 @@ typedef struct Builtins {
     const Builtin *(*method)(Value object, Text name, bool *unsafe);
 } Builtins;
 
+/* The function of this name in a table that ends with one without a name; NULL: none. */
+const Builtin *jinja_find_builtin(const Builtin *table, Text name);
+
 Value jinja_call_builtin(Machine *m, const Builtin *f, Value self, const Args *args);
 const Value *jinja_find_keyword(const Args *args, Text name);  /* NULL: not given */
 void jinja_dict_update(Machine *m, Dict *d, const Args *args); /* dict(*args, **kwargs) */

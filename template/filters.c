@@ -355,11 +355,9 @@ static const Builtin filters[] = {
     {"upper", filter_upper, "", 0},
     {"urlencode", filter_urlencode, "", 0},
     {"wordcount", filter_wordcount, "", 0},
+    {0},
 };
 
 const Builtin *jinja_find_filter(Text name) {
-    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) {
-        if (jinja_text_is(name, filters[i].name)) return &filters[i];
-    }
-    return NULL;
+    return jinja_find_builtin(filters, name);
 }

@@ -121,11 +121,9 @@ static const Builtin globals[] = {
     {"raise_exception", raise_exception, "message", 1},
     {"range", make_range, NULL, 0},
     {"strftime_now", strftime_now, "format", 1},
+    {0},
 };
 
 const Builtin *jinja_find_global(Text name) {
-    for (size_t i = 0; i < sizeof globals / sizeof *globals; i++) {
-        if (jinja_text_is(name, globals[i].name)) return &globals[i];
-    }
-    return NULL;
+    return jinja_find_builtin(globals, name);
 }

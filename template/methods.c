@@ -594,8 +594,5 @@ const Builtin *jinja_find_method(Value object, Text name, bool *unsafe) {
     }
     for (; forbidden && *forbidden; forbidden++)
         *unsafe = *unsafe || jinja_text_is(name, *forbidden);
-    for (; methods && methods->name; methods++) {
-        if (jinja_text_is(name, methods->name)) return methods;
-    }
-    return NULL;
+    return methods ? jinja_find_builtin(methods, name) : NULL;
 }

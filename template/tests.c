@@ -150,11 +150,9 @@ static const Builtin tests[] = {
     {"true", is_true, "", 0},
     {"undefined", is_undefined, "", 0},
     {"upper", is_upper, "", 0},
+    {0},
 };
 
 const Builtin *jinja_find_test(Text name) {
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-        if (jinja_text_is(name, tests[i].name)) return &tests[i];
-    }
-    return NULL;
+    return jinja_find_builtin(tests, name);
 }
