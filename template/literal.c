@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "template/cursor.h"
 
 enum { MOST_LEVELS = 64 };
 
@@ -11,29 +12,18 @@ const LiteralStyle literal_gemma = {{"<|\"|>"}, false, true, "true", "false", "n
 const LiteralStyle literal_python = {{"\"", "'"}, true, false, "True", "False", "None"};
 
 typedef struct Reader {
-    const char *at, *end;
+    Cursor in;
     const LiteralStyle *style;
     int level;
 } Reader;
 
-static void skip_space(Reader *r) {
-    while (r->at < r->end && strchr(" \n\r\t", *r->at) && *r->at) r->at++;
-}
-
-static bool literal_take(Reader *r, const char *text) {
-    size_t n = strlen(text);
-    if ((size_t)(r->end - r->at) < n || memcmp(r->at, text, n) != 0) return false;
-    r->at += n;
-    return true;
-}
-
 /* Appends what the escape after a backslash stands for. */
 static void put_escape(Reader *r, TextBuffer *text) {
     static const char names[] = "ntr\\'\"", values[] = "\n\t\r\\'\"";
-    const char *found = r->at < r->end && *r->at ? strchr(names, *r->at) : NULL;
+    const char *found = r->in.at < r->in.end && *r->in.at ? strchr(names, *r->in.at) : NULL;
     if (found) {
         text_put(text, &values[found - names], 1, 0);
-        r->at++;
+        r->in.at++;
     } else {
         text_put(text, "\\", 1, 0);
     }
@@ -44,15 +34,15 @@ static json_t *read_text(Reader *r, const char *quote) {
     TextBuffer text = {0};
     text_put(&text, "", 0, 0);
     json_t *json = NULL;
-    while (r->at < r->end) {
-        if (literal_take(r, quote)) {
+    while (r->in.at < r->in.end) {
+        if (cursor_take(&r->in, quote)) {
             if (!text.failed) json = json_stringn(text.bytes, text.length);
             break;
         }
-        if (r->style->escapes && literal_take(r, "\\")) {
+        if (r->style->escapes && cursor_take(&r->in, "\\")) {
             put_escape(r, &text);
         } else {
-            text_put(&text, r->at++, 1, 0);
+            text_put(&text, r->in.at++, 1, 0);
         }
     }
     text_free(&text);
@@ -61,7 +51,7 @@ static json_t *read_text(Reader *r, const char *quote) {
 
 static json_t *read_quoted(Reader *r) {
     for (size_t i = 0; r->style->quotes[i]; i++)
-        if (literal_take(r, r->style->quotes[i])) return read_text(r, r->style->quotes[i]);
+        if (cursor_take(&r->in, r->style->quotes[i])) return read_text(r, r->style->quotes[i]);
     return NULL;
 }
 
@@ -70,18 +60,18 @@ static json_t *read_value(Reader *r);
 /* Reads the key of an object and the colon behind it; freed by the caller. */
 static char *read_key(Reader *r) {
     char *key = NULL;
-    skip_space(r);
+    cursor_skip_space(&r->in);
     json_t *quoted = read_quoted(r);
     if (quoted) {
         key = strdup(json_string_value(quoted));
     } else if (r->style->bare_keys) {
-        const char *colon = memchr(r->at, ':', (size_t)(r->end - r->at));
-        if (colon) key = strndup(r->at, (size_t)(colon - r->at));
-        if (colon) r->at = colon;
+        const char *colon = memchr(r->in.at, ':', (size_t)(r->in.end - r->in.at));
+        if (colon) key = strndup(r->in.at, (size_t)(colon - r->in.at));
+        if (colon) r->in.at = colon;
     }
     json_decref(quoted);
-    skip_space(r);
-    if (key && literal_take(r, ":")) return key;
+    cursor_skip_space(&r->in);
+    if (key && cursor_take(&r->in, ":")) return key;
     free(key);
     return NULL;
 }
@@ -89,8 +79,8 @@ static char *read_key(Reader *r) {
 /* Reads the members of a list or an object up to `close`; takes the reference to `all`. */
 static json_t *read_members(Reader *r, json_t *all, const char *close) {
     bool is_object = json_is_object(all), is_whole = all && ++r->level <= MOST_LEVELS;
-    skip_space(r);
-    if (is_whole && literal_take(r, close)) {
+    cursor_skip_space(&r->in);
+    if (is_whole && cursor_take(&r->in, close)) {
         r->level--;
         return all;
     }
@@ -101,13 +91,13 @@ static json_t *read_members(Reader *r, json_t *all, const char *close) {
                                        : json_array_append(all, value)) == 0;
         json_decref(value);
         free(key);
-        skip_space(r);
-        if (is_whole && literal_take(r, close)) {
+        cursor_skip_space(&r->in);
+        if (is_whole && cursor_take(&r->in, close)) {
             r->level--;
             return all;
         }
-        is_whole = is_whole && literal_take(r, ",");
-        skip_space(r);
+        is_whole = is_whole && cursor_take(&r->in, ",");
+        cursor_skip_space(&r->in);
     }
     json_decref(all);
     return NULL;
@@ -116,26 +106,26 @@ static json_t *read_members(Reader *r, json_t *all, const char *close) {
 static json_t *read_number(Reader *r) {
     json_error_t where;
     size_t n = 0;
-    while (r->at + n < r->end && strchr("+-.0123456789eE", r->at[n]) && r->at[n]) n++;
-    json_t *number = n > 0 ? json_loadb(r->at, n, JSON_DECODE_ANY, &where) : NULL;
-    if (number) r->at += n;
+    while (r->in.at + n < r->in.end && strchr("+-.0123456789eE", r->in.at[n]) && r->in.at[n]) n++;
+    json_t *number = n > 0 ? json_loadb(r->in.at, n, JSON_DECODE_ANY, &where) : NULL;
+    if (number) r->in.at += n;
     return number;
 }
 
 static json_t *read_value(Reader *r) {
-    skip_space(r);
-    if (literal_take(r, "{")) return read_members(r, json_object(), "}");
-    if (literal_take(r, "[")) return read_members(r, json_array(), "]");
-    if (literal_take(r, r->style->yes)) return json_true();
-    if (literal_take(r, r->style->no)) return json_false();
-    if (literal_take(r, r->style->none)) return json_null();
+    cursor_skip_space(&r->in);
+    if (cursor_take(&r->in, "{")) return read_members(r, json_object(), "}");
+    if (cursor_take(&r->in, "[")) return read_members(r, json_array(), "]");
+    if (cursor_take(&r->in, r->style->yes)) return json_true();
+    if (cursor_take(&r->in, r->style->no)) return json_false();
+    if (cursor_take(&r->in, r->style->none)) return json_null();
     json_t *text = read_quoted(r);
     return text ? text : read_number(r);
 }
 
 json_t *literal_read(const char **at, const char *end, const LiteralStyle *style) {
-    Reader r = {.at = *at, .end = end, .style = style};
+    Reader r = {.in = {*at, end}, .style = style};
     json_t *value = read_value(&r);
-    *at = r.at;
+    *at = r.in.at;
     return value;
 }

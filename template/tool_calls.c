@@ -42,25 +42,9 @@ bool tool_parameter_is_text(const json_t *schema) {
 
 /* ---- Reading ---- */
 
-static size_t left(const Cursor *c) {
-    return (size_t)(c->end - c->at);
-}
-
-static void skip_space(Cursor *c) {
-    while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\r' || *c->at == '\t'))
-        c->at++;
-}
-
-static bool tool_calls_take(Cursor *c, const char *text) {
-    size_t n = strlen(text);
-    if (left(c) < n || memcmp(c->at, text, n) != 0) return false;
-    c->at += n;
-    return true;
-}
-
 /* Takes the text before the next `end`, and `end` itself. */
 static bool take_until(Cursor *c, const char *end, const char **text, size_t *length) {
-    const char *found = memmem(c->at, left(c), end, strlen(end));
+    const char *found = memmem(c->at, cursor_left(c), end, strlen(end));
     if (!found) return false;
     *text = c->at;
     *length = (size_t)(found - c->at);
@@ -80,8 +64,8 @@ static json_t *load_json(const char *text, size_t length, size_t flags, json_err
 /* Takes one JSON value; NULL: there is none. */
 static json_t *take_json(Cursor *c) {
     json_error_t where;
-    skip_space(c);
-    json_t *value = load_json(c->at, left(c), JSON_DISABLE_EOF_CHECK, &where);
+    cursor_skip_space(c);
+    json_t *value = load_json(c->at, cursor_left(c), JSON_DISABLE_EOF_CHECK, &where);
     if (value) c->at += where.position;
     return value;
 }
@@ -126,10 +110,10 @@ static bool add_object(json_t *calls, const json_t *object) {
 /* <tool_call>{"name": "f", "arguments": {...}}</tool_call> */
 static bool read_tagged(Cursor *c, const json_t *tools, json_t *calls) {
     (void)tools;
-    if (!tool_calls_take(c, "<tool_call>")) return false;
+    if (!cursor_take(c, "<tool_call>")) return false;
     json_t *object = take_json(c);
-    skip_space(c);
-    bool is_call = object && tool_calls_take(c, "</tool_call>") && add_object(calls, object);
+    cursor_skip_space(c);
+    bool is_call = object && cursor_take(c, "</tool_call>") && add_object(calls, object);
     json_decref(object);
     return is_call;
 }
@@ -158,13 +142,13 @@ static bool set_argument(json_t *arguments, const json_t *parameters, const char
 static bool read_function_tags(Cursor *c, const json_t *tools, json_t *calls) {
     const char *name, *key, *value;
     size_t name_length, key_length, length;
-    if (!tool_calls_take(c, "<tool_call>")) return false;
-    skip_space(c);
-    if (!tool_calls_take(c, "<function=") || !take_until(c, ">", &name, &name_length)) return false;
+    if (!cursor_take(c, "<tool_call>")) return false;
+    cursor_skip_space(c);
+    if (!cursor_take(c, "<function=") || !take_until(c, ">", &name, &name_length)) return false;
     const json_t *parameters = tool_parameters(tools, name, name_length);
     json_t *arguments = json_object();
     bool is_whole = arguments != NULL;
-    for (skip_space(c); is_whole && tool_calls_take(c, "<parameter="); skip_space(c)) {
+    for (cursor_skip_space(c); is_whole && cursor_take(c, "<parameter="); cursor_skip_space(c)) {
         is_whole =
             take_until(c, ">", &key, &key_length) && take_until(c, "</parameter>", &value, &length);
         if (!is_whole) break;
@@ -172,9 +156,9 @@ static bool read_function_tags(Cursor *c, const json_t *tools, json_t *calls) {
         if (length > 0 && value[length - 1] == '\n') length--;
         is_whole = set_argument(arguments, parameters, key, key_length, value, length);
     }
-    is_whole = is_whole && tool_calls_take(c, "</function>");
-    skip_space(c);
-    if (is_whole && tool_calls_take(c, "</tool_call>"))
+    is_whole = is_whole && cursor_take(c, "</function>");
+    cursor_skip_space(c);
+    if (is_whole && cursor_take(c, "</tool_call>"))
         return add_call(calls, name, name_length, arguments);
     json_decref(arguments);
     return false;
@@ -184,8 +168,8 @@ static bool read_function_tags(Cursor *c, const json_t *tools, json_t *calls) {
 static bool read_argument_tags(Cursor *c, const json_t *tools, json_t *calls) {
     const char *key, *value;
     size_t key_length, length;
-    if (!tool_calls_take(c, "<tool_call>")) return false;
-    const char *name = c->at, *stop = memchr(c->at, '<', left(c));
+    if (!cursor_take(c, "<tool_call>")) return false;
+    const char *name = c->at, *stop = memchr(c->at, '<', cursor_left(c));
     if (!stop) return false;
     size_t name_length = (size_t)(stop - name);
     c->at = stop;
@@ -193,14 +177,14 @@ static bool read_argument_tags(Cursor *c, const json_t *tools, json_t *calls) {
     const json_t *parameters = tool_parameters(tools, name, name_length);
     json_t *arguments = json_object();
     bool is_whole = arguments != NULL;
-    for (skip_space(c); is_whole && tool_calls_take(c, "<arg_key>"); skip_space(c)) {
+    for (cursor_skip_space(c); is_whole && cursor_take(c, "<arg_key>"); cursor_skip_space(c)) {
         is_whole = take_until(c, "</arg_key>", &key, &key_length);
-        skip_space(c);
-        is_whole = is_whole && tool_calls_take(c, "<arg_value>") &&
+        cursor_skip_space(c);
+        is_whole = is_whole && cursor_take(c, "<arg_value>") &&
                    take_until(c, "</arg_value>", &value, &length) &&
                    set_argument(arguments, parameters, key, key_length, value, length);
     }
-    if (is_whole && tool_calls_take(c, "</tool_call>"))
+    if (is_whole && cursor_take(c, "</tool_call>"))
         return add_call(calls, name, name_length, arguments);
     json_decref(arguments);
     return false;
@@ -209,12 +193,12 @@ static bool read_argument_tags(Cursor *c, const json_t *tools, json_t *calls) {
 /* {"name": "f", "parameters": {...}}, perhaps behind <|python_tag|> and divided by semicolons. */
 static bool read_object(Cursor *c, const json_t *tools, json_t *calls) {
     (void)tools;
-    tool_calls_take(c, "<|python_tag|>");
+    cursor_take(c, "<|python_tag|>");
     json_t *object = take_json(c);
     bool is_call = json_is_object(object) && add_object(calls, object);
     json_decref(object);
-    skip_space(c);
-    if (is_call) tool_calls_take(c, ";");
+    cursor_skip_space(c);
+    if (is_call) cursor_take(c, ";");
     return is_call;
 }
 
@@ -223,8 +207,8 @@ static bool read_mistral(Cursor *c, const json_t *tools, json_t *calls) {
     const char *name;
     size_t length;
     (void)tools;
-    if (!tool_calls_take(c, "[TOOL_CALLS]")) return false;
-    skip_space(c);
+    if (!cursor_take(c, "[TOOL_CALLS]")) return false;
+    cursor_skip_space(c);
     if (c->at < c->end && *c->at != '[') {
         if (!take_until(c, "[ARGS]", &name, &length)) return false;
         const char *id = memmem(name, length, "[CALL_ID]", strlen("[CALL_ID]"));
@@ -244,8 +228,8 @@ static bool read_mistral(Cursor *c, const json_t *tools, json_t *calls) {
  * line. */
 static bool read_listed(Cursor *c, const json_t *tools, json_t *calls) {
     (void)tools;
-    if (!tool_calls_take(c, "<tool_calls>")) return false;
-    skip_space(c);
+    if (!cursor_take(c, "<tool_calls>")) return false;
+    cursor_skip_space(c);
     bool is_whole = true;
     if (c->at < c->end && *c->at == '[') {
         json_t *list = take_json(c);
@@ -258,11 +242,11 @@ static bool read_listed(Cursor *c, const json_t *tools, json_t *calls) {
             json_t *object = take_json(c);
             is_whole = json_is_object(object) && add_object(calls, object);
             json_decref(object);
-            skip_space(c);
+            cursor_skip_space(c);
         }
     }
-    skip_space(c);
-    return is_whole && tool_calls_take(c, "</tool_calls>");
+    cursor_skip_space(c);
+    return is_whole && cursor_take(c, "</tool_calls>");
 }
 
 /* A channel of gpt-oss whose header names a function:
@@ -272,8 +256,8 @@ static bool read_channel(Cursor *c, const json_t *tools, json_t *calls) {
     const char *header;
     size_t length;
     (void)tools;
-    tool_calls_take(c, "<|start|>");
-    tool_calls_take(c, "assistant");
+    cursor_take(c, "<|start|>");
+    cursor_take(c, "assistant");
     if (!take_until(c, "<|message|>", &header, &length)) return false;
     const char *name = memmem(header, length, to, strlen(to));
     if (!name) return false;
@@ -281,8 +265,8 @@ static bool read_channel(Cursor *c, const json_t *tools, json_t *calls) {
     size_t n = 0, most = (size_t)(header + length - name);
     while (n < most && name[n] != ' ' && name[n] != '<' && name[n] != '\n') n++;
     if (!add_call(calls, name, n, take_json(c))) return false;
-    skip_space(c);
-    if (!tool_calls_take(c, "<|call|>")) tool_calls_take(c, "<|end|>");
+    cursor_skip_space(c);
+    if (!cursor_take(c, "<|call|>")) cursor_take(c, "<|end|>");
     return true;
 }
 
@@ -294,20 +278,20 @@ static bool read_deepseek(Cursor *c, const json_t *tools, json_t *calls) {
     const char *name;
     size_t length;
     (void)tools;
-    tool_calls_take(c, "<｜tool▁calls▁begin｜>");
-    skip_space(c);
-    if (!tool_calls_take(c, begin) || !take_until(c, separator, &name, &length)) return false;
+    cursor_take(c, "<｜tool▁calls▁begin｜>");
+    cursor_skip_space(c);
+    if (!cursor_take(c, begin) || !take_until(c, separator, &name, &length)) return false;
     bool is_block = length == strlen("function") && memcmp(name, "function", length) == 0 &&
                     c->at < c->end && *c->at != '{'; /* a function may have this name, too */
     if (is_block && !take_until(c, "\n```json\n", &name, &length)) return false;
     trim(&name, &length);
     if (!add_call(calls, name, length, take_json(c))) return false;
-    skip_space(c);
-    if (is_block && !tool_calls_take(c, "```")) return false;
-    skip_space(c);
-    if (!tool_calls_take(c, end)) return false;
-    skip_space(c);
-    tool_calls_take(c, "<｜tool▁calls▁end｜>");
+    cursor_skip_space(c);
+    if (is_block && !cursor_take(c, "```")) return false;
+    cursor_skip_space(c);
+    if (!cursor_take(c, end)) return false;
+    cursor_skip_space(c);
+    cursor_take(c, "<｜tool▁calls▁end｜>");
     return true;
 }
 
@@ -316,9 +300,9 @@ static bool read_kimi(Cursor *c, const json_t *tools, json_t *calls) {
     const char *name;
     size_t length;
     (void)tools;
-    tool_calls_take(c, "<|tool_calls_section_begin|>");
-    skip_space(c);
-    if (!tool_calls_take(c, "<|tool_call_begin|>") ||
+    cursor_take(c, "<|tool_calls_section_begin|>");
+    cursor_skip_space(c);
+    if (!cursor_take(c, "<|tool_call_begin|>") ||
         !take_until(c, "<|tool_call_argument_begin|>", &name, &length))
         return false;
     trim(&name, &length);
@@ -326,22 +310,22 @@ static bool read_kimi(Cursor *c, const json_t *tools, json_t *calls) {
     if (colon) length = (size_t)(colon - name);
     if (length > 10 && memcmp(name, "functions.", 10) == 0) name += 10, length -= 10;
     if (!add_call(calls, name, length, take_json(c))) return false;
-    skip_space(c);
-    if (!tool_calls_take(c, "<|tool_call_end|>")) return false;
-    skip_space(c);
-    tool_calls_take(c, "<|tool_calls_section_end|>");
+    cursor_skip_space(c);
+    if (!cursor_take(c, "<|tool_call_end|>")) return false;
+    cursor_skip_space(c);
+    cursor_take(c, "<|tool_calls_section_end|>");
     return true;
 }
 
 /* <|tool_call>call:f{key:value, ...}<tool_call|>, texts between <|"|>. */
 static bool read_gemma(Cursor *c, const json_t *tools, json_t *calls) {
     (void)tools;
-    if (!tool_calls_take(c, "<|tool_call>call:")) return false;
-    const char *name = c->at, *brace = memchr(c->at, '{', left(c));
+    if (!cursor_take(c, "<|tool_call>call:")) return false;
+    const char *name = c->at, *brace = memchr(c->at, '{', cursor_left(c));
     if (!brace) return false;
     c->at = brace;
     json_t *arguments = literal_read(&c->at, c->end, &literal_gemma);
-    if (arguments && tool_calls_take(c, "<tool_call|>"))
+    if (arguments && cursor_take(c, "<tool_call|>"))
         return add_call(calls, name, (size_t)(brace - name), arguments);
     json_decref(arguments);
     return false;
@@ -350,15 +334,15 @@ static bool read_gemma(Cursor *c, const json_t *tools, json_t *calls) {
 /* <|tool_call_start|>[f(key="value", ...), ...]<|tool_call_end|>, with Python's literals. */
 static bool read_python(Cursor *c, const json_t *tools, json_t *calls) {
     (void)tools;
-    tool_calls_take(c, "<|tool_call_start|>[");
-    skip_space(c);
-    const char *name = c->at, *open = memchr(c->at, '(', left(c));
+    cursor_take(c, "<|tool_call_start|>[");
+    cursor_skip_space(c);
+    const char *name = c->at, *open = memchr(c->at, '(', cursor_left(c));
     json_t *arguments = open ? json_object() : NULL;
     if (!arguments) return false;
     c->at = open + 1;
     bool is_whole = true;
-    skip_space(c);
-    while (is_whole && !tool_calls_take(c, ")")) {
+    cursor_skip_space(c);
+    while (is_whole && !cursor_take(c, ")")) {
         const char *key;
         size_t length;
         is_whole = take_until(c, "=", &key, &length);
@@ -368,9 +352,9 @@ static bool read_python(Cursor *c, const json_t *tools, json_t *calls) {
         json_t *value = literal_read(&c->at, c->end, &literal_python);
         is_whole = own && value && json_object_set_new(arguments, own, value) == 0;
         free(own);
-        skip_space(c);
-        if (is_whole && !tool_calls_take(c, ",")) is_whole = c->at < c->end && *c->at == ')';
-        skip_space(c);
+        cursor_skip_space(c);
+        if (is_whole && !cursor_take(c, ",")) is_whole = c->at < c->end && *c->at == ')';
+        cursor_skip_space(c);
     }
     size_t length = (size_t)(open - name);
     if (!is_whole) {
@@ -378,9 +362,8 @@ static bool read_python(Cursor *c, const json_t *tools, json_t *calls) {
         return false;
     }
     if (!add_call(calls, name, length, arguments)) return false;
-    skip_space(c);
-    return tool_calls_take(c, ",") || tool_calls_take(c, "]<|tool_call_end|>") ||
-           tool_calls_take(c, "]");
+    cursor_skip_space(c);
+    return cursor_take(c, ",") || cursor_take(c, "]<|tool_call_end|>") || cursor_take(c, "]");
 }
 
 /* In the order in which they are looked for: the more particular marks first. */
@@ -476,7 +459,7 @@ json_t *tool_calls_read(const ToolFormat *format, const char *text, size_t lengt
     Cursor c = {text, text + length};
     json_t *calls = json_array();
     bool is_whole = calls != NULL;
-    for (skip_space(&c); is_whole && c.at < c.end; skip_space(&c)) {
+    for (cursor_skip_space(&c); is_whole && c.at < c.end; cursor_skip_space(&c)) {
         size_t n = json_array_size(calls);
         is_whole = format->read(&c, tools, calls);
         for (; is_whole && n < json_array_size(calls); n++)

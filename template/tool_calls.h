@@ -6,10 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What is left to read of an answer. */
-typedef struct Cursor {
-    const char *at, *end;
-} Cursor;
+#include "template/cursor.h"
 
 /* How a format writes calls; tool_shapes.h knows how each is enforced. */
 typedef enum ToolSyntax {
