@@ -1,7 +1,9 @@
 /* Strings of the interpreter: UTF-8 with one flag for each byte, which says whether the template
  * wrote the byte or a message did. A Text is never changed once it is made, so cutting one shares
  * its bytes; everything that makes new bytes goes through a Builder. A Text is well-formed
- * UTF-8, apart from parts of a character on their way into a Builder. */
+ * UTF-8, apart from parts of a character on their way into a Builder. A Builder's memory is the
+ * machine's, which frees it all at once, and a lack of it ends the rendering; base/text.h has the
+ * TextBuffer for what outlives one. */
 #ifndef TEMPLATE_TEXT_H
 #define TEMPLATE_TEXT_H
 
