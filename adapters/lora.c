@@ -242,6 +242,8 @@ static size_t find_same_a(const LoraMatrix *matrices, size_t n, size_t i) {
     return n;
 }
 
+/* Adds the factors of matrices[i] to their target; a factor A that an earlier matrix has is shared.
+ */
 static Status add_matrix(Lora *lora, const LoraMatrix *matrices, size_t n, size_t i, Matrix *a,
                          Error *error) {
     const LoraMatrix *matrix = &matrices[i];
@@ -545,6 +547,7 @@ static void complete_jobs(Lora *lora, Group *g, const float *x, size_t cols) {
     } while (next < lora->n);
 }
 
+/* PassHook.multiplied: adds B A x to the products whose matrix has adapters. */
 static void multiplied(const PassHook *hook, const ProductSet *sets, size_t n_sets) {
     Lora *lora = (Lora *)hook;
     for (size_t s = 0; s < n_sets; s++) {

@@ -587,6 +587,8 @@ static Status begin_table(Batch *b, Error *error) {
                     b->reader.name, error);
 }
 
+/* Prepares a batch whose model is open: sampler, chat template, what results are made with, engine.
+ */
 static Status start(Batch *b, Session *session, Error *error) {
     const Options *o = b->options;
     const Config *config = model_config(session->model);

@@ -307,6 +307,8 @@ static size_t free_bytes(const Engine *e) {
     return kvcache_bytes_free(e->cache) + kvcache_snapshot_bytes(e->cache);
 }
 
+/* Starts waiting tasks while there is room: for their prompt and a further page of each task that
+ * runs. Kept prefixes make room first. */
 static void admit(Engine *e) {
     while (e->n_waiting > 0 && e->n_running < e->max_tasks) {
         EngineTask *task = e->waiting[e->first_waiting];
@@ -445,6 +447,8 @@ static size_t add_decode_rows(Engine *e, EngineTask *task, size_t at, size_t roo
     return n_rows;
 }
 
+/* Adds the rows of the next pass that decode, or those that read prompts; returns how many there
+ * are then. */
 static size_t plan_part(Engine *e, bool decode, size_t n_rows, size_t *n_logits) {
     /* Each running task may have one row of logits; what is left is for those that are seen. */
     size_t room = model_max_rows(e->model), spare = e->max_tasks + e->extra_rows - e->n_running;

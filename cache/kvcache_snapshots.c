@@ -14,6 +14,7 @@ enum {
 
 /* ---- One snapshot ---- */
 
+/* Takes a reader from a snapshot, and frees it after the last one. */
 static void discard(KvCache *cache, KvSnapshot *snapshot) {
     if (--snapshot->readers > 0) return;
     for (size_t g = 0; g < cache->n_groups; g++) {

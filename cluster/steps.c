@@ -69,6 +69,8 @@ static void changed(KvMirror *mirror, const KvCache *cache, KvChange kind, int32
     if (kind == KV_ENDED) leader->caches[change.cache] = NULL;
 }
 
+/* Broadcasts a step to the other ranks: its header, the changes of the cache since the last one,
+ * and the rows of a pass. A long message is sent in two parts, the first of fixed size. */
 static void send(Leader *leader, Header header, const Row *rows) {
     header.n_changes = (uint32_t)leader->n_changes;
     size_t bytes = message_bytes(&header), room = bytes > MESSAGE_SHORT ? bytes : MESSAGE_SHORT;
@@ -204,6 +206,7 @@ static Status make_cache(Follower *f, const Change *change, Error *error) {
                        error);
 }
 
+/* Does to a cache of this rank what rank 0 did to its own. */
 static Status steps_apply(Follower *f, const Change *change, Error *error) {
     const MessageReceiver receiver = receiver_of(f);
     Error ignored; /* rank 0 fails in the same way */

@@ -74,6 +74,7 @@ static uint64_t hash_task(const void *acceptor, uint32_t i) {
     return XXH3_64bits(key, sizeof key);
 }
 
+/* Plans a task of the closure, unless it was planned before. */
 static void add_task(Acceptor *m, Task task) {
     IndexTable *table = &m->task_table;
     if (!index_table_reserve(table, hash_task, m) || !RESERVE(m, tasks, n_tasks, 1)) {
@@ -329,6 +330,7 @@ static void array_at(Acceptor *m, const Frame *f, uint32_t tag) {
     }
 }
 
+/* Adds the heads with which a node can begin, or tasks for the nodes inside it. */
 static void enter_now(Acceptor *m, AcceptorNode node, uint32_t frame) {
     const Node n = m->nodes[node];
     const Punctuation *p = punctuation_at(m, m->frames[frame].depth + 1); /* inside the node */
@@ -364,6 +366,7 @@ static void enter_now(Acceptor *m, AcceptorNode node, uint32_t frame) {
     }
 }
 
+/* Goes on with the node of a frame, of which an item or the lexeme with this tag has ended. */
 static void resume_now(Acceptor *m, uint32_t frame, uint32_t tag) {
     const Frame f = m->frames[frame];
     if (frame == 0) {

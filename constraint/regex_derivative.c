@@ -39,6 +39,7 @@ static Regex derive_list(RegexArena *arena, RegexNode n, unsigned char byte, uns
     return arena->failed ? REGEX_NONE : out;
 }
 
+/* Computes the derivative (Brzozowski), by kind of expression. */
 static Regex derive_new(RegexArena *arena, Regex id, unsigned char byte, unsigned depth) {
     RegexNode n = arena->nodes[id];
     if (!regex_count_work(arena, regex_is_list(n.kind) ? n.b : 1)) return REGEX_NONE;
@@ -71,6 +72,7 @@ static Regex derive_new(RegexArena *arena, Regex id, unsigned char byte, unsigne
     return REGEX_NONE;
 }
 
+/* The derivative, remembered by class of bytes; it may match nothing without being REGEX_NONE. */
 static Regex derive_raw(RegexArena *arena, Regex id, unsigned char byte, unsigned depth) {
     if (arena->failed || id <= REGEX_EMPTY) return REGEX_NONE;
     size_t class = arena->class_of[byte];
@@ -160,6 +162,7 @@ static bool is_live_multiple(RegexArena *arena, RegexNode n) {
     return n_multiples == 1;
 }
 
+/* Whether the expression matches any text at all; remembered. */
 static bool live_at(RegexArena *arena, Regex id, unsigned depth) {
     RegexNode n = arena->nodes[id];
     if (n.live) return n.live == 1;

@@ -178,6 +178,7 @@ static uint32_t search_shortest(RegexArena *arena, Regex id, TextBuffer *out) {
 
 static uint32_t shortest_at(RegexArena *arena, Regex id, unsigned depth);
 
+/* Computes the length of the shortest match. */
 static uint32_t shortest_new(RegexArena *arena, Regex id, unsigned depth) {
     RegexNode n = arena->nodes[id];
     if (n.nullable) return 0;
@@ -221,6 +222,8 @@ uint32_t regex_shortest(RegexArena *arena, Regex id) {
 
 /* ---- Tags ------------------------------------------------------------------------------------ */
 
+/* Appends the tags with which matches of the expression can end, each with the length of the
+ * shortest such match after `before` bytes. */
 static bool ends_at(RegexArena *arena, Regex id, uint32_t before, RegexEnds *ends, unsigned depth) {
     RegexNode n = arena->nodes[id];
     if (!go_down(arena, depth)) return false;
@@ -307,6 +310,7 @@ static bool text_of_repeat(RegexArena *arena, RegexNode n, TextBuffer *out, unsi
     return found;
 }
 
+/* Appends the shortest match that ends with the tag. */
 static bool text_at(RegexArena *arena, Regex id, uint32_t tag, TextBuffer *out, unsigned depth) {
     RegexNode n = arena->nodes[id];
     if (!go_down(arena, depth)) return false;

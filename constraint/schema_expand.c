@@ -534,6 +534,7 @@ static Status match_name(SchemaCompiler *c, void *context, const char *pattern, 
     return STATUS_OK;
 }
 
+/* Whether an object may be valid by the alternative, as far as its required members tell. */
 static Status object_may_hold(SchemaCompiler *c, const SchemaAlternative *a, unsigned depth,
                               bool *may) {
     Status status = STATUS_OK;
@@ -556,6 +557,7 @@ static Status object_may_hold(SchemaCompiler *c, const SchemaAlternative *a, uns
     return status;
 }
 
+/* The same of an array, by its number of items and the first of those that it must have. */
 static Status array_may_hold(SchemaCompiler *c, const SchemaAlternative *a, unsigned depth,
                              bool *may) {
     uint32_t min = 0, max = UINT32_MAX, size;

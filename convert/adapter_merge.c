@@ -36,6 +36,7 @@ static Status take_apart(const Source *source, SourceTensor *changed, Error *err
     return STATUS_OK;
 }
 
+/* Adds the product of an adapter's factors to the values that a tensor of the source will have. */
 static Status add_part(const AdapterSpec *spec, const AdapterPart *part, const Source *source,
                        Error *error) {
     SourceTensor *t = merge_find(source, part->name);

@@ -266,6 +266,7 @@ static bool same_blocks(const SourceTensor *t, TensorType type) {
            t->add == 0.0f && (!t->blocks.present || type == TENSOR_NVFP4);
 }
 
+/* Converts one job, some panels of a matrix or rows of a vector, into w->target. */
 static Status do_job(Conversion *c, const ConvertJob *job, Worker *w, Error *error) {
     const SourceTensor *t = &c->source->tensors[job->tensor];
     TensorType type = (TensorType)c->layout->tensors[job->tensor].type;

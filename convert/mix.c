@@ -26,6 +26,7 @@ bool mix_type_by_name(const char *name, TensorType *type) {
     return false;
 }
 
+/* The type of this name, where q5, q6 and q4m are short for types with records; false: unknown. */
 static bool type_of(const char *text, size_t length, TensorType *type) {
     char name[NAME_BYTES];
     if (length >= sizeof name) return false;

@@ -269,6 +269,8 @@ static void choose_all(const Record *r, Coded *c) {
     for (size_t k = 0; k < r->n; k++) c->error += c->parts[k / BESIDE].error[k % BESIDE];
 }
 
+/* Quantizes a record: searches each group, codes all with common scales, then fits scales and codes
+ * to each other for up to two rounds. */
 static void quantize_record(Record *r, Coded *best) {
     float scale = 0.0f, minimum = 0.0f;
     for (size_t k = 0; k < r->n; k += BESIDE) search_groups(r, &r->groups[k / BESIDE]);
@@ -371,6 +373,8 @@ static void try_ends(TensorType type, const LevelGroup *g, float extreme, const 
         try_levels(type, g, extreme / (high + step * (float)t), &best, row, k);
 }
 
+/* Quantizes group k of a row in a type whose codes are levels of a table (MXFP4, ...): tries scales
+ * around the one that its largest weight needs. */
 static void quantize_levels(TensorType type, const LevelGroup *g, const RecordCodes *row,
                             size_t k) {
     const size_t n = type_group(type);

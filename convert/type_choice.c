@@ -92,6 +92,7 @@ static Status measure(const Source *source, const char *type, const TypeWish *wi
     return status;
 }
 
+/* Says that no type fits the free memory, and what would. */
 static Status refuse(const Source *source, const TypeWish *wish, const TypeChoice *least,
                      size_t longest, Error *error) {
     char room[32], weights[32], cache[32], would[64];

@@ -99,6 +99,7 @@ static void make_room(MtpDrafter *d, size_t n) {
     d->n -= drop;
 }
 
+/* Drafter.ran: keeps the hidden states and tokens of the rows that the model has computed. */
 static void ran(Drafter *drafter, const Row *rows, size_t first, size_t n) {
     MtpDrafter *d = (MtpDrafter *)drafter;
     size_t dim = d->shared->dim;

@@ -58,6 +58,7 @@ static bool bytes_hash(const Tokenizer *tokenizer, int32_t token, uint64_t *hash
     return length > 0;
 }
 
+/* A hash table of the tokens of the other vocabulary by their bytes. */
 static bool fill_table(Table *table, const TokenMap *map) {
     size_t n = smaller(map->n_other, tokenizer_vocab_size(map->other));
     for (table->capacity = 64; table->capacity < 2 * n; table->capacity *= 2) continue;
@@ -95,6 +96,8 @@ static int32_t find_text(const TokenMap *map, int32_t token) {
     return tokenizer_is_special(map->other, other) == special ? other : -1;
 }
 
+/* Finds for each token the one of the other vocabulary that spells the same: by its name in the
+ * vocabulary, else by its bytes. Fails when fewer than half have one. */
 static Status match(TokenMap *map, Error *error) {
     size_t n = smaller(map->n, tokenizer_vocab_size(map->from)), n_used = 0;
     Table table = {0};

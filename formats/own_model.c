@@ -589,6 +589,7 @@ static Status join_heads(const RuleContext *c, const char *to, const char *patte
     return status;
 }
 
+/* Joins the matrices that a source has for each head (%h in its name) to one for all heads. */
 static Status join_all_heads(const RuleContext *c, const json_t *config, Error *error) {
     static const char *const parts[] = {"wq", "wk", "wv"};
     const Config *own = &c->source->config;

@@ -57,6 +57,7 @@ static bool match_shapes(const RawTensor *w, const RawTensor *s, const Quantizat
     return out->rows > 0 && out->cols > 0;
 }
 
+/* Gives quantized weights the tensor that holds the scales of their blocks. */
 static Status join(RawTensor *weights, RawTensor *scales, const Quantization *q, Error *error) {
     BlockScales blocks;
     if (!scales)

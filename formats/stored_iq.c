@@ -59,6 +59,7 @@ typedef struct Book {
     int8_t levels[8];
 } Book;
 
+/* The grid of an IQ type, and the magnitudes that its entries index. */
 static Book book_of(StoredType type) {
     switch (type) {
     case STORED_IQ2_XXS:

@@ -45,6 +45,7 @@ static size_t most_slots(size_t n) {
     return n < 64 ? 1024 : 16 * n;
 }
 
+/* Doubles the table until all pairs find a slot near the place that their hash says. */
 static bool map_grow(PairMap *map) {
     for (size_t size = map->size ? map->size * 2 : 64; size <= most_slots(map->n); size *= 2) {
         PairMap grown = {0};

@@ -236,6 +236,8 @@ static void store_key(void *keys, size_t head_dim, size_t slot, const float *key
     }
 }
 
+/* Quantizes a value and stores it in a slot of its page: four slots side by side, one scale each.
+ */
 static void store_value(void *values, size_t head_dim, size_t slot, const float *value) {
     size_t width = round_up(head_dim, LANES);
     float group[Q8_GROUP];
@@ -474,6 +476,7 @@ LANES_INLINE void output_tile(const PageOutput *outputs, size_t n, size_t width,
             output_tile(outputs, n, width, weights, &v, d);                                        \
         for (; d < padded; d += LANES) output_tile(outputs, n, 1, weights, &v, d);                 \
         break;
+/* Adds the values of a page, each times its softmax weight, to the outputs of n queries. */
 static void add_values(const PageOutput *outputs, size_t n, float (*all_weights)[Q8_PAGE],
                        const void *values, ptrdiff_t next, size_t head_dim) {
     const float *scales =

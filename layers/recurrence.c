@@ -199,6 +199,7 @@ LANES_INLINE void run_kind(const RecurrentHead *h, size_t n_blocks) {
     }
 }
 
+/* Runs the rows of a head, with the number of its blocks of columns known to the compiler. */
 static void linear(const RecurrentHead *h) {
     if (h->n_rows == 0) return;
     switch ((h->n_columns + LANES - 1) / LANES) {

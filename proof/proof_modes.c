@@ -70,6 +70,8 @@ static Status refuse_beside_session(const Options *o, Error *error) {
                  o->check);
 }
 
+/* Finds out by the file's beginning and end whether --check names a receipt, a conversation or
+ * results. */
 static Status find_kind(Options *o, Error *error) {
     char begin[LOOKED_AT + 1], end[LOOKED_AT + 1];
     if (!o->check || o->replay) return STATUS_OK;
