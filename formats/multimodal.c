@@ -73,7 +73,7 @@ static const Wrapper wrappers[] = {
     {"qwen2_5_omni_thinker", "qwen2_5_omni_text", .tied = false},
     {"qwen3_omni_moe", "qwen3_omni_moe_text", .within = "thinker_config"},
     {"qwen3_omni_moe_thinker", "qwen3_omni_moe_text", .tied = false},
-    {"paddleocr_vl", "paddleocr_vl_text", .may_be_flat = true, .tied = true},
+    {"paddleocr_vl", "paddleocr_vl_text", .may_be_flat = true, .tied = true, .text_tied = true},
     {"qianfan_ocr", "qwen3", .text_varies = true, .plain_logits = true},
     {"smolvlm", "llama", .text_varies = true, .plain_logits = true},
     {"video_llama_3", "qwen2", .text_varies = true, .plain_logits = true},

@@ -173,6 +173,24 @@ static void a_head_that_only_the_whole_ties_is_missing(void **state) {
     fixture_free(&f);
 }
 
+/* The text model of PaddleOCR-VL is tied where its own keys do not say otherwise, and keys that
+ * stand beside the images' are the whole's. */
+static void a_whole_that_says_untied_does_not_untie_its_text_model(void **state) {
+    (void)state;
+    Fixture f = fixture_load("paddleocr_vl");
+    json_t *config = json_object_get(f.json, "config");
+    ConvertOptions options = {.n_threads = 1};
+    Error error;
+    int fd = -1;
+    assert_null(json_object_get(config, "text_config"));
+    json_object_set_new(config, "tie_word_embeddings", json_false());
+    char *source = fixture_source(&f);
+    if (convert_temporary(source, &options, &fd, &error) != STATUS_OK) fail_msg("%s", error.text);
+    close(fd);
+    fixture_remove_directory(source);
+    fixture_free(&f);
+}
+
 static void a_key_of_glm_5_next_that_cannot_be_computed_is_refused(void **state) {
     (void)state;
     static const TextCase cases[] = {
@@ -740,6 +758,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_tensor_without_a_place_is_refused),
         cmocka_unit_test(codes_without_their_scales_are_refused),
         cmocka_unit_test(packed_weights_without_their_scale_are_refused),
+        cmocka_unit_test(a_whole_that_says_untied_does_not_untie_its_text_model),
         cmocka_unit_test(weights_without_their_scales_are_refused),
         cmocka_unit_test(unknown_quantizations_are_refused_by_name),
         cmocka_unit_test(scales_of_another_shape_are_not_read),
