@@ -1,11 +1,15 @@
 #include "convert/convert_modes.h"
 
 #include <stddef.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "base/size.h"
 #include "convert/conversion_list.h"
 #include "convert/model_list.h"
 #include "formats/families_print.h"
+#include "formats/source_open.h"
+#include "system/sandbox.h"
 
 #define FIELD(name) offsetof(Options, name)
 
@@ -88,13 +92,34 @@ static Status clear(void *state, Session *session, Error *error) {
 
 /* ---- Families ---- */
 
+static bool is_directory(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 static bool families_asked(const Options *options) {
     return options->families;
 }
 
+/* Prints the draft of a page for the directory, with the rights to files given up: its config.json
+ * and its tensors' names are a stranger's. */
+static Status draft_family(const Options *options, Error *error) {
+    const SandboxRules rules = {.writable = {NULL}};
+    SandboxReport report;
+    Source *source;
+    if (source_open(&source, options->families, NULL, error) != STATUS_OK) return STATUS_FAILED;
+    Status status = options->no_sandbox ? STATUS_OK : sandbox_enter(&rules, &report, error);
+    if (status == STATUS_OK) status = source_print_draft(source, stdout, error);
+    source_close(source);
+    return status;
+}
+
 static Status list_families(void *state, Session *session, Error *error) {
     (void)state;
-    return families_print(stdout, session->options->families, error);
+    const Options *options = session->options;
+    bool is_path = strchr(options->families, '/') || is_directory(options->families);
+    return is_path ? draft_family(options, error)
+                   : families_print(stdout, options->families, error);
 }
 
 const Mode convert_families_mode = {.name = "--families",

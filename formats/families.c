@@ -251,7 +251,8 @@ static const struct {
     {"text_config", "a text model within another"},
 };
 
-void family_explain(const char *model_type, const json_t *config, char *text, size_t size) {
+void family_explain(const char *model_type, const json_t *config, const char *near,
+                    const char *lacks, char *text, size_t size) {
     enum { ENCODERS = sizeof encoders / sizeof *encoders };
     enum { BOTH = sizeof encoder_decoders / sizeof *encoder_decoders };
     if (is_one_of(model_type, encoders, ENCODERS)) {
@@ -265,7 +266,8 @@ void family_explain(const char *model_type, const json_t *config, char *text, si
     }
     char missing[200] = "";
     size_t length = 0;
-    const char *last = "", *near = nearest(model_type);
+    const char *last = "";
+    if (!near) near = nearest(model_type);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && length < sizeof missing; i++) {
         if (!json_value(config, parts[i].key) || strcmp(last, parts[i].part) == 0) continue;
         last = parts[i].part;
@@ -273,8 +275,9 @@ void family_explain(const char *model_type, const json_t *config, char *text, si
                                    length ? ", " : "", last);
     }
     snprintf(text, size,
-             "is not known to this program: %s%s%swhat is missing is a description of its "
-             "layers%s%s%s; docs/families.md lists what runs",
-             near ? "the nearest that runs is '" : "", near ? near : "", near ? "', and " : "",
-             length ? " (its config.json has " : "", missing, length ? ")" : "");
+             "is not known to this program: %s%s%s%s%s%swhat is missing is a description of its "
+             "layers%s%s%s: --families DIR prints a draft",
+             near ? "the nearest that runs is '" : "", near ? near : "", near ? "'" : "",
+             *lacks ? ":" : "", lacks, near ? "; " : "", length ? " (its config.json has " : "",
+             missing, length ? ")" : "");
 }

@@ -18,8 +18,10 @@ const Family *family_at(size_t i);
 size_t family_pages_read(void);
 
 /* Writes why a model of this model_type cannot run: that it is an encoder, or which model_type that
- * runs is nearest by its name, and what config.json says the model has. */
-void family_explain(const char *model_type, const json_t *config, char *text, size_t size);
+ * runs is nearest (`near`; NULL: by its name), what that one lacks, and what config.json says the
+ * model has. */
+void family_explain(const char *model_type, const json_t *config, const char *near,
+                    const char *lacks, char *text, size_t size);
 
 /* The entry for this file, and the model_type of its family; NULL: the architecture is not known.
  */

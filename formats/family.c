@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "formats/json.h"
 
@@ -32,4 +33,31 @@ void family_biases(const Family *family, const json_t *json, const Config *confi
     for (const BiasRule *rule = family->biases; rule && rule->matrices; rule++)
         if (n < FAMILY_BIASES_BYTES && (!rule->key || json_flag(json, rule->key, rule->absent)))
             n += (size_t)snprintf(out + n, FAMILY_BIASES_BYTES - n, "%s", rule->matrices);
+}
+
+const char *family_prefix(const Family *family, const RawTable *table) {
+    const TensorRule *rules = family->tensors;
+    static const char *const prefixes[] = {"model.",
+                                           "",
+                                           "language_model.model.",
+                                           "model.language_model.",
+                                           "transformer.",
+                                           "gpt_neox.",
+                                           "model.text_model.",
+                                           "text_model.",
+                                           "text_model.model.",
+                                           "model.language_model.model.",
+                                           "model.model.language_model.",
+                                           "model.model.language_model.model.",
+                                           "thinker.model.",
+                                           "thinker.model.language_model.",
+                                           "language_model.backbone.",
+                                           "backbone."};
+    if (!rules->to || strncmp(rules->from, "model.", 6) != 0) return NULL;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "%s%s%s", prefixes[i], rules->from + 6, rules_weight(rules));
+        if (raw_table_find(table, name)) return prefixes[i];
+    }
+    return NULL;
 }

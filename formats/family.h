@@ -72,6 +72,7 @@ typedef struct Verb {
      * between them; "...": the verb's own, which `run` alone checks where there is no `check`. */
     const char *words;
     bool (*check)(const char *words);
+    const char *reads; /* keys of config.json beside those in its words, '|' between them */
 } Verb;
 
 /* Refuses words that the verb cannot take. */
@@ -118,6 +119,10 @@ extern const Family *const families_all[];
 
 /* What stands before names in a layer. */
 const char *family_layers(const Family *family);
+
+/* What stands in this source instead of the leading "model." of the family's names: "model." in
+ * most, empty where only the base model was saved. NULL: the family's names have no "model.". */
+const char *family_prefix(const Family *family, const RawTable *table);
 
 enum { FAMILY_BIASES_BYTES = 256 };
 /* Writes RuleContext.biases for this config.json. */

@@ -11,7 +11,10 @@
 #include "config_fields.h"
 #include "formats/alibi.h"
 #include "formats/families.h"
+#include "formats/family_draft.h"
+#include "formats/family_match.h"
 #include "formats/given_family.h"
+#include "formats/families_print.h"
 #include "formats/family_configure.h"
 #include "formats/int4_join.h"
 #include "formats/json.h"
@@ -222,34 +225,6 @@ static Status read_weights(Directory *d) {
 
 /* ---- Tensors ---- */
 
-/* Finds the prefix of the text model's tensors in this source: "model." in most, empty where only
- * the base model was saved. NULL: the rules' own. */
-static const char *find_prefix(const Directory *d, const TensorRule *rules) {
-    static const char *const prefixes[] = {"model.",
-                                           "",
-                                           "language_model.model.",
-                                           "model.language_model.",
-                                           "transformer.",
-                                           "gpt_neox.",
-                                           "model.text_model.",
-                                           "text_model.",
-                                           "text_model.model.",
-                                           "model.language_model.model.",
-                                           "model.model.language_model.",
-                                           "model.model.language_model.model.",
-                                           "thinker.model.",
-                                           "thinker.model.language_model.",
-                                           "language_model.backbone.",
-                                           "backbone."};
-    if (!rules->to || strncmp(rules->from, "model.", 6) != 0) return NULL;
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
-        char name[128];
-        snprintf(name, sizeof name, "%s%s%s", prefixes[i], rules->from + 6, rules_weight(rules));
-        if (raw_table_find(&d->table, name)) return prefixes[i];
-    }
-    return NULL;
-}
-
 /* Refuses tensors of layers that no rule took, except tables in old checkpoints that can be
  * computed, and Phi 4's adapters for images and sound. */
 static Status check_leftovers(const RuleContext *context, Error *error) {
@@ -296,7 +271,7 @@ static Status add_tensors(Directory *d, const Family *family) {
     if (family->tied_key) tied = json_flag(d->config, family->tied_key, tied);
     RuleContext context = {.source = d->source,
                            .table = &d->table,
-                           .prefix = find_prefix(d, family->tensors),
+                           .prefix = family_prefix(family, &d->table),
                            .layers = family_layers(family),
                            .tied = tied,
                            .biases = family->any_biases ? NULL : biases};
@@ -328,7 +303,7 @@ static float *sinusoid_frequencies(const Config *config, bool ends_at_base) {
 /* Reads the exponents of frequencies that a model has learned. */
 static Status read_learned(Directory *d, const Family *family, Rope *rope) {
     const RuleContext context = {
-        .source = d->source, .table = &d->table, .prefix = find_prefix(d, family->tensors)};
+        .source = d->source, .table = &d->table, .prefix = family_prefix(family, &d->table)};
     if (rope->scaling == ROPE_DYNAMIC)
         return error_set(d->error, "config.json: RoPE scaling dynamic with learned frequencies, "
                                    "which this program cannot compute");
@@ -451,6 +426,23 @@ static Status check_causal(const Directory *d) {
                      d->source->path);
 }
 
+/* Refuses a model_type that no family has, and says what the nearest one lacks, which its tensors
+ * tell where they can be read. */
+static Status refuse_unknown(Directory *d, const char *type) {
+    FamilyMatch *match = NULL;
+    char why[600], lacks[500] = "";
+    Error ignored, *error = d->error;
+    d->error = &ignored;
+    if (read_weights(d) == STATUS_OK &&
+        family_match(d->config, &d->table, &match, &ignored) == STATUS_OK)
+        family_draft_explain(match, lacks, sizeof lacks);
+    d->error = error;
+    family_explain(type, d->config, match && match->family ? match->family->model_type : NULL,
+                   lacks, why, sizeof why);
+    family_match_free(match);
+    return error_set(d->error, "%s: model_type '%.60s' %s", d->source->path, type, why);
+}
+
 /* Finds the family and refuses, by name, what this program cannot compute. */
 static Status check_supported(Directory *d, const Family **family) {
     const char *path = d->source->path, *type = json_text(d->config, "model_type");
@@ -464,10 +456,7 @@ static Status check_supported(Directory *d, const Family **family) {
         return error_set(d->error, "%s: config.json: model_type is '%.60s', but %s describes '%s'",
                          path, type, d->source->family_file.path, (*family)->model_type);
     *family = family_find(type);
-    if (*family) return STATUS_OK;
-    char why[400];
-    family_explain(type, d->config, why, sizeof why);
-    return error_set(d->error, "%s: model_type '%.60s' %s", path, type, why);
+    return *family ? STATUS_OK : refuse_unknown(d, type);
 }
 
 /* An own_transformer is described by the page in its directory, by the user's, or by its weights.
@@ -593,17 +582,23 @@ static void add_special_tokens(Directory *d) {
 
 /* ---- All of it ---- */
 
-static Status parse(Directory *d) {
+/* Reads the JSON files; of a model of images or sound the text model's configuration remains. */
+static Status parse_json(Directory *d) {
     const InputFile *file = source_file(d->source, "config.json");
-    const Family *family = NULL;
     if (!file) return error_set(d->error, "%s: config.json is missing", d->source->path);
     if (json_parse(&d->config, file->path, file->map, (size_t)file->bytes, d->error) != STATUS_OK ||
         parse_optional(d, "generation_config.json", &d->generation) != STATUS_OK ||
         parse_optional(d, "tokenizer_config.json", &d->tokenizer_config) != STATUS_OK ||
         parse_optional(d, "model.safetensors.index.json", &d->index) != STATUS_OK)
         return STATUS_FAILED;
-    if (multimodal_text_config(&d->config, &d->is_part, d->error) != STATUS_OK)
-        return error_prefix(d->error, "%s", d->source->path);
+    return multimodal_text_config(&d->config, &d->is_part, d->error) == STATUS_OK
+               ? STATUS_OK
+               : error_prefix(d->error, "%s", d->source->path);
+}
+
+static Status parse(Directory *d) {
+    const Family *family = NULL;
+    if (parse_json(d) != STATUS_OK) return STATUS_FAILED;
     bool is_own = own_model_is(d->config);
     if (is_own && find_own(d, &family) != STATUS_OK) return STATUS_FAILED;
     if (is_own && family) is_own = false;
@@ -623,14 +618,41 @@ static Status parse(Directory *d) {
     return STATUS_OK;
 }
 
+static void free_directory(Directory *d) {
+    raw_table_free(&d->table);
+    own_model_free(&d->own);
+    json_decref(d->config);
+    json_decref(d->generation);
+    json_decref(d->tokenizer_config);
+    json_decref(d->index);
+}
+
 Status huggingface_parse(Source *source, Error *error) {
     Directory d = {.source = source, .error = error};
     Status status = parse(&d);
-    raw_table_free(&d.table);
-    own_model_free(&d.own);
-    json_decref(d.config);
-    json_decref(d.generation);
-    json_decref(d.tokenizer_config);
-    json_decref(d.index);
+    free_directory(&d);
+    return status;
+}
+
+static Status draft(Directory *d, FILE *out) {
+    FamilyMatch *match = NULL;
+    const char *path = d->source->path;
+    if (parse_json(d) != STATUS_OK) return STATUS_FAILED;
+    const char *type = json_text(d->config, "model_type");
+    if (!type) return error_set(d->error, "%s: config.json: model_type is missing", path);
+    if (family_find(type)) return families_print(out, type, d->error);
+    if (quantization_read(d->config, &d->quantization, d->error) != STATUS_OK)
+        return error_prefix(d->error, "%s", path);
+    if (read_weights(d) != STATUS_OK) return STATUS_FAILED;
+    Status status = family_match(d->config, &d->table, &match, d->error);
+    if (status == STATUS_OK) status = family_draft_print(out, match, d->error);
+    family_match_free(match);
+    return status == STATUS_OK ? STATUS_OK : error_prefix(d->error, "%s", path);
+}
+
+Status huggingface_draft(Source *source, FILE *out, Error *error) {
+    Directory d = {.source = source, .error = error};
+    Status status = draft(&d, out);
+    free_directory(&d);
     return status;
 }

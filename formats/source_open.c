@@ -237,3 +237,9 @@ Status source_parse(Source *source, Error *error) {
     if (source->metadata.failed) return error_set(error, "%s: no memory", source->path);
     return STATUS_OK;
 }
+
+Status source_print_draft(Source *source, FILE *out, Error *error) {
+    if (source->kind == SOURCE_HUGGINGFACE) return huggingface_draft(source, out, error);
+    return error_set(error, "%s: a page is drafted for directories of Hugging Face alone",
+                     source->path);
+}

@@ -13,6 +13,8 @@
 #ifndef FORMATS_SOURCE_OPEN_H
 #define FORMATS_SOURCE_OPEN_H
 
+#include <stdio.h>
+
 #include "formats/source.h"
 
 /* Tells the format of a file by its first bytes and of a directory by its files. When `path` holds
@@ -26,5 +28,9 @@ Status source_open(Source **out, const char *path, const char *tokenizer_path, E
 /* Parses the open files and fills in the Source. Afterwards the configuration is valid, every
  * tensor lies inside its file, no two have the same name, and the tokenizer fits the model. */
 Status source_parse(Source *source, Error *error);
+
+/* Instead of parsing: prints the draft of a page for the directory's model_type, as far as it is
+ * not known to the program (family_draft.h), or else the page of its family. */
+Status source_print_draft(Source *source, FILE *out, Error *error);
 
 #endif

@@ -180,6 +180,78 @@ static void windows_by_a_list(void **state) {
                                "family mine like llama\nwithout biases\nwindows 4096\n");
 }
 
+/* ---- Drafts ---- */
+
+/* What --families prints for the directory; the caller frees it. */
+static char *draft_of(const char *directory) {
+    Source *source;
+    Error error;
+    char *text;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    if (source_open(&source, directory, NULL, &error) != STATUS_OK ||
+        source_print_draft(source, out, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    source_close(source);
+    fclose(out);
+    return text;
+}
+
+/* Of a model that only has another name. */
+static void the_draft_of_a_renamed_model_runs_it(void **state) {
+    (void)state;
+    static const char *const names[] = {"llama-gqa", "gpt_neox",  "glm4",
+                                        "gpt2",      "qwen3_moe", "deepseek_v3"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        Fixture f = fixture_load(names[i]);
+        float *expected = logits_with(&f, NULL);
+        rename_type(&f, "mine");
+        char *source = fixture_source(&f), *page = draft_of(source);
+        fixture_remove_directory(source);
+        assert_non_null(strstr(page, "family mine like "));
+        assert_page_gives_the_same(&f, expected, page);
+        free(page);
+    }
+}
+
+static void assert_says(const char *text, const char *what) {
+    if (!strstr(text, what)) fail_msg("no '%s' in\n%s", what, text);
+}
+
+/* Keys that nothing reads, tensors that nothing takes, and tensors that are missing. */
+static void a_draft_names_what_the_nearest_family_does_not_explain(void **state) {
+    (void)state;
+    Fixture f = fixture_load("llama-gqa");
+    json_t *tensors = json_object_get(f.json, "tensors");
+    json_t *config = json_object_get(f.json, "config");
+    static const char fused[] = "model.layers.0.mlp.gate_up_proj.weight";
+    static const char gate[] = "model.layers.0.mlp.gate_proj.weight";
+    json_object_set_new(config, "attn_scale", json_real(0.5));
+    json_object_set(tensors, fused, json_object_get(tensors, gate));
+    for (int layer = 0; layer < 64; layer++) {
+        char name[64];
+        snprintf(name, sizeof name, "model.layers.%d.mlp.up_proj.weight", layer);
+        json_object_del(tensors, name);
+    }
+    rename_type(&f, "mine");
+    char *source = fixture_source(&f), *page = draft_of(source);
+    char *target = fixture_path(source, "model.bin");
+    Error error;
+    assert_says(page, "\nfamily mine like llama\n");
+    assert_says(page, "\n#   key    ? <- attn_scale   here 0.5\n");
+    assert_says(page, "\n#   linear ? <- .mlp.gate_up_proj [ffn_dim, dim]\n");
+    assert_says(page, "\n#   w_up <- .mlp.up_proj.weight\n");
+    assert_int_equal(convert_with(source, NULL, target, &error), STATUS_FAILED);
+    assert_says(error.text, "the nearest that runs is 'llama': it reads no key 'attn_scale'; it "
+                            "takes no tensor '.mlp.gate_up_proj.weight'; the model lacks its "
+                            "'.mlp.up_proj.weight'");
+    fixture_remove_directory(source);
+    free(page);
+    free(target);
+    fixture_free(&f);
+}
+
 /* ---- What is refused ---- */
 
 static void assert_refused(const char *type, const char *page, const char *says) {
@@ -265,6 +337,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_renamed_llama),
         cmocka_unit_test(fused_and_interleaved_projections),
         cmocka_unit_test(windows_by_a_list),
+        cmocka_unit_test(the_draft_of_a_renamed_model_runs_it),
+        cmocka_unit_test(a_draft_names_what_the_nearest_family_does_not_explain),
         cmocka_unit_test(a_page_redefines_nothing),
         cmocka_unit_test(a_directory_brings_a_family_for_an_own_transformer_alone),
         cmocka_unit_test(an_edited_page_converts_again),
