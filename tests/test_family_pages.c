@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "config_fields.h"
 #include "formats/builtin_pages.h"
 #include "formats/families.h"
 #include "formats/family_page.h"
@@ -282,6 +283,55 @@ static void every_word_is_explained(void **state) {
     free(docs);
 }
 
+/* The row of the table that begins with the field, among others; the caller frees it. */
+static char *row_of(const char *table, const char *field) {
+    char name[64];
+    snprintf(name, sizeof name, "`%s`", field);
+    for (const char *p = table; (p = strstr(p, "\n| `")); p++) {
+        const char *cell = p + 3, *end = strstr(cell, " | "), *found = strstr(cell, name);
+        if (end && found && found < end) return strndup(end + 3, strcspn(end + 3, "\n"));
+    }
+    fail_msg("docs/family-pages.md has no row for the values of '%s'", field);
+    return NULL;
+}
+
+static void the_values_of_fields_that_have_names_are_listed(void **state) {
+    (void)state;
+    char *docs = read_docs(), name[64];
+    const char *table = strstr(docs, "names as values");
+    const ConfigField *field;
+    assert_non_null(table);
+    for (size_t i = 0; (field = config_field(i)); i++) {
+        if (field->kind != FIELD_ENUM) continue;
+        char *row = row_of(table, field->name), *p = row;
+        for (const char *const *value = field->names; *value; value++) {
+            snprintf(name, sizeof name, "`%s`", *value);
+            char *next = strstr(p, name);
+            if (!next || memchr(p, '`', (size_t)(next - p)))
+                fail_msg("docs/family-pages.md: `%s` does not list %s next: %s", field->name, name,
+                         row);
+            p = next + strlen(name);
+        }
+        if (strchr(p, '`')) fail_msg("docs/family-pages.md: `%s` has no value %s", field->name, p);
+        free(row);
+    }
+    free(docs);
+}
+
+static void the_first_value_of_a_field_is_the_usual_one(void **state) {
+    (void)state;
+    const Config usual = config_default();
+    const ConfigField *field;
+    for (size_t i = 0; (field = config_field(i)); i++) {
+        if (field->kind != FIELD_ENUM) continue;
+        unsigned value = *(const unsigned *)((const char *)&usual + field->offset);
+        const char *expected = strcmp(field->name, "position") == 0          ? "rope"
+                               : strcmp(field->name, "gate_activation") == 0 ? "sigmoid"
+                                                                             : field->names[0];
+        assert_string_equal(field->names[value], expected);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_page_of_the_program_can_be_read),
@@ -290,6 +340,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(mistakes_are_named_with_line_and_column),
         cmocka_unit_test(a_page_is_bounded),
         cmocka_unit_test(every_word_is_explained),
+        cmocka_unit_test(the_values_of_fields_that_have_names_are_listed),
+        cmocka_unit_test(the_first_value_of_a_field_is_the_usual_one),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
