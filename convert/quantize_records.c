@@ -35,7 +35,7 @@ typedef struct Record {
     Groups groups[MAX_GROUPS / BESIDE];
     size_t n, group;   /* groups, and inputs of each */
     float low, high;   /* the smallest and the largest code */
-    float least, most; /* the smallest and the largest sub-scale */
+    float least, most; /* the smallest and the largest sub-scale (with minima, sub-minimum) */
     bool with_minima;
 } Record;
 
@@ -204,7 +204,7 @@ INLINE void choose_parts_of(const Record *r, const Coded *c, const Groups *g, si
     for (int i = -1; i <= 1; i++)
         for (int k = -reach; k <= reach; k++) {
             Numbers s = scale + (float)i, m = minimum + (float)k;
-            Bits allowed = ~((s < r->least) | (s > r->most) | (m < 0.0f) | (m > 63.0f));
+            Bits allowed = ~((s < r->least) | (s > r->most) | (m < 0.0f) | (m > r->most));
             Numbers inverse = inverse_of(c->scale * s);
             for (size_t j = 0; j < n; j++) q[j] = code_of(r, g->x[j], inverse, c->minimum * m);
             Numbers errors = errors_of(g, n, c->scale * s, c->minimum * m, q);
@@ -280,8 +280,9 @@ static void quantize_record(Record *r, Coded *best) {
         if (g->minimum[k % BESIDE] > minimum) minimum = g->minimum[k % BESIDE];
     }
     /* The largest sub-scale of a symmetric type is -128, so the scale gets the opposite sign. */
-    best->scale = as_half(clamp(scale / (r->with_minima ? 63.0f : -128.0f), -65504.0f, 65504.0f));
-    best->minimum = as_half(clamp(minimum / 63.0f, 0.0f, 65504.0f));
+    best->scale =
+        as_half(clamp(scale / (r->with_minima ? r->most : r->least), -65504.0f, 65504.0f));
+    best->minimum = as_half(clamp(minimum / r->most, 0.0f, 65504.0f));
     choose_all(r, best);
     for (int round = 0; round < 2; round++) {
         Coded other = *best;
@@ -450,13 +451,15 @@ static void quantize_level_groups(TensorType type, size_t groups, const float *x
 void quantize_records(TensorType type, size_t padded_cols, const float *x, const float *importance,
                       const RecordCodes *row) {
     const TensorTypeInfo *info = &weight_types[type];
-    bool is_signed = info->scales == SCALES_SIGNED_PARTS;
     Record r = {.group = info->group,
                 .with_minima = info->has_min,
                 .low = (float)-info->zero,
                 .high = (float)((1 << info->bits) - 1 - info->zero),
-                .least = is_signed ? -128.0f : 0.0f,
-                .most = is_signed ? 127.0f : 63.0f};
+                .least = 0.0f,
+                .most = 63.0f};
+    if (info->scales == SCALES_SIGNED_PARTS) r.least = -128.0f, r.most = 127.0f;
+    if (info->scales == SCALES_6_BIT_PARTS) r.least = -32.0f, r.most = 31.0f;
+    if (info->scales == SCALES_NIBBLE_PARTS) r.most = 15.0f;
     size_t groups = padded_cols / r.group, per_record = record_groups(type);
     if (type_has_table(type)) {
         quantize_level_groups(type, groups, x, importance, row);

@@ -55,9 +55,9 @@ static int sub_scale_q3_k(const uint8_t *p, size_t g) {
     return (low | (p[8 + g % 4] >> g / 4 * 2 & 3) << 4) - 32;
 }
 
-/* Code i: two bits, minus 4 unless the third bit, bit i / 32 of byte i % 32, is set. */
+/* Code i, 4 above its value: two bits, and a third one that is bit i / 32 of byte i % 32. */
 static int code_q3_k(const uint8_t *block, size_t i) {
-    return stored_pair(block + 32, i) - (block[i % 32] >> i / 32 & 1 ? 0 : 4);
+    return stored_pair(block + 32, i) | (block[i % 32] >> i / 32 & 1) << 2;
 }
 
 static float scale_iq4_xs(const uint8_t *block, size_t g) {
@@ -92,7 +92,16 @@ void stored_k_block_to_records(StoredType type, const uint8_t *block, const Reco
     case STORED_Q3_K:
         to->scales[0] = stored_u16(block + 108);
         for (size_t g = 0; g < 16; g++) to->sub_scales[g] = (uint8_t)sub_scale_q3_k(block + 96, g);
-        for (size_t i = 0; i < 256; i++) to->codes[i] = (uint8_t)(code_q3_k(block, i) + 32);
+        for (size_t i = 0; i < 256; i++) to->codes[i] = (uint8_t)code_q3_k(block, i);
+        break;
+    case STORED_Q2_K:
+        to->scales[0] = stored_u16(block + 80);
+        to->minima[0] = stored_u16(block + 82);
+        for (size_t g = 0; g < 16; g++) {
+            to->sub_scales[g] = block[g] & 15;
+            to->sub_minima[g] = block[g] >> 4;
+        }
+        for (size_t i = 0; i < 256; i++) to->codes[i] = (uint8_t)stored_pair(block + 16, i);
         break;
     case STORED_IQ4_XS:
         for (size_t g = 0; g < 8; g++) {
@@ -113,16 +122,6 @@ void stored_k_block_to_records(StoredType type, const uint8_t *block, const Reco
         to->sub_scales[0] = block[0];
         stored_nibbles_32(block + 1, to->codes);
         break;
-    }
-}
-
-static void q2_k_to_floats(const uint8_t *block, float *out) {
-    float scale = numbers_half_to_float(stored_u16(block + 80)),
-          minimum = numbers_half_to_float(stored_u16(block + 82));
-    for (size_t i = 0; i < 256; i++) {
-        uint8_t sub = block[i / 16];
-        out[i] = scale * (float)(sub & 15) * (float)stored_pair(block + 16, i) -
-                 minimum * (float)(sub >> 4);
     }
 }
 
@@ -150,11 +149,12 @@ static void block_to_floats(StoredType type, const uint8_t *block, float *out) {
             out[i] = mxfp4_scale(sub_scales[0]) * (float)records_table_mxfp4[codes[i]];
         } else if (type == STORED_Q6_K || type == STORED_Q3_K) {
             float sub = (float)(int8_t)sub_scales[i / 16];
-            out[i] = numbers_half_to_float(scales[0]) * sub * (float)(codes[i] - 32);
+            int zero = type == STORED_Q6_K ? 32 : 4;
+            out[i] = numbers_half_to_float(scales[0]) * sub * (float)(codes[i] - zero);
         } else {
-            out[i] =
-                numbers_half_to_float(scales[0]) * (float)sub_scales[i / 32] * (float)codes[i] -
-                numbers_half_to_float(minima[0]) * (float)sub_minima[i / 32];
+            size_t g = i / (type == STORED_Q2_K ? 16 : 32);
+            out[i] = numbers_half_to_float(scales[0]) * (float)sub_scales[g] * (float)codes[i] -
+                     numbers_half_to_float(minima[0]) * (float)sub_minima[g];
         }
     }
 }
@@ -162,9 +162,7 @@ static void block_to_floats(StoredType type, const uint8_t *block, float *out) {
 void stored_k_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out) {
     const StoredTypeInfo *info = stored_type_info(type);
     for (size_t i = 0; i < n; i += info->block, stored += info->block_bytes) {
-        if (type == STORED_Q2_K) {
-            q2_k_to_floats(stored, out + i);
-        } else if (type == STORED_IQ4_XS) {
+        if (type == STORED_IQ4_XS) {
             iq4_xs_to_floats(stored, out + i);
         } else {
             block_to_floats(type, stored, out + i);

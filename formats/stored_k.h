@@ -6,8 +6,7 @@
 #include "formats/stored_type.h"
 #include "kernels/records.h"
 
-/* Splits one block into codes, scales and minima at `to`. Not for Q2_K, which no record type can
- * hold. */
+/* Splits one block into codes, scales and minima at `to`. */
 void stored_k_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to);
 
 /* Converts n elements (whole blocks) to float32. */

@@ -19,11 +19,11 @@ typedef enum StoredType {
     STORED_IQ4_NL, /* f16 scale, 32 codes of 4 bits that select uneven levels */
     STORED_MXFP4,  /* power of two, 32 floats of 4 bits */
     STORED_NVFP4,  /* 64 floats of 4 bits, a scale of 8 bits for each 16 */
-    STORED_Q3_K,   /* fits into the runner's type q6_k */
+    STORED_Q3_K,
     STORED_IQ4_XS, /* fits into q4_nl but for the rounding of its scales */
-    STORED_Q2_K,   /* fits into none of the runner's types */
-    STORED_IQ3_S,  /* fits into q4_k but for the rounding of its minima; stored_iq.c has the layouts
-                    * of this and the following types */
+    STORED_Q2_K,
+    STORED_IQ3_S, /* fits into q4_k but for the rounding of its minima; stored_iq.c has the layouts
+                   * of this and the following types */
     STORED_IQ3_XXS, /* from here to IQ1_S: fit into none of the runner's types */
     STORED_IQ2_S,
     STORED_IQ2_XS,

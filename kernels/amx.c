@@ -247,6 +247,8 @@ static void run_jobs_of(TensorType type, const Run *run, AmxScratch *scratch) {
     const TensorTypeInfo *info = &weight_types[type];
     if (info->group == 64) {
         run_jobs((Kind){64, false, false}, run, scratch);
+    } else if (info->group == 16 && info->has_min) {
+        run_jobs((Kind){16, true, false}, run, scratch);
     } else if (info->group == 16) {
         run_jobs((Kind){16, false, false}, run, scratch);
     } else if (!info->has_min) {

@@ -27,12 +27,11 @@ INLINE GroupWeights packed_group(TensorType type, const Panel *panel, size_t g) 
     if (!is_record_type(type))
         return (GroupWeights){panel->data + g * group_bytes(type),
                               (const uint8_t *)(panel->scales + g * PANEL_ROWS),
-                              (const uint8_t *)(panel->minima + g * PANEL_ROWS), NULL};
+                              (const uint8_t *)(panel->minima + g * PANEL_ROWS), NULL, 0};
     const size_t i = g % record_groups(type);
     const uint8_t *record = panel->data + g / record_groups(type) * record_bytes(type);
-    return (GroupWeights){record + record_header_bytes(type) + i * record_group_bytes(type),
-                          record + record_scales_at(type, i), record + record_minima_at(type, i),
-                          record};
+    return (GroupWeights){record + record_lines_at(type, i), record + record_scales_at(type, i),
+                          record + record_minima_at(type, i), record, i};
 }
 
 /* Loads the sums of a tile from the output, or starts them at 0. `outputs`: of the panel. */
@@ -141,8 +140,9 @@ INLINE void unpack_run(TensorType type, const Panel *panel, size_t first, size_t
             if (type_is_8_bit(type)) continue;
             UNROLL
             for (size_t c = 0; c < group / 4; c++)
-                _mm256_store_si256((__m256i *)(codes + c * LINE_BYTES + 32 * h),
-                                   load_weights(type, PACKED, weights.lines, c, h, table));
+                _mm256_store_si256(
+                    (__m256i *)(codes + c * LINE_BYTES + 32 * h),
+                    load_weights(type, PACKED, weights.lines, weights.g, c, h, table));
         }
     }
 }
@@ -181,7 +181,7 @@ INLINE void multiply_tile(TensorType type, size_t rows, size_t n, const uint8_t 
     for (size_t g = 0; g < n; g++, block += rows * activation_bytes(group)) {
         const GroupWeights weights = {lines + g * group * PANEL_ROWS,
                                       (const uint8_t *)from->scales[g][0],
-                                      (const uint8_t *)from->scales[g][1], NULL};
+                                      (const uint8_t *)from->scales[g][1], NULL, 0};
         prefetch_lines(&range);
         add_group(type, UNPACKED, rows, &weights, block, _mm256_setzero_si256(), sums);
     }

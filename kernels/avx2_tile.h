@@ -17,6 +17,8 @@
  *     q4_min, q4_k        8 * 4:        8 * 2 * 15 * 127 = 30480
  *     q5_k                4 * 4:        4 * 2 * 31 * 127 = 31496
  *     q6_k                4 * 4:        4 * 2 * 32 * 127 = 32512
+ *     q2_k                4 * 4:        4 * 2 *  3 * 127 =  3048
+ *     q3_k                4 * 4:        4 * 2 *  4 * 127 =  4064
  *     4-bit floats        8 * 4:        8 * 2 * 12 * 127 = 24384 (levels are raised by 16)
  *
  * Codes of 8 bits and the levels of q4_nl are split into magnitude and sign, and the sign moves to
@@ -111,30 +113,34 @@ typedef struct GroupWeights {
     const uint8_t *lines;
     const uint8_t *scales, *minima; /* f16, parts or exponents; UNPACKED: float32 */
     const uint8_t *record;          /* f16 scales that the parts are multiplied by */
+    size_t g;                       /* number of the group in the record */
 } GroupWeights;
 
 INLINE __m256i load_line(const uint8_t *p) {
     return _mm256_load_si256((const __m256i *)p);
 }
 
-/* Inputs 4 c to 4 c + 3 of a group for 8 outputs, as bytes to multiply. */
-INLINE __m256i load_weights(TensorType type, Form form, const uint8_t *lines, size_t c, size_t half,
-                            __m256i table) {
+/* Inputs 4 c to 4 c + 3 of group number g (of a record) for 8 outputs, as bytes to multiply. */
+INLINE __m256i load_weights(TensorType type, Form form, const uint8_t *lines, size_t g, size_t c,
+                            size_t half, __m256i table) {
     const uint8_t *own = lines + 32 * half;
     if (type_is_8_bit(type) || form == UNPACKED) {
         __m256i w = load_line(own + c * LINE_BYTES);
         bool flips = type_is_8_bit(type) && weight_types[type].is_signed == (bool)VNNI;
         return flips ? _mm256_xor_si256(w, _mm256_set1_epi8(-128)) : w;
     }
-    __m256i both = load_line(own + c / 2 * LINE_BYTES);
-    if (c % 2) both = _mm256_srli_epi16(both, 4);
-    __m256i code = _mm256_and_si256(both, _mm256_set1_epi8(15));
+    const size_t lower = record_lower_bits(type), fields = 8 / lower; /* of a byte */
+    __m256i code = load_line(own + c / fields * LINE_BYTES);
+    if (c % fields) code = _mm256_srli_epi16(code, (int)(c % fields * lower));
+    code = _mm256_and_si256(code, _mm256_set1_epi8(record_lower_mask(type)));
     if (type_has_table(type)) return _mm256_shuffle_epi8(table, code);
     if (!record_upper_bits(type)) return code;
     size_t from = record_upper_bits(type) * c;
-    __m256i upper = load_line(own + record_nibble_bytes(type));
-    upper = from < 4 ? _mm256_slli_epi16(upper, (int)(4 - from))
-                     : _mm256_srli_epi16(upper, (int)(from - 4));
+    __m256i upper = load_line(own + record_upper_at(type, g));
+    if (record_groups_beside(type) > 1)
+        upper = _mm256_srl_epi16(upper, _mm_cvtsi64_si128((int64_t)record_upper_shift(type, g)));
+    upper = from < lower ? _mm256_slli_epi16(upper, (int)(lower - from))
+                         : _mm256_srli_epi16(upper, (int)(from - lower));
     const __m256i mask = _mm256_set1_epi8(record_upper_mask(type));
     return _mm256_or_si256(code, _mm256_and_si256(upper, mask));
 }
@@ -146,6 +152,15 @@ INLINE __m256 load_halves(const uint8_t *p) {
 
 INLINE __m256i load_bytes(const uint8_t *p) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+}
+
+/* The 6-bit parts of group g from the bytes that hold their nibbles and their upper pairs. */
+INLINE __m256i six_bits(__m256i nibbles, __m256i pairs, size_t g) {
+    nibbles = _mm256_srl_epi32(nibbles, _mm_cvtsi64_si128((int64_t)(g % 2 * 4)));
+    pairs = _mm256_srl_epi32(pairs, _mm_cvtsi64_si128((int64_t)(g % 4 * 2)));
+    nibbles = _mm256_and_si256(nibbles, _mm256_set1_epi32(15));
+    pairs = _mm256_slli_epi32(_mm256_and_si256(pairs, _mm256_set1_epi32(3)), 4);
+    return _mm256_sub_epi32(_mm256_or_si256(nibbles, pairs), _mm256_set1_epi32(32));
 }
 
 /* A group's scales of the outputs from 8 * half on. */
@@ -160,8 +175,19 @@ INLINE __m256 load_scales(TensorType type, Form form, const GroupWeights *w, siz
         bits = _mm256_max_epu32(bits, _mm256_set1_epi32(0x00400000));
         return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0.5f));
     }
-    if (record_scales(type) == SCALES_SIGNED_PARTS)
+    switch (record_scales(type)) {
+    case SCALES_SIGNED_PARTS:
         part = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)own));
+        break;
+    case SCALES_NIBBLE_PARTS:
+        part = _mm256_and_si256(part, _mm256_set1_epi32(15));
+        break;
+    case SCALES_6_BIT_PARTS:
+        part = six_bits(part, load_bytes(w->record + record_pairs_at(type, w->g) + 8 * half), w->g);
+        break;
+    default:
+        break;
+    }
     return _mm256_mul_ps(load_halves(w->record + 16 * half), _mm256_cvtepi32_ps(part));
 }
 
@@ -170,6 +196,7 @@ INLINE __m256 load_minima(TensorType type, Form form, const GroupWeights *w, siz
     if (form == UNPACKED) return _mm256_load_ps((const float *)w->minima + 8 * half);
     if (!is_record_type(type)) return load_halves(w->minima + 16 * half);
     __m256i part = load_bytes(w->minima + 8 * half);
+    if (record_scales(type) == SCALES_NIBBLE_PARTS) part = _mm256_srli_epi32(part, 4);
     return _mm256_mul_ps(load_halves(w->record + RECORD_MINIMA + 16 * half),
                          _mm256_cvtepi32_ps(part));
 }
@@ -192,7 +219,7 @@ INLINE __m256i correction(TensorType type, const int32_t *offset) {
 }
 
 /* Unsigned codes of few bits. */
-INLINE void dots_unsigned(TensorType type, Form form, size_t rows, const uint8_t *lines,
+INLINE void dots_unsigned(TensorType type, Form form, size_t rows, const GroupWeights *w,
                           const int8_t *codes, const int32_t *offsets, __m256i table,
                           __m256i (*dot)[HALVES]) {
     const size_t group = type_group(type), run = sums_that_fit(type), end = group / 4;
@@ -202,8 +229,8 @@ INLINE void dots_unsigned(TensorType type, Form form, size_t rows, const uint8_t
     for (size_t first = 0; first < end; first += run) {
         UNROLL
         for (size_t c = first; c < first + run; c++) {
-            __m256i a = load_weights(type, form, lines, c, 0, table);
-            __m256i b = load_weights(type, form, lines, c, 1, table);
+            __m256i a = load_weights(type, form, w->lines, w->g, c, 0, table);
+            __m256i b = load_weights(type, form, w->lines, w->g, c, 1, table);
 #define STEP(r)                                                                                    \
     do {                                                                                           \
         __m256i x = broadcast_4_codes(codes + (r)*group + 4 * c);                                  \
@@ -248,16 +275,18 @@ INLINE __m256i with_signs(__m256i x, __m256i w, bool in_memory, const uint8_t *l
 }
 
 /* Signed codes. */
-INLINE void dots_signed(TensorType type, Form form, size_t rows, const uint8_t *lines,
+INLINE void dots_signed(TensorType type, Form form, size_t rows, const GroupWeights *w,
                         const int8_t *codes, __m256i table, __m256i (*dot)[HALVES]) {
     const size_t group = type_group(type);
     const bool in_memory = type_is_8_bit(type) ? !is_unsigned_8(type) : form == UNPACKED;
     const __m256i ones = _mm256_set1_epi16(1);
     UNROLL
     for (size_t c = 0; c < group / 4; c++) {
-        const uint8_t *line = lines + c * LINE_BYTES;
-        __m256i a = load_weights(type, form, lines, c, 0, table), size_a = _mm256_abs_epi8(a);
-        __m256i b = load_weights(type, form, lines, c, 1, table), size_b = _mm256_abs_epi8(b);
+        const uint8_t *line = w->lines + c * LINE_BYTES;
+        __m256i a = load_weights(type, form, w->lines, w->g, c, 0, table),
+                size_a = _mm256_abs_epi8(a);
+        __m256i b = load_weights(type, form, w->lines, w->g, c, 1, table),
+                size_b = _mm256_abs_epi8(b);
 #define STEP(r)                                                                                    \
     do {                                                                                           \
         __m256i x = broadcast_4_codes(codes + (r)*group + 4 * c);                                  \
@@ -276,13 +305,13 @@ INLINE void dots_signed(TensorType type, Form form, size_t rows, const uint8_t *
 }
 
 /* All codes, with AVX-VNNI. `dot` holds what the sums begin with. */
-INLINE void dots_vnni(TensorType type, Form form, size_t rows, const uint8_t *lines,
+INLINE void dots_vnni(TensorType type, Form form, size_t rows, const GroupWeights *w,
                       const int8_t *codes, __m256i table, __m256i (*dot)[HALVES]) {
     const size_t group = type_group(type);
     UNROLL
     for (size_t c = 0; c < group / 4; c++) {
-        __m256i a = load_weights(type, form, lines, c, 0, table);
-        __m256i b = load_weights(type, form, lines, c, 1, table);
+        __m256i a = load_weights(type, form, w->lines, w->g, c, 0, table);
+        __m256i b = load_weights(type, form, w->lines, w->g, c, 1, table);
 #define STEP(r)                                                                                    \
     do {                                                                                           \
         __m256i x = broadcast_4_codes(codes + (r)*group + 4 * c);                                  \
@@ -310,11 +339,11 @@ INLINE void add_group(TensorType type, Form form, size_t rows, const GroupWeight
 #define STEP(r) dot[r][0] = dot[r][1] = correction(type, offsets + r)
         EACH_ROW(rows, STEP);
 #undef STEP
-        dots_vnni(type, form, rows, w->lines, codes, table, dot);
+        dots_vnni(type, form, rows, w, codes, table, dot);
     } else if (is_signed_product(type)) {
-        dots_signed(type, form, rows, w->lines, codes, table, dot);
+        dots_signed(type, form, rows, w, codes, table, dot);
     } else {
-        dots_unsigned(type, form, rows, w->lines, codes, offsets, table, dot);
+        dots_unsigned(type, form, rows, w, codes, offsets, table, dot);
     }
     if (lowered) { /* 128 times the sum of the activations */
         const __m256i factor = _mm256_set1_epi16(-128);

@@ -138,6 +138,7 @@ INLINE void multiply_pair(size_t group, bool with_minima, bool flips, size_t row
         }                                                                                          \
     }
 PAIR_KERNEL(pair_16, 16, false, false)
+PAIR_KERNEL(pair_16_minima, 16, true, false)
 PAIR_KERNEL(pair_32, 32, false, false)
 PAIR_KERNEL(pair_32_signed, 32, false, true)
 PAIR_KERNEL(pair_32_minima, 32, true, false)
@@ -152,7 +153,7 @@ static bool reads_in_place(TensorType type) {
 }
 
 static PairKernel *kernel_of(TensorType type) {
-    if (type_group(type) == 16) return pair_16;
+    if (type_group(type) == 16) return type_has_minima(type) ? pair_16_minima : pair_16;
     if (type_group(type) == 64) return pair_64_signed;
     if (type_has_minima(type)) return pair_32_minima;
     return reads_in_place(type) ? pair_32_signed : pair_32;

@@ -21,7 +21,9 @@ enum {
     MANY_Q6_K = 11,
     MANY_Q4_NL = 48,
     MANY_MXFP4 = 96,
-    MANY_NVFP4 = 48
+    MANY_NVFP4 = 48,
+    MANY_Q2_K = 48, /* not measured: as nvfp4, whose groups are as large */
+    MANY_Q3_K = 11  /* the same, as q6_k */
 };
 
 /* Their entry in a table of BlockKernels, with a stream kernel and without. */

@@ -1,10 +1,10 @@
 /* Products of the types of records.h with AVX-512 VNNI: avx512.c's method on another layout.
  *
- * 4-, 5- and 6-bit codes are unsigned as stored and need only a few shifts. A byte shuffle looks up
+ * Codes of 2 to 6 bits are unsigned as stored and need only a few shifts. A byte shuffle looks up
  * the levels of a table, raised by 128. The scale of a group is computed from scale and sub-scale
  * for each group; the product is exact. */
 #include "kernels/avx512_pairs.h"
-#include "kernels/records.h"
+#include "kernels/avx512_parts.h"
 
 /* How many bytes ahead to prefetch into the first-level cache; measured fastest on Zen 5, where
  * prefetching into the second level leaves a core at 25 GB/s instead of 30. */
@@ -12,7 +12,7 @@ enum { PREFETCH_DISTANCE = 8192 };
 
 /* Codes that are their nibble, without upper bits or a table. */
 INLINE bool is_nibbles(TensorType type) {
-    return record_upper_bits(type) == 0 && !type_has_table(type);
+    return weight_types[type].bits == 4 && !type_has_table(type);
 }
 
 INLINE __m512i load_bytes(const uint8_t *p) {
@@ -26,12 +26,28 @@ INLINE __m512i raised_table(TensorType type) {
     return _mm512_broadcast_i32x4(_mm_xor_si128(levels, _mm_set1_epi8(-128)));
 }
 
-/* Moves the upper bits of inputs 4 c to 4 c + 3 to their place above a nibble; other bits remain.
- */
+/* Moves the upper bits of inputs 4 c to 4 c + 3 to their place above the lower bits; other bits
+ * remain. */
 INLINE __m512i upper_bits(TensorType type, __m512i upper, size_t c) {
-    size_t from = record_upper_bits(type) * c;
-    if (from < 4) return _mm512_slli_epi16(upper, (unsigned)(4 - from));
-    return from > 4 ? _mm512_srli_epi16(upper, (unsigned)(from - 4)) : upper;
+    size_t from = record_upper_bits(type) * c, to = record_lower_bits(type);
+    if (from < to) return _mm512_slli_epi16(upper, (unsigned)(to - from));
+    return from > to ? _mm512_srli_epi16(upper, (unsigned)(from - to)) : upper;
+}
+
+/* The line of upper bits of group g of a record, its fields from the lowest bits on. */
+INLINE __m512i load_upper_bits(TensorType type, const uint8_t *lines, size_t g) {
+    if (!record_upper_bits(type)) return _mm512_setzero_si512();
+    __m512i upper = _mm512_load_si512(lines + record_upper_at(type, g));
+    if (record_groups_beside(type) == 1) return upper;
+    return _mm512_srl_epi16(upper, _mm_cvtsi64_si128((int64_t)record_upper_shift(type, g)));
+}
+
+/* Lower bits of inputs 4 c to 4 c + 3 of a group, for 16 outputs. */
+INLINE __m512i lower_bits(TensorType type, const uint8_t *lines, size_t c) {
+    const size_t bits = record_lower_bits(type), fields = 8 / bits; /* of a byte */
+    __m512i code = _mm512_load_si512(lines + c / fields * LINE_BYTES);
+    if (c % fields) code = _mm512_srli_epi16(code, (unsigned)(c % fields * bits));
+    return _mm512_and_si512(code, _mm512_set1_epi8(record_lower_mask(type)));
 }
 
 /* Loads inputs 8 i to 8 i + 7 of a group as unsigned bytes, for 16 outputs: the first four in *a,
@@ -39,11 +55,9 @@ INLINE __m512i upper_bits(TensorType type, __m512i upper, size_t c) {
  * in the upper half of their bytes. */
 INLINE void load_8_inputs(TensorType type, bool unshifted, const uint8_t *lines, size_t i,
                           __m512i upper, __m512i table, __m512i *a, __m512i *b) {
-    const __m512i low = lower_nibbles();
-    __m512i both = _mm512_load_si512(lines + i * LINE_BYTES);
-    *a = _mm512_and_si512(both, low);
-    *b = unshifted ? _mm512_andnot_si512(low, both)
-                   : _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+    *a = lower_bits(type, lines, 2 * i);
+    *b = unshifted ? _mm512_andnot_si512(lower_nibbles(), _mm512_load_si512(lines + i * LINE_BYTES))
+                   : lower_bits(type, lines, 2 * i + 1);
     if (type_has_table(type)) {
         *a = _mm512_shuffle_epi8(table, *a);
         *b = _mm512_shuffle_epi8(table, *b);
@@ -63,45 +77,44 @@ INLINE __m512 load_scales(TensorType type, const uint8_t *record, size_t g) {
         bits = _mm512_max_epu32(bits, _mm512_set1_epi32(0x00400000));
         return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0.5f));
     }
-    __m512i part = load_bytes(own);
-    if (record_scales(type) == SCALES_SIGNED_PARTS)
-        part = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)own));
-    return _mm512_mul_ps(load_halves(record), _mm512_cvtepi32_ps(part));
+    return _mm512_mul_ps(load_halves(record),
+                         _mm512_cvtepi32_ps(record_parts_512(type, record, g)));
 }
 
 /* Minima of group g of a record. */
 INLINE __m512 load_minima(TensorType type, const uint8_t *record, size_t g) {
     __m512i part = load_bytes(record + record_minima_at(type, g));
+    if (record_scales(type) == SCALES_NIBBLE_PARTS) part = _mm512_srli_epi32(part, 4);
     return _mm512_mul_ps(load_halves(record + RECORD_MINIMA), _mm512_cvtepi32_ps(part));
 }
 
 /* Adds up the integer products of a group's lines with a block's codes. */
-INLINE void add_products(TensorType type, size_t rows, const uint8_t *lines, const uint8_t *codes,
-                         __m512i table, Dots *dots) {
+INLINE void add_products(TensorType type, size_t rows, const uint8_t *lines, size_t g,
+                         const uint8_t *codes, __m512i table, Dots *dots) {
     const size_t group = type_group(type);
     const bool nibbles = is_nibbles(type), unshifted = upper_unshifted(nibbles, 1, rows);
-    __m512i upper = _mm512_setzero_si512();
-    if (record_upper_bits(type)) upper = _mm512_load_si512(lines + record_nibble_bytes(type));
+    const __m512i upper = load_upper_bits(type, lines, g);
     UNROLL
     for (size_t at = 0; at < record_group_bytes(type); at += LINE_BYTES)
         _mm_prefetch(lines + PREFETCH_DISTANCE + at, _MM_HINT_T0);
     UNROLL
-    for (size_t line = 0; line < group / 8; line++) {
+    for (size_t i = 0; i < group / 8; i++) {
         __m512i a, b;
-        load_8_inputs(type, unshifted, lines, line, upper, table, &a, &b);
-        add_8_inputs(nibbles, 1, rows, 0, a, b, codes + 8 * line, group, dots);
+        load_8_inputs(type, unshifted, lines, i, upper, table, &a, &b);
+        add_8_inputs(nibbles, 1, rows, 0, a, b, codes + 8 * i, group, dots);
     }
 }
 
 /* Adds the products of group g of a record with a group of a packed block to the float sums. */
 INLINE void add_group(TensorType type, size_t rows, const uint8_t *record, size_t g,
-                      const uint8_t *lines, const uint8_t *block, __m512i table, __m512 *acc) {
+                      const uint8_t *block, __m512i table, __m512 *acc) {
     const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
     const int32_t *offsets = (const int32_t *)block + 2 * rows;
     const uint32_t raised = type_has_table(type) ? 128 : weight_types[type].zero;
     Dots dots;
     start_dots(raised, 1, rows, offsets, &dots);
-    add_products(type, rows, lines, block + ACTIVATION_HEADER * rows, table, &dots);
+    add_products(type, rows, record + record_lines_at(type, g), g, block + ACTIVATION_HEADER * rows,
+                 table, &dots);
     __m512 scale = load_scales(type, record, g), minimum = scale;
     if (type_has_minima(type)) minimum = load_minima(type, record, g);
     add_scaled(is_nibbles(type), type_has_minima(type), 1, rows, 0, scale, minimum, x_scales,
@@ -123,12 +136,11 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
 #undef STEP
     for (size_t first = 0; first < groups; first += per_record, record += record_bytes(type)) {
         size_t n = groups - first < per_record ? groups - first : per_record;
-        const uint8_t *lines = record + record_header_bytes(type);
         UNROLL
         for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
             _mm_prefetch(record + PREFETCH_DISTANCE + at, _MM_HINT_T0);
-        for (size_t g = 0; g < n; g++, lines += record_group_bytes(type)) {
-            add_group(type, rows, record, g, lines, block, table, acc);
+        for (size_t g = 0; g < n; g++) {
+            add_group(type, rows, record, g, block, table, acc);
             block += rows * activation_bytes(group);
         }
     }

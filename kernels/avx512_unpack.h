@@ -6,9 +6,9 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "kernels/avx512_parts.h"
 #include "kernels/blocks.h"
 #include "kernels/panel_scales.h"
-#include "kernels/records.h"
 
 #define UNPACK_INLINE static inline __attribute__((always_inline))
 
@@ -21,22 +21,28 @@ typedef struct Unpacked {
     char flip;
 } Unpacked;
 
-/* Codes of inputs 4 c to 4 c + 3 of a group, for 16 outputs: one line of signed bytes. */
-UNPACK_INLINE __m512i record_codes_512(TensorType type, const uint8_t *lines, size_t c) {
-    __m512i both = _mm512_load_si512(lines + c / 2 * LINE_BYTES);
-    if (c % 2) both = _mm512_srli_epi16(both, 4);
-    __m512i code = _mm512_and_si512(both, _mm512_set1_epi8(15));
+/* Codes of inputs 4 c to 4 c + 3 of group g of a record, for 16 outputs: one line of signed bytes.
+ */
+UNPACK_INLINE __m512i record_codes_512(TensorType type, const uint8_t *lines, size_t g, size_t c) {
+    const size_t bits = record_lower_bits(type), fields = 8 / bits; /* of a byte */
+    __m512i code = _mm512_load_si512(lines + c / fields * LINE_BYTES);
+    code = _mm512_srli_epi16(code, (unsigned)(c % fields * bits));
+    code = _mm512_and_si512(code, _mm512_set1_epi8(record_lower_mask(type)));
     if (type_has_table(type)) {
         const int8_t *table = record_table(type);
         __m128i levels = _mm_loadu_si128((const __m128i *)table);
         return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(levels), code);
     }
-    if (!record_upper_bits(type)) return code;
-    unsigned from = (unsigned)(record_upper_bits(type) * c);
-    __m512i upper = _mm512_load_si512(lines + record_nibble_bytes(type));
-    upper = from < 4 ? _mm512_slli_epi16(upper, 4 - from) : _mm512_srli_epi16(upper, from - 4);
-    upper = _mm512_and_si512(upper, _mm512_set1_epi8(record_upper_mask(type)));
-    code = _mm512_or_si512(code, upper);
+    if (record_upper_bits(type)) {
+        const unsigned from = (unsigned)(record_upper_bits(type) * c), to = (unsigned)bits;
+        const __m128i shift = _mm_cvtsi64_si128((int64_t)record_upper_shift(type, g));
+        __m512i upper = _mm512_load_si512(lines + record_upper_at(type, g));
+        if (record_groups_beside(type) > 1) upper = _mm512_srl_epi16(upper, shift);
+        upper =
+            from < to ? _mm512_slli_epi16(upper, to - from) : _mm512_srli_epi16(upper, from - to);
+        upper = _mm512_and_si512(upper, _mm512_set1_epi8(record_upper_mask(type)));
+        code = _mm512_or_si512(code, upper);
+    }
     return _mm512_sub_epi8(code, _mm512_set1_epi8((char)weight_types[type].zero));
 }
 
@@ -48,21 +54,20 @@ UNPACK_INLINE __m512 halves_512(const uint8_t *p) {
 UNPACK_INLINE __m512 record_scales_512(TensorType type, const uint8_t *record, size_t g) {
     const uint8_t *own = record + record_scales_at(type, g);
     if (record_scales(type) == SCALES_HALVES) return halves_512(own);
-    __m128i part = _mm_loadu_si128((const __m128i *)own);
-    __m512i wide = _mm512_cvtepu8_epi32(part);
     if (record_scales(type) == SCALES_POWERS) {
+        __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)own));
         __m512i bits = _mm512_max_epu32(_mm512_slli_epi32(wide, 23), _mm512_set1_epi32(0x00400000));
         return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0.5f));
     }
-    if (record_scales(type) == SCALES_SIGNED_PARTS) wide = _mm512_cvtepi8_epi32(part);
-    return _mm512_mul_ps(halves_512(record), _mm512_cvtepi32_ps(wide));
+    return _mm512_mul_ps(halves_512(record), _mm512_cvtepi32_ps(record_parts_512(type, record, g)));
 }
 
 /* Minima of group g of a record. */
 UNPACK_INLINE __m512 record_minima_512(TensorType type, const uint8_t *record, size_t g) {
     __m128i part = _mm_loadu_si128((const __m128i *)(record + record_minima_at(type, g)));
-    return _mm512_mul_ps(halves_512(record + RECORD_MINIMA),
-                         _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(part)));
+    __m512i wide = _mm512_cvtepu8_epi32(part);
+    if (record_scales(type) == SCALES_NIBBLE_PARTS) wide = _mm512_srli_epi32(wide, 4);
+    return _mm512_mul_ps(halves_512(record + RECORD_MINIMA), _mm512_cvtepi32_ps(wide));
 }
 
 UNPACK_INLINE void unpack_records(TensorType type, const uint8_t *panel, size_t first, size_t valid,
@@ -75,7 +80,7 @@ UNPACK_INLINE void unpack_records(TensorType type, const uint8_t *panel, size_t 
         const size_t number = (first + g) % record_groups(type);
         for (size_t c = 0; c < group / 4; c++)
             _mm512_store_si512(to->codes + g * group * PANEL_ROWS + c * LINE_BYTES,
-                               _mm512_xor_si512(record_codes_512(type, lines, c), flip));
+                               _mm512_xor_si512(record_codes_512(type, lines, number, c), flip));
         _mm512_store_ps(to->scales[g], record_scales_512(type, record, number));
         if (type_has_minima(type))
             _mm512_store_ps(to->minima[g], record_minima_512(type, record, number));

@@ -11,17 +11,20 @@ INLINE int8x16_t table_of(TensorType type) {
     return vld1q_s8(record_table(type));
 }
 
-/* Inputs 4 c to 4 c + 3 of a group, for four outputs. */
-INLINE int8x16_t load_record_weights(TensorType type, const uint8_t *lines, size_t c,
+/* Inputs 4 c to 4 c + 3 of group g of a record, for four outputs. */
+INLINE int8x16_t load_record_weights(TensorType type, const uint8_t *lines, size_t g, size_t c,
                                      size_t quarter, int8x16_t table) {
     const uint8_t *own = lines + 16 * quarter;
-    uint8x16_t both = vld1q_u8(own + c / 2 * LINE_BYTES);
-    uint8x16_t code = c % 2 ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15));
+    const size_t bits = record_lower_bits(type), fields = 8 / bits; /* of a byte */
+    uint8x16_t code = vld1q_u8(own + c / fields * LINE_BYTES);
+    if (c % fields) code = vshlq_u8(code, vdupq_n_s8(-(int8_t)(c % fields * bits)));
+    if (c % fields + 1 < fields)
+        code = vandq_u8(code, vdupq_n_u8((uint8_t)record_lower_mask(type)));
     if (type_has_table(type)) return vqtbl1q_s8(table, code);
     if (!record_upper_bits(type)) return vreinterpretq_s8_u8(code);
-    int from = (int)(record_upper_bits(type) * c);
-    uint8x16_t upper = vld1q_u8(own + record_nibble_bytes(type));
-    upper = vshlq_u8(upper, vdupq_n_s8((int8_t)(4 - from)));
+    int from = (int)(record_upper_bits(type) * c + record_upper_shift(type, g));
+    uint8x16_t upper = vld1q_u8(own + record_upper_at(type, g));
+    upper = vshlq_u8(upper, vdupq_n_s8((int8_t)((int)bits - from)));
     upper = vandq_u8(upper, vdupq_n_u8((uint8_t)record_upper_mask(type)));
     return vreinterpretq_s8_u8(vorrq_u8(code, upper));
 }
@@ -49,6 +52,16 @@ INLINE float32x4_t load_scales(TensorType type, const uint8_t *record, size_t g,
         return vmulq_n_f32(vreinterpretq_f32_u32(bits), 0.5f);
     }
     float32x4_t scale = load_4_halves(record + 8 * quarter);
+    if (record_scales(type) == SCALES_NIBBLE_PARTS) part = vandq_u32(part, vdupq_n_u32(15));
+    if (record_scales(type) == SCALES_6_BIT_PARTS) {
+        const uint8_t *pairs = record + record_pairs_at(type, g) + 4 * quarter;
+        uint32x4_t low = vshlq_u32(part, vdupq_n_s32(-(int32_t)(g % 2 * 4)));
+        uint32x4_t upper = vshlq_u32(load_4_bytes(pairs), vdupq_n_s32(-(int32_t)(g % 4 * 2)));
+        upper = vshlq_n_u32(vandq_u32(upper, vdupq_n_u32(3)), 4);
+        part = vorrq_u32(vandq_u32(low, vdupq_n_u32(15)), upper);
+        int32x4_t wide = vsubq_s32(vreinterpretq_s32_u32(part), vdupq_n_s32(32));
+        return vmulq_f32(scale, vcvtq_f32_s32(wide));
+    }
     if (record_scales(type) == SCALES_SIGNED_PARTS) {
         int32x4_t wide = vshrq_n_s32(vshlq_n_s32(vreinterpretq_s32_u32(part), 24), 24);
         return vmulq_f32(scale, vcvtq_f32_s32(wide));
@@ -59,13 +72,14 @@ INLINE float32x4_t load_scales(TensorType type, const uint8_t *record, size_t g,
 /* Minima of group g of a record, for the outputs from 4 * quarter on. */
 INLINE float32x4_t load_minima(TensorType type, const uint8_t *record, size_t g, size_t quarter) {
     uint32x4_t part = load_4_bytes(record + record_minima_at(type, g) + 4 * quarter);
+    if (record_scales(type) == SCALES_NIBBLE_PARTS) part = vshrq_n_u32(part, 4);
     return vmulq_f32(load_4_halves(record + RECORD_MINIMA + 8 * quarter), vcvtq_f32_u32(part));
 }
 
 /* Adds one group's products with a group of a packed block to the float sums. */
 INLINE void add_record_group(TensorType type, size_t rows, const uint8_t *record, size_t g,
-                             const uint8_t *lines, const uint8_t *block, int8x16_t table,
-                             float32x4_t (*acc)[QUARTERS]) {
+                             const uint8_t *block, int8x16_t table, float32x4_t (*acc)[QUARTERS]) {
+    const uint8_t *lines = record + record_lines_at(type, g);
     const size_t group = type_group(type);
     const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
     const int32_t *offsets = (const int32_t *)block + 2 * rows;
@@ -85,7 +99,7 @@ INLINE void add_record_group(TensorType type, size_t rows, const uint8_t *record
 #undef STEP
         UNROLL
         for (size_t q = 0; q < QUARTERS; q++) {
-            int8x16_t w = load_record_weights(type, lines, c, q, table);
+            int8x16_t w = load_record_weights(type, lines, g, c, q, table);
 #define STEP(r)                                                                                    \
     do {                                                                                           \
         dot[r][q] = dot_lane(dot[r][q], w, x[r], c % 4);                                           \
@@ -122,13 +136,12 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
     start_sums(rows, acc);
     for (size_t first = 0; first < groups; first += per_record, record += record_bytes(type)) {
         size_t n = groups - first < per_record ? groups - first : per_record;
-        const uint8_t *lines = record + record_header_bytes(type);
         for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
             __builtin_prefetch(record + PREFETCH_DISTANCE + at);
-        for (size_t g = 0; g < n; g++, lines += record_group_bytes(type)) {
+        for (size_t g = 0; g < n; g++) {
             for (size_t at = 0; at < record_group_bytes(type); at += LINE_BYTES)
-                __builtin_prefetch(lines + PREFETCH_DISTANCE + at);
-            add_record_group(type, rows, record, g, lines, block, table, acc);
+                __builtin_prefetch(record + record_lines_at(type, g) + PREFETCH_DISTANCE + at);
+            add_record_group(type, rows, record, g, block, table, acc);
             block += rows * activation_bytes(group);
         }
     }

@@ -15,7 +15,8 @@ static size_t records_bytes(TensorType type, size_t cols) {
     size_t whole = groups_of(type, cols) / record_groups(type);
     size_t rest = groups_of(type, cols) % record_groups(type);
     size_t bytes = whole * record_bytes(type);
-    if (rest) bytes += record_header_bytes(type) + rest * record_group_bytes(type);
+    size_t padded = round_up(rest, record_groups_beside(type));
+    if (rest) bytes += record_header_bytes(type) + padded * record_group_bytes(type);
     return bytes;
 }
 
@@ -32,43 +33,64 @@ static float half_at(const uint8_t *halves, size_t r) {
     return numbers_half_to_float(half_bits(halves, r));
 }
 
-/* The value of input i of a group in row r. */
-static int32_t code_at(TensorType type, const uint8_t *lines, size_t i, size_t r) {
-    size_t bits = record_upper_bits(type);
-    int code = lines[i / 8 * LINE_BYTES + 4 * r + i % 4] >> (i % 8 < 4 ? 0 : 4) & 15;
+/* Field number i of `bits` bits in the lines of row r. */
+static int field_at(const uint8_t *lines, size_t bits, size_t i, size_t r) {
+    const size_t line = 32 / bits;
+    uint8_t byte = lines[i / line * LINE_BYTES + 4 * r + i % 4];
+    return byte >> i % line / 4 * bits & ((1 << bits) - 1);
+}
+
+/* The value of input i of group g of a record in row r. */
+static int32_t code_at(TensorType type, const uint8_t *record, size_t g, size_t i, size_t r) {
+    const size_t lower = record_lower_bits(type), upper = record_upper_bits(type);
+    const uint8_t *lines = record + record_lines_at(type, g);
+    int code = field_at(lines, lower, i, r);
     if (type_has_table(type)) return record_table(type)[code];
-    if (bits) {
-        uint8_t upper = lines[record_nibble_bytes(type) + 4 * r + i % 4];
-        code |= (upper >> (i / 4 * bits) & ((1 << bits) - 1)) << 4;
+    if (upper) {
+        size_t before = g % record_groups_beside(type) * type_group(type);
+        code |= field_at(lines + record_upper_at(type, g), upper, before + i, r) << lower;
     }
     return code - weight_types[type].zero;
 }
 
+/* The integer that the record's float16 scale is multiplied by for group g. */
+static int part_at(TensorType type, const uint8_t *record, size_t g, size_t r) {
+    uint8_t byte = record[record_scales_at(type, g) + r];
+    switch (record_scales(type)) {
+    case SCALES_SIGNED_PARTS:
+        return (int8_t)byte;
+    case SCALES_NIBBLE_PARTS:
+        return byte & 15;
+    case SCALES_6_BIT_PARTS:
+        return ((byte >> g % 2 * 4 & 15) | (record[record_pairs_at(type, g) + r] >> g % 4 * 2 & 3)
+                                               << 4) -
+               32;
+    default:
+        return byte;
+    }
+}
+
 static float scale_at(TensorType type, const uint8_t *record, size_t g, size_t r) {
     const uint8_t *own = record + record_scales_at(type, g);
-    switch (record_scales(type)) {
-    case SCALES_HALVES:
-        return half_at(own, r);
-    case SCALES_POWERS:
-        return mxfp4_scale(own[r]);
-    case SCALES_SIGNED_PARTS:
-        return half_at(record, r) * (float)(int8_t)own[r];
-    default:
-        return half_at(record, r) * (float)own[r];
-    }
+    if (record_scales(type) == SCALES_HALVES) return half_at(own, r);
+    if (record_scales(type) == SCALES_POWERS) return mxfp4_scale(own[r]);
+    return half_at(record, r) * (float)part_at(type, record, g, r);
+}
+
+static float minimum_at(TensorType type, const uint8_t *record, size_t g, size_t r) {
+    uint8_t byte = record[record_minima_at(type, g) + r];
+    if (record_scales(type) == SCALES_NIBBLE_PARTS) byte >>= 4;
+    return half_at(record + RECORD_MINIMA, r) * (float)byte;
 }
 
 static void read_group(TensorType type, size_t cols, const uint8_t *panel, size_t g, size_t r,
                        WeightGroup *group) {
-    const uint8_t *record = record_of(type, panel, g), *lines = record_lines(type, panel, g);
+    const uint8_t *record = record_of(type, panel, g);
     (void)cols;
     g %= record_groups(type);
     group->scale = scale_at(type, record, g, r);
-    group->minimum = 0.0f;
-    if (type_has_minima(type))
-        group->minimum =
-            half_at(record + RECORD_MINIMA, r) * (float)record[record_minima_at(type, g) + r];
-    for (size_t i = 0; i < type_group(type); i++) group->codes[i] = code_at(type, lines, i, r);
+    group->minimum = type_has_minima(type) ? minimum_at(type, record, g, r) : 0.0f;
+    for (size_t i = 0; i < type_group(type); i++) group->codes[i] = code_at(type, record, g, i, r);
 }
 
 const PanelReader record_reader = {records_bytes, read_group};
@@ -96,7 +118,32 @@ size_t records_bad_row(TensorType type, size_t cols, const uint8_t *panel) {
 
 /* ---- Writing ---- */
 
-/* Writes the header of the record that begins with group `first` and has n groups. */
+/* Writes the scale (and minimum) of group g of a record for row r; those of `rows` are at `at`. */
+static void pack_scales(TensorType type, const RecordCodes *rows, size_t at, size_t g, size_t r,
+                        uint8_t *record) {
+    uint8_t *own = record + record_scales_at(type, g) + r;
+    const uint8_t *sub = rows->sub_scales + at;
+    switch (record_scales(type)) {
+    case SCALES_HALVES:
+        memcpy(own + r, &rows->scales[at], 2);
+        break;
+    case SCALES_NIBBLE_PARTS:
+        *own = (uint8_t)((*sub & 15) | rows->sub_minima[at] << 4);
+        break;
+    case SCALES_6_BIT_PARTS: {
+        int part = (*sub + 32) & 63;
+        *own |= (uint8_t)((part & 15) << g % 2 * 4);
+        record[record_pairs_at(type, g) + r] |= (uint8_t)(part >> 4 << g % 4 * 2);
+        break;
+    }
+    default:
+        *own = *sub;
+        if (type_has_minima(type)) record[record_minima_at(type, g) + r] = rows->sub_minima[at];
+    }
+}
+
+/* Writes the header of the record that begins with group `first` and has n groups; it is zeros
+ * before. */
 static void pack_header(TensorType type, const RecordCodes *rows, size_t groups, size_t first,
                         size_t n, uint8_t *record) {
     size_t number = first / record_groups(type);
@@ -105,16 +152,7 @@ static void pack_header(TensorType type, const RecordCodes *rows, size_t groups,
         if (record_has_parts(type)) memcpy(record + 2 * r, &rows->scales[row + number], 2);
         if (type_has_minima(type))
             memcpy(record + RECORD_MINIMA + 2 * r, &rows->minima[row + number], 2);
-        for (size_t g = 0; g < n; g++) {
-            uint8_t *own = record + record_scales_at(type, g);
-            if (record_scales(type) == SCALES_HALVES) {
-                memcpy(own + 2 * r, &rows->scales[row + first + g], 2);
-            } else {
-                own[r] = rows->sub_scales[row + first + g];
-            }
-            if (type_has_minima(type))
-                record[record_minima_at(type, g) + r] = rows->sub_minima[row + first + g];
-        }
+        for (size_t g = 0; g < n; g++) pack_scales(type, rows, row + first + g, g, r, record);
     }
 }
 
@@ -124,32 +162,45 @@ static uint32_t load_word(const uint8_t *p) {
     return word;
 }
 
-/* Writes the lines of one group; the codes of row r begin at codes + r * stride. Four codes are
- * packed at once: a 32-bit word of a line belongs to one row. */
-static void pack_group(TensorType type, const uint8_t *codes, size_t stride, uint8_t *lines) {
-    const size_t bits = record_upper_bits(type);
+/* Adds the fields of `bits` bits from bit `from` of the codes[n] of a row to its words of the
+ * lines, as numbers `first` and following. A word has 4 bytes of one row; four codes are packed at
+ * once. */
+static void pack_fields(const uint8_t *codes, size_t n, size_t from, size_t bits, size_t first,
+                        uint8_t *lines) {
+    const size_t line = 32 / bits;
     const uint32_t mask = ((1u << bits) - 1) * 0x01010101u;
-    for (size_t r = 0; r < PANEL_ROWS; r++, codes += stride) {
-        uint32_t upper = 0;
-        for (size_t i = 0; i < type_group(type); i += 8) {
-            uint32_t a = load_word(codes + i), b = load_word(codes + i + 4);
-            uint32_t word = (a & 0x0F0F0F0Fu) | (b & 0x0F0F0F0Fu) << 4;
-            memcpy(lines + i / 8 * LINE_BYTES + 4 * r, &word, sizeof word);
-            upper |= (a >> 4 & mask) << i / 4 * bits | (b >> 4 & mask) << (i / 4 + 1) * bits;
-        }
-        if (bits) memcpy(lines + record_nibble_bytes(type) + 4 * r, &upper, sizeof upper);
+    for (size_t i = 0; i < n; i += 4) {
+        uint8_t *at = lines + (first + i) / line * LINE_BYTES;
+        uint32_t word = load_word(at);
+        word |= (load_word(codes + i) >> from & mask) << (first + i) % line / 4 * bits;
+        memcpy(at, &word, sizeof word);
+    }
+}
+
+/* Writes the lines of group g of a record, which are zeros before; the codes of row r begin at
+ * codes
+ * + r * stride. */
+static void pack_group(TensorType type, const uint8_t *codes, size_t stride, size_t g,
+                       uint8_t *record) {
+    const size_t n = type_group(type), lower = record_lower_bits(type);
+    const size_t upper = record_upper_bits(type);
+    uint8_t *lines = record + record_lines_at(type, g);
+    for (size_t r = 0; r < PANEL_ROWS; r++, codes += stride, lines += 4) {
+        pack_fields(codes, n, 0, lower, 0, lines);
+        if (upper)
+            pack_fields(codes, n, lower, upper, g % record_groups_beside(type) * n,
+                        lines + record_upper_at(type, g));
     }
 }
 
 void records_pack(TensorType type, size_t cols, const RecordCodes *rows, uint8_t *panel) {
     size_t padded = tensor_padded_cols(type, cols), groups = groups_of(type, cols);
+    memset(panel, 0, records_bytes(type, cols));
     for (size_t first = 0; first < groups; first += record_groups(type)) {
         size_t left = groups - first, n = left < record_groups(type) ? left : record_groups(type);
         uint8_t *record = panel + first / record_groups(type) * record_bytes(type);
-        memset(record, 0, record_header_bytes(type));
         pack_header(type, rows, groups, first, n, record);
         for (size_t g = 0; g < n; g++)
-            pack_group(type, rows->codes + (first + g) * type_group(type), padded,
-                       record + record_header_bytes(type) + g * record_group_bytes(type));
+            pack_group(type, rows->codes + (first + g) * type_group(type), padded, g, record);
     }
 }

@@ -1,4 +1,5 @@
-/* Panels of the types with scales inside scales, and of 4-bit codes that are numbers of a table.
+/* Panels of the types with scales inside scales, of codes that are numbers of a table, and of 2 and
+ * 3 bits.
  *
  * Such a panel is a run of records. A record holds 256 inputs of each of the panel's 16 rows (the
  * last record has fewer, padded to a whole group): first its header with the scales, then the lines
@@ -15,19 +16,29 @@
  *     q4_nl   for each of 8 groups f16 scale[16]            32 inputs: 4 lines of nibbles
  *     mxfp4   for each of 8 groups uint8 exponent[16]       32 inputs: 4 lines of nibbles
  *     nvfp4   for each of 16 groups f16 scale[16]           16 inputs: 2 lines of nibbles
+ *     q2_k    f16 scale[16], f16 minimum[16], then for      16 inputs: 1 line of pairs of bits
+ *             each of 16 groups 16 bytes: sub_scale in
+ *             the lower, sub_minimum in the upper nibble
+ *     q3_k    f16 scale[16], 32 bytes of zeros, then for    two groups of 16 inputs: 1 line of
+ *             each 2 of 16 groups 16 bytes with the lower   pairs of bits each, then 1 line of
+ *             nibbles of their sub-scales, then for each    third bits of both
+ *             4 of 16 groups 16 bytes with the upper pairs
+ *             of bits; the lowest bits are the first group's
  *
- * Nibbles lie as in q4: input i of row r in byte 4r + i % 4 of line i / 8, low for i % 8 < 4.
- * In a line of upper bits, byte 4r + i % 4 has a bit (or a pair of bits) for each of i / 4 = 0, 1,
- * ..., from the lowest on. The value of a code q is
+ * A line holds a field of a few bits of each code. Byte 4r + i % 4 of a line belongs to row r and
+ * has the fields of its inputs i with i / 4 = 0, 1, ..., from the lowest bits on: 8 inputs of
+ * nibbles, 16 of pairs, 32 of single bits. (Nibbles lie as in q4.) A q3_k matrix whose last group
+ * has none beside it has the lines of both, with zeros. The value of a code q is
  *
- *     q4_k, q5_k   (scale * sub_scale) * q - minimum * sub_minimum
- *     q6_k         (scale * sub_scale) * (q - 32)
- *     q4_nl        scale * records_table_q4_nl[q]
- *     mxfp4        2^(exponent - 128) * records_table_mxfp4[q]
- *     nvfp4        scale * records_table_mxfp4[q]
+ *     q4_k, q5_k, q2_k   (scale * sub_scale) * q - minimum * sub_minimum
+ *     q6_k               (scale * sub_scale) * (q - 32)
+ *     q3_k               (scale * (sub_scale - 32)) * (q - 4)
+ *     q4_nl              scale * records_table_q4_nl[q]
+ *     mxfp4              2^(exponent - 128) * records_table_mxfp4[q]
+ *     nvfp4              scale * records_table_mxfp4[q]
  *
- * and all products of scales are exact in float32. GGUF's Q4_K, Q5_K, Q6_K, IQ4_NL and MXFP4 hold
- * the same numbers in another order. */
+ * and all products of scales are exact in float32. GGUF's types of these names, IQ4_NL being q4_nl,
+ * hold the same numbers in another order. */
 #ifndef RECORDS_H
 #define RECORDS_H
 
@@ -55,7 +66,7 @@ TYPE_INLINE RecordScales record_scales(TensorType type) {
 
 /* True for types with a float16 scale (and minimum) for the record and a part for each group. */
 TYPE_INLINE bool record_has_parts(TensorType type) {
-    return record_scales(type) == SCALES_PARTS || record_scales(type) == SCALES_SIGNED_PARTS;
+    return record_scales(type) != SCALES_HALVES && record_scales(type) != SCALES_POWERS;
 }
 
 /* Groups of a whole record. */
@@ -66,44 +77,99 @@ TYPE_INLINE size_t record_groups(TensorType type) {
 /* Offset of the record's float16 minima; its float16 scales are at the beginning. */
 enum { RECORD_MINIMA = PANEL_ROWS * sizeof(uint16_t), RECORD_PARTS = 2 * RECORD_MINIMA };
 
-/* Offset of the scales of group g: 16 sub-scales, float16 scales or exponents. */
+/* Offset of the scales of group g: 16 sub-scales, float16 scales or exponents. Of 6-bit parts: of
+ * their lower nibbles, which are shifted by 4 bits for odd g. */
 TYPE_INLINE size_t record_scales_at(TensorType type, size_t g) {
-    size_t bytes = type_has_minima(type) || record_scales(type) == SCALES_HALVES ? 2 : 1;
-    return (record_has_parts(type) ? RECORD_PARTS : 0) + g * bytes * PANEL_ROWS;
+    switch (record_scales(type)) {
+    case SCALES_HALVES:
+        return g * sizeof(uint16_t) * PANEL_ROWS;
+    case SCALES_POWERS:
+        return g * PANEL_ROWS;
+    case SCALES_PARTS:
+        return RECORD_PARTS + g * 2 * PANEL_ROWS;
+    case SCALES_6_BIT_PARTS:
+        return RECORD_PARTS + g / 2 * PANEL_ROWS;
+    default:
+        return RECORD_PARTS + g * PANEL_ROWS;
+    }
 }
 
-/* Offset of the sub-minima of group g. */
+/* Offset of the upper pairs of bits of the 6-bit parts of group g, shifted by 2 (g % 4) bits. */
+TYPE_INLINE size_t record_pairs_at(TensorType type, size_t g) {
+    return record_scales_at(type, record_groups(type)) + g / 4 * PANEL_ROWS;
+}
+
+/* Offset of the sub-minima of group g: bytes, or the upper nibbles of bytes. */
 TYPE_INLINE size_t record_minima_at(TensorType type, size_t g) {
-    return record_scales_at(type, g) + PANEL_ROWS;
+    return record_scales_at(type, g) + (record_scales(type) == SCALES_PARTS ? PANEL_ROWS : 0);
 }
 
 /* Bytes of the header, which the lines follow. */
 TYPE_INLINE size_t record_header_bytes(TensorType type) {
+    if (record_scales(type) == SCALES_6_BIT_PARTS)
+        return record_pairs_at(type, record_groups(type));
     return record_scales_at(type, record_groups(type));
 }
 
-/* Bits of a code above its nibble: 1 for q5_k, 2 for q6_k, else 0. */
+/* Bits of a code in the lines that have its lowest bits: 4 or 2. */
+TYPE_INLINE size_t record_lower_bits(TensorType type) {
+    return 32 / weight_types[type].line_inputs;
+}
+
+/* Bits of a code above these: 1 for q5_k and q3_k, 2 for q6_k, else 0. */
 TYPE_INLINE size_t record_upper_bits(TensorType type) {
-    return weight_types[type].bits - 4u;
+    return weight_types[type].bits - record_lower_bits(type);
 }
 
-/* Mask of the upper bits in a code's byte. */
+/* Masks of the lower and of the upper bits in a code's byte. */
+TYPE_INLINE char record_lower_mask(TensorType type) {
+    return (char)((1u << record_lower_bits(type)) - 1);
+}
 TYPE_INLINE char record_upper_mask(TensorType type) {
-    return (char)(((1u << record_upper_bits(type)) - 1) << 4);
+    return (char)(((1u << record_upper_bits(type)) - 1) << record_lower_bits(type));
 }
 
-/* Bytes of a group's lines of nibbles, which its line of upper bits follows. */
-TYPE_INLINE size_t record_nibble_bytes(TensorType type) {
-    return type_group(type) / 8 * LINE_BYTES;
+/* Bytes of a group's lines of lower bits. */
+TYPE_INLINE size_t record_lower_bytes(TensorType type) {
+    return type_group(type) / weight_types[type].line_inputs * LINE_BYTES;
 }
 
-/* Bytes of all lines of a group. */
+/* How many groups share a line of upper bits, which follows the lower bits of all of them: 2 where
+ * one group has fewer than fill it, else 1. */
+TYPE_INLINE size_t record_groups_beside(TensorType type) {
+    return record_upper_bits(type) * type_group(type) == 16 ? 2 : 1;
+}
+
+/* Bytes of all lines of the groups that share a line. */
+TYPE_INLINE size_t record_beside_bytes(TensorType type) {
+    return record_groups_beside(type) * record_lower_bytes(type) +
+           (record_upper_bits(type) ? LINE_BYTES : 0);
+}
+
+/* Bytes of the lines of a group, or its part of them. */
 TYPE_INLINE size_t record_group_bytes(TensorType type) {
-    return record_nibble_bytes(type) + (record_upper_bits(type) ? LINE_BYTES : 0);
+    return record_beside_bytes(type) / record_groups_beside(type);
 }
 
 TYPE_INLINE size_t record_bytes(TensorType type) {
     return record_header_bytes(type) + record_groups(type) * record_group_bytes(type);
+}
+
+/* Offset in a record of the lower bits of group g. */
+TYPE_INLINE size_t record_lines_at(TensorType type, size_t g) {
+    const size_t beside = record_groups_beside(type);
+    return record_header_bytes(type) + g / beside * record_beside_bytes(type) +
+           g % beside * record_lower_bytes(type);
+}
+
+/* How far the line of upper bits of group g lies behind its lower bits, and by how many bits its
+ * fields there are shifted. */
+TYPE_INLINE size_t record_upper_at(TensorType type, size_t g) {
+    const size_t beside = record_groups_beside(type);
+    return (beside - g % beside) * record_lower_bytes(type);
+}
+TYPE_INLINE size_t record_upper_shift(TensorType type, size_t g) {
+    return g % record_groups_beside(type) * 4;
 }
 
 /* The record that holds group g of a panel, and the lines of that group. */
@@ -112,8 +178,7 @@ static inline const uint8_t *record_of(TensorType type, const uint8_t *panel, si
 }
 
 static inline const uint8_t *record_lines(TensorType type, const uint8_t *panel, size_t g) {
-    return record_of(type, panel, g) + record_header_bytes(type) +
-           g % record_groups(type) * record_group_bytes(type);
+    return record_of(type, panel, g) + record_lines_at(type, g % record_groups(type));
 }
 
 /* 2^(exponent - 128). The exponent 255 gives infinity, where the standard has NaN. */
@@ -128,11 +193,12 @@ static inline float mxfp4_scale(uint8_t exponent) {
  * in `codes` and at r * groups in every other array, even where a type has only one number for
  * each record. */
 typedef struct RecordCodes {
-    uint8_t *codes;      /* as stored: 0..15, 0..31 for q5_k, 0..63 for q6_k */
+    uint8_t *codes;      /* as stored: 0 ... 2^bits - 1 */
     uint16_t *scales;    /* f16: one for each record; q4_nl, nvfp4: for each group; mxfp4: unused */
-    uint16_t *minima;    /* f16: one for each record; q4_k and q5_k only */
-    uint8_t *sub_scales; /* one for each group; int8 for q6_k; mxfp4's exponents; else unused */
-    uint8_t *sub_minima; /* one for each group; q4_k and q5_k only */
+    uint16_t *minima;    /* f16: one for each record; types with minima only */
+    uint8_t *sub_scales; /* one for each group; int8 for q6_k and q3_k (-32 ... 31); mxfp4's
+                            exponents; else unused */
+    uint8_t *sub_minima; /* one for each group; types with minima only */
 } RecordCodes;
 
 /* Makes a panel of 16 rows, as panel_pack_codes does for the other types. Rows past the matrix's

@@ -31,6 +31,8 @@ typedef enum TensorType {
     TENSOR_Q4_NL = 12, /* 16 uneven levels, an f16 scale for each 32 inputs */
     TENSOR_MXFP4 = 13, /* 4-bit floats, a power of two for each 32 inputs */
     TENSOR_NVFP4 = 14, /* 4-bit floats, an f16 scale for each 16 inputs */
+    TENSOR_Q2_K = 15,  /* 2-bit codes; for each 16 inputs 4-bit parts of f16 scale and minimum */
+    TENSOR_Q3_K = 16,  /* 3-bit codes; for each 16 inputs a 6-bit part of an f16 scale */
     TENSOR_TYPES
 } TensorType;
 
@@ -45,12 +47,14 @@ typedef enum PanelFamily {
 
 /* The types of the two quantized families, for tables of kernels. */
 #define EACH_CODE_TYPE(X) X(Q8) X(Q8_64) X(Q4) X(Q4_MIN) X(Q8_MIN)
-#define EACH_RECORD_TYPE(X) X(Q4_K) X(Q5_K) X(Q6_K) X(Q4_NL) X(MXFP4) X(NVFP4)
+#define EACH_RECORD_TYPE(X) X(Q4_K) X(Q5_K) X(Q6_K) X(Q4_NL) X(MXFP4) X(NVFP4) X(Q2_K) X(Q3_K)
 
 /* How a record stores the scales of its groups. */
 typedef enum RecordScales {
     SCALES_PARTS,        /* a float16 for the record, times a uint8 for each group */
     SCALES_SIGNED_PARTS, /* a float16 for the record, times an int8 for each group */
+    SCALES_NIBBLE_PARTS, /* the same as SCALES_PARTS with a nibble each for scale and minimum */
+    SCALES_6_BIT_PARTS,  /* a float16 for the record, times 6 bits less 32 for each group */
     SCALES_HALVES,       /* a float16 for each group */
     SCALES_POWERS        /* an exponent of 2 for each group */
 } RecordScales;
@@ -58,7 +62,8 @@ typedef enum RecordScales {
 typedef struct TensorTypeInfo {
     const char *name; /* "q8" */
     PanelFamily family;
-    uint32_t line_inputs; /* inputs of each row in one 64-byte line (of nibbles, in a record) */
+    uint32_t line_inputs; /* inputs of each row in one 64-byte line; in a record, of a line with the
+                             lower bits of codes: 8 (4 bits of each) or 16 (2 bits) */
     uint32_t group;       /* inputs that share a scale; 0 for types without scales */
     bool has_min;         /* a minimum for each group is subtracted from scale * code */
     uint8_t bits;         /* of a code */
@@ -88,6 +93,10 @@ static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
                       .scales = SCALES_POWERS},
     [TENSOR_NVFP4] = {"nvfp4", FAMILY_RECORDS, 8, 16, .bits = 4, .has_table = true,
                       .scales = SCALES_HALVES},
+    [TENSOR_Q2_K] = {"q2_k", FAMILY_RECORDS, 16, 16, true, .bits = 2,
+                     .scales = SCALES_NIBBLE_PARTS},
+    [TENSOR_Q3_K] = {"q3_k", FAMILY_RECORDS, 16, 16, .bits = 3, .zero = 4,
+                     .scales = SCALES_6_BIT_PARTS},
 };
 
 #define TYPE_INLINE static inline __attribute__((always_inline))

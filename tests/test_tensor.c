@@ -42,7 +42,8 @@ static void sizes_are_those_of_the_format(void **state) {
                  {TENSOR_Q8_MIN, 64, 64, 1024, 64, 1152}, {TENSOR_Q4_K, 256, 256, 2368, 0, 2368},
                  {TENSOR_Q5_K, 288, 288, 3520, 0, 3520},  {TENSOR_Q6_K, 1, 16, 512, 0, 512},
                  {TENSOR_Q4_NL, 512, 512, 4608, 0, 4608}, {TENSOR_MXFP4, 256, 256, 2176, 0, 2176},
-                 {TENSOR_NVFP4, 272, 272, 3200, 0, 3200}};
+                 {TENSOR_NVFP4, 272, 272, 3200, 0, 3200}, {TENSOR_Q2_K, 257, 272, 1728, 0, 1728},
+                 {TENSOR_Q3_K, 272, 272, 2240, 0, 2240},  {TENSOR_Q3_K, 512, 512, 3584, 0, 3584}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t panel, matrix;
         assert_int_equal(tensor_padded_cols(cases[i].type, cases[i].cols), cases[i].padded);

@@ -1,0 +1,28 @@
+/* The parts of scales of records.h, for both ways of multiplying with AVX-512. */
+#ifndef AVX512_PARTS_H
+#define AVX512_PARTS_H
+
+#include <immintrin.h>
+
+#include "kernels/records.h"
+
+/* The integers that the 16 float16 scales of a record are multiplied by for group g. */
+static inline __attribute__((always_inline)) __m512i record_parts_512(TensorType type,
+                                                                      const uint8_t *record,
+                                                                      size_t g) {
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(record + record_scales_at(type, g)));
+    if (record_scales(type) == SCALES_SIGNED_PARTS) return _mm512_cvtepi8_epi32(bytes);
+    if (record_scales(type) == SCALES_NIBBLE_PARTS) bytes = _mm_and_si128(bytes, _mm_set1_epi8(15));
+    if (record_scales(type) == SCALES_6_BIT_PARTS) {
+        const __m128i low = _mm_set1_epi8(15), two = _mm_set1_epi8(3);
+        __m128i upper = _mm_loadu_si128((const __m128i *)(record + record_pairs_at(type, g)));
+        bytes = _mm_srl_epi16(bytes, _mm_cvtsi64_si128((int64_t)(g % 2 * 4)));
+        upper = _mm_srl_epi16(upper, _mm_cvtsi64_si128((int64_t)(g % 4 * 2)));
+        upper = _mm_slli_epi16(_mm_and_si128(upper, two), 4);
+        bytes = _mm_or_si128(_mm_and_si128(bytes, low), upper);
+        return _mm512_cvtepi8_epi32(_mm_sub_epi8(bytes, _mm_set1_epi8(32)));
+    }
+    return _mm512_cvtepu8_epi32(bytes);
+}
+
+#endif
