@@ -62,7 +62,7 @@ static Score score_token(const Scoring *s, const float *logits, const float *oth
 
 /* Tells a person once how long a long text will take. */
 static void tell_how_long(Scoring *s) {
-    enum { LONG = 60, SOON = 3 }; /* seconds: of the whole, and after which it can be estimated */
+    enum { LONG = 60, SOON = 1 }; /* seconds: of the whole, and after which it can be estimated */
     double seconds = clock_seconds() - s->start;
     if (s->told_how_long || !s->session->shows_progress || seconds < SOON) return;
     double whole = seconds * (double)s->ids->length / (double)s->n_scores;

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -154,6 +156,68 @@ static void a_limit_scores_the_beginning_of_a_text(void **state) {
     process_free(&wrong);
 }
 
+/* Reads the terminal until it shows `wanted` or the program ends, and returns all that it showed.
+ */
+static char *shown_until(int terminal, const char *wanted) {
+    char *shown = calloc(1, 1 << 16);
+    size_t length = 0;
+    ssize_t n;
+    assert_non_null(shown);
+    while (!strstr(shown, wanted) &&
+           (n = read(terminal, shown + length, (1 << 16) - 1 - length)) > 0)
+        length += (size_t)n;
+    return shown;
+}
+
+/* The slowest kernels on one thread take minutes for a text of 250,000 tokens on any machine. */
+static void a_person_is_told_how_long_a_long_text_takes(void **state) {
+    (void)state;
+    char *program = build_path("run"), *path = build_path("tests/score-long.txt");
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (int i = 0; i < 1500; i++) fprintf(f, "%s\n", text);
+    assert_int_equal(fclose(f), 0);
+    int terminal, status;
+    pid_t child = terminal_fork(&terminal, NULL);
+    if (child == 0) {
+        execl(program, program, exact, "--eval", path, "-j", "1", "--isa", "reference", NULL);
+        _exit(127);
+    }
+    char *shown = shown_until(terminal, "--limit N scores the first N");
+    kill(child, SIGINT);
+    free(shown_until(terminal, "interrupted"));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    close(terminal);
+    char *at = strstr(shown, " tokens take about ");
+    if (!at) fail_msg("%s", shown);
+    assert_true(strtod(at + strlen(" tokens take about "), NULL) >= 1.0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 130);
+    unlink(path);
+    free(shown);
+    free(path);
+    free(program);
+}
+
+/* Rows of attention that --eval computed for the first `limit` tokens of README.md. */
+static double rows_of(const char *limit, const char *context) {
+    Process p = RUN("run", "models/stories.bin", "--eval", "README.md", "--limit", limit, "-c",
+                    context, "--stats");
+    assert_int_equal(p.status, 0);
+    double rows = number(&p, "mean of ");
+    process_free(&p);
+    return rows;
+}
+
+/* Keys of an earlier window belong to other positions, so a window's first half is computed again;
+ * where the whole text is one window, nothing is. */
+static void a_text_that_fits_the_context_is_computed_once(void **state) {
+    (void)state;
+    enum { ROWS_OF_TOKEN = 4 * 8 }; /* layers, heads */
+    assert_true(rows_of("400", "1024") <= 400 * ROWS_OF_TOKEN);
+    double halves = rows_of("400", "128");
+    assert_true(halves > 400 * ROWS_OF_TOKEN && halves < 2 * 400 * ROWS_OF_TOKEN);
+}
+
 static void the_score_is_the_same_in_every_way_of_computing_it(void **state) {
     (void)state;
     Process p = RUN("run", rounded, "--eval", text_path, "--against", exact);
@@ -244,6 +308,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(perplexity_and_divergence_follow_their_formulas),
         cmocka_unit_test(a_limit_scores_the_beginning_of_a_text),
+        cmocka_unit_test(a_person_is_told_how_long_a_long_text_takes),
+        cmocka_unit_test(a_text_that_fits_the_context_is_computed_once),
         cmocka_unit_test(the_score_is_the_same_in_every_way_of_computing_it),
         cmocka_unit_test(a_model_does_not_differ_from_itself),
         cmocka_unit_test(two_models_answer_one_prompt_side_by_side),
