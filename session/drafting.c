@@ -176,6 +176,6 @@ void drafting_print(FILE *out, const Drafting *d) {
         const DraftRecord *r = k < DRAFT_KINDS ? &d->records[k] : &d->recorded;
         if (r->seconds == 0.0) continue; /* it was never asked */
         fprintf(out, "drafts:  %s: %zu tokens proposed, %zu right, %.3f s gained\n", r->name,
-                r->drafted, r->right, r->gained > -0.0005 && r->gained < 0.0 ? 0.0 : r->gained);
+                r->drafted, r->right, r->gained > -0.0005 && r->gained <= 0.0 ? 0.0 : r->gained);
     }
 }

@@ -16,6 +16,7 @@
 #include "draft/mtp_drafter.h"
 #include "draft/speculation.h"
 #include "layers/mtp.h"
+#include "session/drafting.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
 #include "tests/small_model.h"
@@ -537,6 +538,31 @@ static void prediction_layers_guess_along_as_over_the_whole_text(void **state) {
  * did not draft is asked again. */
 enum { MOST_TRIES = 20 };
 
+/* A drafter that lost less than half a millisecond gained nothing, and not minus nothing. */
+static void a_loss_too_small_to_print_has_no_sign(void **state) {
+    (void)state;
+    static const struct {
+        double gained;
+        const char *line;
+    } cases[] = {{-0.0004, ", 0.000 s gained\n"},
+                 {-0.0, ", 0.000 s gained\n"},
+                 {-0.0006, ", -0.001 s gained\n"},
+                 {0.0012, ", 0.001 s gained\n"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Drafting drafting = {0};
+        char *printed = NULL;
+        size_t length;
+        FILE *out = open_memstream(&printed, &length);
+        assert_non_null(out);
+        drafting.records[DRAFT_LOOKUP] =
+            (DraftRecord){.name = "lookup", .seconds = 1.0, .gained = cases[i].gained};
+        drafting_print(out, &drafting);
+        fclose(out);
+        if (!strstr(printed, cases[i].line)) fail_msg("%s", printed);
+        free(printed);
+    }
+}
+
 static void the_program_drafts_with_a_model(void **state) {
     (void)state;
     static const char *const temperatures[] = {"0", "0.8"};
@@ -627,6 +653,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_small_model_drafts_for_a_large_one),
         cmocka_unit_test(tokens_are_mapped_by_their_bytes),
         cmocka_unit_test(prediction_layers_guess_along_as_over_the_whole_text),
+        cmocka_unit_test(a_loss_too_small_to_print_has_no_sign),
         cmocka_unit_test(the_program_drafts_with_a_model),
         cmocka_unit_test(prediction_layers_draft_in_one_text_and_in_batches),
         cmocka_unit_test(what_cannot_draft_is_refused),
