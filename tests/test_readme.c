@@ -207,6 +207,75 @@ static void the_commands_of_the_docs_can_be_pasted(void **state) {
     }
 }
 
+/* ---- the first screen ---- */
+
+/* Runs one command of README's first block in `scratch`; what brings a program or a model from
+ * elsewhere is looked for in the checkout instead. */
+static void check_first_command(const char *line, const char *scratch) {
+    static const struct {
+        const char *begins, *needs; /* needs: NULL: the command itself is run */
+    } commands[] = {
+        {"git clone URL verbatim && cd verbatim", "true"},
+        {"./quickstart ", "test -x quickstart"},
+        {"./get ORG/NAME && ./run ORG/NAME -m chat ", "test -x get"},
+        {"pip install ./integrations/python ", "test -f integrations/python/pyproject.toml"},
+        {"./run ", NULL},
+    };
+    const size_t n = sizeof commands / sizeof *commands;
+    size_t i = 0;
+    for (; i < n && strncmp(line, commands[i].begins, strlen(commands[i].begins)) != 0;) i++;
+    if (i == n) fail_msg("README.md: an unexpected first command: %s", line);
+    char *both = NULL;
+    assert_true(asprintf(&both, "cd '%s' && { %s\n} 2>&1 </dev/null", scratch,
+                         commands[i].needs ? commands[i].needs : line) > 0);
+    Process p = RUN("/bin/sh", "-c", both);
+    if (p.status != 0) print_message("%s\nends with %d:\n%s", line, p.status, p.out);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    free(both);
+}
+
+/* Which file a model is read as depends on its bytes, so that the story model can stand for a GGUF
+ * file, of which other tests show that it is read. */
+static void the_first_screen_says_what_it_is_and_its_commands_run(void **state) {
+    (void)state;
+    enum { LINES = 24, MOST_COMMANDS = 10 };
+    static const char *const requests = "{\"id\": 1, \"prompt\": \"The king\", \"max_tokens\": 4}\n"
+                                        "{\"id\": 2, \"prompt\": \"A fox\", \"max_tokens\": 4}\n";
+    static const char *const said[] = {"**Same model, same prompt, same bytes, everywhere.**",
+                                       "./quickstart",
+                                       "-m chat",
+                                       "--batch",
+                                       "--check",
+                                       "**It is not** for GPUs",
+                                       "llama.cpp",
+                                       "ik_llama.cpp"};
+    char *scratch = new_checkout(), *path = NULL, *command = NULL;
+    assert_true(asprintf(&path, "%s/requests.jsonl", scratch) > 0);
+    file_write(path, requests, strlen(requests));
+    assert_true(asprintf(&command, "ln -s models/stories.bin '%s/model.gguf'", scratch) > 0);
+    Process p = RUN("/bin/sh", "-c", command);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    size_t length, n = 0, n_commands = 0;
+    char *page = file_read("README.md", &length), *end = page;
+    for (; *end && n < LINES; end++) n += *end == '\n';
+    *end = '\0';
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        if (!strstr(page, said[i])) fail_msg("the first screen does not say %s", said[i]);
+    assert_null(strstr(page, "md5sum"));
+    for (char *rest = page, *line; (line = strsep(&rest, "\n"));) {
+        if (strncmp(line, "    ", 4) != 0) continue;
+        check_first_command(line + 4, scratch);
+        n_commands++;
+    }
+    assert_true(n_commands >= 6 && n_commands <= MOST_COMMANDS);
+    free(page);
+    free(path);
+    free(command);
+    free(scratch);
+}
+
 /* `run` alone is not found in a checkout, and `export` is a builtin of the shell. */
 static void no_command_of_the_docs_lacks_its_directory(void **state) {
     (void)state;
@@ -269,6 +338,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_sessions_are_what_their_commands_print),
         cmocka_unit_test(the_sessions_of_the_docs_are_what_their_commands_print),
         cmocka_unit_test(the_commands_of_the_docs_can_be_pasted),
+        cmocka_unit_test(the_first_screen_says_what_it_is_and_its_commands_run),
         cmocka_unit_test(no_command_of_the_docs_lacks_its_directory),
         cmocka_unit_test(links_lead_to_files),
         cmocka_unit_test(the_divergences_of_the_docs_come_out_again),
