@@ -358,9 +358,15 @@ static void a_conversation_is_saved_and_loaded(void **state) {
     (void)state;
     char *saved = chat_inside("saved.jsonl"), input[600];
     snprintf(input, sizeof input, "/system be kind\nhello\n/save %s\n", saved);
+    mode_t mask = umask(022);
     Process p = TALK(input, "--kv-type", "f32");
+    umask(mask);
     assert_int_equal(p.status, 0);
     assert_non_null(strstr(p.err, "saved 3 messages"));
+    /* What was said is private, also where the user named the file. */
+    struct stat info;
+    assert_int_equal(stat(saved, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
     snprintf(input, sizeof input, "/load %s\n/system\n/retry\n", saved);
     Process q = TALK(input, "--kv-type", "f32");
     assert_non_null(strstr(q.err, "loaded 3 messages"));
