@@ -668,6 +668,36 @@ static void a_message_of_one_chunk_shows_that_it_is_read(void **state) {
     assert_int_equal(person_leave(p), 0);
 }
 
+/* How often the terminal shows `text` while a chat reads three lines from a pipe. */
+static int hints_of(const char *option, const char *text) {
+    char *program = build_path("run"), shown[1 << 14];
+    int terminal, n = 0, status;
+    size_t length = 0;
+    const struct winsize size = {24, 200, 0, 0};
+    pid_t child = terminal_fork(&terminal, &size);
+    if (child == 0) {
+        execl("/bin/sh", "sh", "-c",
+              "printf 'one\\ntwo\\nthree\\n' | \"$1\" \"$2\" -m chat -n 2 -s 3 $3", "sh", program,
+              chat_home.model, option, NULL);
+        _exit(127);
+    }
+    for (ssize_t got; (got = read(terminal, shown + length, sizeof shown - 1 - length)) > 0;)
+        length += (size_t)got;
+    shown[length] = '\0';
+    close(terminal);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    for (const char *at = shown; (at = strstr(at, text)); at++) n++;
+    free(program);
+    return n;
+}
+
+static void who_pipes_several_lines_is_told_once_of_single_turn(void **state) {
+    (void)state;
+    assert_int_equal(hints_of("", "--single-turn takes all of it as one"), 1);
+    assert_int_equal(hints_of("--single-turn", "--single-turn takes all of it as one"), 0);
+}
+
 static void what_is_typed_ahead_stays_out_of_the_answer(void **state) {
     (void)state;
     Person *p = SIT_DOWN("-n", "900", "--ignore-eos", "-c", "200000");
@@ -814,6 +844,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(lines_end_between_words_and_code_stays_as_it_is),
         cmocka_unit_test(an_answer_breaks_no_word_at_the_margin),
         cmocka_unit_test(a_message_of_one_chunk_shows_that_it_is_read),
+        cmocka_unit_test(who_pipes_several_lines_is_told_once_of_single_turn),
         cmocka_unit_test(what_is_typed_ahead_stays_out_of_the_answer),
         cmocka_unit_test(ctrl_z_in_an_answer_leaves_a_terminal_that_echoes),
         cmocka_unit_test(an_answer_survives_a_change_of_the_window),
