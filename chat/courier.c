@@ -151,6 +151,34 @@ static Status do_write(Written *written, const char *path, const char *text, siz
     return status;
 }
 
+/* Gives an editor the terminal where the chat has a pipe or a file: it would take the messages that
+ * follow for keys, and write its screen among the answers. Without a terminal it reads nothing, and
+ * what it writes goes to stderr. *opened is to be closed; -1: nothing. */
+static bool editor_streams(posix_spawn_file_actions_t *actions, int *opened) {
+    bool reads = isatty(STDIN_FILENO), writes = isatty(STDOUT_FILENO);
+    *opened = -1;
+    if (reads && writes) return true;
+    int terminal = open("/dev/tty", O_RDWR | O_CLOEXEC);
+    *opened = terminal >= 0 ? terminal : open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (*opened < 0) return false;
+    int output = terminal >= 0 ? terminal : STDERR_FILENO;
+    return (reads || posix_spawn_file_actions_adddup2(actions, *opened, STDIN_FILENO) == 0) &&
+           (writes || posix_spawn_file_actions_adddup2(actions, output, STDOUT_FILENO) == 0);
+}
+
+/* Starts the shell with the arguments; 0 or an errno. */
+static int spawn_editor(pid_t *child, char *const *arguments) {
+    posix_spawn_file_actions_t actions;
+    int opened = -1, failed = posix_spawn_file_actions_init(&actions);
+    if (failed) return failed;
+    failed = editor_streams(&actions, &opened)
+                 ? posix_spawnp(child, "sh", &actions, NULL, arguments, environ)
+                 : EIO;
+    posix_spawn_file_actions_destroy(&actions);
+    if (opened >= 0) close(opened);
+    return failed;
+}
+
 static Status do_edit(const char *text, size_t length, char **edited, size_t *edited_length,
                       Error *error) {
     char path[] = "/tmp/verbatim-message-XXXXXX";
@@ -171,7 +199,7 @@ static Status do_edit(const char *text, size_t length, char **edited, size_t *ed
     int exit_status = -1, failed = 1;
     if (written &&
         snprintf(command, sizeof command, "exec %s \"$1\"", editor) < (int)sizeof command)
-        failed = posix_spawnp(&child, "sh", NULL, NULL, arguments, environ);
+        failed = spawn_editor(&child, arguments);
     while (!failed && waitpid(child, &exit_status, 0) < 0 && errno == EINTR) {
     }
     struct stat info;

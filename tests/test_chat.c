@@ -99,6 +99,38 @@ static void edit_through_a_pipe_opens_no_editor_that_waits_for_a_terminal(void *
 }
 
 /* Ctrl-C stops a line without an end, unless its length does so first. */
+static void an_editor_takes_no_messages_of_a_pipe_and_writes_nothing_among_answers(void **state) {
+    (void)state;
+    enum { LINES = 3000 }; /* more than is read ahead */
+    static const char script[] = "#!/bin/sh\ncat >\"$0.read\"\necho screen\nexit 1\n";
+    char *editor = chat_inside("editor"), *read = chat_inside("editor.read");
+    char *program = build_path("run"), *input = calloc(LINES, 16), *at = input;
+    file_write(editor, script, strlen(script));
+    assert_int_equal(chmod(editor, 0700), 0);
+    at += sprintf(at, "/edit\n");
+    for (int i = 0; i < LINES; i++) at += sprintf(at, "/set seed %d\n", i);
+    at += sprintf(at, "hello\n");
+    Process p = process_run(
+        (const char *const[]){
+            "/bin/sh", "-c",
+            "export EDITOR=\"$1\"; exec setsid -w timeout 60 \"$2\" \"$3\" -m chat -n 2 -s 3", "sh",
+            editor, program, chat_home.model, NULL},
+        input, strlen(input));
+    size_t length;
+    char *taken = file_read(read, &length);
+    assert_int_equal(length, 0);
+    assert_null(strstr(p.out, "screen"));
+    assert_true(p.out_length > 0); /* the message behind the command is answered */
+    assert_non_null(strstr(p.err, "screen"));
+    assert_non_null(strstr(p.err, "no message came back"));
+    process_free(&p);
+    free(taken);
+    free(input);
+    free(program);
+    free(editor);
+    free(read);
+}
+
 static void a_line_without_an_end_can_be_stopped(void **state) {
     (void)state;
     char *program = build_path("run");
@@ -653,6 +685,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(load_looks_at_the_file_before_it_asks_what_may_be_erased),
         cmocka_unit_test(a_message_that_is_empty_is_refused),
         cmocka_unit_test(edit_through_a_pipe_opens_no_editor_that_waits_for_a_terminal),
+        cmocka_unit_test(an_editor_takes_no_messages_of_a_pipe_and_writes_nothing_among_answers),
         cmocka_unit_test(a_line_without_an_end_can_be_stopped),
         cmocka_unit_test(answers_that_cannot_be_written_are_a_failure),
         cmocka_unit_test(a_zero_byte_is_told_and_cuts_no_message),
