@@ -140,6 +140,8 @@ static const struct {
      "stdin as one message"},
     {" help-all ", "every option: --help all"},
     {" list-devices ", cpu},
+    {" force overwrite ",
+     "results of --batch are never overwritten, a text's -o replaces its file: leave it out"},
     {" verbose v log-verbosity ", "versions: --version; speed and memory: --stats"},
     {" e escape ", "a shell's $'...' writes newlines: -i $'one\\ntwo'"},
     {" no-stream ", "a pipe gets whole results: -o FILE, or --batch"},

@@ -128,6 +128,9 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
         "no option -mli: a line of the chat that ends in \\ goes on; --single-turn takes all of "
         "stdin as one message",
         "m", "-mli");
+    REFUSES("no option --force: results of --batch are never overwritten, a text's -o replaces its "
+            "file: leave it out",
+            "m", "--force");
     REFUSES("no option -st; did you mean --single-turn?", "m", "-st");
     REFUSES("--json-schema Makefile: a file is read as --json-schema @Makefile", "m",
             "--json-schema", "Makefile");
