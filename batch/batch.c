@@ -71,6 +71,8 @@ struct Batch {
     Error error;
 
     BatchProgress progress;
+    size_t failed_line; /* the first line that failed in this run; 0: none */
+    char failure[400];  /* why */
 };
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
@@ -213,6 +215,10 @@ static void stop_at(Batch *b, Job *job, const char *message) {
 
 static void fail_job(Batch *b, Job *job, const char *message) {
     b->progress.n_failed++;
+    if (!b->failed_line) {
+        b->failed_line = job->request.line;
+        snprintf(b->failure, sizeof b->failure, "%s", message);
+    }
     if (b->options->strict) {
         stop_at(b, job, message);
         return;
@@ -716,8 +722,12 @@ static Status batch_status(const Batch *b, Error *error) {
     if (b->replays) return STATUS_OK;
     if (b->check) return records_end(b->check, error);
     if (b->progress.n_failed == 0) return STATUS_OK;
-    error_set(error, "%zu of %zu lines failed: their results say why", b->progress.n_failed,
-              b->progress.n_lines);
+    const BatchProgress *p = &b->progress;
+    if (b->failed_line && p->n_failed == p->n_lines)
+        error_set(error, "%zu of %zu lines failed; line %zu: %s", p->n_failed, p->n_lines,
+                  b->failed_line, b->failure);
+    else
+        error_set(error, "%zu of %zu lines failed: their results say why", p->n_failed, p->n_lines);
     return STATUS_LINES_FAILED;
 }
 

@@ -264,7 +264,7 @@ static const char bad_lines[] =
 static void a_bad_line_gets_an_error_and_the_run_goes_on(void **state) {
     const Place *p = *state;
     input_is(p, bad_lines);
-    expect(p, 3, MORE("--ordered"), "6 of 8 lines failed");
+    expect(p, 3, MORE("--ordered"), "6 of 8 lines failed: their results say why");
     static const char *const messages[] = {
         "", "not JSON", "temprature", "must be a number", "earlier line", "'url'", "token id", ""};
     for (size_t i = 0; i < 8; i++) {
@@ -344,7 +344,7 @@ static void roles_and_contents_that_the_template_does_not_take_are_refused(void 
                 "{\"id\": 4, \"messages\": [{\"role\": \"developer\", \"content\": \"a\"}]}\n"
                 "{\"id\": 5, \"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}\n"
                 "{\"id\": 6, \"messages\": [{\"role\": \"user\", \"content\": 5}]}\n");
-    expect(p, 3, MORE("--ordered", "-n", "2"), "6 of 6 lines failed");
+    expect(p, 3, MORE("--ordered", "-n", "2"), "6 of 6 lines failed; line 1: ");
     fails_with(p, why, 6);
     /* A template that has a word for the role, and one that leaves the system message out. */
     static const char reads[] = "{% for m in messages if m.role in ['user', 'usr'] %}"
