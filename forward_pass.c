@@ -144,18 +144,18 @@ void forward_ffn(ForwardPass *pass, const FeedForward *f, size_t n, const float 
     forward_gather(pass, f->down.outputs, y, n);
 }
 
-static HiddenRows forward_pass_take_rows(Rows *memory, const Model *m, size_t l) {
+HiddenRows forward_ffn_take_rows(Rows *memory, const Model *m, size_t l) {
     return hidden_rows(memory, m->max_rows, m->weights.layers[l].ffn.down.w.cols);
 }
 
 static void feed_forward_rows(Rows *memory, const Model *m, const Branch *b) {
-    forward_pass_take_rows(memory, m, b->layer);
+    forward_ffn_take_rows(memory, m, b->layer);
 }
 
 static void feed_forward_run(ForwardPass *pass, const Branch *b) {
     const Model *m = pass->model;
     Rows memory = arena_rows(&m->arena);
-    const HiddenRows hidden = forward_pass_take_rows(&memory, m, b->layer);
+    const HiddenRows hidden = forward_ffn_take_rows(&memory, m, b->layer);
     forward_add_time(pass, PART_REST);
     forward_ffn(pass, &m->weights.layers[b->layer].ffn, pass->n, b->in, &hidden, b->out);
     forward_add_time(pass, PART_FEED_FORWARD);

@@ -143,4 +143,9 @@ void forward_ffn(ForwardPass *pass, const FeedForward *network, size_t n, const 
 /* The branches of models without mixtures, beside attention (self_attention.h). */
 extern const BranchKind forward_ffn_kind;
 
+/* Takes what layer l's forward_ffn_kind works in from `memory`, which is as arena_rows gives it.
+ * When its `run` has returned and until another branch runs, `gate` (`up`, where the network is not
+ * gated) holds what the last matrix has read. */
+HiddenRows forward_ffn_take_rows(Rows *memory, const Model *model, size_t l);
+
 #endif

@@ -34,6 +34,7 @@ const Mode *const modes[] = {
     &inspect_score_mode,
     &inspect_attention_mode,
     &inspect_positions_mode,
+    &inspect_layer_mode,
     &inspect_no_cache_mode,
     &convert_list_mode,
     &convert_families_mode,

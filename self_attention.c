@@ -3,17 +3,10 @@
 #include <omp.h>
 #include <string.h>
 
-typedef struct AttentionRows {
-    float *q;        /* [n][n_heads * head_dim] */
-    float *k, *v;    /* [n][n_kv_heads * head_dim], [n][n_kv_heads * value_dim] */
-    float *attended; /* [n][n_heads * value_dim], of all ranks */
-    float *gate;     /* [n][rows of attention_gate] */
-} AttentionRows;
-
-static AttentionRows self_attention_take_rows(Rows *memory, const Model *m, size_t l) {
+SelfAttentionRows self_attention_take_rows(Rows *memory, const Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     const HeadShape h = config_heads(m->config, l);
-    AttentionRows rows;
+    SelfAttentionRows rows;
     rows.q = rows_take(memory, m->max_rows, w->wq.w.rows);
     rows.k = rows_take(memory, m->max_rows, w->wk.w.rows);
     rows.v = rows_take(memory, m->max_rows, w->wk.w.rows ? (size_t)h.n_kv_heads * h.value_dim : 0);
@@ -65,7 +58,7 @@ static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t r
 }
 
 /* Gives queries and keys their final form, and stores keys and values in the cache. */
-static void prepare_heads(ForwardPass *pass, size_t l, const AttentionRows *rows) {
+static void prepare_heads(ForwardPass *pass, size_t l, const SelfAttentionRows *rows) {
     Model *m = pass->model;
     const Config *c = m->config;
     const LayerWeights *w = &m->weights.layers[l];
@@ -95,7 +88,7 @@ static void prepare_heads(ForwardPass *pass, size_t l, const AttentionRows *rows
 
 /* Multiplies each head's output by its activated gate, or each element by its own. */
 static void gate_heads(ForwardPass *pass, const HeadShape *h, const Linear *w,
-                       const AttentionRows *rows) {
+                       const SelfAttentionRows *rows) {
     Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
     size_t width = (size_t)h->n_heads * h->value_dim, n_gates = w->w.rows;
@@ -121,7 +114,7 @@ static void self_attention_run(ForwardPass *pass, const Branch *b) {
     const LayerWeights *w = &m->weights.layers[l];
     const HeadShape h = config_heads(c, l);
     Rows memory = arena_rows(&m->arena);
-    const AttentionRows rows = self_attention_take_rows(&memory, m, l);
+    const SelfAttentionRows rows = self_attention_take_rows(&memory, m, l);
     const Product qkv[] = {{&w->wq.w, rows.q, w->wq.w.rows},
                            {&w->wk.w, rows.k, w->wk.w.rows},
                            {&w->wv.w, rows.v, w->wv.w.rows}};

@@ -37,7 +37,7 @@ _verbatim() {
             --lora
             --csv --ordered --shard --merge --resume --retry-failed --strict --live --logits --kv-memory --max-concurrent --embed --pooling --dimensions
             --receipt --replay --receipt-key --quiet
-            --bug-report --layers --limit --eval-tasks
+            --bug-report --layers --layer --position --limit --eval-tasks
             --embed-normalize --embed-prompt --embed-truncate --info --verify
             --tokenize --detokenize --render --eval --against --attention --score
             --positions --no-cache --override --type --cache-dir --list --cache-list --cache-limit --cache-clear

@@ -6,8 +6,7 @@
 
 /* ---- Maps ------------------------------------------------------------------------------------ */
 
-/* Writes a token, right-aligned in 13 columns. */
-static void write_label(const AttentionMaps *m, size_t i, Sheet *out) {
+void attention_text_label(const AttentionMaps *m, size_t i, Sheet *out) {
     Sheet label = {0};
     size_t columns = 0;
     attention_maps_label(m, i, 12, &label);
@@ -27,7 +26,7 @@ static void write_map(const AttentionMaps *m, size_t layer, const float *map, Sh
     static const double above[] = {0.0, 0.03, 0.1, 0.25, 0.5};
     for (size_t i = 0; i < m->n; i++) {
         sheet_printf(out, "%4zu ", i);
-        write_label(m, i, out);
+        attention_text_label(m, i, out);
         sheet_printf(out, " \xE2\x94\x82");
         for (size_t k = 0; k <= i; k++) {
             size_t shade = 4;
@@ -93,7 +92,7 @@ static void list_keys(const AttentionMaps *m, size_t layer, uint32_t head, doubl
         if (best == m->n) break;
         above = weights[best], after = best + 1;
         sheet_printf(out, "%4zu ", best);
-        write_label(m, best, out);
+        attention_text_label(m, best, out);
         sheet_printf(out, " %9.3f %9.3f %8.4f %8.4f\n",
                      attention_maps_product(m, layer, head, last, best), (double)scores[best],
                      (double)weights[best], unscaled[best]);

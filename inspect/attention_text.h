@@ -4,6 +4,9 @@
 
 #include "inspect/attention_maps.h"
 
+/* Writes token i, right-aligned in 13 columns. */
+void attention_text_label(const AttentionMaps *maps, size_t i, Sheet *out);
+
 /* Draws a map for each layer, the mean of its heads. */
 void attention_text_maps(const AttentionMaps *maps, Sheet *out);
 

@@ -8,6 +8,7 @@
 #include "inspect/attention_view.h"
 #include "inspect/inspect.h"
 #include "inspect/layer_lists.h"
+#include "inspect/layer_view.h"
 #include "inspect/position_view.h"
 #include "inspect/recompute.h"
 #include "inspect/render.h"
@@ -43,7 +44,10 @@ const OptionRow inspect_options[] = {
                "print each token's log-probability [no]"),
     TEXT_ROW(RARE, 0, "positions", "OUT", FIELD(positions),
              "draw the positional encoding, SVG; or table"),
-    FLAG_ROW(RARE, 0, "no-cache", FIELD(no_cache), "measure what the KV cache saves"),
+    UINT_ROW(RARE, 0, "layer", FIELD(layer), 0, 1e6,
+             "what it makes of token --position P; -o OUT.svg"),
+    UINT_ROW(RARE, 0, "position", FIELD(position), 0, 1e9, NULL),
+    FLAG_ROW(RARE, 0, "no-cache", FIELD(no_cache), NULL),
     LIST_ROW(RARE, "override", "FIELD=VALUE", FIELD(override),
              "change a field of the configuration; repeatable"),
     END_ROW,
@@ -72,8 +76,13 @@ ASKED(score)
 ASKED(positions)
 ASKED(no_cache)
 
+static bool asks_layer(const Options *options) {
+    return options_given(options, &options->layer);
+}
+
 RUN(info, inspect_info)
 RUN(layers, layer_lists_run)
+RUN(layer, layer_view_run)
 RUN(verify, inspect_verify)
 RUN(tokenize, inspect_tokenize)
 RUN(detokenize, inspect_detokenize)
@@ -96,15 +105,16 @@ static bool has_form(const char *path, const char *const *forms) {
 static Status check_views(Options *o, Error *error) {
     static const char *const maps[] = {".svg", ".html", ".json", NULL}, *const svg[] = {".svg",
                                                                                         NULL};
+    static const char *const layer[] = {".svg", ".json", ".txt", NULL};
     const char *picture = o->attention ? o->attention : o->positions;
     bool measures = o->info || o->layers || o->verify || o->tokenize || o->detokenize ||
-                    o->render || o->score || picture || o->no_cache;
+                    o->render || o->score || picture || o->no_cache || asks_layer(o);
     if (o->limit && !o->eval)
         return usage(error, "--limit N scores N tokens: it needs --eval FILE");
     if (measures && o->stats)
         return usage(error, "--stats measures a text, a chat, a batch or --eval, not this");
-    bool shaped =
-        o->json_schema || o->regex || o->grammar || o->choice.n > 0 || (o->json_object && !o->info);
+    bool shaped = o->json_schema || o->regex || o->grammar || o->choice.n > 0 ||
+                  (o->json_object && !o->info && !asks_layer(o));
     if ((measures || o->eval) && shaped)
         return usage(error, "the shape of an answer is for a text, a chat or a batch, not this");
     if (o->attention && !attention_view_is_text(o->attention) && !has_form(o->attention, maps))
@@ -117,9 +127,16 @@ static Status check_views(Options *o, Error *error) {
         return usage(error,
                      "--positions %s: the picture is SVG: give a name in .svg, or -; or table",
                      o->positions);
-    if ((o->score || picture || o->no_cache) && o->mode)
-        return usage(error, "--score, --attention, --positions and --no-cache look at one text: "
-                            "not with -m chat");
+    if ((o->score || picture || o->no_cache || asks_layer(o)) && o->mode)
+        return usage(error, "--score, --attention, --positions, --layer and --no-cache look at one "
+                            "text: not with -m chat");
+    if (options_given(o, &o->position) && !asks_layer(o))
+        return usage(error,
+                     "--position P is a token that --layer L looks at; --positions OUT draws "
+                     "the position code");
+    if (asks_layer(o) && o->output && !has_form(o->output, layer))
+        return usage(error, "-o %s: the name says the form of --layer: .svg, .json or .txt",
+                     o->output);
     if (picture && o->output)
         return usage(error, "--attention and --positions name their own file: no -o");
     bool is_text = is_table || (o->attention && attention_view_is_text(o->attention));
@@ -244,5 +261,7 @@ const Mode inspect_positions_mode = {.name = "--positions",
                                      .traits = MODE_WITHOUT_HEAD,
                                      .asked = asks_positions,
                                      .run = run_positions};
+const Mode inspect_layer_mode = {
+    .name = "--layer", .traits = MODE_WITHOUT_HEAD, .asked = asks_layer, .run = run_layer};
 const Mode inspect_no_cache_mode = {
     .name = "--no-cache", .asked = asks_no_cache, .run = run_no_cache};

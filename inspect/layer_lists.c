@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "self_attention.h"
 
 __attribute__((format(printf, 2, 3))) static void write_text(TextBuffer *t, const char *format,
@@ -138,8 +137,7 @@ static const Branch *add_addition(TextBuffer *t, const Model *m, const Branch *f
     return last;
 }
 
-/* The lines of layer l. */
-static void add_layer(TextBuffer *t, const Model *m, size_t l) {
+void layer_lists_write(TextBuffer *t, const Model *m, size_t l) {
     const Branch *first = m->branches.all + m->branches.first[l];
     const Branch *end = m->branches.all + m->branches.first[l + 1];
     for (const Branch *b = first; b < end; b++) {
@@ -183,7 +181,7 @@ static bool is_first(char *const *texts, size_t l) {
 static bool write_layers(const Model *m, char **texts) {
     for (size_t l = 0; l < m->config->n_layers; l++) {
         TextBuffer t = {.bytes = NULL};
-        add_layer(&t, m, l);
+        layer_lists_write(&t, m, l);
         text_put(&t, "", 1, 0);
         texts[l] = t.bytes;
         if (t.failed || !t.bytes) return false;

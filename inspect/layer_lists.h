@@ -2,6 +2,7 @@
 #ifndef INSPECT_LAYER_LISTS_H
 #define INSPECT_LAYER_LISTS_H
 
+#include "base/text.h"
 #include "session/session.h"
 
 /* Prints the branches of all layers; equal layers stand once. What stands on one line reads the
@@ -12,5 +13,8 @@
  *         x += feed-forward{5632}(norm(x))
  */
 Status layer_lists_run(Session *session, Error *error);
+
+/* Appends the lines of one layer. */
+void layer_lists_write(TextBuffer *text, const Model *model, size_t layer);
 
 #endif

@@ -102,6 +102,7 @@ typedef struct Options {
     /* Seeing inside. */
     const char *attention; /* where the picture of --attention goes; "-": the terminal */
     const char *positions; /* where the picture or table of --positions goes; "-": the terminal */
+    uint64_t layer, position; /* --layer looks at this place; only where given */
     ScoreChoice score;
     bool no_cache;
     OptionList override; /* FIELD=VALUE of Config */

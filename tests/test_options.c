@@ -201,11 +201,14 @@ static void what_does_not_fit_together_is_refused(void **state) {
         "--render, --eval, "
         "--score, "
         "--attention, "
-        "--positions, --no-cache, --list, --families, --cache-list, --cache-clear, --shape-test, "
+        "--positions, --layer, --no-cache, --list, --families, --cache-list, --cache-clear, "
+        "--shape-test, "
         "--against at a time",
         "m", "--score", "table", "--attention", "-");
-    REFUSES("--score, --attention, --positions and --no-cache look at one text: not with -m chat",
-            "m", "-m", "chat", "--no-cache");
+    REFUSES(
+        "--score, --attention, --positions, --layer and --no-cache look at one text: not with -m "
+        "chat",
+        "m", "-m", "chat", "--no-cache");
     REFUSES("--attention and --positions name their own file: no -o", "m", "--positions", "a.svg",
             "-o", "b.svg");
     REFUSES(
@@ -213,7 +216,8 @@ static void what_does_not_fit_together_is_refused(void **state) {
         "--render, --eval, "
         "--score, "
         "--attention, "
-        "--positions, --no-cache, --list, --families, --cache-list, --cache-clear, --shape-test, "
+        "--positions, --layer, --no-cache, --list, --families, --cache-list, --cache-clear, "
+        "--shape-test, "
         "--against at a time",
         "m", "--info", "--verify");
     REFUSES(
@@ -221,7 +225,8 @@ static void what_does_not_fit_together_is_refused(void **state) {
         "--render, --eval, "
         "--score, "
         "--attention, "
-        "--positions, --no-cache, --list, --families, --cache-list, --cache-clear, --shape-test, "
+        "--positions, --layer, --no-cache, --list, --families, --cache-list, --cache-clear, "
+        "--shape-test, "
         "--against at a time",
         "--cache-list", "--cache-clear");
     REFUSES("--list shows all of them as a table: --json does not go with it", "--list", "--json");
