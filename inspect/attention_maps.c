@@ -248,6 +248,8 @@ Status attention_maps_statistics(const AttentionMaps *m, size_t layer, size_t he
             spread_add(&products, attention_maps_product(m, layer, head, query, k));
             if (weight > 0.0) out->entropy -= weight * log(weight) / n;
             if (unscaled[k] > 0.0) out->unscaled_entropy -= unscaled[k] * log(unscaled[k]) / n;
+            out->gradient += weight * (1.0 - weight) / n;
+            out->unscaled_gradient += unscaled[k] * (1.0 - unscaled[k]) / n;
             largest = fmax(largest, weight);
             unscaled_largest = fmax(unscaled_largest, unscaled[k]);
         }

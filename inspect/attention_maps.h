@@ -70,6 +70,8 @@ typedef struct AttentionStatistics {
     double product_variance, score_variance; /* over all keys that any query sees */
     double entropy, unscaled_entropy;        /* mean of the queries, in nats */
     double largest, unscaled_largest;        /* mean of each query's largest weight */
+    double gradient, unscaled_gradient;      /* mean of each query's sum of y (1 - y): the
+                                              * derivatives of weights y by their own scores */
     double most_entropy;                     /* if each query's weights were equal */
 } AttentionStatistics;
 Status attention_maps_statistics(const AttentionMaps *maps, size_t layer, size_t head,

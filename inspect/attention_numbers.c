@@ -35,8 +35,8 @@ static void write_head(const AttentionMaps *m, size_t layer, uint32_t head,
     if (attention_maps_has_products(m))
         sheet_printf(out, "\"product_variance\": %.6g, ", s->product_variance);
     sheet_printf(out,
-                 "\"score_variance\": %.6g, \"entropy\": %.6g, \"weights\": ", s->score_variance,
-                 s->entropy);
+                 "\"score_variance\": %.6g, \"entropy\": %.6g, \"gradient\": %.6g, \"weights\": ",
+                 s->score_variance, s->entropy, s->gradient);
     write_map(attention_map(m, layer, head), m->n, digits, out);
     sheet_printf(out, ", \"scores\": ");
     write_map(attention_score_map(m, layer, head), m->n, digits, out);

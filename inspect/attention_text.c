@@ -120,25 +120,27 @@ Status attention_text_scores(const AttentionMaps *m, Sheet *out, Error *error) {
     const Config *c = modelfile_config(m->session->file);
     AttentionStatistics s = {0};
     attention_maps_describe(m, out);
-    sheet_printf(out,
-                 "\n%s = q . k times %.5g (1 / sqrt of a head's width of %u is %.5g)%s\n"
-                 "weights = softmax(scores); without the scale: softmax(q . k)\n\n"
-                 "%5s %4s %4s %21s %21s %21s\n%5s %4s %4s %10s %10s %10s %10s %10s %10s\n",
-                 "scores", attention_maps_scale(m, 0), c->head_dim,
-                 1.0 / sqrt((double)(c->head_dim ? c->head_dim : 1)),
-                 attention_maps_has_products(m) ? ""
-                                                : "; the scores are capped: q . k is not shown",
-                 "", "", "", "variance of", "entropy of weights", "largest weight", "layer", "head",
-                 "keys", "q . k", "scores", "scaled", "without", "scaled", "without");
+    sheet_printf(
+        out,
+        "\n%s = q . k times %.5g (1 / sqrt of a head's width of %u is %.5g)%s\n"
+        "weights = softmax(scores); without the scale: softmax(q . k)\n\n"
+        "%5s %4s %4s %21s %21s %21s %21s\n"
+        "%5s %4s %4s %10s %10s %10s %10s %10s %10s %10s %10s\n",
+        "scores", attention_maps_scale(m, 0), c->head_dim,
+        1.0 / sqrt((double)(c->head_dim ? c->head_dim : 1)),
+        attention_maps_has_products(m) ? "" : "; the scores are capped: q . k is not shown", "", "",
+        "", "variance of", "entropy of weights", "largest weight", "sum of y(1-y)", "layer", "head",
+        "keys", "q . k", "scores", "scaled", "without", "scaled", "without", "scaled", "without");
     for (size_t layer = 0; layer < m->n_layers; layer++) {
         if (!attention_maps_attends(m, layer)) continue;
         for (uint32_t head = 0; head < attention_maps_heads(m, layer); head++) {
             if (attention_maps_statistics(m, layer, head, &s, error) != STATUS_OK)
                 return STATUS_FAILED;
-            sheet_printf(out, "%5zu %4u %4u %10.3f %10.3f %10.3f %10.3f %10.3f %10.3f\n", layer,
-                         head, attention_maps_kv_head(m, layer, head), s.product_variance,
+            sheet_printf(out,
+                         "%5zu %4u %4u %10.3f %10.3f %10.3f %10.3f %10.3f %10.3f %10.3f %10.3f\n",
+                         layer, head, attention_maps_kv_head(m, layer, head), s.product_variance,
                          s.score_variance, s.entropy, s.unscaled_entropy, s.largest,
-                         s.unscaled_largest);
+                         s.unscaled_largest, s.gradient, s.unscaled_gradient);
         }
     }
     sheet_printf(out, "entropy is in nats; with equal weights it would be %.3f\n", s.most_entropy);

@@ -153,7 +153,7 @@ static void the_softmax_of_the_scores_is_the_weights(void **state) {
         const json_t *layer = json_array_get(json_object_get(json, "layers"), 1);
         double scale = json_number_value(json_object_get(layer, "scale"));
         const json_t *head = head_of(json, 1, 2);
-        double sum = 0.0, squares = 0.0, n_seen = 0.0;
+        double sum = 0.0, squares = 0.0, n_seen = 0.0, gradient = 0.0;
         for (size_t q = 0; q < n; q++) {
             const json_t *row = json_array_get(json_object_get(head, "scores"), q);
             double max = -INFINITY, exps = 0.0;
@@ -172,12 +172,16 @@ static void the_softmax_of_the_scores_is_the_weights(void **state) {
                 if (json_is_null(json_array_get(row, k))) continue;
                 double w = exp(json_number_value(json_array_get(row, k)) - max) / exps;
                 assert_true(fabs(w - weight(json, 1, 2, q, k)) < 1e-5);
+                gradient += w * (1.0 - w) / (double)n;
             }
         }
         double variance = squares / n_seen - sum / n_seen * (sum / n_seen);
         double told = json_number_value(json_object_get(head, "score_variance"));
         double products = json_number_value(json_object_get(head, "product_variance"));
         assert_true(fabs(variance / told - 1.0) < 1e-3);
+        told = json_number_value(json_object_get(head, "gradient"));
+        assert_true(fabs(gradient - told) < 1e-4);
+        told = json_number_value(json_object_get(head, "score_variance"));
         if (!strstr(kinds[i].name, "alibi"))
             assert_true(fabs(products * scale * scale / told - 1.0) < 1e-3);
         json_decref(json);
