@@ -64,6 +64,7 @@ typedef struct Opened {
     DraftOpening draft;
     AdapterOpening adapters;
     AdaptiveThreads threads;
+    Masks *masks;         /* of --override; NULL: the model's own */
     double begin_seconds; /* time to find the model's files */
 } Opened;
 
@@ -200,14 +201,19 @@ static Status read_prompt(Opened *opened, Error *error) {
 }
 
 /* --override: said on stderr as well, so that no output is taken for the model's own. */
-static Status change_model(Session *session, float *rope_theta, Error *error) {
+static Status change_model(Session *session, ModelOptions *options, MaskOverride *masks,
+                           Error *error) {
     const Options *o = session->options;
+    Config *config = modelfile_config_to_change(session->file);
     Overrides overrides;
     if (o->override.n == 0) return STATUS_OK;
-    Status status =
-        overrides_apply(&overrides, &o->override, modelfile_config_to_change(session->file), error);
+    Status status = overrides_apply(&overrides, &o->override, config, error);
     session->overridden = overrides.text;
-    *rope_theta = overrides.rope_theta;
+    options->rope_theta = overrides.rope_theta;
+    *masks = overrides.masks;
+    if (status != STATUS_OK) return status;
+    if (masks_any(masks)) status = masks_prepare(config, options, error);
+    session->sees_future = masks_see_future(masks);
     if (status == STATUS_OK && !o->info && cluster_leads(session->cluster))
         terminal_say("overridden: %s", overrides.text);
     return status;
@@ -216,6 +222,7 @@ static Status change_model(Session *session, float *rope_theta, Error *error) {
 static Status open_weights(Opened *opened, unsigned traits, Error *error) {
     Session *session = &opened->session;
     const Options *o = session->options;
+    MaskOverride masks = {.mask = MASK_MODEL};
     const Config *config = modelfile_config(session->file);
     ModelOptions options = session_model_options(session);
     if (session->tokenizer) tokenizer_limit(session->tokenizer, config->vocab_size);
@@ -223,11 +230,13 @@ static Status open_weights(Opened *opened, unsigned traits, Error *error) {
     if (o->context > config->context)
         terminal_say("the model was made for %u positions; more than these may not make sense",
                      config->context);
-    Status status = change_model(session, &options.rope_theta, error);
+    Status status = change_model(session, &options, &masks, error);
     if (status == STATUS_OK && !(traits & MODE_WITHOUT_HEAD))
         status = embedding_refuse_text(session->file, error);
     options.exchange = cluster_exchange(session->cluster);
     if (status == STATUS_OK) status = model_open(&session->model, session->file, &options, error);
+    if (status == STATUS_OK && masks_any(&masks))
+        status = masks_apply(&opened->masks, session->model, &masks, error);
     if (status != STATUS_OK) return status;
     adaptive_threads_init(&opened->threads, session->interrupted);
     session->threads = &opened->threads;
@@ -289,6 +298,7 @@ static void close_everything(Opened *opened) {
     session_shape_close(&opened->shape);
     adapter_opening_close(&opened->adapters);
     model_close(session->model);
+    masks_free(opened->masks);
     tokenizer_close(session->tokenizer);
     modelfile_close(session->file);
     modelopen_close(&opened->model);

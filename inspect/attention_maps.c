@@ -122,6 +122,10 @@ void attention_maps_free(AttentionMaps *m) {
     token_list_free(&m->ids);
 }
 
+size_t attention_maps_end(const AttentionMaps *m, size_t query) {
+    return m->session->sees_future ? m->n : query + 1;
+}
+
 bool attention_maps_attends(const AttentionMaps *m, size_t layer) {
     uint32_t kind = modelfile_config(m->session->file)->layer_kind[layer];
     return kind == LAYER_ATTENTION || kind == LAYER_LATENT || kind == LAYER_DIFFERENCE ||
@@ -183,8 +187,9 @@ bool attention_maps_has_products(const AttentionMaps *m) {
     return c->attention_softcap == 0.0f && c->attention_scale != 0.0f;
 }
 
-/* What ALiBi adds to a head's score at a distance. */
-static double alibi_of(const AttentionMaps *m, size_t head, size_t distance) {
+/* What ALiBi adds to a head's score. */
+static double alibi_of(const AttentionMaps *m, size_t head, size_t query, size_t key) {
+    size_t distance = query > key ? query - key : key - query;
     if (modelfile_config(m->session->file)->position != POSITION_ALIBI) return 0.0;
     const FileTensor *slopes = modelfile_find(m->session->file, "alibi.slopes");
     if (!slopes || slopes->type != TENSOR_VECTOR || head >= slopes->rows * slopes->cols) return 0.0;
@@ -196,20 +201,20 @@ double attention_maps_product(const AttentionMaps *m, size_t layer, size_t head,
                               size_t key) {
     double score = (double)attention_score_map(m, layer, head)[query * m->n + key];
     if (!attention_maps_has_products(m)) return score;
-    return (score - alibi_of(m, head, query - key)) / attention_maps_scale(m, layer);
+    return (score - alibi_of(m, head, query, key)) / attention_maps_scale(m, layer);
 }
 
 size_t attention_maps_unscaled(const AttentionMaps *m, size_t layer, size_t head, size_t query,
                                double *out) {
-    size_t first = m->first[layer * m->n + query];
+    size_t first = m->first[layer * m->n + query], end = attention_maps_end(m, query);
     double max = -INFINITY, sum = 0.0;
-    for (size_t k = first; k <= query; k++) {
+    for (size_t k = first; k < end; k++) {
         out[k] = attention_maps_product(m, layer, head, query, k);
-        if (attention_maps_has_products(m)) out[k] += alibi_of(m, head, query - k);
+        if (attention_maps_has_products(m)) out[k] += alibi_of(m, head, query, k);
         if (out[k] > max) max = out[k];
     }
-    for (size_t k = first; k <= query; k++) sum += out[k] = exp(out[k] - max);
-    for (size_t k = first; k <= query; k++) out[k] /= sum;
+    for (size_t k = first; k < end; k++) sum += out[k] = exp(out[k] - max);
+    for (size_t k = first; k < end; k++) out[k] /= sum;
     return first;
 }
 
@@ -239,8 +244,9 @@ Status attention_maps_statistics(const AttentionMaps *m, size_t layer, size_t he
         const float *weights = attention_map(m, layer, head) + query * m->n;
         const float *row = attention_score_map(m, layer, head) + query * m->n;
         size_t first = attention_maps_unscaled(m, layer, head, query, unscaled), n_seen = 0;
+        size_t end = attention_maps_end(m, query);
         double largest = 0.0, unscaled_largest = 0.0;
-        for (size_t k = first; k <= query; k++) {
+        for (size_t k = first; k < end; k++) {
             if (!(row[k] > -INFINITY)) continue; /* an indexer did not choose it */
             double weight = (double)weights[k];
             n_seen++;

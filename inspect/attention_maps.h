@@ -15,7 +15,7 @@ typedef struct AttentionMaps {
     uint32_t n_layers, n_heads, n_kv_heads; /* n_heads: of the layer that has the most */
     float *weights;                         /* [n_layers][n_heads][n query][n key] */
     float *scores;   /* the same, -INFINITY where a query does not see a key; NULL: not asked for */
-    uint32_t *first; /* [n_layers][n], the first key that a query sees; it sees none after itself */
+    uint32_t *first; /* [n_layers][n], the first key that a query sees */
     size_t base;     /* the text's token that is row 0 of the running forward pass */
 } AttentionMaps;
 
@@ -33,6 +33,9 @@ uint32_t attention_maps_heads(const AttentionMaps *maps, size_t layer);
 uint32_t attention_maps_kv_heads(const AttentionMaps *maps, size_t layer);
 /* The key/value head that the head reads. */
 uint32_t attention_maps_kv_head(const AttentionMaps *maps, size_t layer, uint32_t head);
+
+/* The end of the keys that a query may see: those up to itself, unless a mask was overridden. */
+size_t attention_maps_end(const AttentionMaps *maps, size_t query);
 
 /* Whether the layer attends; others keep a state, and their maps stay 0. */
 bool attention_maps_attends(const AttentionMaps *maps, size_t layer);
@@ -60,8 +63,8 @@ bool attention_maps_has_products(const AttentionMaps *maps);
 double attention_maps_product(const AttentionMaps *maps, size_t layer, size_t head, size_t query,
                               size_t key);
 
-/* Fills out[query + 1] with the softmax of a query's products that were not scaled, ALiBi's part
- * of the scores included, and returns the first key that it sees. */
+/* Fills out[attention_maps_end] with the softmax of a query's products that were not scaled,
+ * ALiBi's part of the scores included, and returns the first key that it sees. */
 size_t attention_maps_unscaled(const AttentionMaps *maps, size_t layer, size_t head, size_t query,
                                double *out);
 

@@ -73,8 +73,10 @@ Status attention_numbers_json(const AttentionMaps *m, int digits, Sheet *out, Er
     write_string("position", positions[c->position], out);
     sheet_printf(out, ", ");
     write_string("overridden", m->session->overridden ? m->session->overridden : "", out);
-    sheet_printf(out, ",\n \"n_layers\": %u, \"n_heads\": %u, \"n_kv_heads\": %u,\n \"tokens\": [",
-                 m->n_layers, m->n_heads, m->n_kv_heads);
+    sheet_printf(out,
+                 ",\n \"n_layers\": %u, \"n_heads\": %u, \"n_kv_heads\": %u,%s\n \"tokens\": [",
+                 m->n_layers, m->n_heads, m->n_kv_heads,
+                 m->session->sees_future ? " \"sees_future\": true," : "");
     for (size_t i = 0; i < m->n; i++) {
         size_t length;
         const char *bytes = tokenizer_token_text(m->session->tokenizer, m->ids.ids[i], &length);

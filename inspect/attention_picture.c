@@ -37,16 +37,16 @@ static Layout layout_of(const AttentionMaps *m) {
 
 /* ---- Maps ------------------------------------------------------------------------------------ */
 
-static void draw_cells(Sheet *svg, double x, double y, double cell, const float *map,
-                       const uint32_t *first, size_t n) {
+static void draw_cells(const AttentionMaps *m, Sheet *svg, double x, double y, double cell,
+                       const float *map, const uint32_t *first, size_t n) {
     for (size_t q = 0; q < n; q++)
         picture_strip(svg, x + cell * first[q], y + cell * (double)q, cell, map + q * n + first[q],
-                      q + 1 - first[q]);
+                      attention_maps_end(m, q) - first[q]);
 }
 
 /* Each cell of the image is a bin of at least one cell of the map and has the largest of them. */
-static void draw_bins(Sheet *svg, double x, double y, double side, const float *map,
-                      const uint32_t *first, size_t n) {
+static void draw_bins(const AttentionMaps *m, Sheet *svg, double x, double y, double side,
+                      const float *map, const uint32_t *first, size_t n) {
     size_t bin = 1;
     while ((double)(n / bin) > 2 * side) bin++;
     size_t n_bins = (n + bin - 1) / bin;
@@ -57,7 +57,7 @@ static void draw_bins(Sheet *svg, double x, double y, double side, const float *
     }
     memset(cells, PICTURE_CLEAR, n_bins * n_bins);
     for (size_t q = 0; q < n; q++)
-        for (size_t k = first[q]; k <= q; k++) {
+        for (size_t k = first[q]; k < attention_maps_end(m, q); k++) {
             uint8_t *cell = &cells[q / bin * n_bins + k / bin];
             uint8_t shade = picture_shade(cbrt((double)map[q * n + k]), false);
             if (*cell == PICTURE_CLEAR || shade > *cell) *cell = shade;
@@ -67,13 +67,13 @@ static void draw_bins(Sheet *svg, double x, double y, double side, const float *
     free(cells);
 }
 
-static void draw_map(Sheet *svg, double x, double y, double side, const float *map,
-                     const uint32_t *first, size_t n) {
+static void draw_map(const AttentionMaps *m, Sheet *svg, double x, double y, double side,
+                     const float *map, const uint32_t *first, size_t n) {
     picture_hatch(svg, x, y, side, side);
     if (n <= SHORT_TEXT) {
-        draw_cells(svg, x, y, side / (double)n, map, first, n);
+        draw_cells(m, svg, x, y, side / (double)n, map, first, n);
     } else {
-        draw_bins(svg, x, y, side, map, first, n);
+        draw_bins(m, svg, x, y, side, map, first, n);
     }
 }
 
@@ -133,7 +133,7 @@ static void draw_mean(const AttentionMaps *m, const Layout *l, Sheet *svg) {
                     first[q] = m->first[layer * m->n + q];
         }
         attention_maps_mean(m, 0, m->n_layers, mean);
-        draw_map(svg, l->left, l->top, l->side, mean, first, m->n);
+        draw_map(m, svg, l->left, l->top, l->side, mean, first, m->n);
         draw_tokens(m, l, svg);
         picture_text(svg, l->left, l->top + l->side + 18, "label", "start", 0,
                      "the mean of all layers and heads", 32);
@@ -182,8 +182,8 @@ static void draw_tiles(const AttentionMaps *m, const Layout *l, Sheet *svg) {
         }
         uint32_t n_heads = attends ? attention_maps_heads(m, layer) : 0;
         for (uint32_t head = 0; head < n_heads; head++)
-            draw_map(svg, l->grid_left + l->pitch * head, y, l->tile, attention_map(m, layer, head),
-                     m->first + layer * m->n, m->n);
+            draw_map(m, svg, l->grid_left + l->pitch * head, y, l->tile,
+                     attention_map(m, layer, head), m->first + layer * m->n, m->n);
     }
 }
 

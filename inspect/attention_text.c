@@ -28,7 +28,7 @@ static void write_map(const AttentionMaps *m, size_t layer, const float *map, Sh
         sheet_printf(out, "%4zu ", i);
         attention_text_label(m, i, out);
         sheet_printf(out, " \xE2\x94\x82");
-        for (size_t k = 0; k <= i; k++) {
+        for (size_t k = 0; k < attention_maps_end(m, i); k++) {
             size_t shade = 4;
             while (shade > 0 && !((double)map[i * m->n + k] >= above[shade])) shade--;
             const char *cell = k < m->first[layer * m->n + i] ? "\xC2\xB7\xC2\xB7" : shades[shade];

@@ -102,6 +102,15 @@ static bool has_form(const char *path, const char *const *forms) {
     return !dot;
 }
 
+/* Whether an override is of masks.h, which computes whole texts alone. */
+static bool has_mask(const OptionList *override) {
+    static const char *const names[] = {"mask=", "positions=", "global_tokens="};
+    for (size_t i = 0; i < override->n; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            if (strncmp(override->items[i], names[k], strlen(names[k])) == 0) return true;
+    return false;
+}
+
 static Status check_views(Options *o, Error *error) {
     static const char *const maps[] = {".svg", ".html", ".json", NULL}, *const svg[] = {".svg",
                                                                                         NULL};
@@ -141,6 +150,9 @@ static Status check_views(Options *o, Error *error) {
         return usage(error, "--attention and --positions name their own file: no -o");
     bool is_text = is_table || (o->attention && attention_view_is_text(o->attention));
     if (picture && strcmp(picture, "-") != 0 && !is_text) o->output = picture;
+    if (has_mask(&o->override) && !o->score && !o->eval && !o->attention)
+        return usage(error, "--override mask, positions and global_tokens are for looking and "
+                            "scoring: with --score, --eval or --attention");
     if (o->override.n > 0 && o->session)
         return usage(error, "--override is for single texts: not with --batch or --session");
     return STATUS_OK;

@@ -56,6 +56,8 @@ static Status not_allowed(const char *item, Error *error) {
     char names[512] = "";
     for (size_t i = 0, at = 0; i < sizeof allowed / sizeof *allowed && at < sizeof names; i++)
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", allowed[i]);
+    snprintf(names + strlen(names), sizeof names - strlen(names),
+             ", mask, positions, global_tokens");
     error_set(error, "--override %.60s: FIELD=VALUE, where FIELD is one of %s", item, names);
     return STATUS_USAGE;
 }
@@ -106,8 +108,48 @@ static Status set_value(const char *item, const ConfigField *field, const char *
     return STATUS_OK;
 }
 
-/* Applies one FIELD=VALUE and adds it to o->text. */
-static Status apply(Overrides *o, const char *item, Config *config, Error *error) {
+/* Adds "field = after (the model's: before)" to o->text. */
+static Status add_text(Overrides *o, const char *field, const char *after, const char *before,
+                       Error *error) {
+    size_t length = o->text ? strlen(o->text) : 0, more = strlen(field) + 600;
+    char *text = realloc(o->text, length + more);
+    if (!text) return error_set(error, "no memory");
+    snprintf(text + length, more, "%s%s = %.200s (the model's: %.200s)", length ? ", " : "", field,
+             after, before);
+    o->text = text;
+    return STATUS_OK;
+}
+
+/* ---- What no model has (masks.h) ---- */
+
+static Status apply_mask(Overrides *o, const char *item, const char *value, Error *error) {
+    for (int i = 1; masks_names[i]; i++) {
+        if (strcmp(masks_names[i], value) != 0) continue;
+        o->masks.mask = (MaskKind)i;
+        return add_text(o, "mask", value, masks_names[0], error);
+    }
+    if (strcmp(value, masks_names[0]) == 0)
+        return changes_nothing(item, "the model has causal", error);
+    return wrong_value(item, "one of none, zero, -1e9", error);
+}
+
+static Status apply_positions(Overrides *o, const char *item, const char *value, Error *error) {
+    if (strcmp(value, "every-layer") != 0) return wrong_value(item, "'every-layer'", error);
+    o->masks.every_layer = true;
+    return add_text(o, "positions", "every layer", "the first alone", error);
+}
+
+static Status apply_global_tokens(Overrides *o, const char *item, const char *value, Error *error) {
+    char *end;
+    unsigned long n = strtoul(value, &end, 10);
+    if (*value < '1' || *value > '9' || *end || n > MASKS_POSITIONS)
+        return wrong_value(item, "a whole number from 1 to 2048", error);
+    o->masks.global_tokens = (uint32_t)n;
+    return add_text(o, "global_tokens", value, "0", error);
+}
+
+/* Applies one FIELD=VALUE of Config and adds it to o->text. */
+static Status apply_field(Overrides *o, const char *item, Config *config, Error *error) {
     const char *equals = strchr(item, '=');
     const ConfigField *field = equals ? find_field(item, (size_t)(equals - item)) : NULL;
     if (!field) return not_allowed(item, error);
@@ -138,13 +180,21 @@ static Status apply(Overrides *o, const char *item, Config *config, Error *error
         if (!(config->rope_theta > 1.0f)) return wrong_value(item, "above 1", error);
         o->rope_theta = config->rope_theta;
     }
-    size_t length = o->text ? strlen(o->text) : 0, more = strlen(field->name) + 600;
-    char *text = realloc(o->text, length + more);
-    if (!text) return error_set(error, "no memory");
-    snprintf(text + length, more, "%s%s = %.200s (the model's: %.200s)", length ? ", " : "",
-             field->name, after, before);
-    o->text = text;
-    return STATUS_OK;
+    return add_text(o, field->name, after, before, error);
+}
+
+static Status apply(Overrides *o, const char *item, Config *config, Error *error) {
+    static const struct {
+        const char *name;
+        Status (*apply)(Overrides *o, const char *item, const char *value, Error *error);
+    } others[] = {{"mask=", apply_mask},
+                  {"positions=", apply_positions},
+                  {"global_tokens=", apply_global_tokens}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        size_t n = strlen(others[i].name);
+        if (strncmp(item, others[i].name, n) == 0) return others[i].apply(o, item, item + n, error);
+    }
+    return apply_field(o, item, config, error);
 }
 
 Status overrides_apply(Overrides *overrides, const OptionList *list, Config *config, Error *error) {

@@ -29,6 +29,7 @@ struct Session {
     size_t prompt_length;
     const char *chat_template; /* of --chat-template; NULL: the model's */
     char *overridden;          /* what --override changed, for people, owned; NULL: nothing */
+    bool sees_future;          /* --override mask lets queries look at later tokens */
     Output *output;
     /* Makes a Drafter for one text with these options, freed by drafter_free; returns STATUS_OK and
      * NULL where none pays: drafting_new, but in tests that have drafters of their own. NULL: this

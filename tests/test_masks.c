@@ -1,0 +1,137 @@
+/* --override mask, positions, global_tokens: the mistakes that guides warn of, computed. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/fixture.h"
+#include "tests/process.h"
+#include "tests/small_model.h"
+#include "tests/tiny_model.h"
+
+static char *directory, *other, *model, *sinusoidal;
+
+static int make_models(void **state) {
+    (void)state;
+    directory = fixture_directory();
+    model = small_model(directory, "tiny,window=4");
+    other = fixture_directory();
+    sinusoidal = small_model(other, "tiny,position=sinusoidal,norm_place=after");
+    return 0;
+}
+
+static int remove_models(void **state) {
+    (void)state;
+    fixture_remove_directory(directory);
+    fixture_remove_directory(other);
+    free(sinusoidal);
+    free(model);
+    return 0;
+}
+
+/* The log-probability of the text's token number `index` by --score; one and two: overrides. */
+static double log_probability(const char *path, const char *text, size_t index, const char *one,
+                              const char *two) {
+    Process p = RUN("run", path, "-i", text, "--score", "table", "--kv-type", "f32", "-j", "2",
+                    one ? "--override" : NULL, one, two ? "--override" : NULL, two);
+    if (p.status) print_message("%s", p.err);
+    assert_int_equal(p.status, 0);
+    const char *line = strchr(p.out, '\n');
+    for (size_t i = 0; i < index; i++) line = strchr(line + 1, '\n');
+    double value = strtod(line + 1, NULL);
+    process_free(&p);
+    return value;
+}
+
+static void a_mask_of_minus_a_billion_is_the_model_s_own(void **state) {
+    (void)state;
+    double own = log_probability(model, "abcdefgh", 6, NULL, NULL);
+    assert_true(fabs(log_probability(model, "abcdefgh", 6, "mask=-1e9", NULL) - own) < 1e-3);
+}
+
+static void without_a_mask_or_with_zeros_a_later_token_changes_an_earlier_one(void **state) {
+    (void)state;
+    static const char *const masks[] = {NULL, "mask=-1e9", "mask=zero", "mask=none"};
+    for (size_t i = 0; i < 4; i++) {
+        double one = log_probability(model, "abcdefgh", 2, masks[i], NULL);
+        double two = log_probability(model, "abcdefXY", 2, masks[i], NULL);
+        if (i < 2)
+            assert_true(one == two);
+        else
+            assert_true(fabs(one - two) > 1e-3);
+    }
+}
+
+static void without_mask_and_positions_attention_is_blind_to_order(void **state) {
+    (void)state;
+    /* The score of 'p' after 'm', behind a space; the letters before 'm' in another order. */
+    double one = log_probability(model, "bcdfgkmp", 8, "mask=none", "position=none");
+    double two = log_probability(model, "kfdbcgmp", 8, "mask=none", "position=none");
+    assert_true(fabs(one - two) < 2e-3);
+    one = log_probability(model, "bcdfgkmp", 8, "mask=none", NULL);
+    two = log_probability(model, "kfdbcgmp", 8, "mask=none", NULL);
+    assert_true(fabs(one - two) > 1e-2);
+}
+
+static void global_tokens_stand_beside_a_window(void **state) {
+    (void)state;
+    Process p = RUN("run", model, "-i", "abcdefghij", "--attention", "0.0", "--override",
+                    "global_tokens=2");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.out, "overridden: global_tokens = 2 (the model's: 0)"));
+    process_free(&p);
+    double one = log_probability(model, "abcdefgh", 7, "global_tokens=2", NULL);
+    assert_true(fabs(one - log_probability(model, "abcdefgh", 7, NULL, NULL)) > 1e-3);
+    /* A window that is all global is no window. */
+    one = log_probability(model, "abcdefgh", 7, "global_tokens=9", NULL);
+    assert_true(fabs(one - log_probability(model, "abcdefgh", 7, "window=0", NULL)) < 1e-3);
+}
+
+static void positions_in_every_layer_change_the_logits(void **state) {
+    (void)state;
+    double own = log_probability(sinusoidal, "abcdefgh", 7, NULL, NULL);
+    double every = log_probability(sinusoidal, "abcdefgh", 7, "positions=every-layer", NULL);
+    assert_true(fabs(own - every) > 1e-3);
+}
+
+#define REFUSES(message, path, ...)                                                                \
+    do {                                                                                           \
+        Process p = RUN("run", path, "-i", "abc", __VA_ARGS__);                                    \
+        assert_int_not_equal(p.status, 0);                                                         \
+        if (!strstr(p.err, message)) fail_msg("%s", p.err);                                        \
+        process_free(&p);                                                                          \
+    } while (0)
+
+static void what_cannot_be_computed_so_is_refused(void **state) {
+    (void)state;
+    REFUSES("are for looking and scoring: with --score, --eval or --attention", model, "--override",
+            "mask=none");
+    REFUSES("the value is not one of none, zero, -1e9", model, "--score", "table", "--override",
+            "mask=all");
+    REFUSES("it changes nothing: the model has causal", model, "--score", "table", "--override",
+            "mask=causal");
+    REFUSES("the model adds no positions to its embeddings", model, "--score", "table",
+            "--override", "positions=every-layer");
+    REFUSES("a layer has no window", sinusoidal, "--score", "table", "--override",
+            "global_tokens=1");
+    REFUSES("give -c 2048", model, "--score", "table", "-c", "4096", "--override", "mask=none");
+}
+
+int main(int argc, char **argv) {
+    (void)argc, (void)argv;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mask_of_minus_a_billion_is_the_model_s_own),
+        cmocka_unit_test(without_a_mask_or_with_zeros_a_later_token_changes_an_earlier_one),
+        cmocka_unit_test(without_mask_and_positions_attention_is_blind_to_order),
+        cmocka_unit_test(global_tokens_stand_beside_a_window),
+        cmocka_unit_test(positions_in_every_layer_change_the_logits),
+        cmocka_unit_test(what_cannot_be_computed_so_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_models, remove_models);
+}
