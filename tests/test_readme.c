@@ -114,7 +114,8 @@ static void the_sessions_of_the_docs_are_what_their_commands_print(void **state)
                  {"docs/guide-to-code.md", 19},
                  {"docs/seeing-inside.md", 8},
                  {"docs/positions-and-heads.md", 2},
-                 {"docs/sizes.md", 4}};
+                 {"docs/sizes.md", 4},
+                 {"docs/exercises.md", 25}};
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
         if (tier_takes(i, 5, 1)) assert_true(check_page(pages[i].page) >= pages[i].least);
     remove_made();
