@@ -110,12 +110,9 @@ static void the_sessions_of_the_docs_are_what_their_commands_print(void **state)
     static const struct {
         const char *page;
         size_t least;
-    } pages[] = {{"docs/your-own-model.md", 4},
-                 {"docs/guide-to-code.md", 19},
-                 {"docs/seeing-inside.md", 8},
-                 {"docs/positions-and-heads.md", 2},
-                 {"docs/sizes.md", 4},
-                 {"docs/exercises.md", 25}};
+    } pages[] = {{"docs/your-own-model.md", 4}, {"docs/guide-to-code.md", 19},
+                 {"docs/seeing-inside.md", 8},  {"docs/positions-and-heads.md", 2},
+                 {"docs/sizes.md", 4},          {"docs/exercises.md", 25}};
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
         if (tier_takes(i, 5, 1)) assert_true(check_page(pages[i].page) >= pages[i].least);
     remove_made();
@@ -277,6 +274,30 @@ static void the_first_screen_says_what_it_is_and_its_commands_run(void **state) 
     free(scratch);
 }
 
+/* The cells of a table that are commands of `run`, between backticks: each must end well. */
+static void the_commands_of_the_table_of_concepts_run(void **state) {
+    (void)state;
+    size_t length, n = 0;
+    char *scratch = new_checkout(), *text = file_read("docs/guide-to-code.md", &length), *at = text;
+    while ((at = strstr(at, "`./run "))) {
+        char *line = at, *end = strchr(++at, '`'), *both = NULL;
+        while (line > text && line[-1] != '\n') line--;
+        assert_non_null(end);
+        if (*line == '|' && tier_takes(n++, 8, 2)) {
+            assert_true(asprintf(&both, "cd '%s' && { %.*s; } 2>&1", scratch, (int)(end - at), at) >
+                        0);
+            Process p = RUN("/bin/sh", "-c", both);
+            if (p.status != 0) fail_msg("%s ends with %d:\n%s", both, p.status, p.out);
+            process_free(&p);
+            free(both);
+        }
+        at = end + 1;
+    }
+    assert_true(n >= 40);
+    free(text);
+    free(scratch);
+}
+
 /* `run` alone is not found in a checkout, and `export` is a builtin of the shell. */
 static void no_command_of_the_docs_lacks_its_directory(void **state) {
     (void)state;
@@ -340,6 +361,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_sessions_of_the_docs_are_what_their_commands_print),
         cmocka_unit_test(the_commands_of_the_docs_can_be_pasted),
         cmocka_unit_test(the_first_screen_says_what_it_is_and_its_commands_run),
+        cmocka_unit_test(the_commands_of_the_table_of_concepts_run),
         cmocka_unit_test(no_command_of_the_docs_lacks_its_directory),
         cmocka_unit_test(links_lead_to_files),
         cmocka_unit_test(the_divergences_of_the_docs_come_out_again),
