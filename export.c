@@ -36,7 +36,7 @@ typedef struct Arguments {
     size_t n_operands;
     const char *type, *calibrate, *tokenizer, *split_pattern, *random, *family;
     OptionList keep, lora;
-    uint64_t n_threads;
+    uint64_t n_threads, kv_heads; /* kv_heads 0: the source's */
     enum { POOLING_AS_SOURCE, POOLING_LAST_TOKEN, POOLING_OF_ALL, POOLING_FIRST_TOKEN } pooling;
     bool force; /* replace a target that exists */
     bool quiet, no_sandbox, no_mtp, help;
@@ -65,6 +65,8 @@ static const OptionRow rows[] = {
              "run this text; quantize best what its inputs use most"),
     LIST_ROW(USUAL, "lora", "NAME=PATH", FIELD(lora),
              "merge an adapter into the weights; NAME=PATH:SCALE; repeated"),
+    UINT_ROW(USUAL, 0, "kv-heads", FIELD(kv_heads), 1, 4096,
+             "key/value heads: means of the source's"),
     TEXT_ROW(USUAL, 'z', "tokenizer", "FILE", FIELD(tokenizer),
              "tokenizer.json, tokenizer.bin, .model or .tiktoken"),
     TEXT_ROW(USUAL, 0, "split-pattern", "REGEX", FIELD(split_pattern),
@@ -233,6 +235,7 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
         .fits = e->fits ? &e->wish : NULL,
         .calibrate = a->calibrate,
         .adapters = a->lora.n ? &e->adapters : NULL,
+        .kv_heads = (uint32_t)a->kv_heads,
         .tokenizer = a->tokenizer,
         .split_pattern = a->split_pattern,
         .family = a->family,

@@ -65,7 +65,7 @@ _verbatim_export() {
         --split-pattern) COMPREPLY=($(compgen -W "r50k_base p50k_base cl100k_base o200k_base llama3 llama4 qwen whisper" -- "$cur")); return ;;
     esac
     if [[ $cur == -* ]]; then
-        COMPREPLY=($(compgen -W "--type --keep --lora --calibrate --tokenizer --split-pattern --family --threads --random --force --pooling --no-mtp --no-sandbox --quiet
+        COMPREPLY=($(compgen -W "--type --keep --lora --kv-heads --calibrate --tokenizer --split-pattern --family --threads --random --force --pooling --no-mtp --no-sandbox --quiet
             --help" -- "$cur"))
         return
     fi

@@ -23,7 +23,8 @@ typedef struct ConvertOptions {
     const char *family;        /* path of the page of a family that it may be of; NULL: none */
     bool no_mtp;               /* leave out prediction layers (formats/prediction.h) */
     struct AdapterOpening *adapters; /* merged into the weights, for convert_to_path; or NULL */
-    const char *target;              /* the target's name in messages; NULL: the source's path */
+    uint32_t kv_heads;   /* for convert_to_path: kv_heads_merge; 0: as the source has them */
+    const char *target;  /* the target's name in messages; NULL: the source's path */
     const char *pooling; /* for convert_to_path: pooling_set; NULL: as the source says */
     bool keeps_target;   /* for convert_to_path: fails where the target exists */
     int n_threads;       /* 0: threads_default() */

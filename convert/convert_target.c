@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "convert/adapter_merge.h"
+#include "convert/kv_heads.h"
 #include "convert/cache_directory.h"
 #include "convert/calibrate.h"
 #include "convert/type_choice.h"
@@ -162,6 +163,8 @@ static Status parse_and_convert(Source *source, ConvertOptions *options, Calibra
         status = pooling_set(source, options->pooling, error);
     if (status == STATUS_OK && options->adapters)
         status = adapter_merge(options->adapters, source, error);
+    if (status == STATUS_OK && options->kv_heads)
+        status = kv_heads_merge(source, options->kv_heads, error);
     if (status == STATUS_OK && options->calibrate)
         status = calibrate_source(&calibration, source, &files->text, &files->fd, options, error);
     if (calibration) {
