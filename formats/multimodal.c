@@ -6,15 +6,16 @@
 
 typedef struct Wrapper {
     const char *model_type, *text_type;
-    bool text_varies;     /* text_config's own model_type decides; text_type is for its absence */
-    bool may_be_flat;     /* older files have the text model's keys beside vision_config */
-    bool tied;            /* tie_word_embeddings where the key is absent */
-    bool text_tied;       /* the same in text_config; a flat file is then always tied */
-    bool text_decides;    /* only text_config's key ties */
-    const char *tied_key; /* key that counts before tie_word_embeddings; NULL: none */
-    bool plain_logits;    /* the text model's scale and cap of the logits do not count */
-    const char *within;   /* text_config is in this member of config.json; NULL: at the top */
-    const char *older;    /* what the first files call text_config; NULL: text_config */
+    bool text_varies;      /* text_config's own model_type decides; text_type is for its absence */
+    bool may_be_flat;      /* older files have the text model's keys beside vision_config */
+    bool tied;             /* tie_word_embeddings where the key is absent */
+    bool text_tied;        /* the same in text_config; a flat file is then always tied */
+    bool text_decides;     /* only text_config's key ties */
+    const char *tied_key;  /* key that counts before tie_word_embeddings; NULL: none */
+    bool plain_logits;     /* the text model's scale and cap of the logits do not count */
+    bool image_sees_ahead; /* use_bidirectional_attention is about a prompt with an image alone */
+    const char *within;    /* text_config is in this member of config.json; NULL: at the top */
+    const char *older;     /* what the first files call text_config; NULL: text_config */
 } Wrapper;
 
 static const Wrapper wrappers[] = {
@@ -89,6 +90,11 @@ static const Wrapper wrappers[] = {
     {"pp_chart2table", "qwen2", .text_varies = true, .plain_logits = true, .tied = true},
     {"shieldgemma2", "gemma3_text", .plain_logits = true, .text_tied = true},
     {"fuyu", "persimmon", .text_varies = true, .plain_logits = true},
+    {"paligemma", "gemma", .text_varies = true, .tied = true, .image_sees_ahead = true},
+    {"moss_transcribe_diarize", "qwen3", .text_varies = true, .plain_logits = true, .tied = true},
+    {"blip-2", "opt", .text_varies = true, .plain_logits = true, .tied = true},
+    {"instructblip", "opt", .text_varies = true, .plain_logits = true, .tied = true},
+    {"instructblipvideo", "opt", .text_varies = true, .plain_logits = true, .tied = true},
 };
 enum { WRAPPERS = sizeof wrappers / sizeof *wrappers };
 
@@ -144,6 +150,7 @@ Status multimodal_text_config(json_t **config, bool *is_part, Error *error) {
     if (ties || json_value(own, "tie_word_embeddings") || !wrapper->text_varies)
         json_object_set_new(text, "tie_word_embeddings", json_boolean(ties));
     if (wrapper->tied_key) json_object_del(text, wrapper->tied_key);
+    if (wrapper->image_sees_ahead) json_object_del(text, "use_bidirectional_attention");
     /* transformers' classes for images multiply by the output head and do nothing else. */
     if (wrapper->plain_logits) {
         json_object_set_new(text, "final_logit_softcapping", json_null());
