@@ -96,6 +96,7 @@ static const Wrapper wrappers[] = {
     {"blip-2", "opt", .text_varies = true, .plain_logits = true, .tied = true},
     {"instructblip", "opt", .text_varies = true, .plain_logits = true, .tied = true},
     {"instructblipvideo", "opt", .text_varies = true, .plain_logits = true, .tied = true},
+    {"molmo2", "molmo2_text", .tied = false},
 };
 enum { WRAPPERS = sizeof wrappers / sizeof *wrappers };
 

@@ -454,8 +454,9 @@ Status rope_score_factor(const RopeKeys *keys, const json_t *json, double *facto
  * list by layer, rope_parameters, the family's key, the family's default. */
 static Status read_base(Rope *rope, const RopeKeys *keys, const json_t *json,
                         const json_t *parameters, bool local, const Config *config, Error *error) {
-    const char *key = local ? keys->local_theta_key : keys->theta ? keys->theta : "rope_theta";
-    double absent = local ? keys->local_theta : (double)config->rope_theta;
+    bool other_base = local && !keys->scaled_layers;
+    const char *key = other_base ? keys->local_theta_key : keys->theta ? keys->theta : "rope_theta";
+    double absent = other_base ? keys->local_theta : (double)config->rope_theta;
     if (local && keys->local_theta_given > 0.0 && json_value(json, "rope_parameters")) {
         key = "rope_theta";
         absent = keys->local_theta_given;
@@ -531,6 +532,7 @@ Status rope_from_json(Rope *rope, const RopeKeys *keys, const json_t *json, bool
     Status status = find_parameters(keys, json, local, &parameters, error);
     if (status == STATUS_OK) status = read_base(rope, keys, json, parameters, local, config, error);
     if (status == STATUS_OK) status = read_scaling_name(rope, keys, parameters, error);
+    if (local && keys->scaled_layers) rope->scaling = ROPE_DEFAULT;
     if (status == STATUS_OK) status = read_part(keys, json, parameters, rope, config, &part, error);
     if (status == STATUS_OK && rope->scaling == ROPE_PROPORTIONAL)
         rope->part = part;

@@ -91,6 +91,8 @@ typedef struct RopeKeys {
     bool layer_thetas;   /* the list layer_rope_theta gives each layer its base */
     bool layer_lists;    /* where rope_parameters has no object for each kind of layers, the lists
                           * rope_theta and partial_rotary_factors give each layer its own: Step 3.5 */
+    bool scaled_layers;  /* rope_scaling_layers lists the layers that have the scaling; the others
+                          * have  the second table, of the same base: Molmo 2 */
     bool reversed;       /* rotates the other way: NanoChat */
     const char *learned; /* tensor with Rope.exponents: Mistral Large 4; NULL: none */
 } RopeKeys;
