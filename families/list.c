@@ -52,6 +52,7 @@
     X(mistral) \
     X(mistral4) \
     X(mistral_large4) \
+    X(mllama) \
     X(molmo2) \
     X(mpt) \
     X(muse_glimmer) \

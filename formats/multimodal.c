@@ -93,6 +93,7 @@ static const Wrapper wrappers[] = {
     {"paligemma", "gemma", .text_varies = true, .tied = true, .image_sees_ahead = true},
     {"moss_transcribe_diarize", "qwen3", .text_varies = true, .plain_logits = true, .tied = true},
     {"cosmos3_edge", "cosmos3_edge_text", .tied = false},
+    {"mllama", "mllama_text_model", .tied = false},
     {"blip-2", "opt", .text_varies = true, .plain_logits = true, .tied = true},
     {"instructblip", "opt", .text_varies = true, .plain_logits = true, .tied = true},
     {"instructblipvideo", "opt", .text_varies = true, .plain_logits = true, .tied = true},
