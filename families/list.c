@@ -39,6 +39,7 @@
     X(internlm) \
     X(kimi_linear) \
     X(kolibri1) \
+    X(kosmos) \
     X(laguna) \
     X(lfm2) \
     X(llama4) \

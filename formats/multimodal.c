@@ -93,6 +93,8 @@ static const Wrapper wrappers[] = {
     {"paligemma", "gemma", .text_varies = true, .tied = true, .image_sees_ahead = true},
     {"moss_transcribe_diarize", "qwen3", .text_varies = true, .plain_logits = true, .tied = true},
     {"cosmos3_edge", "cosmos3_edge_text", .tied = false},
+    {"kosmos-2", "kosmos_2_text_model", .tied = true},
+    {"kosmos-2.5", "kosmos_2_5_text_model", .tied = true},
     {"mllama", "mllama_text_model", .tied = false},
     {"blip-2", "opt", .text_varies = true, .plain_logits = true, .tied = true},
     {"instructblip", "opt", .text_varies = true, .plain_logits = true, .tied = true},
