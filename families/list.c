@@ -54,6 +54,7 @@
     X(mistral4) \
     X(mistral_large4) \
     X(mllama) \
+    X(modernbert_decoder) \
     X(molmo2) \
     X(mpt) \
     X(muse_glimmer) \

@@ -6,17 +6,25 @@
  * K2 takes norm(x) * sigmoid(up activation(down norm(x))), where down has norm_gate_rank rows.
  *
  * With Config.residual_by_depth the n-th sum of the stream (the embedding is the first part) is
- * (x sqrt(n - 1) + norm2(f(norm(x)))) / sqrt(n): Beam. */
+ * (x sqrt(n - 1) + norm2(f(norm(x)))) / sqrt(n): Beam.
+ *
+ * The output head may read another layer's output (head_transform.h): ModernBERT's decoder. */
 #include <math.h>
 #include <stdio.h>
 
 #include "forward_pass.h"
 #include "layers/arrangements.h"
+#include "layers/head_transform.h"
 
 /* The gates of a layer's norms: before attention, and before the feed-forward. */
 typedef struct LayerGates {
     NormGate attention, ffn;
 } LayerGates;
+
+typedef struct MixedNorms {
+    HeadTransform head;
+    LayerGates gates[]; /* of each layer, where Config.adapter_rank is not 0 */
+} MixedNorms;
 
 static NormGate find_gate(Finder *f, const char *norm) {
     const Config *c = f->config;
@@ -29,17 +37,18 @@ static NormGate find_gate(Finder *f, const char *norm) {
     return gate;
 }
 
-/* Without gates there is nothing to find beside the layers' own weights. */
 static void mixed_norms_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
-    if (c->norm_gate_rank == 0) return;
-    LayerGates *gates = arrangement_allocate(f, c->n_layers * sizeof *gates);
-    weights->stack = gates;
-    for (uint32_t l = 0; gates && l < c->n_layers; l++) {
+    size_t n_gated = c->norm_gate_rank > 0 ? c->n_layers : 0;
+    MixedNorms *own = arrangement_allocate(f, sizeof *own + n_gated * sizeof *own->gates);
+    weights->stack = own;
+    if (!own) return;
+    for (uint32_t l = 0; l < n_gated; l++) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
-        gates[l].attention = find_gate(f, "attention_norm");
-        gates[l].ffn = find_gate(f, "ffn_norm");
+        own->gates[l].attention = find_gate(f, "attention_norm");
+        own->gates[l].ffn = find_gate(f, "ffn_norm");
     }
+    head_transform_find(f, &own->head);
 }
 
 void norm_gate_apply(ForwardPass *pass, const Branch *b) {
@@ -86,7 +95,8 @@ static void weigh(const Model *m, Branch *b, size_t n_parts) {
 
 static void mixed_norms_list(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
-    const LayerGates *gates = m->weights.stack ? (const LayerGates *)m->weights.stack + l : NULL;
+    const MixedNorms *own = m->weights.stack;
+    const LayerGates *gates = m->config->norm_gate_rank > 0 ? own->gates + l : NULL;
     list_half(m, l, branches_append_attention, &w->attention_norm,
               gates ? &gates->attention : NULL);
     weigh(m, branches_last(m), 2 * l + 2);
@@ -96,17 +106,24 @@ static void mixed_norms_list(Model *m, size_t l) {
 
 static void mixed_norms_keep(Model *m) {
     const Config *c = m->config;
-    LayerGates *gates = m->weights.stack;
-    for (size_t l = 0; gates && l < c->n_layers; l++) {
+    MixedNorms *own = m->weights.stack;
+    for (size_t l = 0; c->norm_gate_rank > 0 && l < c->n_layers; l++) {
+        LayerGates *gates = &own->gates[l];
         float *low = arena_keep(&m->arena, "gate inputs", m->max_rows, c->norm_gate_rank);
         float *wide = arena_keep(&m->arena, "gates", m->max_rows, c->dim);
-        gates[l].attention.low = gates[l].ffn.low = low;
-        gates[l].attention.wide = gates[l].ffn.wide = wide;
+        gates->attention.low = gates->ffn.low = low;
+        gates->attention.wide = gates->ffn.wide = wide;
     }
+}
+
+static void mixed_norms_end(ForwardPass *pass) {
+    const MixedNorms *own = pass->model->weights.stack;
+    if (own->head.dense.w.data) head_transform_run(pass, &own->head);
 }
 
 const Arrangement mixed_norms_arrangement = {
     .find = mixed_norms_find,
     .keep = mixed_norms_keep,
     .list = mixed_norms_list,
+    .end = mixed_norms_end,
 };

@@ -1,0 +1,79 @@
+/* ModernBERT's decoder (Ettin): a norm of the embeddings in place of the first layer's, windows in
+ * two of three layers, and a layer before the output head. */
+#include "families/shared.h"
+
+static FamilyFinish modernbert_finish;
+static FamilyMore modernbert_more;
+
+const Family families_modernbert_decoder[] = {
+    {
+        .model_type = "modernbert-decoder",
+        .set = SET({"norm", NORM_LAYER}, {"stack", STACK_MIXED_NORMS}, {"rope_theta", 160000}),
+        .keys =
+            KEYS(SIZE_KEYS(50368, 768, 1152, 22, 12), CONTEXT(8192), {"norm_eps", "norm_eps", 1e-5},
+                 {"hidden_activation", "activation", ACTIVATION_GELU}),
+        .fixed = FIXED({"classifier_activation", "\"gelu\""}),
+        .biases =
+            BIASES({QKVO, "attention_bias", false}, {GATED, "mlp_bias", false},
+                   {" output ", "decoder_bias", true}, {" head.dense ", "classifier_bias", false},
+                   {" norms ", "norm_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embeddings.tok_embeddings"),
+                NORM("embedding_norm", "model.embeddings.norm"),
+                SEPARATE_QKV(".attn."),
+                LINEAR("wo", ".attn.Wo", "dim", "n_heads * head_dim"),
+                NORM("ffn_norm", ".mlp_norm"),
+                LINEAR("w_gate w_up", ".mlp.Wi", "ffn_dim + ffn_dim", "dim"),
+                LINEAR("w_down", ".mlp.Wo", "dim", "ffn_dim"),
+                NORM("head.norm", "model.final_norm"),
+                LINEAR("head.dense", "lm_head.dense", "dim", "dim"),
+                NORM("final_norm", "lm_head.norm"),
+                OUTPUT("decoder"),
+                {0},
+            },
+        .tied = true,
+        .rope = {.theta = "global_rope_theta",
+                 .local_theta = 10000,
+                 .local_theta_key = "local_rope_theta"},
+        .bos_id = 50281,
+        .eos_id = 50282,
+        .finish = modernbert_finish,
+        .more = modernbert_more,
+    },
+    {0},
+};
+
+static Status modernbert_finish(const json_t *json, Config *config, Error *error) {
+    const json_t *types = json_value(json, "layer_types");
+    double local = json_number(json, "local_attention", 128), every = 3;
+    if (json_value(json, "global_attn_every_n_layers"))
+        every = json_number(json, "global_attn_every_n_layers", 3);
+    if (!(every >= 1 && every <= CONFIG_MAX_LAYERS && every == (double)(uint32_t)every))
+        return error_set(error, "config.json: global_attn_every_n_layers is %g", every);
+    if (types && json_array_size(types) < config->n_layers)
+        return error_set(error, "config.json: layer_types names %zu layers of %u",
+                         json_array_size(types), config->n_layers);
+    for (uint32_t l = 0; l < config->n_layers; l++) {
+        const char *type = types ? json_string_value(json_array_get(types, l)) : NULL;
+        bool slides =
+            types ? type && strcmp(type, "sliding_attention") == 0 : l % (uint32_t)every != 0;
+        if (types && !slides && (!type || strcmp(type, "full_attention") != 0))
+            return error_set(error, "config.json: layer_types[%u] is '%.40s'", l, type ? type : "");
+        if (!slides) continue;
+        if (!(local >= 2 && local <= 1 << 28))
+            return error_set(error, "config.json: local_attention is %g", local);
+        config->window[l] = (uint32_t)local / 2;
+        config->rope_table[l] = 1;
+    }
+    return STATUS_OK;
+}
+
+/* All layers but the first have a norm before attention. */
+static Status modernbert_more(const RuleContext *context, const json_t *json, Error *error) {
+    static const TensorRule norm[] = {NORM("attention_norm", ".attn_norm"), {0}};
+    (void)json;
+    for (uint32_t l = 1; l < context->source->config.n_layers; l++)
+        if (rules_apply_to_layer(context, norm, l, error) != STATUS_OK) return STATUS_FAILED;
+    return STATUS_OK;
+}
