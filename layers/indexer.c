@@ -8,8 +8,7 @@
 #include "cache/pool_keys.h"
 #include "kernels/attention_q8.h"
 #include "layers/gathered.h"
-#include "layers/index_scores.h"
-#include "layers/selection.h"
+#include "layers/ranking.h"
 
 Indexer indexer_find(Finder *f, uint32_t layer, size_t thread_offset) {
     const Config *c = f->config;
@@ -35,6 +34,16 @@ Indexer indexer_find(Finder *f, uint32_t layer, size_t thread_offset) {
 
 /* ---- Working memory ---- */
 
+/* The positions of a pool; single positions are pools of 1. */
+static size_t pool_size(const Config *c) {
+    return c->indexer.pool > 0 ? c->indexer.pool : 1;
+}
+
+/* How many positions, or pools, are chosen. */
+static size_t n_best(const Config *c) {
+    return c->indexer.topk / pool_size(c);
+}
+
 /* What the layers with an indexer store of a position. */
 static KvLayer widest_layer(const Config *c) {
     KvLayer widest = {.n_kv_heads = 1, .value_dim = c->latent.kv_lora_rank, .values_in_keys = true};
@@ -45,31 +54,17 @@ static KvLayer widest_layer(const Config *c) {
     return widest;
 }
 
-/* A thread's part. While rows are scored, it holds the candidates of one row, or of a part of its
- * positions; then the keys that were gathered for one row. The first thread's also holds the cache
- * that they form. */
+/* A thread's part: what ranks positions, then the keys that were gathered for one row. The first
+ * thread's also holds the cache that they form. */
 typedef struct Section {
-    Selection *selection;
-    uint32_t *candidates;
-    float *scratch, *keys; /* keys: of a page of pools */
     void *cache, *row;
 } Section;
 
-static size_t keys_floats(const Config *c) {
-    return c->indexer.pool > 0 ? KV_PAGE * (round_up(c->indexer.head_dim, 4) + 1) : 0;
-}
-
 static Section section_of(const Model *m, const Indexer *w, int thread) {
     const Config *c = m->config;
-    float *at = m->layer_threads + (size_t)thread * m->layer_thread_floats + w->thread_offset;
-    Section s = {.selection = (Selection *)at};
-    s.candidates = (uint32_t *)(at + round_up(sizeof(Selection), 64) / 4);
-    s.scratch = (float *)(s.candidates + round_up(selection_words(c->indexer.topk), 16));
-    s.keys =
-        s.scratch + round_up(index_scratch_floats(c->indexer.n_heads, c->indexer.head_dim), 16);
-    s.cache = s.keys + keys_floats(c);
-    s.row = (char *)s.cache + gathered_cache_bytes();
-    return s;
+    float *at = m->layer_threads + (size_t)thread * m->layer_thread_floats + w->thread_offset +
+                ranking_thread_floats(c, n_best(c), c->indexer.pool > 0);
+    return (Section){.cache = at, .row = (char *)at + gathered_cache_bytes()};
 }
 
 size_t indexer_thread_floats(const Config *c) {
@@ -77,12 +72,8 @@ size_t indexer_thread_floats(const Config *c) {
     for (uint32_t l = 0; l < c->n_layers; l++) found = found || c->indexer.layer[l] != INDEXER_NONE;
     if (!found) return 0;
     const KvLayer layer = widest_layer(c);
-    size_t floats = round_up(selection_words(c->indexer.topk), 16) +
-                    round_up(index_scratch_floats(c->indexer.n_heads, c->indexer.head_dim), 16) +
-                    keys_floats(c);
-    size_t bytes = round_up(sizeof(Selection), 64) + gathered_cache_bytes() +
-                   gathered_row_bytes(&layer, indexer_most(c));
-    return floats + bytes / sizeof(float);
+    size_t bytes = gathered_cache_bytes() + gathered_row_bytes(&layer, indexer_most(c));
+    return ranking_thread_floats(c, n_best(c), c->indexer.pool > 0) + bytes / sizeof(float);
 }
 
 IndexRows indexer_take(Rows *memory, const Model *m) {
@@ -123,22 +114,12 @@ static void store_key(KvType type, void *keys, size_t dim, size_t slot, const fl
     }
 }
 
-/* How many positions a row sees: up to its own, counted from the start of its sequence. */
-static size_t n_seen(const ForwardPass *pass, size_t row) {
-    const Row *r = &pass->rows[row];
-    return (size_t)(r->position - kvcache_start(pass->cache, r->sequence)) + 1;
-}
-
-static void *index_keys(const ForwardPass *pass, size_t layer, size_t row, size_t page) {
-    return kvcache_values(pass->cache, pass->rows[row].sequence, page, layer, 0);
-}
-
 void indexer_store(ForwardPass *pass, size_t layer, const Indexer *w, const IndexRows *rows,
                    size_t row) {
     const Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
     size_t dim = m->config->indexer.head_dim, n_heads = m->config->indexer.n_heads;
-    size_t index = n_seen(pass, row) - 1;
+    size_t index = ranking_seen(pass, row) - 1;
     float *key = rows->k + row * dim;
     float eps = m->config->indexer.norm_eps > 0.0f ? m->config->indexer.norm_eps : 1e-6f;
     numeric->layer_norm(key, key, w->k_norm.weight, w->k_norm.bias, dim, eps);
@@ -150,8 +131,8 @@ void indexer_store(ForwardPass *pass, size_t layer, const Indexer *w, const Inde
     }
     numeric->scale(rows->weights + row * n_heads, 1.0f / sqrtf((float)n_heads), n_heads);
     if (m->config->indexer.pool > 0) return;
-    store_key(kvcache_shape(pass->cache)->type, index_keys(pass, layer, row, index / KV_PAGE), dim,
-              index % KV_PAGE, key);
+    store_key(kvcache_shape(pass->cache)->type, ranking_keys(pass, layer, row, index / KV_PAGE),
+              dim, index % KV_PAGE, key);
 }
 
 void indexer_store_pools(ForwardPass *pass, size_t layer, const Indexer *w, const IndexRows *rows) {
@@ -178,25 +159,6 @@ void indexer_rotate(const ForwardPass *pass, size_t layer, const Indexer *w, con
 
 /* ---- Choosing positions ---- */
 
-static const IndexScores *scores_of(const Model *m) {
-    static const struct {
-        const Numeric *numeric;
-        const IndexScores *scores;
-    } all[] = {
-#define BUILD(name, lanes) {&numeric_##lanes, &index_scores_##lanes},
-        EACH_ISA(BUILD)
-#undef BUILD
-    };
-    for (size_t i = 1; i < sizeof all / sizeof *all; i++)
-        if (all[i].numeric == m->isa->numeric) return all[i].scores;
-    return all[0].scores;
-}
-
-/* The positions of a pool; single positions are pools of 1. */
-static size_t pool_size(const Config *c) {
-    return c->indexer.pool > 0 ? c->indexer.pool : 1;
-}
-
 size_t indexer_most(const Config *c) {
     return c->indexer.topk + pool_size(c) - 1;
 }
@@ -211,45 +173,6 @@ static bool sees_all(const Config *c, size_t seen) {
     return seen / pool_size(c) <= c->indexer.topk / pool_size(c);
 }
 
-/* The keys of a page of positions, or copies of those of KV_PAGE pools. */
-static const char *candidate_keys(const ForwardPass *pass, size_t layer, size_t row, size_t page,
-                                  size_t n, float *copies) {
-    uint32_t pools[KV_PAGE];
-    if (pass->model->config->indexer.pool == 0) return index_keys(pass, layer, row, page);
-    for (size_t i = 0; i < n; i++) pools[i] = (uint32_t)(page * KV_PAGE + i);
-    pool_keys_copy(pass->cache, pass->rows[row].sequence, layer, POOL_INDEX_KEY, pools, n, copies,
-                   0);
-    return (const char *)copies;
-}
-
-/* Finds the best of the positions, or pools, that `row` sees in part `part` of n_parts. */
-static void choose_part(const ForwardPass *pass, const Indexer *w, const IndexRows *rows,
-                        size_t layer, size_t row, size_t part, size_t n_parts, const Section *out) {
-    const Model *m = pass->model;
-    const Config *c = m->config;
-    const IndexScores *kernel = scores_of(m);
-    size_t seen = n_seen(pass, row) / pool_size(c), n_pages = (seen + KV_PAGE - 1) / KV_PAGE;
-    size_t page = n_pages * part / n_parts, end = n_pages * (part + 1) / n_parts;
-    const Section own = section_of(m, w, omp_get_thread_num());
-    const IndexQuery query = {.q = rows->q + row * c->indexer.n_heads * c->indexer.head_dim,
-                              .weights = rows->weights + row * c->indexer.n_heads,
-                              .n_heads = c->indexer.n_heads,
-                              .dim = c->indexer.head_dim,
-                              .scale = 1.0f / sqrtf((float)c->indexer.head_dim),
-                              .type = kvcache_shape(pass->cache)->type,
-                              .scratch = own.scratch};
-    *out->selection = selection_begin(out->candidates, c->indexer.topk / pool_size(c));
-    kernel->begin(&query);
-    for (; page < end; page++) {
-        _Alignas(64) float scores[KV_PAGE];
-        size_t first = page * KV_PAGE, n = seen - first < KV_PAGE ? seen - first : KV_PAGE;
-        const char *keys = candidate_keys(pass, layer, row, page, n, own.keys), *next = keys;
-        if (page + 1 < end && c->indexer.pool == 0) next = index_keys(pass, layer, row, page + 1);
-        kernel->page(&query, keys, next - keys, scores);
-        selection_add(out->selection, scores, first, n);
-    }
-}
-
 /* chosen = the positions of the best pools, in order, and those after the last pool. */
 static void list_chosen(const Config *c, const Selection *best, size_t seen, uint32_t *chosen) {
     size_t size = pool_size(c), n = 0;
@@ -258,27 +181,29 @@ static void list_chosen(const Config *c, const Selection *best, size_t seen, uin
     for (size_t at = seen - seen % size; at < seen; at++) chosen[n++] = (uint32_t)at;
 }
 
-/* Fills rows->chosen of n rows from `first` on. The threads share rows and, where these are few,
- * parts of what each row sees. */
+typedef struct ChosenRows {
+    const ForwardPass *pass;
+    const IndexRows *rows;
+} ChosenRows;
+
+static void list_row(void *context, size_t row, const Selection *best) {
+    const ChosenRows *o = context;
+    const Config *c = o->pass->model->config;
+    list_chosen(c, best, ranking_seen(o->pass, row), o->rows->chosen + row * indexer_most(c));
+}
+
+/* Fills rows->chosen of n rows from `first` on. */
 static void indexer_choose(ForwardPass *pass, const Indexer *w, const IndexRows *rows, size_t layer,
                            size_t first, size_t n) {
-    const Model *m = pass->model;
-    size_t most = indexer_most(m->config), n_parts = (size_t)omp_get_num_threads() / n;
-#pragma omp for schedule(dynamic, 1) nowait
-    for (size_t i = 0; i < n * n_parts; i++) {
-        const Section section = section_of(m, w, (int)i);
-        choose_part(pass, w, rows, layer, first + i / n_parts, i % n_parts, n_parts, &section);
-    }
-    forward_wait(pass);
-#pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < n; i++) {
-        Selection *all = section_of(m, w, (int)(i * n_parts)).selection;
-        for (size_t part = 1; part < n_parts; part++)
-            selection_join(all, section_of(m, w, (int)(i * n_parts + part)).selection);
-        selection_finish(all);
-        list_chosen(m->config, all, n_seen(pass, first + i), rows->chosen + (first + i) * most);
-    }
-    forward_wait(pass);
+    const Config *c = pass->model->config;
+    const Ranking ranking = {.layer = layer,
+                             .q = rows->q,
+                             .weights = rows->weights,
+                             .k = n_best(c),
+                             .pool = c->indexer.pool,
+                             .thread_offset = w->thread_offset};
+    ChosenRows own = {pass, rows};
+    ranking_choose(pass, &ranking, first, n, list_row, &own);
 }
 
 /* ---- Attention ---- */
@@ -311,9 +236,9 @@ static void observe(void *context, size_t layer, size_t row, size_t head, int32_
     const AttentionObserver *observer = pass->model->observer;
     size_t at = o->first + row;
     if (o->chosen) {
-        spread(weights, n, o->chosen + row * indexer_most(pass->model->config), n_seen(pass, at),
-               observer->scores ? -INFINITY : 0.0f);
-        n = n_seen(pass, at);
+        spread(weights, n, o->chosen + row * indexer_most(pass->model->config),
+               ranking_seen(pass, at), observer->scores ? -INFINITY : 0.0f);
+        n = ranking_seen(pass, at);
         first = kvcache_start(pass->cache, pass->rows[at].sequence);
     }
     observer->weights(observer->context, layer, at, head, first, weights, n);
@@ -353,7 +278,7 @@ static KvCache *indexer_gather(ForwardPass *pass, const Indexer *w, const IndexR
     for (size_t i = 0; i < n * n_pages; i++) {
         size_t row = i / n_pages, at = i % n_pages * KV_PAGE;
         const uint32_t *chosen = rows->chosen + (first + row) * most + at;
-        size_t k = n_chosen(m->config, n_seen(pass, first + row));
+        size_t k = n_chosen(m->config, ranking_seen(pass, first + row));
         if (at >= k) continue;
         gathered_fill(gathered, row, i % n_pages, pass->cache, pass->rows[first + row].sequence,
                       params->cache_layer, chosen, k - at < KV_PAGE ? k - at : KV_PAGE);
@@ -383,7 +308,7 @@ static void attend_to_chosen(ForwardPass *pass, const Indexer *w, const IndexRow
     for (size_t i = 0; i < n * parts; i++)
         attending[i] =
             (AttentionRow){(int32_t)(i / parts),
-                           (int32_t)n_chosen(m->config, n_seen(pass, first + i / parts)) - 1};
+                           (int32_t)n_chosen(m->config, ranking_seen(pass, first + i / parts)) - 1};
     RowObserver own = {pass, first, rows->chosen + first * indexer_most(m->config)};
     const AttentionObserver observer = {
         .weights = observe, .context = &own, .scores = m->observer && m->observer->scores};
@@ -399,10 +324,10 @@ void indexer_attend(ForwardPass *pass, const Indexer *w, const IndexRows *rows,
     size_t most = (size_t)omp_get_num_threads();
     if (most > GATHERED_ROWS) most = GATHERED_ROWS;
     for (size_t first = 0, end; first < pass->n; first = end) {
-        bool all = sees_all(c, n_seen(pass, first));
+        bool all = sees_all(c, ranking_seen(pass, first));
         end = first + 1;
         while (end < pass->n && (all || end - first < most) &&
-               sees_all(c, n_seen(pass, end)) == all)
+               sees_all(c, ranking_seen(pass, end)) == all)
             end++;
         if (all) {
             attend_to_all(pass, params, q, out, first, end - first);
