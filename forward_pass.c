@@ -69,6 +69,17 @@ void forward_rotate(const Model *m, size_t layer, size_t row, float *x) {
                             c->rope_pairing == ROPE_INTERLEAVED);
 }
 
+void forward_angle(const Model *m, size_t table, int32_t position, size_t pair, float *cosine,
+                   float *sine) {
+    float factor =
+        table == 0 ? m->config->rope_attention_factor : m->config->rope_local_attention_factor;
+    float sine_of_angle, cosine_of_angle;
+    numbers_sin_cos((float)position * m->weights.rope_freqs[table][pair], &sine_of_angle,
+                    &cosine_of_angle);
+    *sine = sine_of_angle * factor;
+    *cosine = cosine_of_angle * factor;
+}
+
 float forward_query_scale(const Config *c, size_t layer, int32_t position) {
     uint32_t from_one = c->query_scaling_unrotated, unit = c->query_scaling_floor;
     if (c->query_scaling == 0.0f || (from_one && c->rope_table[layer] != 2)) return 1.0f;

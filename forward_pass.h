@@ -104,6 +104,11 @@ void forward_project(ForwardPass *pass, const Linear *linear, const float *in, f
  * that rotate nothing. */
 void forward_rotate(const Model *model, size_t layer, size_t row, float *x);
 
+/* The cosine and sine that rotate pair `pair` at a position, by RoPE table `table`. The angle is
+ * the float32 product, as in transformers. */
+void forward_angle(const Model *model, size_t table, int32_t position, size_t pair, float *cosine,
+                   float *sine);
+
 /* What a row's queries are multiplied by at its position. */
 float forward_query_scale(const Config *config, size_t layer, int32_t position);
 

@@ -52,22 +52,13 @@ static bool reads_at_once(const Branch *group) {
 
 /* ---- Embedding ---- */
 
-/* Computes the sines and cosines that rotate the row's heads, for each frequency table. The angle
- * is the float32 product, as in transformers. */
+/* Computes the sines and cosines that rotate the row's heads, for each frequency table. */
 static void position_angles(Model *m, size_t row, int32_t position) {
-    for (int table = 0; table < 2; table++) {
-        const float *freqs = m->weights.rope_freqs[table];
-        size_t n_pairs = m->n_pairs[table];
-        if (!freqs) continue;
+    for (size_t table = 0; table < 2; table++) {
+        size_t n_pairs = m->weights.rope_freqs[table] ? m->n_pairs[table] : 0;
         float *cosine = m->cosine[table] + row * n_pairs, *sine = m->sine[table] + row * n_pairs;
-        float factor =
-            table == 0 ? m->config->rope_attention_factor : m->config->rope_local_attention_factor;
-        for (size_t i = 0; i < n_pairs; i++) {
-            float sine_of_angle, cosine_of_angle;
-            numbers_sin_cos((float)position * freqs[i], &sine_of_angle, &cosine_of_angle);
-            sine[i] = sine_of_angle * factor;
-            cosine[i] = cosine_of_angle * factor;
-        }
+        for (size_t i = 0; i < n_pairs; i++)
+            forward_angle(m, table, position, i, &cosine[i], &sine[i]);
     }
 }
 
