@@ -7,6 +7,7 @@
 
 #include "base/numbers.h"
 #include "forward_pass.h"
+#include "layers/pieces.h"
 #include "layers/selection.h"
 
 /* ---- Weights and sizes ---- */
@@ -57,44 +58,8 @@ static size_t widest(const Config *c) {
     return most;
 }
 
-/* Floats of AttentionJob.scratch: a page of keys or values and one register beyond, and queries as
- * 8-bit codes with the codes of a page's values. */
-static size_t scratch_floats(size_t wide) {
-    size_t page = KV_PAGE * round_up(wide, 32) + 16;
-    size_t codes = ATTENTION_QUERIES * q8_groups(wide) * sizeof(Q8Group) / sizeof(float) +
-                   q8_scratch_bytes(wide) / sizeof(float);
-    return round_up(page + codes, 16);
-}
-
-static size_t partial_floats(size_t wide) {
-    return PARTIAL_OUT + round_up(wide, 16);
-}
-
 static size_t thread_floats(const Config *c) {
-    size_t wide = widest(c);
-    return scratch_floats(wide) + ATTENTION_QUERIES * (KV_PAGE + 2 * partial_floats(wide)) +
-           round_up(selection_words(c->indexer.topk), 16);
-}
-
-/* A thread's memory. */
-typedef struct Section {
-    float *scratch;
-    float (*weights)[KV_PAGE];
-    float *next, *running; /* [ATTENTION_QUERIES][stride]: partial results */
-    size_t stride;
-    uint32_t *candidates;
-} Section;
-
-static Section section_of(const Model *m) {
-    size_t wide = widest(m->config);
-    Section s = {.scratch =
-                     m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats,
-                 .stride = partial_floats(wide)};
-    s.weights = (void *)(s.scratch + scratch_floats(wide));
-    s.next = s.weights[ATTENTION_QUERIES];
-    s.running = s.next + ATTENTION_QUERIES * s.stride;
-    s.candidates = (uint32_t *)(s.running + ATTENTION_QUERIES * s.stride);
-    return s;
+    return pieces_floats(widest(c)) + round_up(selection_words(c->indexer.topk), 16);
 }
 
 /* ---- Queries and keys ---- */
@@ -177,45 +142,27 @@ static void blocks_prepare(ForwardPass *pass, size_t l, const Blocks *w, const B
 
 /* ---- Choosing blocks ---- */
 
-/* Where positions begin ... end - 1 are cut because a segment ends. */
-static size_t piece_end(size_t begin, size_t end) {
-    size_t segment_end = (begin / ATTENTION_SEGMENT + 1) * ATTENTION_SEGMENT;
-    return segment_end < end ? segment_end : end;
-}
-
-/* The largest product of the query with the index's keys of positions begin ... end - 1. */
-static float largest_product(ForwardPass *pass, const AttentionParams *params, size_t row,
-                             const float *query, const Section *s, size_t begin, size_t end) {
-    float most = -INFINITY;
-    AttentionParams of_index = *params;
-    of_index.scale = 1.0f;
-    for (size_t stop; begin < end; begin = stop) {
-        stop = piece_end(begin, end);
-        const AttentionQuery one = {.q = query, .begin = begin, .end = stop, .partial = s->next};
-        const AttentionJob job = {.cache = pass->cache,
-                                  .sequence = pass->rows[row].sequence,
-                                  .kv_head = params->n_kv_heads,
-                                  .n_queries = 1,
-                                  .queries = &one,
-                                  .scratch = s->scratch,
-                                  .weights = s->weights};
-        pass->model->isa->attention->segment(&of_index, &job);
-        if (!(s->next[PARTIAL_MAX] <= most)) most = s->next[PARTIAL_MAX];
-    }
-    return most;
-}
-
 /* The blocks that head `index_head` of the index chooses for a row that sees n positions. */
 static Selection blocks_choose(ForwardPass *pass, const AttentionParams *params, const BlockRows *r,
-                               size_t row, size_t index_head, size_t n, const Section *s) {
+                               size_t row, size_t index_head, size_t n, const Pieces *pieces) {
     const Config *c = pass->model->config;
-    size_t size = c->indexer.block, own = (n - 1) / size;
-    const float *query = r->queries + (row * c->indexer.n_heads + index_head) * params->head_dim;
-    Selection chosen = selection_begin(s->candidates, c->indexer.topk);
+    size_t size = c->indexer.block, own = (n - 1) / size, wide = widest(c);
+    uint32_t *candidates =
+        (uint32_t *)(pieces->scratch + pieces_floats(wide)); /* behind the pieces' memory */
+    AttentionParams of_index = *params;
+    of_index.scale = 1.0f;
+    const PieceHeads query = {.params = &of_index,
+                              .sequence = pass->rows[row].sequence,
+                              .kv_head = params->n_kv_heads,
+                              .q = r->queries +
+                                   (row * c->indexer.n_heads + index_head) * params->head_dim,
+                              .n = 1};
+    Selection chosen = selection_begin(candidates, c->indexer.topk);
     for (size_t b = 0; b <= own; b++) {
         size_t end = b == own ? n : (b + 1) * size;
         bool sure = own - b < c->indexer.local_blocks || own < c->indexer.topk;
-        float score = sure ? INFINITY : largest_product(pass, params, row, query, s, b * size, end);
+        float score = INFINITY;
+        if (!sure) score = pieces_largest(pass->model, pieces, &query, pass->cache, b * size, end);
         selection_add(&chosen, &score, b, 1);
     }
     selection_finish(&chosen);
@@ -224,54 +171,27 @@ static Selection blocks_choose(ForwardPass *pass, const AttentionParams *params,
 
 /* ---- Attention ---- */
 
-/* Adds positions begin ... end - 1 to the running results of n heads from `first` on, which share a
- * key/value head. */
-static void attend_to(ForwardPass *pass, const AttentionParams *params, const float *q, size_t row,
-                      size_t first, size_t n, const Section *s, size_t begin, size_t end) {
-    AttentionQuery queries[ATTENTION_QUERIES];
-    const AttentionKernel *kernel = pass->model->isa->attention;
-    const AttentionJob job = {.cache = pass->cache,
-                              .sequence = pass->rows[row].sequence,
-                              .kv_head = first / (params->n_heads / params->n_kv_heads),
-                              .n_queries = n,
-                              .queries = queries,
-                              .scratch = s->scratch,
-                              .weights = s->weights};
-    for (size_t stop; begin < end; begin = stop) {
-        stop = piece_end(begin, end);
-        for (size_t i = 0; i < n; i++)
-            queries[i] =
-                (AttentionQuery){.q = q + (row * params->n_heads + first + i) * params->head_dim,
-                                 .begin = begin,
-                                 .end = stop,
-                                 .partial = s->next + i * s->stride};
-        kernel->segment(params, &job);
-        for (size_t i = 0; i < n; i++)
-            kernel->join(s->running + i * s->stride, s->next + i * s->stride, params->value_dim);
-    }
-}
-
 /* Attention of n heads from `first` on over the chosen blocks of the n_seen positions. */
 static void attend(ForwardPass *pass, const AttentionParams *params, const BlockRows *r, size_t row,
                    size_t first, size_t n, const Selection *chosen, size_t n_seen,
-                   const Section *s) {
-    size_t size = pass->model->config->indexer.block;
-    for (size_t i = 0; i < n; i++) {
-        memset(s->running + i * s->stride, 0, s->stride * sizeof *s->running);
-        s->running[i * s->stride + PARTIAL_MAX] = -INFINITY;
-    }
+                   const Pieces *pieces) {
+    const Model *m = pass->model;
+    size_t size = m->config->indexer.block, at = row * params->n_heads + first;
+    const PieceHeads heads = {.params = params,
+                              .sequence = pass->rows[row].sequence,
+                              .kv_head = first / (params->n_heads / params->n_kv_heads),
+                              .q = r->q + at * params->head_dim,
+                              .n = n};
+    pieces_begin(pieces, n);
     for (size_t i = 0, end; i < chosen->n; i = end) {
         for (end = i + 1;
              end < chosen->n && chosen->positions[end] == chosen->positions[end - 1] + 1;)
             end++;
         size_t to = ((size_t)chosen->positions[end - 1] + 1) * size;
-        attend_to(pass, params, r->q, row, first, n, s, chosen->positions[i] * size,
-                  to < n_seen ? to : n_seen);
+        pieces_add(m, pieces, &heads, pass->cache, chosen->positions[i] * size,
+                   to < n_seen ? to : n_seen);
     }
-    for (size_t i = 0; i < n; i++)
-        pass->model->isa->attention->finish(r->attended + (row * params->n_heads + first + i) *
-                                                              params->value_dim,
-                                            s->running + i * s->stride, NULL, params->value_dim);
+    pieces_finish(m, pieces, &heads, NULL, r->attended + at * params->value_dim);
 }
 
 /* All rows, each head of the index by itself. */
@@ -279,16 +199,17 @@ static void attend_all(ForwardPass *pass, const AttentionParams *params, const B
     const Model *m = pass->model;
     size_t n_index = m->config->indexer.n_heads, heads = params->n_heads / n_index;
     size_t group = params->n_heads / params->n_kv_heads;
-    const Section s = section_of(m);
+    const Pieces pieces = pieces_of(m, widest(m->config), 0);
 #pragma omp for schedule(dynamic, 1) nowait
     for (size_t item = 0; item < pass->n * n_index; item++) {
         size_t row = item / n_index, first = item % n_index * heads, end = first + heads;
         const Row *at = &pass->rows[row];
         size_t n_seen = (size_t)(at->position - kvcache_start(pass->cache, at->sequence)) + 1;
-        const Selection chosen = blocks_choose(pass, params, r, row, item % n_index, n_seen, &s);
+        const Selection chosen =
+            blocks_choose(pass, params, r, row, item % n_index, n_seen, &pieces);
         for (size_t next; first < end; first = next) {
             next = (first / group + 1) * group < end ? (first / group + 1) * group : end;
-            attend(pass, params, r, row, first, next - first, &chosen, n_seen, &s);
+            attend(pass, params, r, row, first, next - first, &chosen, n_seen, &pieces);
         }
     }
     forward_wait(pass);
