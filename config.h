@@ -71,6 +71,7 @@ typedef enum RouterKind {
     ROUTER_SOFTMAX_SCORES, /* score = softmax(logits), a group's rank is that of its best: DeepSeek
                             * V2, ERNIE 4.5 */
     ROUTER_SCALED,         /* as softmax_chosen, times a scale of each expert: Gemma 4 */
+    ROUTER_ROOT_SCORES, /* score = sqrt(softplus(logit)); groups as sigmoid_scores: DeepSeek V4 */
     ROUTER_KINDS
 } RouterKind;
 
@@ -90,6 +91,7 @@ typedef enum LayerKindNumber {
     LAYER_SHARED,         /* a block that layers share, and Mamba 2: Zamba 2 */
     LAYER_LATENT_MOE, /* mixture of experts on a narrower latent vector (LatentMoE): Nemotron 3 */
     LAYER_BLOCKS,     /* attention to chosen blocks of keys: MiniMax M3 */
+    LAYER_COMPRESSED, /* attention to a window and to pools of positions: DeepSeek V4 */
     LAYER_KINDS
 } LayerKindNumber;
 
@@ -130,7 +132,8 @@ typedef struct LatentConfig {
 typedef struct IndexerConfig {
     uint32_t n_heads;  /* the indexer's queries; all heads read one key */
     uint32_t head_dim; /* width of these queries and of the key */
-    uint32_t topk;     /* positions that a query attends to; LAYER_BLOCKS: blocks */
+    uint32_t topk;     /* positions that a query attends to; LAYER_BLOCKS: blocks;
+                        * LAYER_COMPRESSED: pools */
     uint32_t pool;     /* positions are chosen in pools of so many: GLM-5 Next; 0 = one by one */
     uint32_t block;    /* LAYER_BLOCKS: positions of a block */
     uint32_t local_blocks; /* LAYER_BLOCKS: the last blocks, which are always chosen */
@@ -139,6 +142,14 @@ typedef struct IndexerConfig {
     float norm_eps;        /* of the norm of its keys; 0 = 1e-6 */
     uint32_t layer[CONFIG_MAX_LAYERS]; /* IndexerNumber */
 } IndexerConfig;
+
+/* Attention to a window and to pools of positions (layers/compressed.h). It also reads
+ * LatentConfig.q_lora_rank and, in layers with an indexer, IndexerConfig. */
+typedef struct CompressedConfig {
+    uint32_t out_groups; /* parts of the heads' outputs that are projected by themselves */
+    uint32_t out_rank;   /* to so many outputs each */
+    uint32_t pool_rate[CONFIG_MAX_LAYERS]; /* positions of a pool; 0: the window alone */
+} CompressedConfig;
 
 /* Mixtures of experts (layers/mixture.h). A layer is one when it has a router; the feed-forwards of
  * other layers are ffn_dim wide. */
@@ -306,6 +317,7 @@ typedef struct Config {
     RouterConfig router;
     LatentConfig latent;
     IndexerConfig indexer;
+    CompressedConfig compressed;
     StateConfig state;
     uint32_t shared_blocks; /* blocks that layers share in turn: Zamba 2 */
     StackNumber stack;

@@ -80,6 +80,22 @@ void forward_angle(const Model *m, size_t table, int32_t position, size_t pair, 
     *cosine = cosine_of_angle * factor;
 }
 
+void forward_rotate_to(const Model *m, size_t layer, int32_t position, float *x) {
+    const Config *c = m->config;
+    size_t table = c->rope_table[layer];
+    if (c->position != POSITION_ROPE || table > 1) return;
+    size_t n_pairs = m->n_pairs[table];
+    bool interleaved = c->rope_pairing == ROPE_INTERLEAVED;
+    for (size_t i = 0; i < n_pairs; i++) {
+        float *first = x + (interleaved ? 2 * i : i), *second = first + (interleaved ? 1 : n_pairs);
+        float sine, cosine, pair[2] = {*first, *second};
+        forward_angle(m, table, position, i, &cosine, &sine);
+        m->isa->numeric->rotate(pair, &cosine, &sine, 1, true);
+        *first = pair[0];
+        *second = pair[1];
+    }
+}
+
 float forward_query_scale(const Config *c, size_t layer, int32_t position) {
     uint32_t from_one = c->query_scaling_unrotated, unit = c->query_scaling_floor;
     if (c->query_scaling == 0.0f || (from_one && c->rope_table[layer] != 2)) return 1.0f;

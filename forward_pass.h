@@ -109,6 +109,9 @@ void forward_rotate(const Model *model, size_t layer, size_t row, float *x);
 void forward_angle(const Model *model, size_t table, int32_t position, size_t pair, float *cosine,
                    float *sine);
 
+/* Rotates x[rotary_dim of the layer] as at a position that the pass may have no row for. */
+void forward_rotate_to(const Model *model, size_t layer, int32_t position, float *x);
+
 /* What a row's queries are multiplied by at its position. */
 float forward_query_scale(const Config *config, size_t layer, int32_t position);
 

@@ -76,12 +76,30 @@ static FeedForward forward_ffn(Finder *f, size_t width) {
     return found;
 }
 
+/* The optional table of each token's experts. Their numbers are checked here, because they become
+ * indices. */
+static const float *find_router_table(Finder *f) {
+    const Config *c = f->config;
+    size_t n = (size_t)c->vocab_size * c->experts.per_token; /* at most 2^24 * 64 */
+    const float *table = weights_vector(f, "router.table", 1, n, false);
+    for (size_t i = 0; table && i < n; i++) {
+        if (table[i] >= 0.0f && table[i] < (float)c->experts.count &&
+            table[i] == (float)(uint32_t)table[i])
+            continue;
+        f->status = error_set(f->error, "tensor '%srouter.table' names expert %g for token %zu",
+                              f->prefix, (double)table[i], i / c->experts.per_token);
+        return NULL;
+    }
+    return table;
+}
+
 /* Finds the layer's router and experts. A layer without a router has no experts. */
 static void find_experts(Finder *f, uint32_t l, LayerWeights *layer) {
     const Config *c = f->config;
     layer->router = weights_linear(f, "router", c->experts.count, c->dim, false);
     if (!layer->router.w.data) return;
     layer->router_correction = weights_vector(f, "router.correction", 1, c->experts.count, false);
+    layer->router_table = find_router_table(f);
     if (c->experts.shared_ffn_dim > 0)
         layer->shared_gate = weights_matrix(f, "shared.router", 1, c->dim, false);
     for (uint32_t i = 0; i < c->experts.count - c->experts.identity; i++) {

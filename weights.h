@@ -60,6 +60,8 @@ typedef struct LayerWeights {
     /* A layer whose router has data is a mixture of experts and has no ffn. */
     Linear router;                  /* n_experts x dim */
     const float *router_correction; /* [n_experts], added to scores where experts are ranked */
+    const float *router_table;      /* [vocab_size][n_experts_used], each token's experts; NULL: the
+                                     * router      chooses them */
     FeedForward *experts;           /* [n_experts] */
     FeedForward shared;             /* the expert that every token uses */
     Matrix shared_gate;     /* 1 x dim, gives the shared expert's share before the sigmoid */

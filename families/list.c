@@ -16,6 +16,7 @@
     X(cwm) \
     X(dbrx) \
     X(deepseek) \
+    X(deepseek_v4) \
     X(diffllama) \
     X(ernie4_5) \
     X(exaone) \

@@ -322,11 +322,47 @@ static Status nested_parameters(const RopeKeys *keys, const json_t *json, bool l
     return STATUS_OK;
 }
 
+/* DeepSeek V4: RopeKeys.compressed. */
+static Status compressed_parameters(const json_t *json, bool local, json_t **out, Error *error) {
+    const json_t *all = json_value(json, "rope_scaling");
+    if (!json_is_object(all) || json_object_size(all) == 0)
+        all = json_value(json, "rope_parameters");
+    json_t *main = json_object_get(all, "main"), *compress = json_object_get(all, "compress");
+    bool nested = json_is_object(main) && json_is_object(compress);
+    json_t *own = nested && local ? compress : nested ? main : local ? (json_t *)all : NULL;
+    *out = json_is_object(own) ? json_copy(own) : json_object();
+    if (!*out) return error_set(error, "no memory for RoPE parameters");
+    json_object_del(*out, "truncate"); /* as take_truncate has it */
+    const char *kind = json_text(*out, "rope_type");
+    if (!kind) kind = json_text(*out, "type");
+    bool yarn = kind && strcmp(kind, "yarn") == 0;
+    if (kind && !yarn && strcmp(kind, "default") != 0 && strcmp(kind, "linear") != 0 &&
+        strcmp(kind, "llama3") != 0)
+        return error_set(
+            error, "config.json: RoPE scaling '%.40s', which this model_type cannot have", kind);
+    if (nested) {
+        if (!json_object_get(*out, "partial_rotary_factor"))
+            json_object_set_new(*out, "partial_rotary_factor", json_real(1.0));
+        return STATUS_OK;
+    }
+    json_object_del(*out, "main");
+    json_object_del(*out, "compress");
+    json_object_del(*out, "partial_rotary_factor");
+    double theta = local ? json_number(json, "compress_rope_theta", 160000.0)
+                         : json_number(json, "rope_theta", 10000.0);
+    json_object_set_new(*out, "rope_theta", json_real(theta));
+    /* YaRN multiplies sines and cosines there only where a factor is given. */
+    if (yarn && !json_object_get(*out, "attention_factor"))
+        json_object_set_new(*out, "attention_factor", json_real(1.0));
+    return STATUS_OK;
+}
+
 /* Finds the parameters: *out is an object to free, or NULL where config.json has none. */
 static Status find_parameters(const RopeKeys *keys, const json_t *json, bool local, json_t **out,
                               Error *error) {
     *out = NULL;
     if (keys->none) return STATUS_OK;
+    if (keys->compressed) return compressed_parameters(json, local, out, error);
     if (keys->layer_lists && !has_nested(json)) return listed_parameters(json, local, out, error);
     if (keys->local_theta > 0.0) return nested_parameters(keys, json, local, out, error);
     const json_t *chosen = json_value(json, "rope_scaling"), *value;

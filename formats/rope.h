@@ -28,6 +28,9 @@ typedef struct Rope {
     double beta_fast, beta_slow;              /* yarn */
     double mscale, mscale_all_dim;            /* yarn; 0: not given */
     double part;             /* proportional: the part of the frequencies that is not 0 */
+    bool compressed;         /* DeepSeek V4: the parameters `main` are those of layers with
+                              * rope_table 0, `compress` those of the others. Where one of them is
+                              * missing, all parameters belong to the latter */
     bool reversed;           /* the frequencies are negative */
     bool truncate;           /* yarn: the ramp's ends are rounded to whole numbers */
     double attention_factor; /* NAN: the scaling's own formula gives it */
@@ -93,6 +96,9 @@ typedef struct RopeKeys {
                           * rope_theta and partial_rotary_factors give each layer its own: Step 3.5 */
     bool scaled_layers;  /* rope_scaling_layers lists the layers that have the scaling; the others
                           * have  the second table, of the same base: Molmo 2 */
+    bool compressed;     /* DeepSeek V4: the parameters `main` are those of layers with rope_table
+                          * 0, `compress` those of the others. Where one of them is missing, all
+                          * parameters belong to the latter */
     bool reversed;       /* rotates the other way: NanoChat */
     const char *learned; /* tensor with Rope.exponents: Mistral Large 4; NULL: none */
 } RopeKeys;

@@ -303,13 +303,18 @@ static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t e
     return STATUS_OK;
 }
 
+/* How many tensors a rule with each_head makes. */
+static size_t split_parts(const TensorRule *rule, const Config *config, uint32_t layer) {
+    return rule->parts ? size_of(rule->parts, config, layer) : config_heads(config, layer).n_heads;
+}
+
 /* Describes the part of one head that the rule takes from a tensor of all heads. The heads may be a
  * dimension of their own. */
 static Status split_head(const RuleContext *c, const Part *part, const RawTensor *all,
                          uint32_t layer, uint32_t head, RawTensor *one, Error *error) {
     size_t rows = part->rows, cols = part->cols, row_bytes;
     size_t of_head = part->fused ? part->fused : rows;
-    size_t n_heads = config_heads(&c->source->config, layer).n_heads;
+    size_t n_heads = split_parts(part->rule, &c->source->config, layer);
     bool stacked = all->n_dims == 3 && all->dims[0] == n_heads && all->dims[1] == of_head &&
                    all->dims[2] == cols;
     if (!stacked && (all->n_dims != 2 || all->dims[0] != n_heads * of_head || all->dims[1] != cols))
@@ -604,7 +609,7 @@ static Status apply(const RuleContext *c, const TensorRule *rule, uint32_t layer
     uint32_t n =
         in_layer && names_expert(rule) ? config->experts.count - config->experts.identity : 1;
     Status status = STATUS_OK;
-    if (rule->each_head) n = config_heads(config, layer).n_heads;
+    if (rule->each_head) n = (uint32_t)split_parts(rule, config, layer);
     if (rule->first_of_pair && layer % 2 == 1) return STATUS_OK;
     for (size_t i = 0; i < halves * n_names && status == STATUS_OK; i++) {
         Part part;

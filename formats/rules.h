@@ -96,6 +96,7 @@ typedef struct TensorRule {
     bool own_keys;       /* left out in layers that read the keys of an earlier one */
     bool each_head;      /* one tensor for each query head, of the head's part of `from`; rows and
                           * cols are as stored */
+    const char *parts;   /* with each_head: so many parts instead of query heads */
     bool first_of_pair;  /* only layers with an even number have it */
 } TensorRule;
 

@@ -38,6 +38,11 @@ typedef enum SizeName {
     SIZE_ALTUP_STREAMS,
     SIZE_LAUREL_RANK,
     SIZE_HYPER_MAPS,
+    SIZE_OUT_GROUPS,
+    SIZE_OUT_RANK,
+    SIZE_OUT_GROUP_WIDTH,
+    SIZE_POOL_RATE,
+    SIZE_POOL_SERIES,
     SIZES
 } SizeName;
 
@@ -75,6 +80,11 @@ static const char *const names[SIZES] = {
     [SIZE_ALTUP_STREAMS] = "altup_streams",
     [SIZE_LAUREL_RANK] = "laurel_rank",
     [SIZE_HYPER_MAPS] = "hyper_maps",
+    [SIZE_OUT_GROUPS] = "out_groups",
+    [SIZE_OUT_RANK] = "out_rank",
+    [SIZE_OUT_GROUP_WIDTH] = "out_group_width",
+    [SIZE_POOL_RATE] = "pool_rate",
+    [SIZE_POOL_SERIES] = "pool_series",
 };
 
 const char *size_name(size_t i) {
@@ -150,6 +160,18 @@ static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
         return c->altup.laurel_rank;
     case SIZE_HYPER_MAPS:
         return (size_t)c->hyper_streams * (2 + (c->hyper.mix_rounds > 0 ? c->hyper_streams : 0));
+    case SIZE_OUT_GROUPS:
+        return c->compressed.out_groups;
+    case SIZE_OUT_RANK:
+        return c->compressed.out_rank;
+    case SIZE_OUT_GROUP_WIDTH:
+        return c->compressed.out_groups
+                   ? (size_t)heads.n_heads * heads.head_dim / c->compressed.out_groups
+                   : 0;
+    case SIZE_POOL_RATE:
+        return c->compressed.pool_rate[layer];
+    case SIZE_POOL_SERIES: /* pools overlap where an indexer chooses them */
+        return c->indexer.layer[layer] == INDEXER_OWN ? 2 : 1;
     case SIZES:
         break;
     }

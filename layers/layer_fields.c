@@ -6,6 +6,7 @@
 #include "layer_kind.h"
 #include "layers/arrangement_fields.h"
 #include "layers/blocks_fields.h"
+#include "layers/compressed_fields.h"
 #include "layers/differential_fields.h"
 #include "layers/latent_fields.h"
 #include "layers/latent_moe_fields.h"
@@ -26,6 +27,7 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_SHARED] = &shared_block_fields,
     [LAYER_LATENT_MOE] = &latent_moe_fields,
     [LAYER_BLOCKS] = &blocks_fields,
+    [LAYER_COMPRESSED] = &compressed_fields,
 };
 
 /* Fields that plain layers read as well. */
@@ -52,6 +54,7 @@ static const struct {
     {mixture_keys + 16, 3},     /* router_group_pairs to router_ranks_logits */
     {state_keys + 8, 6},        /* state_tiled to state_decay_most */
     {arrangement_keys + 10, 1}, /* mtp_layers */
+    {compressed_keys, COMPRESSED_KEYS},
 };
 
 const ConfigField *layer_kind_field(size_t i) {

@@ -76,7 +76,10 @@ static void route(ForwardPass *pass, const LayerWeights *w, const MixtureRows *r
         forward_add_bias(m, &w->router, logits);
         uint32_t *chosen = r->chosen + i * used;
         float *routing_weights = r->routing_weights + i * used;
-        if (c->router.kind <= ROUTER_SOFTMAX_CHOSEN)
+        if (w->router_table)
+            routing_weigh(m->isa->numeric, c, w->router_table + (size_t)pass->rows[i].token * used,
+                          logits, chosen, routing_weights);
+        else if (c->router.kind <= ROUTER_SOFTMAX_CHOSEN)
             experts_route(m->isa->numeric, c, logits, chosen, routing_weights);
         else
             routing_route(m->isa->numeric, c, w->router_correction, logits, chosen,

@@ -12,7 +12,7 @@ const ConfigField mixture_keys[MIXTURE_KEYS] = {
     KEY_UINT("expert_dim", experts.dim, 1 << 20),
     KEY_UINT("shared_ffn_dim", experts.shared_ffn_dim, 1 << 20),
     KEY_ENUM("router", router.kind, "softmax", "softmax_chosen", "sparse_mixer", "sigmoid_scores",
-             "softmax_scores", "scaled"),
+             "softmax_scores", "scaled", "root_scores"),
     KEY_BOOL("share_on_input", experts.weight_on_input),
     KEY_AMOUNT("router_jitter", router.jitter),
     KEY_UINT("router_groups", router.groups, CONFIG_MAX_EXPERTS),

@@ -32,7 +32,10 @@ static void route_sparse_mixer(const Numeric *numeric, const Config *c, const fl
 static void make_scores(const Numeric *numeric, const Config *c, float *logits) {
     size_t n = c->experts.count;
     if (c->router.softcap > 0.0f) numeric->softcap(logits, c->router.softcap, n);
-    if (c->router.kind == ROUTER_SIGMOID_SCORES) {
+    if (c->router.kind == ROUTER_ROOT_SCORES) {
+        numeric->activate(ACTIVATION_SOFTPLUS, logits, NULL, n);
+        for (size_t i = 0; i < n; i++) logits[i] = sqrtf(logits[i]);
+    } else if (c->router.kind == ROUTER_SIGMOID_SCORES) {
         for (size_t i = 0; i < n; i++) logits[i] = -logits[i];
         numeric->softmax_sum(logits, 0.0f, n); /* becomes exp(-logit) */
         for (size_t i = 0; i < n; i++) logits[i] = 1.0f / (1.0f + logits[i]);
@@ -52,7 +55,7 @@ static void keep_best_groups(const Config *c, float *rank) {
         const float *in_group = rank + g * size;
         experts_choose(in_group, size, 2, best);
         of_group[g] = in_group[best[0]];
-        if (c->router.kind == ROUTER_SIGMOID_SCORES || c->router.group_pairs)
+        if (c->router.kind != ROUTER_SOFTMAX_SCORES || c->router.group_pairs)
             of_group[g] += in_group[best[1]];
     }
     experts_choose(of_group, n_groups, c->router.groups_used, best);
@@ -61,9 +64,20 @@ static void keep_best_groups(const Config *c, float *rank) {
         if (!kept[i / size]) rank[i] = c->router.groups_zero ? 0.0f : -INFINITY;
 }
 
+/* The weights of the chosen experts, from all scores. */
+static void weigh(const Config *c, const float *scores, const uint32_t *chosen,
+                  float *routing_weights) {
+    float sum = 0.0f;
+    for (size_t k = 0; k < c->experts.per_token; k++) sum += scores[chosen[k]];
+    if (sum < c->router.sum_min) sum = c->router.sum_min;
+    if (!c->router.normalize) sum = 1.0f;
+    for (size_t k = 0; k < c->experts.per_token; k++)
+        routing_weights[k] = scores[chosen[k]] / sum * c->router.scale;
+}
+
 static void route_by_scores(const Numeric *numeric, const Config *c, const float *correction,
                             float *logits, uint32_t *chosen, float *routing_weights) {
-    float rank[CONFIG_MAX_EXPERTS], sum = 0.0f;
+    float rank[CONFIG_MAX_EXPERTS];
     memcpy(rank, logits, c->experts.count * sizeof *rank);
     make_scores(numeric, c, logits);
     for (size_t i = 0; correction && i < c->experts.count; i++)
@@ -73,11 +87,29 @@ static void route_by_scores(const Numeric *numeric, const Config *c, const float
         keep_best_groups(c, rank);
     }
     experts_choose(rank, c->experts.count, c->experts.per_token, chosen);
-    for (size_t k = 0; k < c->experts.per_token; k++) sum += logits[chosen[k]];
-    if (sum < c->router.sum_min) sum = c->router.sum_min;
-    if (!c->router.normalize) sum = 1.0f;
-    for (size_t k = 0; k < c->experts.per_token; k++)
-        routing_weights[k] = logits[chosen[k]] / sum * c->router.scale;
+    weigh(c, logits, chosen, routing_weights);
+}
+
+/* Gives each number to the list once: one that is there already becomes the lowest that is not,
+ * without weight, and its weight goes to the first. */
+static void part_equals(uint32_t *chosen, float *routing_weights, size_t n) {
+    for (size_t k = 1; k < n; k++) {
+        size_t first = 0, at = 0;
+        while (chosen[first] != chosen[k]) first++;
+        if (first == k) continue;
+        routing_weights[first] += routing_weights[k];
+        routing_weights[k] = 0.0f;
+        for (chosen[k] = 0; at < n; at++)
+            if (at != k && chosen[at] == chosen[k]) chosen[k]++, at = SIZE_MAX;
+    }
+}
+
+void routing_weigh(const Numeric *numeric, const Config *c, const float *table, float *logits,
+                   uint32_t *chosen, float *routing_weights) {
+    make_scores(numeric, c, logits);
+    for (size_t k = 0; k < c->experts.per_token; k++) chosen[k] = (uint32_t)table[k];
+    weigh(c, logits, chosen, routing_weights);
+    part_equals(chosen, routing_weights, c->experts.per_token);
 }
 
 /* ---- Both ---- */

@@ -144,6 +144,7 @@ static const char *dtype_of(const char *name, const json_t *recipe) {
 /* INT4 are codes of 4 bits, eight in each I32. */
 static size_t values_bytes(const char *dtype, size_t n) {
     if (strcmp(dtype, "INT4") == 0) return n / 2;
+    if (strcmp(dtype, "I64") == 0) return 8 * n;
     return strcmp(dtype, "F32") == 0 ? 4 * n : strcmp(dtype, "BF16") == 0 ? 2 * n : n;
 }
 
@@ -213,6 +214,8 @@ void fixture_write_weights(json_t *tensors, const char *path) {
         const char *dtype = dtype_of(name, recipe);
         if (strcmp(dtype, "F32") == 0) {
             fwrite(values, sizeof *values, n, f);
+        } else if (strcmp(dtype, "I64") == 0) {
+            for (size_t i = 0; i < n; i++) fwrite(&(int64_t){(int64_t)values[i]}, 8, 1, f);
         } else if (strcmp(dtype, "INT4") == 0) {
             for (size_t i = 0; i < n; i += 2) fputc((int)values[i] | (int)values[i + 1] << 4, f);
         } else {

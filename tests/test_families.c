@@ -47,7 +47,7 @@ static void what_is_not_known_is_refused_by_its_name(void **state) {
     assert_refused("llama-mha", "model_type", "\"deberta-v2\"", "is an encoder", "decoders only");
     assert_refused("llama-mha", "model_type", "\"t5\"", "has an encoder", "decoders only");
     assert_refused("llama-mha", "model_type", "\"qwen9\"", "qwen9", "nearest that runs is 'qwen");
-    assert_refused("hy_v4", "model_type", "\"deepseek_v4\"", "deepseek_v4",
+    assert_refused("hy_v4", "model_type", "\"deepseek_v5\"", "deepseek_v5",
                    "several residual streams");
     assert_refused("qwen3_moe", "model_type", "\"zebra\"", "zebra", "has routed experts");
     assert_refused("llama-mha", "hidden_act", "\"sparkle\"", "activation", "sparkle");
@@ -108,6 +108,30 @@ static void a_key_of_mistral_large_4_that_cannot_be_computed_is_refused(void **s
         {"rope_parameters", "{\"rope_type\": \"dynamic\", \"factor\": 2.0}", "learned"},
     };
     assert_texts_refused("mistral_large4", cases, sizeof cases / sizeof *cases);
+}
+
+static void a_key_of_deepseek_v4_that_cannot_be_computed_is_refused(void **state) {
+    static const struct {
+        const char *key, *value, *reason;
+    } cases[] = {
+        {"layer_types", "[\"sliding_attention\", \"full_attention\"]",
+         "layer type 'full_attention'"},
+        {"layer_types", "[\"sliding_attention\"]", "layer type '(no text)' of layer 1"},
+        {"compress_rates", "{\"compressed_sparse_attention\": 4}",
+         "heavily_compressed_attention is 0"},
+        {"compress_rate_csa", "2.5", "compressed_sparse_attention is 2.5"},
+        {"mlp_layer_types", "[\"dense\"]", "mlp_layer_types has 'dense' for layer 0"},
+        {"mlp_layer_types", "[\"hash_moe\", \"hash_moe\", \"moe\"]", "tid2eid' is missing"},
+        {"scoring_func", "\"softmax\"", "scoring_func 'softmax'"},
+        {"sliding_window", "0", "sliding_window is 0"},
+        {"hc_sinkhorn_iters", "0", "hc_sinkhorn_iters is 0"},
+        {"swiglu_limit", "0", "swiglu_limit is 0"},
+        {"o_groups", "5", "out_groups 5"},
+        {"qk_rope_head_dim", "16", "index_dim 12"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_refused("deepseek_v4", cases[i].key, cases[i].value, cases[i].reason, "");
 }
 
 static void a_key_of_minimax_m3_that_cannot_be_computed_is_refused(void **state) {
@@ -745,6 +769,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_key_of_ernie_4_5_vl_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_glm_5_next_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_minimax_m3_that_cannot_be_computed_is_refused),
+        cmocka_unit_test(a_key_of_deepseek_v4_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_step_3_5_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_beam_without_layers_is_refused),
         cmocka_unit_test(a_value_that_cannot_be_computed_is_refused_by_its_key),

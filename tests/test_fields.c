@@ -143,6 +143,10 @@ static const Flip flips[] = {
     {"mistral_large4", "index_interleaved", 0},
     {"minimax_m3_vl_text", "swiglu_limit", 0.3},
     {"glm5_next", "index_topk", 3},
+    {"deepseek_v4", "index_topk", 2},
+    {"deepseek_v4", "window", 5},
+    {"deepseek_v4", "router", ROUTER_SIGMOID_SCORES},
+    {"deepseek_v4", "swiglu_limit", 0.3},
     {"longcat_flash", "latent_scale", 1},
     {"falcon_mamba-bias", "state_norm_eps", 0.5},
 };

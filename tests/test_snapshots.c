@@ -225,7 +225,8 @@ static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
         "fixture:zamba2-bias",
         "fixture:kimi_linear-groups", /* states by key beside latents */
         "fixture:minimax-window",
-        "fixture:glm5_next", /* pools of positions */
+        "fixture:glm5_next",   /* pools of positions */
+        "fixture:deepseek_v4", /* windows and overlapping pools */
     };
     for (uint32_t i = 0; i < sizeof models / sizeof *models; i++)
         sharing_mix(models[i], i, tier_count(16, 40, 40));

@@ -1,0 +1,247 @@
+/* DeepSeek V4: compressed attention, hyper-connections, experts chosen by the token in the first
+ * layers. */
+#include "families/shared.h"
+
+static FamilyFinish deepseek_v4_finish;
+static FamilyMore deepseek_v4_more;
+
+const Family families_deepseek_v4[] = {
+    /* In files as DeepSeek has them no name begins with "model."; transformers saves a mixture of
+     * both forms. The class always normalizes the weights of experts, and ignores n_shared_experts,
+     * attention_bias and num_key_value_heads. */
+    {
+        .model_type = "deepseek_v4",
+        .set = SET({"stack", STACK_HYPER}, {"rope_pairing", ROPE_INTERLEAVED},
+                   {"router", ROUTER_ROOT_SCORES}, {"router_normalize", 1}, {"limit_first", 1},
+                   {"hyper_scale", 2}, {"n_kv_heads", 1}),
+        .keys =
+            KEYS(SIZES_WITHOUT_FFN(129280, 4096, 43, 64), HEAD_DIM(512), CONTEXT(1048576),
+                 {"moe_intermediate_size|intermediate_size", "ffn_dim", 2048},
+                 {"moe_intermediate_size|intermediate_size", "expert_ffn_dim", 2048},
+                 {"moe_intermediate_size|intermediate_size", "shared_ffn_dim", 2048},
+                 {"q_lora_rank", "latent_q_dim", 1024}, {"rms_norm_eps", "norm_eps", 1e-6},
+                 {"hidden_act", "activation", ACTIVATION_SILU},
+                 {"n_routed_experts|num_local_experts", "n_experts", 256},
+                 {"num_experts_per_tok", "n_experts_used", 6},
+                 {"routed_scaling_factor", "router_scale", 1.5}, {"o_groups", "out_groups", 8},
+                 {"o_lora_rank", "out_rank", 1024}, {"index_topk", "index_topk", 512},
+                 {"index_head_dim", "index_dim", 128}, {"index_n_heads", "index_heads", 64},
+                 {"hc_mult", "altup_streams", 4}, {"hc_eps", "hyper_eps", 1e-6},
+                 {"hc_sinkhorn_iters", "hyper_rounds", 20}, {"swiglu_limit", "swiglu_limit", 10}),
+        .biases = BIASES({" shared.w_gate shared.w_up shared.w_down ", "mlp_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                NORM("final_norm", "model.norm"),
+                MATRIX("token_embedding", "model.embed_tokens.weight", "vocab_size", "dim",
+                       .optional = true),
+                MATRIX("token_embedding", "model.embed.weight", "vocab_size", "dim",
+                       .optional = true),
+                NORM("attention_norm", ".attn_norm"),
+                NORM("ffn_norm", ".ffn_norm"),
+                MATRIX("wq_a", ".attn.wq_a.weight", "latent_q_dim", "dim"),
+                VECTOR("q_norm", ".attn.q_norm.weight", "latent_q_dim"),
+                MATRIX("wq_b", ".attn.wq_b.weight", "n_heads * head_dim", "latent_q_dim"),
+                MATRIX("wkv", ".attn.wkv.weight", "head_dim", "dim"),
+                VECTOR("kv_norm", ".attn.norm.weight", "head_dim", .optional = true),
+                VECTOR("kv_norm", ".attn.kv_norm.weight", "head_dim", .optional = true),
+                VECTOR("sinks", ".attn.attn_sink", "n_heads"),
+                MATRIX("wo_a.%u", ".attn.wo_a.weight", "out_rank", "out_group_width",
+                       .each_head = true, .parts = "out_groups"),
+                MATRIX("wo", ".attn.wo_b.weight", "dim", "out_groups * out_rank"),
+                MATRIX("pool_kv", ".attn.compressor.wkv.weight", "pool_series * head_dim", "dim",
+                       .optional = true),
+                MATRIX("pool_gate", ".attn.compressor.wgate.weight", "pool_series * head_dim",
+                       "dim", .optional = true),
+                TABLE("pool_bias", ".attn.compressor.ape", "pool_rate", "pool_series * head_dim",
+                      .optional = true),
+                VECTOR("pool_norm", ".attn.compressor.norm.weight", "head_dim", .optional = true),
+                MATRIX("indexer.wk", ".attn.indexer.compressor.wkv.weight",
+                       "pool_series * index_dim", "dim", .optional = true),
+                MATRIX("indexer.pool_gate", ".attn.indexer.compressor.wgate.weight",
+                       "pool_series * index_dim", "dim", .optional = true),
+                TABLE("indexer.pool_bias", ".attn.indexer.compressor.ape", "pool_rate",
+                      "pool_series * index_dim", .optional = true),
+                VECTOR("indexer.k_norm", ".attn.indexer.compressor.norm.weight", "index_dim",
+                       .optional = true),
+                MATRIX("indexer.wq", ".attn.indexer.wq_b.weight", "index_heads * index_dim",
+                       "latent_q_dim", .optional = true),
+                MATRIX("indexer.weights", ".attn.indexer.weights_proj.weight", "index_heads", "dim",
+                       .optional = true),
+                MATRIX("router", ".ffn.gate.weight", "n_experts", "dim"),
+                CORRECTION(".ffn.gate.bias"),
+                SOME_W123_EXPERTS(".ffn.experts."),
+                LINEAR("shared.w_gate", ".ffn.shared_experts.w1", "shared_ffn_dim", "dim"),
+                LINEAR("shared.w_up", ".ffn.shared_experts.w3", "shared_ffn_dim", "dim"),
+                LINEAR("shared.w_down", ".ffn.shared_experts.w2", "dim", "shared_ffn_dim"),
+                MATRIX("hyper.attention", ".hc_attn_fn", "hyper_maps", "altup_streams * dim"),
+                VECTOR("hyper.attention.base", ".hc_attn_base", "hyper_maps"),
+                VECTOR("hyper.attention.scale", ".hc_attn_scale", "3"),
+                MATRIX("hyper.ffn", ".hc_ffn_fn", "hyper_maps", "altup_streams * dim"),
+                VECTOR("hyper.ffn.base", ".hc_ffn_base", "hyper_maps"),
+                VECTOR("hyper.ffn.scale", ".hc_ffn_scale", "3"),
+                MATRIX("hyper.end", "model.hc_head.hc_fn", "altup_streams", "altup_streams * dim",
+                       .optional = true),
+                VECTOR("hyper.end.base", "model.hc_head.hc_base", "altup_streams",
+                       .optional = true),
+                VECTOR("hyper.end.scale", "model.hc_head.hc_scale", "1", .optional = true),
+                MATRIX("hyper.end", "model.hc_head_fn", "altup_streams", "altup_streams * dim",
+                       .optional = true),
+                VECTOR("hyper.end.base", "model.hc_head_base", "altup_streams", .optional = true),
+                VECTOR("hyper.end.scale", "model.hc_head_scale", "1", .optional = true),
+                LINEAR("output", "head", "vocab_size", "dim", .same_as = "token_embedding",
+                       .if_tied = true),
+                {0},
+            },
+        .rope = {.part = "partial_rotary_factor",
+                 .part_absent = 0.125,
+                 .count = "qk_rope_head_dim",
+                 .part_is_even = true,
+                 .compressed = true},
+        .bos_id = 0,
+        .eos_id = 1,
+        .finish = deepseek_v4_finish,
+        .more = deepseek_v4_more,
+    },
+    {0},
+};
+
+static const char *const layer_names[] = {"sliding_attention", "compressed_sparse_attention",
+                                          "heavily_compressed_attention"};
+enum { SLIDING, SPARSE, HEAVY, LAYER_NAMES };
+
+/* The kind of layer l: by layer_types, by compress_ratios, or the default: the first two are heavy,
+ * then heavy and sparse ones take turns. */
+static Status layer_name(const json_t *json, uint32_t l, uint32_t *name, Error *error) {
+    const json_t *types = json_value(json, "layer_types");
+    const json_t *ratios = json_value(json, "compress_ratios");
+    if (types) {
+        const char *type = json_string_value(json_array_get(types, l));
+        for (*name = 0; *name < LAYER_NAMES; ++*name)
+            if (type && strcmp(type, layer_names[*name]) == 0) return STATUS_OK;
+        return error_set(error, "config.json: layer type '%.40s' of layer %u is not known",
+                         type ? type : "(no text)", l);
+    }
+    if (ratios) {
+        const json_t *ratio = json_array_get(ratios, l);
+        double number = json_is_number(ratio) ? json_number_value(ratio) : -1;
+        *name = number == 0 ? SLIDING : number == 4 ? SPARSE : number == 128 ? HEAVY : LAYER_NAMES;
+        if (*name < LAYER_NAMES) return STATUS_OK;
+        return error_set(error,
+                         "config.json: compress_ratios has neither 0, 4 nor 128 for layer %u", l);
+    }
+    *name = l < 2 || l % 2 == 0 ? HEAVY : SPARSE;
+    return STATUS_OK;
+}
+
+/* Positions of a pool in the layers of a name. */
+static Status pool_rate(const json_t *json, uint32_t name, uint32_t *rate, Error *error) {
+    const char *older = name == SPARSE ? "compress_rate_csa" : "compress_rate_hca";
+    const json_t *rates = json_value(json, "compress_rates");
+    double number = name == SPARSE ? 4 : 128;
+    *rate = 0;
+    if (name == SLIDING) return STATUS_OK;
+    if (rates) number = json_number(rates, layer_names[name], 0);
+    number = json_number(json, older, number);
+    if (!(number >= 1 && number <= 1 << 12 && number == floor(number)))
+        return error_set(error, "config.json: compress_rates of %s is %g", layer_names[name],
+                         number);
+    *rate = (uint32_t)number;
+    return STATUS_OK;
+}
+
+/* Whether a table chooses the experts of layer l. */
+static Status is_hashed(const json_t *json, uint32_t l, bool *hashed, Error *error) {
+    const json_t *types = json_value(json, "mlp_layer_types");
+    const char *type = json_string_value(json_array_get(types, l));
+    *hashed =
+        types ? type && strcmp(type, "hash_moe") == 0 : l < json_number(json, "num_hash_layers", 3);
+    if (!types || *hashed || (type && strcmp(type, "moe") == 0)) return STATUS_OK;
+    return error_set(error, "config.json: mlp_layer_types has '%.40s' for layer %u",
+                     type ? type : "(no text)", l);
+}
+
+static Status read_scores(const json_t *json, Config *c, Error *error) {
+    const char *scores = json_text(json, "scoring_func");
+    if (scores && strcmp(scores, "sigmoid") == 0) {
+        c->router.kind = ROUTER_SIGMOID_SCORES;
+    } else if (scores && strcmp(scores, "sqrtsoftplus") != 0) {
+        return error_set(error, "config.json: scoring_func '%.40s' is not known", scores);
+    }
+    return STATUS_OK;
+}
+
+static Status deepseek_v4_finish(const json_t *json, Config *c, Error *error) {
+    static const char *const not_zero[] = {"hc_mult", "hc_sinkhorn_iters", "swiglu_limit"};
+    double window = json_number(json, "sliding_window", 128);
+    for (size_t i = 0; i < sizeof not_zero / sizeof *not_zero; i++)
+        if (family_refuse_zero(json, not_zero[i], error) != STATUS_OK) return STATUS_FAILED;
+    if (!(window >= 1 && window <= 1 << 28 && window == floor(window)))
+        return error_set(error, "config.json: sliding_window is %g", window);
+    if (read_scores(json, c, error) != STATUS_OK) return STATUS_FAILED;
+    c->attention_scale = (float)(1.0 / sqrt((double)c->head_dim));
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        uint32_t name;
+        if (layer_name(json, l, &name, error) != STATUS_OK ||
+            pool_rate(json, name, &c->compressed.pool_rate[l], error) != STATUS_OK)
+            return STATUS_FAILED;
+        c->layer_kind[l] = LAYER_COMPRESSED;
+        c->window[l] = (uint32_t)window;
+        c->rope_table[l] = name != SLIDING;
+        c->indexer.layer[l] = name == SPARSE ? INDEXER_OWN : INDEXER_NONE;
+    }
+    return STATUS_OK;
+}
+
+/* values[n] = whole numbers of 8 (`wide`) or 4 bytes, each the number of an expert. */
+static Status read_numbers(const RuleContext *context, const RawTensor *raw, bool wide, size_t n,
+                           float *values, Error *error) {
+    const Source *source = context->source;
+    void *stored = malloc(raw->bytes + 1);
+    Status status = stored ? STATUS_OK : error_set(error, "no memory for '%s'", raw->name);
+    if (status == STATUS_OK)
+        status = input_read(&source->files[raw->file], raw->offset, stored, raw->bytes, error);
+    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
+        int64_t number = wide ? ((const int64_t *)stored)[i] : ((const int32_t *)stored)[i];
+        values[i] = (float)number;
+        if (number < 0 || number >= source->config.experts.count)
+            status = error_set(error, "%s: tensor '%.100s' names expert %lld", source->path,
+                               raw->name, (long long)number);
+    }
+    free(stored);
+    return status;
+}
+
+/* Adds the table of each token's experts. */
+static Status add_router_table(const RuleContext *context, uint32_t l, Error *error) {
+    Source *source = context->source;
+    size_t rows = source->config.vocab_size, used = source->config.experts.per_token, n;
+    char name[96];
+    snprintf(name, sizeof name, FROM_LAYER "ffn.gate.tid2eid", l);
+    RawTensor *raw = rules_find(context, name);
+    if (!raw) return error_set(error, "%s: tensor '%s' is missing", source->path, name);
+    bool wide = strcmp(raw->type_name, "I64") == 0;
+    if (!size_mul(rows, used, &n) || n > SIZE_MAX / 8 || raw->n_dims != 2 || raw->dims[0] != rows ||
+        raw->dims[1] != used || (!wide && strcmp(raw->type_name, "I32") != 0) ||
+        raw->bytes != n * (wide ? 8 : 4))
+        return error_set(error, "%s: tensor '%.100s' must be %zu x %zu whole numbers, I64 or I32",
+                         source->path, raw->name, rows, used);
+    float *values = malloc((n + 1) * sizeof *values);
+    if (!values) return error_set(error, "no memory for '%s'", name);
+    if (read_numbers(context, raw, wide, n, values, error) != STATUS_OK) {
+        free(values);
+        return STATUS_FAILED;
+    }
+    raw->used = true;
+    snprintf(name, sizeof name, "layers.%u.router.table", l);
+    return source_add_values(source, name, 1, n, values, error);
+}
+
+static Status deepseek_v4_more(const RuleContext *context, const json_t *json, Error *error) {
+    for (uint32_t l = 0; l < context->source->config.n_layers; l++) {
+        bool hashed;
+        if (is_hashed(json, l, &hashed, error) != STATUS_OK ||
+            (hashed && add_router_table(context, l, error) != STATUS_OK))
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
