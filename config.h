@@ -12,6 +12,7 @@
 
 #include <stdint.h>
 
+#include "base/ngram_hash.h"
 #include "base/status.h"
 #include "numeric.h"
 
@@ -92,6 +93,7 @@ typedef enum LayerKindNumber {
     LAYER_LATENT_MOE, /* mixture of experts on a narrower latent vector (LatentMoE): Nemotron 3 */
     LAYER_BLOCKS,     /* attention to chosen blocks of keys: MiniMax M3 */
     LAYER_COMPRESSED, /* attention to a window and to pools of positions: DeepSeek V4 */
+    LAYER_CHOSEN,     /* attention to chosen pools of positions: Qwen4-Exp */
     LAYER_KINDS
 } LayerKindNumber;
 
@@ -105,7 +107,8 @@ typedef enum StackNumber {
                         * norms may have gates: A.X K2 */
     STACK_SHORTCUT, /* a mixture in every second layer, added after the next one: LongCat-Flash */
     STACK_HYPER,    /* several residual streams, mixed for each block: Hy 4 */
-    STACK_MTP,      /* one prediction layer (layers/mtp.h); no file has this */
+    STACK_GATED_STREAMS, /* several residual streams, read by low-rank gates: Qwen4-Exp */
+    STACK_MTP,           /* one prediction layer (layers/mtp.h); no file has this */
     STACKS
 } StackNumber;
 
@@ -194,6 +197,7 @@ typedef struct StateConfig {
     bool norm_first;      /* Mamba 2's output is normalized before its gate: Falcon-H1 */
     bool decay_by_key;    /* each element of a key has its own decay in DeltaNet: Kimi Linear */
     float norm_eps;       /* of the norms in these layers; 0 = Config.norm_eps */
+    bool sigmoid_gate;    /* DeltaNet's output is gated by a sigmoid, not by SiLU: Qwen4-Exp */
     float beta;           /* of gated DeltaNet's learning rate: OLMo Hybrid; 0 = 1 */
     float decay_most; /* a state decays by at most exp(-decay_most) a token: Ling 3; 0 = no bound */
 } StateConfig;
@@ -219,6 +223,15 @@ typedef struct PerLayerConfig {
     uint32_t dim;   /* width of a layer's input; 0 = none */
     uint32_t vocab; /* rows of the embedding; other tokens have row 0 */
 } PerLayerConfig;
+
+/* Embeddings of n-grams, which some layers with DeltaNet add (layers/ngram.h): Qwen4-Exp. */
+typedef struct NgramConfig {
+    NgramHashing hash;
+    uint32_t dim;                      /* of all embeddings of a position together */
+    uint32_t conv_kernel;              /* taps of the convolution, hash.size positions apart */
+    uint32_t end_token;                /* stands for tokens before the start */
+    uint32_t layer[CONFIG_MAX_LAYERS]; /* its number among the layers with n-grams; 0: none */
+} NgramConfig;
 
 /* Layers after the n_layers that predict further tokens (layers/mtp.h). Arrays by layer go on for
  * them. */
@@ -323,17 +336,20 @@ typedef struct Config {
     StackNumber stack;
     AltupConfig altup;
     HyperConfig hyper;
-    /* Two mechanisms that no model combines have one key in model.bin, and each its own name here:
+    /* Mechanisms that no model combines have one key in model.bin, and each its own name here:
      * model.bin's key is the first name. */
     union {
         uint32_t altup_streams; /* STACK_ALTUP: residual streams */
         uint32_t hyper_streams; /* STACK_HYPER: residual streams */
+        uint32_t gated_streams; /* STACK_GATED_STREAMS: residual streams */
     };
     union {
-        uint32_t adapter_rank;   /* LAYER_SHARED: rank of the adapters of a shared block */
-        uint32_t norm_gate_rank; /* STACK_MIXED_NORMS: rank of the gates of norms; 0 = no gates */
+        uint32_t adapter_rank;     /* LAYER_SHARED: rank of the adapters of a shared block */
+        uint32_t norm_gate_rank;   /* STACK_MIXED_NORMS: rank of the gates of norms; 0 = no gates */
+        uint32_t stream_gate_rank; /* STACK_GATED_STREAMS: rank of the gates that read them */
     };
     PerLayerConfig per_layer;
+    NgramConfig ngram;
     bool residual_by_depth; /* divides each sum so that all its parts weigh the same: Beam */
     PredictionConfig mtp;
 } Config;

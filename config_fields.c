@@ -73,7 +73,7 @@ static const ConfigField fields[] = {
     FLOAT(residual_scale),
     FLOAT(logit_scale),
     AMOUNT(logit_softcap),
-    ENUM(stack, "plain", "gemma4", "altup", "mixed_norms", "shortcut", "hyper"),
+    ENUM(stack, "plain", "gemma4", "altup", "mixed_norms", "shortcut", "hyper", "gated_streams"),
     FIELD(window, FIELD_PER_LAYER, .most = UINT32_MAX),
     FIELD(rope_table, FIELD_PER_LAYER, .most = 2),
     FIELD(chunk, FIELD_PER_LAYER, .most = UINT32_MAX),

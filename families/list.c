@@ -66,6 +66,7 @@
     X(opt) \
     X(qwen2) \
     X(qwen3_next) \
+    X(qwen4_exp) \
     X(smollm3) \
     X(stablelm) \
     X(step3p5) \

@@ -33,6 +33,7 @@ static const Wrapper wrappers[] = {
     {"qwen3_vl_moe", "qwen3_vl_moe_text", .tied = false},
     {"qwen3_5", "qwen3_5_text", .tied = false},
     {"qwen3_5_moe", "qwen3_5_moe_text", .tied = false},
+    {"qwen4_exp", "qwen4_exp_text", .tied = false},
     {"lfm2_vl", "lfm2", .tied = true, .tied_key = "tie_embedding"},
     {"lfm3_vl", "lfm3", .tied = true},
     {"glm4v", "glm4v_text", .tied = false},

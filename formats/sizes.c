@@ -43,6 +43,7 @@ typedef enum SizeName {
     SIZE_OUT_GROUP_WIDTH,
     SIZE_POOL_RATE,
     SIZE_POOL_SERIES,
+    SIZE_NGRAM_DIM,
     SIZES
 } SizeName;
 
@@ -85,6 +86,7 @@ static const char *const names[SIZES] = {
     [SIZE_OUT_GROUP_WIDTH] = "out_group_width",
     [SIZE_POOL_RATE] = "pool_rate",
     [SIZE_POOL_SERIES] = "pool_series",
+    [SIZE_NGRAM_DIM] = "ngram_dim",
 };
 
 const char *size_name(size_t i) {
@@ -172,6 +174,8 @@ static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
         return c->compressed.pool_rate[layer];
     case SIZE_POOL_SERIES: /* pools overlap where an indexer chooses them */
         return c->indexer.layer[layer] == INDEXER_OWN ? 2 : 1;
+    case SIZE_NGRAM_DIM:
+        return c->ngram.dim;
     case SIZES:
         break;
     }

@@ -3,6 +3,7 @@
 #include "layers/arrangement_fields.h"
 
 #include "layer_kind.h"
+#include "layers/ngram_fields.h"
 
 /* clang-format off: a row a line */
 const ConfigField arrangement_keys[ARRANGEMENT_KEYS] = {
@@ -69,7 +70,20 @@ static Status validate_hyper(const Config *c, Error *error) {
     return STATUS_OK;
 }
 
+static Status validate_gated(const Config *c, Error *error) {
+    if (c->norm != NORM_RMS || c->norm_place != NORM_BEFORE || c->parallel_block)
+        return error_set(error, "stack 'gated_streams' needs norm 'rms' and norm_place 'before'");
+    if (c->gated_streams == 0 || c->stream_gate_rank == 0)
+        return error_set(error, "stack 'gated_streams': altup_streams is %u, adapter_rank %u",
+                         c->gated_streams, c->stream_gate_rank);
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (c->without_ffn[l])
+            return error_set(error, "layer %u: without_ffn in a stack 'gated_streams'", l);
+    return ngram_validate(c, error);
+}
+
 Status arrangement_validate(const Config *c, Error *error) {
+    if (c->stack == STACK_GATED_STREAMS) return validate_gated(c, error);
     if (c->stack == STACK_HYPER) return validate_hyper(c, error);
     if (c->stack == STACK_SHORTCUT) return validate_shortcut(c, error);
     if (c->stack == STACK_MTP) return validate_prediction(c, error);
@@ -90,6 +104,9 @@ double arrangement_work(const Config *c) {
     double dim = c->dim, layers = c->n_layers;
     double work = layers * dim * 3.0 * c->per_layer.dim;
     if (c->stack == STACK_MTP) return 2.0 * dim * dim;
+    if (c->stack == STACK_GATED_STREAMS)
+        return (2.0 * layers + 1.0) * c->gated_streams * dim * 2.0 * c->stream_gate_rank +
+               2.0 * layers * c->gated_streams * c->gated_streams * dim + ngram_work(c);
     if (c->stack == STACK_MIXED_NORMS) return layers * 4.0 * dim * c->norm_gate_rank;
     if (c->stack == STACK_HYPER) {
         double streams = c->hyper_streams;

@@ -2,9 +2,13 @@
 #include "layers/arrangements.h"
 
 static const Arrangement *const arrangements[STACKS] = {
-    [STACK_GEMMA4] = &gemma4_arrangement,     [STACK_ALTUP] = &altup_arrangement,
-    [STACK_SHORTCUT] = &shortcut_arrangement, [STACK_MIXED_NORMS] = &mixed_norms_arrangement,
-    [STACK_MTP] = &mtp_arrangement,           [STACK_HYPER] = &hyper_arrangement,
+    [STACK_GEMMA4] = &gemma4_arrangement,
+    [STACK_ALTUP] = &altup_arrangement,
+    [STACK_SHORTCUT] = &shortcut_arrangement,
+    [STACK_MIXED_NORMS] = &mixed_norms_arrangement,
+    [STACK_MTP] = &mtp_arrangement,
+    [STACK_HYPER] = &hyper_arrangement,
+    [STACK_GATED_STREAMS] = &gated_streams_arrangement,
 };
 
 const Arrangement *arrangement_of(StackNumber number) {

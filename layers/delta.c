@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "layers/ngram.h"
 #include "layers/state_fields.h"
 #include "layers/state_steps.h"
 #include "weights.h"
@@ -88,11 +89,13 @@ static void *delta_find(Finder *f, uint32_t layer) {
     return d;
 }
 
+size_t delta_state_floats(const Config *c) {
+    return state_convolution_floats(c->state.conv_kernel, state_sizes(c).channels) +
+           c->state.n_heads * state_head_floats(c->state.key_dim, c->state.value_dim);
+}
+
 static KvLayer delta_cached(const Config *c, uint32_t layer) {
-    (void)layer;
-    return (KvLayer){
-        .state_floats = state_convolution_floats(c->state.conv_kernel, state_sizes(c).channels) +
-                        c->state.n_heads * state_head_floats(c->state.key_dim, c->state.value_dim)};
+    return (KvLayer){.state_floats = delta_state_floats(c) + ngram_state_floats(c, layer)};
 }
 
 /* a[steps] = exp(-state_decay_most * sigmoid(exp(A_log) * (a + bias))). */
@@ -187,7 +190,8 @@ static void run_sequence(ForwardPass *pass, const DeltaRows *rows, const StateRu
     }
 }
 
-/* z = silu(z) * norm(output), head by head; sigmoid(z) where state_by_key. */
+/* z = silu(z) * norm(output), head by head; sigmoid(z) where state_by_key or
+ * state_sigmoid_gate. */
 static void delta_gate(ForwardPass *pass, const Delta *d, const DeltaRows *rows) {
     const Model *m = pass->model;
     const Config *c = m->config;
@@ -198,7 +202,8 @@ static void delta_gate(ForwardPass *pass, const Delta *d, const DeltaRows *rows)
         float *out = rows->mixed + i * sizes.channels + 2 * sizes.keys;
         for (size_t at = 0; at < sizes.values; at += c->state.value_dim)
             m->isa->numeric->rms_norm(out + at, out + at, d->norm.weight, c->state.value_dim, eps);
-        m->isa->numeric->activate(c->state.decay_by_key ? ACTIVATION_SIGMOID : ACTIVATION_SILU,
+        bool sigmoid = c->state.decay_by_key || c->state.sigmoid_gate;
+        m->isa->numeric->activate(sigmoid ? ACTIVATION_SIGMOID : ACTIVATION_SILU,
                                   rows->z + i * sizes.values, out, sizes.values);
     }
     forward_wait(pass);

@@ -6,11 +6,13 @@
 #include "layer_kind.h"
 #include "layers/arrangement_fields.h"
 #include "layers/blocks_fields.h"
+#include "layers/chosen_fields.h"
 #include "layers/compressed_fields.h"
 #include "layers/differential_fields.h"
 #include "layers/latent_fields.h"
 #include "layers/latent_moe_fields.h"
 #include "layers/mixture_fields.h"
+#include "layers/ngram_fields.h"
 #include "layers/state_fields.h"
 
 /* One row for each kind, in the order of LayerKindNumber. */
@@ -28,6 +30,7 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_LATENT_MOE] = &latent_moe_fields,
     [LAYER_BLOCKS] = &blocks_fields,
     [LAYER_COMPRESSED] = &compressed_fields,
+    [LAYER_CHOSEN] = &chosen_fields,
 };
 
 /* Fields that plain layers read as well. */
@@ -55,6 +58,8 @@ static const struct {
     {state_keys + 8, 6},        /* state_tiled to state_decay_most */
     {arrangement_keys + 10, 1}, /* mtp_layers */
     {compressed_keys, COMPRESSED_KEYS},
+    {state_keys + 14, 1}, /* state_sigmoid_gate */
+    {ngram_keys, NGRAM_KEYS},
 };
 
 const ConfigField *layer_kind_field(size_t i) {

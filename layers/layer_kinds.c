@@ -6,6 +6,7 @@
 #include "layers/delta.h"
 #include "layers/differential.h"
 #include "layers/blocks.h"
+#include "layers/chosen.h"
 #include "layers/compressed.h"
 #include "layers/latent.h"
 #include "layers/lightning.h"
@@ -29,6 +30,7 @@ static const BranchKind *const kinds[LAYER_KINDS] = {
     [LAYER_LATENT_MOE] = &latent_moe_layer,
     [LAYER_BLOCKS] = &blocks_layer,
     [LAYER_COMPRESSED] = &compressed_layer,
+    [LAYER_CHOSEN] = &chosen_layer,
 };
 
 const BranchKind *layer_kind(uint32_t number) {

@@ -25,7 +25,8 @@ typedef struct Convolution {
     const float *weight; /* [kernel][channels] */
     const float *bias;   /* [channels]; NULL: zeros */
     size_t channels, kernel;
-    bool silu; /* y * sigmoid(y) */
+    bool silu;    /* y * sigmoid(y) */
+    size_t state; /* where its inputs begin in the layer's state, a multiple of 16 */
 } Convolution;
 
 /* Some columns of one head of a linear recurrence, for the rows of one sequence. With the state S

@@ -16,6 +16,7 @@ const ConfigField state_keys[STATE_KEYS] = {
     KEY_AMOUNT("state_norm_eps", state.norm_eps),
     KEY_AMOUNT("state_beta", state.beta),
     KEY_AMOUNT("state_decay_most", state.decay_most),
+    KEY_BOOL("state_sigmoid_gate", state.sigmoid_gate),
 };
 /* clang-format on */
 
@@ -58,6 +59,8 @@ static Status check_delta(const Config *c, uint32_t layer, Error *error) {
                          "values, which must be equal",
                          layer, c->state.n_key_heads, c->state.key_dim, c->state.n_heads,
                          c->state.value_dim);
+    if (c->ngram.layer[layer] > 0 && c->stack != STACK_GATED_STREAMS)
+        return error_set(error, "layer %u: ngram_layer needs stack 'gated_streams'", layer);
     return check_heads(c, layer, error);
 }
 

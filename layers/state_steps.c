@@ -84,12 +84,12 @@ void state_scan(const Recurrence *recurrence, const StateRun *run, SelectiveScan
 static void convolve_run(const Recurrence *recurrence, const StateRun *run, const Convolution *c,
                          float *x, size_t stride, size_t begin, size_t end) {
     size_t n = run->n_before;
-    recurrence->convolve(c, run->state, x, stride, n, begin, end);
+    float *inputs = run->state + c->state;
+    recurrence->convolve(c, inputs, x, stride, n, begin, end);
     if (!run->held) return;
     for (size_t tap = 0; tap + 1 < c->kernel; tap++)
-        copy(run, run->state + tap * c->channels + begin, end - begin);
-    if (n < run->n)
-        recurrence->convolve(c, run->state, x + n * stride, stride, run->n - n, begin, end);
+        copy(run, inputs + tap * c->channels + begin, end - begin);
+    if (n < run->n) recurrence->convolve(c, inputs, x + n * stride, stride, run->n - n, begin, end);
 }
 
 void state_convolve(ForwardPass *pass, size_t layer, const Convolution *c, float *x,

@@ -50,6 +50,7 @@ static const Subject subjects[] = {
     {"mistral4", "q8"},          /* latent attention */
     {"glm_moe_dsa", "q8"},       /* sparse attention, shared choices */
     {"deepseek_v4", "q8"},       /* windows and pools, experts by the token */
+    {"qwen4_exp", "q8"},         /* gated streams, n-grams, chosen pools */
     {"glm5_next", "q8"},         /* streams that mix, pools of positions */
     {"longcat_flash", "f32"},    /* a mixture that skips a layer, experts that give their input */
     {"bloom", "q4"},             /* ALiBi */

@@ -134,6 +134,31 @@ static void a_key_of_deepseek_v4_that_cannot_be_computed_is_refused(void **state
         assert_refused("deepseek_v4", cases[i].key, cases[i].value, cases[i].reason, "");
 }
 
+static void a_key_of_qwen4_exp_that_cannot_be_computed_is_refused(void **state) {
+    static const struct {
+        const char *key, *value, *reason;
+    } cases[] = {
+        {"layer_types", "[\"linear_attention\", \"sliding_attention\", \"linear_attention\"]",
+         "sliding_attention"},
+        {"output_gate_type", "\"gelu\"", "output_gate_type 'gelu'"},
+        {"indexer_budget", "10", "divide index_topk (10)"},
+        {"indexer_n_heads", "0", "index_heads 0"},
+        {"indexer_kv_heads", "2", "indexer_kv_heads"},
+        {"ple_layer_ids", "[2]", "ngram_layer is 1, with layer_kind 14"},
+        {"ple_layer_ids", "[4]", "ple_layer_ids names layer 4"},
+        {"eos_token_id", "null", "needs an eos_token_id"},
+        {"heads_per_ngram", "200", "heads_per_ngram 200"},
+        {"ngram_size", "9", "ngram_size 9"},
+        {"ple_conv_kernel_size", "7", "ngram_kernel 7 with ngram_size 3"},
+        {"ple_embed_dim", "26", "with ngram_dim 26"},
+        {"split_ngram_parts", "2", "expected 120 x 6"},
+        {"hc_lowrank", "0", "adapter_rank 0"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_refused("qwen4_exp", cases[i].key, cases[i].value, cases[i].reason, "");
+}
+
 static void a_key_of_minimax_m3_that_cannot_be_computed_is_refused(void **state) {
     (void)state;
     static const TextCase cases[] = {
@@ -770,6 +795,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_key_of_glm_5_next_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_minimax_m3_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_deepseek_v4_that_cannot_be_computed_is_refused),
+        cmocka_unit_test(a_key_of_qwen4_exp_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_step_3_5_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_beam_without_layers_is_refused),
         cmocka_unit_test(a_value_that_cannot_be_computed_is_refused_by_its_key),

@@ -227,6 +227,7 @@ static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
         "fixture:minimax-window",
         "fixture:glm5_next",   /* pools of positions */
         "fixture:deepseek_v4", /* windows and overlapping pools */
+        "fixture:qwen4_exp",   /* n-grams behind states, chosen pools */
     };
     for (uint32_t i = 0; i < sizeof models / sizeof *models; i++)
         sharing_mix(models[i], i, tier_count(16, 40, 40));

@@ -1,0 +1,265 @@
+/* Qwen4-Exp: gated DeltaNet beside attention to chosen pools, streams that low-rank gates read, and
+ * embeddings of n-grams. */
+#include "families/shared.h"
+
+static FamilyFinish qwen4_exp_finish;
+static FamilyMore qwen4_exp_more;
+
+#define STREAM_GATE(to, at)                                                                        \
+    VECTOR("streams." to ".norm", at "hc_norm.weight", "altup_streams * dim",                      \
+           .values = VALUES_PLUS_ONE),                                                             \
+        MATRIX("streams." to ".down", at "input_mix_weight_down.weight", "adapter_rank",           \
+               "altup_streams * dim"),                                                             \
+        MATRIX("streams." to ".up", at "input_mix_weight_up.weight", "altup_streams * dim",        \
+               "adapter_rank")
+
+const Family families_qwen4_exp[] = {
+    {
+        .model_type = "qwen4_exp_text",
+        .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SOFTMAX}, {"state_tiled", 1},
+                   {"stack", STACK_GATED_STREAMS}, {"final_norm", 0}),
+        .keys =
+            KEYS(SIZES_WITHOUT_FFN(248320, 2048, 40, 16), {"moe_intermediate_size", "ffn_dim", 512},
+                 KV_HEADS(2), HEAD_DIM(256), CONTEXT(32768), {"rms_norm_eps", "norm_eps", 1e-6},
+                 {"linear_conv_kernel_dim", "state_kernel", 4},
+                 {"linear_key_head_dim", "state_key_dim", 128},
+                 {"linear_value_head_dim", "state_value_dim", 128},
+                 {"linear_num_key_heads", "state_key_heads", 16},
+                 {"linear_num_value_heads", "state_heads", 32}, {"num_experts", "n_experts", 512},
+                 {"num_experts_per_tok", "n_experts_used", 10},
+                 {"moe_intermediate_size", "expert_ffn_dim", 512},
+                 {"shared_expert_intermediate_size", "shared_ffn_dim", 512},
+                 {"hc_count", "altup_streams", 4}, {"hc_lowrank", "adapter_rank", 320},
+                 {"indexer_n_heads", "index_heads", 0}, {"indexer_head_dim", "index_dim", 0},
+                 {"indexer_budget", "index_topk", 0}, {"indexer_compress_ratio", "index_pool", 0},
+                 {"ngram_size", "ngram_size", 3}, {"heads_per_ngram", "ngram_heads", 8},
+                 {"ple_conv_kernel_size", "ngram_kernel", 4},
+                 {"ngram_vocab_size_base", "ngram_vocab", 20000000},
+                 {"make_ngram_vocab_size_divisible_by", "ngram_row_factor", 128},
+                 {"seed", "ngram_seed", 1234}, {"split_ngram_parts", "ngram_parts", 512}),
+        .fixed = FIXED({"hidden_act", "\"silu\""}, {"indexer_kv_heads", "1"}),
+        .biases = BIASES({QKVO "attention_gate ", "attention_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                LINEAR("wq attention_gate", ".self_attn.q_proj",
+                       "n_heads * head_dim + n_heads * value_dim", "dim", .by = "n_heads",
+                       .optional = true),
+                LINEAR("wk", ".self_attn.k_proj", "n_kv_heads * head_dim", "dim", .optional = true),
+                LINEAR("wv", ".self_attn.v_proj", "n_kv_heads * value_dim", "dim",
+                       .optional = true),
+                LINEAR("wo", ".self_attn.o_proj", "dim", "n_heads * value_dim", .optional = true),
+                VECTOR("q_norm", ".self_attn.q_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,
+                       .optional = true),
+                VECTOR("k_norm", ".self_attn.k_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,
+                       .optional = true),
+                MATRIX("indexer.wq indexer.wk", ".self_attn.indexer.index_qk_proj.weight",
+                       "index_heads * index_dim + index_dim", "dim", .optional = true),
+                VECTOR("indexer.q_norm", ".self_attn.indexer.q_layernorm.weight", "index_dim",
+                       .values = VALUES_PLUS_ONE, .optional = true),
+                VECTOR("indexer.k_norm", ".self_attn.indexer.k_layernorm.weight", "index_dim",
+                       .values = VALUES_PLUS_ONE, .optional = true),
+                MATRIX("delta.q delta.k delta.v", ".linear_attn.in_proj_qkv.weight",
+                       "state_key_heads * state_key_dim + state_key_heads * state_key_dim + "
+                       "state_heads * state_value_dim",
+                       "dim", .order = ORDER_STATES, .optional = true),
+                MATRIX("delta.z", ".linear_attn.in_proj_z.weight", "state_heads * state_value_dim",
+                       "dim", .order = ORDER_STATES, .optional = true),
+                MATRIX("delta.b", ".linear_attn.in_proj_b.weight", "state_heads", "dim",
+                       .order = ORDER_STATES, .optional = true),
+                MATRIX("delta.a", ".linear_attn.in_proj_a.weight", "state_heads", "dim",
+                       .order = ORDER_STATES, .optional = true),
+                MATRIX("delta.out", ".linear_attn.out_proj.weight", "dim",
+                       "state_heads * state_value_dim", .order = ORDER_STATES, .optional = true),
+                TABLE("delta.convolution", ".linear_attn.conv1d.weight", "state_kernel",
+                      "2 * state_key_heads * state_key_dim + state_heads * state_value_dim",
+                      .turned = TURNED_ALWAYS, .order = ORDER_STATES, .optional = true),
+                VECTOR("delta.decay", ".linear_attn.A_log", "state_heads", .order = ORDER_STATES,
+                       .values = VALUES_MINUS_EXP, .optional = true),
+                VECTOR("delta.step_bias", ".linear_attn.dt_bias", "state_heads",
+                       .order = ORDER_STATES, .optional = true),
+                VECTOR("delta.norm", ".linear_attn.norm.weight", "state_value_dim",
+                       .optional = true),
+                DENSE_OR_EXPERTS,
+                GATE_UP_EXPERTS(".mlp.experts."),
+                SHARED_WEIGHTS(".mlp.shared_expert."),
+                MATRIX("shared.router", ".mlp.shared_expert_gate.weight", "1", "dim"),
+                STREAM_GATE("attention", ".attn_hyper_connection."),
+                MATRIX("streams.attention.inject",
+                       ".attn_hyper_connection.block_inject_weight.weight", "altup_streams",
+                       "altup_streams * dim"),
+                STREAM_GATE("ffn", ".mlp_hyper_connection."),
+                MATRIX("streams.ffn.inject", ".mlp_hyper_connection.block_inject_weight.weight",
+                       "altup_streams", "altup_streams * dim"),
+                MATRIX("ngram.key", ".ple.key_proj.weight", "altup_streams * dim", "ngram_dim",
+                       .optional = true),
+                MATRIX("ngram.value", ".ple.value_proj.weight", "dim", "ngram_dim",
+                       .optional = true),
+                VECTOR("ngram.norm_key", ".ple.norm_key.weight", "altup_streams * dim",
+                       .values = VALUES_PLUS_ONE, .optional = true),
+                VECTOR("ngram.norm_query", ".ple.norm_query.weight", "altup_streams * dim",
+                       .values = VALUES_PLUS_ONE, .optional = true),
+                VECTOR("ngram.norm_conv", ".ple.norm_conv.weight", "altup_streams * dim",
+                       .values = VALUES_PLUS_ONE, .optional = true),
+                STREAM_GATE("end", "model.hyper_connection_mixer."),
+                OUTPUT("lm_head"),
+                {0},
+            },
+        .rope = {.part = "partial_rotary_factor", .part_absent = 1},
+        .bos_id = -1,
+        .eos_id = -1,
+        .steps =
+            STEPS(STEP("set", "router softmax_chosen", .when = "norm_topk_prob", .absent = true)),
+        .finish = qwen4_exp_finish,
+        .more = qwen4_exp_more,
+    },
+    {0},
+};
+
+/* ---- The configuration ---- */
+
+static Status read_kinds(const json_t *json, Config *c, Error *error) {
+    static const KindName names[] = {{"linear_attention", LAYER_DELTA},
+                                     {"indexed_attention", LAYER_CHOSEN},
+                                     {"full_attention", LAYER_CHOSEN},
+                                     {0}};
+    const json_t *types = json_value(json, "layer_types");
+    if (types) return family_state_read_kinds(types, names, c, error);
+    double interval = json_number(json, "full_attention_interval", 4);
+    if (!(interval >= 1 && interval <= 1e6))
+        return error_set(error, "config.json: full_attention_interval is %g", interval);
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        c->layer_kind[l] = (l + 1) % (uint32_t)interval ? LAYER_DELTA : LAYER_CHOSEN;
+    return STATUS_OK;
+}
+
+/* Which layers have n-grams: ple_layer_ids counts them from 1. */
+static Status read_ngrams(const json_t *json, Config *c, Error *error) {
+    const json_t *ids = json_value(json, "ple_layer_ids"), *id;
+    const json_t *end = json_value(json, "eos_token_id");
+    double dim = json_number(json, "ple_embed_dim", c->dim);
+    uint32_t n = 0;
+    size_t i;
+    if (ids && !json_is_array(ids))
+        return error_set(error, "config.json: ple_layer_ids is no list");
+    json_array_foreach((json_t *)ids, i, id) {
+        double number = json_is_integer(id) ? json_number_value(id) : 0;
+        if (!(number >= 1 && number <= c->n_layers))
+            return error_set(error, "config.json: ple_layer_ids names layer %g", number);
+        c->ngram.layer[(size_t)number - 1] = 1;
+    }
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (c->ngram.layer[l] > 0) c->ngram.layer[l] = ++n;
+    if (n == 0) {
+        c->ngram = (NgramConfig){0};
+        return STATUS_OK;
+    }
+    if (json_is_array(end)) end = json_array_get(end, 0);
+    if (!json_is_integer(end) || json_number_value(end) < 0 || json_number_value(end) > 1e9)
+        return error_set(error, "config.json: ple_layer_ids needs an eos_token_id");
+    if (!(dim >= 1 && dim <= 1 << 16 && dim == floor(dim)))
+        return error_set(error, "config.json: ple_embed_dim is %g", dim);
+    size_t tables = ngram_hash_tables(&c->ngram.hash);
+    if (c->ngram.hash.size > NGRAM_HASH_MAX_SIZE || tables == 0 || tables > NGRAM_HASH_MAX_TABLES)
+        return error_set(error, "config.json: ngram_size %u with heads_per_ngram %u",
+                         c->ngram.hash.size, c->ngram.hash.heads);
+    c->ngram.end_token = (uint32_t)json_number_value(end);
+    c->ngram.dim = (uint32_t)dim;
+    return STATUS_OK;
+}
+
+static Status qwen4_exp_finish(const json_t *json, Config *c, Error *error) {
+    const char *gate = json_text(json, "output_gate_type");
+    if (gate && strcmp(gate, "sigmoid") != 0 && strcmp(gate, "silu") != 0)
+        return error_set(error, "config.json: output_gate_type '%.40s' is not known", gate);
+    c->state.sigmoid_gate = gate && strcmp(gate, "sigmoid") == 0;
+    if (read_kinds(json, c, error) != STATUS_OK) return STATUS_FAILED;
+    return read_ngrams(json, c, error);
+}
+
+/* ---- Tensors of n-grams ---- */
+
+/* Refuses a file whose numbers of 8 bytes are not those that the program computes. */
+static Status check_numbers(const RuleContext *context, uint32_t l, const char *name,
+                            const uint64_t *expected, size_t n, Error *error) {
+    const Source *source = context->source;
+    uint64_t stored[NGRAM_HASH_MAX_TABLES];
+    char from[128];
+    snprintf(from, sizeof from, FROM_LAYER "ple.ple_embedding.%s", l, name);
+    RawTensor *raw = rules_find(context, from);
+    if (!raw) return STATUS_OK;
+    raw->used = true;
+    if (strcmp(raw->type_name, "I64") != 0 || raw->bytes != n * 8)
+        return error_set(error, "%s: tensor '%.100s' must be %zu whole numbers (I64)", source->path,
+                         raw->name, n);
+    if (input_read(&source->files[raw->file], raw->offset, stored, n * 8, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (memcmp(stored, expected, n * 8) == 0) return STATUS_OK;
+    return error_set(error, "%s: tensor '%.100s' is not what config.json's seed and sizes give",
+                     source->path, raw->name);
+}
+
+/* The parts of a layer's tables. */
+static Status add_tables(const RuleContext *context, uint32_t l, const NgramHash *hash,
+                         Error *error) {
+    const Config *c = &context->source->config;
+    for (uint32_t part = 0; part < c->ngram.hash.parts; part++) {
+        char to[32], from[96], whole[128], rows[32], cols[32];
+        size_t n = ngram_hash_part_rows(&c->ngram.hash, hash, part);
+        snprintf(to, sizeof to, "ngram.table.%u", part);
+        snprintf(from, sizeof from, ".ple.ple_embedding.ngram_embedding.shard_%u.weight", part);
+        snprintf(whole, sizeof whole, FROM_LAYER "ple.ple_embedding.ngram_embedding.weight", l);
+        if (c->ngram.hash.parts == 1 && rules_find(context, whole))
+            snprintf(from, sizeof from, ".ple.ple_embedding.ngram_embedding.weight");
+        snprintf(rows, sizeof rows, "%zu", n);
+        snprintf(cols, sizeof cols, "%zu", c->ngram.dim / ngram_hash_tables(&c->ngram.hash));
+        const TensorRule rules[] = {MATRIX(to, from, rows, cols), {0}};
+        if (n > 0 && rules_apply_to_layer(context, rules, l, error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+/* The convolution's taps, with zeros for the positions between them. */
+static Status add_taps(const RuleContext *context, uint32_t l, Error *error) {
+    const Config *c = &context->source->config;
+    size_t channels = (size_t)c->gated_streams * c->dim, taps = c->ngram.conv_kernel;
+    size_t rows = (taps - 1) * c->ngram.hash.size + 1;
+    char name[96];
+    float *stored, *values = calloc(rows * channels, sizeof *values);
+    if (!values) return error_set(error, "no memory for a convolution");
+    snprintf(name, sizeof name, FROM_LAYER "ple.conv1d.weight", l);
+    if (rules_read(context, name, channels, taps, &stored, error) != STATUS_OK) {
+        free(values);
+        return STATUS_FAILED;
+    }
+    for (size_t k = 0; k < taps; k++)
+        for (size_t i = 0; i < channels; i++)
+            values[k * c->ngram.hash.size * channels + i] = stored[i * taps + k];
+    free(stored);
+    snprintf(name, sizeof name, "layers.%u.ngram.taps", l);
+    return source_add_values(context->source, name, rows, channels, values, error);
+}
+
+static Status add_ngrams(const RuleContext *context, uint32_t l, Error *error) {
+    const Config *c = &context->source->config;
+    size_t n = ngram_hash_tables(&c->ngram.hash);
+    NgramHash hash;
+    ngram_hash_make(&c->ngram.hash, c->ngram.layer[l] - 1, c->vocab_size, &hash);
+    if (check_numbers(context, l, "layer_multipliers", hash.factors, c->ngram.hash.size, error) !=
+            STATUS_OK ||
+        check_numbers(context, l, "ngram_heads_vocab_sizes", hash.sizes, n, error) != STATUS_OK ||
+        check_numbers(context, l, "ngram_heads_offsets", hash.offsets, n, error) != STATUS_OK ||
+        add_tables(context, l, &hash, error) != STATUS_OK)
+        return STATUS_FAILED;
+    return add_taps(context, l, error);
+}
+
+static Status qwen4_exp_more(const RuleContext *context, const json_t *json, Error *error) {
+    const Config *c = &context->source->config;
+    (void)json;
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (c->ngram.layer[l] > 0 && add_ngrams(context, l, error) != STATUS_OK)
+            return STATUS_FAILED;
+    return STATUS_OK;
+}
