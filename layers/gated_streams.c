@@ -194,9 +194,9 @@ static void gated_list(Model *m, size_t l) {
                              (size_t)m->config->gated_streams * m->config->dim);
     }
     size_t first = m->branches.n;
-    branches_attention(m, l, NULL, m->x)->stream_weights = &own->layers[l][0];
+    branches_append_attention(m, l, NULL, m->x)->stream_weights = &own->layers[l][0];
     branches_last(m)->stream_weights = &own->layers[l][0];
-    branches_feed_forward(m, l, NULL, m->x)->stream_weights = &own->layers[l][1];
+    branches_append_feed_forward(m, l, NULL, m->x)->stream_weights = &own->layers[l][1];
     for (Branch *b = m->branches.all + first; b <= branches_last(m); b++) {
         b->streams = &blocks;
         b->sum_post = NULL;
