@@ -1,6 +1,7 @@
 #include "formats/presets.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,16 @@ static const ConfigField *find(const char *name) {
     return field;
 }
 
+/* Says that the field cannot have the value, and which it can have where they have names. */
+static Status refuse_value(const ConfigField *field, const char *text, Error *error) {
+    char names[200] = "";
+    size_t n = 0;
+    for (size_t i = 0; field->kind == FIELD_ENUM && field->names[i] && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : ": it has ",
+                              field->names[i]);
+    return error_set(error, "field '%s' has no value '%s'%s", field->name, text, names);
+}
+
 Status preset_value(const char *name, const char *text, double *value, Error *error) {
     const ConfigField *field = find(name);
     char *end;
@@ -63,7 +74,7 @@ Status preset_value(const char *name, const char *text, double *value, Error *er
     default:
         return error_set(error, "field '%s' cannot be set", name);
     }
-    return known ? STATUS_OK : error_set(error, "field '%s' has no value '%s'", name, text);
+    return known ? STATUS_OK : refuse_value(field, text, error);
 }
 
 Status preset_text(const char *name, const char *text, Config *config, Error *error) {
