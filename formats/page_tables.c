@@ -28,6 +28,7 @@ const PageMember page_rope_members[] = {
     FLAG(RopeKeys, has_xdrope),
     FLAG(RopeKeys, layer_thetas),
     FLAG(RopeKeys, layer_lists),
+    FLAG(RopeKeys, scales_both),
     FLAG(RopeKeys, scaled_layers),
     FLAG(RopeKeys, reversed),
     TEXT(RopeKeys, learned),

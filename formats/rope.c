@@ -316,7 +316,7 @@ static Status nested_parameters(const RopeKeys *keys, const json_t *json, bool l
                          "config.json: rope_scaling names its kind '%.40s' by the old key 'type', "
                          "which transformers ignores for this model_type: call it rope_type",
                          old);
-    if (!local && json_is_object(scaling) && !keys->layer_lists)
+    if ((!local || keys->scales_both) && json_is_object(scaling) && !keys->layer_lists)
         json_object_update(*out, (json_t *)scaling);
     take_truncate(*out, all);
     return STATUS_OK;

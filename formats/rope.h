@@ -94,6 +94,7 @@ typedef struct RopeKeys {
     bool layer_thetas;   /* the list layer_rope_theta gives each layer its base */
     bool layer_lists;    /* where rope_parameters has no object for each kind of layers, the lists
                           * rope_theta and partial_rotary_factors give each layer its own: Step 3.5 */
+    bool scales_both;    /* rope_scaling is that of the layers with either table: ModernBERT */
     bool scaled_layers;  /* rope_scaling_layers lists the layers that have the scaling; the others
                           * have  the second table, of the same base: Molmo 2 */
     bool compressed;     /* DeepSeek V4: the parameters `main` are those of layers with rope_table
