@@ -50,9 +50,12 @@ void batch_line_trim(const LineReader *r, bool text, const char **line, size_t *
 static Status refuse_compressed(const LineReader *r, Error *error) {
     if (r->number > 0 || r->offset > 0) return STATUS_OK;
     const Compression *how = compressed_by(r->bytes, r->end);
+    bool table = strcasestr(r->name, ".csv.") || strcasestr(r->name, ".tsv.");
     if (how)
-        return error_set(error, "%s: compressed by %s; its lines are read from a pipe: %s %s | ...",
-                         r->name, how->name, how->command, r->name);
+        return error_set(error,
+                         "%s: compressed by %s; its lines are read from a pipe: %s %s | ... "
+                         "--batch -%s",
+                         r->name, how->name, how->command, r->name, table ? " --csv" : "");
     return STATUS_OK;
 }
 

@@ -94,12 +94,23 @@ static Status check_live(const Options *o, Error *error) {
     return STATUS_OK;
 }
 
+/* Whether a file of this name is a table, also before it is unpacked. */
+static bool names_table(const char *name) {
+    static const char *const endings[] = {".gz", ".zst", ".xz", ".bz2"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t m = strlen(endings[i]);
+        if (n <= m || strcasecmp(name + n - m, endings[i]) != 0) continue;
+        n -= m;
+        break;
+    }
+    return n > 4 &&
+           (strncasecmp(name + n - 4, ".csv", 4) == 0 || strncasecmp(name + n - 4, ".tsv", 4) == 0);
+}
+
 /* A table has a prompt of its own, into which its rows are filled. */
 static Status check_table(Options *o, Error *error) {
-    size_t n = o->batch ? strlen(o->batch) : 0;
-    bool named =
-        n > 4 && strpbrk(o->batch + n - 4, ".") == o->batch + n - 4 &&
-        (strcasecmp(o->batch + n - 3, "csv") == 0 || strcasecmp(o->batch + n - 3, "tsv") == 0);
+    bool named = o->batch && names_table(o->batch);
     if (o->embed || o->merge || o->replay || (!named && !o->csv)) {
         if (o->csv) return usage(error, "--csv is for --batch FILE");
         return STATUS_OK;

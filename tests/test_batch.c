@@ -601,8 +601,20 @@ static void rows_and_prompts_that_are_wrong_are_told_by_number_and_name(void **s
     file_write(p->other, "\x1F\x8B\x08\x08", 4);
     r = RUN("run", p->model, "--batch", p->other);
     expect_failure(&r, 1, "compressed by gzip; its lines are read from a pipe: zcat ");
-    r = RUN("run", p->model, "--batch", "rows.csv.gz", "-i", "{text}");
+    r = RUN("run", p->model, "--batch", "rows.txt", "-i", "{text}");
     expect_failure(&r, 2, "A table, whose rows -i takes, is FILE.csv, FILE.tsv or has --csv");
+    char *packed = NULL, *says = NULL;
+    assert_true(asprintf(&packed, "%s.csv.gz", p->other) > 0);
+    assert_true(asprintf(&says,
+                         "compressed by gzip; its lines are read from a pipe: zcat %s | ... "
+                         "--batch - --csv",
+                         packed) > 0);
+    file_write(packed, "\x1F\x8B\x08\x08", 4);
+    r = RUN("run", p->model, "--batch", packed, "-i", "{text}");
+    expect_failure(&r, 1, says);
+    unlink(packed);
+    free(packed);
+    free(says);
 }
 
 /* Half a day's requests are answered, then the file goes on: no result is made twice, and what the
