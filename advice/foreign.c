@@ -261,7 +261,14 @@ static Status shape(const char *spelled, const char *value, Error *error) {
     bool takes_shape = strcmp(spelled, "--json-schema") == 0 || strcmp(spelled, "--regex") == 0 ||
                        strcmp(spelled, "--grammar") == 0;
     struct stat info;
-    if (!takes_shape || stat(value, &info) != 0 || !S_ISREG(info.st_mode)) return STATUS_OK;
+    if (!takes_shape) return STATUS_OK;
+    size_t n = strlen(value);
+    /* No schema ends so, but the name of a file that is mistyped does. */
+    if (strcmp(spelled, "--json-schema") == 0 && value[0] != '@' && n > 5 &&
+        strcmp(value + n - 5, ".json") == 0 && stat(value, &info) != 0)
+        return usage(error, "%s %s: no such file, and no schema; a file is read as %s @FILE",
+                     spelled, value, spelled);
+    if (stat(value, &info) != 0 || !S_ISREG(info.st_mode)) return STATUS_OK;
     return usage(error, "%s %s: a file is read as %s @%s", spelled, value, spelled, value);
 }
 

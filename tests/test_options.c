@@ -134,6 +134,9 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
     REFUSES("no option -st; did you mean --single-turn?", "m", "-st");
     REFUSES("--json-schema Makefile: a file is read as --json-schema @Makefile", "m",
             "--json-schema", "Makefile");
+    REFUSES("--json-schema none.json: no such file, and no schema; a file is read as --json-schema "
+            "@FILE",
+            "m", "--json-schema", "none.json");
     REFUSES("no option -V; did you mean --version?", "-V");
     REFUSES("--top-k -1: all tokens are --top-k 0, the default", "m", "--top-k", "-1");
     REFUSES("help: there are no commands: run --help lists the usual options", "help");
