@@ -1,6 +1,5 @@
 #include "layers/ngram_fields.h"
 
-#include "layers/ngram.h"
 #include "layers/recurrence.h"
 
 /* clang-format off: a row a line */

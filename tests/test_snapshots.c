@@ -61,6 +61,15 @@ static void sizes_are_predicted_at_any_length(void **state) {
     shape.layers[0].window = 1;
     shape.layers[1].window = 100;
     shape.layers[2] = (KvLayer){.state_floats = 1000};
+    shape.layers[3] = (KvLayer){.n_kv_heads = 1, /* a window, and pools that outlive it */
+                                .key_dim = 8,
+                                .value_dim = 8,
+                                .window = 100,
+                                .pool = 4,
+                                .pool_dim = 8,
+                                .pool_index_dim = 4,
+                                .state_floats = 96,
+                                .values_in_keys = true};
     for (size_t n = 0; n <= 600; n += 37) {
         KvCache *cache = new_cache(&shape, 0);
         grow(cache, n, 50);
