@@ -2,7 +2,7 @@
  * that is.
  *
  *     bench MODEL [--threads N] [--isa NAME] [--type T] [--kv-type T] [--context N]
- *                 [--sweep threads|context|batch | --draft |
+ *                 [--sweep threads|context|batch | --draft | --attention |
  *                  --decode POSITION --prefill N --batch N]
  *                 [--json]
  *
@@ -25,6 +25,7 @@
 #include "convert/model_names.h"
 #include "formats/mtp_names.h"
 #include "formats/source_open.h"
+#include "inspect/bench_attention.h"
 #include "inspect/bench_drafts.h"
 #include "inspect/bench_limits.h"
 #include "model.h"
@@ -55,6 +56,7 @@ typedef struct Arguments {
     uint64_t context;                /* 0: the model's */
     uint64_t decode, prefill, batch; /* measure only these; all 0: everything */
     bool draft;                      /* measure drafts alone */
+    bool attention;                  /* measure attention in blocks and by the textbook alone */
     bool json, help;
 } Arguments;
 
@@ -403,6 +405,31 @@ static Status measure_drafts(Bench *b, Error *error) {
     return STATUS_OK;
 }
 
+/* One head of the model's width at growing numbers of positions. */
+static Status measure_attention(Bench *b, Error *error) {
+    uint32_t head_dim = modelfile_config(b->file)->head_dim;
+    if (head_dim == 0) return error_set(error, "--attention: the model does not attend");
+    for (size_t n = 512; n <= 8192; n *= 2) {
+        AttentionSpeed s;
+        Status status = bench_attention(b->isa, b->n_threads, head_dim, n, &s, error);
+        if (status != STATUS_OK) return status;
+        if (b->arguments->json)
+            printf("%s\n    {\"what\": \"attention\", \"threads\": %d, \"head_dim\": %u, "
+                   "\"positions\": %zu, \"textbook_seconds\": %.6g, \"textbook_bytes\": %.0f, "
+                   "\"block_seconds\": %.6g, \"block_bytes\": %.0f, \"difference\": %.3g}",
+                   b->any_result ? "," : "", b->n_threads, head_dim, n, s.textbook, s.matrix_bytes,
+                   s.blocks, s.block_bytes, s.difference);
+        else
+            printf("attention  one head of %u, %5zu positions: textbook %9.2f ms, scores of %6.1f "
+                   "MiB; in blocks %8.2f ms, %.2f MiB; they differ by %.1e\n",
+                   head_dim, n, 1e3 * s.textbook, s.matrix_bytes / 0x1p20, 1e3 * s.blocks,
+                   s.block_bytes / 0x1p20, s.difference);
+        b->any_result = true;
+        fflush(stdout);
+    }
+    return STATUS_OK;
+}
+
 static void print_limits(const Bench *b) {
     if (b->arguments->json) return;
     printf("machine  threads %2d  reads %.2f GB/s, %s %.3f TOPS (%s), cache %s\n", b->n_threads,
@@ -427,6 +454,7 @@ static Status measure(Bench *b, Error *error) {
     Sweep sweep = b->arguments->sweep;
     const Arguments *a = b->arguments;
     if (a->draft) return measure_drafts(b, error);
+    if (a->attention) return measure_attention(b, error);
     if (a->decode || a->prefill || a->batch) return measure_named(b, error);
     if (!sweep) return measure_all(b, error);
     if (sweep == SWEEP_CONTEXT) return measure_contexts(b, error);
@@ -486,6 +514,8 @@ static const OptionRow rows[] = {
              "measure this alone: one token of each of N texts"),
     FLAG_ROW(USUAL, 0, "draft", FIELD(draft),
              "measure this alone: drafts of which a part is right"),
+    FLAG_ROW(USUAL, 0, "attention", FIELD(attention),
+             "measure this alone: one head in blocks, and by the textbook"),
     FLAG_ROW(USUAL, 0, "json", FIELD(json), "results as JSON"),
     FLAG_ROW(USUAL, 'h', "help", FIELD(help), "this text"),
     END_ROW,
@@ -504,7 +534,10 @@ static Status take_model(void *values, const char *word, Error *error) {
 }
 
 static Status bench_check(const Arguments *a, Error *error) {
-    if (a->draft && (a->sweep || a->decode || a->prefill || a->batch))
+    if (a->attention && (a->draft || a->sweep || a->decode || a->prefill || a->batch))
+        error_set(error, "--attention has sizes of its own: leave out --sweep, --decode and the "
+                         "like");
+    else if (a->draft && (a->sweep || a->decode || a->prefill || a->batch))
         error_set(error, "--draft measures drafts alone: leave out --sweep, --decode and the like");
     else if (a->sweep && (a->decode || a->prefill || a->batch))
         error_set(error, "--sweep has sizes of its own: leave out --decode, --prefill, --batch");

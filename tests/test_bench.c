@@ -8,6 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 #include <jansson.h>
+
+#include "inspect/bench_attention.h"
 #include <sys/stat.h>
 
 #include "process.h"
@@ -50,6 +52,8 @@ static void a_wrong_command_line_is_told_what_is_wrong(void **state) {
     REFUSES(2, "--sweep: 'heads' is none of no|threads|context|batch", model, "--sweep", "heads");
     REFUSES(2, "--sweep has sizes of its own: leave out --decode, --prefill, --batch", model,
             "--sweep", "batch", "--decode", "4");
+    REFUSES(2, "--attention has sizes of its own: leave out --sweep, --decode and the like", model,
+            "--attention", "--prefill", "4");
     REFUSES(2, "no option --prefil; did you mean --prefill N?", model, "--prefil", "9");
     REFUSES(2, "one model at a time, not 'a' and 'b'", "a", "b");
     REFUSES(2, "no option -m: the model stands alone: bench MODEL [options]", "-m", "a");
@@ -106,6 +110,19 @@ static void json_has_each_measurement(void **state) {
     process_free(&p);
 }
 
+static void blocks_and_the_whole_matrix_of_scores_give_the_same_attention(void **state) {
+    (void)state;
+    AttentionSpeed speed;
+    Error error;
+    const Isa *isa = isa_choose(NULL, &error);
+    for (int threads = 1; threads <= 2; threads++) {
+        assert_int_equal(bench_attention(isa, threads, 24, 200, &speed, &error), STATUS_OK);
+        assert_true(speed.difference < 1e-5);
+        assert_true(speed.blocks > 0 && speed.textbook > 0);
+        assert_true(speed.matrix_bytes == 4.0 * 200 * 200);
+    }
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
@@ -113,6 +130,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(nothing_is_measured_past_the_context),
         cmocka_unit_test(a_table_that_cannot_be_written_is_an_error),
         cmocka_unit_test(json_has_each_measurement),
+        cmocka_unit_test(blocks_and_the_whole_matrix_of_scores_give_the_same_attention),
     };
     return cmocka_run_group_tests(tests, make_model, free_model);
 }
