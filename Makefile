@@ -387,5 +387,5 @@ clean:
 .PHONY: all core core-lines mpi $(PROGRAMS) check test test-all soak guard asan fuzz fuzzers coverage tsan format lint install uninstall deb wheel static dist clean
 .SECONDARY:
 
--include $(OBJECTS:.o=.d) $(PROGRAMS:%=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d) \
+-include $(OBJECTS:.o=.d) $(PROGRAMS:%=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d $(BUILD)/docs/*.d) \
 	$(CORE_OBJECTS:.o=.d) $(MPI_OBJECTS:.o=.d)
