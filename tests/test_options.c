@@ -137,6 +137,15 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
     REFUSES("--json-schema none.json: no such file, and no schema; a file is read as --json-schema "
             "@FILE",
             "m", "--json-schema", "none.json");
+    REFUSES("no option --nothink: a model answers at once with --reasoning off", "m", "--nothink");
+    REFUSES(
+        "no option --logprobs: --score table prints them; in a batch they are asked for by line",
+        "m", "--logprobs", "5");
+    REFUSES("no option --tools: a request of --batch has them, in its line: docs/batch.md", "m",
+            "--tools", "x");
+    REFUSES("no option --ppl; did you mean --eval FILE?", "m", "--ppl");
+    REFUSES("no option --stop-token; did you mean --stop TEXT?", "m", "--stop-token", "x");
+    REFUSES("no option --images: this program reads only text", "m", "--images", "x.png");
     REFUSES("no option -V; did you mean --version?", "-V");
     REFUSES("--top-k -1: all tokens are --top-k 0, the default", "m", "--top-k", "-1");
     REFUSES("help: there are no commands: run --help lists the usual options", "help");
