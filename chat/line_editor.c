@@ -382,7 +382,7 @@ static LineResult read_line(LineEditor *editor, const char *prompt, bool first, 
 typedef struct Message {
     char *text; /* NUL-terminated */
     size_t length, capacity;
-    bool quoted; /* between two lines of three double quotes */
+    bool quoted; /* between three double quotes and the next ones */
 } Message;
 
 static bool editor_put(Message *message, const char *bytes, size_t n) {
@@ -405,6 +405,28 @@ static bool more_is_pasted(const LineEditor *editor) {
            ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 1;
 }
 
+/* Takes away quotes that begin a message before its first words, and those that end it behind its
+ * last ones: people who come from ollama type them so. A line that also opens what it ends, as a
+ * docstring does, ends nothing. Returns whether the quotes ended. */
+static bool take_quotes(Message *message, const char **line, size_t *n) {
+    static const char quotes[] = "\"\"\"";
+    if (!message->quoted && message->length == 0 && *n > 3 && memcmp(*line, quotes, 3) == 0) {
+        message->quoted = true;
+        *line += 3, *n -= 3;
+    }
+    if (!message->quoted || *n < 3 || memcmp(*line + *n - 3, quotes, 3) != 0) return false;
+    size_t n_quotes = 0;
+    for (size_t i = 0; i + 3 <= *n;) {
+        bool here = memcmp(*line + i, quotes, 3) == 0;
+        n_quotes += here;
+        i += here ? 3 : 1;
+    }
+    if (n_quotes % 2 == 0) return false;
+    message->quoted = false;
+    *n -= 3;
+    return true;
+}
+
 /* Adds a line to the message, without the quotes or the backslash that only say that the message
  * goes on. *more: the next line belongs to it as well. False: no memory. */
 static bool editor_add_line(const LineEditor *editor, Message *message, const char *line, size_t n,
@@ -415,8 +437,10 @@ static bool editor_add_line(const LineEditor *editor, Message *message, const ch
         if (!message->quoted && message->length > 0) message->text[--message->length] = '\0';
         return true;
     }
-    bool continued = !message->quoted && n > 0 && line[n - 1] == '\\';
-    *more = message->quoted || continued || more_is_pasted(editor);
+    bool pasted = more_is_pasted(editor);
+    bool closed = editor->terminal && !pasted && take_quotes(message, &line, &n);
+    bool continued = !message->quoted && !closed && n > 0 && line[n - 1] == '\\';
+    *more = message->quoted || continued || pasted;
     return editor_put(message, line, n - continued) && (!*more || editor_put(message, "\n", 1));
 }
 

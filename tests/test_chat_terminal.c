@@ -100,6 +100,27 @@ static void lines_join_by_backslash_quotes_and_pasting(void **state) {
     free(session);
 }
 
+static void quotes_may_stand_beside_the_first_and_the_last_words(void **state) {
+    (void)state;
+    char *session = chat_inside("quotes");
+    Person *p = SIT_DOWN("-n", "2", "--session", session);
+    person_expect(p, "> ");
+    person_type(p, "\"\"\"one\n");
+    person_expect(p, "... ");
+    person_type(p, "\"\"\"a docstring\"\"\"\n"); /* which ends nothing */
+    person_expect(p, "... ");
+    person_type(p, "two\"\"\"\n");
+    person_expect(p, "\n> ");
+    person_type(p, "\"\"\"three\"\"\"\n");
+    person_expect(p, "\n> ");
+    person_type(p, "\"\"\"four\nfive\n"); /* at once, like a paste: as it is */
+    assert_int_equal(person_leave(p), 0);
+    chat_assert_said(session, "\"one\\n\\\"\\\"\\\"a docstring\\\"\\\"\\\"\\ntwo\"");
+    chat_assert_said(session, "\"three\"");
+    chat_assert_said(session, "\"\\\"\\\"\\\"four\\nfive\"");
+    free(session);
+}
+
 static void pasted_code_keeps_its_tabs_and_a_path_is_no_command(void **state) {
     (void)state;
     char *session = chat_inside("code");
@@ -820,6 +841,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(ctrl_c_clears_a_line_and_stops_an_answer),
         cmocka_unit_test(tab_completes_commands),
         cmocka_unit_test(lines_join_by_backslash_quotes_and_pasting),
+        cmocka_unit_test(quotes_may_stand_beside_the_first_and_the_last_words),
         cmocka_unit_test(pasted_code_keeps_its_tabs_and_a_path_is_no_command),
         cmocka_unit_test(ctrl_c_right_behind_enter_stops_the_answer),
         cmocka_unit_test(a_paste_that_begins_with_a_command_is_taken_line_by_line),
