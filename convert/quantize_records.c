@@ -399,6 +399,72 @@ static void quantize_levels(TensorType type, const LevelGroup *g, const RecordCo
     }
 }
 
+/* ---- Types of levels whose scales are odd parts of one for the record ---- */
+
+/* The scale with which levels suit the group best, searched around the one that makes its extreme
+ * weight the largest level. The levels have both signs, so it is positive. */
+static float search_odd_scale(TensorType type, const LevelGroup *g, size_t n) {
+    const int8_t *table = record_table(type);
+    const float largest = weight_types[type].largest;
+    float extreme = 0.0f, best = INFINITY, found = 0.0f;
+    for (size_t i = 0; i < n; i++)
+        if (fabsf(g->x[i]) > extreme) extreme = fabsf(g->x[i]);
+    for (int t = -7; t <= 7 && extreme > 0.0f; t++) {
+        const float scale = extreme / (largest * (1.0f + 0.04f * (float)t));
+        uint8_t codes[MAX_GROUP];
+        float fitted;
+        code_levels(table, g->x, n, scale, codes);
+        float error = level_error(table, g, n, scale, codes, &fitted);
+        if (error < best && fitted > 0.0f) best = error, found = fitted;
+    }
+    return found;
+}
+
+/* Chooses the part of group k, whose own scale is `scale`, among the nearest ones, and its codes.
+ * `unit` is the record's scale times the type's power of two. */
+static void choose_odd_part(TensorType type, const LevelGroup *g, float scale, float unit,
+                            const RecordCodes *row, size_t k) {
+    const int8_t *table = record_table(type);
+    const size_t n = type_group(type);
+    const float at = unit > 0.0f ? 0.5f * (scale / unit - 1.0f) : 0.0f;
+    const int nearest = (int)clamp(at + 0.5f, 0.0f, 15.0f);
+    float best = INFINITY;
+    for (int part = nearest - 1; part <= nearest + 1; part++) {
+        uint8_t codes[MAX_GROUP];
+        float fitted, own = unit * (float)(2 * part + 1);
+        if (part < 0 || part > 15) continue;
+        code_levels(table, g->x, n, own, codes);
+        float error = level_error(table, g, n, own, codes, &fitted);
+        if (!(error < best)) continue;
+        best = error;
+        row->sub_scales[k] = (uint8_t)part;
+        memcpy(row->codes + k * n, codes, n);
+    }
+}
+
+/* Quantizes groups [first, first + n_groups), which are one record. */
+static void quantize_odd_record(TensorType type, size_t first, size_t n_groups, const float *x,
+                                const float *importance, const RecordCodes *row) {
+    const size_t n = type_group(type);
+    LevelGroup groups[MAX_GROUPS];
+    float scales[MAX_GROUPS], largest = 0.0f;
+    for (size_t k = 0; k < n_groups; k++) {
+        LevelGroup *g = &groups[k];
+        memcpy(g->x, x + (first + k) * n, n * sizeof *x);
+        weigh_group(type, g->weight, g->x, importance ? importance + (first + k) * n : NULL, n);
+        scales[k] = search_odd_scale(type, g, n);
+        if (scales[k] > largest) largest = scales[k];
+    }
+    const float scale = as_half(clamp(largest / (31.0f * record_part_unit(type)), 0.0f, 65504.0f));
+    row->scales[first / record_groups(type)] = numbers_float_to_half(scale);
+    for (size_t k = 0; k < n_groups; k++) {
+        row->sub_scales[first + k] = 0;
+        memset(row->codes + (first + k) * n, 0, n);
+        choose_odd_part(type, &groups[k], scales[k], scale * record_part_unit(type), row,
+                        first + k);
+    }
+}
+
 /* ---- All ---- */
 
 static void store_record(TensorType type, const Record *r, const Coded *c, size_t first,
@@ -461,6 +527,10 @@ void quantize_records(TensorType type, size_t padded_cols, const float *x, const
     if (info->scales == SCALES_6_BIT_PARTS) r.least = -32.0f, r.most = 31.0f;
     if (info->scales == SCALES_NIBBLE_PARTS) r.most = 15.0f;
     size_t groups = padded_cols / r.group, per_record = record_groups(type);
+    for (size_t k = 0; k < groups && info->scales == SCALES_ODD_PARTS; k += per_record)
+        quantize_odd_record(type, k, groups - k < per_record ? groups - k : per_record, x,
+                            importance, row);
+    if (info->scales == SCALES_ODD_PARTS) return;
     if (type_has_table(type)) {
         quantize_level_groups(type, groups, x, importance, row);
         return;

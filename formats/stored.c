@@ -83,8 +83,8 @@ void stored_to_records(StoredType type, const void *stored, size_t n, const Reco
         const RecordCodes to = {row->codes + b * info->block, row->scales + scale,
                                 row->minima + scale, row->sub_scales + b * groups,
                                 row->sub_minima + b * groups};
-        if (type == STORED_IQ3_S || type == STORED_IQ3_XXS) {
-            stored_iq3_block_to_records(type, block, &to);
+        if (record_scales(info->lossless) == SCALES_ODD_PARTS) {
+            stored_iq_block_to_records(type, block, &to);
         } else {
             stored_k_block_to_records(type, block, &to);
         }

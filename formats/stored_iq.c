@@ -47,33 +47,35 @@ static uint8_t even_signs(uint32_t seven) {
     return (uint8_t)((seven & 127) | (uint32_t)__builtin_parity(seven & 127) << 7);
 }
 
-/* Eight weights, each scale * (level + shift), negated where its bit of `signs` is set. */
+/* Eight weights, each scale * (2 sub + 1) * unit * (level + shift), negated where its bit of
+ * `signs` is set. */
 typedef struct Eight {
     size_t points[2]; /* codebooks of 4 coordinates need two points */
-    uint8_t signs;
-    float scale, shift;
+    uint8_t signs, sub;
+    float shift;
 } Eight;
 
 typedef struct Book {
     const Grid *grid;
     int8_t levels[8];
+    float unit;
 } Book;
 
 /* The grid of an IQ type, and the magnitudes that its entries index. */
 static Book book_of(StoredType type) {
     switch (type) {
     case STORED_IQ2_XXS:
-        return (Book){&grid_iq2_xxs, {8, 25, 43}};
+        return (Book){&grid_iq2_xxs, {8, 25, 43}, 0.125f};
     case STORED_IQ2_XS:
-        return (Book){&grid_iq2_xs, {8, 25, 43}};
+        return (Book){&grid_iq2_xs, {8, 25, 43}, 0.125f};
     case STORED_IQ2_S:
-        return (Book){&grid_iq2_s, {8, 25, 43}};
+        return (Book){&grid_iq2_s, {8, 25, 43}, 0.125f};
     case STORED_IQ3_XXS:
-        return (Book){&grid_iq3_xxs, {4, 12, 20, 28, 36, 44, 52, 62}};
+        return (Book){&grid_iq3_xxs, {4, 12, 20, 28, 36, 44, 52, 62}, 0.25f};
     case STORED_IQ3_S:
-        return (Book){&grid_iq3_s, {1, 3, 5, 7, 9, 11, 13, 15}};
+        return (Book){&grid_iq3_s, {1, 3, 5, 7, 9, 11, 13, 15}, 1.0f};
     default:
-        return (Book){&grid_iq1, {-1, 0, 1}};
+        return (Book){&grid_iq1, {-1, 0, 1}, 1.0f};
     }
 }
 
@@ -81,91 +83,113 @@ static Book book_of(StoredType type) {
 static Eight eight_of(StoredType type, const uint8_t *block, size_t e) {
     Eight x = {.shift = 0.0f};
     const uint8_t *at = block + 2;
-    float scale = numbers_half_to_float(stored_u16(block));
     uint32_t word;
     switch (type) {
     case STORED_IQ2_XXS:
         word = stored_u32(at + 8 * (e / 4) + 4);
         x.points[0] = at[8 * (e / 4) + e % 4];
         x.signs = even_signs(word >> 7 * (e % 4));
-        x.scale = scale * 0.25f * (0.5f + (float)(word >> 28));
+        x.sub = (uint8_t)(word >> 28);
         break;
     case STORED_IQ2_XS:
         word = stored_u16(at + 2 * e);
         x.points[0] = word & 511;
         x.signs = even_signs(word >> 9);
-        x.scale = scale * 0.25f * (0.5f + (float)stored_nibble(at + 64, e / 2));
+        x.sub = (uint8_t)stored_nibble(at + 64, e / 2);
         break;
     case STORED_IQ2_S:
         x.points[0] = (size_t)(at[e] | (at[64 + e / 4] >> 2 * (e % 4) & 3) << 8);
         x.signs = at[32 + e];
-        x.scale = scale * 0.25f * (0.5f + (float)stored_nibble(at + 72, e / 2));
+        x.sub = (uint8_t)stored_nibble(at + 72, e / 2);
         break;
     case STORED_IQ3_XXS:
         word = stored_u32(at + 64 + 4 * (e / 4));
         for (size_t i = 0; i < 2; i++) x.points[i] = at[2 * e + i];
         x.signs = even_signs(word >> 7 * (e % 4));
-        x.scale = scale * 0.5f * (0.5f + (float)(word >> 28));
+        x.sub = (uint8_t)(word >> 28);
         break;
     default: /* IQ3_S */
         for (size_t i = 0; i < 2; i++)
             x.points[i] = (size_t)(at[2 * e + i] | (at[64 + e / 4] >> (2 * (e % 4) + i) & 1) << 8);
         x.signs = at[72 + e];
-        x.scale = scale * (float)(1 + 2 * stored_nibble(at + 104, e / 4));
+        x.sub = (uint8_t)stored_nibble(at + 104, e / 4);
         break;
     }
     return x;
 }
 
-/* Every level is an odd number, so a weight is scale * sub * (2 code - 15), where the minimum takes
- * the 15. (IQ3_XXS has levels 4 times as large, a scale twice as fine, and 62 instead of 60 as the
- * largest level.) */
-void stored_iq3_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
-    const Grid *grid = book_of(type).grid;
-    to->scales[0] = stored_u16(block);
-    to->minima[0] = numbers_float_to_half(7.5f * numbers_half_to_float(stored_u16(block)));
-    for (size_t g = 0; g < 8; g++) {
-        uint32_t sub = type == STORED_IQ3_S ? (uint32_t)stored_nibble(block + 106, g)
-                                            : stored_u32(block + 66 + 4 * g) >> 28;
-        to->sub_scales[g] = to->sub_minima[g] = (uint8_t)(2 * (1 + 2 * sub));
-    }
-    for (size_t e = 0; e < 32; e++) {
-        const Eight x = eight_of(type, block, e);
-        uint8_t levels[8];
-        for (size_t i = 0; i < 2; i++) grid_point(grid, x.points[i], levels + 4 * i);
-        for (size_t i = 0; i < 8; i++)
-            to->codes[8 * e + i] = (uint8_t)(x.signs >> i & 1 ? 7 - levels[i] : 8 + levels[i]);
-    }
-}
-
 /* Reads eight number e of a block of IQ1_S or IQ1_M. */
-static Eight eight_of_1(StoredType type, const uint8_t *block, size_t e) {
+static Eight eight_of_iq1(StoredType type, const uint8_t *block, size_t e) {
     Eight x = {.signs = 0};
     if (type == STORED_IQ1_S) {
         uint16_t upper = stored_u16(block + 34 + 2 * (e / 4));
         x.points[0] = (size_t)(block[2 + e] | (upper >> 3 * (e % 4) & 7) << 8);
-        x.scale = numbers_half_to_float(stored_u16(block)) * (float)(2 * (upper >> 12 & 7) + 1);
+        x.sub = upper >> 12 & 7;
         x.shift = upper & 0x8000 ? -0.125f : 0.125f;
         return x;
     }
-    const uint8_t *scales = block + 48;
-    uint16_t half = 0;
-    for (size_t i = 0; i < 4; i++) half |= (uint16_t)((stored_u16(scales + 2 * i) >> 12) << 4 * i);
-    int upper = stored_nibble(block + 32, e),
-        sub = stored_u16(scales + 2 * (e / 8)) >> 3 * (e / 2 % 4) & 7;
+    int upper = stored_nibble(block + 32, e);
     x.points[0] = (size_t)(block[e] | (upper & 7) << 8);
-    x.scale = numbers_half_to_float(half) * (float)(2 * sub + 1);
+    x.sub = stored_u16(block + 48 + 2 * (e / 8)) >> 3 * (e / 2 % 4) & 7;
     x.shift = upper & 8 ? -0.125f : 0.125f;
     return x;
 }
 
-static void eight_to_floats(const Book *book, const Eight *x, float *out) {
+/* The bits of a block's float16 scale, which IQ1_M keeps in four nibbles. */
+static uint16_t scale_of(StoredType type, const uint8_t *block) {
+    uint16_t half = 0;
+    if (type != STORED_IQ1_M) return stored_u16(block);
+    for (size_t i = 0; i < 4; i++)
+        half |= (uint16_t)((stored_u16(block + 48 + 2 * i) >> 12) << 4 * i);
+    return half;
+}
+
+/* Reads eight number e of a block, and the numbers of its levels. */
+static Eight read_eight(StoredType type, const Grid *grid, const uint8_t *block, size_t e,
+                        uint8_t *levels) {
+    const bool one = type == STORED_IQ1_S || type == STORED_IQ1_M;
+    const Eight x = one ? eight_of_iq1(type, block, e) : eight_of(type, block, e);
+    for (size_t i = 0; i < 8; i += grid->digits)
+        grid_point(grid, x.points[i / grid->digits], levels + i);
+    return x;
+}
+
+/* The number of a weight's level in the record type's table (records.c). */
+static uint8_t record_code(StoredType type, const Eight *x, size_t i, uint8_t level) {
+    const bool minus = x->signs >> i & 1;
+    switch (type) {
+    case STORED_IQ3_S:
+    case STORED_IQ3_XXS:
+        return (uint8_t)(minus ? 7 - level : 8 + level);
+    case STORED_IQ1_S:
+    case STORED_IQ1_M:
+        return (uint8_t)(level + (x->shift < 0.0f ? 3 : 0));
+    default:
+        return (uint8_t)(level + (minus ? 3 : 0));
+    }
+}
+
+void stored_iq_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
+    const Grid *grid = book_of(type).grid;
+    const size_t group = type_group(stored_type_info(type)->lossless);
+    to->scales[0] = scale_of(type, block);
+    for (size_t e = 0; e < 32; e++) {
+        uint8_t levels[8];
+        const Eight x = read_eight(type, grid, block, e, levels);
+        to->sub_scales[8 * e / group] = x.sub;
+        for (size_t i = 0; i < 8; i++) to->codes[8 * e + i] = record_code(type, &x, i, levels[i]);
+    }
+}
+
+static void eight_to_floats(StoredType type, const Book *book, const uint8_t *block, size_t e,
+                            float *out) {
     uint8_t levels[8];
-    for (size_t i = 0; i < 8; i += book->grid->digits)
-        grid_point(book->grid, x->points[i / book->grid->digits], levels + i);
+    const Eight x = read_eight(type, book->grid, block, e, levels);
+    const float scale =
+        numbers_half_to_float(scale_of(type, block)) * (float)(2 * x.sub + 1) * book->unit;
     for (size_t i = 0; i < 8; i++) {
-        float value = x->scale * ((float)book->levels[levels[i]] + x->shift);
-        out[i] = x->signs >> i & 1 ? -value : value;
+        float value = scale * ((float)book->levels[levels[i]] + x.shift);
+        out[i] = x.signs >> i & 1 ? -value : value;
     }
 }
 
@@ -215,10 +239,6 @@ void stored_iq_to_floats(StoredType type, const uint8_t *stored, size_t n, float
                 out[k] = numbers_half_to_float(scales[0]) * (float)(codes[k] - 8);
             continue;
         }
-        for (size_t e = 0; e < 32; e++) {
-            bool one = type == STORED_IQ1_S || type == STORED_IQ1_M;
-            const Eight x = one ? eight_of_1(type, stored, e) : eight_of(type, stored, e);
-            eight_to_floats(&book, &x, out + 8 * e);
-        }
+        for (size_t e = 0; e < 32; e++) eight_to_floats(type, &book, stored, e, out + 8 * e);
     }
 }

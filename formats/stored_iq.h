@@ -11,8 +11,8 @@
 void stored_few_levels_to_codes(StoredType type, const uint8_t *block, uint8_t *codes,
                                 uint16_t *scales);
 
-/* Takes a block of IQ3_S or IQ3_XXS apart for records_pack; `to` points at its elements. */
-void stored_iq3_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to);
+/* Takes a block of a type with a codebook apart for records_pack; `to` points at its elements. */
+void stored_iq_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to);
 
 /* Converts n elements (whole blocks) to float32. */
 void stored_iq_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out);

@@ -22,9 +22,8 @@ typedef enum StoredType {
     STORED_Q3_K,
     STORED_IQ4_XS, /* fits into q4_nl but for the rounding of its scales */
     STORED_Q2_K,
-    STORED_IQ3_S, /* fits into q4_k but for the rounding of its minima; stored_iq.c has the layouts
-                   * of this and the following types */
-    STORED_IQ3_XXS, /* from here to IQ1_S: fit into none of the runner's types */
+    STORED_IQ3_S, /* stored_iq.c has the layouts of this and the following types */
+    STORED_IQ3_XXS,
     STORED_IQ2_S,
     STORED_IQ2_XS,
     STORED_IQ2_XXS,

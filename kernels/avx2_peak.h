@@ -35,7 +35,7 @@
 static double peak_of_type(TensorType type, size_t rounds) {
     enum { PRODUCTS = 8 };
     const __m256i zero = _mm256_setzero_si256();
-    const size_t run = is_signed_product(type) ? 1 : sums_that_fit(type); /* a power of two */
+    const size_t run = sums_that_fit(type); /* a power of two */
     for (size_t r = 1; r <= rounds; r++) {
         if (VNNI) {
             PEAK_RUN(PEAK_EIGHT(PEAK_VNNI));

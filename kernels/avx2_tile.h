@@ -21,6 +21,12 @@
  *     q3_k                4 * 4:        4 * 2 *  4 * 127 =  4064
  *     4-bit floats        8 * 4:        8 * 2 * 12 * 127 = 24384 (levels are raised by 16)
  *
+ *     iq1                 4 * 4:        4 * 2 *  9 * 127 =  9144 (raised by 16)
+ *     iq3_s               8 * 4:        8 * 2 * 15 * 127 = 30480 (raised by 16)
+ *
+ * The larger levels of iq2 and iq3_xxs are raised by 64, and a pair of their products, at most
+ * 2 * 126 * 127 = 32004, is widened at once.
+ *
  * Codes of 8 bits and the levels of q4_nl are split into magnitude and sign, and the sign moves to
  * the activation: a pair is at most 2 * 128 * 127 = 32512 and is widened at once. AVX-VNNI adds
  * four products to a sum of 32 bits (dpbusd), so all codes are made unsigned. */
@@ -71,27 +77,40 @@ INLINE bool type_is_8_bit(TensorType type) {
     return weight_types[type].bits == 8;
 }
 
-/* Levels of 4-bit floats: at most 12 in magnitude. */
-INLINE bool has_small_levels(TensorType type) {
-    return type_has_table(type) && type != TENSOR_Q4_NL;
+/* The largest magnitude of a weight's code, less its zero. */
+INLINE uint32_t largest_weight(TensorType type) {
+    const TensorTypeInfo *info = &weight_types[type];
+    if (info->has_table) return info->largest;
+    return info->zero ? info->zero : (1u << info->bits) - 1;
 }
 
 /* True where maddubs takes a weight's magnitude, and the activation its sign. */
 INLINE bool is_signed_product(TensorType type) {
-    return !VNNI && (type_is_8_bit(type) || type == TENSOR_Q4_NL);
+    return !VNNI && (type_is_8_bit(type) || (type_has_table(type) && largest_weight(type) > 64));
 }
 
-/* How far the multiplied bytes lie above the weights. (dots_signed lowers unsigned codes.) */
+/* How far the multiplied bytes lie above the weights. (dots_wide lowers unsigned codes.) Levels are
+ * raised by a power of two. */
 INLINE uint32_t raised_by(TensorType type) {
-    if (has_small_levels(type)) return 16;
-    if (type == TENSOR_Q4_NL || (type_is_8_bit(type) && weight_types[type].is_signed))
-        return VNNI ? 128 : 0;
-    return weight_types[type].zero;
+    const uint32_t largest = largest_weight(type);
+    if (type_is_8_bit(type)) return VNNI && weight_types[type].is_signed ? 128 : 0;
+    if (!type_has_table(type)) return weight_types[type].zero;
+    if (largest > 64) return VNNI ? 128 : 0;
+    return largest > 1 ? 1u << (32 - __builtin_clz(largest - 1)) : 1;
 }
 
-/* How many products of pairs are added up in 16 bits: those of a group, or of half a group. */
+/* How many products of pairs are added up in 16 bits: those of a group, or of half a group. 1 where
+ * not all raised levels of a group fit: the offset is that of a whole group. */
 INLINE size_t sums_that_fit(TensorType type) {
-    return type == TENSOR_Q5_K ? 4 : type_group(type) / 4;
+    const uint32_t fit = 32767 / (2 * 127 * largest_weight(type));
+    const size_t all = type_group(type) / 4;
+    if (fit >= all) return all;
+    return fit < 2 || raised_by(type) ? 1 : (size_t)1 << (31 - __builtin_clz(fit));
+}
+
+/* True where each product of pairs is widened to 32 bits at once. */
+INLINE bool is_wide_product(TensorType type) {
+    return is_signed_product(type) || (!VNNI && sums_that_fit(type) == 1);
 }
 
 /* The levels of the type's table, as they are multiplied, for a byte shuffle. */
@@ -133,8 +152,8 @@ INLINE __m256i load_weights(TensorType type, Form form, const uint8_t *lines, si
     __m256i code = load_line(own + c / fields * LINE_BYTES);
     if (c % fields) code = _mm256_srli_epi16(code, (int)(c % fields * lower));
     code = _mm256_and_si256(code, _mm256_set1_epi8(record_lower_mask(type)));
-    if (type_has_table(type)) return _mm256_shuffle_epi8(table, code);
-    if (!record_upper_bits(type)) return code;
+    if (!record_upper_bits(type))
+        return type_has_table(type) ? _mm256_shuffle_epi8(table, code) : code;
     size_t from = record_upper_bits(type) * c;
     __m256i upper = load_line(own + record_upper_at(type, g));
     if (record_groups_beside(type) > 1)
@@ -142,7 +161,8 @@ INLINE __m256i load_weights(TensorType type, Form form, const uint8_t *lines, si
     upper = from < lower ? _mm256_slli_epi16(upper, (int)(lower - from))
                          : _mm256_srli_epi16(upper, (int)(from - lower));
     const __m256i mask = _mm256_set1_epi8(record_upper_mask(type));
-    return _mm256_or_si256(code, _mm256_and_si256(upper, mask));
+    code = _mm256_or_si256(code, _mm256_and_si256(upper, mask));
+    return type_has_table(type) ? _mm256_shuffle_epi8(table, code) : code;
 }
 
 /* 8 float16 numbers as floats. */
@@ -185,10 +205,18 @@ INLINE __m256 load_scales(TensorType type, Form form, const GroupWeights *w, siz
     case SCALES_6_BIT_PARTS:
         part = six_bits(part, load_bytes(w->record + record_pairs_at(type, w->g) + 8 * half), w->g);
         break;
+    case SCALES_ODD_PARTS:
+        part = _mm256_srl_epi32(part, _mm_cvtsi64_si128((int64_t)(w->g % 2 * 4)));
+        part = _mm256_slli_epi32(_mm256_and_si256(part, _mm256_set1_epi32(15)), 1);
+        part = _mm256_or_si256(part, _mm256_set1_epi32(1));
+        break;
     default:
         break;
     }
-    return _mm256_mul_ps(load_halves(w->record + 16 * half), _mm256_cvtepi32_ps(part));
+    __m256 factor = _mm256_cvtepi32_ps(part);
+    if (weight_types[type].halved)
+        factor = _mm256_mul_ps(factor, _mm256_set1_ps(record_part_unit(type)));
+    return _mm256_mul_ps(load_halves(w->record + 16 * half), factor);
 }
 
 /* A group's minima. */
@@ -274,27 +302,30 @@ INLINE __m256i with_signs(__m256i x, __m256i w, bool in_memory, const uint8_t *l
     return signed_x;
 }
 
-/* Signed codes. */
-INLINE void dots_signed(TensorType type, Form form, size_t rows, const GroupWeights *w,
-                        const int8_t *codes, __m256i table, __m256i (*dot)[HALVES]) {
+/* Codes whose products of pairs are widened at once: signed ones, and raised levels. */
+INLINE void dots_wide(TensorType type, Form form, size_t rows, const GroupWeights *w,
+                      const int8_t *codes, __m256i table, __m256i (*dot)[HALVES]) {
     const size_t group = type_group(type);
+    const bool has_signs = is_signed_product(type);
     const bool in_memory = type_is_8_bit(type) ? !is_unsigned_8(type) : form == UNPACKED;
     const __m256i ones = _mm256_set1_epi16(1);
     UNROLL
     for (size_t c = 0; c < group / 4; c++) {
         const uint8_t *line = w->lines + c * LINE_BYTES;
-        __m256i a = load_weights(type, form, w->lines, w->g, c, 0, table),
-                size_a = _mm256_abs_epi8(a);
-        __m256i b = load_weights(type, form, w->lines, w->g, c, 1, table),
-                size_b = _mm256_abs_epi8(b);
+        __m256i a = load_weights(type, form, w->lines, w->g, c, 0, table);
+        __m256i b = load_weights(type, form, w->lines, w->g, c, 1, table);
+        __m256i size_a = has_signs ? _mm256_abs_epi8(a) : a;
+        __m256i size_b = has_signs ? _mm256_abs_epi8(b) : b;
 #define STEP(r)                                                                                    \
     do {                                                                                           \
         __m256i x = broadcast_4_codes(codes + (r)*group + 4 * c);                                  \
-        __m256i with_a = _mm256_maddubs_epi16(size_a, with_signs(x, a, in_memory, line));          \
+        __m256i x_a = has_signs ? with_signs(x, a, in_memory, line) : x;                           \
+        __m256i with_a = _mm256_maddubs_epi16(size_a, x_a);                                        \
         with_a = _mm256_madd_epi16(with_a, ones);                                                  \
         dot[r][0] = c ? _mm256_add_epi32(dot[r][0], with_a) : with_a;                              \
         IN_ORDER(dot[r][0]);                                                                       \
-        __m256i with_b = _mm256_maddubs_epi16(size_b, with_signs(x, b, in_memory, line + 32));     \
+        __m256i x_b = has_signs ? with_signs(x, b, in_memory, line + 32) : x;                      \
+        __m256i with_b = _mm256_maddubs_epi16(size_b, x_b);                                        \
         with_b = _mm256_madd_epi16(with_b, ones);                                                  \
         dot[r][1] = c ? _mm256_add_epi32(dot[r][1], with_b) : with_b;                              \
         IN_ORDER(dot[r][1]);                                                                       \
@@ -333,20 +364,24 @@ INLINE void add_group(TensorType type, Form form, size_t rows, const GroupWeight
     const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
     const int32_t *offsets = (const int32_t *)block + 2 * rows;
     const int8_t *codes = (const int8_t *)block + ACTIVATION_HEADER * rows;
-    const bool lowered = !VNNI && is_unsigned_8(type);
+    /* 32-bit sums lack these times the sum of the activations. */
+    const int lowered = VNNI                       ? 0
+                        : is_unsigned_8(type)      ? -128
+                        : sums_that_fit(type) == 1 ? (int)raised_by(type)
+                                                   : 0;
     __m256i dot[BLOCK_ROWS][HALVES];
     if (VNNI) {
 #define STEP(r) dot[r][0] = dot[r][1] = correction(type, offsets + r)
         EACH_ROW(rows, STEP);
 #undef STEP
         dots_vnni(type, form, rows, w, codes, table, dot);
-    } else if (is_signed_product(type)) {
-        dots_signed(type, form, rows, w, codes, table, dot);
+    } else if (is_wide_product(type)) {
+        dots_wide(type, form, rows, w, codes, table, dot);
     } else {
         dots_unsigned(type, form, rows, w, codes, offsets, table, dot);
     }
-    if (lowered) { /* 128 times the sum of the activations */
-        const __m256i factor = _mm256_set1_epi16(-128);
+    if (lowered) { /* what the offsets are less */
+        const __m256i factor = _mm256_set1_epi16((short)lowered);
 #define STEP(r)                                                                                    \
     do {                                                                                           \
         __m256i whole = _mm256_madd_epi16(_mm256_set1_epi32(offsets[r]), factor);                  \

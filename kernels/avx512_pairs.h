@@ -23,7 +23,11 @@ enum {
     MANY_MXFP4 = 96,
     MANY_NVFP4 = 48,
     MANY_Q2_K = 48, /* not measured: as nvfp4, whose groups are as large */
-    MANY_Q3_K = 11  /* the same, as q6_k */
+    MANY_Q3_K = 11, /* the same, as q6_k */
+    MANY_IQ2 = 11,  /* and as q6_k */
+    MANY_IQ1 = 11,
+    MANY_IQ3_XXS = 48, /* and as q4_nl */
+    MANY_IQ3_S = 48
 };
 
 /* Their entry in a table of BlockKernels, with a stream kernel and without. */

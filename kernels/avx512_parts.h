@@ -22,7 +22,21 @@ static inline __attribute__((always_inline)) __m512i record_parts_512(TensorType
         bytes = _mm_or_si128(_mm_and_si128(bytes, low), upper);
         return _mm512_cvtepi8_epi32(_mm_sub_epi8(bytes, _mm_set1_epi8(32)));
     }
+    if (record_scales(type) == SCALES_ODD_PARTS) {
+        bytes = _mm_srl_epi16(bytes, _mm_cvtsi64_si128((int64_t)(g % 2 * 4)));
+        bytes = _mm_add_epi8(bytes, bytes);
+        bytes = _mm_or_si128(_mm_and_si128(bytes, _mm_set1_epi8(30)), _mm_set1_epi8(1));
+    }
     return _mm512_cvtepu8_epi32(bytes);
+}
+
+/* The same as floats, times the type's power of two. */
+static inline __attribute__((always_inline)) __m512 record_factors_512(TensorType type,
+                                                                       const uint8_t *record,
+                                                                       size_t g) {
+    __m512 factors = _mm512_cvtepi32_ps(record_parts_512(type, record, g));
+    if (!weight_types[type].halved) return factors;
+    return _mm512_mul_ps(factors, _mm512_set1_ps(record_part_unit(type)));
 }
 
 #endif

@@ -58,13 +58,14 @@ INLINE void load_8_inputs(TensorType type, bool unshifted, const uint8_t *lines,
     *a = lower_bits(type, lines, 2 * i);
     *b = unshifted ? _mm512_andnot_si512(lower_nibbles(), _mm512_load_si512(lines + i * LINE_BYTES))
                    : lower_bits(type, lines, 2 * i + 1);
-    if (type_has_table(type)) {
-        *a = _mm512_shuffle_epi8(table, *a);
-        *b = _mm512_shuffle_epi8(table, *b);
-    } else if (record_upper_bits(type)) {
+    if (record_upper_bits(type)) {
         const __m512i mask = _mm512_set1_epi8(record_upper_mask(type));
         *a = _mm512_ternarylogic_epi32(*a, upper_bits(type, upper, 2 * i), mask, 0xF8);
         *b = _mm512_ternarylogic_epi32(*b, upper_bits(type, upper, 2 * i + 1), mask, 0xF8);
+    }
+    if (type_has_table(type)) {
+        *a = _mm512_shuffle_epi8(table, *a);
+        *b = _mm512_shuffle_epi8(table, *b);
     }
 }
 
@@ -77,8 +78,7 @@ INLINE __m512 load_scales(TensorType type, const uint8_t *record, size_t g) {
         bits = _mm512_max_epu32(bits, _mm512_set1_epi32(0x00400000));
         return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0.5f));
     }
-    return _mm512_mul_ps(load_halves(record),
-                         _mm512_cvtepi32_ps(record_parts_512(type, record, g)));
+    return _mm512_mul_ps(load_halves(record), record_factors_512(type, record, g));
 }
 
 /* Minima of group g of a record. */

@@ -28,11 +28,6 @@ UNPACK_INLINE __m512i record_codes_512(TensorType type, const uint8_t *lines, si
     __m512i code = _mm512_load_si512(lines + c / fields * LINE_BYTES);
     code = _mm512_srli_epi16(code, (unsigned)(c % fields * bits));
     code = _mm512_and_si512(code, _mm512_set1_epi8(record_lower_mask(type)));
-    if (type_has_table(type)) {
-        const int8_t *table = record_table(type);
-        __m128i levels = _mm_loadu_si128((const __m128i *)table);
-        return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(levels), code);
-    }
     if (record_upper_bits(type)) {
         const unsigned from = (unsigned)(record_upper_bits(type) * c), to = (unsigned)bits;
         const __m128i shift = _mm_cvtsi64_si128((int64_t)record_upper_shift(type, g));
@@ -42,6 +37,11 @@ UNPACK_INLINE __m512i record_codes_512(TensorType type, const uint8_t *lines, si
             from < to ? _mm512_slli_epi16(upper, to - from) : _mm512_srli_epi16(upper, from - to);
         upper = _mm512_and_si512(upper, _mm512_set1_epi8(record_upper_mask(type)));
         code = _mm512_or_si512(code, upper);
+    }
+    if (type_has_table(type)) {
+        const int8_t *table = record_table(type);
+        __m128i levels = _mm_loadu_si128((const __m128i *)table);
+        return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(levels), code);
     }
     return _mm512_sub_epi8(code, _mm512_set1_epi8((char)weight_types[type].zero));
 }
@@ -59,7 +59,7 @@ UNPACK_INLINE __m512 record_scales_512(TensorType type, const uint8_t *record, s
         __m512i bits = _mm512_max_epu32(_mm512_slli_epi32(wide, 23), _mm512_set1_epi32(0x00400000));
         return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0.5f));
     }
-    return _mm512_mul_ps(halves_512(record), _mm512_cvtepi32_ps(record_parts_512(type, record, g)));
+    return _mm512_mul_ps(halves_512(record), record_factors_512(type, record, g));
 }
 
 /* Minima of group g of a record. */

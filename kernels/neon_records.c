@@ -20,13 +20,15 @@ INLINE int8x16_t load_record_weights(TensorType type, const uint8_t *lines, size
     if (c % fields) code = vshlq_u8(code, vdupq_n_s8(-(int8_t)(c % fields * bits)));
     if (c % fields + 1 < fields)
         code = vandq_u8(code, vdupq_n_u8((uint8_t)record_lower_mask(type)));
-    if (type_has_table(type)) return vqtbl1q_s8(table, code);
-    if (!record_upper_bits(type)) return vreinterpretq_s8_u8(code);
+    const bool levels = type_has_table(type);
+    if (!record_upper_bits(type))
+        return levels ? vqtbl1q_s8(table, code) : vreinterpretq_s8_u8(code);
     int from = (int)(record_upper_bits(type) * c + record_upper_shift(type, g));
     uint8x16_t upper = vld1q_u8(own + record_upper_at(type, g));
     upper = vshlq_u8(upper, vdupq_n_s8((int8_t)((int)bits - from)));
     upper = vandq_u8(upper, vdupq_n_u8((uint8_t)record_upper_mask(type)));
-    return vreinterpretq_s8_u8(vorrq_u8(code, upper));
+    code = vorrq_u8(code, upper);
+    return levels ? vqtbl1q_s8(table, code) : vreinterpretq_s8_u8(code);
 }
 
 /* Four float16 numbers as floats. */
@@ -65,6 +67,12 @@ INLINE float32x4_t load_scales(TensorType type, const uint8_t *record, size_t g,
     if (record_scales(type) == SCALES_SIGNED_PARTS) {
         int32x4_t wide = vshrq_n_s32(vshlq_n_s32(vreinterpretq_s32_u32(part), 24), 24);
         return vmulq_f32(scale, vcvtq_f32_s32(wide));
+    }
+    if (record_scales(type) == SCALES_ODD_PARTS) {
+        part = vshlq_u32(part, vdupq_n_s32(-(int32_t)(g % 2 * 4)));
+        part = vshlq_n_u32(vandq_u32(part, vdupq_n_u32(15)), 1);
+        part = vorrq_u32(part, vdupq_n_u32(1));
+        return vmulq_f32(scale, vmulq_n_f32(vcvtq_f32_u32(part), record_part_unit(type)));
     }
     return vmulq_f32(scale, vcvtq_f32_u32(part));
 }

@@ -4,6 +4,13 @@ const int8_t records_table_q4_nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10
                                         1,    13,   25,  38,  53,  69,  89,  113};
 const int8_t records_table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
+const int8_t records_table_iq2[16] = {8, 25, 43, -8, -25, -43};
+const int8_t records_table_iq1[16] = {-7, 1, 9, -9, -1, 7};
+const int8_t records_table_iq3_xxs[16] = {-62, -52, -44, -36, -28, -20, -12, -4,
+                                          4,   12,  20,  28,  36,  44,  52,  62};
+const int8_t records_table_iq3_s[16] = {-15, -13, -11, -9, -7, -5, -3, -1,
+                                        1,   3,   5,   7,  9,  11, 13, 15};
+
 /* From this exponent on the largest level, 12, times the scale is infinite. */
 enum { MXFP4_TOO_LARGE = 253 };
 
@@ -45,12 +52,11 @@ static int32_t code_at(TensorType type, const uint8_t *record, size_t g, size_t 
     const size_t lower = record_lower_bits(type), upper = record_upper_bits(type);
     const uint8_t *lines = record + record_lines_at(type, g);
     int code = field_at(lines, lower, i, r);
-    if (type_has_table(type)) return record_table(type)[code];
     if (upper) {
         size_t before = g % record_groups_beside(type) * type_group(type);
         code |= field_at(lines + record_upper_at(type, g), upper, before + i, r) << lower;
     }
-    return code - weight_types[type].zero;
+    return type_has_table(type) ? record_table(type)[code] : code - weight_types[type].zero;
 }
 
 /* The integer that the record's float16 scale is multiplied by for group g. */
@@ -65,6 +71,8 @@ static int part_at(TensorType type, const uint8_t *record, size_t g, size_t r) {
         return ((byte >> g % 2 * 4 & 15) | (record[record_pairs_at(type, g) + r] >> g % 4 * 2 & 3)
                                                << 4) -
                32;
+    case SCALES_ODD_PARTS:
+        return 2 * (byte >> g % 2 * 4 & 15) + 1;
     default:
         return byte;
     }
@@ -74,7 +82,7 @@ static float scale_at(TensorType type, const uint8_t *record, size_t g, size_t r
     const uint8_t *own = record + record_scales_at(type, g);
     if (record_scales(type) == SCALES_HALVES) return half_at(own, r);
     if (record_scales(type) == SCALES_POWERS) return mxfp4_scale(own[r]);
-    return half_at(record, r) * (float)part_at(type, record, g, r);
+    return half_at(record, r) * ((float)part_at(type, record, g, r) * record_part_unit(type));
 }
 
 static float minimum_at(TensorType type, const uint8_t *record, size_t g, size_t r) {
@@ -136,6 +144,9 @@ static void pack_scales(TensorType type, const RecordCodes *rows, size_t at, siz
         record[record_pairs_at(type, g) + r] |= (uint8_t)(part >> 4 << g % 4 * 2);
         break;
     }
+    case SCALES_ODD_PARTS:
+        *own |= (uint8_t)((*sub & 15) << g % 2 * 4);
+        break;
     default:
         *own = *sub;
         if (type_has_minima(type)) record[record_minima_at(type, g) + r] = rows->sub_minima[at];

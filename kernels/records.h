@@ -24,6 +24,11 @@
  *             nibbles of their sub-scales, then for each    third bits of both
  *             4 of 16 groups 16 bytes with the upper pairs
  *             of bits; the lowest bits are the first group's
+ *     iq2,    f16 scale[16], 32 bytes of zeros, then for    as q3_k
+ *     iq1     each 2 of 16 groups 16 bytes with the
+ *             nibbles of their sub-scales
+ *     iq3_xxs, the same for 8 groups                        32 inputs: 4 lines of nibbles
+ *     iq3_s
  *
  * A line holds a field of a few bits of each code. Byte 4r + i % 4 of a line belongs to row r and
  * has the fields of its inputs i with i / 4 = 0, 1, ..., from the lowest bits on: 8 inputs of
@@ -36,9 +41,13 @@
  *     q4_nl              scale * records_table_q4_nl[q]
  *     mxfp4              2^(exponent - 128) * records_table_mxfp4[q]
  *     nvfp4              scale * records_table_mxfp4[q]
+ *     iq2, iq1           (scale * (2 sub_scale + 1) / 8) * level[q]
+ *     iq3_xxs            (scale * (2 sub_scale + 1) / 4) * level[q]
+ *     iq3_s              (scale * (2 sub_scale + 1)) * level[q]
  *
  * and all products of scales are exact in float32. GGUF's types of these names, IQ4_NL being q4_nl,
- * hold the same numbers in another order. */
+ * hold the same numbers in another order, and so do IQ2_XXS, IQ2_XS and IQ2_S (iq2; a sub-scale of
+ * 32 inputs is that of two groups), IQ1_S and IQ1_M (iq1). */
 #ifndef RECORDS_H
 #define RECORDS_H
 
@@ -50,8 +59,27 @@ enum { RECORD_INPUTS = 256 };
 /* IQ4_NL's sixteen levels, and those of MXFP4 and NVFP4, doubled to be whole numbers. */
 extern const int8_t records_table_q4_nl[16], records_table_mxfp4[16];
 
+/* The levels of GGUF's types with a codebook, in eighths (iq3_xxs: quarters) of those that ggml
+ * has: its magnitudes with either sign; for iq1 the levels -8, 0, 8 moved up by 1, then down by 1.
+ */
+extern const int8_t records_table_iq2[16], records_table_iq1[16], records_table_iq3_xxs[16],
+    records_table_iq3_s[16];
+
 TYPE_INLINE const int8_t *record_table(TensorType type) {
-    return type == TENSOR_Q4_NL ? records_table_q4_nl : records_table_mxfp4;
+    switch (type) {
+    case TENSOR_Q4_NL:
+        return records_table_q4_nl;
+    case TENSOR_IQ2:
+        return records_table_iq2;
+    case TENSOR_IQ1:
+        return records_table_iq1;
+    case TENSOR_IQ3_XXS:
+        return records_table_iq3_xxs;
+    case TENSOR_IQ3_S:
+        return records_table_iq3_s;
+    default:
+        return records_table_mxfp4;
+    }
 }
 
 static inline bool is_record_type(TensorType type) {
@@ -77,8 +105,8 @@ TYPE_INLINE size_t record_groups(TensorType type) {
 /* Offset of the record's float16 minima; its float16 scales are at the beginning. */
 enum { RECORD_MINIMA = PANEL_ROWS * sizeof(uint16_t), RECORD_PARTS = 2 * RECORD_MINIMA };
 
-/* Offset of the scales of group g: 16 sub-scales, float16 scales or exponents. Of 6-bit parts: of
- * their lower nibbles, which are shifted by 4 bits for odd g. */
+/* Offset of the scales of group g: 16 sub-scales, float16 scales or exponents. Of 6-bit and of odd
+ * parts: of their (lower) nibbles, which are shifted by 4 bits for odd g. */
 TYPE_INLINE size_t record_scales_at(TensorType type, size_t g) {
     switch (record_scales(type)) {
     case SCALES_HALVES:
@@ -88,6 +116,7 @@ TYPE_INLINE size_t record_scales_at(TensorType type, size_t g) {
     case SCALES_PARTS:
         return RECORD_PARTS + g * 2 * PANEL_ROWS;
     case SCALES_6_BIT_PARTS:
+    case SCALES_ODD_PARTS:
         return RECORD_PARTS + g / 2 * PANEL_ROWS;
     default:
         return RECORD_PARTS + g * PANEL_ROWS;
@@ -155,6 +184,11 @@ TYPE_INLINE size_t record_bytes(TensorType type) {
     return record_header_bytes(type) + record_groups(type) * record_group_bytes(type);
 }
 
+/* What odd parts are multiplied by: a power of two. */
+TYPE_INLINE float record_part_unit(TensorType type) {
+    return 1.0f / (float)(1 << weight_types[type].halved);
+}
+
 /* Offset in a record of the lower bits of group g. */
 TYPE_INLINE size_t record_lines_at(TensorType type, size_t g) {
     const size_t beside = record_groups_beside(type);
@@ -196,8 +230,8 @@ typedef struct RecordCodes {
     uint8_t *codes;      /* as stored: 0 ... 2^bits - 1 */
     uint16_t *scales;    /* f16: one for each record; q4_nl, nvfp4: for each group; mxfp4: unused */
     uint16_t *minima;    /* f16: one for each record; types with minima only */
-    uint8_t *sub_scales; /* one for each group; int8 for q6_k and q3_k (-32 ... 31); mxfp4's
-                            exponents; else unused */
+    uint8_t *sub_scales; /* one for each group; int8 for q6_k and q3_k (-32 ... 31); odd parts: n of
+                            2 n + 1; mxfp4's exponents; else unused */
     uint8_t *sub_minima; /* one for each group; types with minima only */
 } RecordCodes;
 

@@ -33,6 +33,10 @@ typedef enum TensorType {
     TENSOR_NVFP4 = 14, /* 4-bit floats, an f16 scale for each 16 inputs */
     TENSOR_Q2_K = 15,  /* 2-bit codes; for each 16 inputs 4-bit parts of f16 scale and minimum */
     TENSOR_Q3_K = 16,  /* 3-bit codes; for each 16 inputs a 6-bit part of an f16 scale */
+    TENSOR_IQ2 = 17,   /* 3-bit codes of 6 levels; for each 16 inputs an odd part of an f16 scale */
+    TENSOR_IQ1 = 18,   /* the same, with other levels */
+    TENSOR_IQ3_XXS = 19, /* 16 levels; for each 32 inputs an odd part of an f16 scale */
+    TENSOR_IQ3_S = 20,   /* the same, with other levels */
     TENSOR_TYPES
 } TensorType;
 
@@ -47,7 +51,9 @@ typedef enum PanelFamily {
 
 /* The types of the two quantized families, for tables of kernels. */
 #define EACH_CODE_TYPE(X) X(Q8) X(Q8_64) X(Q4) X(Q4_MIN) X(Q8_MIN)
-#define EACH_RECORD_TYPE(X) X(Q4_K) X(Q5_K) X(Q6_K) X(Q4_NL) X(MXFP4) X(NVFP4) X(Q2_K) X(Q3_K)
+#define EACH_RECORD_TYPE(X)                                                                        \
+    X(Q4_K)                                                                                        \
+    X(Q5_K) X(Q6_K) X(Q4_NL) X(MXFP4) X(NVFP4) X(Q2_K) X(Q3_K) X(IQ2) X(IQ1) X(IQ3_XXS) X(IQ3_S)
 
 /* How a record stores the scales of its groups. */
 typedef enum RecordScales {
@@ -55,6 +61,7 @@ typedef enum RecordScales {
     SCALES_SIGNED_PARTS, /* a float16 for the record, times an int8 for each group */
     SCALES_NIBBLE_PARTS, /* the same as SCALES_PARTS with a nibble each for scale and minimum */
     SCALES_6_BIT_PARTS,  /* a float16 for the record, times 6 bits less 32 for each group */
+    SCALES_ODD_PARTS,    /* a float16 for the record, times 2 n + 1 for each group's nibble n */
     SCALES_HALVES,       /* a float16 for each group */
     SCALES_POWERS        /* an exponent of 2 for each group */
 } RecordScales;
@@ -70,6 +77,8 @@ typedef struct TensorTypeInfo {
     uint8_t zero;         /* the stored code that means 0: codes lie so far above their value */
     bool is_signed;       /* codes are int8 as stored */
     bool has_table;       /* codes are numbers of a table's levels */
+    uint8_t largest;      /* the largest magnitude of its levels */
+    uint8_t halved;       /* scales with odd parts: how often they are halved */
     RecordScales scales;  /* FAMILY_RECORDS only */
 } TensorTypeInfo;
 
@@ -87,16 +96,24 @@ static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
     [TENSOR_Q5_K] = {"q5_k", FAMILY_RECORDS, 8, 32, true, .bits = 5, .scales = SCALES_PARTS},
     [TENSOR_Q6_K] = {"q6_k", FAMILY_RECORDS, 8, 16, .bits = 6, .zero = 32,
                      .scales = SCALES_SIGNED_PARTS},
-    [TENSOR_Q4_NL] = {"q4_nl", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true,
+    [TENSOR_Q4_NL] = {"q4_nl", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true, .largest = 127,
                       .scales = SCALES_HALVES},
-    [TENSOR_MXFP4] = {"mxfp4", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true,
+    [TENSOR_MXFP4] = {"mxfp4", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true, .largest = 12,
                       .scales = SCALES_POWERS},
-    [TENSOR_NVFP4] = {"nvfp4", FAMILY_RECORDS, 8, 16, .bits = 4, .has_table = true,
+    [TENSOR_NVFP4] = {"nvfp4", FAMILY_RECORDS, 8, 16, .bits = 4, .has_table = true, .largest = 12,
                       .scales = SCALES_HALVES},
     [TENSOR_Q2_K] = {"q2_k", FAMILY_RECORDS, 16, 16, true, .bits = 2,
                      .scales = SCALES_NIBBLE_PARTS},
     [TENSOR_Q3_K] = {"q3_k", FAMILY_RECORDS, 16, 16, .bits = 3, .zero = 4,
                      .scales = SCALES_6_BIT_PARTS},
+    [TENSOR_IQ2] = {"iq2", FAMILY_RECORDS, 16, 16, .bits = 3, .has_table = true, .largest = 43,
+                    .halved = 3, .scales = SCALES_ODD_PARTS},
+    [TENSOR_IQ1] = {"iq1", FAMILY_RECORDS, 16, 16, .bits = 3, .has_table = true, .largest = 9,
+                    .halved = 3, .scales = SCALES_ODD_PARTS},
+    [TENSOR_IQ3_XXS] = {"iq3_xxs", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true,
+                        .largest = 62, .halved = 2, .scales = SCALES_ODD_PARTS},
+    [TENSOR_IQ3_S] = {"iq3_s", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true, .largest = 15,
+                      .scales = SCALES_ODD_PARTS},
 };
 
 #define TYPE_INLINE static inline __attribute__((always_inline))

@@ -50,6 +50,7 @@ static void fill_records(TensorType type, size_t rows, size_t cols, uint32_t see
             parts.minima[i] = numbers_float_to_half(real ? 0.1f * value_of(h + 1) : 0.0f);
             parts.sub_scales[i] = (uint8_t)(h & (info->scales == SCALES_SIGNED_PARTS ? 255 : 63));
             if (info->scales == SCALES_6_BIT_PARTS) parts.sub_scales[i] -= 32;
+            if (info->scales == SCALES_ODD_PARTS) parts.sub_scales[i] &= 15;
             if (info->scales == SCALES_POWERS)
                 parts.sub_scales[i] = real ? (uint8_t)(h % 30 + 105) : 0;
             parts.sub_minima[i] = (uint8_t)(h >> 8 & 63);

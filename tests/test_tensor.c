@@ -35,15 +35,17 @@ static void sizes_are_those_of_the_format(void **state) {
     static const struct {
         TensorType type;
         size_t cols, padded, lines, scales, panel;
-    } cases[] = {{TENSOR_F32, 5, 5, 320, 0, 320},         {TENSOR_F16, 5, 6, 192, 0, 192},
-                 {TENSOR_BF16, 64, 64, 2048, 0, 2048},    {TENSOR_Q8, 32, 32, 512, 64, 576},
-                 {TENSOR_Q8, 96, 96, 1536, 128, 1664},    {TENSOR_Q8_64, 65, 128, 2048, 64, 2112},
-                 {TENSOR_Q4, 33, 64, 512, 64, 576},       {TENSOR_Q4_MIN, 64, 64, 512, 64, 640},
-                 {TENSOR_Q8_MIN, 64, 64, 1024, 64, 1152}, {TENSOR_Q4_K, 256, 256, 2368, 0, 2368},
-                 {TENSOR_Q5_K, 288, 288, 3520, 0, 3520},  {TENSOR_Q6_K, 1, 16, 512, 0, 512},
-                 {TENSOR_Q4_NL, 512, 512, 4608, 0, 4608}, {TENSOR_MXFP4, 256, 256, 2176, 0, 2176},
-                 {TENSOR_NVFP4, 272, 272, 3200, 0, 3200}, {TENSOR_Q2_K, 257, 272, 1728, 0, 1728},
-                 {TENSOR_Q3_K, 272, 272, 2240, 0, 2240},  {TENSOR_Q3_K, 512, 512, 3584, 0, 3584}};
+    } cases[] = {{TENSOR_F32, 5, 5, 320, 0, 320},           {TENSOR_F16, 5, 6, 192, 0, 192},
+                 {TENSOR_BF16, 64, 64, 2048, 0, 2048},      {TENSOR_Q8, 32, 32, 512, 64, 576},
+                 {TENSOR_Q8, 96, 96, 1536, 128, 1664},      {TENSOR_Q8_64, 65, 128, 2048, 64, 2112},
+                 {TENSOR_Q4, 33, 64, 512, 64, 576},         {TENSOR_Q4_MIN, 64, 64, 512, 64, 640},
+                 {TENSOR_Q8_MIN, 64, 64, 1024, 64, 1152},   {TENSOR_Q4_K, 256, 256, 2368, 0, 2368},
+                 {TENSOR_Q5_K, 288, 288, 3520, 0, 3520},    {TENSOR_Q6_K, 1, 16, 512, 0, 512},
+                 {TENSOR_Q4_NL, 512, 512, 4608, 0, 4608},   {TENSOR_MXFP4, 256, 256, 2176, 0, 2176},
+                 {TENSOR_NVFP4, 272, 272, 3200, 0, 3200},   {TENSOR_Q2_K, 257, 272, 1728, 0, 1728},
+                 {TENSOR_Q3_K, 272, 272, 2240, 0, 2240},    {TENSOR_Q3_K, 512, 512, 3584, 0, 3584},
+                 {TENSOR_IQ2, 256, 256, 1728, 0, 1728},     {TENSOR_IQ1, 33, 48, 576, 0, 576},
+                 {TENSOR_IQ3_XXS, 256, 256, 2176, 0, 2176}, {TENSOR_IQ3_S, 33, 64, 640, 0, 640}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t panel, matrix;
         assert_int_equal(tensor_padded_cols(cases[i].type, cases[i].cols), cases[i].padded);
