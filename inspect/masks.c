@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/numbers.h"
+#include "session/logprobs.h"
 #include "self_attention.h"
 
 const char *const masks_names[MASK_KINDS + 1] = {"causal", "none", "zero", "-1e9", NULL};
@@ -213,6 +214,13 @@ Status masks_prepare(const Config *config, ModelOptions *options, Error *error) 
 Status masks_apply(Masks **out, Model *model, const MaskOverride *override, Error *error) {
     const char *why = obstacle(model, override);
     if (why) return error_set(error, "--override mask, positions or global_tokens: %s", why);
+    /* Scores are read in passes of so many rows, and a mask sees no other pass. */
+    size_t rows = logprobs_max_rows(model);
+    if (rows < model->max_rows)
+        return error_set(error,
+                         "--override mask, positions or global_tokens: with this vocabulary a pass "
+                         "scores at most %zu positions: give -c %zu",
+                         rows, rows);
     BranchList *list = &model->branches;
     Masks *masks = calloc(1, sizeof *masks);
     *out = masks;
