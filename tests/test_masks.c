@@ -120,6 +120,10 @@ static void what_cannot_be_computed_so_is_refused(void **state) {
             "--override", "positions=every-layer");
     REFUSES("a layer has no window", sinusoidal, "--score", "table", "--override",
             "global_tokens=1");
+    /* A vocabulary so large that a text's logits don't fit one pass. */
+    REFUSES("a pass scores at most 167 positions: give -c 167",
+            "random:dim=64,n_layers=1,n_heads=2,vocab_size=100000,context=2048", "--score", "table",
+            "--override", "mask=none");
     REFUSES("give -c 2048", model, "--score", "table", "-c", "4096", "--override", "mask=none");
 }
 
