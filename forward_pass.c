@@ -69,15 +69,17 @@ void forward_rotate(const Model *m, size_t layer, size_t row, float *x) {
                             c->rope_pairing == ROPE_INTERLEAVED);
 }
 
-void forward_angle(const Model *m, size_t table, int32_t position, size_t pair, float *cosine,
-                   float *sine) {
+void forward_angles(const Model *m, size_t table, int32_t position, size_t first, size_t n,
+                    float *cosine, float *sine) {
+    const float *freqs = m->weights.rope_freqs[table] + first;
     float factor =
         table == 0 ? m->config->rope_attention_factor : m->config->rope_local_attention_factor;
-    float sine_of_angle, cosine_of_angle;
-    numbers_sin_cos((float)position * m->weights.rope_freqs[table][pair], &sine_of_angle,
-                    &cosine_of_angle);
-    *sine = sine_of_angle * factor;
-    *cosine = cosine_of_angle * factor;
+    for (size_t i = 0; i < n; i++) {
+        float sine_of_angle, cosine_of_angle;
+        numbers_sin_cos((float)position * freqs[i], &sine_of_angle, &cosine_of_angle);
+        sine[i] = sine_of_angle * factor;
+        cosine[i] = cosine_of_angle * factor;
+    }
 }
 
 void forward_rotate_to(const Model *m, size_t layer, int32_t position, float *x) {
@@ -89,7 +91,7 @@ void forward_rotate_to(const Model *m, size_t layer, int32_t position, float *x)
     for (size_t i = 0; i < n_pairs; i++) {
         float *first = x + (interleaved ? 2 * i : i), *second = first + (interleaved ? 1 : n_pairs);
         float sine, cosine, pair[2] = {*first, *second};
-        forward_angle(m, table, position, i, &cosine, &sine);
+        forward_angles(m, table, position, i, 1, &cosine, &sine);
         m->isa->numeric->rotate(pair, &cosine, &sine, 1, true);
         *first = pair[0];
         *second = pair[1];

@@ -104,10 +104,10 @@ void forward_project(ForwardPass *pass, const Linear *linear, const float *in, f
  * that rotate nothing. */
 void forward_rotate(const Model *model, size_t layer, size_t row, float *x);
 
-/* The cosine and sine that rotate pair `pair` at a position, by RoPE table `table`. The angle is
- * the float32 product, as in transformers. */
-void forward_angle(const Model *model, size_t table, int32_t position, size_t pair, float *cosine,
-                   float *sine);
+/* cosine[n], sine[n] = what rotates pairs first to first + n - 1 at a position, by RoPE table
+ * `table`, which the model has. The angle is the float32 product, as in transformers. */
+void forward_angles(const Model *model, size_t table, int32_t position, size_t first, size_t n,
+                    float *cosine, float *sine);
 
 /* Rotates x[rotary_dim of the layer] as at a position that the pass may have no row for. */
 void forward_rotate_to(const Model *model, size_t layer, int32_t position, float *x);

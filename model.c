@@ -55,10 +55,10 @@ static bool reads_at_once(const Branch *group) {
 /* Computes the sines and cosines that rotate the row's heads, for each frequency table. */
 static void position_angles(Model *m, size_t row, int32_t position) {
     for (size_t table = 0; table < 2; table++) {
-        size_t n_pairs = m->weights.rope_freqs[table] ? m->n_pairs[table] : 0;
-        float *cosine = m->cosine[table] + row * n_pairs, *sine = m->sine[table] + row * n_pairs;
-        for (size_t i = 0; i < n_pairs; i++)
-            forward_angle(m, table, position, i, &cosine[i], &sine[i]);
+        size_t n_pairs = m->n_pairs[table];
+        if (!m->weights.rope_freqs[table]) continue;
+        forward_angles(m, table, position, 0, n_pairs, m->cosine[table] + row * n_pairs,
+                       m->sine[table] + row * n_pairs);
     }
 }
 
