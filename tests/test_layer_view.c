@@ -112,8 +112,8 @@ static void the_view_is_the_same_on_any_threads_and_chunks(void **state) {
     static const char *const shapes[] = {
         "tiny,norm_place=after", "tiny,parallel_block=1,norm=layer",
         "tiny,n_experts=4,n_experts_used=2,expert_ffn_dim=48",
-        "tiny,n_layers=4,state_heads=4,state_key_heads=2,state_key_dim=16,state_value_dim=16,"
-        "state_kernel=4"};
+        ("tiny,n_layers=4,state_heads=4,state_key_heads=2,state_key_dim=16,state_value_dim=16,"
+         "state_kernel=4")};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         char *directory = fixture_directory(), *model = small_model(directory, shapes[i]);
         json_t *one = view_of(model, "1", "7", "1", "512"),
