@@ -312,12 +312,14 @@ typedef struct LevelGroup {
     float x[MAX_GROUP], weight[MAX_GROUP];
 } LevelGroup;
 
-/* The nearest levels of the table for x[n] ~ scale * table[code]. */
+/* The nearest levels of the table for x[n] ~ scale * table[code]; code 0 where x / scale is not
+ * finite. */
 FOR_EACH_ISA static void code_levels(const int8_t *table, const float *x, size_t n, float scale,
                                      uint8_t *codes) {
     float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
     for (size_t i = 0; i < n; i++) {
         float at = x[i] * inverse, nearest = INFINITY;
+        codes[i] = 0;
         for (int c = 0; c < 16; c++) {
             float distance = fabsf(at - (float)table[c]);
             codes[i] = distance < nearest ? (uint8_t)c : codes[i];
@@ -345,7 +347,7 @@ static void try_levels(TensorType type, const LevelGroup *g, float scale, float 
                        const RecordCodes *row, size_t k) {
     const int8_t *table = record_table(type);
     const size_t n = type_group(type);
-    uint8_t codes[MAX_GROUP] = {0};
+    uint8_t codes[MAX_GROUP];
     float fitted;
     code_levels(table, g->x, n, scale, codes);
     float error = level_error(table, g, n, scale, codes, &fitted);
