@@ -2,6 +2,7 @@
 # make core       build/core/run: the core alone, on plain C, and its lines of code
 # make check      a sample of every promise, in less than a minute: for editing
 # make test       more of it, in less than three     make test-all   every case at its full size
+# make test-sweeps   of test-all the programs that take more there than in make test
 # make soak       the promises at full size, in minutes
 # make guard      counts instructions, and compares them with tests/guard_instructions.txt (valgrind)
 # make asan       make test under ASan and UBSan
@@ -269,11 +270,14 @@ $(SUITE) $(BUILD)/tests/test_faults $(BUILD)/tests/soak_faults: | $(BUILD)/tests
 LONGEST = $(patsubst %,$(BUILD)/tests/test_%,reference_logits sampler tokenizer_patterns tokenizer_shared \
 	attacks exactness planted kernels chat_terminal families attention core)
 ORDERED_TESTS = $(filter $(TESTS),$(LONGEST)) $(filter-out $(LONGEST),$(TESTS))
+# Programs that take more in the tier all than in the tier test; the others are the same in both.
+SWEPT_TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(shell grep -l '"tier.h"' tests/test_*.c))
 check test: TIER = $@
-test-all: TIER = all
-check test test-all: all core $(BUILD)/core_annotated $(SUITE)
+test-all test-sweeps: TIER = all
+test-sweeps: ORDERED_TESTS := $(filter $(SWEPT_TESTS),$(ORDERED_TESTS))
+check test test-all test-sweeps: all core $(BUILD)/core_annotated $(SUITE)
 	@VERBATIM_RUNNER="$(TEST_RUNNER)" scripts/run-tests $(TIER) $(BUILD) $(ORDERED_TESTS)
-	@[ $(TIER) != check ] || BUILD=$(BUILD) CC="$(CC)" scripts/guard --fast
+	@[ $(TIER)/$(BUILD) != check/build ] || BUILD=$(BUILD) CC="$(CC)" scripts/guard --fast
 
 # test_guard counts the calls of these functions.
 GUARD_WRAPS = barrier_wait GOMP_barrier GOMP_loop_end GOMP_parallel __kmpc_barrier malloc calloc realloc aligned_alloc
@@ -295,9 +299,10 @@ soak: all $(SOAKS)
 	if [ -n "$$failed" ]; then echo "failed:$$failed"; exit 1; fi
 
 SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+ASAN_TIER = test
 # -g1: following variables through instrumented vector code takes gcc minutes a file.
 asan:
-	LSAN_OPTIONS=suppressions=tests/leaks.txt $(MAKE) test BUILD=build/asan OPT=-O1 CFLAGS="$(SANITIZE) -g1 -Wno-format-truncation" LDFLAGS="$(SANITIZE)"
+	LSAN_OPTIONS=suppressions=tests/leaks.txt $(MAKE) $(ASAN_TIER) BUILD=build/asan OPT=-O1 CFLAGS="$(SANITIZE) -g1 -Wno-format-truncation" LDFLAGS="$(SANITIZE)"
 
 fuzz:
 	$(MAKE) fuzzers BUILD=build/fuzz CC=clang OPT=-O1 KERNEL_FLAGS=-fno-sanitize=all \
@@ -398,7 +403,7 @@ deb: all
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all core core-lines mpi $(PROGRAMS) check test test-all soak guard asan fuzz fuzzers coverage tsan format lint install uninstall deb wheel static dist clean
+.PHONY: all core core-lines mpi $(PROGRAMS) check test test-all test-sweeps soak guard asan fuzz fuzzers coverage tsan format lint install uninstall deb wheel static dist clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(PROGRAMS:%=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d $(BUILD)/docs/*.d) \
