@@ -19,15 +19,15 @@
 
 static const char usage[] = "usage: run MODEL.bin [options]\n"
                             "  -i TEXT  continue this text\n"
-                            "  -e       print it, too\n"
-                            "  -n N     new tokens at most [256]; 0: to the context's end\n"
+                            "  -e       print the prompt, too\n"
+                            "  -n N     at most N new tokens [256]; 0: to the end of the context\n"
                             "  -t X     temperature; 0: always the likeliest token\n"
-                            "  -p X     top-p: of the likeliest tokens, as few as reach it\n"
-                            "  -k N     top-k: of the N likeliest; 0: of all\n"
-                            "  -s N     seed of the random numbers\n"
+                            "  -p X     nucleus sampling (top-p): probability mass X; 1: off\n"
+                            "  -k N     top-k: only the N likeliest tokens; 0: all\n"
+                            "  -s N     seed of the sampler\n"
                             "  -j N     threads\n"
-                            "  -c N     positions of context\n"
-                            "  -u N     tokens of the prompt in one pass\n";
+                            "  -c N     positions in the KV cache\n"
+                            "  -u N     prompt tokens per forward pass\n";
 
 typedef struct Arguments {
     const char *model, *prompt;

@@ -62,11 +62,11 @@ static const OptionRow rows[] = {
     LIST_ROW(USUAL, "keep", "NAME=TYPE", FIELD(keep),
              "another TYPE for matrices of this name: w_down, layers.0, output"),
     TEXT_ROW(USUAL, 0, "calibrate", "FILE", FIELD(calibrate),
-             "run this text; quantize best what its inputs use most"),
+             "weight quantization errors by the activations of this text"),
     LIST_ROW(USUAL, "lora", "NAME=PATH", FIELD(lora),
              "merge an adapter into the weights; NAME=PATH:SCALE; repeated"),
     UINT_ROW(USUAL, 0, "kv-heads", FIELD(kv_heads), 1, 4096,
-             "key/value heads: means of the source's"),
+             "reduce to N key/value heads by averaging groups of heads"),
     TEXT_ROW(USUAL, 'z', "tokenizer", "FILE", FIELD(tokenizer),
              "tokenizer.json, tokenizer.bin, .model or .tiktoken"),
     TEXT_ROW(USUAL, 0, "split-pattern", "REGEX", FIELD(split_pattern),
@@ -75,13 +75,13 @@ static const OptionRow rows[] = {
     UINT_ROW(USUAL, 'j', "threads", FIELD(n_threads), 1, MOST_THREADS,
              "worker threads [the physical cores]"),
     TEXT_ROW(USUAL, 0, "random", "SHAPE", FIELD(random),
-             "generated weights: tinyllama-1.1b, tiny, dim=64,n_layers=2,..."),
+             "random weights: tinyllama-1.1b, tiny, dim=64,n_layers=2,..."),
     CHOICE_ROW(USUAL, 0, "pooling", "auto|last|mean|cls", FIELD(pooling), NULL,
                "how embeddings are pooled, where SOURCE does not say"),
-    FLAG_ROW(USUAL, 0, "no-mtp", FIELD(no_mtp), "leave out the layers that predict further tokens"),
+    FLAG_ROW(USUAL, 0, "no-mtp", FIELD(no_mtp), "leave out the layers of multi-token prediction"),
     FLAG_ROW(USUAL, 0, "no-sandbox", FIELD(no_sandbox), "keep the rights to files and network"),
     FLAG_ROW(USUAL, 'f', "force", FIELD(force), "replace TARGET if it exists"),
-    FLAG_ROW(USUAL, 'q', "quiet", FIELD(quiet), "no progress and no closing line"),
+    FLAG_ROW(USUAL, 'q', "quiet", FIELD(quiet), "no progress and no summary"),
     FLAG_ROW(USUAL, 'h', "help", FIELD(help), "this text"),
     END_ROW,
 };
@@ -110,7 +110,7 @@ static void print_help(const CommandLine *line) {
            "\n"
            "Writes the model.bin TARGET. SOURCE is a Hugging Face directory (config.json and\n"
            "safetensors), a GGUF file (of a split model: the first), a llama2.c checkpoint, or\n"
-           "a model.bin whose weights shall have another type.\n"
+           "a model.bin, to change the type of its weights.\n"
            "\n",
            name, name);
     command_line_help(stdout, line, true);

@@ -55,7 +55,7 @@ const Mode *const modes_replay[] = {&proof_replay_text, &chat_replay, &batch_rep
 
 /* Without a heading: they follow the core's options of the machine. */
 static const OptionRow more_machine_rows[] = {
-    TEXT_ROW(RARE, 0, "draft", "WHO", FIELD(draft),
+    TEXT_ROW(RARE, 0, "draft", "NAMES", FIELD(draft),
              "speculative decoding; --lookup N, --draft-model M"),
     TEXT_ROW(RARE, 0, "draft-model", "MODEL", FIELD(draft_model), NULL),
     UINT_ROW(RARE, 0, "lookup", FIELD(lookup), 0, DRAFTS_MAX, NULL),
@@ -64,16 +64,16 @@ static const OptionRow more_machine_rows[] = {
 };
 
 static const OptionRow shape_rows[] = {
-    HEADING_ROW("The shape of the answer (docs/shapes.md)"),
+    HEADING_ROW("Structured output: the shape of the answer (docs/shapes.md)"),
     TEXT_ROW(USUAL, 0, "json-schema", "TEXT", FIELD(json_schema),
-             "JSON that is valid by a schema; @FILE reads it"),
+             "JSON that a JSON Schema accepts; @FILE reads it"),
     FLAG_ROW(RARE, 0, "json", FIELD(json_object), "any JSON object"),
     TEXT_ROW(RARE, 0, "regex", "TEXT", FIELD(regex),
-             "a text that the expression matches; or @FILE"),
-    TEXT_ROW(RARE, 0, "grammar", "TEXT", FIELD(grammar), "a text of a GBNF grammar; or @FILE"),
-    LIST_ROW(RARE, "choice", "TEXT", FIELD(choice), "one of the texts so given; repeated"),
+             "text that the regular expression matches; or @FILE"),
+    TEXT_ROW(RARE, 0, "grammar", "TEXT", FIELD(grammar), "text of a GBNF grammar; or @FILE"),
+    LIST_ROW(RARE, "choice", "TEXT", FIELD(choice), "one of several texts; repeat it for each"),
     CHOICE_ROW(RARE, 0, "on-length", "cut|close", FIELD(on_length), NULL,
-               "at -n: cut the answer, or end it validly [cut]"),
+               "at the limit of -n: cut, or close it validly [cut]"),
     TEXT_ROW(RARE, 0, "shape-test", "FILE", FIELD(shape_test), "check each line against the shape"),
     END_ROW,
 };

@@ -20,9 +20,9 @@ const OptionRow chat_options[] = {
     CHOICE_ROW(RARE, 0, "reasoning", "auto|on|off", FIELD(reasoning), NULL,
                "think before answering [auto]; --hide-reasoning"),
     TEXT_ROW(RARE, 0, "reasoning-effort", "HOW", FIELD(reasoning_effort),
-             "low, medium or high, as the template has it"),
+             "low, medium or high, as the template knows them"),
     UINT_ROW(RARE, 0, "reasoning-budget", FIELD(reasoning_budget), 0, 1e9,
-             "tokens of reasoning at most [no limit]"),
+             "at most N tokens of reasoning [no limit]"),
     FLAG_ROW(RARE, 0, "hide-reasoning", FIELD(hide_reasoning), NULL),
     END_ROW,
 };

@@ -18,12 +18,12 @@
 const OptionRow proof_receipt_options[] = {
     HEADING_ROW("Receipts (docs/receipts.md)"),
     TEXT_ROW(RARE, 0, "receipt", "FILE", FIELD(receipt),
-             "write down what is needed to repeat the answers"),
+             "record what is needed to reproduce the answers"),
     TEXT_ROW(RARE, 0, "replay", "RECEIPT", FIELD(replay),
-             "repeat them, and say whether they are the same"),
+             "reproduce them, and tell whether they are the same"),
     TEXT_ROW(RARE, 0, "receipt-key", "FILE", FIELD(receipt_key),
-             "key by which prompts are hashed instead of kept"),
-    FLAG_ROW(RARE, 0, "quiet", FIELD(quiet), "with --check, --replay: only what is not the same"),
+             "key to store prompts as keyed hashes, not as text"),
+    FLAG_ROW(RARE, 0, "quiet", FIELD(quiet), "with --check, --replay: print only differences"),
     END_ROW,
 };
 

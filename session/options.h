@@ -41,7 +41,7 @@ typedef struct Options {
     const char *family;   /* the page of a family that MODEL may be of */
     const char *families; /* NULL: not asked; "": all */
 
-    /* The choice of words. Those not given may come from the model: options_given. */
+    /* Sampling. Options that are not given may come from the model: options_given. */
     double temperature, top_p, min_p;
     uint64_t top_k, seed;
     double repetition_penalty, presence_penalty, frequency_penalty;
