@@ -1,12 +1,12 @@
 /* Text to ids. Each function hands the pieces that it finds to the next one:
  *
- *     tokenizer_encode_text       cuts raw text into stretches of UTF-8 and bytes that are not
- * UTF-8 encode_stretch    cuts added tokens out of the raw text normalize         normalizes the
- * text between them (tokenizer_normalize.c) encode_stretch    cuts more added tokens out of the
- * normalized text split             applies one split after the other to the text between them
- *     encode_split      turns a piece that all splits have seen into a word
- *     tokenizer_encode_word       turns a word into ids (tokenizer_model.c)
- */
+ *     tokenizer_encode_text    cuts raw text into stretches of UTF-8 and of other bytes
+ *     encode_stretch           cuts added tokens out of the raw text
+ *     normalize                normalizes the text between them (tokenizer_normalize.c)
+ *     encode_stretch           cuts more added tokens out of the normalized text
+ *     text_split               applies one split after the other to the text between them
+ *     encode_split             turns a piece that all splits have seen into a word
+ *     tokenizer_encode_word    turns a word into ids (tokenizer_model.c) */
 #include "tokenizer_parts.h"
 
 #include <string.h>

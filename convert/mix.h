@@ -1,7 +1,8 @@
 /* Mixes: which type each matrix of a model gets, as `export --type` names it.
  *
- *     f32, f16, bf16, q8, q8_64, ...   that type for all matrices; a type of fewer than 6 bits
- * gives more bits to the embedding and the output head q5, q6                           q5_k, q6_k
+ *     f32, f16, bf16, q8, q8_64, ...   that type for all matrices; with fewer than 6 bits, the
+ *                                      embedding and the output head get more
+ *     q5, q6                           q5_k, q6_k
  *     q4m                              q4_k, and q6_k where errors matter most: embedding, output
  *                                      head, and wv and w_down of half the layers, among them the
  *                                      first and the last (the choice that llama.cpp's Q4_K_M has

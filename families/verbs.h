@@ -2,10 +2,12 @@
  * Words in capitals stand for a key, a field of Config, a number or a name.
  *
  *     windows N [every M | every KEY M] [from M | from KEY M] [unlisted]
- *         sliding_window (N where it is absent; 0: none) is the window of the layers that
- * layer_types calls sliding; without layer_types of those from M on, but for every M-th. KEY gives
- * M if config.json has it. unlisted: layer_types is not read no_windows              refuses layers
- * that layer_types calls sliding rotate_windows          only layers with a window have RoPE
+ *                             the window of sliding layers is sliding_window; N where it is
+ *                             absent, 0: no window. layer_types says which layers slide. Without
+ *                             it, or with `unlisted`, these are the layers from M on, except
+ *                             every M-th; KEY gives M if config.json has it
+ *     no_windows              refuses layers that layer_types calls sliding
+ *     rotate_windows          only layers with a window have RoPE
  *     window_tables           layers with a window have the second RoPE table
  *     no_rope_layers          no_rope_layers or no_rope_layer_interval: layers without RoPE
  *     query_scaling           queries grow with the position: llama_4_scaling_beta
@@ -13,10 +15,10 @@
  *     cap KEY FIELD N         a cap, which null takes away; 0 is refused
  *     score_scale KEY N       scores are divided by the root of KEY
  *     scale_embeddings        embeddings are multiplied by the root of dim
- *     granite                 logits are divided by logits_scaling; 0 as attention_multiplier is
- *                             refused
+ *     granite                 logits are divided by logits_scaling; an attention_multiplier of 0
+ *                             is refused
  *     refuse_zero KEY         0 means "none" here, but not in transformers
- *     wide_ffn                the feed-forward is 4 times as wide as the model where no key says it
+ *     wide_ffn                without a key for it, the feed-forward is 4 * dim wide
  *     shared_width KEY N      the shared expert's width as a number of experts
  *     latent_heads            completes the widths of latent attention, and the scale of scores
  *     indexers                which layers have an indexer of their own

@@ -3,9 +3,9 @@
  * The heads are those of plain attention, each with its norm, and gates of the output. Each
  * index_pool neighbouring positions, counted from the sequence's start, form a pool:
  *
- *     key[i]  = rotate(norm(mean of indexer.wk x over the pool))     as at the pool's first
- * position q[h]    = rotate(norm(indexer.wq x))                           index_heads of them score
- * = sum over h of max(0, q[h] . key[i] / sqrt(index_dim))
+ *     key[i] = rotate(norm(mean of indexer.wk x over the pool))      at its first position
+ *     q[h]   = rotate(norm(indexer.wq x))                            index_heads of them
+ *     score  = sum over h of max(0, q[h] . key[i] / sqrt(index_dim))
  *
  * A query sees the positions of the index_topk / index_pool pools that rank highest among those
  * that end at or before its own position (layers/ranking.h), and the positions after the last of

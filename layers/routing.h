@@ -7,13 +7,14 @@
 
 /* Chooses experts as experts_route does (experts.h), by RouterConfig.kind:
  *
- * scaled         a softmax over the chosen times correction[n_experts] (NULL: 1)
- * sparse_mixer   the largest logits; each weight is a softmax over the experts that are not chosen
- *                before and within a relative distance of 2 * jitter (arXiv:2409.12136, as
- *                at inference)
- * ..._scores     the largest scores plus correction[n_experts] (NULL: none) among the best groups;
- *                the scores without it are the routing weights (arXiv:2405.04434 for groups ranked
- * by their best expert, arXiv:2412.19437 for sigmoid, correction and the best two) */
+ *     scaled         a softmax over the chosen times correction[n_experts] (NULL: 1)
+ *     sparse_mixer   the largest logits; each weight is a softmax over the experts that are not
+ *                    chosen before and within a relative distance of 2 * jitter
+ *                    (arXiv:2409.12136, as at inference)
+ *     ..._scores     the largest scores plus correction[n_experts] (NULL: none) among the best
+ *                    groups; the scores without it are the routing weights (arXiv:2405.04434
+ *                    ranks groups by their best expert, arXiv:2412.19437 by their best two, with
+ *                    sigmoid and correction) */
 void routing_route(const Numeric *numeric, const Config *config, const float *correction,
                    float *logits, uint32_t *chosen, float *routing_weights);
 

@@ -3,10 +3,10 @@
  * Both are JSON. Each field of either is exactly one of these:
  *
  *     same          both have it, with the same value
- *     different     both have it, with other values; or only the record has it (there is no such
- * field) not checked   only the model's side has it: the record says nothing run           it names
- * the run (a date, a version) and is on the caller's list: reported where the values differ, and
- * decides nothing
+ *     different     both have it, with different values; or only the record has it
+ *     not checked   only the model's side has it: the record says nothing
+ *     run           it names the run (a date, a version) and is on the caller's list: reported
+ *                   where the values differ, and decides nothing
  *
  * No other field is left out. */
 #ifndef COMPARE_H
