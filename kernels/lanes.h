@@ -41,6 +41,23 @@ enum { LANES = 16 };
 #include "kernels/lanes_reference.h"
 #endif
 
+/* The definition, for instruction sets without masked loads and stores; the others define
+ * LANES_HAVE_MASKS and both functions. */
+#ifndef LANES_HAVE_MASKS
+/* Loads the first n lanes from memory and sets the others to `fill`. */
+LANES_INLINE lanes lanes_load_part(const float *p, size_t n, float fill) {
+    float v[LANES];
+    for (size_t i = 0; i < LANES; i++) v[i] = i < n ? p[i] : fill;
+    return lanes_load(v);
+}
+/* Stores the first n lanes. */
+LANES_INLINE void lanes_store_part(float *p, lanes a, size_t n) {
+    float v[LANES];
+    lanes_store(v, a);
+    memcpy(p, v, n * sizeof *v);
+}
+#endif
+
 LANES_INLINE lanes lanes_zero(void) {
     return lanes_set(0.0f);
 }

@@ -5,6 +5,8 @@
 
 #include <immintrin.h>
 
+#define LANES_HAVE_MASKS /* lanes_load_part and lanes_store_part */
+
 typedef struct lanes {
     __m256 a, b;
 } lanes;

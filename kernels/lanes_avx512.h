@@ -5,6 +5,8 @@
 
 #include <immintrin.h>
 
+#define LANES_HAVE_MASKS /* lanes_load_part and lanes_store_part */
+
 typedef __m512 lanes;
 typedef __mmask16 lanes_mask;
 

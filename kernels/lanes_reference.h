@@ -24,18 +24,6 @@ LANES_INLINE lanes lanes_load(const float *p) {
 LANES_INLINE void lanes_store(float *p, lanes x) {
     memcpy(p, x.v, sizeof x.v);
 }
-/* Loads the first n lanes from memory and sets the others to `fill`. */
-LANES_INLINE lanes lanes_load_part(const float *p, size_t n, float fill) {
-    float v[LANES];
-    for (size_t i = 0; i < LANES; i++) v[i] = i < n ? p[i] : fill;
-    return lanes_load(v);
-}
-/* Stores the first n lanes. */
-LANES_INLINE void lanes_store_part(float *p, lanes a, size_t n) {
-    float v[LANES];
-    lanes_store(v, a);
-    memcpy(p, v, n * sizeof *v);
-}
 /* 16 float16 numbers, widened. */
 LANES_INLINE lanes lanes_load_half(const uint16_t *p) {
     LANES_EACH(lanes, numbers_half_to_float(p[i]));
