@@ -7,37 +7,19 @@
 
 #include "base/numbers.h"
 #include "forward_pass.h"
+#include "layers/indexed_heads.h"
 #include "layers/pieces.h"
 #include "layers/selection.h"
 
 /* ---- Weights and sizes ---- */
 
-typedef struct Blocks {
-    Linear wq, wk, wv, wo;
-    Norm q_norm, k_norm;     /* of each head */
-    Matrix index_q, index_k; /* index_heads * index_dim x dim, index_dim x dim */
-    Norm index_q_norm, index_k_norm;
-} Blocks;
-
 static void *blocks_find(Finder *f, uint32_t l) {
-    const Config *c = f->config;
-    const HeadShape h = config_heads(c, l);
-    Blocks *w = calloc(1, sizeof *w);
+    IndexedHeads *w = calloc(1, sizeof *w);
     if (!w) {
         f->status = error_set(f->error, "no memory for a layer");
         return NULL;
     }
-    w->wq = weights_linear(f, "wq", (size_t)h.n_heads * h.head_dim, c->dim, true);
-    w->wk = weights_linear(f, "wk", (size_t)h.n_kv_heads * h.head_dim, c->dim, true);
-    w->wv = weights_linear(f, "wv", (size_t)h.n_kv_heads * h.value_dim, c->dim, true);
-    w->wo = weights_linear(f, "wo", c->dim, (size_t)h.n_heads * h.value_dim, true);
-    w->q_norm = weights_norm(f, "q_norm", h.head_dim, true);
-    w->k_norm = weights_norm(f, "k_norm", h.head_dim, true);
-    w->index_q = weights_matrix(f, "indexer.wq", (size_t)c->indexer.n_heads * c->indexer.head_dim,
-                                c->dim, true);
-    w->index_k = weights_matrix(f, "indexer.wk", c->indexer.head_dim, c->dim, true);
-    w->index_q_norm = weights_norm(f, "indexer.q_norm", c->indexer.head_dim, true);
-    w->index_k_norm = weights_norm(f, "indexer.k_norm", c->indexer.head_dim, true);
+    indexed_heads_find(f, l, w);
     return w;
 }
 
@@ -47,19 +29,9 @@ static KvLayer blocks_cached(const Config *c, uint32_t l) {
         .n_kv_heads = h.n_kv_heads + 1, .key_dim = h.head_dim, .value_dim = h.value_dim};
 }
 
-/* The widest key or value of a head. */
-static size_t widest(const Config *c) {
-    size_t most = 0;
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        const HeadShape h = config_heads(c, l);
-        size_t wide = h.head_dim > h.value_dim ? h.head_dim : h.value_dim;
-        if (c->layer_kind[l] == LAYER_BLOCKS && wide > most) most = wide;
-    }
-    return most;
-}
-
 static size_t thread_floats(const Config *c) {
-    return pieces_floats(widest(c)) + round_up(selection_words(c->indexer.topk), 16);
+    return pieces_floats(indexed_heads_widest(c, LAYER_BLOCKS)) +
+           round_up(selection_words(c->indexer.topk), 16);
 }
 
 /* ---- Queries and keys ---- */
@@ -105,7 +77,7 @@ static void place_index(const Model *m, size_t l, size_t row, const Norm *norm, 
 }
 
 /* Gives queries and keys their final form, and stores keys and values. */
-static void blocks_prepare(ForwardPass *pass, size_t l, const Blocks *w, const BlockRows *r) {
+static void blocks_prepare(ForwardPass *pass, size_t l, const IndexedHeads *w, const BlockRows *r) {
     Model *m = pass->model;
     const Config *c = m->config;
     const HeadShape h = config_heads(c, l);
@@ -146,7 +118,8 @@ static void blocks_prepare(ForwardPass *pass, size_t l, const Blocks *w, const B
 static Selection blocks_choose(ForwardPass *pass, const AttentionParams *params, const BlockRows *r,
                                size_t row, size_t index_head, size_t n, const Pieces *pieces) {
     const Config *c = pass->model->config;
-    size_t size = c->indexer.block, own = (n - 1) / size, wide = widest(c);
+    size_t size = c->indexer.block, own = (n - 1) / size,
+           wide = indexed_heads_widest(c, LAYER_BLOCKS);
     uint32_t *candidates =
         (uint32_t *)(pieces->scratch + pieces_floats(wide)); /* behind the pieces' memory */
     AttentionParams of_index = *params;
@@ -199,7 +172,7 @@ static void attend_all(ForwardPass *pass, const AttentionParams *params, const B
     const Model *m = pass->model;
     size_t n_index = m->config->indexer.n_heads, heads = params->n_heads / n_index;
     size_t group = params->n_heads / params->n_kv_heads;
-    const Pieces pieces = pieces_of(m, widest(m->config), 0);
+    const Pieces pieces = pieces_of(m, indexed_heads_widest(m->config, LAYER_BLOCKS), 0);
 #pragma omp for schedule(dynamic, 1) nowait
     for (size_t item = 0; item < pass->n * n_index; item++) {
         size_t row = item / n_index, first = item % n_index * heads, end = first + heads;
@@ -221,8 +194,7 @@ static void blocks_run(ForwardPass *pass, const Branch *b) {
     float *y = b->out;
     Model *m = pass->model;
     const Config *c = m->config;
-    const Blocks *w = b->weights;
-    const HeadShape h = config_heads(c, l);
+    const IndexedHeads *w = b->weights;
     Rows memory = arena_rows(&m->arena);
     const BlockRows r = blocks_take_rows(&memory, m, l);
     const Product projections[] = {{&w->wq.w, r.q, w->wq.w.rows},
@@ -230,13 +202,7 @@ static void blocks_run(ForwardPass *pass, const Branch *b) {
                                    {&w->wv.w, r.v, w->wv.w.rows},
                                    {&w->index_q, r.index_q, w->index_q.rows},
                                    {&w->index_k, r.index_k, w->index_k.rows}};
-    const AttentionParams params = {.layer = l,
-                                    .cache_layer = l,
-                                    .n_heads = h.n_heads,
-                                    .n_kv_heads = h.n_kv_heads,
-                                    .head_dim = h.head_dim,
-                                    .value_dim = h.value_dim,
-                                    .scale = c->attention_scale};
+    const AttentionParams params = indexed_heads_params(c, (uint32_t)l);
     forward_add_time(pass, PART_REST);
     forward_multiply(m, in, pass->n, projections, 5);
     blocks_prepare(pass, l, w, &r);

@@ -7,6 +7,7 @@
 #include "base/numbers.h"
 #include "cache/pool_keys.h"
 #include "forward_pass.h"
+#include "layers/indexed_heads.h"
 #include "layers/pieces.h"
 #include "layers/pooling.h"
 #include "layers/ranking.h"
@@ -14,10 +15,8 @@
 /* ---- Weights and sizes ---- */
 
 typedef struct Chosen {
-    Linear wq, wk, wv, wo, gate;
-    Norm q_norm, k_norm;     /* of each head */
-    Matrix index_q, index_k; /* index_heads * index_dim x dim, index_dim x dim */
-    Norm index_q_norm, index_k_norm;
+    IndexedHeads heads;
+    Linear gate;
     Pooling pooling;
     float zeros[]; /* [index_pool][index_dim], biases of the pools' gates */
 } Chosen;
@@ -25,24 +24,14 @@ typedef struct Chosen {
 static void *chosen_find(Finder *f, uint32_t l) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, l);
-    size_t heads = (size_t)h.n_heads * h.head_dim, out = (size_t)h.n_heads * h.value_dim;
-    size_t index_dim = c->indexer.head_dim;
+    size_t out = (size_t)h.n_heads * h.value_dim, index_dim = c->indexer.head_dim;
     Chosen *w = calloc(1, sizeof *w + c->indexer.pool * index_dim * sizeof *w->zeros);
     if (!w) {
         f->status = error_set(f->error, "no memory for a layer");
         return NULL;
     }
-    w->wq = weights_linear(f, "wq", heads, c->dim, true);
-    w->wk = weights_linear(f, "wk", (size_t)h.n_kv_heads * h.head_dim, c->dim, true);
-    w->wv = weights_linear(f, "wv", (size_t)h.n_kv_heads * h.value_dim, c->dim, true);
+    indexed_heads_find(f, l, &w->heads);
     w->gate = weights_linear(f, "attention_gate", out, c->dim, true);
-    w->wo = weights_linear(f, "wo", c->dim, out, true);
-    w->q_norm = weights_norm(f, "q_norm", h.head_dim, true);
-    w->k_norm = weights_norm(f, "k_norm", h.head_dim, true);
-    w->index_q = weights_matrix(f, "indexer.wq", c->indexer.n_heads * index_dim, c->dim, true);
-    w->index_k = weights_matrix(f, "indexer.wk", index_dim, c->dim, true);
-    w->index_q_norm = weights_norm(f, "indexer.q_norm", index_dim, true);
-    w->index_k_norm = weights_norm(f, "indexer.k_norm", index_dim, true);
     w->pooling = (Pooling){.bias = w->zeros, .dim = index_dim, .size = c->indexer.pool};
     return w;
 }
@@ -57,24 +46,14 @@ static KvLayer chosen_cached(const Config *c, uint32_t l) {
                      .state_floats = pooling_state_floats(c->indexer.head_dim, false)};
 }
 
-/* The widest key or value of a head. */
-static size_t widest(const Config *c) {
-    size_t most = 0;
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        const HeadShape h = config_heads(c, l);
-        size_t wide = h.head_dim > h.value_dim ? h.head_dim : h.value_dim;
-        if (c->layer_kind[l] == LAYER_CHOSEN && wide > most) most = wide;
-    }
-    return most;
-}
-
 /* How many pools are chosen. */
 static size_t n_best(const Config *c) {
     return c->indexer.topk / c->indexer.pool;
 }
 
 static size_t thread_floats(const Config *c) {
-    return pieces_floats(widest(c)) + ranking_thread_floats(c, n_best(c), true);
+    return pieces_floats(indexed_heads_widest(c, LAYER_CHOSEN)) +
+           ranking_thread_floats(c, n_best(c), true);
 }
 
 /* The working memory of a call, arrays of n rows. */
@@ -129,14 +108,14 @@ static void chosen_prepare(ForwardPass *pass, size_t l, const Chosen *w, const C
     size_t n_index = c->indexer.n_heads, index_dim = c->indexer.head_dim;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float *q = r->q + i * w->wq.w.rows, *k = r->k + i * w->wk.w.rows;
-        float *v = r->v + i * w->wv.w.rows;
-        forward_add_bias(m, &w->wq, q);
-        forward_add_bias(m, &w->wk, k);
-        forward_add_bias(m, &w->wv, v);
-        shape_heads(m, l, i, &w->q_norm, q, h.n_heads, h.head_dim);
-        shape_heads(m, l, i, &w->k_norm, k, h.n_kv_heads, h.head_dim);
-        shape_heads(m, l, i, &w->index_q_norm, r->index_q + i * n_index * index_dim, n_index,
+        float *q = r->q + i * w->heads.wq.w.rows, *k = r->k + i * w->heads.wk.w.rows;
+        float *v = r->v + i * w->heads.wv.w.rows;
+        forward_add_bias(m, &w->heads.wq, q);
+        forward_add_bias(m, &w->heads.wk, k);
+        forward_add_bias(m, &w->heads.wv, v);
+        shape_heads(m, l, i, &w->heads.q_norm, q, h.n_heads, h.head_dim);
+        shape_heads(m, l, i, &w->heads.k_norm, k, h.n_kv_heads, h.head_dim);
+        shape_heads(m, l, i, &w->heads.index_q_norm, r->index_q + i * n_index * index_dim, n_index,
                     index_dim);
         memset(r->zeros + i * index_dim, 0, index_dim * sizeof *r->zeros);
         for (size_t head = 0; head < n_index; head++) r->weights[i * n_index + head] = 1.0f;
@@ -156,7 +135,7 @@ static void store_pools(ForwardPass *pass, size_t l, const Chosen *w, const Chos
         int64_t pool = pooling_completes(pass, i, size);
         float *key = r->index_k + i * dim;
         if (pool < 0) continue;
-        forward_normalize(m, &w->index_k_norm, key, key, dim);
+        forward_normalize(m, &w->heads.index_k_norm, key, key, dim);
         forward_rotate_to(m, l, row->position - (int32_t)(size - 1), key);
         pool_keys_store(pass->cache, row->sequence, l, POOL_INDEX_KEY, (size_t)pool, key);
     }
@@ -180,7 +159,7 @@ static void choose_pools(ForwardPass *pass, size_t l, ChosenRows *r) {
                              .weights = r->weights,
                              .k = n_best(c),
                              .pool = c->indexer.pool,
-                             .thread_offset = pieces_floats(widest(c))};
+                             .thread_offset = pieces_floats(indexed_heads_widest(c, LAYER_CHOSEN))};
     for (size_t first = 0; first < pass->n; first += team)
         ranking_choose(pass, &ranking, first, pass->n - first < team ? pass->n - first : team,
                        list_pools, r);
@@ -217,7 +196,7 @@ static void attend(ForwardPass *pass, const AttentionParams *params, const Chose
 static void attend_all(ForwardPass *pass, const AttentionParams *params, const ChosenRows *r) {
     const Model *m = pass->model;
     size_t n_kv = params->n_kv_heads;
-    const Pieces pieces = pieces_of(m, widest(m->config), 0);
+    const Pieces pieces = pieces_of(m, indexed_heads_widest(m->config, LAYER_CHOSEN), 0);
 #pragma omp for schedule(dynamic, 1) nowait
     for (size_t item = 0; item < pass->n * n_kv; item++)
         attend(pass, params, r, pass->n - 1 - item / n_kv, item % n_kv, &pieces);
@@ -242,22 +221,15 @@ static void chosen_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const Config *c = m->config;
     const Chosen *w = b->weights;
-    const HeadShape h = config_heads(c, l);
     Rows memory = arena_rows(&m->arena);
     ChosenRows r = chosen_take_rows(&memory, m, l);
-    const Product projections[] = {{&w->wq.w, r.q, w->wq.w.rows},
-                                   {&w->wk.w, r.k, w->wk.w.rows},
-                                   {&w->wv.w, r.v, w->wv.w.rows},
+    const Product projections[] = {{&w->heads.wq.w, r.q, w->heads.wq.w.rows},
+                                   {&w->heads.wk.w, r.k, w->heads.wk.w.rows},
+                                   {&w->heads.wv.w, r.v, w->heads.wv.w.rows},
                                    {&w->gate.w, r.gate, w->gate.w.rows},
-                                   {&w->index_q, r.index_q, w->index_q.rows},
-                                   {&w->index_k, r.index_k, w->index_k.rows}};
-    const AttentionParams params = {.layer = l,
-                                    .cache_layer = l,
-                                    .n_heads = h.n_heads,
-                                    .n_kv_heads = h.n_kv_heads,
-                                    .head_dim = h.head_dim,
-                                    .value_dim = h.value_dim,
-                                    .scale = c->attention_scale};
+                                   {&w->heads.index_q, r.index_q, w->heads.index_q.rows},
+                                   {&w->heads.index_k, r.index_k, w->heads.index_k.rows}};
+    const AttentionParams params = indexed_heads_params(c, (uint32_t)l);
     forward_add_time(pass, PART_REST);
     forward_multiply(m, b->in, pass->n, projections, 6);
     forward_add_time(pass, PART_PROJECTIONS);
@@ -267,7 +239,7 @@ static void chosen_run(ForwardPass *pass, const Branch *b) {
     attend_all(pass, &params, &r);
     gate_heads(pass, w, &r);
     forward_add_time(pass, PART_ATTENTION);
-    forward_project(pass, &w->wo, r.gate, b->out);
+    forward_project(pass, &w->heads.wo, r.gate, b->out);
 }
 
 const BranchKind chosen_layer = {
