@@ -317,6 +317,41 @@
                .optional = true),                                                                  \
         VECTOR("delta.norm", ".self_attn.o_norm.weight", "state_value_dim", .optional = true)
 
+/* Attention whose heads have norms and an output gate, beside each head's query in q_proj. */
+#define GATED_ATTENTION                                                                            \
+    LINEAR("wq attention_gate", ".self_attn.q_proj", "n_heads * head_dim + n_heads * value_dim",   \
+           "dim", .by = "n_heads", .optional = true),                                              \
+        LINEAR("wk", ".self_attn.k_proj", "n_kv_heads * head_dim", "dim", .optional = true),       \
+        LINEAR("wv", ".self_attn.v_proj", "n_kv_heads * value_dim", "dim", .optional = true),      \
+        LINEAR("wo", ".self_attn.o_proj", "dim", "n_heads * value_dim", .optional = true),         \
+        VECTOR("q_norm", ".self_attn.q_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,        \
+               .optional = true),                                                                  \
+        VECTOR("k_norm", ".self_attn.k_norm.weight", "head_dim", .values = VALUES_PLUS_ONE,        \
+               .optional = true)
+
+/* Gated DeltaNet (Qwen 3.5): q, k and v in one projection, z, b and a in one each. */
+#define GATED_DELTA                                                                                \
+    MATRIX("delta.q delta.k delta.v", ".linear_attn.in_proj_qkv.weight",                           \
+           "state_key_heads * state_key_dim + state_key_heads * state_key_dim + "                  \
+           "state_heads * state_value_dim",                                                        \
+           "dim", .order = ORDER_STATES, .optional = true),                                        \
+        MATRIX("delta.z", ".linear_attn.in_proj_z.weight", "state_heads * state_value_dim", "dim", \
+               .order = ORDER_STATES, .optional = true),                                           \
+        MATRIX("delta.b", ".linear_attn.in_proj_b.weight", "state_heads", "dim",                   \
+               .order = ORDER_STATES, .optional = true),                                           \
+        MATRIX("delta.a", ".linear_attn.in_proj_a.weight", "state_heads", "dim",                   \
+               .order = ORDER_STATES, .optional = true),                                           \
+        MATRIX("delta.out", ".linear_attn.out_proj.weight", "dim",                                 \
+               "state_heads * state_value_dim", .order = ORDER_STATES, .optional = true),          \
+        TABLE("delta.convolution", ".linear_attn.conv1d.weight", "state_kernel",                   \
+              "2 * state_key_heads * state_key_dim + state_heads * state_value_dim",               \
+              .turned = TURNED_ALWAYS, .order = ORDER_STATES, .optional = true),                   \
+        VECTOR("delta.decay", ".linear_attn.A_log", "state_heads", .order = ORDER_STATES,          \
+               .values = VALUES_MINUS_EXP, .optional = true),                                      \
+        VECTOR("delta.step_bias", ".linear_attn.dt_bias", "state_heads", .order = ORDER_STATES,    \
+               .optional = true),                                                                  \
+        VECTOR("delta.norm", ".linear_attn.norm.weight", "state_value_dim", .optional = true)
+
 /* Gate and up of all experts in one tensor, down in another. */
 #define GATE_UP_EXPERTS(at)                                                                        \
     MATRIX("experts.%u.w_gate experts.%u.w_up", at "gate_up_proj",                                 \
