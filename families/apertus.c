@@ -1,6 +1,5 @@
 /* Apertus: no gate, xIELU with parameters of each layer, norms of queries and keys. */
 #include "families/shared.h"
-#include "formats/xielu.h"
 
 static FamilyMore apertus_more;
 static GgufMore gguf_apertus_more;
@@ -54,6 +53,30 @@ const Family families_apertus[] = {
     },
     {0},
 };
+
+/* The parameters of a layer's xIELU (arXiv:2411.13010). */
+typedef struct Xielu {
+    double alpha_p, alpha_n; /* before their softplus, as checkpoints hold them */
+    double beta, eps;
+} Xielu;
+
+static double softplus(double x) {
+    return x > 20.0 ? x : log1p(exp(x));
+}
+
+/* Adds the tensor layers.N.xielu, which Numeric.xielu reads. */
+static Status xielu_add(Source *source, uint32_t layer, const Xielu *xielu, Error *error) {
+    char name[64];
+    float *parameters = malloc(4 * sizeof *parameters);
+    if (parameters) {
+        parameters[0] = (float)softplus(xielu->alpha_p);
+        parameters[1] = (float)(xielu->beta + softplus(xielu->alpha_n));
+        parameters[2] = (float)xielu->beta;
+        parameters[3] = (float)xielu->eps;
+    }
+    snprintf(name, sizeof name, "layers.%u.xielu", layer);
+    return source_add_values(source, name, 1, 4, parameters, error);
+}
 
 /* Reads one number of layer's xIELU; `absent` where the file lacks it. */
 static Status read_parameter(const RuleContext *c, uint32_t layer, const char *name, double absent,
