@@ -70,17 +70,24 @@ typedef struct Opened {
 
 /* ---- Before the rights are given up: every file is opened ---- */
 
-static Status open_text(TextInput *input, const char *path, Error *error) {
-    if (!path) return STATUS_OK;
+/* Opens a file that is read later; NULL: there is none. Returns 0 or errno. */
+static int try_open_text(TextInput *input, const char *path) {
+    if (!path) return 0;
     input->name = path;
     input->fd = open(path, O_RDONLY | O_CLOEXEC);
-    return input->fd < 0 ? error_set(error, "%s: %s", path, strerror(errno)) : STATUS_OK;
+    return input->fd < 0 ? errno : 0;
+}
+
+static Status open_text(TextInput *input, const char *path, Error *error) {
+    int why = try_open_text(input, path);
+    return why ? error_set(error, "%s: %s", path, strerror(why)) : STATUS_OK;
 }
 
 /* Other programs take the name of a template that they know ("chatml") here. */
 static Status open_template(TextInput *input, const Options *o, Error *error) {
-    Status status = open_text(input, o->chat_template, error);
-    if (status == STATUS_OK || errno != ENOENT) return status;
+    int why = try_open_text(input, o->chat_template);
+    if (!why) return STATUS_OK;
+    if (why != ENOENT) return error_set(error, "%s: %s", o->chat_template, strerror(why));
     return error_set(error,
                      "--chat-template %s: no such file: it takes a template of Jinja, and without "
                      "it the model's own is used",
