@@ -593,13 +593,10 @@ static Status begin_table(Batch *b, Error *error) {
                     b->reader.name, error);
 }
 
-/* Prepares a batch whose model is open: sampler, chat template, what results are made with, engine.
- */
-static Status start(Batch *b, Session *session, Error *error) {
+/* Reads what all requests share: sampling, chat template, clock, fingerprint, embedding. */
+static Status batch_read_settings(Batch *b, Error *error) {
     const Options *o = b->options;
-    const Config *config = model_config(session->model);
-    const KvShape shape = model_kv_shape(session->model, session->kv_type);
-    b->session = session;
+    Session *session = b->session;
     Status status = session_generation_options(session, &b->defaults, error);
     if (status != STATUS_OK) return status;
     if (!options_given(o, &o->seed)) b->defaults.sampling.seed = 0;
@@ -614,15 +611,21 @@ static Status start(Batch *b, Session *session, Error *error) {
     status = embedding_setting(session, &b->embedding, error);
     if (status == STATUS_OK && o->embed) status = embedding_check(session, &b->embedding, error);
     b->skips_empty = o->embed && !embedding_of_empty(session, &b->embedding);
-    if (status != STATUS_OK) return status;
-    b->maker = (ResultMaker){.tokenizer = session->tokenizer,
+    return status;
+}
+
+/* Fills in what makes results and jobs, from the settings. */
+static void batch_set_makers(Batch *b) {
+    const Options *o = b->options;
+    const Config *config = model_config(b->session->model);
+    b->maker = (ResultMaker){.tokenizer = b->session->tokenizer,
                              .model = config->name[0] ? config->name : "verbatim",
                              .fingerprint = b->fingerprint,
                              .answers = &b->chat.answers,
                              .hides_reasoning = o->hide_reasoning,
                              .tells_line = o->live};
     if (b->logits) b->logits->columns = config->vocab_size;
-    b->setting = (JobSetting){.session = session,
+    b->setting = (JobSetting){.session = b->session,
                               .chat = &b->chat,
                               .maker = &b->maker,
                               .check = b->check,
@@ -630,11 +633,13 @@ static Status start(Batch *b, Session *session, Error *error) {
                               .embedding = &b->embedding,
                               .done = finish_job,
                               .context = b};
-    size_t least = kvcache_sequence_bytes(&shape, KV_PAGE + 1);
-    if (b->kv_bytes < least)
-        return error_set(error, "--kv-memory: %zu bytes are too few, at least %zu are needed",
-                         b->kv_bytes, least);
-    if (b->check && records_read(b->check, session->interrupted, error) != STATUS_OK)
+}
+
+/* Reads the records to compare with and the results to continue, and begins the results. */
+static Status batch_begin_results(Batch *b, Error *error) {
+    const Options *o = b->options;
+    Status status;
+    if (b->check && records_read(b->check, b->session->interrupted, error) != STATUS_OK)
         return STATUS_FAILED;
     if (o->csv && (status = begin_table(b, error)) != STATUS_OK) return status;
     if (o->shard && (status = take_part(b, error)) != STATUS_OK) return status;
@@ -642,16 +647,38 @@ static Status start(Batch *b, Session *session, Error *error) {
         result_file_resume(&b->results, b->fingerprint, o->ordered, error) != STATUS_OK)
         return STATUS_FAILED;
     if (!b->replays && result_file_begin(&b->results, error) != STATUS_OK) return STATUS_FAILED;
+    return STATUS_OK;
+}
+
+static Status batch_begin_engine(Batch *b, const KvShape *shape, Error *error) {
+    const Session *session = b->session;
     size_t check_rows = b->check ? logprobs_max_rows(session->model) : 0;
     const EngineOptions options = {.draft_rows = check_rows,
-                                   .max_tasks = choose_concurrency(b, &shape),
+                                   .max_tasks = choose_concurrency(b, shape),
                                    .max_bytes = b->kv_bytes,
-                                   .snapshot_bytes = b->kv_bytes / 100 * o->snapshots,
+                                   .snapshot_bytes = b->kv_bytes / 100 * b->options->snapshots,
                                    .kv_type = session->kv_type,
                                    .lora = session->adapters ? session->adapters->lora : NULL};
     if (engine_new(&b->engine, session->model, &options, error) != STATUS_OK) return STATUS_FAILED;
     b->max_tasks = options.max_tasks;
     b->read_ahead = options.max_tasks < 16 ? 16 : options.max_tasks;
+    return STATUS_OK;
+}
+
+/* Prepares a batch whose model is open. */
+static Status batch_begin(Batch *b, Session *session, Error *error) {
+    const KvShape shape = model_kv_shape(session->model, session->kv_type);
+    const size_t least = kvcache_sequence_bytes(&shape, KV_PAGE + 1);
+    b->session = session;
+    Status status = batch_read_settings(b, error);
+    if (status != STATUS_OK) return status;
+    batch_set_makers(b);
+    if (b->kv_bytes < least)
+        return error_set(error, "--kv-memory: %zu bytes are too few, at least %zu are needed",
+                         b->kv_bytes, least);
+    status = batch_begin_results(b, error);
+    if (status == STATUS_OK) status = batch_begin_engine(b, &shape, error);
+    if (status != STATUS_OK) return status;
     if (session->shows_progress && !b->csv) b->progress.total = line_reader_count(&b->reader);
     b->progress.session = session;
     b->progress.engine = b->engine;
@@ -732,7 +759,7 @@ static Status batch_status(const Batch *b, Error *error) {
 }
 
 Status batch_run(Batch *b, Session *session, Error *error) {
-    Status status = start(b, session, error);
+    Status status = batch_begin(b, session, error);
     if (status != STATUS_OK) return status;
     status = answer_lines(b, error);
     if (b->check && status == STATUS_OK && !b->stops) status = finish_check(b, error);
