@@ -66,7 +66,7 @@ typedef enum RouterKind {
     ROUTER_SOFTMAX_CHOSEN, /* softmax over the chosen experts: Mixtral, GPT-OSS, Granite */
     ROUTER_SPARSE_MIXER,   /* chosen one by one, softmax over those near each: Phi 3.5 MoE */
     /* Every expert has a score. The best by score plus correction are chosen, from the best groups
-     * where there are groups. A share is the score times router_scale. */
+     * where there are groups. A routing weight is the score times router_scale. */
     ROUTER_SIGMOID_SCORES, /* score = sigmoid(logit), a group's rank is the sum of its best two:
                             * DeepSeek V3, GLM-4.5, MiniMax M2 */
     ROUTER_SOFTMAX_SCORES, /* score = softmax(logits), a group's rank is that of its best: DeepSeek

@@ -67,7 +67,8 @@ static void sentencepiece_normalize(const Encoding *e, TextBuffer *out, TextSpan
 
 /* ---- Steps ---- */
 
-/* Appends what step i makes of *in; clears in->first where the first character goes. */
+/* Normalizes the text *in by step i and appends the result to *out. Clears in->first if the step
+ * removed the text's first character. */
 static Status normalize_step(Encoding *e, size_t i, TextBuffer *out, TextSpan *in) {
     const Tokenizer *t = e->tokenizer;
     const StepRecord *step = &t->normalizers.steps[i];

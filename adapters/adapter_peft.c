@@ -71,7 +71,7 @@ static bool is_listed(const char *const *keys, const char *key) {
     return false;
 }
 
-/* null, false, 0, and what is empty. */
+/* Whether a key is absent or has a value that asks for nothing: null, false, 0, or empty. */
 static bool is_unset(const json_t *value) {
     return !value || json_is_null(value) || json_is_false(value) ||
            (json_is_string(value) && json_string_length(value) == 0) ||
@@ -80,7 +80,7 @@ static bool is_unset(const json_t *value) {
            (json_is_object(value) && json_object_size(value) == 0);
 }
 
-/* The value as it stands in the file, for a message. */
+/* Refuses a key of adapter_config.json: the message says its value and what it asks for. */
 static Status peft_refuse(const char *path, const char *key, const json_t *value, const char *what,
                           Error *error) {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -90,7 +90,8 @@ static Status peft_refuse(const char *path, const char *key, const json_t *value
     return STATUS_FAILED;
 }
 
-/* Initializations that take something out of the base's weights, which the adapter then needs. */
+/* Refuses initializations that change the base model's weights (PiSSA and others): the adapter is
+ * only right on the changed weights. */
 static Status check_initialization(const char *path, const json_t *config, Error *error) {
     static const char *const plain[] = {"gaussian", "eva", "orthogonal", "true", "false", NULL};
     const json_t *value = json_value(config, "init_lora_weights");

@@ -261,7 +261,7 @@ static Status operand(const char *word, Error *error) {
     return STATUS_OK;
 }
 
-/* A shape that is the name of a file, which stands behind @. */
+/* Tells a user who gives --json-schema, --regex or --grammar a file's name to put @ before it. */
 static Status shape(const char *spelled, const char *value, Error *error) {
     bool takes_shape = strcmp(spelled, "--json-schema") == 0 || strcmp(spelled, "--regex") == 0 ||
                        strcmp(spelled, "--grammar") == 0;

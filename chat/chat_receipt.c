@@ -66,6 +66,7 @@ typedef struct Given {
     json_t *messages; /* NULL: the receipt has them */
 } Given;
 
+/* Mode.open: opens the file of --session, if one is given. */
 static Status open_given(void **state, const Session *session, SandboxRules *rules, Error *error) {
     const char *path = session->options->session;
     Given *given = malloc(sizeof *given);
@@ -84,6 +85,7 @@ static void close_given(void *state) {
     free(given);
 }
 
+/* Parses the messages of --session, if it is given. */
 static Status read_given(Given *given, const Session *session, Error *error) {
     static const size_t most = (size_t)1 << 30;
     const char *path = session->options->session;

@@ -269,7 +269,8 @@ static json_t *new_message(const char *role, const char *content, size_t length)
     return json_pack("{s:s, s:s%}", "role", role, "content", content, length);
 }
 
-/* Takes over the message; NULL: not UTF-8, or no memory. */
+/* Appends a message, which it takes over, to the conversation and to its file. A message of NULL
+ * (not UTF-8, or no memory) is an error. */
 static Status append_message(Conversation *c, json_t *message, Error *error) {
     if (!message) return error_set(error, "a message that is not UTF-8, or no memory for it");
     if (c->path &&

@@ -221,8 +221,9 @@ static const Punctuation *punctuation_at(const Acceptor *m, uint32_t depth) {
     return &m->punctuation[depth <= INDENTED_LEVELS ? depth : INDENTED_LEVELS + 1];
 }
 
-/* Appends the expressions of what may follow inside an object to `out`: with `lead` before a key,
- * `close` where it may end. `names` are those that it compares with; 0: none. */
+/* The expression of what may follow inside an object after `count` members, of which `set` are
+ * named ones: `lead` and a further key, or `close` where the object may end. `names`: the set of
+ * earlier names that new ones must differ from; 0: none. */
 static Regex object_rest(Acceptor *m, const Object *o, uint32_t set, uint32_t count, uint32_t names,
                          Regex lead, Regex close) {
     size_t n = 0, n_needed = 0;

@@ -50,7 +50,7 @@ static const char *skip_digits(const char *at, const char *end) {
     return at;
 }
 
-/* Whether JSON writes numbers so: without zeros before them, and with digits around the point. */
+/* Whether this is a number by the grammar of JSON: no leading zeros, digits around the point. */
 static bool is_number(const char *at, const char *end) {
     const char *first = at += at < end && *at == '-';
     at = skip_digits(at, end);
@@ -68,7 +68,7 @@ static bool is_number(const char *at, const char *end) {
     return at == end;
 }
 
-/* Reads a number; false: it is not valid JSON, which the parser will say. */
+/* Splits a number into a Literal. False: it is not valid JSON, which the parser will report. */
 static bool take_apart(const char *text, size_t n, Literal *out) {
     const char *end = text + n, *at = text, *last = NULL;
     long exponent = 0, before = 0;
@@ -127,8 +127,9 @@ static bool write_decimal(const Literal *l, char *out) {
     return true;
 }
 
-/* Whether 64 bits or a double surely hold the number. */
-static bool is_held(const Literal *l) {
+/* Whether an int64 or a double surely has the very value of the number. False may be too careful.
+ */
+static bool surely_exact(const Literal *l) {
     const char *most = l->negative ? "9223372036854775808" : "9223372036854775807";
     if (l->n_digits == 0) return true;
     if (!l->whole_form) return l->n_digits <= SAFE_DIGITS && labs(l->point) <= SAFE_EXPONENT;
@@ -138,19 +139,24 @@ static bool is_held(const Literal *l) {
 /* ---- Loading ---------------------------------------------------------------------------------
  */
 
-/* The numbers that are not held, in their order. */
+/* Loading replaces each number that jansson might round by 0.0, keeps its digits, and puts both
+ * into the parsed values afterwards. The numbers of the text and of the values have the same order.
+ */
 typedef struct Noted {
-    char *copy;                /* of the text, with 0.0 in their place; [length + 1] */
-    json_t *decimals, *places; /* texts, and which number of the document each is */
-    json_t *digits;
-    size_t n_numbers, next; /* of the walk through the values */
+    char *copy;       /* [length + 1] the text, with 0.0 for the noted numbers */
+    json_t *decimals; /* the noted numbers, as exact_json_decimal writes them */
+    json_t *places;   /* the index of each among all numbers of the text */
+    json_t *digits;   /* what exact_json_load returns */
+    size_t n_numbers; /* numbers that restore_noted has passed */
+    size_t next;      /* the noted number that comes next there */
 } Noted;
 
-/* Notes the number at `text`, which lies in the copy, if it is not held. */
-static Status note(Noted *noted, char *text, size_t n, size_t place, Error *error) {
+/* If jansson might round the number text[n], which lies in noted->copy, keeps its digits and writes
+ * 0.0 over it. `place` is its index among the numbers of the text. */
+static Status note_inexact(Noted *noted, char *text, size_t n, size_t place, Error *error) {
     char decimal[EXACT_DECIMAL_SIZE];
     Literal literal;
-    if (!take_apart(text, n, &literal) || is_held(&literal)) return STATUS_OK;
+    if (!take_apart(text, n, &literal) || surely_exact(&literal)) return STATUS_OK;
     if (!write_decimal(&literal, decimal))
         return error_set(error, "the number %.*s%s has too many digits to be compared",
                          n < 40 ? (int)n : 40, text, n < 40 ? "" : "...");
@@ -158,19 +164,20 @@ static Status note(Noted *noted, char *text, size_t n, size_t place, Error *erro
         json_array_append_new(noted->places, json_integer((json_int_t)place)) != 0)
         return error_set(error, "no memory for JSON");
     memset(text, ' ', n);
-    memcpy(text, "0.0", 3); /* the shortest that is not held has 5 bytes */
+    memcpy(text, "0.0", 3); /* such a number has 5 bytes or more */
     return STATUS_OK;
 }
 
-/* Gives back their values to the numbers that were noted. Objects keep the order of the text. */
-static bool restore(Noted *noted, json_t *value) {
+/* Walks through the values: gives each noted number its nearest double, and an entry in
+ * noted->digits. Objects keep the order of the text. False: no memory. */
+static bool restore_noted(Noted *noted, json_t *value) {
     const char *name;
     json_t *item;
     size_t i;
     if (json_is_array(value)) {
-        json_array_foreach(value, i, item) if (!restore(noted, item)) return false;
+        json_array_foreach(value, i, item) if (!restore_noted(noted, item)) return false;
     } else if (json_is_object(value)) {
-        json_object_foreach(value, name, item) if (!restore(noted, item)) return false;
+        json_object_foreach(value, name, item) if (!restore_noted(noted, item)) return false;
     } else if (json_is_number(value)) {
         size_t number = noted->n_numbers++;
         const json_t *place = json_array_get(noted->places, noted->next);
@@ -186,17 +193,19 @@ static bool restore(Noted *noted, json_t *value) {
     return true;
 }
 
+/* Parses noted->copy with the inexact numbers taken out, and puts them into the values. */
 static Status load_noted(Noted *noted, size_t length, json_t **json, Error *error) {
     const size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
     json_error_t where;
     size_t n = 0, place = 0;
     for (size_t at = 0; next_number(noted->copy, length, &at, &n); at += n)
-        if (note(noted, noted->copy + at, n, place++, error) != STATUS_OK) return STATUS_FAILED;
+        if (note_inexact(noted, noted->copy + at, n, place++, error) != STATUS_OK)
+            return STATUS_FAILED;
     *json = json_loadb(noted->copy, length, flags, &where);
     if (!*json)
         return error_set(error, "not JSON: line %d, column %d: %s", where.line, where.column,
                          where.text);
-    if (json_array_size(noted->decimals) == 0 || restore(noted, *json)) return STATUS_OK;
+    if (json_array_size(noted->decimals) == 0 || restore_noted(noted, *json)) return STATUS_OK;
     return error_set(error, "no memory for JSON");
 }
 
@@ -228,7 +237,7 @@ Status exact_json_load(const char *text, size_t length, json_t **json, json_t **
 /* ---- Decimals --------------------------------------------------------------------------------
  */
 
-/* Writes `value` with as few digits as tell it apart; the precision for %e. */
+/* Writes the shortest decimal that reads back as `value`; returns its precision for %e. */
 static int shortest(double value, char *out, size_t size) {
     /* Of 15 digits or fewer, 15 are the same and zeros, unless the double has lost bits. */
     int precision = numbers_digits(value, fabs(value) < 1e-290 ? 1 : SAFE_DIGITS) - 1;
@@ -300,7 +309,7 @@ bool exact_json_has_long_numbers(const char *text, size_t length) {
     Literal literal;
     size_t n = 0;
     for (size_t at = 0; next_number(text, length, &at, &n); at += n)
-        if (take_apart(text + at, n, &literal) && !is_held(&literal)) return true;
+        if (take_apart(text + at, n, &literal) && !surely_exact(&literal)) return true;
     return false;
 }
 

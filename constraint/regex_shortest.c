@@ -178,7 +178,7 @@ static uint32_t search_shortest(RegexArena *arena, Regex id, TextBuffer *out) {
 
 static uint32_t shortest_at(RegexArena *arena, Regex id, unsigned depth);
 
-/* Computes the length of the shortest match. */
+/* Computes the length of the shortest match of a node that is not in the table yet. */
 static uint32_t shortest_new(RegexArena *arena, Regex id, unsigned depth) {
     RegexNode n = arena->nodes[id];
     if (n.nullable) return 0;

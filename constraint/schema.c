@@ -179,7 +179,8 @@ static Status collect_names(SchemaCompiler *c, const SchemaAlternative *a, void 
     return STATUS_OK;
 }
 
-/* Strings in their one form, with quotes, that propertyNames of all schemas allow. */
+/* Sets o->names_regex to the names that propertyNames of all schemas allow: canonical strings, with
+ * quotes. */
 static Status read_names(SchemaCompiler *c, ObjectBuild *o) {
     o->names_regex = schema_quoted(c, c->canonical);
     for (size_t i = 0; i < o->a->schemas.n; i++) {

@@ -136,7 +136,8 @@ Status conversion_list_print(FILE *out, const char *cache_dir, Error *error) {
     return status;
 }
 
-/* The whole path of the model that the user calls so, or NULL; free it. */
+/* The absolute path of a model that the user gives by path or by name; NULL: no memory. The caller
+ * frees it. */
 static char *path_of(const char *only) {
     Error ignored;
     char *found = NULL, *path = realpath(only, NULL);

@@ -212,6 +212,9 @@ static Status check_target(const Source *source, const ConvertOptions *options, 
     return STATUS_OK;
 }
 
+/* Converts into a temporary file beside `path`, which it replaces at the end. The errand is a
+ * process that keeps the right to rename and remove files, which this one gives up before it
+ * parses. */
 static Status convert_opened(Source *source, const ConvertOptions *options, const char *path,
                              Error *error) {
     ConvertOptions named = *options;

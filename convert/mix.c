@@ -124,7 +124,7 @@ const char *mix_name(const char *mix, size_t number, size_t *length) {
     }
 }
 
-/* The maps that make the shares of residual streams: few weights, which every layer depends on. */
+/* The matrices that weigh residual streams: small, but every layer depends on them. */
 static bool stays_float(const char *name) {
     return strstr(name, "hyper.") != NULL;
 }

@@ -72,8 +72,8 @@ static void free_entries(struct dirent **entries, int n) {
 /* ---- Directories of files ---------------------------------------------------------------------
  */
 
-/* The bytes of a directory's *.safetensors; 0: it has none. */
-static uint64_t safetensors_in(const char *directory) {
+/* The size of all *.safetensors files in a directory; 0: it has none. */
+static uint64_t safetensors_bytes(const char *directory) {
     struct dirent **entries;
     struct stat info;
     char path[PATH_MAX];
@@ -90,7 +90,7 @@ static uint64_t safetensors_in(const char *directory) {
 static bool is_model_directory(const char *path) {
     char config[PATH_MAX];
     return joined(config, path, "config.json") && access(config, R_OK) == 0 &&
-           safetensors_in(path) > 0;
+           safetensors_bytes(path) > 0;
 }
 
 /* Whether a .bin is a model.bin or a llama2.c checkpoint with a magic; older ones have none. */
@@ -132,7 +132,7 @@ static bool look_at(const Search *s, const char *path, const char *entry) {
     size_t n = is_directory ? strlen(entry) : (size_t)(strrchr(entry, '.') - entry);
     snprintf(name, sizeof name, "%s%s%.*s", s->prefix, s->prefix[0] ? "/" : "", (int)n, entry);
     names_add(s->names, name, path, s->place,
-              is_directory ? safetensors_in(path) : (uint64_t)info.st_size);
+              is_directory ? safetensors_bytes(path) : (uint64_t)info.st_size);
     return false;
 }
 
@@ -202,7 +202,7 @@ static void search_hub(ModelNames *names, const char *hub) {
         else
             snprintf(name, sizeof name, "%s", entry + strlen(prefix));
         if (is_model_directory(path))
-            names_add(names, name, path, place, safetensors_in(path));
+            names_add(names, name, path, place, safetensors_bytes(path));
         else
             search(&(Search){names, place, name}, path, MOST_DEPTH);
     }

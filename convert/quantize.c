@@ -97,6 +97,7 @@ FOR_EACH_ISA static void search_line(const Group *g, int steps, Best *best) {
     attempt(g, (high - low) / g->high, -low, best);
 }
 
+/* The weight of the largest magnitude, with its sign. */
 static float extreme_of(const Group *g) {
     float extreme = 0.0f;
     for (size_t i = 0; i < g->n; i++)
@@ -104,13 +105,17 @@ static float extreme_of(const Group *g) {
     return extreme;
 }
 
-/* Sets the weights of the errors. */
+/* Sets the weights of the squared errors: the activations' importance if it is known (calibration),
+ * else 1 + x^2 / mean(x^2). */
 static void weigh(Group *g, const float *importance) {
     float unit = inverse_mean_square(g->x, g->n);
     for (size_t i = 0; i < g->n; i++)
         g->weight[i] = importance ? importance[i] : 1.0f + g->x[i] * g->x[i] * unit;
 }
 
+/* Finds the codes, the scale and (for types that have one) the minimum of a group with the smallest
+ * weighted error. More candidates are tried for types of fewer bits. Best.error stays infinite
+ * where all weights are 0. */
 static void quantize_group(TensorType type, Group *g, const float *importance, Best *best) {
     *best = (Best){.error = INFINITY};
     float extreme = extreme_of(g);

@@ -1,4 +1,4 @@
-/* Qwen 2 and 2.5, and their mixtures. */
+/* Qwen 2 MoE; qwen2.family has the dense models. */
 #include "families/shared.h"
 
 static FamilyFinish qwen2_finish;
@@ -50,7 +50,8 @@ const Family families_qwen2[] = {
     {0},
 };
 
-/* With use_sliding_window every 2nd layer has a window, up to max_window_layers. */
+/* Without layer_types, use_sliding_window gives a window to the layers 0, 2, 4 ... below
+ * max_window_layers (configuration_qwen2_moe.py). */
 static Status qwen2_finish(const json_t *json, Config *config, Error *error) {
     if (!json_flag(json, "use_sliding_window", false)) return family_no_windows(json, error);
     const json_t *types = json_value(json, "layer_types");

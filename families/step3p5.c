@@ -163,8 +163,8 @@ static Status step_finish(const json_t *json, Config *config, Error *error) {
     return step_heads(json, config, error);
 }
 
-/* Adds the limits that a list gives layers, as tensors: those of experts, or else of what is no
- * expert of many, the shared one and the feed-forward of a layer without experts. */
+/* Adds a tensor for each layer that the list `key` gives a limit of the gate: of the routed experts
+ * if of_experts, else of the shared expert, or of the feed-forward in a layer without experts. */
 static Status step_limits(const RuleContext *context, const json_t *json, const char *key,
                           bool of_experts, Error *error) {
     const Config *config = &context->source->config;

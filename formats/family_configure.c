@@ -76,6 +76,7 @@ static Status set_field(Config *config, const ConfigRule *rule, const ConfigFiel
     }
 }
 
+/* Whether null in config.json means "absent" for this rule, and not an error. */
 static bool may_be_null(const ConfigRule *rule) {
     static const char *const fields[] = {
         "n_kv_heads",    "head_dim",           "ffn_dim",   "qkv_clip",     "latent_q_dim",

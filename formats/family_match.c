@@ -325,7 +325,8 @@ static double keys_overlap(const FamilyMatch *match) {
     return overlap(both, unread, (double)absent);
 }
 
-/* The plainest of families that take the same is preferred, then the one with the likest name. */
+/* Ranks families that match equally well; the highest value wins. A family with fewer rules and no
+ * hooks is preferred, then the one whose name has the longest common prefix with model_type. */
 static double preference(const FamilyMatch *match) {
     const Family *family = match->family;
     size_t lines = 0, same = 0;

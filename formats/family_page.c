@@ -471,7 +471,8 @@ static Status copy_family(FamilyPage *page, const Family *f, PageText *t) {
     return is_whole ? STATUS_OK : page_fail(t, "'%s' is too large for a page", f->model_type);
 }
 
-/* Forgets which lines a page had itself, and its GGUF files: the next one is like it. */
+/* Marks all lines of the page as inherited and drops its GGUF files, before a page is read that is
+ * like it. */
 static void inherit(FamilyPage *page) {
     page->old_keys = page->n_keys;
     page->old_biases = page->n_biases;

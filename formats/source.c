@@ -371,7 +371,8 @@ static void pack_tq2(const uint8_t *bytes, int shift, float scale, size_t n, uin
     }
 }
 
-/* Reads n rows of a packed matrix as floats or as blocks. */
+/* Reads n rows of a ternary matrix, as float32 or as blocks of TQ2_0. Four rows lie in one row of
+ * bytes, 2 bits each: row r in byte row r % packed_rows, at bits 2 * (r / packed_rows). */
 static Status read_ternary(const Source *source, const SourceTensor *t, size_t first, size_t n,
                            uint8_t *out, Error *error) {
     size_t packed_rows = t->stored_rows / 4, row_bytes, stored_row;

@@ -154,7 +154,8 @@ static Eight read_eight(StoredType type, const Grid *grid, const uint8_t *block,
     return x;
 }
 
-/* The number of a weight's level in the record type's table (records.c). */
+/* The index of a weight's value in the record type's table (records.c), which lists the levels of
+ * either sign or shift: IQ3 from the lowest to the highest, IQ2 and IQ1 first the three of plus. */
 static uint8_t record_code(StoredType type, const Eight *x, size_t i, uint8_t level) {
     const bool minus = x->signs >> i & 1;
     switch (type) {

@@ -193,7 +193,8 @@ static int by_score(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* The symbol of a part of a key. A single character (`character`) without a symbol gets one. */
+/* The symbol of a part of a token's key, or TOKENIZER_NONE. A part that is a single character gets
+ * a new symbol where it has none, as long as the index has room. */
 static uint32_t part_symbol(Builder *b, TextRange part, bool character) {
     uint32_t symbol = builder_find(b, builder_bytes(b, part), part.length);
     if (symbol != TOKENIZER_NONE || !character) return symbol;

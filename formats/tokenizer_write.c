@@ -123,8 +123,8 @@ static void tokenizer_strip(TextBuffer *out, const char *in, size_t n, const cha
     text_put(out, in + from, to - from, 0);
 }
 
-/* Appends the bytes that in[n] writes in ByteLevel's alphabet, or in[n] itself when it holds
- * another character. */
+/* Appends in[n] translated from ByteLevel's alphabet to bytes; unchanged if it holds a character
+ * outside the alphabet. */
 static void unmap(TextBuffer *out, const char *in, size_t n) {
     size_t before = out->length;
     for (size_t at = 0, length; at < n; at += length) {

@@ -109,7 +109,8 @@ static const Branch *add_sum(TextBuffer *t, const Model *m, const Branch *first,
     return last;
 }
 
-/* How a sum goes to x. Returns the last branch of it. */
+/* Writes how the sum of the branches from b on is added to the residual stream ("x += ", or with
+ * factors and a norm). Returns the sum's last branch. */
 static const Branch *add_addition(TextBuffer *t, const Model *m, const Branch *first,
                                   const Branch *b) {
     const Branch *last = b;

@@ -325,6 +325,7 @@ static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, s
     }
 }
 
+/* Sets the shapes of the tiles: 0 to 3 hold sums, 4 and 5 rows of activations, 6 and 7 weights. */
 static void configure(size_t group) {
     TileConfig config = {.palette = 1};
     for (int t = 0; t < 4; t++) config.rows[t] = TILE_ROWS, config.row_bytes[t] = LINE_BYTES;
@@ -349,6 +350,7 @@ static void multiply(const Product *product, const void *input, size_t n_rows, s
     TILE_RELEASE();
 }
 
+/* Kernels.spin: runs multiply-adds on registers alone, to measure the peak. */
 static double spin(TensorType type, size_t rounds) {
     if (!type_group(type)) return kernels_avx512.spin(type, rounds);
     configure(64);

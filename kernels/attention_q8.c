@@ -222,6 +222,8 @@ static void quantize(const float *query, size_t head_dim, Q8Group *out) {
     }
 }
 
+/* Quantizes a key by groups and stores it in a slot of its page: four elements side by side, one
+ * scale a group. */
 static void store_key(void *keys, size_t head_dim, size_t slot, const float *key) {
     int8_t *codes = keys;
     float *scales = (float *)(void *)(codes + round_up(head_dim, 4) * Q8_PAGE);
@@ -510,13 +512,14 @@ static void add_values(const PageOutput *outputs, size_t n, float (*all_weights)
 
 /* ---- Outputs of values that lie in keys ---- */
 
-/* Copies the codes of a page's keys, which have `known` elements, to the order of values:
- * out[Q8_PAGE / 4][width][4], zeros for further elements. Both numbers are multiples of 4. */
-static void turn_codes(const int8_t *codes, size_t known, size_t width, int8_t *out) {
+/* Copies the codes of a page's keys[Q8_PAGE][key_width] to the order of values,
+ * out[Q8_PAGE / 4][width][4], with zeros from element key_width on. Both widths are multiples of
+ * 4. */
+static void key_codes_to_values(const int8_t *codes, size_t key_width, size_t width, int8_t *out) {
     for (size_t p = 0; p < Q8_PAGE; p += 4) {
         for (size_t d = 0; d < width; d += 4, out += 16) {
             const int8_t *from = codes + (d / 4 * Q8_PAGE + p) * 4; /* [4 positions][4 elements] */
-            if (d >= known) {
+            if (d >= key_width) {
                 memset(out, 0, 16);
                 continue;
             }
@@ -544,14 +547,16 @@ static void add_group(const PageOutput *outputs, size_t n, const float (*weights
     switch (n) { EACH_OUTPUT_TILE(GROUP_CASE) }
 }
 
-/* An element of a value has the scale of its group of the key, so the weights are quantized anew
- * for each group. */
+/* Adds weight * value to the outputs, where a value is the first value_dim elements of a key
+ * (latent attention). The key's codes are first copied to the order of values. Its scales differ
+ * from group to group; they are multiplied into the weights, which are quantized anew for each
+ * group. */
 static void add_key_values(const PageOutput *outputs, size_t n, float (*weights)[Q8_PAGE],
                            const void *keys, size_t key_dim, size_t value_dim, int8_t *scratch) {
-    const size_t width = round_up(value_dim, LANES), known = round_up(key_dim, 4);
-    const float *scales = (const float *)(const void *)((const int8_t *)keys + known * Q8_PAGE);
+    const size_t width = round_up(value_dim, LANES), key_width = round_up(key_dim, 4);
+    const float *scales = (const float *)(const void *)((const int8_t *)keys + key_width * Q8_PAGE);
     Values v = {.codes = scratch, .head_dim = value_dim, .begin = Q8_PAGE};
-    turn_codes(keys, known, width, scratch);
+    key_codes_to_values(keys, key_width, width, scratch);
     for (size_t i = 0; i < n; i++) {
         if (outputs[i].begin >= outputs[i].end) continue;
         v.begin = outputs[i].begin < v.begin ? outputs[i].begin : v.begin;
@@ -560,12 +565,13 @@ static void add_key_values(const PageOutput *outputs, size_t n, float (*weights)
     for (size_t d = 0; d < value_dim; d += Q8_GROUP, scales += Q8_PAGE) {
         size_t end = d + Q8_GROUP < width ? d + Q8_GROUP : width;
         for (size_t first = 0, tile; first < n; first += tile) {
-            float own[OUTPUT_QUERIES][Q8_PAGE];
+            float scaled[OUTPUT_QUERIES][Q8_PAGE];
             tile = n - first < OUTPUT_QUERIES ? n - first : OUTPUT_QUERIES;
-            memcpy(own, weights + first, tile * sizeof *own);
+            memcpy(scaled, weights + first, tile * sizeof *scaled);
             for (size_t i = 0; i < tile; i++)
-                quantize_weights(own[i], scales, outputs[first + i].begin, outputs[first + i].end);
-            add_group(outputs + first, tile, (const float(*)[Q8_PAGE])own, v, d, end);
+                quantize_weights(scaled[i], scales, outputs[first + i].begin,
+                                 outputs[first + i].end);
+            add_group(outputs + first, tile, (const float(*)[Q8_PAGE])scaled, v, d, end);
         }
     }
 }

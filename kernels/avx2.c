@@ -10,6 +10,7 @@ static const BlockKernels block_kernels[TENSOR_TYPES] = {EACH_CODE_TYPE(PANEL_EN
 #define RECORD_KERNELS record_kernels_avx2
 #include "kernels/block_table.h"
 
+/* Kernels.spin: runs multiply-adds on registers alone, to measure the peak. */
 static double spin(TensorType type, size_t rounds) {
     return type_group(type) ? peak_of_type(type, rounds) : float_avx2.spin(rounds);
 }

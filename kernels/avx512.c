@@ -88,6 +88,7 @@ static const BlockKernels block_kernels[TENSOR_TYPES] = {EACH_CODE_TYPE(STREAM_E
 #define RECORD_KERNELS record_kernels_avx512
 #include "kernels/block_table.h"
 
+/* Kernels.spin: runs multiply-adds on registers alone, to measure the peak. */
 static double spin(TensorType type, size_t rounds) {
     if (!type_group(type)) return float_avx512.spin(rounds);
     volatile int32_t zero = 0;

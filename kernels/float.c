@@ -290,6 +290,7 @@ static void pack(const float *x, size_t n_rows, size_t n_inputs, size_t task, vo
         for (size_t r = 0; r < rows; r++) block[k * rows + r] = x[(start + r) * n_inputs + k];
 }
 
+/* FloatKernels.spin: runs multiply-adds on registers alone, to measure the peak. */
 static double spin(size_t rounds) {
     enum { SUMS = ROWS * PANELS };
     volatile float zero = 0.0f;

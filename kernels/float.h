@@ -14,7 +14,7 @@ typedef struct FloatKernels {
     void (*pack)(const float *x, size_t n_rows, size_t n_inputs, size_t task, void *input);
     void (*multiply)(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch);
-    double (*spin)(size_t rounds);
+    double (*spin)(size_t rounds); /* as Kernels.spin */
 } FloatKernels;
 
 #define DECLARE_FLOAT(name, lanes) extern const FloatKernels float_##lanes;

@@ -107,6 +107,7 @@ INLINE int32x4_t spin_step(int32x4_t sum, int8x16_t a) {
     return vmmlaq_s32(sum, a, a);
 }
 
+/* Kernels.spin: runs multiply-adds on registers alone, to measure the peak. */
 static double spin(TensorType type, size_t rounds) {
     return type_group(type) ? spin_sums(spin_step, 32, rounds) : kernels_neon.spin(type, rounds);
 }

@@ -178,6 +178,7 @@ static void ngram_add(ForwardPass *pass, const Branch *b, size_t row, float *y) 
 
 /* ---- The branches ---- */
 
+/* Lists the branches of a layer: n-gram embeddings where it has them, attention, feed-forward. */
 static void gated_list(Model *m, size_t l) {
     static const StreamUse blocks = {.reads = "x = the streams by their gates",
                                      .gather = gated_gather,

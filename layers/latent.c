@@ -321,6 +321,9 @@ static void add_output_bias(ForwardPass *pass, const Linear *wo, float *y) {
     forward_wait(pass);
 }
 
+/* Latent attention of a pass: projections to the latent (and to the indexer's queries and keys),
+ * queries times k_b, attention to the cached latents (all, or those that the indexer chooses),
+ * times v_b, gates, and the output projection. */
 static void latent_run(ForwardPass *pass, const Branch *b) {
     size_t l = b->layer;
     const float *in = b->in;

@@ -33,7 +33,7 @@ static FeedForward find_network(Finder *f, size_t width, size_t dim) {
 
 static void *latent_moe_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
-    char own[sizeof f->prefix];
+    char saved_prefix[sizeof f->prefix];
     LatentMoe *w = calloc(1, sizeof *w + c->experts.count * sizeof *w->experts);
     if (!w) {
         f->status = error_set(f->error, "no memory for a layer");
@@ -45,7 +45,7 @@ static void *latent_moe_find(Finder *f, uint32_t layer) {
     mixture->router = weights_linear(f, "router", c->experts.count, c->dim, true);
     mixture->router_correction = weights_vector(f, "router.correction", 1, c->experts.count, false);
     mixture->experts = w->experts;
-    memcpy(own, f->prefix, sizeof own);
+    memcpy(saved_prefix, f->prefix, sizeof saved_prefix);
     for (uint32_t e = 0; e < c->experts.count; e++) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.experts.%u.", layer, e);
         w->experts[e] = find_network(f, c->experts.ffn_dim, c->experts.dim);
@@ -55,7 +55,7 @@ static void *latent_moe_find(Finder *f, uint32_t layer) {
         mixture->shared_gate = weights_matrix(f, "router", 1, c->dim, false);
         mixture->shared = find_network(f, c->experts.shared_ffn_dim, c->dim);
     }
-    memcpy(f->prefix, own, sizeof own);
+    memcpy(f->prefix, saved_prefix, sizeof saved_prefix);
     return w;
 }
 

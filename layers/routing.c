@@ -6,7 +6,8 @@
 
 /* ---- The sparse mixer ---- */
 
-/* The share of the last of chosen[n_chosen]. */
+/* The routing weight that the sparse mixer gives the last of chosen[n_chosen]: its softmax over the
+ * experts that were not chosen before it and whose logits are near its own. */
 static float mixer_weight(const Numeric *numeric, float jitter, const float *logits, size_t n,
                           const uint32_t *chosen, size_t n_chosen) {
     float near[CONFIG_MAX_EXPERTS], max = logits[chosen[n_chosen - 1]];

@@ -71,7 +71,7 @@ static Adapter find_adapter(Finder *f, const char *in, const char *out, size_t o
     return found;
 }
 
-/* Blocks take turns: the layer's number among its kind chooses. */
+/* Which of the shared blocks a layer uses: its layers take them in turn. */
 static uint32_t block_of(const Config *c, uint32_t layer) {
     uint32_t n = 0;
     for (uint32_t l = 0; l < layer; l++) n += c->layer_kind[l] == LAYER_SHARED;
@@ -80,8 +80,8 @@ static uint32_t block_of(const Config *c, uint32_t layer) {
 
 static void find_block(Finder *f, uint32_t layer, SharedBlock *w) {
     const Config *c = f->config;
-    char own[sizeof f->prefix];
-    memcpy(own, f->prefix, sizeof own);
+    char saved_prefix[sizeof f->prefix];
+    memcpy(saved_prefix, f->prefix, sizeof saved_prefix);
     snprintf(f->prefix, sizeof f->prefix, "blocks.%u.", block_of(c, layer));
     w->norm = weights_norm(f, "norm", 2 * (size_t)c->dim, true);
     attention_part_find(f, layer, 2 * (size_t)c->dim, &w->attention);
@@ -89,7 +89,7 @@ static void find_block(Finder *f, uint32_t layer, SharedBlock *w) {
     w->gate = weights_linear(f, "w_gate", c->ffn_dim, c->dim, true);
     w->up = weights_linear(f, "w_up", c->ffn_dim, c->dim, true);
     w->down = weights_linear(f, "w_down", c->dim, c->ffn_dim, true);
-    memcpy(f->prefix, own, sizeof own);
+    memcpy(f->prefix, saved_prefix, sizeof saved_prefix);
 }
 
 static void *shared_block_find(Finder *f, uint32_t layer) {
@@ -153,8 +153,9 @@ static void add_adapter(ForwardPass *pass, const Adapter *a, const float *in, fl
     forward_wait(pass);
 }
 
-/* t = attention of the joined rows. */
-static void attend(ForwardPass *pass, size_t layer, const SharedBlock *w, const SharedRows *rows) {
+/* t = attention of the joined rows, without the bias of wo. */
+static void shared_block_attend(ForwardPass *pass, size_t layer, const SharedBlock *w,
+                                const SharedRows *rows) {
     const AttentionPartRows *parts = &rows->attention;
     float *const projected[3] = {parts->q, parts->k, parts->v};
     attention_part_project(pass, &w->attention, rows->joined, parts);
@@ -163,8 +164,10 @@ static void attend(ForwardPass *pass, size_t layer, const SharedBlock *w, const 
     attention_part_attend(pass, layer, &w->attention, parts, rows->t);
 }
 
-/* out[n][dim] = out(feed-forward of the norm of t and the bias that it lacks). */
-static void feed(ForwardPass *pass, const SharedBlock *w, const SharedRows *rows, float *out) {
+/* out[n][dim] = block_out * feed-forward(norm(t + the bias of wo)), where t is the output of
+ * shared_block_attend. */
+static void shared_block_feed_forward(ForwardPass *pass, const SharedBlock *w,
+                                      const SharedRows *rows, float *out) {
     Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
     size_t dim = m->config->dim, width = m->config->ffn_dim;
@@ -201,8 +204,8 @@ static void shared_block_run(ForwardPass *pass, const Branch *b) {
     const SharedRows rows = shared_block_take_rows(&memory, pass->model, b->layer);
     shared_block_join(pass, w, rows.joined);
     forward_add_time(pass, PART_REST);
-    attend(pass, b->layer, w, &rows);
-    feed(pass, w, &rows, b->out);
+    shared_block_attend(pass, b->layer, w, &rows);
+    shared_block_feed_forward(pass, w, &rows, b->out);
 }
 
 /* x += mamba(pre(x + block(x and the tokens' embeddings))) */

@@ -7,7 +7,7 @@
 
 enum { SHOWN_BYTES = 60 };
 
-/* Sets what stands in text[n] from `at` on, from the beginning of the character that `at` is in. */
+/* Sets report[key] to an excerpt of text[n], at most SHOWN_BYTES from the character at `at` on. */
 static void set_excerpt(json_t *report, const char *key, const char *text, size_t n, size_t at) {
     size_t end = n;
     while (at > 0 && at < n && ((unsigned char)text[at] & 0xC0) == 0x80) at--;

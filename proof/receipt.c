@@ -629,18 +629,19 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The items of a batch come as they are finished. */
+/* Sorts the items by their number: a batch adds them in the order in which they finish. False: no
+ * memory. */
 static bool sort_items(Receipt *r) {
     size_t n = json_array_size(r->items);
     json_t **items = calloc(n + 1, sizeof *items), *sorted = json_array();
     for (size_t i = 0; items && i < n; i++) items[i] = json_array_get(r->items, i);
     if (items && n > 0) qsort(items, n, sizeof *items, by_number);
-    bool fits = items && sorted;
-    for (size_t i = 0; fits && i < n; i++) fits = json_array_append(sorted, items[i]) == 0;
+    bool ok = items && sorted;
+    for (size_t i = 0; ok && i < n; i++) ok = json_array_append(sorted, items[i]) == 0;
     free(items);
-    fits = fits && json_object_set(r->json, "items", sorted) == 0;
+    ok = ok && json_object_set(r->json, "items", sorted) == 0;
     json_decref(sorted);
-    return fits;
+    return ok;
 }
 
 Status receipt_finish(Receipt *r, Error *error) {

@@ -77,19 +77,20 @@ void command_line_help(FILE *out, const CommandLine *line, bool all) {
 
 /* ---- Values ---- */
 
+/* Reads a whole number within the row's limits. A negative one is out of range, like one that is
+ * too large, rather than "not a whole number". */
 static Status parse_uint(const OptionRow *row, const char *spelled, const char *text,
                          uint64_t *value, Error *error) {
     char *end;
     errno = 0;
     unsigned long long number = strtoull(text, &end, 10);
     unsigned long long high = row->high < 1e19 ? (unsigned long long)row->high : ULLONG_MAX;
-    bool digits = text[0] >= '0' && text[0] <= '9' && *end == '\0';
-    if (text[0] == '-' && strspn(text + 1, "0123456789") == strlen(text + 1) && text[1])
-        digits = true, number = 0, errno = ERANGE;
-    if (!digits)
+    bool whole = text[0] >= '0' && text[0] <= '9' && *end == '\0';
+    bool negative = text[0] == '-' && text[1] && strspn(text + 1, "0123456789") == strlen(text + 1);
+    if (!whole && !negative)
         return usage(error, "%s: '%s' is not a whole number from %.0f to %llu", spelled, text,
                      row->low, high);
-    if (errno == ERANGE || (double)number < row->low || (double)number > row->high)
+    if (negative || errno == ERANGE || (double)number < row->low || (double)number > row->high)
         return usage(error, "%s: %s is out of range, it must be from %.0f to %llu", spelled, text,
                      row->low, high);
     *value = number;
