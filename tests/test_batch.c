@@ -1,4 +1,5 @@
-/* Batches with the real program: exact, complete, resumable. `make soak` runs more of them. */
+/* Batches with the real program: each line gets its answer or its error. `make soak` runs more of
+ * them; test_batch_files.c has what a run leaves in its files. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,117 +8,29 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/batch_cases.h"
+#include "tests/batch_place.h"
 #include "tests/fixture.h"
-#include "tests/small_model.h"
-
-typedef struct Place {
-    char *directory, *model, *input, *output, *other;
-} Place;
-
-static int open_place(void **state) {
-    Place *p = calloc(1, sizeof *p);
-    p->directory = fixture_directory();
-    p->model = small_model_stories(p->directory);
-    if (!p->model) {
-        print_message("stories260K is absent: generated weights stand in\n");
-        p->model = small_model(p->directory, "tiny,context=512");
-    }
-    p->input = fixture_path(p->directory, "requests.jsonl");
-    p->output = fixture_path(p->directory, "results.jsonl");
-    p->other = fixture_path(p->directory, "other.jsonl");
-    *state = p;
-    return 0;
-}
-
-static int close_place(void **state) {
-    Place *p = *state;
-    free(p->model);
-    free(p->input);
-    free(p->output);
-    free(p->other);
-    fixture_remove_directory(p->directory);
-    free(p);
-    return 0;
-}
-
-static int clean(void **state) {
-    Place *p = *state;
-    unlink(p->output);
-    unlink(p->other);
-    return 0;
-}
-
-#define MORE(...) ((const char *const[]){__VA_ARGS__, NULL})
-
-static Process batch(const Place *p, const char *const *more) {
-    return batch_run_program(p->model, p->input, p->output, more);
-}
-
-/* Runs the program and expects this exit status. */
-static void expect(const Place *p, int status, const char *const *more, const char *message) {
-    Process result = batch(p, more);
-    if (result.status != status || (message && !strstr(result.err, message)))
-        fail_msg("status %d, not %d: %s", result.status, status, result.err);
-    process_free(&result);
-}
-
-static void input_is(const Place *p, const char *text) {
-    file_write(p->input, text, strlen(text));
-}
-
-/* The result on line `index` of a file; the caller calls json_decref. */
-static json_t *result_at(const char *path, size_t index) {
-    size_t length;
-    char *bytes = file_read(path, &length), *line = NULL, *rest = bytes;
-    for (size_t i = 0; i <= index; i++) line = strsep(&rest, "\n");
-    assert_non_null(line);
-    json_t *json = json_loads(line, JSON_ALLOW_NUL, NULL);
-    if (!json) fail_msg("line %zu of %s: '%s'", index + 1, path, line);
-    free(bytes);
-    return json;
-}
-
-static const char *text_at(const json_t *json, const char *a, const char *b) {
-    const json_t *value = json_object_get(json, a);
-    if (b) value = json_object_get(value, b);
-    return json_string_value(value) ? json_string_value(value) : "";
-}
-
-static void same_files(const char *a, const char *b) {
-    size_t n, m;
-    char *first = file_read(a, &n), *second = file_read(b, &m);
-    assert_int_equal(n, m);
-    assert_memory_equal(first, second, n);
-    free(first);
-    free(second);
-}
 
 /* ---- Exact -------------------------------------------------------------------------------------
  */
 
 static void each_result_is_what_the_request_gets_alone(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     enum { N = 24 };
     batch_write_cases(p->input, N);
-    expect(p, 0, MORE("--max-concurrent", "7", "-j", "2"), NULL);
+    batch_place_expect(p, 0, MORE("--max-concurrent", "7", "-j", "2"), NULL);
     batch_check_results(p->model, p->output, N);
 }
 
 static void results_do_not_depend_on_concurrency_memory_or_chunks(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     batch_write_cases(p->input, 60);
-    expect(p, 0, MORE("--ordered"), NULL);
+    batch_place_expect(p, 0, MORE("--ordered"), NULL);
     rename(p->output, p->other);
     static const char *const variants[][6] = {
         {"--ordered", "--max-concurrent", "1"},
@@ -125,17 +38,17 @@ static void results_do_not_depend_on_concurrency_memory_or_chunks(void **state) 
         {"--ordered", "--max-concurrent", "7", "--chunk", "16"},
     };
     for (size_t i = 0; i < 3; i++) {
-        expect(p, 0, variants[i], NULL);
-        same_files(p->output, p->other);
+        batch_place_expect(p, 0, variants[i], NULL);
+        batch_place_same_files(p->output, p->other);
         unlink(p->output);
     }
     /* There is so little memory that texts are set aside. */
-    Process tight =
-        batch(p, MORE("--ordered", "--max-concurrent", "32", "--kv-memory", "1M", "--stats"));
+    Process tight = batch_place_run(
+        p, MORE("--ordered", "--max-concurrent", "32", "--kv-memory", "1M", "--stats"));
     assert_int_equal(tight.status, 0);
     assert_non_null(strstr(tight.err, "set aside"));
     assert_null(strstr(tight.err, ", 0 times a text was set aside"));
-    same_files(p->output, p->other);
+    batch_place_same_files(p->output, p->other);
     process_free(&tight);
 }
 
@@ -155,7 +68,7 @@ static void write_prompts_to_score(const char *path, size_t n) {
 }
 
 static void prompts_are_scored_as_run_scores_them(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     static const char *const variants[][6] = {
         {"--ordered", "--max-concurrent", "1"},
         {"--ordered", "--max-concurrent", "64", "-j", "1"},
@@ -163,21 +76,22 @@ static void prompts_are_scored_as_run_scores_them(void **state) {
         {"--ordered", "--chunk", "5"},
     };
     write_prompts_to_score(p->input, 24);
-    expect(p, 0, MORE("--ordered"), NULL);
+    batch_place_expect(p, 0, MORE("--ordered"), NULL);
     rename(p->output, p->other);
     for (size_t i = 0; i < 4; i++) {
-        Process result = batch(p, variants[i]);
+        Process result = batch_place_run(p, variants[i]);
         if (result.status != 0) fail_msg("%s", result.err);
         if (i == 2) assert_null(strstr(result.err, ", 0 times a text was set aside"));
         process_free(&result);
-        same_files(p->output, p->other);
+        batch_place_same_files(p->output, p->other);
         unlink(p->output);
     }
     size_t length;
     char *lines = file_read(p->input, &length);
     json_t *request = json_loads(lines, JSON_DISABLE_EOF_CHECK, NULL);
-    json_t *answer = result_at(p->other, 0);
-    Process alone = RUN("run", p->model, "-i", text_at(request, "prompt", NULL), "--score", "json");
+    json_t *answer = batch_place_result(p->other, 0);
+    Process alone =
+        RUN("run", p->model, "-i", batch_place_text(request, "prompt", NULL), "--score", "json");
     assert_int_equal(alone.status, 0);
     json_t *score = json_loads(alone.out, 0, NULL);
     const json_t *wanted = json_object_get(score, "tokens");
@@ -200,25 +114,25 @@ static void prompts_are_scored_as_run_scores_them(void **state) {
 }
 
 static void samples_of_one_prompt_are_those_of_its_sample_numbers(void **state) {
-    const Place *p = *state;
-    input_is(p, "{\"id\": 1, \"prompt\": \"Once upon\", \"n\": 5, \"max_tokens\": 12}\n"
-                "{\"id\": 2, \"prompt\": \"Once upon\", \"max_tokens\": 12}\n");
-    expect(p, 0, MORE("--ordered"), NULL);
-    json_t *many = result_at(p->output, 0), *one = result_at(p->output, 1);
+    const BatchPlace *p = *state;
+    batch_place_input(p, "{\"id\": 1, \"prompt\": \"Once upon\", \"n\": 5, \"max_tokens\": 12}\n"
+                         "{\"id\": 2, \"prompt\": \"Once upon\", \"max_tokens\": 12}\n");
+    batch_place_expect(p, 0, MORE("--ordered"), NULL);
+    json_t *many = batch_place_result(p->output, 0), *one = batch_place_result(p->output, 1);
     const json_t *choices = json_object_get(many, "choices");
     assert_int_equal(json_array_size(choices), 5);
-    assert_string_equal(text_at(json_array_get(choices, 0), "text", NULL),
-                        text_at(one, "text", NULL));
-    assert_string_not_equal(text_at(json_array_get(choices, 1), "text", NULL),
-                            text_at(one, "text", NULL));
+    assert_string_equal(batch_place_text(json_array_get(choices, 0), "text", NULL),
+                        batch_place_text(one, "text", NULL));
+    assert_string_not_equal(batch_place_text(json_array_get(choices, 1), "text", NULL),
+                            batch_place_text(one, "text", NULL));
     json_decref(many);
     json_decref(one);
 }
 
 static void stdin_and_stdout_serve_as_well(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     batch_write_cases(p->input, 10);
-    expect(p, 0, MORE("--ordered"), NULL);
+    batch_place_expect(p, 0, MORE("--ordered"), NULL);
     size_t length, wanted;
     char *input = file_read(p->input, &length), *results = file_read(p->output, &wanted);
     const char *const argv[] = {"run", p->model, "--batch", "-", "--ordered", NULL};
@@ -232,17 +146,17 @@ static void stdin_and_stdout_serve_as_well(void **state) {
 }
 
 static void plain_text_is_a_prompt_a_line(void **state) {
-    const Place *p = *state;
-    input_is(p, "Once upon a time\r\n\nThe cat\n");
-    expect(p, 0, MORE("--batch-text", "--ordered", "-n", "6", "-t", "0"), NULL);
-    json_t *second = result_at(p->output, 1);
+    const BatchPlace *p = *state;
+    batch_place_input(p, "Once upon a time\r\n\nThe cat\n");
+    batch_place_expect(p, 0, MORE("--batch-text", "--ordered", "-n", "6", "-t", "0"), NULL);
+    json_t *second = batch_place_result(p->output, 1);
     assert_int_equal(json_integer_value(json_object_get(second, "line")), 3);
     const char *const argv[] = {"run", p->model, "-i", "The cat", "-n", "6", "-t", "0", NULL};
     Process alone = process_run(argv, NULL, 0);
     alone.out[alone.out_length - 1] = '\0';
     /* A model with random weights writes bytes that are not UTF-8: in JSON they are U+FFFD. */
     json_t *utf8 = json_string(alone.out);
-    if (utf8) assert_string_equal(text_at(second, "text", NULL), alone.out);
+    if (utf8) assert_string_equal(batch_place_text(second, "text", NULL), alone.out);
     json_decref(utf8);
     process_free(&alone);
     json_decref(second);
@@ -262,18 +176,18 @@ static const char bad_lines[] =
     "{\"id\": \"last\", \"prompt\": \"Ann\", \"max_tokens\": 3}\n";
 
 static void a_bad_line_gets_an_error_and_the_run_goes_on(void **state) {
-    const Place *p = *state;
-    input_is(p, bad_lines);
-    expect(p, 3, MORE("--ordered"), "6 of 8 lines failed: their results say why");
+    const BatchPlace *p = *state;
+    batch_place_input(p, bad_lines);
+    batch_place_expect(p, 3, MORE("--ordered"), "6 of 8 lines failed: their results say why");
     static const char *const messages[] = {
         "", "not JSON", "temprature", "must be a number", "earlier line", "'url'", "token id", ""};
     for (size_t i = 0; i < 8; i++) {
-        json_t *json = result_at(p->output, i);
+        json_t *json = batch_place_result(p->output, i);
         assert_int_equal(strlen(messages[i]) > 0, json_is_object(json_object_get(json, "error")));
-        assert_non_null(strstr(text_at(json, "error", "message"), messages[i]));
+        assert_non_null(strstr(batch_place_text(json, "error", "message"), messages[i]));
         if (messages[i][0])
             assert_int_equal(json_integer_value(json_object_get(json, "line")), i + 1);
-        assert_true(strncmp(text_at(json, "system_fingerprint", NULL), "fp_", 3) == 0);
+        assert_true(strncmp(batch_place_text(json, "system_fingerprint", NULL), "fp_", 3) == 0);
         json_decref(json);
     }
 }
@@ -282,7 +196,7 @@ static void a_bad_line_gets_an_error_and_the_run_goes_on(void **state) {
     "{\"id\": \"" id "\", \"max_tokens\": 2, \"messages\": [{\"role\": \"user\", " parts "}]}\n"
 
 static void nothing_in_a_message_is_left_out_silently(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     static const char *const why[] = {"",
                                       "number 1 has a part of type 'image_url'",
                                       "number 1 has a part of type 'input_audio'",
@@ -292,7 +206,7 @@ static void nothing_in_a_message_is_left_out_silently(void **state) {
                                       "'text' has no 'text'",
                                       "",
                                       ""};
-    input_is(
+    batch_place_input(
         p,
         ASKED("a", "\"content\": [{\"type\": \"text\", \"text\": \"hi\"}], \"audio\": null") ASKED(
             "b", "\"content\": [{\"type\": \"image_url\", \"image_url\": {\"url\": \"x\"}}]")
@@ -306,11 +220,11 @@ static void nothing_in_a_message_is_left_out_silently(void **state) {
                             ASKED("i", "\"content\": \"hi\", \"mood\": \"gay\""));
     static const char reads[] = "{{ messages[0].content }}{{ messages[0].mood }}";
     file_write(p->other, reads, strlen(reads));
-    expect(p, 3, MORE("--ordered", "--chat-template", p->other), "6 of 9 lines failed");
+    batch_place_expect(p, 3, MORE("--ordered", "--chat-template", p->other), "6 of 9 lines failed");
     unlink(p->other);
     for (size_t i = 0; i < sizeof why / sizeof *why; i++) {
-        json_t *json = result_at(p->output, i);
-        const char *message = text_at(json, "error", "message");
+        json_t *json = batch_place_result(p->output, i);
+        const char *message = batch_place_text(json, "error", "message");
         if (!*why[i] != !*message || !strstr(message, why[i]))
             fail_msg("line %zu: %s", i + 1, message);
         json_decref(json);
@@ -318,10 +232,10 @@ static void nothing_in_a_message_is_left_out_silently(void **state) {
 }
 
 /* Expects line i of the results to fail with why[i], or to succeed where that is "". */
-static void fails_with(const Place *p, const char *const *why, size_t n) {
+static void fails_with(const BatchPlace *p, const char *const *why, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        json_t *json = result_at(p->output, i);
-        const char *message = text_at(json, "error", "message");
+        json_t *json = batch_place_result(p->output, i);
+        const char *message = batch_place_text(json, "error", "message");
         if (!*why[i] != !*message || !strstr(message, why[i]))
             fail_msg("line %zu: %s", i + 1, message);
         json_decref(json);
@@ -329,7 +243,7 @@ static void fails_with(const Place *p, const char *const *why, size_t n) {
 }
 
 static void roles_and_contents_that_the_template_does_not_take_are_refused(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     static const char *const why[] = {
         "does not know the role 'usr'; did you mean 'user'?",
         "the key 'contents' is not read by the chat template; did you mean 'content'?",
@@ -338,13 +252,14 @@ static void roles_and_contents_that_the_template_does_not_take_are_refused(void 
         "does not know the role 'tool'",
         "must be a text or a list of parts",
     };
-    input_is(p, "{\"id\": 1, \"messages\": [{\"role\": \"usr\", \"content\": \"a\"}]}\n"
-                "{\"id\": 2, \"messages\": [{\"role\": \"user\", \"contents\": \"a\"}]}\n"
-                "{\"id\": 3, \"messages\": [{\"role\": \"user\", \"content\": null}]}\n"
-                "{\"id\": 4, \"messages\": [{\"role\": \"developer\", \"content\": \"a\"}]}\n"
-                "{\"id\": 5, \"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}\n"
-                "{\"id\": 6, \"messages\": [{\"role\": \"user\", \"content\": 5}]}\n");
-    expect(p, 3, MORE("--ordered", "-n", "2"), "6 of 6 lines failed; line 1: ");
+    batch_place_input(p,
+                      "{\"id\": 1, \"messages\": [{\"role\": \"usr\", \"content\": \"a\"}]}\n"
+                      "{\"id\": 2, \"messages\": [{\"role\": \"user\", \"contents\": \"a\"}]}\n"
+                      "{\"id\": 3, \"messages\": [{\"role\": \"user\", \"content\": null}]}\n"
+                      "{\"id\": 4, \"messages\": [{\"role\": \"developer\", \"content\": \"a\"}]}\n"
+                      "{\"id\": 5, \"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}\n"
+                      "{\"id\": 6, \"messages\": [{\"role\": \"user\", \"content\": 5}]}\n");
+    batch_place_expect(p, 3, MORE("--ordered", "-n", "2"), "6 of 6 lines failed; line 1: ");
     fails_with(p, why, 6);
     /* A template that has a word for the role, and one that leaves the system message out. */
     static const char reads[] = "{% for m in messages if m.role in ['user', 'usr'] %}"
@@ -352,16 +267,16 @@ static void roles_and_contents_that_the_template_does_not_take_are_refused(void 
     static const char *const others[] = {"", "the chat template leaves the system message out"};
     file_write(p->other, reads, strlen(reads));
     unlink(p->output);
-    input_is(p, "{\"id\": 1, \"messages\": [{\"role\": \"usr\", \"content\": \"a\"}]}\n"
-                "{\"id\": 2, \"messages\": [{\"role\": \"system\", \"content\": \"a\"},"
-                " {\"role\": \"user\", \"content\": \"a\"}]}\n");
-    expect(p, 3, MORE("--ordered", "-n", "2", "--chat-template", p->other), "1 of 2");
+    batch_place_input(p, "{\"id\": 1, \"messages\": [{\"role\": \"usr\", \"content\": \"a\"}]}\n"
+                         "{\"id\": 2, \"messages\": [{\"role\": \"system\", \"content\": \"a\"},"
+                         " {\"role\": \"user\", \"content\": \"a\"}]}\n");
+    batch_place_expect(p, 3, MORE("--ordered", "-n", "2", "--chat-template", p->other), "1 of 2");
     fails_with(p, others, 2);
 }
 
 /* A list of texts is one text for a template that takes no lists, null beside calls is none. */
 static void contents_come_in_every_form_that_the_api_has(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     static const char *const templates[] = {
         "{% for m in messages %}{{ m.role }} {{ m.content }}{{ m.tool_calls|length }}{% endfor %}",
         "{% for m in messages %}{{ m.role }} {% for part in m.content %}{{ part.text }}"
@@ -370,13 +285,14 @@ static void contents_come_in_every_form_that_the_api_has(void **state) {
     for (size_t i = 0; i < 2; i++) {
         file_write(p->other, templates[i], strlen(templates[i]));
         unlink(p->output);
-        input_is(p, "{\"id\": 1, \"messages\": [{\"role\": \"user\", \"content\": \"a\\nb\"},"
-                    " {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [1]}]}\n"
-                    "{\"id\": 2, \"messages\": [{\"role\": \"user\", \"content\": [{\"type\":"
-                    " \"text\", \"text\": \"a\"}, {\"type\": \"text\", \"text\": \"b\"}]},"
-                    " {\"role\": \"assistant\", \"content\": null, \"tool_calls\": [1]}]}\n");
-        expect(p, 0, MORE("--ordered", "-n", "6", "--chat-template", p->other), NULL);
-        json_t *plain = result_at(p->output, 0), *parts = result_at(p->output, 1);
+        batch_place_input(p,
+                          "{\"id\": 1, \"messages\": [{\"role\": \"user\", \"content\": \"a\\nb\"},"
+                          " {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [1]}]}\n"
+                          "{\"id\": 2, \"messages\": [{\"role\": \"user\", \"content\": [{\"type\":"
+                          " \"text\", \"text\": \"a\"}, {\"type\": \"text\", \"text\": \"b\"}]},"
+                          " {\"role\": \"assistant\", \"content\": null, \"tool_calls\": [1]}]}\n");
+        batch_place_expect(p, 0, MORE("--ordered", "-n", "6", "--chat-template", p->other), NULL);
+        json_t *plain = batch_place_result(p->output, 0), *parts = batch_place_result(p->output, 1);
         assert_int_equal(json_integer_value(json_object_get(plain, "prompt_tokens")),
                          json_integer_value(json_object_get(parts, "prompt_tokens")));
         json_decref(plain);
@@ -385,15 +301,15 @@ static void contents_come_in_every_form_that_the_api_has(void **state) {
 }
 
 static void strict_finishes_what_it_has_begun(void **state) {
-    const Place *p = *state;
-    input_is(p, "{\"id\": \"a\", \"prompt\": \"Tom\", \"max_tokens\": 30}\n"
-                "{\"id\": \"b\", \"prompt\": \"Tim\", \"max_tokens\": 20}\n"
-                "{\"id\": \"c\", \"prompt\": 5}\n"
-                "{\"id\": \"d\", \"prompt\": \"Ann\", \"max_tokens\": 2}\n");
+    const BatchPlace *p = *state;
+    batch_place_input(p, "{\"id\": \"a\", \"prompt\": \"Tom\", \"max_tokens\": 30}\n"
+                         "{\"id\": \"b\", \"prompt\": \"Tim\", \"max_tokens\": 20}\n"
+                         "{\"id\": \"c\", \"prompt\": 5}\n"
+                         "{\"id\": \"d\", \"prompt\": \"Ann\", \"max_tokens\": 2}\n");
     static const char *const orders[] = {"-n9", "--ordered"};
     for (size_t i = 0; i < 2; i++) {
         unlink(p->output);
-        expect(p, 3, MORE("--strict", orders[i]), "2 lines are answered");
+        batch_place_expect(p, 3, MORE("--strict", orders[i]), "2 lines are answered");
         char *lines = batch_sorted_lines(p->output);
         assert_non_null(strstr(lines, "\"a\""));
         assert_non_null(strstr(lines, "\"b\""));
@@ -401,32 +317,33 @@ static void strict_finishes_what_it_has_begun(void **state) {
         assert_null(strstr(lines, "\"d\""));
         free(lines);
         /* Without a result the line is tried again, and is mended meanwhile. */
-        expect(p, 3, MORE("--strict", "--resume", orders[i]), "line 3: 'prompt' must be");
+        batch_place_expect(p, 3, MORE("--strict", "--resume", orders[i]),
+                           "line 3: 'prompt' must be");
     }
 }
 
 static void a_second_line_of_an_id_fails_under_its_id(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     static const char line[] =
         "{\"custom_id\": \"a\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": "
         "{\"prompt\": \"Tom\", \"max_tokens\": 2}}\n";
     char both[sizeof line * 2];
     snprintf(both, sizeof both, "%s%s", line, line);
-    input_is(p, both);
-    expect(p, 3, MORE("--ordered"), "1 of 2");
-    json_t *json = result_at(p->output, 1);
-    assert_string_equal(text_at(json, "custom_id", NULL), "a");
-    assert_string_equal(text_at(json, "error", "code"), "duplicate_id");
+    batch_place_input(p, both);
+    batch_place_expect(p, 3, MORE("--ordered"), "1 of 2");
+    json_t *json = batch_place_result(p->output, 1);
+    assert_string_equal(batch_place_text(json, "custom_id", NULL), "a");
+    assert_string_equal(batch_place_text(json, "error", "code"), "duplicate_id");
     json_decref(json);
     rename(p->output, p->other);
-    expect(p, 3, MORE("--ordered"), "1 of 2");
-    expect(p, 3, MORE("--ordered", "--resume"), "1 of 2");
-    same_files(p->output, p->other);
+    batch_place_expect(p, 3, MORE("--ordered"), "1 of 2");
+    batch_place_expect(p, 3, MORE("--ordered", "--resume"), "1 of 2");
+    batch_place_same_files(p->output, p->other);
 }
 
 /* The last tokens are kept, behind what begins a text: the same prompt as its ids. */
 static void long_prompts_are_cut_where_the_request_asks_for_it(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     char text[2048] = "", line[16384], ids[2048];
     for (size_t i = 0; i < 400; i++) strcat(text, i % 7 == 3 ? " cat" : " a");
     const char *const tokenize[] = {"run", p->model, "--tokenize", "--bos",
@@ -452,27 +369,27 @@ static void long_prompts_are_cut_where_the_request_asks_for_it(void **state) {
         "{\"id\": 4, \"prompt\": \"%s\", \"truncate_prompt_tokens\": 0}\n"
         "{\"id\": 5, \"prompt\": \"Tom\", \"truncate_prompt_tokens\": 50, \"max_tokens\": 2}\n",
         text, ids, text, text);
-    input_is(p, line);
-    expect(p, 3, MORE("--ordered", "-c", "500"), "1 of 5 lines failed");
-    json_t *cut = result_at(p->output, 0), *given = result_at(p->output, 1);
-    assert_string_equal(text_at(cut, "text", NULL), text_at(given, "text", NULL));
+    batch_place_input(p, line);
+    batch_place_expect(p, 3, MORE("--ordered", "-c", "500"), "1 of 5 lines failed");
+    json_t *cut = batch_place_result(p->output, 0), *given = batch_place_result(p->output, 1);
+    assert_string_equal(batch_place_text(cut, "text", NULL), batch_place_text(given, "text", NULL));
     assert_int_equal(json_integer_value(json_object_get(cut, "prompt_tokens")), 10);
     assert_int_equal(json_integer_value(json_object_get(cut, "truncated_prompt_tokens")), n - 10);
     assert_null(json_object_get(given, "truncated_prompt_tokens"));
     json_decref(cut);
     json_decref(given);
-    json_t *room = result_at(p->output, 2), *none = result_at(p->output, 3);
+    json_t *room = batch_place_result(p->output, 2), *none = batch_place_result(p->output, 3);
     assert_int_equal(json_integer_value(json_object_get(room, "prompt_tokens")), 200);
-    assert_non_null(strstr(text_at(none, "error", "message"), "must be -1 or at least 1"));
+    assert_non_null(strstr(batch_place_text(none, "error", "message"), "must be -1 or at least 1"));
     json_decref(room);
     json_decref(none);
-    json_t *brief = result_at(p->output, 4);
+    json_t *brief = batch_place_result(p->output, 4);
     assert_null(json_object_get(brief, "truncated_prompt_tokens"));
     json_decref(brief);
 }
 
 static void a_prompt_that_cannot_fit_is_refused_before_it_is_encoded(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     enum { LENGTH = 8 << 20 };
     char *line = malloc(LENGTH + 64);
     int head = sprintf(line, "{\"id\": 1, \"prompt\": \"");
@@ -480,41 +397,21 @@ static void a_prompt_that_cannot_fit_is_refused_before_it_is_encoded(void **stat
     int tail = sprintf(line + head + LENGTH, "\"}\n");
     file_write(p->input, line, (size_t)head + LENGTH + (size_t)tail);
     free(line);
-    expect(p, 3, NULL, "1 of 1 lines failed");
+    batch_place_expect(p, 3, NULL, "1 of 1 lines failed");
     static const char *const why[] = {"the prompt of 8388608 bytes is too long"};
     fails_with(p, why, 1);
 }
 
 static void strict_stops_at_the_first_bad_line(void **state) {
-    const Place *p = *state;
-    input_is(p, bad_lines);
-    expect(p, 3, MORE("--strict"), "line 2: not JSON");
+    const BatchPlace *p = *state;
+    batch_place_input(p, bad_lines);
+    batch_place_expect(p, 3, MORE("--strict"), "line 2: not JSON");
 }
 
-static void failed_lines_stay_unless_they_are_retried(void **state) {
-    const Place *p = *state;
-    input_is(p, "{\"id\": \"a\", \"prompt\": \"Tom\", \"max_tokens\": 400, \"ignore_eos\": true}\n"
-                "{\"id\": \"b\", \"prompt\": \"Tom\", \"max_tokens\": 5}\n");
-    expect(p, 3, MORE("--kv-memory", "170K"), "1 of 2 lines failed");
-    expect(p, 3, MORE("--resume"), "1 of 2 lines failed");
-    expect(p, 0, MORE("--resume", "--retry-failed"), NULL);
-    rename(p->output, p->other);
-    expect(p, 0, NULL, NULL);
-    char *retried = batch_sorted_lines(p->other), *fresh = batch_sorted_lines(p->output);
-    assert_string_equal(retried, fresh);
-    free(retried);
-    free(fresh);
-    const char *const no_sizes[] = {"5 ", "4X", "4G4", "nan", "9999999T", ""};
-    for (size_t i = 0; i < sizeof no_sizes / sizeof *no_sizes; i++)
-        expect(p, 2, MORE("--kv-memory", no_sizes[i]), "is not a size like");
-}
-
-/* ---- Nothing is lost
- * ------------------------------------------------------------------------------
- */
+/* ---- Tables ---- */
 
 /* Runs the model over a table with more options (up to 6) and returns what it did. */
-static Process table(const Place *p, const char *text, const char *prompt,
+static Process table(const BatchPlace *p, const char *text, const char *prompt,
                      const char *const *more) {
     char *path = fixture_path(p->directory, "rows.csv");
     const char *argv[16] = {"run", p->model, "--batch", path, "-i", prompt, "-n", "3", "--ordered"};
@@ -529,7 +426,7 @@ static Process table(const Place *p, const char *text, const char *prompt,
 
 /* A row's result is that of the same prompt as a line, with the row's number. */
 static void rows_of_a_table_are_filled_into_the_prompt(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     static const char rows[] = "\xEF\xBB\xBFname,text\r\n"
                                "Ann,\"a cat, a \"\"big\"\" dog\"\r\n\r\n"
                                "Bob,\"two\r\nlines\"\r\n"
@@ -537,7 +434,7 @@ static void rows_of_a_table_are_filled_into_the_prompt(void **state) {
     static const char lines[] = "{\"prompt\": \"{Ann} saw a cat, a \\\"big\\\" dog.\"}\n"
                                 "{\"prompt\": \"{Bob} saw two\\r\\nlines.\"}\n"
                                 "{\"prompt\": \"{Eve} saw 5\\\" disk.\"}\n";
-    input_is(p, lines);
+    batch_place_input(p, lines);
     Process wanted = batch_run_program(p->model, p->input, NULL, MORE("-n", "3", "--ordered"));
     Process got = table(p, rows, "{{{name}}} saw {text}.", NULL);
     assert_int_equal(wanted.status, 0);
@@ -552,7 +449,7 @@ static void rows_of_a_table_are_filled_into_the_prompt(void **state) {
     for (size_t i = 0; i < 3; i++, x = strchr(x, '\n') + 1, y = strchr(y, '\n') + 1) {
         a = json_loads(x, JSON_DISABLE_EOF_CHECK, NULL);
         b = json_loads(y, JSON_DISABLE_EOF_CHECK, NULL);
-        assert_string_equal(text_at(a, "text", NULL), text_at(b, "text", NULL));
+        assert_string_equal(batch_place_text(a, "text", NULL), batch_place_text(b, "text", NULL));
         json_decref(a);
         json_decref(b);
     }
@@ -567,7 +464,7 @@ static void expect_failure(Process *r, int status, const char *says) {
 }
 
 static void rows_and_prompts_that_are_wrong_are_told_by_number_and_name(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     static const char rows[] = "text;n\none;1\ntwo\n\"three\"x;3\n\xFF;4\nfive;5\n\"six;6\n";
     Process r = table(p, rows, "{text}", NULL);
     assert_int_equal(r.status, 3);
@@ -617,196 +514,13 @@ static void rows_and_prompts_that_are_wrong_are_told_by_number_and_name(void **s
     free(says);
 }
 
-/* Half a day's requests are answered, then the file goes on: no result is made twice, and what the
- * changed lines did is said. */
-static void lines_added_to_a_half_done_file_are_answered(void **state) {
-    const Place *p = *state;
-    size_t length;
-    input_is(
-        p, "{\"prompt\": \"One\", \"max_tokens\": 3}\n{\"prompt\": \"Two\", \"max_tokens\": 3}\n");
-    expect(p, 0, MORE("--ordered"), NULL);
-    char *first = file_read(p->output, &length);
-    input_is(p,
-             "{\"prompt\": \"One\", \"max_tokens\": 3}\n{\"prompt\": \"Two\", \"max_tokens\": 3}\n"
-             "{\"prompt\": \"Three\", \"max_tokens\": 3}\n");
-    Process added = batch(p, MORE("--resume"));
-    assert_int_equal(added.status, 0);
-    assert_null(strstr(added.err, "answer"));
-    process_free(&added);
-    size_t more;
-    char *both = file_read(p->output, &more);
-    assert_true(more > length && memcmp(both, first, length) == 0);
-    free(first);
-    free(both);
-    input_is(
-        p, "{\"prompt\": \"Other\", \"max_tokens\": 3}\n{\"prompt\": \"Two\", \"max_tokens\": 3}\n"
-           "{\"prompt\": \"Three\", \"max_tokens\": 3}\n");
-    expect(p, 0, MORE("--resume"), "1 result of an earlier run answers no line of ");
-    both = file_read(p->output, &length);
-    size_t lines = 0;
-    for (size_t i = 0; i < length; i++) lines += both[i] == '\n';
-    assert_int_equal(lines, 4);
-    free(both);
-}
-
-static void existing_results_are_never_overwritten(void **state) {
-    const Place *p = *state;
-    batch_write_cases(p->input, 3);
-    expect(p, 0, NULL, NULL);
-    expect(p, 1, NULL, "--resume");
-    expect(p, 0, MORE("--resume"), NULL);
-    expect(p, 1, MORE("--resume", "-t", "0.5"), "give what it was made with, or another -o");
-    expect(p, 1, MORE("--resume", "-s", "5"), "other options");
-    file_write(p->other, "{{ messages[0].content }}", 25);
-    expect(p, 1, MORE("--resume", "--chat-template", p->other), "other options");
-    unlink(p->other);
-    static const char foreign[] = "{\"id\": 5, \"precious\": true}\n";
-    file_write(p->output, foreign, strlen(foreign));
-    expect(p, 1, MORE("--resume"), "not a result");
-    static const char unfinished[] = "{\"precious\": 1}";
-    file_write(p->output, unfinished, strlen(unfinished));
-    expect(p, 1, MORE("--resume"), "not a result");
-}
-
-static void a_second_process_on_the_same_results_is_refused(void **state) {
-    const Place *p = *state;
-    batch_write_cases(p->input, 3);
-    int fd = open(p->output, O_RDWR | O_CREAT, 0666);
-    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
-    expect(p, 1, NULL, "another process");
-    close(fd);
-    expect(p, 0, NULL, NULL);
-}
-
-/* Truncates the results at some byte and resumes: the same file results. */
-static void results_torn_anywhere_are_completed(void **state) {
-    const Place *p = *state;
-    batch_write_cases(p->input, 12);
-    expect(p, 0, MORE("--ordered"), NULL);
-    rename(p->output, p->other);
-    size_t length;
-    char *whole = file_read(p->other, &length);
-    for (size_t i = 0; i < 12; i++) {
-        file_write(p->output, whole, length * i / 12 + i);
-        expect(p, 0, MORE("--ordered", "--resume"), NULL);
-        same_files(p->output, p->other);
-    }
-    /* Zeros, as a power cut leaves them. */
-    memset(whole + length / 2, 0, length - length / 2);
-    file_write(p->output, whole, length);
-    Process zeros = batch(p, MORE("--ordered", "--resume"));
-    if (zeros.status == 0) same_files(p->output, p->other);
-    process_free(&zeros);
-    free(whole);
-}
-
-/* Files named by mistake, and results that were edited, are not changed. */
-static void a_file_of_anything_else_is_left_alone(void **state) {
-    const Place *p = *state;
-    batch_write_cases(p->input, 3);
-    expect(p, 0, MORE("--ordered"), NULL);
-    size_t length;
-    char *results = file_read(p->output, &length), *edited = NULL;
-    const char *newline = memchr(results, '\n', length);
-    int first = (int)(newline - results) + 1;
-    assert_true(asprintf(&edited, "%.*s\n%s", first, results, results + first) > 0);
-    const char *const contents[] = {
-        edited,
-        "\nnotes behind an empty line\n",
-        "{\"id\": \"a\", \"prompt\": \"a request, without a newline\"}",
-        "{\"id\": \"a\"}\n",
-        "no JSON",
-    };
-    for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
-        file_write(p->output, contents[i], strlen(contents[i]));
-        expect(p, 1, MORE("--resume"), "not a result");
-        char *left = file_read(p->output, &length);
-        assert_int_equal(length, strlen(contents[i]));
-        assert_memory_equal(left, contents[i], length);
-        free(left);
-    }
-    free(edited);
-    free(results);
-}
-
-static void results_of_another_order_are_not_taken_for_ordered_ones(void **state) {
-    const Place *p = *state;
-    input_is(p, "{\"id\": \"a\", \"prompt\": \"Tom\", \"max_tokens\": 5}\n"
-                "{\"id\": \"b\", \"prompt\": \"Tim\", \"max_tokens\": 5}\n");
-    expect(p, 0, MORE("--ordered"), NULL);
-    input_is(p, "{\"id\": \"b\", \"prompt\": \"Tim\", \"max_tokens\": 5}\n"
-                "{\"id\": \"a\", \"prompt\": \"Tom\", \"max_tokens\": 5}\n");
-    expect(p, 1, MORE("--ordered", "--resume"), "without --ordered");
-    expect(p, 0, MORE("--resume"), NULL);
-}
-
-static void a_killed_run_is_completed(void **state) {
-    const Place *p = *state;
-    batch_write_cases(p->input, 80);
-    expect(p, 0, NULL, NULL);
-    char *wanted = batch_sorted_lines(p->output);
-    for (unsigned i = 0; i < 4; i++) {
-        unlink(p->output);
-        batch_run_and_kill(p->model, p->input, p->output, NULL, 15000 + 20000 * i);
-        batch_run_and_kill(p->model, p->input, p->output, MORE("--resume"), 30000);
-        expect(p, 0, MORE("--resume"), NULL);
-        char *got = batch_sorted_lines(p->output);
-        assert_string_equal(got, wanted);
-        free(got);
-    }
-    free(wanted);
-}
-
-/* States are updated in place: what a kill leaves behind must not show in the completed results. */
-static void a_killed_run_with_states_is_completed(void **state) {
-    Place p = *(const Place *)*state;
-    p.model = small_model(p.directory, "tiny,n_layers=4,context=512,state_heads=4,"
-                                       "state_key_heads=2,state_key_dim=16,state_value_dim=16,"
-                                       "state_kernel=4,qk_norm=head");
-    batch_write_cases(p.input, 40);
-    expect(&p, 0, MORE("--max-concurrent", "1"), NULL);
-    char *wanted = batch_sorted_lines(p.output);
-    for (unsigned i = 0; i < 2; i++) {
-        unlink(p.output);
-        batch_run_and_kill(p.model, p.input, p.output, MORE("--max-concurrent", "7"),
-                           20000 + 20000 * i);
-        expect(&p, 0, MORE("--resume", "--max-concurrent", "7"), NULL);
-        char *got = batch_sorted_lines(p.output);
-        assert_string_equal(got, wanted);
-        free(got);
-    }
-    free(wanted);
-    free(p.model);
-}
-
-static void ctrl_c_keeps_what_is_done(void **state) {
-    const Place *p = *state;
-    int status = 0;
-    batch_write_cases(p->input, 80);
-    expect(p, 0, NULL, NULL);
-    char *wanted = batch_sorted_lines(p->output);
-    for (unsigned i = 0; i < 3; i++) {
-        unlink(p->output);
-        bool alive = batch_run_and_signal(p->model, p->input, p->output, NULL, 20000 + 20000 * i,
-                                          SIGINT, &status);
-        if (!alive) continue;
-        /* Before the program installs its handler, the signal kills it. */
-        assert_true(status == 130 || status == 0);
-        expect(p, 0, MORE("--resume"), NULL);
-        char *got = batch_sorted_lines(p->output);
-        assert_string_equal(got, wanted);
-        free(got);
-    }
-    free(wanted);
-}
-
 #define WITH_TOOLS(id)                                                                             \
     "{\"id\": \"" id "\", \"tokens\": 2, \"tools\": [{\"type\": \"function\", \"function\": "      \
     "{\"name\": \"now\"}}], \"messages\": [{\"role\": \"user\", \"content\": \"When?\"}]}\n"
 
 /* Tools that the model would never see, or whose calls could not be told from its text. */
 static void tools_that_the_template_cannot_take_are_refused(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     static const struct {
         const char *template, *error;
     } templates[] = {
@@ -815,11 +529,12 @@ static void tools_that_the_template_cannot_take_are_refused(void **state) {
          "'tools': the chat template writes calls of tools in no format that this program knows"},
         {"{{ tools }}<tool_call>{\"arguments\"{{ messages[0].content }}", NULL}};
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
-        input_is(p, WITH_TOOLS("a"));
+        batch_place_input(p, WITH_TOOLS("a"));
         file_write(p->other, templates[i].template, strlen(templates[i].template));
-        expect(p, templates[i].error ? 3 : 0, MORE("--ordered", "--chat-template", p->other), NULL);
-        json_t *json = result_at(p->output, 0);
-        const char *message = text_at(json, "error", "message");
+        batch_place_expect(p, templates[i].error ? 3 : 0,
+                           MORE("--ordered", "--chat-template", p->other), NULL);
+        json_t *json = batch_place_result(p->output, 0);
+        const char *message = batch_place_text(json, "error", "message");
         if (templates[i].error) assert_string_equal(message, templates[i].error);
         json_decref(json);
         unlink(p->other);
@@ -828,7 +543,7 @@ static void tools_that_the_template_cannot_take_are_refused(void **state) {
 }
 
 static void openai_batches_are_answered_in_kind(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     static const char reads_tools[] =
         "{% if tools %}Answer by <tool_call> with \"arguments\" {{ tools | length }}\n{% endif %}"
         "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
@@ -840,45 +555,22 @@ static void openai_batches_are_answered_in_kind(void **state) {
     process_free(&result);
     for (size_t i = 0; i < 16; i++) {
         char id[32];
-        json_t *json = result_at(p->output, i);
+        json_t *json = batch_place_result(p->output, i);
         const json_t *response = json_object_get(json, "response");
         const json_t *body = json_object_get(response, "body");
         snprintf(id, sizeof id, "request-%zu", i);
-        assert_string_equal(text_at(json, "custom_id", NULL), id);
+        assert_string_equal(batch_place_text(json, "custom_id", NULL), id);
         assert_int_equal(json_integer_value(json_object_get(response, "status_code")), 200);
-        assert_string_equal(text_at(body, "object", NULL),
+        assert_string_equal(batch_place_text(body, "object", NULL),
                             i < 8 ? "chat.completion" : "text_completion");
         assert_true(json_array_size(json_object_get(body, "choices")) >= 1);
         json_decref(json);
     }
 }
 
-static void a_full_disk_is_told_and_the_run_is_completed_later(void **state) {
-    const Place *p = *state;
-    batch_write_cases(p->input, 40);
-    expect(p, 0, MORE("--ordered"), NULL);
-    rename(p->output, p->other);
-    struct stat info;
-    assert_int_equal(stat(p->other, &info), 0);
-    struct rlimit old, small;
-    getrlimit(RLIMIT_FSIZE, &old);
-    small = old;
-    small.rlim_cur = (rlim_t)info.st_size / 2;
-    setrlimit(RLIMIT_FSIZE, &small);
-    Process full = batch(p, MORE("--ordered"));
-    setrlimit(RLIMIT_FSIZE, &old);
-    assert_int_equal(full.status, 1);
-    assert_non_null(strstr(full.err, "cannot be written"));
-    assert_non_null(strstr(full.err, "holds stays; the same command with --resume goes on"));
-    assert_null(strstr(full.err, "lines are answered")); /* not all of them are in the file */
-    process_free(&full);
-    expect(p, 0, MORE("--ordered", "--resume"), NULL);
-    same_files(p->output, p->other);
-}
-
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
-#define TEST(name) cmocka_unit_test_setup_teardown(name, NULL, clean)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, NULL, batch_place_clean)
     const struct CMUnitTest tests[] = {
         TEST(each_result_is_what_the_request_gets_alone),
         TEST(results_do_not_depend_on_concurrency_memory_or_chunks),
@@ -895,21 +587,10 @@ int main(int argc, char **argv) {
         TEST(long_prompts_are_cut_where_the_request_asks_for_it),
         TEST(a_prompt_that_cannot_fit_is_refused_before_it_is_encoded),
         TEST(strict_stops_at_the_first_bad_line),
-        TEST(failed_lines_stay_unless_they_are_retried),
         TEST(rows_of_a_table_are_filled_into_the_prompt),
         TEST(rows_and_prompts_that_are_wrong_are_told_by_number_and_name),
-        TEST(lines_added_to_a_half_done_file_are_answered),
-        TEST(existing_results_are_never_overwritten),
-        TEST(a_second_process_on_the_same_results_is_refused),
-        TEST(results_torn_anywhere_are_completed),
-        TEST(a_file_of_anything_else_is_left_alone),
-        TEST(results_of_another_order_are_not_taken_for_ordered_ones),
-        TEST(a_killed_run_is_completed),
-        TEST(a_killed_run_with_states_is_completed),
-        TEST(ctrl_c_keeps_what_is_done),
         TEST(tools_that_the_template_cannot_take_are_refused),
         TEST(openai_batches_are_answered_in_kind),
-        TEST(a_full_disk_is_told_and_the_run_is_completed_later),
     };
-    return cmocka_run_group_tests(tests, open_place, close_place);
+    return cmocka_run_group_tests(tests, batch_place_open, batch_place_close);
 }
