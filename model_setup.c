@@ -41,7 +41,8 @@ static size_t widest_input(const ModelFile *file) {
     return most;
 }
 
-/* The most that any kind or the arrangement asks for. */
+/* The most working memory of a thread, in floats, that any kind of layer or the arrangement needs.
+ */
 static size_t widest_thread(const Model *m) {
     const Config *c = m->config;
     size_t most = m->arrangement->thread_floats ? m->arrangement->thread_floats(c) : 0;
@@ -52,7 +53,7 @@ static size_t widest_thread(const Model *m) {
     return round_up(most, 16);
 }
 
-/* Asks for all rows, and makes the branches, which know where theirs are. */
+/* Names the rows that the model keeps in its arena, and makes the branches, which name theirs. */
 static void place_rows(Model *m) {
     Arena *a = &m->arena;
     size_t n = m->max_rows, dim = m->config->dim;

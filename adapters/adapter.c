@@ -170,7 +170,8 @@ static TensorType type_of(const RawTensor *raw) {
                                       : TENSOR_F32;
 }
 
-/* b of one expert, [n_rows][rank], whose numbers are a column of the stored ones. */
+/* Reads the factor B[n_rows][rank] of one expert from the tensor of all experts, in which it is a
+ * column. */
 static float *read_expert(const Reading *r, const AdapterModule *m) {
     size_t rank = adapter_rank(m), outputs = (size_t)m->b->dims[0];
     float *all = read_factor(

@@ -18,7 +18,8 @@ static const Names all_names[] = {
     {"block_sparse_moe.experts", "w1", "w3", "w2"},
 };
 
-/* The names that the family's rules have; NULL: no expert has matrices of its own. */
+/* The names of experts' matrices in the family's rules; NULL: its experts have no matrices of their
+ * own. */
 static const Names *names_of(const Family *family) {
     char piece[64];
     for (size_t i = 0; i < sizeof all_names / sizeof *all_names; i++) {

@@ -375,7 +375,8 @@ static const Part *part_of(const Group *g, size_t k, size_t job) {
     return part->a.data ? part : NULL;
 }
 
-/* Chooses the adapters from number `from` on; returns the number to go on with. */
+/* Chooses the next adapters, from number `from` on, whose rows fit the working memory. Returns the
+ * number of the first one that is left. */
 static size_t lora_choose(const Lora *lora, Group *g, size_t from) {
     g->n = g->n_slots = 0;
     for (; from < lora->n; from++) {
@@ -509,7 +510,8 @@ static void add_pieces(Lora *lora, const Group *g, const Piece *pieces, size_t n
     barrier_wait(&lora->barrier);
 }
 
-/* Goes through the columns of all products, as many at a time as there is memory for. */
+/* Adds the outputs of the adapters to all products, in pieces of columns that fit the working
+ * memory. */
 static void complete_columns(Lora *lora, const Group *g, bool with_bias, Sets *s) {
     Piece pieces[MOST_TARGETS];
     size_t n = 0, used = 0;

@@ -153,7 +153,7 @@ static void write_job(Batch *b, Job *job) {
     job_free(job);
 }
 
-/* Hands what became of a job to the receipt; `line` is its result. */
+/* Adds the result of a job (`line`), or its failure, to the receipt. */
 static void tell_receipt(Batch *b, Job *job, const char *failure, const char *line) {
     static const Error no_memory = {"no memory for a receipt"};
     Error error;

@@ -79,7 +79,7 @@ static size_t differing_choice(const json_t *report) {
     return list ? strtoul(list + strlen("choices["), NULL, 10) : 0;
 }
 
-/* A text that was not completed, because its record is known to be another. */
+/* Reports a text that was left unfinished because it already differs from its record. */
 static void put_left(json_t *report, const ResultMaker *maker, const Divergence *divergences,
                      const CheckText *texts, size_t n) {
     size_t i = 0;

@@ -324,7 +324,7 @@ static Status job_encode(Job *job, Error *error) {
     return request_encode(r, s->session, s->chat, error);
 }
 
-/* What the engine asks of a text, by what the request wants. */
+/* The engine task of a sample, with the callbacks that its request needs. */
 static EngineTask new_task(Sample *sample) {
     const Request *r = &sample->job->request;
     EngineTask task = {.next = sample_next, .done = sample_done, .context = sample};

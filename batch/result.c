@@ -210,7 +210,7 @@ static json_t *completion_logprobs(const ResultMaker *maker, const Request *r, c
 /* ---- Answers with parts ------------------------------------------------------------------------
  */
 
-/* Calls that the assistant has made in the messages. */
+/* The number of tool calls that earlier messages hold. */
 static size_t calls_before(const Request *r) {
     size_t i, n = 0;
     json_t *message;

@@ -89,8 +89,8 @@ static Status session_append(Dialogue *d, const json_t *message, Error *error) {
     return conversation_append_message(&d->conversation, json_incref((json_t *)message), error);
 }
 
-/* Gives the answer that is message i of the file once more. The file's goes on: the next answers
- * were made behind it. */
+/* Lets the model give the answer that is message i of the file again and compares it. Then the
+ * recorded one takes its place, because the next answers were made after that. */
 static Status check_answer(CheckSession *c, Dialogue *d, size_t i, Error *error) {
     const json_t *recorded = json_array_get(c->messages, i);
     const json_t *made_with = json_object_get(recorded, "made_with");

@@ -417,7 +417,8 @@ static Status check_fits(const Dialogue *d, size_t n_prompt, AnswerStats *stats,
                      n_prompt, has_system(d) ? " with the system prompt" : "", context);
 }
 
-/* Makes what holds the next answer; NULL: nothing does. */
+/* Makes the rule that constrains the next answer (reasoning, tool calls, shape); NULL: it is free.
+ */
 static Status make_rule(Dialogue *d, TokenRule **rule, Error *error) {
     const AnswerHoldInput input = {.prompt = &d->prompt,
                                    .start = d->start,

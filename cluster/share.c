@@ -49,7 +49,8 @@ static size_t smaller(size_t a, size_t b) {
 
 static void share_gather(const Share *share, ForwardPass *pass, float *x, size_t n);
 
-/* Deals out the units. */
+/* Divides the share's units among the ranks in equal parts, and sets offsets and lengths of what
+ * each rank computes and sends. */
 static void divide(RankShare *s, size_t rank, size_t ranks) {
     size_t width = s->share.width, each = (s->n_units + ranks - 1) / ranks;
     for (size_t r = 0; r < ranks; r++) {

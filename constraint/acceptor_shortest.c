@@ -123,7 +123,8 @@ static uint32_t item_cost(const Acceptor *m, const Array *a, uint32_t i, bool hi
     return node_cost(m, i < a->n ? a->first[i] : a->rest);
 }
 
-/* The items of an array that counts hits: hits as soon as they can be. */
+/* items_cost for an array that must have a number of items that match `contains`: these come as
+ * early as possible. */
 static uint32_t hits_cost(Acceptor *m, const Array *a, uint32_t from, uint32_t hits) {
     uint32_t sum = 1, at = from;
     for (; at < a->n && (at < a->min || hits < a->min_hits); at++) {
@@ -141,7 +142,8 @@ static uint32_t hits_cost(Acceptor *m, const Array *a, uint32_t from, uint32_t h
     return add_costs(sum, times_cost(others, add_costs(other, 1)));
 }
 
-/* The items of an array from `from` on that it must have, and its end. */
+/* The bytes of the items that an array must still have from item `from` on, with commas, and of its
+ * closing bracket. */
 static uint32_t items_cost(Acceptor *m, const Array *a, uint32_t from, uint32_t hits) {
     uint32_t sum = 1;
     if (a->first_hits) return hits_cost(m, a, from, hits);
@@ -182,7 +184,7 @@ static uint32_t new_node_cost(Acceptor *m, const Node *n) {
     return FAR;
 }
 
-/* Sums costs from the beginning of each list, so that those of its rest are found at once. */
+/* Computes prefix sums of the costs of each list, which give the cost of any part of it. */
 static bool sum_costs(Acceptor *m) {
     size_t n = m->n_items + 1;
     for (size_t i = 0; i < m->n_arrays; i++) n += m->arrays[i].n + 1;

@@ -342,7 +342,8 @@ static Anchored follow(Parser *p, Anchored x, Anchored y) {
     return out;
 }
 
-/* All texts that the expression matches, once its part of the text is known to be the rest. */
+/* Joins the four expressions with and without ^ and $ to one of the whole text: `before` may
+ * precede one without ^, `after` may follow one without $. */
 static Regex close_ends(const Parser *p, const Anchored *x, Regex before, Regex after) {
     Regex all[4];
     for (int i = 0; i < 4; i++) {

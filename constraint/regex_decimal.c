@@ -114,7 +114,8 @@ static Regex derive_bound(RegexArena *arena, RegexNode node, unsigned char byte)
     return bound_node(arena, node.a, compare, pack(n, true, order));
 }
 
-/* The state a: remainder of the digits so far; c: scale << 1 | whether the point was read. */
+/* The node of multiples of `divisor`, of whose digits so far `remainder` is left; `scale` digits
+ * may follow the point, which was read if `point`. */
 static Regex multiple_node(RegexArena *arena, uint32_t remainder, uint32_t divisor, uint32_t scale,
                            bool point) {
     uint64_t rest = remainder;

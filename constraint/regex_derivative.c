@@ -135,7 +135,7 @@ static bool search_live(RegexArena *arena, Regex id) {
     return live && !arena->failed;
 }
 
-/* Whether any digits may follow, after some more of them. */
+/* Whether the expression accepts digits without end, after at most 40 more of them. */
 static bool takes_digits(RegexArena *arena, Regex id) {
     for (int i = 0; i < 40 && id != REGEX_NONE; i++) {
         bool same = arena->nodes[id].nullable;

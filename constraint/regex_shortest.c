@@ -20,7 +20,7 @@ static bool go_down(RegexArena *arena, unsigned depth) {
 
 /* ---- Searched expressions -------------------------------------------------------------------- */
 
-/* A length that no text which matches is below. */
+/* A lower bound of the length of the texts that match. */
 static uint32_t least_length(RegexArena *arena, Regex id, unsigned depth) {
     RegexNode n = arena->nodes[id];
     uint32_t length = 0;

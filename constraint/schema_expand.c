@@ -323,7 +323,8 @@ static Status add_values(SchemaCompiler *c, Branch *b, const json_t *schema, siz
     return push_todo(&b->choices, (Todo){choices, at, true}) ? STATUS_OK : schema_no_memory(c);
 }
 
-/* Adds what a schema says beside what it says itself. */
+/* Adds to the branch the subschemas that a schema applies ($ref, allOf, anyOf, oneOf, not, if,
+ * dependencies), and restricts its types and values. */
 static Status add_applied(SchemaCompiler *c, Branch *b, const json_t *schema, size_t at) {
     const json_t *list, *choices;
     size_t i;
@@ -389,8 +390,11 @@ static Status add_schema(SchemaCompiler *c, Branch *b, Todo todo, bool *dead) {
     return STATUS_OK;
 }
 
-/* Takes the branch over. */
-static Status go(SchemaCompiler *c, Branch *b, unsigned depth, SchemaVisit visit, void *context) {
+/* Applies all schemas that the branch still has to take, then follows each alternative of its
+ * choices in a branch of its own. Visits every branch that has no choices left. Takes the branch
+ * over. */
+static Status expand_branch(SchemaCompiler *c, Branch *b, unsigned depth, SchemaVisit visit,
+                            void *context) {
     Status status = STATUS_OK;
     bool dead = false;
     while (b->todo.n > 0 && status == STATUS_OK && !dead)
@@ -410,7 +414,8 @@ static Status go(SchemaCompiler *c, Branch *b, unsigned depth, SchemaVisit visit
             bool copied = copy_branch(b, &next) &&
                           push_todo(&next.todo, (Todo){json_array_get(choice.schema, i),
                                                        choice.parent, choice.negated});
-            status = copied ? go(c, &next, depth + 1, visit, context) : schema_no_memory(c);
+            status =
+                copied ? expand_branch(c, &next, depth + 1, visit, context) : schema_no_memory(c);
             if (!copied) branch_free(&next);
         }
     }
@@ -425,7 +430,7 @@ Status schema_expand(SchemaCompiler *c, const SchemaList *set, SchemaVisit visit
             branch_free(&b);
             return schema_no_memory(c);
         }
-    return go(c, &b, 0, visit, context);
+    return expand_branch(c, &b, 0, visit, context);
 }
 
 /* ---- What the schemas say of a property or an item ------------------------------------------ */

@@ -279,7 +279,7 @@ static bool by_other_lists(const SchemaCompiler *c, const SchemaAlternative *a, 
     return true;
 }
 
-/* How often two values are compared for one value of a list. */
+/* How many comparisons by_other_lists makes for one value, for the limit of work. */
 static size_t comparisons(const SchemaAlternative *a, size_t own) {
     size_t n = 1;
     for (size_t i = 0; i < a->schemas.n; i++) {
@@ -290,7 +290,8 @@ static size_t comparisons(const SchemaAlternative *a, size_t own) {
     return n;
 }
 
-/* The values of `list`, the enum or const of schema `own`, that all other schemas allow. */
+/* The expression of the values of `list`, the enum or const of schema `own`, that all other schemas
+ * allow and `all` matches. */
 static Status listed(SchemaCompiler *c, const SchemaAlternative *a, size_t own, const json_t *list,
                      Regex all, Regex *out) {
     size_t i, n = 0, size = json_array_size(list);

@@ -27,7 +27,8 @@
 static const ConversionSlot empty_slot = {
     .fd = -1, .lock_fd = -1, .memory_fd = -1, .limit = SIZE_MAX};
 
-/* Refuses what memory has no room for: its pages would be the death of some process. */
+/* Refuses a conversion in memory for which too little is free: the kernel would kill a process for
+ * it. */
 static Status check_memory(const ConversionSlot *slot, uint64_t bytes, const char *why,
                            Error *error) {
     const double MIB = 1048576.0;

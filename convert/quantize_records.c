@@ -91,7 +91,8 @@ typedef struct FixedSums {
     Numbers w, wx;
 } FixedSums;
 
-/* The elements of a partial sum of a group stand LANES apart. */
+/* The sums of w and w x of a group. Each is the sum of LANES partial sums, of elements that stand
+ * LANES apart. */
 INLINE FixedSums fixed_sums(const Groups *g, size_t n) {
     FixedSums sums = {0};
     for (size_t l = 0; l < LANES; l++) {

@@ -92,7 +92,8 @@ static size_t common_prefix(const TokenList *list, const int32_t *ids, size_t n)
     return i;
 }
 
-/* How much of d->text the first token of text[n] and those from `begin` on begin with. */
+/* How many tokens of d->text are right if it is to hold text[0] and then text[begin ... n - 1]: the
+ * length of the common prefix. */
 static size_t known_from(const ModelDrafter *d, const int32_t *text, size_t n, size_t begin) {
     const TokenList *known = &d->text;
     size_t i = 0;
@@ -118,7 +119,8 @@ static size_t unread(Drafter *drafter, const int32_t *text, size_t n) {
     return n - begin + 1 - known_from(d, text, n, begin);
 }
 
-/* Makes d->spelled the text. */
+/* Makes d->text the text from its best beginning on, and d->spelled its tokens in the draft model's
+ * vocabulary. Keeps what both have in common with the last call. */
 static Status spell(ModelDrafter *d, const int32_t *text, size_t n, Error *error) {
     d->begin = best_begin(d, text, n);
     size_t kept = known_from(d, text, n, d->begin);

@@ -87,8 +87,8 @@ static void sort(const DrafterSet *set, size_t most, size_t order[DRAFTER_SET_MO
     }
 }
 
-/* With how many of a text's n tokens the member begins: as many as its account pays besides a
- * draft of one token. */
+/* How many of a text's n last tokens the member reads at first: as many as its balance pays for
+ * beside a draft of one token. */
 static size_t first_window(const DrafterSet *set, const DraftRecord *record, size_t n) {
     double rest =
         record->balance - set->prices.rows[DRAFT_PROBE] - draft_price_step(&set->prices, record);

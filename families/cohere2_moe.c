@@ -90,7 +90,8 @@ static Status cohere2_moe_windows(const json_t *json, Config *config, Error *err
     return STATUS_OK;
 }
 
-/* A softmax over the chosen experts is one over all of them whose shares are normalized. */
+/* Sets the router. A softmax over the chosen experts equals one over all experts whose routing
+ * weights are normalized. */
 static Status cohere2_moe_router(const json_t *json, Config *config, Error *error) {
     const char *kind = json_text(json, "expert_selection_fn");
     if (kind && strcmp(kind, "softmax") != 0 && strcmp(kind, "sigmoid") != 0)

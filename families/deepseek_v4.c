@@ -133,7 +133,8 @@ static Status layer_name(const json_t *json, uint32_t l, uint32_t *name, Error *
     return STATUS_OK;
 }
 
-/* Positions of a pool in the layers of a name. */
+/* How many positions a pool has in layers of this type: compress_rates, or the key of older files;
+ * 0 where layers have windows alone. */
 static Status pool_rate(const json_t *json, uint32_t name, uint32_t *rate, Error *error) {
     const char *older = name == SPARSE ? "compress_rate_csa" : "compress_rate_hca";
     const json_t *rates = json_value(json, "compress_rates");

@@ -54,7 +54,8 @@ bool gguf_has_correction(const GgufModel *m, const Config *c) {
     return false;
 }
 
-/* YaRN's mscale_all_dim, of which the file gives a tenth. */
+/* Scales attention scores by the square of YaRN's mscale. GGUF files have
+ * rope.scaling.yarn_log_multiplier, which is 0.1 * mscale_all_dim. */
 void gguf_scale_scores(const GgufModel *m, Config *c) {
     double multiplier = 0.0, factor = 1.0;
     gguf_model_float(m, "rope.scaling.factor", &factor);

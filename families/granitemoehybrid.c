@@ -120,7 +120,7 @@ static const TensorRule granite_dense[] = {
     {0},
 };
 
-/* The width of a head of Mamba 2 is that of the key, or what heads share of expand * dim. */
+/* state.value_dim: mamba_d_head, or mamba_expand * dim / mamba_n_heads where that is no number. */
 static Status read_mamba_width(const json_t *json, Config *config, Error *error) {
     uint32_t expand = 1;
     const json_t *width = json_value(json, "mamba_d_head");

@@ -56,7 +56,7 @@ static Status molmo2_finish(const json_t *json, Config *config, Error *error) {
     return STATUS_OK;
 }
 
-/* Where the norms are, and how wide those of queries and keys. */
+/* Adds the norms: before or after the blocks, and of queries and keys by head or as a whole. */
 static Status molmo2_more(const RuleContext *context, const json_t *json, Error *error) {
     static const TensorRule before[] = {
         NORM("attention_norm", ".attn_norm"), NORM("ffn_norm", ".ff_norm"), {0}};

@@ -111,7 +111,7 @@ static Status apply_named(const RuleContext *context, const TensorRule *rules, c
     return status;
 }
 
-/* A block, which the first layer that uses it holds. */
+/* Adds the tensors of a shared block from the first layer that uses it. */
 static Status zamba2_block(const RuleContext *context, const json_t *json, uint32_t layer,
                            uint32_t block, Error *error) {
     static const TensorRule rules[] = {

@@ -269,8 +269,8 @@ static json_t *other_value(const json_t *value) {
     return NULL;
 }
 
-/* Whether the family's Config is another one, or it refuses, with another value of the key: then
- * some verb or hook reads it. */
+/* Whether another value of the key (NULL: its absence) changes the Config that the family makes, or
+ * is refused: then a verb or hook reads the key. */
 static bool changes_config(const FamilyMatch *match, const char *key, json_t *value) {
     json_t *changed = json_copy((json_t *)match->config);
     Config *config = malloc(sizeof *config);

@@ -206,7 +206,7 @@ static int digit_tq1(const uint8_t *block, size_t i) {
     return byte * 3 >> 8;
 }
 
-/* Level i of a block, with 8 added. */
+/* The code of weight i in Q4, whose zero is 8: its level (-1, 0, 1 or 2) + 8. */
 static uint8_t code_of_few(StoredType type, const uint8_t *block, size_t i) {
     switch (type) {
     case STORED_TQ1_0:

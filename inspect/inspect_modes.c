@@ -192,7 +192,7 @@ static Status open_eval(void **state, const Session *session, SandboxRules *rule
     return modelopen_begin(other, o->against, NULL, o, session->interrupted, error);
 }
 
-/* Opens the second model for as long as `runs` takes. */
+/* Calls `runs` with the second model open (--against), if there is one. */
 static Status run_with_other(ModelOpening *opening, Session *session,
                              Status (*runs)(Session *session, ModelFile *file, Error *error),
                              Error *error) {

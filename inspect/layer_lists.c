@@ -38,7 +38,7 @@ static void add_heads(TextBuffer *t, const Config *c, size_t l) {
     write_text(t, "}");
 }
 
-/* What is known of f beside its name. */
+/* Writes the sizes of a branch in braces: the width of a feed-forward, experts, or heads. */
 static void add_sizes(TextBuffer *t, const Model *m, const Branch *b) {
     const Config *c = m->config;
     uint32_t number = c->layer_kind[b->layer];

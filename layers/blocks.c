@@ -167,7 +167,7 @@ static void attend(ForwardPass *pass, const AttentionParams *params, const Block
     pieces_finish(m, pieces, &heads, NULL, r->attended + at * params->value_dim);
 }
 
-/* All rows, each head of the index by itself. */
+/* Attention of all rows, for the query heads of each index head apart. */
 static void attend_all(ForwardPass *pass, const AttentionParams *params, const BlockRows *r) {
     const Model *m = pass->model;
     size_t n_index = m->config->indexer.n_heads, heads = params->n_heads / n_index;

@@ -102,7 +102,7 @@ void FOR_ISA(latent_scores)(const AttentionParams *params, const AttentionJob *j
 
 /* ---- Outputs ---- */
 
-/* Makes the columns of 16 rows of lanes its rows. */
+/* Transposes 16 rows of lanes, a matrix of 16 x 16. */
 LANES_INLINE void transpose(lanes *rows) {
 #if defined(__AVX512F__)
     /* Interleaving the upper with the lower half of 256 numbers moves the highest bit of their
@@ -208,7 +208,8 @@ static void add_differing(const PageOutput *outputs, float (*weights)[KV_PAGE], 
         if (end < tile[i].end) add_positions(tile + i, weights + i, 1, b, end, tile[i].end);
 }
 
-/* The same from 8-bit codes. The scratch begins with those of the queries. */
+/* Adds a page of 8-bit keys to the outputs, each key's first elements as its value. The queries'
+ * codes come first in the scratch. */
 static void add_codes(const AttentionParams *params, const AttentionJob *job, const void *keys,
                       const PageOutput *outputs) {
     Q8Group *queries = job->scratch;

@@ -7,7 +7,7 @@
 #include "layers/experts.h"
 #include "layers/routing.h"
 
-/* What the router gives. */
+/* Takes the rows of the router: logits, routing weights, and the chosen experts. */
 static MixtureRows take_choices(Rows *memory, const Model *m) {
     const Config *c = m->config;
     size_t n = m->max_rows, k = c->experts.per_token;

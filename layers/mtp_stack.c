@@ -60,7 +60,8 @@ static void mtp_stack_join(ForwardPass *pass, const Branch *b) {
     forward_multiply(m, stack->both, pass->n, &product, 1);
 }
 
-/* The layers before the prediction layers are another model's. */
+/* Lists the branches of a prediction layer. Layers before them belong to the main model, and have
+ * none here. */
 static void mtp_stack_list(Model *m, size_t l) {
     static const StreamUse joins = {.reads = "x = projection(norm(embedding), norm(hidden state))",
                                     .gather = mtp_stack_join};

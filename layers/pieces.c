@@ -46,7 +46,7 @@ static size_t piece_end(size_t begin, size_t end) {
     return segment_end < end ? segment_end : end;
 }
 
-/* The partial results for positions of one segment: pieces->next. */
+/* Computes partial results for the positions [begin, end) of one segment, at pieces->next. */
 static void run_piece(const Model *m, const Pieces *p, const PieceHeads *h, const KvCache *cache,
                       size_t begin, size_t end) {
     AttentionQuery queries[ATTENTION_QUERIES];

@@ -157,7 +157,8 @@ LANES_INLINE void take_row(const RecurrentHead *h, size_t n_blocks, size_t row, 
     for (size_t b = 0; b < n_blocks; b++) what[b] = outs[b];
 }
 
-/* All rows of a head, with the number of blocks and the kind known to the compiler. */
+/* Runs all rows of a head through its state. n_blocks, delta and by_key are constants of the
+ * caller. */
 LANES_INLINE void run_rows(const RecurrentHead *h, size_t n_blocks, bool delta, bool by_key) {
     lanes sums[RECURRENT_COLUMNS / LANES], what[RECURRENT_COLUMNS / LANES];
     lanes values[RECURRENT_COLUMNS / LANES];

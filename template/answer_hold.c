@@ -43,7 +43,8 @@ static Status make_calls(ElementWriter *w, const AnswerHoldInput *in, json_t **c
     return tool_shapes_calls(&shapes, w, calls, error);
 }
 
-/* Text that may come before calls, then perhaps calls. */
+/* The element "text up to the beginning of a call, then the calls or nothing"; where calls have no
+ * beginning mark, "text that is no call, or a call". */
 static json_t *text_and_calls(ElementWriter *w, const AnswerHoldInput *in, json_t *calls) {
     const char *begin = in->prompt->answers.tools->begin;
     if (!begin) { /* the answer is a call as a whole, or none */
@@ -61,7 +62,8 @@ static json_t *text_and_calls(ElementWriter *w, const AnswerHoldInput *in, json_
 /* ---- Answers with marks around their reasoning -------------------------------------------------
  */
 
-/* What follows the reasoning; NULL, and STATUS_OK, for any text. */
+/* The element of the answer after the reasoning: calls, the shape, either, or text that calls may
+ * follow. NULL, with STATUS_OK: any text. */
 static Status make_content(ElementWriter *w, const AnswerHoldInput *in, json_t **out,
                            Error *error) {
     json_t *calls = NULL;
