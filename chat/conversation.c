@@ -377,7 +377,8 @@ Status conversation_truncate(Conversation *c, size_t n, Error *error) {
     return replace_messages(c, kept, error);
 }
 
-/* Copies of the messages without "made_with": what it says no longer gives the answers. */
+/* Copies the messages without "made_with", which is not true of the answers any more. NULL: no
+ * memory. */
 static json_t *without_made_with(const json_t *messages) {
     json_t *all = json_array(), *message;
     size_t i;

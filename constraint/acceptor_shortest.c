@@ -92,8 +92,9 @@ static uint32_t shortest_fill(Acceptor *m, const Object *o, bool *has, uint32_t 
     return count < o->min ? times_cost(o->min - count, many) : 0;
 }
 
-/* What is still to come in an object that has the members of `set`, `count` of them as far as it
- * matters, and gets member `extra` (UINT32_MAX: none) now: other members, and the end. */
+/* The bytes of the shortest rest of an object that has the members `set`, `count` in all, and now
+ * gets member `extra` (UINT32_MAX: none): required and dependent members, as many as `min` asks
+ * for, and the end. */
 static uint32_t rest_cost(Acceptor *m, const Object *o, uint32_t set, uint32_t count,
                           uint32_t extra) {
     bool *has = calloc(o->n + 1, sizeof *has);

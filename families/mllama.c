@@ -59,6 +59,7 @@ static void leave_out(const RuleContext *context, uint32_t l) {
         if (strstr(context->table->items[i].name, layer)) context->table->items[i].used = true;
 }
 
+/* Adds the tensors of the layers that are not of cross attention, numbered without the others. */
 static Status mllama_more(const RuleContext *context, const json_t *json, Error *error) {
     static const TensorRule rules[] = {LLAMA_NORMS, LLAMA_ATTENTION, LLAMA_FFN, {0}};
     RuleContext at = *context;

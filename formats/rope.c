@@ -322,7 +322,9 @@ static Status nested_parameters(const RopeKeys *keys, const json_t *json, bool l
     return STATUS_OK;
 }
 
-/* DeepSeek V4: RopeKeys.compressed. */
+/* DeepSeek V4 (RopeKeys.compressed): makes *out the parameters of the layers with rope_table 1
+ * (`local`: `compress`) or 0 (`main`). Where one of these objects is missing, all parameters are
+ * for table 1. */
 static Status compressed_parameters(const json_t *json, bool local, json_t **out, Error *error) {
     const json_t *all = json_value(json, "rope_scaling");
     if (!json_is_object(all) || json_object_size(all) == 0)

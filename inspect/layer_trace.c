@@ -42,7 +42,8 @@ VectorStatistics layer_trace_statistics(const float *x, size_t n) {
 
 /* ---- Depths ---------------------------------------------------------------------------------- */
 
-/* Takes in x of all rows of the pass, as it is before layer `depth`. */
+/* Records the residual stream before layer `depth` for all rows of the pass: adds x / |x| to the
+ * sums, and copies x of the position and of the one before. */
 static void record_depth(Recorder *r, size_t depth, size_t n_rows) {
     size_t dim = r->model->config->dim, position = r->trace->position;
     for (size_t row = 0; row < n_rows; row++) {

@@ -46,7 +46,8 @@ static void make_scores(const Numeric *numeric, const Config *c, float *logits) 
     }
 }
 
-/* Sets the ranks of all experts outside the best groups to minus infinity. */
+/* Sets the ranks of all experts outside the best groups to minus infinity (or 0:
+ * router.groups_zero). A group ranks by the sum of its best two experts, or by its best one. */
 static void keep_best_groups(const Config *c, float *rank) {
     size_t n_groups = c->router.groups, size = c->experts.count / n_groups;
     float of_group[CONFIG_MAX_EXPERTS];
