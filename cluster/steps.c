@@ -28,6 +28,8 @@ struct Leader {
 
 static void send(Leader *leader, Header header, const Row *rows);
 
+/* Appends a change of the cache to those that the next message tells the other ranks; a full list
+ * is sent at once. */
 static void steps_add(Leader *leader, const Change *change) {
     if (leader->n_changes == MESSAGE_MOST_CHANGES)
         send(leader, (Header){.kind = MESSAGE_GO_ON}, NULL);

@@ -367,7 +367,8 @@ static void enter_now(Acceptor *m, AcceptorNode node, uint32_t frame) {
     }
 }
 
-/* Goes on with the node of a frame, of which an item or the lexeme with this tag has ended. */
+/* Goes on in the node of a frame after one of its parts has ended: the item of a sequence, or the
+ * lexeme with this tag. */
 static void resume_now(Acceptor *m, uint32_t frame, uint32_t tag) {
     const Frame f = m->frames[frame];
     if (frame == 0) {

@@ -128,7 +128,8 @@ static void remember_tail(Recorded *r, const TextBuffer *bytes) {
     }
 }
 
-/* Looks for the text's last bytes in the record, not far before where it was left. */
+/* Finds the text's last bytes again in the record, from shortly before the place where it was lost,
+ * and goes on behind them. */
 static void resync(Recorded *r) {
     size_t from = r->at > 4 * RESYNC ? r->at - 4 * RESYNC : 0;
     if (r->n_tail < RESYNC || r->length < from) return;
