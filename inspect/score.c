@@ -33,6 +33,7 @@ typedef struct Scoring {
     Score *scores;                /* [ids], of which n_scores are known */
     size_t n_scores;
     size_t n_bytes; /* of the text that is scored */
+    size_t n_rows;  /* that were computed, in each of the models */
     double start;   /* clock_seconds() */
     bool told_how_long;
 } Scoring;
@@ -78,6 +79,7 @@ static void tell_how_long(Scoring *s) {
 static Status score_chunk(void *context, const PrefillChunk *chunk, Error *error) {
     Scoring *s = context;
     const Session *session = s->session;
+    s->n_rows += chunk->n;
     if (session->other && model_forward(session->other, s->other_cache, chunk->rows, chunk->n,
                                         s->other_logits, error) != STATUS_OK)
         return STATUS_FAILED;
@@ -203,6 +205,8 @@ static Status report(const Scoring *s, Error *error) {
     const Session *session = s->session;
     Status status = report_model(s, error);
     if (status == STATUS_OK) status = report_positions(s, error);
+    if (status == STATUS_OK && session->options->stats)
+        status = inspect_print(session, error, "rows computed       %zu\n", s->n_rows);
     if (status == STATUS_OK && s->entropy.n > 0)
         status = inspect_print(session, error,
                                "attention entropy   %.6g of %.6g nats, mean of %lld rows\n",

@@ -7,8 +7,13 @@
  * token gets it at the start of every window.
  *
  * The first half of a window is computed a second time: in the window before, the same tokens stood
- * at other positions behind other tokens, so that their keys and values were others. A cache that
- * went on would score with another context than that of other programs' figures. */
+ * behind other tokens, which attention saw and states took in, so that above the first layer their
+ * keys, values and states are others; with RoPE or learned positions they are in the first layer as
+ * well. A cache that went on would score with another context than that of other programs' figures.
+ * Nothing is computed twice where the text fits the context. Models that keep states alone have a
+ * context of a million tokens, which takes no memory, so that their state goes on to the text's
+ * end.
+ * --stats prints how many rows were computed. */
 #ifndef SCORE_H
 #define SCORE_H
 

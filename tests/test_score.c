@@ -11,7 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include <jansson.h>
 
+#include "fixture.h"
 #include "model.h"
 #include "process.h"
 #include "tokenizer.h"
@@ -198,24 +200,69 @@ static void a_person_is_told_how_long_a_long_text_takes(void **state) {
     free(program);
 }
 
-/* Rows of attention that --eval computed for the first `limit` tokens of README.md. */
-static double rows_of(const char *limit, const char *context) {
-    Process p = RUN("run", "models/stories.bin", "--eval", "README.md", "--limit", limit, "-c",
-                    context, "--stats");
-    assert_int_equal(p.status, 0);
-    double rows = number(&p, "mean of ");
+/* Rows that --eval computed for the text at `path`. */
+static size_t rows_of(const char *model, const char *path, const char *context) {
+    Process p = RUN("run", model, "--eval", path, "--against", model, "--stats",
+                    context ? "-c" : NULL, context);
+    if (p.status != 0) fail_msg("%s", p.err);
+    size_t rows = (size_t)number(&p, "rows computed");
     process_free(&p);
     return rows;
 }
 
-/* Keys of an earlier window belong to other positions, so a window's first half is computed again;
- * where the whole text is one window, nothing is. */
+/* A token is a row once: nothing follows the last one, and a bos stands before the first. */
 static void a_text_that_fits_the_context_is_computed_once(void **state) {
     (void)state;
-    enum { ROWS_OF_TOKEN = 4 * 8 }; /* layers, heads */
-    assert_true(rows_of("400", "1024") <= 400 * ROWS_OF_TOKEN);
-    double halves = rows_of("400", "128");
-    assert_true(halves > 400 * ROWS_OF_TOKEN && halves < 2 * 400 * ROWS_OF_TOKEN);
+    assert_int_equal(rows_of(exact, text_path, "256"), LENGTH);
+    size_t rows = 0, window = CONTEXT - 1, scored = 0;
+    for (size_t first = 0; scored < LENGTH; first += window / 2) {
+        size_t n = LENGTH - first < window ? LENGTH - first : window;
+        rows += n;
+        scored = first + n;
+    }
+    assert_true(rows < 2 * LENGTH);
+    assert_int_equal(rows_of(exact, text_path, "48"), rows);
+}
+
+/* Falcon Mamba with a vocabulary as large as the tokenizer's. */
+static char *model_of_states(void) {
+    enum { VOCAB = 290 };
+    char *path = build_path("tests/score-states.bin");
+    Fixture f = fixture_load("falcon_mamba");
+    json_t *tensors = json_object_get(f.json, "tensors"), *tensor;
+    const char *name;
+    json_object_set_new(json_object_get(f.json, "config"), "vocab_size", json_integer(VOCAB));
+    json_object_foreach(tensors, name, tensor) {
+        json_t *shape = json_array_get(tensor, 3);
+        if (json_integer_value(json_array_get(shape, 0)) == (json_int_t)f.vocab_size)
+            json_array_set_new(shape, 0, json_integer(VOCAB));
+    }
+    char *source = fixture_source(&f);
+    Process p =
+        RUN("export", source, path, "-z", "tests/fixtures/marks_tokenizer.json", "-f", "-q");
+    if (p.status != 0) fail_msg("%s", p.err);
+    process_free(&p);
+    fixture_remove_directory(source);
+    fixture_free(&f);
+    return path;
+}
+
+/* States alone take the same memory at any position: the model's context is no reason to begin
+ * again, however long the text is. */
+static void states_go_on_to_the_end_of_a_text(void **state) {
+    (void)state;
+    enum { TIMES = 30 };
+    char *model = model_of_states(), *path = build_path("tests/score-states.txt");
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (int i = 0; i < TIMES; i++) fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+    size_t rows = rows_of(model, path, NULL);
+    assert_true(rows == TIMES * LENGTH || rows == TIMES * LENGTH - 1); /* with a bos, without */
+    unlink(path);
+    unlink(model);
+    free(path);
+    free(model);
 }
 
 static void the_score_is_the_same_in_every_way_of_computing_it(void **state) {
@@ -310,6 +357,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_limit_scores_the_beginning_of_a_text),
         cmocka_unit_test(a_person_is_told_how_long_a_long_text_takes),
         cmocka_unit_test(a_text_that_fits_the_context_is_computed_once),
+        cmocka_unit_test(states_go_on_to_the_end_of_a_text),
         cmocka_unit_test(the_score_is_the_same_in_every_way_of_computing_it),
         cmocka_unit_test(a_model_does_not_differ_from_itself),
         cmocka_unit_test(two_models_answer_one_prompt_side_by_side),
