@@ -11,7 +11,7 @@
 #include "convert/quantize.h"
 #include "convert/quantize_lanes.h"
 
-enum { MAX_GROUP = 32, MAX_GROUPS = 16, BESIDE = 4 /* groups */ };
+enum { MAX_GROUP = 32, MAX_GROUPS = 16, BESIDE = REGISTER_FLOATS /* groups */ };
 
 /* A number of each of BESIDE groups. All groups are searched by the same steps, so that a vector
  * holds the same number of several groups, and every sum keeps its order: element i of a group adds
@@ -51,37 +51,30 @@ INLINE float as_half(float x) {
 
 /* ---- Operations on numbers of BESIDE groups ---- */
 
-INLINE Numbers all_equal(float x) {
-    return (Numbers){0} + x;
+/* Macros, and pointers to Numbers: as arguments and results, vectors that are wider than the
+ * registers of "default" would depend on the ABI of the instruction set, which compilers refuse in
+ * functions that are inlined as well. */
+#define ALL_EQUAL(x) ((Numbers){0} + (x))
+#define SELECT(where, yes, no) ((Numbers)(((where) & (Bits)(yes)) | (~(where) & (Bits)(no))))
+#define MAGNITUDES(x) ((Numbers)((Bits)(x)&0x7FFFFFFF))
+
+/* *x = the nearest whole numbers from low to high. */
+INLINE void round_within(Numbers *x, float low, float high) {
+    Numbers within = *x;
+    for (size_t k = 0; k < BESIDE; k++) within[k] = clamp((*x)[k], low, high);
+    *x = (within + 12582912.0f) - 12582912.0f;
 }
 
-INLINE Numbers select_numbers(Bits where, Numbers yes, Numbers no) {
-    return (Numbers)((where & (Bits)yes) | (~where & (Bits)no));
-}
-
-INLINE Numbers magnitudes(Numbers x) {
-    return (Numbers)((Bits)x & 0x7FFFFFFF);
-}
-
-INLINE Numbers clamp_numbers(Numbers x, float low, float high) {
-    Numbers out = x;
-    for (size_t k = 0; k < BESIDE; k++) out[k] = clamp(x[k], low, high);
-    return out;
-}
-
-INLINE Numbers round_numbers(Numbers x) {
-    return (x + 12582912.0f) - 12582912.0f;
-}
-
-/* What x[i] + minimum is multiplied by: 1 / scale, or 0. */
-INLINE Numbers inverse_of(Numbers scale) {
-    Numbers inverse = select_numbers(scale != 0.0f, 1.0f / scale, all_equal(0.0f));
-    return select_numbers(magnitudes(inverse) < 1e37f, inverse, all_equal(0.0f));
-}
-
-/* The nearest code for x ~ scale * q - minimum. */
-INLINE Numbers code_of(const Record *r, Numbers x, Numbers inverse, Numbers minimum) {
-    return round_numbers(clamp_numbers((x + minimum) * inverse, r->low, r->high));
+/* The nearest codes q[n] for x ~ scale * q - minimum. */
+INLINE void encode(const Record *r, const Groups *g, size_t n, const Numbers *scale,
+                   const Numbers *minimum, Numbers *q) {
+    const Numbers zero = {0};
+    Numbers inverse = SELECT(*scale != 0.0f, 1.0f / *scale, zero);
+    inverse = SELECT(MAGNITUDES(inverse) < 1e37f, inverse, zero);
+    for (size_t i = 0; i < n; i++) {
+        q[i] = (g->x[i] + *minimum) * inverse;
+        round_within(&q[i], r->low, r->high);
+    }
 }
 
 /* ---- Each group by itself ---- */
@@ -93,7 +86,7 @@ typedef struct FixedSums {
 
 /* The sums of w and w x of a group. Each is the sum of LANES partial sums, of elements that stand
  * LANES apart. */
-INLINE FixedSums fixed_sums(const Groups *g, size_t n) {
+INLINE void sum_fixed(const Groups *g, size_t n, FixedSums *out) {
     FixedSums sums = {0};
     for (size_t l = 0; l < LANES; l++) {
         FixedSums part = {0};
@@ -104,31 +97,31 @@ INLINE FixedSums fixed_sums(const Groups *g, size_t n) {
         sums.w += part.w;
         sums.wx += part.wx;
     }
-    return sums;
+    *out = sums;
 }
 
 /* The weighted squared errors of x ~ scale * q - minimum with the codes q[]. */
-INLINE Numbers errors_of(const Groups *g, size_t n, Numbers scale, Numbers minimum,
-                         const Numbers *q) {
+INLINE void sum_errors(const Groups *g, size_t n, const Numbers *scale, const Numbers *minimum,
+                       const Numbers *q, Numbers *errors) {
     Numbers sum = {0};
     for (size_t l = 0; l < LANES; l++) {
         Numbers part = {0};
         for (size_t i = l; i < n; i += LANES) {
-            Numbers d = g->x[i] - (scale * q[i] - minimum);
+            Numbers d = g->x[i] - (*scale * q[i] - *minimum);
             part += g->weight[i] * (d * d);
         }
         sum += part;
     }
-    return sum;
+    *errors = sum;
 }
 
 /* Codes the groups with scales and minima, refines these by least squares (a minimum that would be
  * negative is 0), and keeps them where they are the best so far. */
-INLINE void try_groups(const Record *r, Groups *g, size_t n, FixedSums fixed, Numbers scale,
-                       Numbers minimum, Numbers *best) {
-    Numbers q[MAX_GROUP] = {{0}}, inverse = inverse_of(scale), wq = {0}, wqq = {0}, wxq = {0};
+INLINE void try_groups(const Record *r, Groups *g, size_t n, const FixedSums *fixed,
+                       const Numbers *first_scale, const Numbers *first_minimum, Numbers *best) {
+    Numbers q[MAX_GROUP] = {{0}}, wq = {0}, wqq = {0}, wxq = {0}, errors;
     const Numbers zero = {0};
-    for (size_t i = 0; i < n; i++) q[i] = code_of(r, g->x[i], inverse, minimum);
+    encode(r, g, n, first_scale, first_minimum, q);
     for (size_t l = 0; l < LANES; l++) {
         Numbers part_wq = {0}, part_wqq = {0}, part_wxq = {0};
         for (size_t i = l; i < n; i += LANES) {
@@ -138,47 +131,52 @@ INLINE void try_groups(const Record *r, Groups *g, size_t n, FixedSums fixed, Nu
         }
         wq += part_wq, wqq += part_wqq, wxq += part_wxq;
     }
-    minimum = zero;
-    scale = select_numbers(wqq > 0.0f, wxq / wqq, zero);
+    Numbers minimum = zero, scale = SELECT(wqq > 0.0f, wxq / wqq, zero);
     if (r->with_minima) {
-        Numbers determinant = fixed.w * wqq - wq * wq;
-        Numbers m = (wq * wxq - wqq * fixed.wx) / determinant;
+        Numbers determinant = fixed->w * wqq - wq * wq;
+        Numbers m = (wq * wxq - wqq * fixed->wx) / determinant;
         Bits line = (determinant > 0.0f) & ~(m <= 0.0f);
-        minimum = select_numbers(line, m, zero);
-        scale = select_numbers(line, (fixed.w * wxq - fixed.wx * wq) / determinant, scale);
+        minimum = SELECT(line, m, zero);
+        scale = SELECT(line, (fixed->w * wxq - fixed->wx * wq) / determinant, scale);
     }
-    Numbers errors = errors_of(g, n, scale, minimum, q);
+    sum_errors(g, n, &scale, &minimum, q, &errors);
     Bits better = errors < *best;
-    *best = select_numbers(better, errors, *best);
-    g->scale = select_numbers(better, scale, g->scale);
-    g->minimum = select_numbers(better, minimum, g->minimum);
+    *best = SELECT(better, errors, *best);
+    g->scale = SELECT(better, scale, g->scale);
+    g->minimum = SELECT(better, minimum, g->minimum);
 }
 
 /* Searches the best scale (and minimum) of each group by itself. n is the record's group: a
  * constant, of which the compiler makes loops without tests. */
 INLINE void search_groups_of(const Record *r, Groups *g, size_t n) {
     enum { STEPS = 10 };
-    const FixedSums fixed = fixed_sums(g, n);
-    Numbers low = g->x[0], high = g->x[0], extreme = {0}, best = all_equal(INFINITY), zero = {0};
+    FixedSums fixed;
+    Numbers low = g->x[0], high = g->x[0], extreme = {0}, best = ALL_EQUAL(INFINITY), scale;
+    const Numbers zero = {0};
+    sum_fixed(g, n, &fixed);
     for (size_t i = 0; i < n; i++) {
-        low = select_numbers(g->x[i] < low, g->x[i], low);
-        high = select_numbers(g->x[i] > high, g->x[i], high);
-        extreme = select_numbers(magnitudes(g->x[i]) > magnitudes(extreme), g->x[i], extreme);
+        low = SELECT(g->x[i] < low, g->x[i], low);
+        high = SELECT(g->x[i] > high, g->x[i], high);
+        extreme = SELECT(MAGNITUDES(g->x[i]) > MAGNITUDES(extreme), g->x[i], extreme);
     }
     g->scale = g->minimum = zero;
-    low = select_numbers(low > 0.0f, zero, low);
+    low = SELECT(low > 0.0f, zero, low);
+    const Numbers minimum = -low;
     for (int k = -STEPS; k <= STEPS; k++) {
         if (r->with_minima) {
-            try_groups(r, g, n, fixed, (high - low) / (r->high + 0.1f * (float)k), -low, &best);
+            scale = (high - low) / (r->high + 0.1f * (float)k);
+            try_groups(r, g, n, &fixed, &scale, &minimum, &best);
         } else {
-            try_groups(r, g, n, fixed, extreme / (r->low + 0.15f * (float)k), zero, &best);
-            try_groups(r, g, n, fixed, extreme / (r->high + 0.15f * (float)k), zero, &best);
+            scale = extreme / (r->low + 0.15f * (float)k);
+            try_groups(r, g, n, &fixed, &scale, &zero, &best);
+            scale = extreme / (r->high + 0.15f * (float)k);
+            try_groups(r, g, n, &fixed, &scale, &zero, &best);
         }
     }
     /* Groups of one value, and of zeros alone. */
     Bits flat = r->with_minima ? high == low : extreme == 0.0f;
-    g->scale = select_numbers(flat, zero, g->scale);
-    g->minimum = select_numbers(flat, select_numbers(extreme == 0.0f, zero, -low), g->minimum);
+    g->scale = SELECT(flat, zero, g->scale);
+    g->minimum = SELECT(flat, SELECT(extreme == 0.0f, zero, minimum), g->minimum);
 }
 
 FOR_EACH_ISA static void search_groups(const Record *r, Groups *g) {
@@ -194,25 +192,26 @@ FOR_EACH_ISA static void search_groups(const Record *r, Groups *g) {
 INLINE void choose_parts_of(const Record *r, const Coded *c, const Groups *g, size_t n,
                             Parts *parts) {
     const Numbers zero = {0};
-    Numbers q[MAX_GROUP] = {{0}}, scale = zero, minimum = zero;
+    Numbers q[MAX_GROUP] = {{0}}, scale = zero, minimum = zero, errors;
     const int reach = r->with_minima ? 1 : 0;
-    if (c->scale != 0.0f)
-        scale = round_numbers(clamp_numbers(g->scale / c->scale, r->least, r->most));
-    if (c->minimum != 0.0f)
-        minimum = round_numbers(clamp_numbers(g->minimum / c->minimum, 0.0f, r->most));
+    if (c->scale != 0.0f) scale = g->scale / c->scale;
+    if (c->minimum != 0.0f) minimum = g->minimum / c->minimum;
+    round_within(&scale, r->least, r->most);
+    round_within(&minimum, 0.0f, r->most);
     /* All zeros, which is better than what f16 rounds the tiniest scales to. */
-    *parts = (Parts){.error = errors_of(g, n, zero, zero, q)};
+    *parts = (Parts){0};
+    sum_errors(g, n, &zero, &zero, q, &parts->error);
     for (int i = -1; i <= 1; i++)
         for (int k = -reach; k <= reach; k++) {
             Numbers s = scale + (float)i, m = minimum + (float)k;
+            Numbers whole_scale = c->scale * s, whole_minimum = c->minimum * m;
             Bits allowed = ~((s < r->least) | (s > r->most) | (m < 0.0f) | (m > r->most));
-            Numbers inverse = inverse_of(c->scale * s);
-            for (size_t j = 0; j < n; j++) q[j] = code_of(r, g->x[j], inverse, c->minimum * m);
-            Numbers errors = errors_of(g, n, c->scale * s, c->minimum * m, q);
+            encode(r, g, n, &whole_scale, &whole_minimum, q);
+            sum_errors(g, n, &whole_scale, &whole_minimum, q, &errors);
             Bits better = allowed & (errors < parts->error);
-            parts->error = select_numbers(better, errors, parts->error);
-            parts->sub_scale = select_numbers(better, s, parts->sub_scale);
-            parts->sub_minimum = select_numbers(better, m, parts->sub_minimum);
+            parts->error = SELECT(better, errors, parts->error);
+            parts->sub_scale = SELECT(better, s, parts->sub_scale);
+            parts->sub_minimum = SELECT(better, m, parts->sub_minimum);
         }
 }
 
@@ -227,9 +226,8 @@ FOR_EACH_ISA static void choose_parts(const Record *r, const Coded *c, const Gro
 /* The codes of the groups' elements, q[group]. */
 FOR_EACH_ISA static void codes_of(const Record *r, const Coded *c, const Groups *g,
                                   const Parts *parts, Numbers *q) {
-    Numbers inverse = inverse_of(c->scale * parts->sub_scale);
-    for (size_t i = 0; i < r->group; i++)
-        q[i] = code_of(r, g->x[i], inverse, c->minimum * parts->sub_minimum);
+    const Numbers scale = c->scale * parts->sub_scale, minimum = c->minimum * parts->sub_minimum;
+    encode(r, g, r->group, &scale, &minimum, q);
 }
 
 /* Fits the record's f16 scale and minimum to all codes and sub-scales by least squares. */
