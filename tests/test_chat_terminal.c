@@ -496,13 +496,14 @@ static pid_t keep_busy(void) {
 }
 
 /* Beside a busy process on each processor a pass takes several times as long, and its threads wait
- * for each other; it once took 20 s to stop. */
-static void ctrl_c_stops_the_reading_within_seconds_beside_busy_processes(void **state) {
+ * for each other; it once took 20 s to stop, and takes some 40 ms now. The best of three rounds
+ * counts, because what else the machine does may hold up any of them. */
+static void ctrl_c_stops_the_reading_within_a_second_beside_busy_processes(void **state) {
     (void)state;
-    enum { MOST = 16, ROUNDS = 3, PATIENCE_MS = 1500 };
+    enum { LEAST = 2, MOST = 16, ROUNDS = 3, PATIENCE_MS = 1000 };
     pid_t busy[MOST];
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t n_busy = cores < MOST ? (size_t)cores : MOST, n = 0;
+    size_t n_busy = cores < LEAST ? LEAST : cores < MOST ? (size_t)cores : MOST, n = 0;
     char *text = malloc(200000);
     assert_non_null(text);
     for (int i = 0; i < 9000; i++) n += (size_t)sprintf(text + n, "word and more. ");
@@ -857,7 +858,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_kill_loses_at_most_the_answer_in_progress),
         cmocka_unit_test(a_signal_to_end_leaves_the_terminal_as_it_was),
         cmocka_unit_test(ctrl_c_stops_the_reading_of_a_long_message),
-        cmocka_unit_test(ctrl_c_stops_the_reading_within_seconds_beside_busy_processes),
+        cmocka_unit_test(ctrl_c_stops_the_reading_within_a_second_beside_busy_processes),
         cmocka_unit_test(keys_of_every_terminal_move_and_insert_nothing),
         cmocka_unit_test(page_up_looks_for_what_the_line_begins_with),
         cmocka_unit_test(ctrl_z_stops_the_program_and_fg_goes_on),
