@@ -1,5 +1,6 @@
 #include "inspect/layer_lists.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,6 +82,13 @@ static void add_input(TextBuffer *t, const Model *m, const Branch *first, const 
     write_text(t, ")");
 }
 
+/* What chooses the experts of a mixture, where it is not what the experts read. */
+static void add_router(TextBuffer *t, const Model *m, const Branch *b) {
+    if (b->kind != mixture_kind()) return;
+    if (b->router_scale) write_text(t, ", router: norm(x) / %.3g", sqrt((double)m->config->dim));
+    if (m->weights.layers[b->layer].router_table) write_text(t, ", experts by the token");
+}
+
 /* post(f(pre(x))), before it is added. */
 static void add_function(TextBuffer *t, const Model *m, const Branch *first, const Branch *b) {
     add_factor(t, b->part_scale);
@@ -89,6 +97,7 @@ static void add_function(TextBuffer *t, const Model *m, const Branch *first, con
     add_sizes(t, m, b);
     write_text(t, "(");
     add_input(t, m, first, b);
+    add_router(t, m, b);
     write_text(t, b->post ? "))" : ")");
     if (!b->adds_input) return;
     write_text(t, " + ");

@@ -11,7 +11,9 @@
  *     layers 0-21
  *         x += attention{32 heads of 64, 4 of keys}(norm(x))
  *         x += feed-forward{5632}(norm(x))
- */
+ *
+ * A mixture's router reads what its experts read, unless the line says something else:
+ * mixture{...}(norm(x), router: norm(x) / 8). */
 Status layer_lists_run(Session *session, Error *error);
 
 /* Appends the lines of one layer. */

@@ -54,6 +54,30 @@ static void norms_stand_where_they_are(void **state) {
                   "    x += norm(feed-forward{96, gated}(x))\n");
 }
 
+static void a_router_that_reads_another_norm_says_so(void **state) {
+    (void)state;
+    expect_layers("tiny,stack=gemma4,norm_place=around,n_experts=8,n_experts_used=2,"
+                  "expert_ffn_dim=48",
+                  "layers 0-1\n"
+                  "    x += norm(attention{4 heads of 16, 2 of keys}(norm(x)))\n"
+                  "    x += norm(norm(feed-forward{96, gated}(norm(x))) + norm(mixture{2 of 8 "
+                  "experts of 48}(norm(x), router: norm(x) / 8)))\n");
+}
+
+static void experts_that_the_token_chooses_say_so(void **state) {
+    (void)state;
+    Fixture f = fixture_load("deepseek_v4");
+    char *source = fixture_source(&f), *model = fixture_path(source, "model.bin");
+    Process export = RUN("export", source, model, "--quiet");
+    Process p = RUN("run", model, "--layers");
+    if (!strstr(p.out, "(norm(x), experts by the token)")) fail_msg("%s%s", p.out, p.err);
+    process_free(&p);
+    process_free(&export);
+    free(model);
+    fixture_remove_directory(source);
+    fixture_free(&f);
+}
+
 static void a_mixture_that_skips_a_layer_is_added_there(void **state) {
     (void)state;
     expect_layers(
@@ -83,6 +107,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_layers_stand_once),
         cmocka_unit_test(norms_stand_where_they_are),
+        cmocka_unit_test(a_router_that_reads_another_norm_says_so),
+        cmocka_unit_test(experts_that_the_token_chooses_say_so),
         cmocka_unit_test(a_mixture_that_skips_a_layer_is_added_there),
         cmocka_unit_test(a_number_of_layers_gets_a_hint),
     };
