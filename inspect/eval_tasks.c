@@ -294,5 +294,8 @@ static Status tasks_run(void *state, Session *session, Error *error) {
     return status;
 }
 
-const Mode eval_tasks_mode = {
-    .asked = tasks_asked, .open = open_tasks, .run = tasks_run, .close = close_tasks};
+const Mode eval_tasks_mode = {.name = "--eval-tasks",
+                              .asked = tasks_asked,
+                              .open = open_tasks,
+                              .run = tasks_run,
+                              .close = close_tasks};

@@ -196,9 +196,11 @@ static Status open_eval(void **state, const Session *session, SandboxRules *rule
 static Status run_with_other(ModelOpening *opening, Session *session,
                              Status (*runs)(Session *session, ModelFile *file, Error *error),
                              Error *error) {
-    const ModelOptions options = session_model_options(session);
+    ModelOptions options = session_model_options(session);
     ModelFile *file = NULL;
     Status status = STATUS_OK;
+    /* Both score the same chunks, and a mask (masks.h) needs the whole text in one. */
+    options.max_rows = (uint32_t)model_max_rows(session->model);
     if (opening) status = modelopen_finish(opening, session, session->n_threads, &file, error);
     if (opening && status == STATUS_OK) status = embedding_refuse_text(file, error);
     if (opening && status == STATUS_OK) status = model_open(&session->other, file, &options, error);

@@ -79,6 +79,28 @@ static void without_mask_and_positions_attention_is_blind_to_order(void **state)
     assert_true(fabs(one - two) > 1e-2);
 }
 
+/* Copies the report's line of this name. */
+static void read_line(const Process *p, const char *name, char line[64]) {
+    const char *at = strstr(p->out, name);
+    if (!at) fail_msg("%s%s", p->out, p->err);
+    snprintf(line, 64, "%.*s", (int)strcspn(at, "\n"), at);
+}
+
+static void a_second_model_does_not_cut_a_masked_text(void **state) {
+    (void)state;
+    char *text = fixture_path(directory, "text"), alone[64], beside[64];
+    file_write(text, "abcdefghijklmnopqrstuvwxyz", 26);
+    Process one = RUN("run", model, "--eval", text, "--override", "mask=none", "--chunk", "4");
+    Process two = RUN("run", model, "--eval", text, "--override", "mask=none", "--chunk", "4",
+                      "--against", model);
+    read_line(&one, "perplexity", alone);
+    read_line(&two, "perplexity", beside);
+    assert_string_equal(alone, beside);
+    process_free(&one);
+    process_free(&two);
+    free(text);
+}
+
 static void global_tokens_stand_beside_a_window(void **state) {
     (void)state;
     Process p = RUN("run", model, "-i", "abcdefghij", "--attention", "0.0", "--override",
@@ -133,6 +155,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_mask_of_minus_a_billion_is_the_model_s_own),
         cmocka_unit_test(without_a_mask_or_with_zeros_a_later_token_changes_an_earlier_one),
         cmocka_unit_test(without_mask_and_positions_attention_is_blind_to_order),
+        cmocka_unit_test(a_second_model_does_not_cut_a_masked_text),
         cmocka_unit_test(global_tokens_stand_beside_a_window),
         cmocka_unit_test(positions_in_every_layer_change_the_logits),
         cmocka_unit_test(what_cannot_be_computed_so_is_refused),

@@ -215,7 +215,7 @@ static void what_does_not_fit_together_is_refused(void **state) {
         "--attention, "
         "--positions, --layer, --no-cache, --list, --families, --cache-list, --cache-clear, "
         "--shape-test, "
-        "--against at a time",
+        "--eval-tasks, --against at a time",
         "m", "--score", "table", "--attention", "-");
     REFUSES(
         "--score, --attention, --positions, --layer and --no-cache look at one text: not with -m "
@@ -230,7 +230,7 @@ static void what_does_not_fit_together_is_refused(void **state) {
         "--attention, "
         "--positions, --layer, --no-cache, --list, --families, --cache-list, --cache-clear, "
         "--shape-test, "
-        "--against at a time",
+        "--eval-tasks, --against at a time",
         "m", "--info", "--verify");
     REFUSES(
         "only one of --merge, --info, --layers, --bug-report, --verify, --tokenize, --detokenize, "
@@ -239,7 +239,16 @@ static void what_does_not_fit_together_is_refused(void **state) {
         "--attention, "
         "--positions, --layer, --no-cache, --list, --families, --cache-list, --cache-clear, "
         "--shape-test, "
-        "--against at a time",
+        "--eval-tasks, --against at a time",
+        "m", "--attention", "0.0", "--eval-tasks", "questions");
+    REFUSES(
+        "only one of --merge, --info, --layers, --bug-report, --verify, --tokenize, --detokenize, "
+        "--render, --eval, "
+        "--score, "
+        "--attention, "
+        "--positions, --layer, --no-cache, --list, --families, --cache-list, --cache-clear, "
+        "--shape-test, "
+        "--eval-tasks, --against at a time",
         "--cache-list", "--cache-clear");
     REFUSES("--list shows all of them as a table: --json does not go with it", "--list", "--json");
     REFUSES("--list shows all of them as a table: tiny does not go with it (run NAME --info shows "
