@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "convert/convert_target.h"
+#include "modelfile.h"
 #include "fixture.h"
 #include "process.h"
 
@@ -329,6 +330,60 @@ static void a_target_may_have_as_long_a_name_as_a_file(void **state) {
     place_free(&p);
 }
 
+/* ---- --kv-heads ---- */
+
+static ModelFile *open_file(const char *path) {
+    ModelFile *file;
+    Error error;
+    if (modelfile_open(&file, path, -1, &error) != STATUS_OK) fail_msg("%s", error.text);
+    return file;
+}
+
+/* Number (row, col) of a tensor of f32: a vector, or panels of 16 rows (docs/format.md). */
+static float number_at(const ModelFile *file, const char *name, size_t row, size_t col) {
+    const FileTensor *t = modelfile_find(file, name);
+    assert_non_null(t);
+    const float *data = modelfile_data(file, t);
+    if (t->type == TENSOR_VECTOR) return data[row];
+    assert_int_equal(t->type, TENSOR_F32);
+    return data[row / 16 * 16 * t->cols + col * 16 + row % 16];
+}
+
+static void fewer_key_heads_are_the_means_of_those_they_replace(void **state) {
+    (void)state;
+    static const char *const names[] = {"layers.0.wk", "layers.1.wv", "layers.0.wk.bias",
+                                        "layers.1.wv.bias"};
+    enum { DIM = 64, HEAD = 16, HEADS = 4, MERGED = 2 };
+    Place p = place_new();
+    char *merged = fixture_path(p.directory, "merged.bin");
+    assert_done(RUN("export", "--random", "tiny,n_kv_heads=4,bias=1", p.target, "-q"));
+    assert_done(RUN("export", p.target, merged, "--kv-heads", "2", "-q"));
+    ModelFile *before = open_file(p.target), *after = open_file(merged);
+    assert_int_equal(modelfile_config(after)->n_kv_heads, MERGED);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t cols = strstr(names[i], "bias") ? 1 : DIM;
+        const FileTensor *t = modelfile_find(after, names[i]);
+        assert_int_equal(t->rows * t->cols, MERGED * HEAD * cols);
+        for (size_t row = 0; row < MERGED * HEAD; row++)
+            for (size_t col = 0; col < cols; col++) {
+                size_t first = row / HEAD * (HEADS / MERGED) * HEAD + row % HEAD;
+                float a = number_at(before, names[i], first, col),
+                      b = number_at(before, names[i], first + HEAD, col);
+                assert_true(number_at(after, names[i], row, col) ==
+                            (float)(((double)a + (double)b) / 2.0));
+            }
+    }
+    assert_true(number_at(before, "layers.1.wq", 17, 3) == number_at(after, "layers.1.wq", 17, 3));
+    modelfile_close(before);
+    modelfile_close(after);
+    assert_fails(RUN("export", p.target, merged, "--kv-heads", "3", "-q", "-f"), 1,
+                 "--kv-heads 3: fewer than the 4 of layer 0, and a divisor of them");
+    assert_fails(RUN("export", merged, p.target, "--kv-heads", "4", "-q", "-f"), 1,
+                 "--kv-heads 4: fewer than the 2 of layer 0");
+    free(merged);
+    place_free(&p);
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
@@ -337,6 +392,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_failure_leaves_the_old_target),
         cmocka_unit_test(a_target_is_replaced_only_by_force),
         cmocka_unit_test(a_model_bin_is_converted_like_its_original),
+        cmocka_unit_test(fewer_key_heads_are_the_means_of_those_they_replace),
         cmocka_unit_test(the_file_is_the_same_on_any_thread_count),
         cmocka_unit_test(a_target_may_have_as_long_a_name_as_a_file),
         cmocka_unit_test(a_full_disk_leaves_no_target),
