@@ -1,9 +1,10 @@
-"""Reads a story model (model.bin, q8) back as a checkpoint of train.py and its tokenizer.
+"""Reads a model.bin of this directory back as a checkpoint of train.py and its tokenizer.
 
     python from_bin.py ../stories.bin OUT
 
 OUT/last.pt is for `train.py --from` and `--teacher`; OUT/tokenizer.json is for
-`make_tokenizer.py --tokenizer`. docs/format.md and docs/tokenizer-section.md describe what is read.
+`make_tokenizer.py --tokenizer`. Matrices of q8 and f32 are read: `export MODEL OTHER.bin --type f32`
+writes any other type as f32. docs/format.md and docs/tokenizer-section.md describe what is read.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from make_tokenizer import SPECIAL, assemble
 from model import Shape, build
 
 METADATA, TENSORS, TOKENIZER = 1, 2, 3  # kinds of sections
-VECTOR, Q8 = 0, 4  # types of tensors
+VECTOR, F32, Q8 = 0, 1, 4  # types of tensors
 
 
 def sections(data):
@@ -55,6 +56,12 @@ def unpack_q8(raw, rows, cols):
     return values.reshape(panels * 16, groups * 32)[:rows, :cols]
 
 
+def unpack_f32(raw, rows, cols):
+    """The matrix [rows][cols] of panels: lines of 1 input of 16 rows."""
+    panels = numpy.frombuffer(raw, numpy.float32).reshape((rows + 15) // 16, cols, 16)
+    return panels.transpose(0, 2, 1).reshape(-1, cols)[:rows].copy()
+
+
 def tensors(data, directory):
     out = {}
     for at in range(0, len(directory), 128):
@@ -63,11 +70,27 @@ def tensors(data, directory):
         raw = data[offset : offset + size]
         if kind == VECTOR:
             value = numpy.frombuffer(raw[: rows * cols * 4], numpy.float32).copy()
+        elif kind == F32:
+            value = unpack_f32(raw, rows, cols)
         elif kind == Q8:
             value = unpack_q8(raw, rows, cols)
         else:
-            raise SystemExit(f"{name}: type {kind} is not read here, only q8")
+            raise SystemExit(f"{name}: type {kind} is not read here: export it with --type f32")
         out[name] = torch.from_numpy(value)
+    return out
+
+
+def paper_state_of(weights, layers):
+    """The tensors under the names of paper.py."""
+    names = dict(wq="wq", wk="wk", wv="wv", wo="wo", w1="w_up", w2="w_down")
+    names.update(norm1="attention_norm", norm2="ffn_norm")
+    out = {"embed.weight": weights["token_embedding"]}
+    if "position_embedding" in weights:
+        out["position_embed.weight"] = weights["position_embedding"]
+    for i in range(layers):
+        for ours, stored in names.items():
+            out[f"blocks.{i}.{ours}.weight"] = weights[f"layers.{i}.{stored}"]
+            out[f"blocks.{i}.{ours}.bias"] = weights[f"layers.{i}.{stored}.bias"]
     return out
 
 
@@ -130,9 +153,13 @@ def main():
         kv_heads=meta["n_kv_heads"],
         hidden=meta["ffn_dim"],
         context=meta["context"],
+        eps=float(f"{meta['norm_eps']:.6g}"),  # the file has it as a float32
+        positions=meta["position"],
+        decoder="paper" if meta["norm"] == "layer" else "llama",
     )
     model = build(shape)
-    model.load_state_dict(state_of(tensors(data, part[TENSORS]), shape.layers))
+    state_of_decoder = paper_state_of if shape.decoder == "paper" else state_of
+    model.load_state_dict(state_of_decoder(tensors(data, part[TENSORS]), shape.layers))
     state = {"model": model.state_dict(), "shape": dataclasses.asdict(shape), "step": 0, "seen": 0}
     torch.save(state, out / "last.pt")
     tokenizer_of(part[TOKENIZER]).save(str(out / "tokenizer.json"))

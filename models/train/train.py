@@ -8,7 +8,8 @@ The learning rate warms up, stays, and falls linearly to zero at the known end. 
 part runs on rows of 1,024 tokens instead of 512. Master weights, optimizer and the loss are
 float32; the matrix products of the forward and backward pass run in bfloat16. Matrices
 are trained by Muon, embeddings and norms by AdamW. OUT/last.pt is the checkpoint: the same
-command goes on from it. `--from` begins anew, on other text, with the weights of another run.
+command goes on from it. `--from` begins anew, on other text, with the weights (and the shape) of
+another run or of from_bin.py; with `--steps 0` it only measures their held-out loss.
 `--teacher` learns what another checkpoint expects after each token instead of what follows.
 """
 
@@ -130,7 +131,7 @@ def main():
     p.add_argument("--device", default="cpu", help="cpu (default) or cuda")
     p.add_argument("--teacher", help="a checkpoint whose distribution is learned")
     p.add_argument("--from", dest="start", help="a checkpoint whose weights to begin with")
-    p.add_argument("--shape", default="{}", help="JSON of the fields of Shape that differ")
+    p.add_argument("--shape", help="JSON of the fields of Shape that differ, without --from")
     args = p.parse_args()
     if args.processes == 1:
         run(0, args, None)
@@ -147,7 +148,9 @@ def run(rank, args, meeting):
         )
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
-    shape = Shape(**json.loads(args.shape))
+    start = checkpoint(args.start, args.device) if args.start else None
+    fields = start["shape"] if start and not args.shape else json.loads(args.shape or "{}")
+    shape = Shape(**fields)
     out = pathlib.Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     with open(out / f"train.{rank}.pid", "w") as pid:
@@ -172,8 +175,8 @@ def run(rank, args, meeting):
             opt.load_state_dict(s)
         step, seen, seconds, data.at = (state[k] for k in ("step", "seen", "seconds", "at"))
         data.rng = state["rng"]
-    elif args.start:
-        model.load_state_dict(checkpoint(args.start, args.device)["model"])
+    elif start:
+        model.load_state_dict(start["model"])
     teacher = None
     if args.teacher:
         state = checkpoint(args.teacher, args.device)
