@@ -11,17 +11,15 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "batch/answering.h"
 #include "batch/batch_files.h"
-#include "batch/batch_fingerprint.h"
 #include "batch/batch_memory.h"
 #include "batch/batch_progress.h"
 #include "batch/batch_receipt.h"
 #include "batch/csv.h"
-#include "batch/job.h"
 #include "batch/logits_file.h"
 #include "batch/shard.h"
 #include "cache/kvcache_sizes.h"
-#include "session/generation_options.h"
 #include "session/json_text.h"
 #include "session/logprobs.h"
 #include "system/terminal.h"
@@ -49,17 +47,9 @@ struct Batch {
     bool replays; /* a receipt: no result is written */
 
     Session *session;
-    Engine *engine;
-    GenerationOptions defaults;
-    ChatPrompt chat;
-    char fingerprint[BATCH_FINGERPRINT_BYTES];
-    ResultMaker maker;
-    EmbeddingSetting embedding;
+    Answering answering;
     bool skips_empty; /* --embed with a model that has no token for an empty text */
     size_t n_skipped; /* lines, for that reason */
-    JobSetting setting;
-    size_t max_tasks;  /* texts at a time */
-    size_t read_ahead; /* how many texts to have waiting in the engine */
 
     Job *first, *last;         /* the jobs whose results are not written yet */
     Job *feeding;              /* the job whose texts are being handed to the engine; NULL: none */
@@ -103,8 +93,7 @@ Status batch_open(Batch **out, const Options *o, Error *error) {
 
 void batch_close(Batch *b) {
     if (!b) return;
-    engine_free(b->engine);
-    chat_prompt_close(&b->chat);
+    answering_end(&b->answering);
     for (Job *job = b->first, *next; job; job = next) {
         next = job->next;
         job_free(job);
@@ -224,7 +213,7 @@ static void fail_job(Batch *b, Job *job, const char *message) {
         return;
     }
     tell_receipt(b, job, message, NULL);
-    deliver(b, job, result_error_line(&b->maker, &job->request, message));
+    deliver(b, job, result_error_line(&b->answering.maker, &job->request, message));
 }
 
 static Status batch_add_line(void *context, const char *line, Error *error) {
@@ -272,12 +261,19 @@ static void finish_job(Job *job, void *context) {
     }
 }
 
+/* JobSetting.add_logits: a row of --logits. */
+static Status add_logits(Job *job, size_t index, const float *logits, size_t *row, Error *error) {
+    const Batch *b = job->setting->context;
+    (void)index;
+    return logits_file_add(b->logits, logits, row, error);
+}
+
 /* ---- Reading -----------------------------------------------------------------------------------
  */
 
 /* Makes a job and puts it at the end of the list. */
 static Job *add_job(Batch *b) {
-    Job *job = job_new(&b->setting);
+    Job *job = job_new(&b->answering.setting);
     if (!job) return NULL;
     if (b->last) {
         b->last->next = job;
@@ -342,8 +338,9 @@ static Status parse_line(Batch *b, Request *r, LineState state, const char *line
         request_blank(r, line, length, number);
         return error_set(error, "the line is longer than %d bytes", LINE_MOST_BYTES);
     }
-    if (!b->options->batch_text) return request_parse(r, line, length, number, &b->defaults, error);
-    Status status = request_plain(r, line, length, number, &b->defaults, error);
+    if (!b->options->batch_text)
+        return request_parse(r, line, length, number, &b->answering.defaults, error);
+    Status status = request_plain(r, line, length, number, &b->answering.defaults, error);
     if (b->options->embed) request_embed_plain(r);
     return status;
 }
@@ -375,29 +372,21 @@ static bool cancel(Batch *b, size_t line) {
     while (job && job->request.line != line) job = job->next;
     if (!job || job->n_left == 0) return false;
     if (b->feeding == job) b->feeding = next_to_feed(job);
-    job_cancel(job, b->engine);
+    job_cancel(job, b->answering.engine);
     return true;
 }
 
 /* Does what a line of control.h asks for. */
 static void obey(Batch *b, Job *job) {
     const Control *control = &job->request.control;
-    const Session *session = b->session;
-    const Config *config = model_config(session->model);
     json_t *json = json_object();
     Error error;
     switch (control->kind) {
     case CONTROL_INFO:
-        json_object_set_new(
-            json, "info",
-            json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "name", b->maker.model, "version",
-                      VERBATIM_VERSION, "numeric_revision", (json_int_t)NUMERIC_REVISION, "context",
-                      (json_int_t)model_context(session->model), "vocab_size",
-                      (json_int_t)config->vocab_size, "dim", (json_int_t)config->dim,
-                      "max_concurrent", (json_int_t)b->max_tasks));
+        json_object_set_new(json, "info", answering_info(&b->answering));
         break;
     case CONTROL_DETOKENIZE:
-        if (control_detokenize(control, session->tokenizer, json, &error) == STATUS_OK) break;
+        if (control_detokenize(control, b->session->tokenizer, json, &error) == STATUS_OK) break;
         json_decref(json);
         fail_job(b, job, error.text);
         return;
@@ -406,9 +395,9 @@ static void obey(Batch *b, Job *job) {
         break;
     default:
         json_object_set_new(json, "forgotten",
-                            json_boolean(engine_forget(b->engine, control->line)));
+                            json_boolean(engine_forget(b->answering.engine, control->line)));
     }
-    deliver(b, job, result_control_line(&b->maker, &job->request, json));
+    deliver(b, job, result_control_line(&b->answering.maker, &job->request, json));
 }
 
 /* Makes a job of a line of the input, unless the line is blank or answered by an earlier run. */
@@ -466,7 +455,7 @@ static void take_line(Batch *b, LineState state, const char *line, size_t length
 static Status hand_over(Batch *b, Error *error) {
     Job *job = b->feeding;
     if (job->n_submitted + 1 == job->n) b->feeding = next_to_feed(job);
-    return job_submit(job, b->engine, error);
+    return job_submit(job, b->answering.engine, error);
 }
 
 static bool has_room(const Batch *b) {
@@ -511,7 +500,8 @@ static Status read_live(Batch *b, Error *error) {
 /* Reads lines and hands their texts to the engine until enough wait there. Waits for input only
  * when there is nothing to compute. */
 static Status feed(Batch *b, Error *error) {
-    while (engine_waiting(b->engine) < b->read_ahead && b->status == STATUS_OK) {
+    while (engine_waiting(b->answering.engine) < b->answering.read_ahead &&
+           b->status == STATUS_OK) {
         Status status;
         if (b->feeding) {
             status = hand_over(b, error);
@@ -522,7 +512,7 @@ static Status feed(Batch *b, Error *error) {
         LineState state;
         const char *line;
         size_t length;
-        bool wait = engine_pending(b->engine) == 0;
+        bool wait = engine_pending(b->answering.engine) == 0;
         if (wait && result_file_flush(&b->results, false, error) != STATUS_OK) return STATUS_FAILED;
         status = line_reader_next(&b->reader, wait, b->session->interrupted, &state, &line, &length,
                                   error);
@@ -538,32 +528,6 @@ static Status feed(Batch *b, Error *error) {
 /* ---- The mode -----------------------------------------------------------------------------------
  */
 
-/* The date for chat templates that ask for it: $SOURCE_DATE_EPOCH (specified for reproducible
- * builds, https://reproducible-builds.org/specs/source-date-epoch/), else a fixed one, so that the
- * same request has the same answer tomorrow. */
-static void set_clock(struct tm *now) {
-    const char *text = getenv("SOURCE_DATE_EPOCH");
-    time_t seconds = text ? (time_t)strtoll(text, NULL, 10) : 1735689600; /* 1 January 2025 */
-    gmtime_r(&seconds, now);
-}
-
-/* How many texts to generate at once: as many as the cache can hold if they are of middling length.
- * When they are longer, the engine sets some aside. More cores compute more rows in the time in
- * which the weights are read once. */
-static size_t choose_concurrency(const Batch *b, const KvShape *shape) {
-    enum { MIDDLING = 512, LEAST_MOST = 64, OF_A_CORE = 32 };
-    size_t most = OF_A_CORE * (size_t)b->session->n_threads,
-           rows = model_max_rows(b->session->model);
-    if (most > rows) most = rows;
-    if (most < LEAST_MOST) most = LEAST_MOST;
-    size_t context = model_context(b->session->model);
-    size_t positions = context < MIDDLING ? context : MIDDLING;
-    size_t each = kvcache_sequence_bytes(shape, positions > 0 ? positions : 1);
-    size_t n = each > 0 ? b->kv_bytes / each : most; /* a model may store nothing */
-    if (b->options->max_concurrent) return (size_t)b->options->max_concurrent;
-    return n < 1 ? 1 : n > most ? most : n;
-}
-
 /* --shard: reads only the part's lines, and puts its header before the results. */
 static Status take_part(Batch *b, Error *error) {
     const Options *o = b->options;
@@ -576,7 +540,7 @@ static Status take_part(Batch *b, Error *error) {
     if (b->session->receipt && receipt_member(b->session->receipt, "shard",
                                               batch_receipt_shard(&shard), error) != STATUS_OK)
         return STATUS_FAILED;
-    snprintf(shard.fingerprint, sizeof shard.fingerprint, "%s", b->fingerprint);
+    snprintf(shard.fingerprint, sizeof shard.fingerprint, "%s", b->answering.fingerprint);
     b->header = shard_header(&shard);
     if (asprintf(&b->name, "%s, part %" PRIu64 "/%" PRIu64, reader->name, shard.part, shard.of) < 0)
         b->name = NULL;
@@ -593,95 +557,45 @@ static Status begin_table(Batch *b, Error *error) {
                     b->reader.name, error);
 }
 
-/* Reads what all requests share: sampling, chat template, clock, fingerprint, embedding. */
-static Status batch_read_settings(Batch *b, Error *error) {
+/* Prepares a batch whose model is open: what answers, and what its options ask for beside. */
+static Status batch_begin(Batch *b, Session *session, Error *error) {
     const Options *o = b->options;
-    Session *session = b->session;
-    Status status = session_generation_options(session, &b->defaults, error);
+    Answering *a = &b->answering;
+    const KvShape shape = model_kv_shape(session->model, session->kv_type);
+    b->session = session;
+    Status status = answering_begin(a, session, error);
     if (status != STATUS_OK) return status;
-    if (!options_given(o, &o->seed)) b->defaults.sampling.seed = 0;
-    if (chat_prompt_open(&b->chat, session, error) != STATUS_OK) return STATUS_FAILED;
-    chat_prompt_end(&b->chat, &b->defaults);
-    if (!session->receipt || !receipt_clock(session->receipt, &b->chat.now))
-        set_clock(&b->chat.now);
+    struct tm now = a->chat.now;
+    if (session->receipt && receipt_clock(session->receipt, &now)) a->chat.now = now;
     if (session->receipt &&
-        receipt_settings(session->receipt, session, &b->defaults, &b->chat.now, error) != STATUS_OK)
+        receipt_settings(session->receipt, session, &a->defaults, &a->chat.now, error) != STATUS_OK)
         return STATUS_FAILED;
-    batch_fingerprint(b->fingerprint, session, &b->defaults, &b->chat);
-    status = embedding_setting(session, &b->embedding, error);
-    if (status == STATUS_OK && o->embed) status = embedding_check(session, &b->embedding, error);
-    b->skips_empty = o->embed && !embedding_of_empty(session, &b->embedding);
-    return status;
-}
-
-/* Fills in what makes results and jobs, from the settings. */
-static void batch_set_makers(Batch *b) {
-    const Options *o = b->options;
-    const Config *config = model_config(b->session->model);
-    b->maker = (ResultMaker){.tokenizer = b->session->tokenizer,
-                             .model = config->name[0] ? config->name : "verbatim",
-                             .fingerprint = b->fingerprint,
-                             .answers = &b->chat.answers,
-                             .hides_reasoning = o->hide_reasoning,
-                             .tells_line = o->live};
-    if (b->logits) b->logits->columns = config->vocab_size;
-    b->setting = (JobSetting){.session = b->session,
-                              .chat = &b->chat,
-                              .maker = &b->maker,
-                              .check = b->check,
-                              .logits = b->logits,
-                              .embedding = &b->embedding,
-                              .done = finish_job,
-                              .context = b};
-}
-
-/* Reads the records to compare with and the results to continue, and begins the results. */
-static Status batch_begin_results(Batch *b, Error *error) {
-    const Options *o = b->options;
-    Status status;
-    if (b->check && records_read(b->check, b->session->interrupted, error) != STATUS_OK)
+    status = answering_settle(a, error);
+    if (status == STATUS_OK && o->embed) status = embedding_check(session, &a->embedding, error);
+    if (status != STATUS_OK) return status;
+    b->skips_empty = o->embed && !embedding_of_empty(session, &a->embedding);
+    if (b->logits) b->logits->columns = model_config(session->model)->vocab_size;
+    a->setting.check = b->check;
+    a->setting.add_logits = b->logits ? add_logits : NULL;
+    a->setting.done = finish_job;
+    a->setting.context = b;
+    size_t least = kvcache_sequence_bytes(&shape, KV_PAGE + 1);
+    if (b->kv_bytes < least)
+        return error_set(error, "--kv-memory: %zu bytes are too few, at least %zu are needed",
+                         b->kv_bytes, least);
+    if (b->check && records_read(b->check, session->interrupted, error) != STATUS_OK)
         return STATUS_FAILED;
     if (o->csv && (status = begin_table(b, error)) != STATUS_OK) return status;
     if (o->shard && (status = take_part(b, error)) != STATUS_OK) return status;
     if (o->resume &&
-        result_file_resume(&b->results, b->fingerprint, o->ordered, error) != STATUS_OK)
+        result_file_resume(&b->results, a->fingerprint, o->ordered, error) != STATUS_OK)
         return STATUS_FAILED;
     if (!b->replays && result_file_begin(&b->results, error) != STATUS_OK) return STATUS_FAILED;
-    return STATUS_OK;
-}
-
-static Status batch_begin_engine(Batch *b, const KvShape *shape, Error *error) {
-    const Session *session = b->session;
     size_t check_rows = b->check ? logprobs_max_rows(session->model) : 0;
-    const EngineOptions options = {.draft_rows = check_rows,
-                                   .max_tasks = choose_concurrency(b, shape),
-                                   .max_bytes = b->kv_bytes,
-                                   .snapshot_bytes = b->kv_bytes / 100 * b->options->snapshots,
-                                   .kv_type = session->kv_type,
-                                   .lora = session->adapters ? session->adapters->lora : NULL};
-    if (engine_new(&b->engine, session->model, &options, error) != STATUS_OK) return STATUS_FAILED;
-    b->max_tasks = options.max_tasks;
-    b->read_ahead = options.max_tasks < 16 ? 16 : options.max_tasks;
-    return STATUS_OK;
-}
-
-/* Prepares a batch whose model is open. */
-static Status batch_begin(Batch *b, Session *session, Error *error) {
-    const KvShape shape = model_kv_shape(session->model, session->kv_type);
-    const size_t least = kvcache_sequence_bytes(&shape, KV_PAGE + 1);
-    b->session = session;
-    Status status = batch_read_settings(b, error);
-    if (status != STATUS_OK) return status;
-    batch_set_makers(b);
-    if (b->kv_bytes < least)
-        return error_set(error, "--kv-memory: %zu bytes are too few, at least %zu are needed",
-                         b->kv_bytes, least);
-    status = batch_begin_results(b, error);
-    if (status == STATUS_OK) status = batch_begin_engine(b, &shape, error);
-    if (status != STATUS_OK) return status;
+    if (answering_start(a, b->kv_bytes, check_rows, error) != STATUS_OK) return STATUS_FAILED;
     if (session->shows_progress && !b->csv) b->progress.total = line_reader_count(&b->reader);
     b->progress.session = session;
-    b->progress.engine = b->engine;
+    b->progress.engine = a->engine;
     b->progress.start = clock_seconds();
     return STATUS_OK;
 }
@@ -697,7 +611,8 @@ static Status answer_lines(Batch *b, Error *error) {
         if (*b->session->interrupted) return STATUS_INTERRUPTED;
         Status status = feed(b, error);
         if (status != STATUS_OK) return status;
-        if (engine_pending(b->engine) > 0) status = engine_step(b->engine, error);
+        if (engine_pending(b->answering.engine) > 0)
+            status = engine_step(b->answering.engine, error);
         if (status != STATUS_OK) return status;
         stream_all(b);
         if (result_file_flush(&b->results, false, error) != STATUS_OK) return STATUS_FAILED;
@@ -708,7 +623,7 @@ static Status answer_lines(Batch *b, Error *error) {
         }
         if (b->results.closed || (b->options->live && has_gone(b))) return STATUS_OK;
         bool at_end = b->at_end || b->stops;
-        if (engine_pending(b->engine) == 0 && at_end && !b->feeding) return STATUS_OK;
+        if (engine_pending(b->answering.engine) == 0 && at_end && !b->feeding) return STATUS_OK;
     }
 }
 
@@ -772,7 +687,8 @@ Status batch_run(Batch *b, Session *session, Error *error) {
         Status flushed = result_file_flush(&b->results, true, error);
         if (flushed != STATUS_OK) status = flushed;
     }
-    if (b->options->stats) batch_progress_stats(&b->progress, b->kv_bytes, b->fingerprint);
+    if (b->options->stats)
+        batch_progress_stats(&b->progress, b->kv_bytes, b->answering.fingerprint);
     if (!b->replays && (status != STATUS_OK || b->stops)) tell_how_to_resume(b);
     if (status != STATUS_OK) return status;
     if (b->stops) {

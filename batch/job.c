@@ -110,8 +110,9 @@ static Status add_logits(Sample *sample, const float *logits) {
     if (!array_reserve(&choice->logits_rows, &choice->logits_capacity, choice->n_logits_rows + 1,
                        sizeof *choice->logits_rows))
         return error_set(&sample->error, "no memory for the rows of logits");
-    return logits_file_add(sample->job->setting->logits, logits,
-                           &choice->logits_rows[choice->n_logits_rows++], &sample->error);
+    return sample->job->setting->add_logits(sample->job, sample->index, logits,
+                                            &choice->logits_rows[choice->n_logits_rows++],
+                                            &sample->error);
 }
 
 /* With echo: records the log-probabilities of the prompt's next token and of the likeliest in its
@@ -318,7 +319,7 @@ static Status job_encode(Job *job, Error *error) {
     if (request_embeds(r))
         return request_embedding_encode(&r->embedding, s->session, s->embedding, &r->prompts,
                                         &r->n_prompts, error);
-    if (r->returns_logits && !s->logits)
+    if (r->returns_logits && !s->add_logits)
         return error_set(error, "'return_logits' needs --logits FILE");
     if (embedding_refuse_text(s->session->file, error) != STATUS_OK) return STATUS_FAILED;
     return request_encode(r, s->session, s->chat, error);
@@ -388,43 +389,55 @@ static Status new_drafter(Sample *sample, size_t n_prompt, Error *error) {
     return STATUS_OK;
 }
 
-Status job_submit(Job *job, Engine *engine, Error *error) {
-    const Request *r = &job->request;
-    Sample *sample = &job->samples[job->n_submitted++];
+/* Makes the engine's task of a text, whose drafter and tokens it owns. */
+static Status fill_task(Sample *sample, Error *error) {
+    const Request *r = &sample->job->request;
     const TokenList *prompt = &r->prompts[sample->index / r->n];
     EngineTask *task = &sample->task;
-    if (r->only_prompt && !task->seen) { /* there is nothing to compute */
-        job->choices[sample->index].finish = FINISH_LENGTH;
-        sample_done(task, NULL);
-        return STATUS_OK;
-    }
     task->capacity = prompt->length + 64;
     task->tokens = malloc(task->capacity * sizeof *task->tokens);
     if (!task->tokens) return error_set(error, "no memory for a prompt");
     memcpy(task->tokens, prompt->ids, prompt->length * sizeof *task->tokens);
     task->n_tokens = prompt->length - (r->only_prompt && !request_embeds(r) ? 1 : 0);
-    if (!r->only_prompt && !request_embeds(r) &&
-        new_drafter(sample, prompt->length, error) != STATUS_OK)
-        return STATUS_FAILED;
-    return engine_submit(engine, task, error);
+    if (r->only_prompt || request_embeds(r)) return STATUS_OK;
+    return new_drafter(sample, prompt->length, error);
 }
 
-void job_cancel(Job *job, Engine *engine) {
-    static const Error cancelled = {"cancelled"};
+Status job_submit(Job *job, Engine *engine, Error *error) {
+    const Request *r = &job->request;
+    Sample *sample = &job->samples[job->n_submitted];
+    if (r->only_prompt && !sample->task.seen) { /* there is nothing to compute */
+        job->n_submitted++;
+        job->choices[sample->index].finish = FINISH_LENGTH;
+        sample_done(&sample->task, NULL);
+        return STATUS_OK;
+    }
+    Status status = fill_task(sample, error);
+    if (status == STATUS_OK) status = engine_submit(engine, &sample->task, error);
+    if (status == STATUS_OK) job->n_submitted++;
+    return status;
+}
+
+void job_fail(Job *job, Engine *engine, const Error *why) {
     size_t n_submitted = job->n_submitted, n = job->n;
-    job->request.cancelled = true;
     job->n_submitted = n;
     for (size_t i = 0; i < n; i++) {
         Sample *sample = &job->samples[i];
         if (sample->ended) continue;
         bool is_last = job->n_left == 1; /* the job is gone after it */
         if (i < n_submitted) {
-            engine_cancel(engine, &sample->task, &cancelled);
+            engine_cancel(engine, &sample->task, why);
         } else {
-            sample_done(&sample->task, &cancelled);
+            sample_done(&sample->task, why);
         }
         if (is_last) return;
     }
+}
+
+void job_cancel(Job *job, Engine *engine) {
+    static const Error cancelled = {"cancelled"};
+    job->request.cancelled = true;
+    job_fail(job, engine, &cancelled);
 }
 
 /* ---- Its result ------------------------------------------------------------------------------ */

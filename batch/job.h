@@ -13,7 +13,6 @@
 
 #include "batch/check.h"
 #include "batch/engine.h"
-#include "batch/logits_file.h"
 
 typedef struct Job Job;
 typedef struct Sample Sample; /* one text of a request, being generated */
@@ -23,9 +22,12 @@ typedef struct JobSetting {
     const Session *session;
     const ChatPrompt *chat;
     const ResultMaker *maker;
-    Records *check;     /* NULL: nothing is checked */
-    LogitsFile *logits; /* NULL: no request may have return_logits */
+    Records *check; /* NULL: nothing is checked */
     const EmbeddingSetting *embedding;
+    /* Takes logits[vocab_size] of a request with return_logits and gives the number of their row,
+     * which the result names; NULL: no request may have return_logits. `index` is the text's.
+     * Called from several threads at once, but never for the same text. */
+    Status (*add_logits)(Job *job, size_t index, const float *logits, size_t *row, Error *error);
     /* All texts of the job are done or have failed. Called from the thread that called engine_step;
      * may free the job. */
     void (*done)(Job *job, void *context);
@@ -52,8 +54,9 @@ struct Job {
     json_t *item; /* of the receipt; owned; NULL: none is kept */
 
     /* The caller's. */
-    char *line; /* the result, or --check's; owned; NULL: not yet finished */
-    Job *next;  /* the next line of the input */
+    char *line;  /* the result, or --check's; owned; NULL: not yet finished */
+    Job *next;   /* the next line of the input */
+    void *owner; /* whose job it is */
 };
 
 Job *job_new(const JobSetting *setting); /* NULL: no memory */
@@ -71,6 +74,9 @@ Status job_submit(Job *job, Engine *engine, Error *error);
 
 /* Ends the texts of a job that are not done, as failed. The job may be gone afterwards. */
 void job_cancel(Job *job, Engine *engine);
+
+/* The same, because of this error and not by the request's own will. */
+void job_fail(Job *job, Engine *engine, const Error *why);
 
 /* Why the first text that failed did; NULL: none failed. */
 const char *job_failure(const Job *job);
