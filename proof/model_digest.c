@@ -12,8 +12,7 @@
 typedef struct Work {
     const ModelFile *file;
     const ModelDigestOptions *options;
-    const FileTensor **tensors; /* [n], sorted by name */
-    char (*digests)[SHA256_HEX];
+    TensorDigest *tensors; /* [n], sorted by name */
     size_t n;
     uint64_t done, total; /* bytes */
 } Work;
@@ -61,7 +60,8 @@ static bool is_stopped(const Work *work) {
 }
 
 /* False: no memory. */
-static bool digest_tensor(const Work *work, const FileTensor *tensor, char text[SHA256_HEX]) {
+static bool digest_tensor(const Work *work, TensorDigest *out) {
+    const FileTensor *tensor = out->tensor;
     Sha256 hash;
     uint8_t digest[SHA256_BYTES], *bytes = NULL;
     sha256_init(&hash);
@@ -76,15 +76,15 @@ static bool digest_tensor(const Work *work, const FileTensor *tensor, char text[
     }
     free(bytes);
     sha256_end(&hash, digest);
-    sha256_hex(digest, text);
+    sha256_hex(digest, out->sha256);
     return true;
 }
 
 /* ---- All of them ---- */
 
 static int by_name(const void *a, const void *b) {
-    const FileTensor *const *x = a, *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
+    const TensorDigest *x = a, *y = b;
+    return strcmp(x->tensor->name, y->tensor->name);
 }
 
 static void digest_advance(Work *work, uint64_t bytes) {
@@ -100,51 +100,44 @@ static bool digest_all(Work *work) {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(n_threads)
     for (size_t i = 0; i < work->n; i++) {
         if (is_stopped(work)) continue;
-        if (!digest_tensor(work, work->tensors[i], work->digests[i])) atomic_store(&failed, true);
+        if (!digest_tensor(work, &work->tensors[i])) atomic_store(&failed, true);
 #pragma omp critical(model_digest_progress)
-        digest_advance(work, work->tensors[i]->bytes);
+        digest_advance(work, work->tensors[i].tensor->bytes);
     }
     return !atomic_load(&failed);
 }
 
-/* The lines that `weights` is the digest of, and the object. */
-static bool digest_join(const Work *work, char weights[SHA256_HEX], json_t *object) {
+/* Fills `weights` from the lines that it is the digest of; false: no memory. */
+static bool digest_join(const Work *work, char weights[SHA256_HEX]) {
     TextBuffer lines = {0};
-    bool set = true;
     for (size_t i = 0; i < work->n; i++) {
-        const FileTensor *t = work->tensors[i];
+        const FileTensor *t = work->tensors[i].tensor;
         char line[MODELFILE_NAME_BYTES + SHA256_HEX + 128];
-        int n =
-            snprintf(line, sizeof line, "%s %s %" PRIu32 " %" PRIu64 " %" PRIu64 " %s\n", t->name,
-                     tensor_type_info(t->type)->name, t->count, t->rows, t->cols, work->digests[i]);
+        int n = snprintf(line, sizeof line, "%s %s %" PRIu32 " %" PRIu64 " %" PRIu64 " %s\n",
+                         t->name, tensor_type_info(t->type)->name, t->count, t->rows, t->cols,
+                         work->tensors[i].sha256);
         text_put(&lines, line, (size_t)n, 0);
-        set = set && json_object_set_new(object, t->name, json_string(work->digests[i])) == 0;
     }
     sha256_text(lines.bytes ? lines.bytes : "", lines.length, weights);
-    set = set && !lines.failed;
+    bool fits = !lines.failed;
     text_free(&lines);
-    return set;
+    return fits;
 }
 
 Status model_digest_weights(const ModelFile *file, const ModelDigestOptions *options,
-                            char weights[SHA256_HEX], json_t **tensors, Error *error) {
+                            char weights[SHA256_HEX], TensorDigest **tensors, Error *error) {
     Work work = {.file = file, .options = options, .n = modelfile_n_tensors(file)};
     work.tensors = calloc(work.n + 1, sizeof *work.tensors);
-    work.digests = calloc(work.n + 1, sizeof *work.digests);
-    *tensors = json_object();
-    bool fits = work.tensors && work.digests && *tensors;
-    for (size_t i = 0; fits && i < work.n; i++) {
-        work.tensors[i] = modelfile_tensor(file, i);
-        work.total += work.tensors[i]->bytes;
+    *tensors = work.tensors;
+    for (size_t i = 0; work.tensors && i < work.n; i++) {
+        work.tensors[i].tensor = modelfile_tensor(file, i);
+        work.total += work.tensors[i].tensor->bytes;
     }
-    if (fits && work.n > 0) qsort(work.tensors, work.n, sizeof *work.tensors, by_name);
-    fits = fits && digest_all(&work);
-    bool stopped = fits && is_stopped(&work);
-    fits = fits && (stopped || digest_join(&work, weights, *tensors));
-    free(work.tensors);
-    free(work.digests);
+    if (work.tensors && work.n > 0) qsort(work.tensors, work.n, sizeof *work.tensors, by_name);
+    bool fits = work.tensors && digest_all(&work), stopped = fits && is_stopped(&work);
+    fits = fits && (stopped || digest_join(&work, weights));
     if (fits && !stopped) return STATUS_OK;
-    json_decref(*tensors);
+    free(work.tensors);
     *tensors = NULL;
     return stopped ? STATUS_INTERRUPTED : error_set(error, "no memory for a model's digest");
 }

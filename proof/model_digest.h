@@ -15,7 +15,6 @@
 #ifndef MODEL_DIGEST_H
 #define MODEL_DIGEST_H
 
-#include <jansson.h>
 #include <signal.h>
 
 #include "modelfile.h"
@@ -29,10 +28,15 @@ typedef struct ModelDigestOptions {
     const volatile sig_atomic_t *interrupted; /* may be NULL */
 } ModelDigestOptions;
 
-/* Fills `weights` and returns a new object {name: digest} of all tensors in *tensors.
- * STATUS_INTERRUPTED when *interrupted is set meanwhile. */
+typedef struct TensorDigest {
+    const FileTensor *tensor; /* of the file */
+    char sha256[SHA256_HEX];
+} TensorDigest;
+
+/* Fills `weights` and returns the digests of all tensors, [modelfile_n_tensors()] sorted by name,
+ * in *tensors, which the caller frees. STATUS_INTERRUPTED when *interrupted is set meanwhile. */
 Status model_digest_weights(const ModelFile *file, const ModelDigestOptions *options,
-                            char weights[SHA256_HEX], json_t **tensors, Error *error);
+                            char weights[SHA256_HEX], TensorDigest **tensors, Error *error);
 
 /* The digest of what says how to compute with the weights: one line FIELD=VALUE for each field of
  * the configuration that is not as config_default() has it, so that a field which a later version

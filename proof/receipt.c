@@ -359,6 +359,18 @@ static void put_adapters(json_t *model, const Adapters *adapters) {
     json_object_set_new(model, "adapters", list);
 }
 
+/* A new object {name: digest} of all tensors; NULL: no memory. */
+static json_t *tensors_json(const TensorDigest *digests, size_t n) {
+    json_t *json = json_object();
+    for (size_t i = 0; json && i < n; i++) {
+        if (json_object_set_new(json, digests[i].tensor->name, json_string(digests[i].sha256)) == 0)
+            continue;
+        json_decref(json);
+        return NULL;
+    }
+    return json;
+}
+
 static Status make_model(const Session *session, json_t **model, json_t **tensors, Error *error) {
     const ModelDigestOptions options = {.n_threads = session->n_threads,
                                         .progress = show_hashing,
@@ -371,10 +383,14 @@ static Status make_model(const Session *session, json_t **model, json_t **tensor
     const char *own = modelfile_section(session->file, SECTION_TEMPLATE, &n_template);
     if (session->chat_template) own = session->chat_template, n_template = strlen(own);
     if (!tokenizer) tokenizer = modelfile_section(session->file, SECTION_TOKENIZER, &n_tokenizer);
-    Status status = model_digest_weights(session->file, &options, weights, tensors, error);
+    TensorDigest *digests;
+    Status status = model_digest_weights(session->file, &options, weights, &digests, error);
     session_progress(session, "hashing the weights", 0, 0);
-    if (status == STATUS_OK) status = model_digest_config(config, how, error);
     if (status != STATUS_OK) return status;
+    *tensors = tensors_json(digests, modelfile_n_tensors(session->file));
+    free(digests);
+    if (!*tensors) return error_set(error, "no memory for a receipt");
+    if (model_digest_config(config, how, error) != STATUS_OK) return STATUS_FAILED;
     *model = json_pack("{s:o, s:s, s:s, s:o, s:o}", "name",
                        json_lossy_text(config->name, strlen(config->name)), "weights", weights,
                        "config", how, "tokenizer", digest_or_null(tokenizer, n_tokenizer),
