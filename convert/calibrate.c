@@ -3,14 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "prefill.h"
-#include "session/logprobs.h"
-#include "tokenizer.h"
-
-enum {
-    WINDOW = 512, /* tokens of the text that the model sees together, with the bos */
-    PRIOR = 16    /* weight of importance 1 against the measured one, in tokens */
-};
+enum { PRIOR = 16 }; /* weight of importance 1 against the measured one, in tokens */
 
 /* Statistics of the inputs of one matrix. */
 typedef struct Inputs {
@@ -26,21 +19,6 @@ struct Calibration {
     Inputs *matrices;   /* sorted by `data` */
     Inputs **of_tensor; /* [n_tensors]; NULL: a vector */
 };
-
-/* A run over the text. */
-typedef struct Run {
-    const ModelFile *file;
-    const ConvertOptions *options;
-    Tokenizer *tokenizer;
-    TokenList ids;
-    Model *model;
-    KvCache *cache;
-    int32_t bos;     /* the token that begins each window; -1: none */
-    size_t first;    /* the running window's first token, without the bos */
-    size_t max_rows; /* of one forward pass */
-    float *logits;   /* [max_rows][vocab_size] */
-    int32_t window[WINDOW];
-} Run;
 
 /* ---- The sums --------------------------------------------------------------------------------
  */
@@ -132,95 +110,42 @@ static Status weigh(Inputs *inputs, Error *error) {
 /* ---- The run ---------------------------------------------------------------------------------
  */
 
-static Status open_tokenizer(Run *run, const InputFile *text, Error *error) {
-    size_t bytes, vocab_size = modelfile_config(run->file)->vocab_size;
-    const void *section = modelfile_section(run->file, SECTION_TOKENIZER, &bytes);
-    if (!section)
-        return error_set(error, "%s: has no tokenizer to read %s with", modelfile_path(run->file),
-                         text->path);
-    if (tokenizer_open(&run->tokenizer, section, bytes, error) != STATUS_OK) return STATUS_FAILED;
-    tokenizer_limit(run->tokenizer, vocab_size);
-    if (tokenizer_encode(run->tokenizer, (const char *)text->map, (size_t)text->bytes, NULL, 0,
-                         &run->ids, error) != STATUS_OK)
-        return error_prefix(error, "%s", text->path);
-    return run->ids.length ? STATUS_OK : error_set(error, "%s: holds no token", text->path);
-}
+typedef struct Reporting {
+    const ConvertOptions *options;
+    size_t n_tokens;
+} Reporting;
 
-static Status open_run(Run *run, Error *error) {
-    const ModelOptions options = {.n_threads = run->options->n_threads};
-    if (model_open(&run->model, run->file, &options, error) != STATUS_OK) return STATUS_FAILED;
-    const KvShape shape = model_kv_shape(run->model, model_kv_type(run->model));
-    run->max_rows = logprobs_max_rows(run->model);
-    run->logits =
-        malloc(run->max_rows * model_config(run->model)->vocab_size * sizeof *run->logits);
-    if (!run->logits) return error_set(error, "no memory to calibrate in");
-    return kvcache_new(&run->cache, &shape, 1, 0, error);
-}
-
-/* Stops when the user asks to, else reports how much of the text has run. */
-static Status check_chunk(void *context, const PrefillChunk *chunk, Error *error) {
-    const Run *run = context;
-    const ConvertOptions *o = run->options;
-    if (o->cancel && *o->cancel) {
-        error_set(error, "interrupted");
-        return STATUS_INTERRUPTED;
-    }
-    if (o->progress)
-        o->progress(CONVERT_CALIBRATING, run->first + chunk->done - (run->bos >= 0),
-                    run->ids.length, o->progress_context);
+static Status report_tokens(void *context, const float *logits, size_t first, size_t n,
+                            size_t tokens, Error *error) {
+    (void)logits, (void)first, (void)n, (void)error;
+    const Reporting *r = context;
+    if (r->options->progress)
+        r->options->progress(CONVERT_CALIBRATING, tokens, r->n_tokens,
+                             r->options->progress_context);
     return STATUS_OK;
 }
 
-/* Runs tokens [first, first + n) of the text, after the bos if there is one. All rows want logits,
- * because the inputs of the output head are summed up as well. */
-static Status run_window(Run *run, size_t first, size_t n, Error *error) {
-    size_t begin = run->bos >= 0;
-    if (begin) run->window[0] = run->bos;
-    memcpy(run->window + begin, run->ids.ids + first, n * sizeof *run->window);
-    run->first = first;
-    kvcache_reset(run->cache, 0, 0);
-    const Prefill p = {.ids = run->window,
-                       .n = begin + n,
-                       .max_rows = run->max_rows,
-                       .logits = run->logits,
-                       .after_chunk = check_chunk,
-                       .context = run};
-    return prefill(run->model, run->cache, &p, error);
+static Status run_text(const Calibration *c, const ModelFile *file, const TextWindows *windows,
+                       const ConvertOptions *options, Error *error) {
+    const ModelOptions model_options = {.n_threads = options->n_threads};
+    const Summing summing = {{.multiplied = sum_inputs}, c};
+    Reporting reporting = {options, windows->ids.length};
+    WindowRun run = {.rows = report_tokens, .context = &reporting, .cancel = options->cancel};
+    if (model_open(&run.model, file, &model_options, error) != STATUS_OK) return STATUS_FAILED;
+    model_set_hook(run.model, &summing.hook);
+    Status status = text_windows_run(windows, &run, error);
+    model_close(run.model);
+    return status;
 }
 
-static Status run_text(Run *run, Error *error) {
-    size_t context = model_context(run->model), window = context < WINDOW ? context : WINDOW;
-    run->bos = tokenizer_adds_bos(run->tokenizer) ? tokenizer_bos(run->tokenizer) : -1;
-    if (run->bos >= 0 && window > 1) window--;
-    if (window == context) run->bos = -1; /* a context of one has no room for it */
-    for (size_t first = 0; first < run->ids.length; first += window) {
-        size_t left = run->ids.length - first;
-        Status status = run_window(run, first, left < window ? left : window, error);
-        if (status != STATUS_OK) return status;
-    }
-    return STATUS_OK;
-}
-
-Status calibrate(Calibration **out, const ModelFile *file, const InputFile *text,
-                 const ConvertOptions *options, Error *error) {
-    Run run = {.file = file, .options = options};
+Status calibrate_windows(Calibration **out, const ModelFile *file, const TextWindows *windows,
+                         const ConvertOptions *options, Error *error) {
     Calibration *c = calloc(1, sizeof *c);
     Status status = c ? STATUS_OK : error_set(error, "no memory to calibrate in");
     if (status == STATUS_OK) status = list_matrices(c, file, error);
-    if (status == STATUS_OK) status = open_tokenizer(&run, text, error);
-    if (status == STATUS_OK) status = open_run(&run, error);
-    if (status == STATUS_OK) {
-        const Summing summing = {{.multiplied = sum_inputs}, c};
-        model_set_hook(run.model, &summing.hook);
-        status = run_text(&run, error);
-    }
+    if (status == STATUS_OK) status = run_text(c, file, windows, options, error);
     for (size_t i = 0; status == STATUS_OK && i < c->n_matrices; i++)
         status = weigh(&c->matrices[i], error);
-    kvcache_free(run.cache);
-    model_close(run.model);
-    if (run.tokenizer) tokenizer_close(run.tokenizer);
-    token_list_free(&run.ids);
-    free(run.logits);
     if (status == STATUS_OK) {
         *out = c;
     } else {
@@ -229,10 +154,18 @@ Status calibrate(Calibration **out, const ModelFile *file, const InputFile *text
     return status;
 }
 
-Status calibrate_source(Calibration **out, const Source *source, const InputFile *text, int *fd,
-                        const ConvertOptions *options, Error *error) {
+Status calibrate(Calibration **out, const ModelFile *file, const InputFile *text,
+                 const ConvertOptions *options, Error *error) {
+    TextWindows windows;
+    Status status = text_windows_open(&windows, file, text, error);
+    if (status == STATUS_OK) status = calibrate_windows(out, file, &windows, options, error);
+    text_windows_close(&windows);
+    return status;
+}
+
+Status calibrate_lossless(const Source *source, const InputFile *text, int *fd,
+                          const ConvertOptions *options, ModelFile **file, Error *error) {
     ConvertOptions lossless = *options;
-    ModelFile *file;
     lossless.type = NULL;
     lossless.note = NULL;
     if (source->tokenizer.size == 0)
@@ -242,7 +175,14 @@ Status calibrate_source(Calibration **out, const Source *source, const InputFile
     if (status != STATUS_OK) return status;
     int taken = *fd;
     *fd = -1;
-    if (modelfile_open(&file, source->path, taken, error) != STATUS_OK) return STATUS_FAILED;
+    return modelfile_open(file, source->path, taken, error);
+}
+
+Status calibrate_source(Calibration **out, const Source *source, const InputFile *text, int *fd,
+                        const ConvertOptions *options, Error *error) {
+    ModelFile *file;
+    Status status = calibrate_lossless(source, text, fd, options, &file, error);
+    if (status != STATUS_OK) return status;
     status = calibrate(out, file, text, options, error);
     modelfile_close(file);
     return status;

@@ -9,19 +9,25 @@
 #ifndef CALIBRATE_H
 #define CALIBRATE_H
 
-#include "convert/convert.h"
+#include "convert/text_windows.h"
 #include "model.h"
 
 typedef struct Calibration Calibration;
 
-/* Runs the model `file` over the text in windows of 512 tokens, each of which begins like a text.
- * `done` counts tokens in options->progress. Free with calibration_free. */
+/* Runs the model `file` over the text (text_windows.h). `done` counts tokens in options->progress.
+ * Free with calibration_free. */
 Status calibrate(Calibration **out, const ModelFile *file, const InputFile *text,
                  const ConvertOptions *options, Error *error);
 /* Like calibrate, for a parsed source: converts it losslessly into *fd (an empty file, of which it
  * takes ownership: -1 afterwards) and runs the result. */
 Status calibrate_source(Calibration **out, const Source *source, const InputFile *text, int *fd,
                         const ConvertOptions *options, Error *error);
+/* The parts of calibrate_source. calibrate_lossless leaves the lossless conversion open in
+ * *file, which the caller closes. */
+Status calibrate_lossless(const Source *source, const InputFile *text, int *fd,
+                          const ConvertOptions *options, ModelFile **file, Error *error);
+Status calibrate_windows(Calibration **out, const ModelFile *file, const TextWindows *windows,
+                         const ConvertOptions *options, Error *error);
 void calibration_free(Calibration *calibration);
 
 /* The importance of each input of tensor number `tensor` of the file (or the source): [cols],

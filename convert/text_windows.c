@@ -1,0 +1,108 @@
+#include "convert/text_windows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "prefill.h"
+#include "session/logprobs.h"
+#include "tokenizer.h"
+
+enum { WINDOW = 512 }; /* tokens, with the bos */
+
+Status text_windows_open(TextWindows *windows, const ModelFile *file, const InputFile *text,
+                         Error *error) {
+    *windows = (TextWindows){.bos = -1};
+    const Config *config = modelfile_config(file);
+    Tokenizer *tokenizer;
+    size_t bytes;
+    const void *section = modelfile_section(file, SECTION_TOKENIZER, &bytes);
+    if (!section)
+        return error_set(error, "%s: has no tokenizer to read %s with", modelfile_path(file),
+                         text->path);
+    if (tokenizer_open(&tokenizer, section, bytes, error) != STATUS_OK) return STATUS_FAILED;
+    tokenizer_limit(tokenizer, config->vocab_size);
+    Status status = tokenizer_encode(tokenizer, (const char *)text->map, (size_t)text->bytes, NULL,
+                                     0, &windows->ids, error);
+    if (status != STATUS_OK) {
+        error_prefix(error, "%s", text->path);
+    } else if (windows->ids.length == 0) {
+        status = error_set(error, "%s: holds no token", text->path);
+    }
+    windows->window = config->context < WINDOW ? config->context : WINDOW;
+    /* A context of one has no room for the bos. */
+    if (tokenizer_adds_bos(tokenizer) && windows->window > 1) {
+        windows->bos = tokenizer_bos(tokenizer);
+        windows->window -= windows->bos >= 0;
+    }
+    tokenizer_close(tokenizer);
+    return status;
+}
+
+void text_windows_close(TextWindows *windows) {
+    token_list_free(&windows->ids);
+}
+
+size_t text_windows_rows(const TextWindows *windows) {
+    size_t n = windows->ids.length;
+    return n + (windows->bos >= 0 ? (n + windows->window - 1) / windows->window : 0);
+}
+
+typedef struct WindowState {
+    const WindowRun *run;
+    KvCache *cache;
+    size_t max_rows; /* of one forward pass */
+    float *logits;   /* [max_rows][vocab_size] */
+    size_t n_rows;   /* that have run */
+    size_t tokens;   /* of the text before this window, less its bos */
+    int32_t ids[WINDOW];
+} WindowState;
+
+static Status after_chunk(void *context, const PrefillChunk *chunk, Error *error) {
+    WindowState *s = context;
+    const WindowRun *run = s->run;
+    size_t first = s->n_rows;
+    s->n_rows += chunk->n;
+    if (run->cancel && *run->cancel) {
+        error_set(error, "interrupted");
+        return STATUS_INTERRUPTED;
+    }
+    if (!run->rows) return STATUS_OK;
+    return run->rows(run->context, chunk->logits, first, chunk->n, s->tokens + chunk->done, error);
+}
+
+/* Runs tokens [first, first + n) of the text, after the bos if there is one. */
+static Status run_window(WindowState *s, const TextWindows *windows, size_t first, size_t n,
+                         Error *error) {
+    size_t begin = windows->bos >= 0, left = SIZE_MAX;
+    if (begin) s->ids[0] = windows->bos;
+    memcpy(s->ids + begin, windows->ids.ids + first, n * sizeof *s->ids);
+    s->tokens = first - begin;
+    kvcache_reset(s->cache, 0, 0);
+    if (s->run->most_rows) left = s->run->most_rows - s->n_rows;
+    const Prefill p = {.ids = s->ids,
+                       .n = begin + n < left ? begin + n : left,
+                       .max_rows = s->max_rows,
+                       .logits = s->logits,
+                       .after_chunk = after_chunk,
+                       .context = s};
+    return prefill(s->run->model, s->cache, &p, error);
+}
+
+Status text_windows_run(const TextWindows *windows, const WindowRun *run, Error *error) {
+    const KvShape shape = model_kv_shape(run->model, model_kv_type(run->model));
+    WindowState s = {.run = run, .max_rows = logprobs_max_rows(run->model)};
+    s.logits = malloc(s.max_rows * model_config(run->model)->vocab_size * sizeof *s.logits);
+    Status status =
+        s.logits ? STATUS_OK : error_set(error, "no memory for the logits of a calibration");
+    if (status == STATUS_OK) status = kvcache_new(&s.cache, &shape, 1, 0, error);
+    for (size_t first = 0; status == STATUS_OK && first < windows->ids.length &&
+                           (!run->most_rows || s.n_rows < run->most_rows);
+         first += windows->window) {
+        size_t left = windows->ids.length - first;
+        status =
+            run_window(&s, windows, first, left < windows->window ? left : windows->window, error);
+    }
+    kvcache_free(s.cache);
+    free(s.logits);
+    return status;
+}
