@@ -28,8 +28,10 @@ struct ModelFile {
     size_t bytes;
     const FileSection *sections; /* in the mapping */
     size_t n_sections;
-    const FileTensor *tensors; /* in the mapping */
+    const FileTensor *tensors; /* in the mapping, or `replaced` */
     size_t n_tensors;
+    FileTensor *replaced;       /* [n_tensors], a copy that modelfile_replace changes; or NULL */
+    const uint8_t **data;       /* [n_tensors], with `replaced`: where each tensor's data are */
     const FileTensor **by_name; /* [n_tensors], sorted by name */
     MetaEntry *entries;
     size_t n_entries;
@@ -381,8 +383,12 @@ const FileTensor *modelfile_find(const ModelFile *file, const char *name) {
     return found ? *found : NULL;
 }
 
+static const uint8_t *tensor_data(const ModelFile *file, const FileTensor *tensor) {
+    return file->replaced ? file->data[tensor - file->replaced] : file->map + tensor->offset;
+}
+
 const void *modelfile_data(const ModelFile *file, const FileTensor *tensor) {
-    return file->map + tensor->offset;
+    return tensor_data(file, tensor);
 }
 
 Matrix modelfile_matrix(const ModelFile *file, const FileTensor *tensor, size_t index) {
@@ -390,8 +396,43 @@ Matrix modelfile_matrix(const ModelFile *file, const FileTensor *tensor, size_t 
                 .rows = (size_t)tensor->rows,
                 .cols = (size_t)tensor->cols};
     tensor_panel_bytes(m.type, m.cols, &m.panel_bytes);
-    m.data = file->map + tensor->offset + index * (tensor->bytes / tensor->count);
+    m.data = tensor_data(file, tensor) + index * (tensor->bytes / tensor->count);
     return m;
+}
+
+/* Moves the directory out of the mapping, so that it can be changed. */
+static Status copy_directory(ModelFile *file, Error *error) {
+    FileTensor *copy = malloc((file->n_tensors + 1) * sizeof *copy);
+    file->data = malloc((file->n_tensors + 1) * sizeof *file->data);
+    if (!copy || !file->data) {
+        free(copy);
+        free(file->data);
+        file->data = NULL;
+        return error_set(error, "%s: no memory for its directory", file->path);
+    }
+    for (size_t i = 0; i < file->n_tensors; i++) {
+        copy[i] = file->tensors[i];
+        file->data[i] = file->map + copy[i].offset;
+        file->by_name[i] = copy + (file->by_name[i] - file->tensors);
+    }
+    file->tensors = file->replaced = copy;
+    return STATUS_OK;
+}
+
+Status modelfile_replace(ModelFile *file, size_t i, const ModelFile *from, size_t k, Error *error) {
+    if (!file->replaced && copy_directory(file, error) != STATUS_OK) return STATUS_FAILED;
+    FileTensor *to = &file->replaced[i];
+    const FileTensor *by = &from->tensors[k];
+    bool are_vectors = to->type == TENSOR_VECTOR && by->type == TENSOR_VECTOR;
+    bool are_matrices = to->type != TENSOR_VECTOR && by->type != TENSOR_VECTOR;
+    if (to->rows != by->rows || to->cols != by->cols || to->count != by->count ||
+        !(are_vectors || are_matrices))
+        return error_set(error, "%s: tensor '%s' has another shape than '%s' of %s", file->path,
+                         to->name, by->name, from->path);
+    to->type = by->type;
+    to->bytes = by->bytes;
+    file->data[i] = tensor_data(from, by);
+    return STATUS_OK;
 }
 
 /* ---- The whole file ---- */
@@ -430,6 +471,8 @@ void modelfile_close(ModelFile *file) {
         munmap((void *)file->map, file->bytes);
     }
     if (file->fd >= 0) close(file->fd);
+    free(file->replaced);
+    free(file->data);
     free(file->by_name);
     free(file->entries);
     free(file->path);

@@ -100,6 +100,12 @@ const FileTensor *modelfile_find(const ModelFile *file, const char *name); /* NU
 const void *modelfile_data(const ModelFile *file, const FileTensor *tensor);
 Matrix modelfile_matrix(const ModelFile *file, const FileTensor *tensor, size_t index);
 
+/* Lets tensor number `i` be tensor number `k` of `from`, of the same shape and perhaps another
+ * type, for models that are opened on `file` from now on: one matrix of a model in place of
+ * another's. `from` must stay open as long as they do. Fails where the shapes differ or memory is
+ * short. */
+Status modelfile_replace(ModelFile *file, size_t i, const ModelFile *from, size_t k, Error *error);
+
 /* Look up metadata that is not in Config. They copy the element number `index` of the key's values;
  * false when the key is absent, has another type, or index is past its count. Whole numbers and
  * booleans can be read as either kind of number where they fit. Text is not NUL-terminated. */
