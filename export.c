@@ -18,23 +18,26 @@
 #include "convert/convert_target.h"
 #include "convert/mix.h"
 #include "convert/model_names.h"
+#include "convert/target_size.h"
 #include "convert/type_choice.h"
+#include "convert/type_table.h"
 #include "formats/json_memory.h"
 #include "modelfile.h"
 #include "system/command_line.h"
+#include "system/descriptor.h"
 #include "system/sandbox.h"
 #include "system/stack.h"
 #include "system/standard_streams.h"
 #include "system/stop_signals.h"
 #include "system/terminal.h"
 
-enum { MIX_BYTES = 2048, MOST_THREADS = 4096 };
+enum { MOST_THREADS = 4096, TABLE_BYTES = 64 << 20 };
 
 /* The command line's arguments; texts are borrowed from argv. */
 typedef struct Arguments {
     const char *operands[2]; /* SOURCE and TARGET, or TARGET alone after --random */
     size_t n_operands;
-    const char *type, *calibrate, *tokenizer, *split_pattern, *random, *family;
+    const char *type, *target_size, *calibrate, *tokenizer, *split_pattern, *random, *family;
     OptionList keep, lora;
     uint64_t n_threads, kv_heads; /* kv_heads 0: the source's */
     enum { POOLING_AS_SOURCE, POOLING_LAST_TOKEN, POOLING_OF_ALL, POOLING_FIRST_TOKEN } pooling;
@@ -49,9 +52,10 @@ typedef struct Export {
     const char *target;
     double started;
     AdapterOpening adapters; /* merged into the weights */
-    char mix[2 * MIX_BYTES]; /* --type and all --keep */
+    char *mix;               /* --type and all --keep; owned */
     bool fits;               /* --type auto */
     TypeWish wish;
+    TargetSize target_size;
 } Export;
 
 #define FIELD(name) offsetof(Arguments, name)
@@ -60,7 +64,9 @@ static const OptionRow rows[] = {
     TEXT_ROW(USUAL, 't', "type", "TYPE", FIELD(type),
              "f32 f16 bf16 q8 q6 q5 q4m q4, auto ... [as the source]"),
     LIST_ROW(USUAL, "keep", "NAME=TYPE", FIELD(keep),
-             "another TYPE for matrices of this name: w_down, layers.0, output"),
+             "another TYPE for matrices of this name: w_down, layers.0; or @TABLE"),
+    TEXT_ROW(USUAL, 0, "target-size", "SIZE", FIELD(target_size),
+             "the best types for 40M, or 4.5b (bits a weight); with --calibrate"),
     TEXT_ROW(USUAL, 0, "calibrate", "FILE", FIELD(calibrate),
              "weight quantization errors by the activations of this text"),
     LIST_ROW(USUAL, "lora", "NAME=PATH", FIELD(lora),
@@ -140,30 +146,64 @@ static Status choose_files(Export *e, Error *error) {
     return status;
 }
 
-/* Joins --type and all --keep into "TYPE,NAME=TYPE,...". */
-static Status choose_types(Export *e, Error *error) {
+/* Puts the table of types `path` behind the mix. */
+static Status keep_table(FILE *mix, const char *path, Error *error) {
+    char *text = NULL, *more = NULL;
+    size_t length;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
+    Status status = descriptor_read(fd, path, TABLE_BYTES, NULL, &text, &length, error);
+    close(fd);
+    if (status == STATUS_OK && type_table_mix(text, length, &more, error) != STATUS_OK)
+        status = error_prefix(error, "%s", path);
+    if (status == STATUS_OK) fputs(more, mix);
+    free(text);
+    free(more);
+    return status;
+}
+
+/* Joins --type and all --keep into e->mix, "TYPE,NAME=TYPE,...". */
+static Status join_types(Export *e, Error *error) {
     const Arguments *a = e->arguments;
     Error why;
+    size_t length;
+    if (mix_check(a->type, error) != STATUS_OK) return STATUS_USAGE;
+    FILE *mix = open_memstream(&e->mix, &length);
+    Status status = mix ? STATUS_OK : error_set(error, "no memory");
+    if (mix) fputs(a->type, mix);
+    for (size_t i = 0; status == STATUS_OK && i < a->keep.n; i++) {
+        if (a->keep.items[i][0] == '@') {
+            status = keep_table(mix, a->keep.items[i] + 1, error);
+        } else {
+            fprintf(mix, ",%s", a->keep.items[i]);
+        }
+    }
+    if (mix && (fclose(mix) != 0 || !e->mix)) status = error_set(error, "no memory");
+    if (status != STATUS_OK) return status;
+    return mix_check(e->mix, &why) == STATUS_OK ? STATUS_OK : usage(error, "--keep: ", why.text);
+}
+
+static Status choose_types(Export *e, Error *error) {
+    const Arguments *a = e->arguments;
+    if (a->target_size) {
+        if (a->type || a->keep.n > 0)
+            return usage(error, "--target-size chooses all types: no --type, no --keep", "");
+        if (!a->calibrate)
+            return usage(error, "--target-size needs --calibrate TEXT to measure with", "");
+        return target_size_parse(a->target_size, &e->target_size, error);
+    }
     if (!a->type) {
         if (a->keep.n > 0) return usage(error, "--keep needs --type", "");
-        return a->calibrate ? usage(error, "--calibrate needs --type", "") : STATUS_OK;
+        return a->calibrate ? usage(error, "--calibrate needs --type or --target-size", "")
+                            : STATUS_OK;
     }
-    if (strlen(a->type) >= MIX_BYTES) return usage(error, "--type is too long", "");
     if (type_choice_asked(a->type)) {
         if (a->keep.n > 0)
             return usage(error, "--type auto chooses for all matrices: no --keep", "");
         e->fits = true;
         return type_wish_open(&e->wish, a->type, error);
     }
-    if (mix_check(a->type, error) != STATUS_OK) return STATUS_USAGE;
-    size_t length = (size_t)snprintf(e->mix, sizeof e->mix, "%s", a->type);
-    for (size_t i = 0; i < a->keep.n; i++) {
-        const char *keep = a->keep.items[i];
-        if (length + strlen(keep) + 1 >= sizeof e->mix)
-            return usage(error, "--keep: too much: ", keep);
-        length += (size_t)snprintf(e->mix + length, sizeof e->mix - length, ",%s", keep);
-    }
-    return mix_check(e->mix, &why) == STATUS_OK ? STATUS_OK : usage(error, "--keep: ", why.text);
+    return join_types(e, error);
 }
 
 /* ---- Rights ---- */
@@ -193,6 +233,9 @@ static void show_progress(ConvertStep step, uint64_t done, uint64_t total, void 
     if (step == CONVERT_CALIBRATING) {
         fprintf(stderr, "calibrating: %llu of %llu tokens", (unsigned long long)done,
                 (unsigned long long)total);
+    } else if (step == CONVERT_CHOOSING) {
+        fprintf(stderr, "choosing types: pass %llu of at most %llu", (unsigned long long)done,
+                (unsigned long long)total);
     } else {
         fprintf(stderr, "%.2f of %.2f GB", (double)done / 1e9, (double)total / 1e9);
     }
@@ -216,6 +259,10 @@ static Status report(void *context, int fd, Error *error) {
         terminal_line(stderr, "%s: %.4g M parameters, %.1f MB, %.1f s", e->target,
                       (double)parameters / 1e6, (double)modelfile_bytes(file) / 1e6,
                       clock_seconds() - e->started);
+    const char *table;
+    size_t bytes;
+    if (e->arguments->target_size && modelfile_meta_text(file, METADATA_TYPE_TABLE, &table, &bytes))
+        fwrite(table, 1, bytes, stdout);
     modelfile_close(file);
     return STATUS_OK;
 }
@@ -231,7 +278,8 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
     e->started = meter.started;
     bool shows_progress = !a->quiet && isatty(STDERR_FILENO);
     const ConvertOptions options = {
-        .type = a->type && !e->fits ? e->mix : NULL,
+        .type = e->mix,
+        .target_size = a->target_size ? &e->target_size : NULL,
         .fits = e->fits ? &e->wish : NULL,
         .calibrate = a->calibrate,
         .adapters = a->lora.n ? &e->adapters : NULL,
@@ -271,7 +319,9 @@ static Status export_run(int argc, char **argv, const volatile sig_atomic_t *sto
     }
     if (status == STATUS_OK) status = choose_types(&e, error);
     if (status == STATUS_OK) status = choose_files(&e, error);
-    return status == STATUS_OK ? export_model(&e, stopped, error) : status;
+    if (status == STATUS_OK) status = export_model(&e, stopped, error);
+    free(e.mix);
+    return status == STATUS_OK ? standard_streams_finish(error) : status;
 }
 
 /* Not inlined: its variables would be on the stack before main has looked at the limit. */

@@ -61,11 +61,11 @@ _verbatim_export() {
     case $prev in
         -t | --type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 q8 q6 q5 q4m q4" -- "$cur")); return ;;
         --random) COMPREPLY=($(compgen -W "tinyllama-1.1b stories15m tiny" -- "$cur")); return ;;
-        -j | --threads | --keep) return ;;
+        -j | --threads | --keep | --target-size) return ;;
         --split-pattern) COMPREPLY=($(compgen -W "r50k_base p50k_base cl100k_base o200k_base llama3 llama4 qwen whisper" -- "$cur")); return ;;
     esac
     if [[ $cur == -* ]]; then
-        COMPREPLY=($(compgen -W "--type --keep --lora --kv-heads --calibrate --tokenizer --split-pattern --family --threads --random --force --pooling --no-mtp --no-sandbox --quiet
+        COMPREPLY=($(compgen -W "--type --keep --target-size --lora --kv-heads --calibrate --tokenizer --split-pattern --family --threads --random --force --pooling --no-mtp --no-sandbox --quiet
             --help" -- "$cur"))
         return
     fi

@@ -12,7 +12,8 @@
 
 typedef enum ConvertStep {
     CONVERT_WRITING,    /* progress counts bytes of the target, or of the model to calibrate */
-    CONVERT_CALIBRATING /* progress counts tokens */
+    CONVERT_CALIBRATING, /* progress counts tokens */
+    CONVERT_CHOOSING     /* progress counts passes over the text, at most `total` */
 } ConvertStep;
 
 typedef struct ConvertOptions {
@@ -32,6 +33,9 @@ typedef struct ConvertOptions {
      * converted losslessly into an unlinked file beside the target and runs over the text. NULL:
      * all inputs matter alike. */
     const char *calibrate;
+    /* For convert_to_path, with `calibrate` and instead of `type`: target_size.h chooses the types.
+     * NULL: `type` does. */
+    const struct TargetSize *target_size;
     /* For convert_parsed: how much the inputs of a tensor matter, by its number in the source, in
      * the form of calibration_importance. May be NULL. */
     const float *(*importance)(size_t tensor, void *context);

@@ -12,6 +12,7 @@
 #include "convert/kv_heads.h"
 #include "convert/cache_directory.h"
 #include "convert/calibrate.h"
+#include "convert/target_size.h"
 #include "convert/type_choice.h"
 #include "formats/given_family.h"
 #include "formats/pooling.h"
@@ -131,14 +132,20 @@ static bool is_read_from(const Source *source, const struct stat *info) {
 typedef struct CalibrationFiles {
     InputFile text;
     int fd;
+    bool has_types;
+    TargetSizeFiles types; /* instead of `fd`, with ConvertOptions.target_size */
 } CalibrationFiles;
 
-static Status open_calibration(CalibrationFiles *files, const char *text, const char *target,
-                               Error *error) {
+static Status open_calibration(CalibrationFiles *files, const ConvertOptions *options,
+                               const char *target, Error *error) {
     char directory[PATH_BYTES];
-    if (input_open(&files->text, text, error) != STATUS_OK) return STATUS_FAILED;
+    if (input_open(&files->text, options->calibrate, error) != STATUS_OK) return STATUS_FAILED;
     if (!replace_file_directory(target, directory, sizeof directory))
         return error_set(error, "%s: name too long", target);
+    if (options->target_size) {
+        files->has_types = true;
+        return target_size_open(&files->types, directory, error);
+    }
     files->fd = convert_unlinked(directory);
     if (files->fd < 0) return error_set(error, "%s: %s", directory, strerror(errno));
     return STATUS_OK;
@@ -147,12 +154,14 @@ static Status open_calibration(CalibrationFiles *files, const char *text, const 
 static void close_calibration(CalibrationFiles *files) {
     input_close(&files->text);
     if (files->fd >= 0) close(files->fd);
+    if (files->has_types) target_size_close(&files->types);
 }
 
 static Status parse_and_convert(Source *source, ConvertOptions *options, CalibrationFiles *files,
                                 int fd, Error *error) {
     Calibration *calibration = NULL;
     TypeChoice choice;
+    char *mix = NULL;
     Status status = source_parse(source, error);
     if (status == STATUS_OK && options->fits) {
         status = type_choose(source, options->fits, &choice, error);
@@ -165,7 +174,11 @@ static Status parse_and_convert(Source *source, ConvertOptions *options, Calibra
         status = adapter_merge(options->adapters, source, error);
     if (status == STATUS_OK && options->kv_heads)
         status = kv_heads_merge(source, options->kv_heads, error);
-    if (status == STATUS_OK && options->calibrate)
+    if (status == STATUS_OK && options->target_size) {
+        status = target_size_choose(source, options->target_size, &files->text, &files->types,
+                                    options, &mix, &calibration, error);
+        options->type = mix;
+    } else if (status == STATUS_OK && options->calibrate)
         status = calibrate_source(&calibration, source, &files->text, &files->fd, options, error);
     if (calibration) {
         options->importance = calibration_importance_of;
@@ -173,6 +186,7 @@ static Status parse_and_convert(Source *source, ConvertOptions *options, Calibra
     }
     if (status == STATUS_OK) status = convert_parsed(source, options, fd, error);
     calibration_free(calibration);
+    free(mix);
     return status;
 }
 
@@ -228,7 +242,7 @@ static Status convert_opened(Source *source, const ConvertOptions *options, cons
     CalibrationFiles files = {.fd = -1, .text = {.fd = -1}};
     Status status = errand_start(&errand, &job, error);
     if (status == STATUS_OK && options->calibrate)
-        status = open_calibration(&files, options->calibrate, path, error);
+        status = open_calibration(&files, options, path, error);
     if (status == STATUS_OK && options->ready)
         status = options->ready(options->ready_context, error);
     if (status == STATUS_OK) status = parse_and_convert(source, &named, &files, target.fd, error);

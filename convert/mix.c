@@ -125,7 +125,7 @@ const char *mix_name(const char *mix, size_t number, size_t *length) {
 }
 
 /* The matrices that weigh residual streams: small, but every layer depends on them. */
-static bool stays_float(const char *name) {
+bool mix_stays_float(const char *name) {
     return strstr(name, "hyper.") != NULL;
 }
 
@@ -134,7 +134,7 @@ TensorType mix_choose(const char *mix, const char *name, const Config *config) {
     size_t length = strcspn(mix, ",");
     type_of(mix, length, &type);
     type = with_more_bits(type, name);
-    if (stays_float(name)) type = TENSOR_F32;
+    if (mix_stays_float(name)) type = TENSOR_F32;
     if (length == 3 && memcmp(mix, "q4m", 3) == 0 && is_chosen_layer(name, config) &&
         (mix_is_named(name, "wv", 2) || mix_is_named(name, "w_down", 6)))
         type = TENSOR_Q6_K;

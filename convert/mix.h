@@ -29,6 +29,9 @@ bool mix_is_named(const char *name, const char *part, size_t length);
  * mix_check. */
 TensorType mix_choose(const char *mix, const char *name, const Config *config);
 
+/* Whether the matrix called `name` stays float32 unless it is named. */
+bool mix_stays_float(const char *name);
+
 /* The type called `name` ("f32", "q8", ...); false when there is none. */
 bool mix_type_by_name(const char *name, TensorType *type);
 

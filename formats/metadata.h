@@ -4,6 +4,8 @@
 
 #include "modelfile.h"
 
+#define METADATA_TYPE_TABLE "quantization.table" /* convert/type_table.h */
+
 /* The bytes of the section as the file will have them. Zero-initialize; free with metadata_free.
  * When an allocation fails `failed` is set, and adding does nothing from then on. */
 typedef struct Metadata {

@@ -101,6 +101,12 @@ static bool is_config_field(const MetaEntry *entry) {
     return false;
 }
 
+/* The table of the types that were chosen for this file: it says nothing about the next one. */
+static bool is_type_table(const MetaEntry *entry) {
+    static const char key[] = METADATA_TYPE_TABLE;
+    return entry->key_bytes == strlen(key) && memcmp(key, entry->key, entry->key_bytes) == 0;
+}
+
 static void add_entry(Metadata *metadata, const MetaEntry *entry, const char *key) {
     switch (entry->type) {
     case META_UINT:
@@ -125,7 +131,7 @@ static Status copy_metadata(Source *source, const ModelFile *file, Error *error)
     const MetaEntry *entry;
     for (size_t i = 0; (entry = modelfile_meta(file, i)); i++) {
         char key[256];
-        if (is_config_field(entry)) continue;
+        if (is_config_field(entry) || is_type_table(entry)) continue;
         bool one = entry->count == 1 || entry->type == META_UINT || entry->type == META_TEXT;
         if (entry->key_bytes >= sizeof key || memchr(entry->key, '\0', entry->key_bytes) || !one)
             return error_set(error, "%s: metadata '%.*s' has a form that is not written",

@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "cache/kvcache_sizes.h"
 #include "config_fields.h"
+#include "formats/metadata.h"
 #include "formats/mtp_names.h"
 #include "inspect/config_text.h"
 #include "inspect/fit.h"
@@ -116,10 +117,26 @@ static Status print_metadata(Session *session, Error *error) {
         char key[80], text[256];
         snprintf(key, sizeof key, "%.*s", (int)entry.key_bytes, entry.key);
         one_line(key);
-        if (is_config_field(key)) continue;
+        if (is_config_field(key) || strcmp(key, METADATA_TYPE_TABLE) == 0) continue;
         entry_text(&entry, text, sizeof text);
         one_line(text);
         status = inspect_print(session, error, "%-19s %s\n", key, text);
+    }
+    return status;
+}
+
+/* Prints the table of types that export --target-size chose (convert/type_table.h), line by line.
+ */
+static Status print_type_table(Session *session, Error *error) {
+    const char *text;
+    size_t bytes;
+    if (!modelfile_meta_text(session->file, METADATA_TYPE_TABLE, &text, &bytes)) return STATUS_OK;
+    Status status = inspect_print(session, error, "types chosen        for each matrix:\n");
+    for (size_t at = 0, end; status == STATUS_OK && at < bytes; at = end + 1) {
+        const char *newline = memchr(text + at, '\n', bytes - at);
+        end = newline ? (size_t)(newline - text) : bytes;
+        int length = end - at < 200 ? (int)(end - at) : 200;
+        status = inspect_print(session, error, "  %.*s\n", length, text + at);
     }
     return status;
 }
@@ -291,6 +308,7 @@ Status inspect_info(Session *session, Error *error) {
     if (status == STATUS_OK) status = print_config(session, error);
     if (status == STATUS_OK) status = print_metadata(session, error);
     if (status == STATUS_OK) status = inspect_tensors(session, error);
+    if (status == STATUS_OK) status = print_type_table(session, error);
     if (status == STATUS_OK) status = print_prediction(session, error);
     if (status == STATUS_OK)
         status = session->tokenizer
