@@ -2,9 +2,13 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "convert/convert_target.h"
 
@@ -20,13 +24,41 @@ static TinyModel open_file(const char *path, int fd, const ModelOptions *options
     return tiny;
 }
 
-TinyModel tiny_model_open(const char *source, const char *type, const ModelOptions *options,
-                          KvType kv_type) {
+int tiny_model_convert(const char *source, const char *type) {
     Error error;
     int fd = -1;
     ConvertOptions convert = {.type = type, .n_threads = 1};
     if (convert_temporary(source, &convert, &fd, &error) != STATUS_OK) fail_msg("%s", error.text);
-    return open_file(source, fd, options, kv_type);
+    return fd;
+}
+
+TinyModel tiny_model_open_converted(int converted, const ModelOptions *options, KvType kv_type) {
+    int fd = fcntl(converted, F_DUPFD_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    return open_file("a conversion", fd, options, kv_type);
+}
+
+/* Tests open the same random model again and again, with other options. */
+static int random_conversion(const char *source, const char *type) {
+    static char kept_name[512];
+    static int kept = -1;
+    char name[sizeof kept_name];
+    int length = snprintf(name, sizeof name, "%s as %s", source, type ? type : "it is");
+    assert_in_range(length, 1, sizeof name - 1);
+    if (strcmp(name, kept_name) != 0) {
+        int made = tiny_model_convert(source, type);
+        if (kept >= 0) close(kept);
+        kept = made;
+        memcpy(kept_name, name, sizeof name);
+    }
+    return kept;
+}
+
+TinyModel tiny_model_open(const char *source, const char *type, const ModelOptions *options,
+                          KvType kv_type) {
+    if (strncmp(source, "random:", 7) == 0)
+        return tiny_model_open_converted(random_conversion(source, type), options, kv_type);
+    return open_file(source, tiny_model_convert(source, type), options, kv_type);
 }
 
 TinyModel tiny_model_map(const char *path, const ModelOptions *options, KvType kv_type) {

@@ -13,10 +13,16 @@ typedef struct TinyModel {
 } TinyModel;
 
 /* Converts `source` (a path, or "random:SHAPE") with its matrices in `type` (NULL: lossless) and
- * opens it. model.h describes the options and kv_type. */
+ * opens it. model.h describes the options and kv_type. Of a random model the last conversion is kept
+ * for the next call. */
 TinyModel tiny_model_open(const char *source, const char *type, const ModelOptions *options,
                           KvType kv_type);
 void tiny_model_close(TinyModel *tiny);
+
+/* The same in two steps, to open one conversion with several options. Returns the descriptor of a
+ * temporary file, which the caller closes. */
+int tiny_model_convert(const char *source, const char *type);
+TinyModel tiny_model_open_converted(int converted, const ModelOptions *options, KvType kv_type);
 
 /* Opens a model.bin that exists already. */
 TinyModel tiny_model_map(const char *path, const ModelOptions *options, KvType kv_type);
