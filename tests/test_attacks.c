@@ -57,7 +57,7 @@ typedef struct Cost {
     char said[2048];
 } Cost;
 
-/* Runs the program after `limits`, a shell command such as ulimit, or "". */
+/* Runs the program after `limits`, a shell command such as ulimit; "" needs no shell. */
 static Cost cost_of(const char *limits, const char *const *argv) {
     Cost cost = {0};
     int err[2], status;
@@ -76,11 +76,12 @@ static Cost cost_of(const char *limits, const char *const *argv) {
         size_t k = 4;
         for (size_t i = 1; argv[i]; i++) words[k++] = argv[i];
         words[k] = NULL;
+        const char *const *started = *limits ? words : words + 3;
         dup2(open("/dev/null", O_RDWR), 0);
         dup2(0, 1);
         dup2(err[1], 2);
         alarm(60);
-        execv("/bin/sh", (char *const *)words);
+        execv(*limits ? "/bin/sh" : program, (char *const *)(uintptr_t)started);
         _exit(127);
     }
     close(err[1]);
