@@ -232,9 +232,8 @@ static void a_name_is_enough_where_one_model_has_it(void **state) {
     p = RUN("export", "tiny-two", "/dev/null/x", "-q");
     assert_null(strstr(p.err, "tiny-two: No such file"));
     process_free(&p);
-    p = RUN("bench", "tiny-two", "--decode", "4", "--json");
-    assert_int_equal(p.status, 0);
-    process_free(&p);
+    p = RUN("bench", "tiny-two", "--decode", "16777216"); /* the model is open, nothing measured */
+    PROCESS_SAYS(p, 1, "steps more do not fit the context of ");
 }
 
 /* A model that was pulled brings its manifest, which may be a stranger's. */
