@@ -180,25 +180,28 @@ static void a_model_that_is_refused_is_reported_as_well(void **state) {
 static void shapes_of_papers_have_their_parameters(void **state) {
     (void)state;
     static const struct {
-        const char *shape, *line;
+        const char *shape, *line, *also;
     } cases[] = {
-        {"random:paper-base,vocab_size=10000", "parameters          24034304\n"},
-        {"random:paper-base,vocab_size=10000,weight_groups=1", "parameters          8272384\n"},
-        {"random:gpt2", "parameters          124439808\n"},
-        {"random:gpt2-xl", "parameters          1557611200\n"},
-        {"random:llama2-7b", "parameters          6738415616\n"},
-        {"random:llama2-70b", "parameters          68976648192\n"},
-        {"random:llama3-8b", "parameters          8030261248\n"},
-        {"random:mistral-7b", "parameters          7241732096\n"},
-        {"random:mixtral-8x7b", "parameters          46702792704\n"},
-        {"random:palm-540b", "parameters          540356474880\n"},
-        {"random:gpt2", "as much as the layers from position 4608 on (6.00 times dim)"},
-        {"random:palm-540b", "multi-head (48) 22.1 GiB, as it is (1) 472.0 MiB"},
+        {"random:paper-base,vocab_size=10000", "parameters          24034304\n", NULL},
+        {"random:paper-base,vocab_size=10000,weight_groups=1", "parameters          8272384\n",
+         NULL},
+        {"random:gpt2", "parameters          124439808\n",
+         "as much as the layers from position 4608 on (6.00 times dim)"},
+        {"random:gpt2-xl", "parameters          1557611200\n", NULL},
+        {"random:llama2-7b", "parameters          6738415616\n", NULL},
+        {"random:llama2-70b", "parameters          68976648192\n", NULL},
+        {"random:llama3-8b", "parameters          8030261248\n", NULL},
+        {"random:mistral-7b", "parameters          7241732096\n", NULL},
+        {"random:mixtral-8x7b", "parameters          46702792704\n", NULL},
+        {"random:palm-540b", "parameters          540356474880\n",
+         "multi-head (48) 22.1 GiB, as it is (1) 472.0 MiB"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Process p = RUN("run", cases[i].shape, "--info");
         if (!strstr(p.out, cases[i].line))
             fail_msg("%s: no '%s' in:\n%s%s", cases[i].shape, cases[i].line, p.out, p.err);
+        if (cases[i].also && !strstr(p.out, cases[i].also))
+            fail_msg("%s: no '%s' in:\n%s", cases[i].shape, cases[i].also, p.out);
         assert_string_equal(p.err, "");
         process_free(&p);
     }
