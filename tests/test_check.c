@@ -11,6 +11,7 @@
 #include "tests/check_cases.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
+#include "tests/tier.h"
 
 static const char MODEL[] = "models/stories.bin";
 
@@ -378,7 +379,7 @@ static void a_conversation_is_checked(void **state) {
 
 static int open_cases(void **state) {
     static CheckCases cases;
-    cases = check_cases_open(MODEL, 24);
+    cases = check_cases_open(MODEL, tier_count(12, 24, 24));
     *state = &cases;
     return 0;
 }

@@ -14,6 +14,7 @@
 #include "tests/dialogue_cases.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
+#include "tests/tier.h"
 
 static const char source[] = "random:tiny,context=160";
 /* Models whose sequences lose what they have seen: windows, states. */
@@ -107,13 +108,14 @@ static const char greedy_template[] =
 
 static void a_long_conversation_is_opened_soon(void **state) {
     (void)state;
-    enum { N = 60000, SHOWN = 400 };
+    enum { SHOWN = 400 };
+    const int n_messages = (int)tier_count(10000, 60000, 60000);
     Opened o;
     Error error = {""};
     TokenList ids = {0};
     opened_open(&o, "random:tiny,context=2048", greedy_template, 0, 4);
     Dialogue grown = dialogue_of(&o, NULL), d = dialogue_of(&o, NULL);
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < n_messages; i++) {
         char text[32];
         snprintf(text, sizeof text, "%.*s", 1 + i * 7 % 13, "message of any length");
         const char *role = i % 2 ? "assistant" : "user";
