@@ -67,6 +67,17 @@ struct Batch {
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
+/* Results are lines of JSON, whatever their file (NULL: stdout) is called. */
+static void remark_on_name(const char *path) {
+    static const char *const others[] = {".csv", ".tsv", ".npy", ".parquet", ".xlsx"};
+    const char *ending = path ? strrchr(path, '.') : NULL;
+    for (size_t i = 0; ending && i < sizeof others / sizeof *others; i++)
+        if (strcasecmp(ending, others[i]) == 0)
+            terminal_say("-o %s: the results are lines of JSON, whatever the name: %.*s.jsonl says "
+                         "what they are",
+                         path, (int)(ending - path), path);
+}
+
 Status batch_open(Batch **out, const Options *o, Error *error) {
     Batch *b = calloc(1, sizeof *b);
     if (!b) return error_set(error, "no memory for a batch");
@@ -88,7 +99,9 @@ Status batch_open(Batch **out, const Options *o, Error *error) {
     if (o->check && records_open(&b->check, o->check, o->output, error) != STATUS_OK)
         return STATUS_FAILED;
     if (o->check) return result_file_open(&b->results, NULL, false, false, error);
-    return result_file_open(&b->results, o->output, o->resume, o->retry_failed, error);
+    status = result_file_open(&b->results, o->output, o->resume, o->retry_failed, error);
+    if (status == STATUS_OK) remark_on_name(o->output);
+    return status;
 }
 
 void batch_close(Batch *b) {

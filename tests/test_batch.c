@@ -459,6 +459,22 @@ static void rows_of_a_table_are_filled_into_the_prompt(void **state) {
     process_free(&got);
 }
 
+/* Lines of JSON in a file called results.csv are told about; in one called results.jsonl, not. */
+static void results_in_a_file_with_a_tables_name_are_told_about(void **state) {
+    const Place *p = *state;
+    static const char *const names[] = {"results.csv", "results.NPY", "results.jsonl", "csv"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = fixture_path(p->directory, names[i]);
+        Process r = table(p, "text\nOnce\n", "{text}", MORE("-o", path));
+        if (r.status != 0) fail_msg("%s", r.err);
+        assert_int_equal(strstr(r.err, "the results are lines of JSON") != NULL, i < 2);
+        assert_int_equal(strstr(r.err, "/results.jsonl says") != NULL, i < 2);
+        process_free(&r);
+        unlink(path);
+        free(path);
+    }
+}
+
 static void expect_failure(Process *r, int status, const char *says) {
     assert_int_equal(r->status, status);
     if (!strstr(r->err, says)) fail_msg("not '%s': %s", says, r->err);
@@ -590,6 +606,7 @@ int main(int argc, char **argv) {
         TEST(a_prompt_that_cannot_fit_is_refused_before_it_is_encoded),
         TEST(strict_stops_at_the_first_bad_line),
         TEST(rows_of_a_table_are_filled_into_the_prompt),
+        TEST(results_in_a_file_with_a_tables_name_are_told_about),
         TEST(rows_and_prompts_that_are_wrong_are_told_by_number_and_name),
         TEST(tools_that_the_template_cannot_take_are_refused),
         TEST(openai_batches_are_answered_in_kind),
