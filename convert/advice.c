@@ -51,8 +51,9 @@ static Status address(const char *path, const char *rest, Error *error) {
 
 /* Whether the text is a name as ollama gives them, "llama3.2:1b", and not that of a file. */
 static bool is_model_name(const char *path) {
-    static const char *const endings[] = {".gguf", ".bin", ".safetensors", ".json", ".jsonl",
-                                          ".txt",  ".pt",  ".pth",         ".ckpt", ".onnx"};
+    static const char *const endings[] = {".gguf",  ".bin",  ".safetensors", ".json",
+                                          ".jsonl", ".txt",  ".pt",          ".pth",
+                                          ".ckpt",  ".onnx", ".csv",         ".tsv"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         if (ends_in(path, endings[i])) return false;
     for (const char *c = path; *c; c++)
@@ -139,6 +140,11 @@ Status advice_add(const char *path, Error *error) {
                          "%s: one file of a model; give the directory that holds config.json and "
                          "the *.safetensors",
                          path);
+    if (ends_in(path, ".csv") || ends_in(path, ".tsv"))
+        return error_set(error,
+                         "%s: a table, not a model; its rows are prompts with --batch %s -i "
+                         "'Summarize: {text}', the name of a column in braces",
+                         path, path);
     bool is_text = ends_in(path, ".txt") || ends_in(path, ".md");
     if (ends_in(path, ".jsonl") || is_text)
         return error_set(error, "%s: a text, not a model; %s goes after %s", path,

@@ -642,6 +642,7 @@ static void what_is_no_model_is_told_what_to_do_instead(void **state) {
         {"tests/cli.gguf", "version https://git-lfs.github.com/spec/v1\n", "run git lfs pull"},
         {"tests/cli.json", "{}", "one file of a model; give the directory that holds"},
         {"tests/cli.jsonl", "{}", "a text, not a model; a file of requests goes after --batch"},
+        {"tests/cli.csv", "text\nOnce", "a table, not a model; its rows are prompts with --batch"},
         {"tests/cli.txt", "Once", "a text, not a model; a prompt goes after -f"},
         {"tests/cli.md", "# Once", "a text, not a model; a prompt goes after -f"},
     };
