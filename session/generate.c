@@ -208,6 +208,8 @@ Status generate_run(Session *session, const GenerateRecord *record, GeneratedTex
         Error ignored;
         output_flush(session->output, status == STATUS_OK ? error : &ignored);
         if (status == STATUS_OK) status = output_write(session->output, "\n", 1, error);
+        if (status == STATUS_INTERRUPTED && session->output->terminal && g.n_tokens > 0)
+            output_write(session->output, "\n", 1, &ignored); /* a remark begins a line */
         bool cut = options.rule && g.finish == FINISH_LENGTH && !options.rule->close;
         if (status == STATUS_OK && cut && !session_rule_is_met(options.rule))
             session->cut_after = g.n_tokens;

@@ -121,6 +121,32 @@ static void a_text_breaks_no_word_at_the_margin(void **state) {
     process_free(&p);
 }
 
+/* Ctrl-C in the middle of a line: what the program says of it begins the next one. */
+static void an_interrupted_text_ends_its_line(void **state) {
+    (void)state;
+    char *program = build_path("run"), text[1 << 14] = "";
+    int terminal, status;
+    size_t length = 0;
+    ssize_t n;
+    pid_t child = terminal_fork(&terminal, NULL);
+    if (child == 0) {
+        execl(program, program, "models/stories.bin", "-i", "Once upon a time", "-c", "100000",
+              "-n", "0", "--ignore-eos", NULL);
+        _exit(127);
+    }
+    while (length < 100 && (n = read(terminal, text + length, sizeof text - 1 - length)) > 0)
+        length += (size_t)n;
+    assert_int_equal(write(terminal, "\003", 1), 1);
+    while (length < sizeof text - 1 &&
+           (n = read(terminal, text + length, sizeof text - 1 - length)) > 0)
+        length += (size_t)n;
+    close(terminal);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 130);
+    if (!strstr(text, "\nrun: interrupted\r\n")) fail_msg("%s", text);
+    free(program);
+}
+
 static void names_of_files_in_lists_and_errors_have_no_controls(void **state) {
     (void)state;
     assert_harmless(SCREEN(0, model, "--info"));
@@ -306,6 +332,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_on_a_terminal_has_no_controls),
         cmocka_unit_test(a_text_breaks_no_word_at_the_margin),
+        cmocka_unit_test(an_interrupted_text_ends_its_line),
         cmocka_unit_test(names_of_files_in_lists_and_errors_have_no_controls),
         cmocka_unit_test(an_error_is_one_line_whatever_the_name_holds),
         cmocka_unit_test(who_types_the_text_is_told_how_it_ends),
