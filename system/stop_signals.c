@@ -18,15 +18,18 @@ static pid_t program;
 /* What a chat's terminal was set to before its line editor changed it. */
 static struct termios terminal;
 static volatile sig_atomic_t has_terminal;
+/* stderr may hold half a line: a progress bar, or a text beside it. */
+static volatile sig_atomic_t begins_line;
 
 /* Where no step looks at the flag in time, the process ends here. Nothing is lost: results and
  * messages are in their files already, and the errands (errand.h) remove what is not complete. */
 static void on_late(int number) {
     (void)number;
     if (getpid() != program) return;
-    const char *const words[] = {program_invocation_short_name, ": interrupted\n"};
+    const char *const words[] = {begins_line ? "\n" : "", program_invocation_short_name,
+                                 ": interrupted\n"};
     ssize_t n = 0;
-    for (size_t i = 0; i < 2 && n >= 0; i++) n = write(STDERR_FILENO, words[i], strlen(words[i]));
+    for (size_t i = 0; i < 3 && n >= 0; i++) n = write(STDERR_FILENO, words[i], strlen(words[i]));
     if (has_terminal) {
         signal(SIGTTOU, SIG_IGN); /* in the background */
         tcsetattr(STDIN_FILENO, TCSANOW, &terminal);
@@ -50,6 +53,7 @@ volatile sig_atomic_t *stop_signals_catch(bool ctrl_c_repeats) {
     ctrl_c_is_mild = ctrl_c_repeats;
     has_terminal = ctrl_c_repeats && tcgetattr(STDIN_FILENO, &terminal) == 0;
     program = getpid();
+    begins_line = isatty(STDERR_FILENO);
     sigaction(SIGALRM, &late, NULL);
     sigemptyset(&alarm);
     sigaddset(&alarm, SIGALRM);

@@ -121,9 +121,9 @@ static void a_text_breaks_no_word_at_the_margin(void **state) {
     process_free(&p);
 }
 
-/* Ctrl-C in the middle of a line: what the program says of it begins the next one. */
-static void an_interrupted_text_ends_its_line(void **state) {
-    (void)state;
+/* What a terminal shows of a long text that is stopped in the middle of a line, by Ctrl-C or, where
+ * `late`, by the clock that ends a program which does not stop. */
+static void assert_line_ends(bool late) {
     char *program = build_path("run"), text[1 << 14] = "";
     int terminal, status;
     size_t length = 0;
@@ -136,7 +136,10 @@ static void an_interrupted_text_ends_its_line(void **state) {
     }
     while (length < 100 && (n = read(terminal, text + length, sizeof text - 1 - length)) > 0)
         length += (size_t)n;
-    assert_int_equal(write(terminal, "\003", 1), 1);
+    if (late)
+        assert_int_equal(kill(child, SIGALRM), 0);
+    else
+        assert_int_equal(write(terminal, "\003", 1), 1);
     while (length < sizeof text - 1 &&
            (n = read(terminal, text + length, sizeof text - 1 - length)) > 0)
         length += (size_t)n;
@@ -145,6 +148,12 @@ static void an_interrupted_text_ends_its_line(void **state) {
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 130);
     if (!strstr(text, "\nrun: interrupted\r\n")) fail_msg("%s", text);
     free(program);
+}
+
+static void an_interrupted_text_ends_its_line(void **state) {
+    (void)state;
+    assert_line_ends(false);
+    assert_line_ends(true);
 }
 
 static void names_of_files_in_lists_and_errors_have_no_controls(void **state) {
