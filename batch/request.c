@@ -655,8 +655,11 @@ static Status not_json(const char *line, size_t length, const json_error_t *wher
                          "--batch-text takes each line as a prompt",
                          where->text, byte);
     bool single = last - first > 1 && line[first] == '{' && line[first + 1] == '\'';
+    bool second = strstr(where->text, "end of file expected near '{'") != NULL;
     return error_set(error, "not JSON: %s (at byte %d)%s", where->text, byte,
-                     single ? ". JSON has double quotes around its texts" : "");
+                     single   ? ". JSON has double quotes around its texts"
+                     : second ? ". Each object has a line of its own: jq -c '.' FILE writes them so"
+                              : "");
 }
 
 Status request_identify(Request *r, const char *line, size_t length, size_t number, Error *error) {

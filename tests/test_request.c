@@ -159,6 +159,8 @@ static void wrong_lines_are_refused_by_name(void **state) {
     refused("]", "jq -c '.[]' FILE");
     refused("{\"prompt\": \"a\"},", "without a list around them: jq -c '.[]' FILE");
     refused("{", "Each line is one whole object: jq -c '.' FILE");
+    refused("{\"prompt\": \"a\"} {\"prompt\": \"b\"}",
+            "Each object has a line of its own: jq -c '.' FILE");
     refused("{\"prompt\": \"a\"} x", "not JSON");
     refused("{\"prompt\": \"a\", \"prompt\": \"b\"}", "not JSON");
     refused("{\"prompt\": \"\\ud800\"}", "not JSON");
