@@ -109,11 +109,18 @@ Status embedding_set_dimensions(EmbeddingSetting *setting, uint64_t dimensions, 
 
 Status embedding_check(const Session *session, const EmbeddingSetting *setting, Error *error) {
     if (setting->pooling != POOLING_NONE) return STATUS_OK;
+    const char *embed = session->options->embed;
+    if (!embed)
+        return error_set(
+            error,
+            "%s: does not say how its embeddings are pooled: --pooling last (or mean, cls) "
+            "with --batch says it; export SOURCE model.bin --pooling last says it once",
+            modelfile_path(session->file));
     return error_set(error,
                      "%s: does not say how its embeddings are pooled: %s %s --embed %s --pooling "
                      "last (or mean, cls); export SOURCE model.bin --pooling last says it once",
                      modelfile_path(session->file), program_invocation_short_name,
-                     session->options->model, session->options->embed);
+                     session->options->model, embed);
 }
 
 Status embedding_refuse_text(const ModelFile *file, Error *error) {

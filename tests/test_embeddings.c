@@ -532,7 +532,7 @@ static void gguf_says_how_to_pool(void **state) {
         assert_int_equal(made.status, 0);
         Process p = batch(model, ids, NULL);
         if (pooling == 0) {
-            assert_says(&p, 3, "does not say how its embeddings are pooled");
+            assert_says(&p, 3, "are pooled: --pooling last (or mean, cls) with --batch says it");
         } else {
             const char *const same[] = {"--pooling", ways[pooling - 1], NULL};
             Process q = batch(model, ids, same);
