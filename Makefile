@@ -1,5 +1,6 @@
 # make            build run, export and bench
 # make core       build/core/run: the core alone, on plain C, and its lines of code
+# make wasm       build/wasm/browser/index.html: the core and the story model in a browser (clang, wasi-libc)
 # make check      a sample of every promise, in less than a minute: for editing
 # make test       more of it, in less than three     make test-all   every case at its full size
 # make test-sweeps   of test-all the programs that take more there than in make test
@@ -218,21 +219,44 @@ CORE_SOURCES = core.c core_absent.c $(filter-out $(MAINS) modes.c,$(wildcard *.c
 	$(wildcard base/*.c) $(CORE_KERNELS) cache/kvpages.c
 CORE_OBJECTS = $(CORE_SOURCES:%.c=$(BUILD)/core/%.o)
 CORE_PACKAGES = libpcre2-8 libutf8proc libxxhash
+CORE_PACKAGE_CFLAGS = $(shell pkg-config --cflags $(CORE_PACKAGES))
+CORE_LIBS = $(shell pkg-config --libs $(CORE_PACKAGES))
 CORE_CFLAGS = -std=c11 -D_GNU_SOURCE $(OPT) $(DEBUG) -fopenmp -ffp-contract=off -fno-math-errno \
 	-fno-strict-aliasing -Wall -Wextra -Wshadow $(WERROR) -I. $(CFLAGS) \
 	-DVERBATIM_CORE -DISA=reference -Wno-unused-parameter -MMD -MP
 core: $(BUILD)/core/run
 	@$(CORE_LINES) | tail -1
 $(BUILD)/core/run: $(CORE_OBJECTS)
-	$(CC) $(CORE_CFLAGS) -o $@ $^ $(LDFLAGS) $(shell pkg-config --libs $(CORE_PACKAGES)) -lm -lpthread
+	$(CC) $(CORE_CFLAGS) -o $@ $^ $(LDFLAGS) $(CORE_LIBS) -lm -lpthread
 $(BUILD)/core/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CORE_CFLAGS) $(shell pkg-config --cflags $(CORE_PACKAGES)) -c -o $@ $<
+	$(CC) $(CORE_CFLAGS) $(CORE_PACKAGE_CFLAGS) -c -o $@ $<
 # Code lines of what `make core` compiles and includes, in all and file by file.
 CORE_LINES = scripts/code-lines $$(sed 's/\\$$//' $(CORE_OBJECTS:.o=.d) | tr ' ' '\n' | \
 	grep -E '^[a-z_/]+\.[ch]$$' | sort -u)
 core-lines: $(BUILD)/core/run
 	@$(CORE_LINES)
+
+# The core in WebAssembly, with the story model, for docs/browser (docs/browser.md). It imports nothing and has one
+# thread: the compiler ignores OpenMP's directives, and browser/ stands for what the core asks of the system.
+WASM_CC = clang
+WASM_FLAGS = --target=wasm32-wasi -O2 -msimd128 -std=c11 -D_GNU_SOURCE -ffp-contract=off -fno-math-errno \
+	-fno-strict-aliasing -D_WASI_EMULATED_MMAN -D_WASI_EMULATED_SIGNAL -DVERBATIM_CORE -DISA=reference -Wall -Wextra -Wshadow \
+	-Wno-unknown-pragmas -Wno-unused-parameter -Wno-unused-variable $(WERROR) -Ibrowser -Ibuild/wasm/include -I. -MMD -MP
+WASM_SOURCES = $(filter-out core.c base/threads.c base/mapped.c base/clock.c,$(CORE_SOURCES)) $(wildcard browser/*.c) \
+	proof/model_digest.c formats/sha256.c
+WASM_OBJECTS = $(WASM_SOURCES:%.c=build/wasm/core/%.o)
+WASM_EXPORTS = $(sort $(shell grep -o 'story_[a-z0-9_]*' browser/story.h))
+wasm: build/wasm/browser/embedded.js
+build/wasm/libraries.o: scripts/core-libraries
+	scripts/core-libraries build/wasm $(WASM_CC) --target=wasm32-wasi
+build/wasm/core/%.o: %.c build/wasm/libraries.o
+	@mkdir -p $(@D)
+	$(WASM_CC) $(WASM_FLAGS) -c -o $@ $<
+build/wasm/verbatim.wasm: $(WASM_OBJECTS) build/wasm/libraries.o
+	$(WASM_CC) $(WASM_FLAGS) -mexec-model=reactor -Wl,--strip-all $(WASM_EXPORTS:%=-Wl,--export=%) -o $@ $^
+build/wasm/browser/embedded.js: build/wasm/verbatim.wasm models/stories.bin README.md scripts/embed $(wildcard docs/browser/*)
+	scripts/embed $(@D) $< models/stories.bin
 
 CMOCKA_CFLAGS = $(shell pkg-config --cflags cmocka)
 CMOCKA_LIBS = $(shell pkg-config --libs cmocka)
@@ -271,7 +295,7 @@ LONGEST = $(patsubst %,$(BUILD)/tests/test_%,reference_logits sampler tokenizer_
 	attacks exactness planted kernels chat_terminal families attention core)
 ORDERED_TESTS = $(filter $(TESTS),$(LONGEST)) $(filter-out $(LONGEST),$(TESTS))
 # Programs that take more in the tier all than in the tier test; the others are the same in both.
-SWEPT_TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(shell grep -l '"tier.h"' tests/test_*.c))
+SWEPT_TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(shell grep -l 'tier\.h"' tests/test_*.c))
 check test: TIER = $@
 test-all test-sweeps: TIER = all
 test-sweeps: ORDERED_TESTS := $(filter $(SWEPT_TESTS),$(ORDERED_TESTS))
@@ -332,7 +356,7 @@ coverage:
 tsan:
 	scripts/tsan
 
-FORMATTED = $(wildcard *.[ch] $(FOLDERS:%=%/*.[ch]) cluster/*.[ch] docs/*.c tests/*.[ch] tests/faults/*.[ch])
+FORMATTED = $(wildcard *.[ch] $(FOLDERS:%=%/*.[ch]) browser/*.[ch] browser/*/*.h cluster/*.[ch] docs/*.c tests/*.[ch] tests/faults/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
 lint: all $(BUILD)/core/run
@@ -403,8 +427,8 @@ deb: all
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all core core-lines mpi $(PROGRAMS) check test test-all test-sweeps soak guard asan fuzz fuzzers coverage tsan format lint install uninstall deb wheel static dist clean
+.PHONY: all core core-lines wasm mpi $(PROGRAMS) check test test-all test-sweeps soak guard asan fuzz fuzzers coverage tsan format lint install uninstall deb wheel static dist clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(PROGRAMS:%=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d $(BUILD)/docs/*.d) \
-	$(CORE_OBJECTS:.o=.d) $(MPI_OBJECTS:.o=.d)
+	$(CORE_OBJECTS:.o=.d) $(MPI_OBJECTS:.o=.d) $(WASM_OBJECTS:.o=.d)
