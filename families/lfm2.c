@@ -14,6 +14,23 @@ static const BiasRule lfm2_biases[] = {
     {0},
 };
 
+#define LFM2_ATTENTION                                                                             \
+    SOME_QKV, LINEAR("wo", ".self_attn.out_proj", "dim", "n_heads * value_dim", .optional = true), \
+        VECTOR("q_norm", ".self_attn.q_layernorm.weight", "head_dim", .optional = true),           \
+        VECTOR("k_norm", ".self_attn.k_layernorm.weight", "head_dim", .optional = true)
+
+/* A layer has a convolution or attention, and a feed-forward or experts. */
+#define CONVOLUTION_AND_FFN                                                                        \
+    LINEAR("convolution.b convolution.c convolution.x", ".conv.in_proj", "dim + dim + dim", "dim", \
+           .optional = true),                                                                      \
+        LINEAR("convolution.out", ".conv.out_proj", "dim", "dim", .optional = true),               \
+        TABLE("convolution.taps", ".conv.conv.weight", "state_kernel", "dim",                      \
+              .turned = TURNED_ALWAYS, .optional = true),                                          \
+        VECTOR("convolution.taps.bias", ".conv.conv.bias", "dim", .optional = true),               \
+        MATRIX("w_gate", ".feed_forward.w1.weight", "ffn_dim", "dim", .optional = true),           \
+        MATRIX("w_up", ".feed_forward.w3.weight", "ffn_dim", "dim", .optional = true),             \
+        MATRIX("w_down", ".feed_forward.w2.weight", "dim", "ffn_dim", .optional = true)
+
 static const TensorRule gguf_lfm2_tensors[] = {
     EMBEDDING("token_embd"),
     NORM("attention_norm", ".attn_norm"),
@@ -54,15 +71,7 @@ const Family families_lfm2[] = {
                 SOME_ATTENTION,
                 VECTOR("q_norm", ".self_attn.q_norm.weight", "head_dim", .optional = true),
                 VECTOR("k_norm", ".self_attn.k_norm.weight", "head_dim", .optional = true),
-                LINEAR("convolution.b convolution.c convolution.x", ".conv.in_proj",
-                       "dim + dim + dim", "dim", .optional = true),
-                LINEAR("convolution.out", ".conv.out_proj", "dim", "dim", .optional = true),
-                TABLE("convolution.taps", ".conv.conv.weight", "state_kernel", "dim",
-                      .turned = TURNED_ALWAYS, .optional = true),
-                VECTOR("convolution.taps.bias", ".conv.conv.bias", "dim", .optional = true),
-                MATRIX("w_gate", ".feed_forward.w1.weight", "ffn_dim", "dim", .optional = true),
-                MATRIX("w_up", ".feed_forward.w3.weight", "ffn_dim", "dim", .optional = true),
-                MATRIX("w_down", ".feed_forward.w2.weight", "dim", "ffn_dim", .optional = true),
+                CONVOLUTION_AND_FFN,
                 NORM("final_norm", "model.embedding_norm"),
                 OUTPUT("lm_head"),
                 {0},
@@ -91,19 +100,8 @@ const Family families_lfm2[] = {
                 EMBEDDING("model.embed_tokens"),
                 NORM("attention_norm", ".operator_norm"),
                 NORM("ffn_norm", ".ffn_norm"),
-                SOME_QKV,
-                LINEAR("wo", ".self_attn.out_proj", "dim", "n_heads * value_dim", .optional = true),
-                VECTOR("q_norm", ".self_attn.q_layernorm.weight", "head_dim", .optional = true),
-                VECTOR("k_norm", ".self_attn.k_layernorm.weight", "head_dim", .optional = true),
-                LINEAR("convolution.b convolution.c convolution.x", ".conv.in_proj",
-                       "dim + dim + dim", "dim", .optional = true),
-                LINEAR("convolution.out", ".conv.out_proj", "dim", "dim", .optional = true),
-                TABLE("convolution.taps", ".conv.conv.weight", "state_kernel", "dim",
-                      .turned = TURNED_ALWAYS, .optional = true),
-                VECTOR("convolution.taps.bias", ".conv.conv.bias", "dim", .optional = true),
-                MATRIX("w_gate", ".feed_forward.w1.weight", "ffn_dim", "dim", .optional = true),
-                MATRIX("w_up", ".feed_forward.w3.weight", "ffn_dim", "dim", .optional = true),
-                MATRIX("w_down", ".feed_forward.w2.weight", "dim", "ffn_dim", .optional = true),
+                LFM2_ATTENTION,
+                CONVOLUTION_AND_FFN,
                 NORM("final_norm", "model.embedding_norm"),
                 OUTPUT("lm_head"),
                 {0},
@@ -142,19 +140,8 @@ const Family families_lfm2[] = {
                 EMBEDDING("model.embed_tokens"),
                 NORM("attention_norm", ".operator_norm"),
                 NORM("ffn_norm", ".ffn_norm"),
-                SOME_QKV,
-                LINEAR("wo", ".self_attn.out_proj", "dim", "n_heads * value_dim", .optional = true),
-                VECTOR("q_norm", ".self_attn.q_layernorm.weight", "head_dim", .optional = true),
-                VECTOR("k_norm", ".self_attn.k_layernorm.weight", "head_dim", .optional = true),
-                LINEAR("convolution.b convolution.c convolution.x", ".conv.in_proj",
-                       "dim + dim + dim", "dim", .optional = true),
-                LINEAR("convolution.out", ".conv.out_proj", "dim", "dim", .optional = true),
-                TABLE("convolution.taps", ".conv.conv.weight", "state_kernel", "dim",
-                      .turned = TURNED_ALWAYS, .optional = true),
-                VECTOR("convolution.taps.bias", ".conv.conv.bias", "dim", .optional = true),
-                MATRIX("w_gate", ".feed_forward.w1.weight", "ffn_dim", "dim", .optional = true),
-                MATRIX("w_up", ".feed_forward.w3.weight", "ffn_dim", "dim", .optional = true),
-                MATRIX("w_down", ".feed_forward.w2.weight", "dim", "ffn_dim", .optional = true),
+                LFM2_ATTENTION,
+                CONVOLUTION_AND_FFN,
                 MATRIX("router", ".feed_forward.gate.weight", "n_experts", "dim", .optional = true),
                 CORRECTION(".feed_forward.expert_bias"),
                 SOME_W123_EXPERTS(".feed_forward.experts."),
