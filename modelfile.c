@@ -435,6 +435,15 @@ Status modelfile_replace(ModelFile *file, size_t i, const ModelFile *from, size_
     return STATUS_OK;
 }
 
+void modelfile_restore(ModelFile *file) {
+    size_t bytes;
+    const FileTensor *own = modelfile_section(file, SECTION_TENSORS, &bytes);
+    for (size_t i = 0; file->replaced && i < file->n_tensors; i++) {
+        file->replaced[i] = own[i];
+        file->data[i] = file->map + own[i].offset;
+    }
+}
+
 /* ---- The whole file ---- */
 
 Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error) {

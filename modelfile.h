@@ -105,6 +105,8 @@ Matrix modelfile_matrix(const ModelFile *file, const FileTensor *tensor, size_t 
  * another's. `from` must stay open as long as they do. Fails where the shapes differ or memory is
  * short. */
 Status modelfile_replace(ModelFile *file, size_t i, const ModelFile *from, size_t k, Error *error);
+/* Takes back all replacements. */
+void modelfile_restore(ModelFile *file);
 
 /* Look up metadata that is not in Config. They copy the element number `index` of the key's values;
  * false when the key is absent, has another type, or index is past its count. Whole numbers and

@@ -54,7 +54,7 @@ typedef struct WindowState {
     float *logits;   /* [max_rows][vocab_size] */
     size_t n_rows;   /* that have run */
     size_t tokens;   /* of the text before this window, less its bos */
-    int32_t ids[WINDOW];
+    int32_t *ids;    /* [window + 1] */
 } WindowState;
 
 static Status after_chunk(void *context, const PrefillChunk *chunk, Error *error) {
@@ -92,8 +92,9 @@ Status text_windows_run(const TextWindows *windows, const WindowRun *run, Error 
     const KvShape shape = model_kv_shape(run->model, model_kv_type(run->model));
     WindowState s = {.run = run, .max_rows = logprobs_max_rows(run->model)};
     s.logits = malloc(s.max_rows * model_config(run->model)->vocab_size * sizeof *s.logits);
+    s.ids = malloc((windows->window + 1) * sizeof *s.ids);
     Status status =
-        s.logits ? STATUS_OK : error_set(error, "no memory for the logits of a calibration");
+        s.logits && s.ids ? STATUS_OK : error_set(error, "no memory to run over a text");
     if (status == STATUS_OK) status = kvcache_new(&s.cache, &shape, 1, 0, error);
     for (size_t first = 0; status == STATUS_OK && first < windows->ids.length &&
                            (!run->most_rows || s.n_rows < run->most_rows);
@@ -104,5 +105,6 @@ Status text_windows_run(const TextWindows *windows, const WindowRun *run, Error 
     }
     kvcache_free(s.cache);
     free(s.logits);
+    free(s.ids);
     return status;
 }
