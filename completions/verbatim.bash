@@ -39,7 +39,7 @@ _verbatim() {
             --receipt --replay --receipt-key --quiet
             --bug-report --layers --layer --position --limit --eval-tasks
             --embed-normalize --embed-prompt --embed-truncate --info --verify
-            --tokenize --detokenize --render --eval --against --attention --score
+            --tokenize --detokenize --render --eval --against --why --attention --score
             --positions --no-cache --override --type --cache-dir --list --cache-list --cache-limit --cache-clear
             --help --version" -- "$cur"))
         return

@@ -11,6 +11,7 @@
 #include "convert/modelopen.h"
 #include "inspect/statistics.h"
 #include "inspect/task_items.h"
+#include "inspect/why_tasks.h"
 #include "system/descriptor.h"
 
 /* One of the models that are compared. */
@@ -291,7 +292,9 @@ static Status tasks_run(void *state, Session *session, Error *error) {
     }
     session_progress(session, "scoring", 0, 0);
     if (status == STATUS_OK) report(t, session);
-    return status;
+    if (status != STATUS_OK || !session->options->why) return status;
+    fflush(stdout);
+    return why_tasks_run(session, t->other_file, &t->items, error);
 }
 
 const Mode eval_tasks_mode = {.name = "--eval-tasks",

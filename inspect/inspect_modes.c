@@ -15,6 +15,7 @@
 #include "inspect/score.h"
 #include "inspect/side_by_side.h"
 #include "inspect/token_scores.h"
+#include "inspect/why_text.h"
 #include "session/embedding.h"
 
 #define FIELD(name) offsetof(Options, name)
@@ -37,6 +38,8 @@ const OptionRow inspect_options[] = {
              "accuracy on multiple-choice questions, JSON lines"),
     TEXT_ROW(RARE, 0, "against", "MODEL", FIELD(against),
              "compare with it: --eval, --eval-tasks or -i"),
+    FLAG_ROW(RARE, 0, "why", FIELD(why),
+             "with --against: MODEL's tensors that win its answers back"),
     HEADING_ROW("Seeing inside (docs/seeing-inside.md)"),
     TEXT_ROW(RARE, 0, "attention", "OUT", FIELD(attention),
              "draw attention weights: .svg .html .json, -, scores"),
@@ -173,6 +176,10 @@ static Status check_eval(Options *o, Error *error) {
                                  o->lora.n > 0 || o->echo || o->stats || shaped))
         return usage(error, "--against beside -i or -f continues one text with two models: no -m, "
                             "--batch, --check, --receipt, --lora, --echo, --stats or shape");
+    if (o->why && !o->against)
+        return usage(error, "--why needs --against MODEL, whose answers it explains");
+    if (o->why && (o->override.n > 0 || o->lora.n > 0))
+        return usage(error, "--why exchanges tensors: no --override and no --lora");
     if (o->eval_tasks && (o->prompt || o->prompt_file || o->mode || o->batch || o->check ||
                           o->eval || o->score || o->info || o->replay || o->receipt))
         return usage(error, "--eval-tasks FILE names the questions: no -i, -f, -m, --batch or "
@@ -212,8 +219,9 @@ static Status run_with_other(ModelOpening *opening, Session *session,
 }
 
 static Status score(Session *session, ModelFile *file, Error *error) {
-    (void)file;
-    return score_run(session, error);
+    Status status = score_run(session, error);
+    return status == STATUS_OK && session->options->why ? why_text_run(session, file, error)
+                                                        : status;
 }
 
 static Status run_eval(void *state, Session *session, Error *error) {

@@ -5,6 +5,7 @@
 
 #include "draft/speculation.h"
 #include "inspect/inspect.h"
+#include "inspect/why_text.h"
 #include "session/generate.h"
 #include "session/logprobs.h"
 
@@ -141,14 +142,31 @@ static Status print_parting(const Session *session, Side *sides, size_t at, Erro
     return status;
 }
 
-static Status compare(const Session *session, Side *sides, Error *error) {
+/* The number of tokens that begin both answers. */
+static size_t parting(const Side *sides) {
     size_t n = sides[0].answer.length, m = sides[1].answer.length, at = 0;
     while (at < n && at < m && sides[0].answer.ids[at] == sides[1].answer.ids[at]) at++;
+    return at;
+}
+
+static Status compare(const Session *session, Side *sides, Error *error) {
+    size_t n = sides[0].answer.length, m = sides[1].answer.length, at = parting(sides);
     if (at == n && at == m)
         return inspect_print(session, error, "--- both give the same %zu tokens\n", n);
     if (at < n && at < m) return print_parting(session, sides, at, error);
     return inspect_print(session, error, "--- the same up to token %zu, where %s was cut\n", at,
                          sides[at == n ? 0 : 1].name);
+}
+
+/* --why: which tensors make the other model go on as the first does. compare() has put the answer
+ * up to the parting behind the prompts. */
+static Status explain_parting(const Session *session, ModelFile *file, const Side *sides,
+                              Error *error) {
+    size_t at = parting(sides);
+    if (at == sides[0].answer.length || at == sides[1].answer.length) return STATUS_OK;
+    if (sides[0].options.sampling.temperature != 0.0f)
+        return error_set(error, "--why explains the likeliest token: give -t 0");
+    return why_text_parting(session, file, sides[0].prompt.ids, sides[0].prompt.length, error);
 }
 
 Status side_by_side_run(Session *session, ModelFile *file, Error *error) {
@@ -169,6 +187,8 @@ Status side_by_side_run(Session *session, ModelFile *file, Error *error) {
         if (status == STATUS_OK) status = print_answer(session, &sides[i], error);
     }
     if (status == STATUS_OK) status = compare(session, sides, error);
+    if (status == STATUS_OK && session->options->why)
+        status = explain_parting(session, file, sides, error);
     for (size_t i = 0; i < 2; i++) free_side(&sides[i]);
     return status;
 }

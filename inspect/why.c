@@ -1,0 +1,313 @@
+#include "inspect/why.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "inspect/ddmin.h"
+#include "inspect/inspect.h"
+
+enum { SHOWN = 20 };                /* changed answers and single tensors that are printed */
+static const double NEAR_TIE = 0.1; /* nats */
+
+/* A tensor of B whose data or type A has otherwise, with those that share its data. */
+typedef struct Difference {
+    size_t own, other; /* its numbers in A's and in B's directory */
+    double more;       /* bytes that A's takes beyond B's */
+    size_t won;        /* answers, alone */
+} Difference;
+
+typedef struct Why {
+    const Session *session;
+    const ModelFile *own;
+    ModelFile *other;
+    const WhyItems *items;
+    Difference *differences; /* [n_differences] */
+    size_t n_differences, n_changed, n_searched, n_trials;
+    size_t *own_answers, *other_answers, *answers; /* [items] of A, of B, of the latest trial */
+    bool *searched;                                /* [items] changed, and not held out */
+} Why;
+
+/* ---- Tensors ---- */
+
+static bool is_same(const ModelFile *a, const FileTensor *x, const ModelFile *b,
+                    const FileTensor *y) {
+    return x->type == y->type && x->bytes == y->bytes &&
+           memcmp(modelfile_data(a, x), modelfile_data(b, y), (size_t)x->bytes) == 0;
+}
+
+/* Whether an earlier tensor of B has the same data. */
+static bool is_shared(const ModelFile *other, size_t i) {
+    const void *data = modelfile_data(other, modelfile_tensor(other, i));
+    for (size_t k = 0; k < i; k++)
+        if (modelfile_data(other, modelfile_tensor(other, k)) == data) return true;
+    return false;
+}
+
+static Status list_differences(Why *w, Error *error) {
+    size_t n = modelfile_n_tensors(w->other);
+    w->differences = calloc(n + 1, sizeof *w->differences);
+    if (!w->differences) return error_set(error, "no memory for a list of tensors");
+    for (size_t i = 0; i < n; i++) {
+        const FileTensor *t = modelfile_tensor(w->other, i), *own = modelfile_find(w->own, t->name);
+        if (!own)
+            return error_set(error,
+                             "%s: has no tensor '%s', which %s has: --why compares models of "
+                             "one shape",
+                             modelfile_path(w->own), t->name, modelfile_path(w->other));
+        if (is_shared(w->other, i) || is_same(w->own, own, w->other, t)) continue;
+        w->differences[w->n_differences++] =
+            (Difference){.own = (size_t)(own - modelfile_tensor(w->own, 0)),
+                         .other = i,
+                         .more = (double)own->bytes - (double)t->bytes};
+    }
+    return STATUS_OK;
+}
+
+/* ---- Trials ---- */
+
+/* Puts A's tensor in place of B's, and of those that share B's data. */
+static Status put(Why *w, const Difference *d, Error *error) {
+    const FileTensor *all = modelfile_tensor(w->other, 0);
+    const void *data = modelfile_data(w->other, all + d->other);
+    for (size_t i = d->other; i < modelfile_n_tensors(w->other); i++) {
+        if (modelfile_data(w->other, modelfile_tensor(w->other, i)) != data) continue;
+        Status status = modelfile_replace(w->other, i, w->own, d->own, error);
+        if (status != STATUS_OK) return status;
+    }
+    return STATUS_OK;
+}
+
+/* Answers all items with B and A's tensors of these differences. */
+static Status why_try(Why *w, const size_t *things, size_t n, Error *error) {
+    Status status = STATUS_OK;
+    modelfile_restore(w->other);
+    for (size_t i = 0; i < n && status == STATUS_OK; i++)
+        status = put(w, &w->differences[things[i]], error);
+    if (status == STATUS_OK)
+        status = w->items->answer(w->items->context, w->other, w->answers, error);
+    w->n_trials++;
+    session_progress(w->session, "trials", w->n_trials, w->n_trials + 1);
+    return *w->session->interrupted ? STATUS_INTERRUPTED : status;
+}
+
+static size_t count_won(const Why *w) {
+    size_t n = 0;
+    for (size_t i = 0; i < w->items->n; i++)
+        n += w->searched[i] && w->answers[i] == w->own_answers[i];
+    return n;
+}
+
+static Status wins_all(void *context, const size_t *things, size_t n, bool *passes, Error *error) {
+    Why *w = context;
+    Status status = why_try(w, things, n, error);
+    *passes = status == STATUS_OK && count_won(w) == w->n_searched;
+    return status;
+}
+
+static Status try_singles(Why *w, Error *error) {
+    for (size_t i = 0; i < w->n_differences; i++) {
+        Status status = why_try(w, &i, 1, error);
+        if (status != STATUS_OK) return status;
+        w->differences[i].won = count_won(w);
+    }
+    return STATUS_OK;
+}
+
+/* ---- The report ---- */
+
+static const char *name_of(const Why *w, size_t i) {
+    return modelfile_tensor(w->other, w->differences[i].other)->name;
+}
+
+static bool is_near_tie(double logprobs[2][2]) {
+    return fabs(logprobs[0][0] - logprobs[0][1]) < NEAR_TIE &&
+           fabs(logprobs[1][0] - logprobs[1][1]) < NEAR_TIE;
+}
+
+static Status print_changed(Why *w, Error *error) {
+    const WhyItems *items = w->items;
+    double(*logprobs)[2][2] = calloc(items->n + 1, sizeof *logprobs);
+    double(*one)[2] = calloc(items->n + 1, sizeof *one);
+    Status status = logprobs && one ? STATUS_OK : error_set(error, "no memory for probabilities");
+    for (size_t m = 0; m < 2 && status == STATUS_OK; m++) {
+        status = items->weigh(items->context, m ? w->other : w->own, w->own_answers,
+                              w->other_answers, one, error);
+        for (size_t i = 0; i < items->n && status == STATUS_OK; i++)
+            memcpy(logprobs[i][m], one[i], sizeof *one);
+    }
+    size_t shown = 0;
+    for (size_t i = 0; i < items->n && status == STATUS_OK && shown < SHOWN; i++) {
+        char place[120], own[120], other[120];
+        if (w->own_answers[i] == w->other_answers[i]) continue;
+        const double(*l)[2] = (const double(*)[2])logprobs[i];
+        items->name(items->context, i, w->own_answers[i], place, own, sizeof own);
+        items->name(items->context, i, w->other_answers[i], place, other, sizeof other);
+        status = inspect_print(w->session, error,
+                               "  %s: %s (log p %.4f, there %.4f), there %s (%.4f, here %.4f); gap "
+                               "here %.4f, there %.4f\n",
+                               place, own, l[0][0], l[1][0], other, l[1][1], l[0][1],
+                               l[0][0] - l[0][1], l[1][1] - l[1][0]);
+        shown++;
+    }
+    if (status == STATUS_OK && w->n_changed > shown)
+        status = inspect_print(w->session, error, "  and %zu more\n", w->n_changed - shown);
+    size_t ties = 0;
+    for (size_t i = 0; status == STATUS_OK && i < items->n; i++)
+        ties += w->own_answers[i] != w->other_answers[i] && is_near_tie(logprobs[i]);
+    if (status == STATUS_OK && ties > 0)
+        status =
+            inspect_print(w->session, error,
+                          "near ties           %zu of them: both candidates within %.1f of each "
+                          "other here and there; any small change turns such an answer\n",
+                          ties, NEAR_TIE);
+    free(logprobs);
+    free(one);
+    return status;
+}
+
+/* Answers won a byte; a tensor that takes no more bytes comes before all others. */
+static double rate(const Difference *d) {
+    if (d->won == 0) return 0.0;
+    return d->more > 0.0 ? (double)d->won / d->more : INFINITY;
+}
+
+/* Prints single tensors by answers won a MiB. */
+static Status print_singles(Why *w, Error *error) {
+    bool *done = calloc(w->n_differences + 1, sizeof *done);
+    Status status = done ? inspect_print(w->session, error,
+                                         "alone               answers of %zu that one tensor wins "
+                                         "back, by answers a MiB\n",
+                                         w->n_searched)
+                         : error_set(error, "no memory for a list of tensors");
+    for (size_t k = 0; k < SHOWN && status == STATUS_OK; k++) {
+        size_t best = w->n_differences;
+        for (size_t i = 0; i < w->n_differences; i++)
+            if (!done[i] && w->differences[i].won > 0 &&
+                (best == w->n_differences ||
+                 rate(&w->differences[i]) > rate(&w->differences[best])))
+                best = i;
+        if (best == w->n_differences) break;
+        const Difference *d = &w->differences[best];
+        done[best] = true;
+        status = inspect_print(w->session, error, "  %-24s %6zu, %8.3f MiB more, %.4g a MiB\n",
+                               name_of(w, best), d->won, d->more / 0x1p20,
+                               d->more > 0.0 ? rate(d) * 0x1p20 : INFINITY);
+    }
+    free(done);
+    return status;
+}
+
+/* What A's tensors of the set give back of the answers that were not searched with. */
+static Status print_held_out(Why *w, Error *error) {
+    size_t held = 0, won = 0, others = 0, lost = 0;
+    for (size_t i = 0; i < w->items->n; i++) {
+        bool changed = w->own_answers[i] != w->other_answers[i];
+        bool right = w->answers[i] == w->own_answers[i];
+        held += changed && !w->searched[i];
+        won += changed && !w->searched[i] && right;
+        others += !changed;
+        lost += !changed && !right;
+    }
+    return inspect_print(w->session, error,
+                         "held out            %zu of %zu changed answers won back; of %zu that had "
+                         "not changed %zu now do\n",
+                         won, held, others, lost);
+}
+
+static Status print_set(Why *w, const size_t *set, size_t n, Error *error) {
+    double more = 0.0;
+    char size[32];
+    for (size_t i = 0; i < n; i++) more += w->differences[set[i]].more;
+    Status status = inspect_print(
+        w->session, error,
+        "together            %zu tensors, %s more, win back all %zu; none can be left out, but "
+        "other sets may do as well\n",
+        n, size_text(more > 0.0 ? more : 0.0, size, sizeof size), w->n_searched);
+    for (size_t i = 0; i < n && status == STATUS_OK; i++) {
+        const FileTensor *own = modelfile_tensor(w->own, w->differences[set[i]].own);
+        if (own->type != TENSOR_VECTOR)
+            status = inspect_print(w->session, error, "  --keep %s=%s\n", name_of(w, set[i]),
+                                   tensor_type_info(own->type)->name);
+        else
+            status = inspect_print(w->session, error, "  (the vector %s)\n", name_of(w, set[i]));
+    }
+    return status;
+}
+
+static Status search_set(Why *w, Error *error) {
+    size_t n = w->n_differences, *set = malloc((n + 1) * sizeof *set);
+    if (!set) return error_set(error, "no memory to search in");
+    for (size_t i = 0; i < n; i++) set[i] = i;
+    bool passes = false;
+    Status status = wins_all(w, set, n, &passes, error);
+    if (status == STATUS_OK && !passes) {
+        status = inspect_print(w->session, error,
+                               "together            all tensors win back %zu of %zu: the models "
+                               "differ in more than tensors\n",
+                               count_won(w), w->n_searched);
+    } else if (status == STATUS_OK) {
+        status = ddmin(set, &n, wins_all, w, error);
+        if (status == STATUS_OK) status = print_set(w, set, n, error);
+        if (status == STATUS_OK && w->items->n > 1) status = why_try(w, set, n, error);
+        if (status == STATUS_OK && w->items->n > 1) status = print_held_out(w, error);
+    }
+    free(set);
+    return status;
+}
+
+/* Counts what changed, and holds every second change out where there are more than three. */
+static void choose_searched(Why *w) {
+    size_t seen = 0;
+    for (size_t i = 0; i < w->items->n; i++)
+        w->n_changed += w->own_answers[i] != w->other_answers[i];
+    for (size_t i = 0; i < w->items->n; i++) {
+        if (w->own_answers[i] == w->other_answers[i]) continue;
+        w->searched[i] = w->n_changed < 4 || seen % 2 == 0;
+        w->n_searched += w->searched[i];
+        seen++;
+    }
+}
+
+static Status explain(Why *w, Error *error) {
+    const WhyItems *items = w->items;
+    Status status = list_differences(w, error);
+    if (status == STATUS_OK) status = items->answer(items->context, w->own, w->own_answers, error);
+    if (status == STATUS_OK)
+        status = items->answer(items->context, w->other, w->other_answers, error);
+    if (status != STATUS_OK) return status;
+    choose_searched(w);
+    status = inspect_print(w->session, error,
+                           "changed             %zu of %zu answers; %zu tensors differ\n",
+                           w->n_changed, items->n, w->n_differences);
+    if (status == STATUS_OK && w->n_changed > 0) status = print_changed(w, error);
+    if (status != STATUS_OK || w->n_changed == 0) return status;
+    status = try_singles(w, error);
+    if (status == STATUS_OK) status = print_singles(w, error);
+    if (status == STATUS_OK) status = search_set(w, error);
+    if (status == STATUS_OK)
+        status = inspect_print(w->session, error, "trials              %zu passes over all items\n",
+                               w->n_trials);
+    return status;
+}
+
+Status why_run(const Session *session, ModelFile *other, const WhyItems *items, Error *error) {
+    Why w = {.session = session, .own = session->file, .other = other, .items = items};
+    size_t n = items->n + 1;
+    w.own_answers = malloc(n * sizeof(size_t));
+    w.other_answers = malloc(n * sizeof(size_t));
+    w.answers = malloc(n * sizeof(size_t));
+    w.searched = calloc(n, sizeof *w.searched);
+    Status status = w.own_answers && w.other_answers && w.answers && w.searched
+                        ? explain(&w, error)
+                        : error_set(error, "no memory for the answers");
+    modelfile_restore(other);
+    session_progress(session, "trials", 0, 0);
+    free(w.differences);
+    free(w.own_answers);
+    free(w.other_answers);
+    free(w.answers);
+    free(w.searched);
+    return status;
+}

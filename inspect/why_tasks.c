@@ -1,0 +1,98 @@
+#include "inspect/why_tasks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "inspect/why.h"
+
+typedef struct Questions {
+    const Session *session;
+    const TaskItem **items; /* [n] with choices */
+    size_t n;
+} Questions;
+
+/* What is wanted of each question: the number of its likeliest choice, or the log-probabilities of
+ * two choices. */
+typedef struct Wanted {
+    size_t *answers;
+    const size_t *own, *other;
+    double (*logprobs)[2];
+} Wanted;
+
+static Status ask(const Questions *q, Endings *endings, size_t i, const Wanted *wanted,
+                  Error *error) {
+    const TaskItem *item = q->items[i];
+    EndingScore scores[ENDINGS_MOST];
+    bool cut;
+    Status status =
+        endings_score(endings, &item->context, item->choices, item->n_choices, scores, &cut, error);
+    if (status != STATUS_OK) return status;
+    if (!wanted->answers) {
+        wanted->logprobs[i][0] = scores[wanted->own[i]].logprob;
+        wanted->logprobs[i][1] = scores[wanted->other[i]].logprob;
+        return STATUS_OK;
+    }
+    wanted->answers[i] = 0;
+    for (size_t k = 1; k < item->n_choices; k++)
+        if (scores[k].logprob > scores[wanted->answers[i]].logprob) wanted->answers[i] = k;
+    return STATUS_OK;
+}
+
+static Status ask_all(const Questions *q, const ModelFile *file, const Wanted *wanted,
+                      Error *error) {
+    const ModelOptions options = session_model_options(q->session);
+    Model *model = NULL;
+    Endings *endings = NULL;
+    Status status = model_open(&model, file, &options, error);
+    if (status == STATUS_OK)
+        status = endings_new(&endings, q->session, model, q->session->tokenizer, error);
+    for (size_t i = 0; i < q->n && status == STATUS_OK; i++)
+        if (wanted->answers || wanted->own[i] != wanted->other[i])
+            status = ask(q, endings, i, wanted, error);
+    endings_free(endings);
+    model_close(model);
+    return status;
+}
+
+static Status answer(void *context, const ModelFile *file, size_t *answers, Error *error) {
+    const Wanted wanted = {.answers = answers};
+    return ask_all(context, file, &wanted, error);
+}
+
+static Status weigh(void *context, const ModelFile *file, const size_t *own, const size_t *other,
+                    double (*logprobs)[2], Error *error) {
+    const Wanted wanted = {.own = own, .other = other, .logprobs = logprobs};
+    return ask_all(context, file, &wanted, error);
+}
+
+static void name(void *context, size_t i, size_t choice, char *place, char *text, size_t size) {
+    const TaskItem *item = ((const Questions *)context)->items[i];
+    const EndingText *ending = &item->choices[choice];
+    json_t *json = json_stringn(ending->text, ending->length);
+    char *quoted = json ? json_dumps(json, JSON_ENCODE_ANY) : NULL;
+    snprintf(place, size, "line %zu", item->line);
+    snprintf(text, size, "%s%s", quoted ? quoted : "", choice == item->answer ? " (right)" : "");
+    free(quoted);
+    json_decref(json);
+}
+
+Status why_tasks_run(const Session *session, ModelFile *other, const TaskItems *items,
+                     Error *error) {
+    Questions questions = {.session = session};
+    if (modelfile_config(other)->vocab_size != modelfile_config(session->file)->vocab_size)
+        return error_set(error,
+                         "%s: has %u tokens, but %s has %u: --why compares models of one "
+                         "shape",
+                         modelfile_path(other), modelfile_config(other)->vocab_size,
+                         modelfile_path(session->file),
+                         modelfile_config(session->file)->vocab_size);
+    questions.items = malloc((items->n + 1) * sizeof *questions.items);
+    if (!questions.items) return error_set(error, "no memory for the questions");
+    for (size_t i = 0; i < items->n; i++)
+        if (items->items[i].choices) questions.items[questions.n++] = &items->items[i];
+    const WhyItems why = {
+        .n = questions.n, .answer = answer, .weigh = weigh, .name = name, .context = &questions};
+    Status status = why_run(session, other, &why, error);
+    free(questions.items);
+    return status;
+}

@@ -1,0 +1,117 @@
+#include "inspect/why_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert/text_windows.h"
+#include "inspect/why.h"
+#include "session/logprobs.h"
+
+typedef struct Asking {
+    const Session *session;
+    TextWindows windows;
+    size_t n_rows, first;      /* rows of a run; the first of them that is an item */
+    size_t *answers;           /* of the run: [items] to fill in, or NULL */
+    const size_t *own, *other; /* candidates of each item, whose log-probabilities are wanted */
+    double (*logprobs)[2];
+    float *exps; /* [vocab_size] */
+} Asking;
+
+static Status take_rows(void *context, const float *logits, size_t first, size_t n, size_t tokens,
+                        Error *error) {
+    (void)tokens, (void)error;
+    Asking *a = context;
+    size_t vocab_size = modelfile_config(a->session->file)->vocab_size;
+    for (size_t r = 0; r < n; r++, logits += vocab_size) {
+        if (first + r < a->first) continue;
+        size_t item = first + r - a->first;
+        if (a->answers) {
+            a->answers[item] = logprobs_argmax(logits, vocab_size);
+        } else if (a->own[item] != a->other[item]) {
+            double sum =
+                logprobs_log_sum(a->session->isa->numeric, logits, vocab_size, a->exps, NULL);
+            a->logprobs[item][0] = (double)logits[a->own[item]] - sum;
+            a->logprobs[item][1] = (double)logits[a->other[item]] - sum;
+        }
+    }
+    return STATUS_OK;
+}
+
+static Status run(Asking *a, const ModelFile *file, Error *error) {
+    const ModelOptions options = session_model_options(a->session);
+    WindowRun run = {.rows = take_rows, .context = a, .cancel = a->session->interrupted};
+    if (model_open(&run.model, file, &options, error) != STATUS_OK) return STATUS_FAILED;
+    Status status = text_windows_run(&a->windows, &run, error);
+    model_close(run.model);
+    return status;
+}
+
+static Status answer(void *context, const ModelFile *file, size_t *answers, Error *error) {
+    Asking *a = context;
+    a->answers = answers;
+    return run(a, file, error);
+}
+
+static Status weigh(void *context, const ModelFile *file, const size_t *own, const size_t *other,
+                    double (*logprobs)[2], Error *error) {
+    Asking *a = context;
+    a->answers = NULL;
+    a->own = own;
+    a->other = other;
+    a->logprobs = logprobs;
+    return run(a, file, error);
+}
+
+static void name(void *context, size_t i, size_t token, char *place, char *text, size_t size) {
+    const Asking *a = context;
+    size_t length;
+    const char *bytes = tokenizer_token_text(a->session->tokenizer, (int32_t)token, &length);
+    json_t *json = json_stringn(bytes, length);
+    char *quoted = json ? json_dumps(json, JSON_ENCODE_ANY) : NULL;
+    snprintf(place, size, "after row %zu", a->first + i + 1);
+    snprintf(text, size, "%s", quoted ? quoted : "a token that is no text");
+    free(quoted);
+    json_decref(json);
+}
+
+static Status explain(Asking *a, ModelFile *other, Error *error) {
+    const Config *own = modelfile_config(a->session->file);
+    WhyItems items = {.answer = answer, .weigh = weigh, .name = name, .context = a};
+    a->n_rows = text_windows_rows(&a->windows);
+    items.n = a->n_rows - a->first;
+    a->exps = malloc(own->vocab_size * sizeof *a->exps);
+    if (!a->exps) return error_set(error, "no memory for probabilities");
+    Status status = why_run(a->session, other, &items, error);
+    free(a->exps);
+    return status;
+}
+
+Status why_text_run(const Session *session, ModelFile *other, Error *error) {
+    enum { WINDOW = 512 };
+    Asking a = {.session = session, .windows = {.bos = -1}};
+    size_t context = model_context(session->model);
+    unsigned flags = session->options->special ? TOKENIZE_PARSE_SPECIAL : 0;
+    Status status = tokenizer_encode(session->tokenizer, session->prompt, session->prompt_length,
+                                     NULL, flags, &a.windows.ids, error);
+    a.windows.window = (context < WINDOW ? context : WINDOW) - 1;
+    if (tokenizer_adds_bos(session->tokenizer)) a.windows.bos = tokenizer_bos(session->tokenizer);
+    uint64_t limit = session->options->limit;
+    if (limit && limit < a.windows.ids.length) a.windows.ids.length = (size_t)limit;
+    if (status == STATUS_OK) status = explain(&a, other, error);
+    text_windows_close(&a.windows);
+    return status;
+}
+
+Status why_text_parting(const Session *session, ModelFile *other, const int32_t *ids, size_t n,
+                        Error *error) {
+    Asking a = {.session = session, .windows = {.bos = -1, .window = n}, .first = n - 1};
+    for (size_t i = 0; i < n; i++)
+        if (!token_list_push(&a.windows.ids, ids[i])) {
+            text_windows_close(&a.windows);
+            return error_set(error, "no memory for the text");
+        }
+    Status status = explain(&a, other, error);
+    text_windows_close(&a.windows);
+    return status;
+}
