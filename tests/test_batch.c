@@ -461,7 +461,7 @@ static void rows_of_a_table_are_filled_into_the_prompt(void **state) {
 
 /* Lines of JSON in a file called results.csv are told about; in one called results.jsonl, not. */
 static void results_in_a_file_with_a_tables_name_are_told_about(void **state) {
-    const Place *p = *state;
+    const BatchPlace *p = *state;
     static const char *const names[] = {"results.csv", "results.NPY", "results.jsonl", "csv"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *path = fixture_path(p->directory, names[i]);
