@@ -290,9 +290,11 @@ $(BUILD)/tests/faults.so: tests/faults/shim.c tests/faults/shim.h
 $(SUITE) $(BUILD)/tests/test_faults $(BUILD)/tests/soak_faults: | $(BUILD)/tests/faults.so
 
 # Each test program runs in the source directory; VERBATIM_BUILD tells where the programs are. Tiers
-# take more or less of each sweep (tests/tier.h, tests/README.md). The longest programs start first.
-LONGEST = $(patsubst %,$(BUILD)/tests/test_%,reference_logits sampler tokenizer_patterns tokenizer_shared \
-	attacks exactness planted kernels chat_terminal families attention core)
+# take more or less of each sweep (tests/tier.h, tests/README.md). The longest programs start first;
+# those that mostly wait for a terminal, a signal or a server stand between ones that compute.
+LONGEST = $(patsubst %,$(BUILD)/tests/test_%,chat_terminal reference_logits exactness planted sampler \
+	tokenizer_patterns get tokenizer_shared attacks batch faults cluster kernels families attention \
+	core dialogue constraint export)
 ORDERED_TESTS = $(filter $(TESTS),$(LONGEST)) $(filter-out $(LONGEST),$(TESTS))
 # Programs that take more in the tier all than in the tier test; the others are the same in both.
 SWEPT_TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(shell grep -l 'tier\.h"' tests/test_*.c))
