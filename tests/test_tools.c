@@ -15,6 +15,7 @@
 #include "constraint/shape_source.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
+#include "tests/tier.h"
 
 /* A random model whose vocabulary has the marks of all formats as control tokens. */
 typedef struct Place {
@@ -157,6 +158,7 @@ static void a_required_call_comes_in_every_format(void **state) {
         "\"weather\"}},\"seed\":7,\"reasoning_budget\":3,\"n\":2}\n";
     const Place *p = *state;
     for (size_t i = 0; i < N_FORMATS; i++) {
+        if (!tier_takes(i, 2, 1)) continue;
         char marks[128];
         snprintf(marks, sizeof marks, "%s <think></think>", formats[i].marks);
         write_template(p, marks, "");
@@ -210,6 +212,7 @@ static void a_strict_call_is_held_once_it_has_begun(void **state) {
     const Place *p = *state;
     json_t *tokenizer = json_load_file("tests/fixtures/marks_tokenizer.json", 0, NULL), *token;
     for (size_t i = 0; i < N_FORMATS; i++) {
+        if (!tier_takes(i + 1, 2, 1)) continue;
         char line[2048];
         size_t k, id = 0;
         write_template(p, formats[i].marks, "");
@@ -304,6 +307,7 @@ static void requests_of_the_openai_package_get_what_they_ask_for(void **state) {
     size_t length;
     char *lines = file_read("tests/fixtures/openai-tools.jsonl", &length);
     for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        if (!tier_takes(i, 3, 1)) continue;
         const struct Format *f = &formats[some[i]];
         write_template(p, f->marks, "");
         json_t *all = answers(p, lines, "--on-length", "close"), *result, *choice;
