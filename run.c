@@ -377,7 +377,8 @@ static Status run(Options *o, const Mode *mode, Cluster *cluster,
         hint_at_stdin(&opened.session, &opened.prompt);
     if (status == STATUS_OK) status = run_with_receipt(&opened, error);
     if (status == STATUS_OK) status = output_finish(&opened.output, error);
-    if (status == STATUS_OK && !mode && opened.session.cut_after > 0) {
+    bool answers = !mode || o->mode == MODE_CHAT;
+    if (status == STATUS_OK && answers && opened.session.cut_after > 0) {
         error_set(error,
                   "the text was cut after %zu tokens (-n, or the context) and has not its whole "
                   "shape; --on-length close would end it",

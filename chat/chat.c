@@ -170,6 +170,7 @@ static Status chat_begin(Chat *chat, Error *error) {
         if (strlen(chat->session->prompt) != chat->session->prompt_length)
             return error_set(error, "%s", ZERO_BYTE);
         status = turn_say(chat, chat->session->prompt, error);
+        if (chat->last.unshaped) chat->session->cut_after = chat->last.n_generated;
         return status == STATUS_OK && *chat->interrupted ? STATUS_INTERRUPTED : status;
     }
     if (o->single_turn) return error_set(error, "there is no message: the text to answer is empty");

@@ -433,6 +433,19 @@ static Status make_rule(Dialogue *d, TokenRule **rule, Error *error) {
     return status;
 }
 
+/* Whether the answer was cut where its shape does not let it end. */
+static bool is_unshaped(const Dialogue *d, Finish finish) {
+    const ShapeSource *shape = d->session->shape;
+    TokenRule *rule = d->options.rule;
+    const uint64_t *allowed;
+    Error ignored;
+    if (!rule || !shape || shape->kind == SHAPE_NONE || finish != FINISH_LENGTH) return false;
+    if (rule->close || rule->allowed(rule, &allowed, &ignored) != STATUS_OK) return false;
+    for (size_t i = 0; i < d->options.n_eos; i++)
+        if (allowed[d->options.eos[i] / 64] >> (d->options.eos[i] % 64) & 1) return false;
+    return d->options.n_eos > 0;
+}
+
 Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *stats,
                        Error *error) {
     const Model *model = d->session->model;
@@ -480,6 +493,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     stats->n_prompt = ids.length;
     stats->n_generated = g.n_tokens;
     stats->finish = g.finish;
+    stats->unshaped = status == STATUS_OK && is_unshaped(d, g.finish);
     stats->prefill_seconds = prefilled - start;
     stats->decode_seconds = clock_seconds() - prefilled;
     free(answer);

@@ -46,6 +46,7 @@ typedef struct AnswerStats {
     double prefill_seconds, decode_seconds;
     Finish finish; /* FINISH_NOT: interrupted */
     bool too_long; /* nothing was answered: n_prompt tokens do not fit into the context */
+    bool unshaped; /* its length ended it before it had the shape that was asked for */
 } AnswerStats;
 
 /* Callbacks that watch an answer being made. `starts` is told whether it starts inside of a

@@ -102,6 +102,14 @@ static void a_text_that_is_cut_says_so(void **state) {
     if (!strstr(p.err, "cut after 3 tokens")) fail_msg("%s", p.err);
     assert_true(p.out_length > 1);
     process_free(&p);
+    static const char *const shapes[] = {"[A-Z][a-z]{90}", "[A-Z]?[a-z .]*"};
+    for (size_t i = 0; i < 2; i++) { /* the second may end anywhere */
+        p = RUN("run", "models/stories.bin", "-m", "chat", "-i", "Hi", "-n", "3", "--regex",
+                shapes[i]);
+        assert_int_equal(p.status, i == 0 ? 3 : 0);
+        assert_int_equal(strstr(p.err, "cut after 3 tokens") != NULL, i == 0);
+        process_free(&p);
+    }
     p = RUN("run", model, "-i", "Lily", "-n", "3", "-s", "1", "--regex", "[a-z .]*");
     assert_int_equal(p.status, 0); /* it has its shape wherever it ends */
     assert_string_equal(p.err, "");
