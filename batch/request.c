@@ -10,6 +10,7 @@
 #include "advice/spelling.h"
 #include "base/unicode.h"
 #include "batch/request_messages.h"
+#include "constraint/json_reader.h"
 #include "session/generate.h"
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
@@ -665,7 +666,7 @@ static Status not_json(const char *line, size_t length, const json_error_t *wher
 Status request_identify(Request *r, const char *line, size_t length, size_t number, Error *error) {
     json_error_t where;
     request_blank(r, line, length, number);
-    r->json = json_loadb(line, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
+    r->json = json_reader_load(line, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
     if (!r->json) return not_json(line, length, &where, error);
     if (json_is_array(r->json))
         return error_set(error,

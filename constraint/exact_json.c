@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/numbers.h"
+#include "constraint/json_reader.h"
 
 enum { SAFE_DIGITS = 15 };     /* decimals of so many digits survive a double */
 enum { SAFE_EXPONENT = 290 };  /* up to which a double keeps all of its bits */
@@ -201,7 +202,7 @@ static Status load_noted(Noted *noted, size_t length, json_t **json, Error *erro
     for (size_t at = 0; next_number(noted->copy, length, &at, &n); at += n)
         if (note_inexact(noted, noted->copy + at, n, place++, error) != STATUS_OK)
             return STATUS_FAILED;
-    *json = json_loadb(noted->copy, length, flags, &where);
+    *json = json_reader_load(noted->copy, length, flags, &where);
     if (!*json)
         return error_set(error, "not JSON: line %d, column %d: %s", where.line, where.column,
                          where.text);

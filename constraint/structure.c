@@ -6,6 +6,7 @@
 
 #include "base/unicode.h"
 #include "constraint/characters.h"
+#include "constraint/json_reader.h"
 #include "constraint/pattern.h"
 #include "constraint/schema.h"
 #include "constraint/shape_source.h"
@@ -244,7 +245,7 @@ static Status compile(Compiler *c, const json_t *element, AcceptorNode *node) {
 
 static Status compile_text(Compiler *c, const char *text, size_t length, AcceptorNode *node) {
     json_error_t where;
-    json_t *json = json_loadb(text, length, JSON_ALLOW_NUL, &where);
+    json_t *json = json_reader_load(text, length, JSON_ALLOW_NUL, &where);
     if (!json) return error_set(c->error, "a structure is not JSON: %s", where.text);
     Status status = compile(c, json, node);
     json_decref(json);

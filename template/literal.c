@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "constraint/json_reader.h"
 #include "template/cursor.h"
 
 enum { MOST_LEVELS = 64 };
@@ -107,7 +108,7 @@ static json_t *read_number(Reader *r) {
     json_error_t where;
     size_t n = 0;
     while (r->in.at + n < r->in.end && strchr("+-.0123456789eE", r->in.at[n]) && r->in.at[n]) n++;
-    json_t *number = n > 0 ? json_loadb(r->in.at, n, JSON_DECODE_ANY, &where) : NULL;
+    json_t *number = n > 0 ? json_reader_load(r->in.at, n, JSON_DECODE_ANY, &where) : NULL;
     if (number) r->in.at += n;
     return number;
 }

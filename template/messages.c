@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "constraint/json_reader.h"
+
 /* ---- How a template wants calls ------------------------------------------------------------
  */
 
@@ -71,8 +73,8 @@ CallStyle messages_call_style(const ChatTemplate *template, const json_t *variab
 static json_t *prepare_arguments(json_t *given, CallStyle style) {
     json_t *made = NULL;
     if (wants_objects(style) && json_is_string(given)) {
-        made =
-            json_loadb(json_string_value(given), json_string_length(given), JSON_ALLOW_NUL, NULL);
+        made = json_reader_load(json_string_value(given), json_string_length(given), JSON_ALLOW_NUL,
+                                NULL);
         if (!json_is_object(made)) {
             json_decref(made);
             made = NULL;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "constraint/json_reader.h"
 #include "template/literal.h"
 
 /* ---- Tools ---- */
@@ -56,9 +57,9 @@ static bool take_until(Cursor *c, const char *end, const char **text, size_t *le
  * of more than 64 bits become the nearest double. */
 static json_t *load_json(const char *text, size_t length, size_t flags, json_error_t *where) {
     flags |= JSON_DECODE_ANY | JSON_ALLOW_NUL;
-    json_t *value = json_loadb(text, length, flags, where);
+    json_t *value = json_reader_load(text, length, flags, where);
     if (value || json_error_code(where) != json_error_numeric_overflow) return value;
-    return json_loadb(text, length, flags | JSON_DECODE_INT_AS_REAL, where);
+    return json_reader_load(text, length, flags | JSON_DECODE_INT_AS_REAL, where);
 }
 
 /* Takes one JSON value; NULL: there is none. */
@@ -97,8 +98,10 @@ static bool add_object(json_t *calls, const json_t *object) {
     if (!json_is_string(name)) return false;
     for (size_t i = 0; i < 2; i++) {
         json_t *value = json_object_get(object, keys[i]);
-        json_t *parsed = json_is_string(value) ? json_loads(json_string_value(value), 0, NULL)
-                                               : json_incref(value);
+        json_t *parsed = json_is_string(value)
+                             ? json_reader_load(json_string_value(value),
+                                                strlen(json_string_value(value)), 0, NULL)
+                             : json_incref(value);
         if (value)
             return add_call(calls, json_string_value(name), json_string_length(name), parsed);
     }

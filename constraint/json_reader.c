@@ -1,0 +1,563 @@
+#include "constraint/json_reader.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* As jansson's. */
+enum { MOST_LEVELS = 2048, MOST_CONTEXT = 20 };
+
+typedef enum TokenKind {
+    TOKEN_END,
+    TOKEN_WRONG,
+    TOKEN_SIGN, /* one of []{}:, */
+    TOKEN_TEXT,
+    TOKEN_INTEGER,
+    TOKEN_REAL,
+    TOKEN_TRUE,
+    TOKEN_FALSE,
+    TOKEN_NULL
+} TokenKind;
+
+/* Where the reader is: the characters before `at` have been read. */
+typedef struct Place {
+    size_t at;
+    int position, line, column, last_column; /* for errors */
+} Place;
+
+typedef struct Reader {
+    const char *text;
+    size_t length;
+    size_t flags;
+    json_error_t *where; /* NULL: nobody asks */
+    bool told;           /* the first error, which counts */
+    bool broken;         /* the text is not UTF-8 at the place */
+    Place place;
+    size_t checked;                /* bytes of whole characters */
+    size_t token_begin, token_end; /* bytes of the token, as far as it is right */
+    TokenKind kind;
+    char sign;
+    char *value; /* of TOKEN_TEXT, [value_length]; has room for the whole document */
+    size_t value_length;
+    json_int_t integer;
+    double real;
+    int level;
+} Reader;
+
+/* ---- Errors ---- */
+
+static void set_error(json_error_t *where, const Place *place, enum json_error_code code,
+                      const char *text) {
+    where->line = place->line;
+    where->column = place->column;
+    where->position = place->position;
+    memcpy(where->text, text, strnlen(text, sizeof where->text - 2) + 1);
+    where->text[sizeof where->text - 1] = (char)code; /* where json_error_code finds it */
+}
+
+/* Notes an error, with what was read of the token; always NULL. */
+__attribute__((format(printf, 3, 4))) static json_t *json_fails(Reader *r,
+                                                                enum json_error_code code,
+                                                                const char *format, ...) {
+    char text[JSON_ERROR_TEXT_LENGTH - 40], whole[JSON_ERROR_TEXT_LENGTH];
+    size_t n = r->token_end - r->token_begin;
+    va_list list;
+    if (!r->where || r->told) return NULL;
+    r->told = true;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    snprintf(whole, sizeof whole, "%s", text);
+    if (n > 0 && r->text[r->token_begin]) {
+        const char *token = r->text + r->token_begin;
+        if (n <= MOST_CONTEXT)
+            snprintf(whole, sizeof whole, "%s near '%.*s'", text, (int)strnlen(token, n), token);
+    } else {
+        if (code == json_error_invalid_syntax) code = json_error_premature_end_of_input;
+        if (!r->broken) snprintf(whole, sizeof whole, "%s near end of file", text);
+    }
+    set_error(r->where, &r->place, code, whole);
+    return NULL;
+}
+
+static json_t *no_memory(Reader *r) {
+    if (r->where && !r->told)
+        set_error(r->where, &r->place, json_error_out_of_memory, "no memory for JSON");
+    r->told = true;
+    return NULL;
+}
+
+/* ---- Characters ---- */
+
+enum { AT_END = -1, AT_BROKEN = -2 };
+
+/* Bytes of the UTF-8 character at p[left]; 0: there is none. */
+static size_t character_bytes(const unsigned char *p, size_t left) {
+    size_t n = p[0] < 0x80   ? 1
+               : p[0] < 0xC2 ? 0
+               : p[0] < 0xE0 ? 2
+               : p[0] < 0xF0 ? 3
+               : p[0] < 0xF5 ? 4
+                             : 0;
+    if (n > left) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    if (n == 3 && ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] >= 0xA0))) return 0;
+    if (n == 4 && ((p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] >= 0x90))) return 0;
+    return n;
+}
+
+static bool begins_character(int c) {
+    return ((unsigned)c & 0xC0) != 0x80;
+}
+
+/* The next byte; whole characters are checked at their first byte. */
+static int next_byte(Reader *r) {
+    Place *p = &r->place;
+    if (r->broken) return AT_BROKEN;
+    if (p->at == r->length) return AT_END;
+    int c = (unsigned char)r->text[p->at];
+    if (p->at >= r->checked) {
+        size_t n = character_bytes((const unsigned char *)r->text + p->at, r->length - p->at);
+        r->checked = p->at + n;
+        r->broken = n == 0;
+        if (r->broken) {
+            json_fails(r, json_error_invalid_utf8, "unable to decode byte 0x%x", (unsigned)c);
+            return AT_BROKEN;
+        }
+    }
+    p->at++;
+    p->position++;
+    if (c == '\n') {
+        p->line++;
+        p->last_column = p->column;
+        p->column = 0;
+    } else if (begins_character(c)) {
+        p->column++;
+    }
+    return c;
+}
+
+/* Takes the last byte back; as in jansson, a zero byte that ended a token is gone then. */
+static void unread(Reader *r, int c) {
+    Place *p = &r->place;
+    if (c < 0) return;
+    if (c > 0) p->at--;
+    p->position--;
+    if (c == '\n') {
+        p->line--;
+        p->column = p->last_column;
+    } else if (begins_character(c)) {
+        p->column--;
+    }
+}
+
+/* The next byte, as a part of the token. */
+static int next_of_token(Reader *r) {
+    int c = next_byte(r);
+    if (c >= 0) r->token_end = r->place.at;
+    return c;
+}
+
+static void unread_of_token(Reader *r, int c) {
+    if (c < 0) return;
+    unread(r, c);
+    r->token_end = r->place.at - (c == 0);
+}
+
+static bool is_digit(int c) {
+    return c >= '0' && c <= '9';
+}
+
+static bool is_letter(int c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static int hex_value(int c) {
+    return is_digit(c)            ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+/* ---- Tokens ---- */
+
+/* Looks for the end of a text whose first quote has been read. */
+static bool find_text_end(Reader *r) {
+    int c = next_of_token(r);
+    while (c != '"') {
+        if (c == AT_BROKEN) return false;
+        if (c == AT_END) {
+            json_fails(r, json_error_premature_end_of_input, "premature end of input");
+            return false;
+        }
+        if (c <= 0x1F) {
+            unread_of_token(r, c);
+            if (c == '\n')
+                json_fails(r, json_error_invalid_syntax, "unexpected newline");
+            else
+                json_fails(r, json_error_invalid_syntax, "control character 0x%x", (unsigned)c);
+            return false;
+        }
+        if (c == '\\') {
+            c = next_of_token(r);
+            bool is_code = c == 'u';
+            bool known = c > 0 && strchr("\"\\/bfnrtu", c);
+            if (known) c = next_of_token(r);
+            for (int i = 0; is_code && known && i < 4; i++) {
+                known = hex_value(c) >= 0;
+                if (known) c = next_of_token(r);
+            }
+            if (!known) {
+                json_fails(r, json_error_invalid_syntax, "invalid escape");
+                return false;
+            }
+        } else {
+            c = next_of_token(r);
+        }
+    }
+    return true;
+}
+
+/* The 16 bits of \uXXXX, whose digits have been checked. */
+static unsigned code_unit(const char *digits) {
+    unsigned value = 0;
+    for (int i = 0; i < 4; i++) value = value * 16 + (unsigned)hex_value((unsigned char)digits[i]);
+    return value;
+}
+
+static size_t put_character(char *out, unsigned code) {
+    if (code < 0x80) {
+        out[0] = (char)code;
+        return 1;
+    }
+    size_t n = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    static const unsigned char leads[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    for (size_t i = n; i-- > 1; code >>= 6) out[i] = (char)(0x80 | (code & 0x3F));
+    out[0] = (char)(leads[n] | code);
+    return n;
+}
+
+/* Decodes the escape \u at text[*i]; false: half of a pair of surrogates. */
+static bool decode_code(Reader *r, const char *text, size_t *i) {
+    unsigned first = code_unit(text + *i + 2), second = 0;
+    *i += 6;
+    if (first >= 0xD800 && first <= 0xDBFF && text[*i] == '\\' && text[*i + 1] == 'u') {
+        second = code_unit(text + *i + 2);
+        *i += 6;
+        if (second < 0xDC00 || second > 0xDFFF) {
+            json_fails(r, json_error_invalid_syntax, "invalid Unicode '\\u%04X\\u%04X'", first,
+                       second);
+            return false;
+        }
+        first = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+    } else if (first >= 0xD800 && first <= 0xDFFF) {
+        json_fails(r, json_error_invalid_syntax, "invalid Unicode '\\u%04X'", first);
+        return false;
+    }
+    r->value_length += put_character(r->value + r->value_length, first);
+    return true;
+}
+
+static TokenKind read_text(Reader *r) {
+    static const char escapes[] = "bfnrt", meant[] = "\b\f\n\r\t";
+    if (!find_text_end(r)) return TOKEN_WRONG;
+    const char *text = r->text;
+    r->value_length = 0;
+    for (size_t i = r->token_begin + 1; i < r->token_end - 1;) {
+        if (text[i] != '\\') {
+            r->value[r->value_length++] = text[i++];
+        } else if (text[i + 1] == 'u') {
+            if (!decode_code(r, text, &i)) return TOKEN_WRONG;
+        } else {
+            const char *found = strchr(escapes, text[i + 1]);
+            r->value[r->value_length++] = found ? meant[found - escapes] : text[i + 1];
+            i += 2;
+        }
+    }
+    return TOKEN_TEXT;
+}
+
+/* The token's bytes with a zero behind them; they lie in `value`, whose text has been taken. */
+static const char *token_text(Reader *r) {
+    size_t n = r->token_end - r->token_begin;
+    memcpy(r->value, r->text + r->token_begin, n);
+    r->value[n] = '\0';
+    return r->value;
+}
+
+static TokenKind read_integer(Reader *r) {
+    errno = 0;
+    r->integer = strtoll(token_text(r), NULL, 10);
+    if (errno != ERANGE) return TOKEN_INTEGER;
+    json_fails(r, json_error_numeric_overflow,
+               r->integer < 0 ? "too big negative integer" : "too big integer");
+    return TOKEN_WRONG;
+}
+
+static TokenKind read_real(Reader *r) {
+    errno = 0;
+    r->real = strtod(token_text(r), NULL);
+    if (errno != ERANGE || !isinf(r->real)) return TOKEN_REAL;
+    json_fails(r, json_error_numeric_overflow, "real number overflow");
+    return TOKEN_WRONG;
+}
+
+static int skip_digits(Reader *r) {
+    int c = next_of_token(r);
+    while (is_digit(c)) c = next_of_token(r);
+    return c;
+}
+
+/* Reads a number whose first byte c has been read. */
+static TokenKind read_number(Reader *r, int c) {
+    if (c == '-') c = next_of_token(r);
+    bool is_zero = c == '0', is_number = is_digit(c);
+    if (is_zero) c = next_of_token(r);
+    if (!is_number || (is_zero && is_digit(c))) {
+        unread_of_token(r, c);
+        return TOKEN_WRONG;
+    }
+    if (!is_zero) c = skip_digits(r);
+    if (!(r->flags & JSON_DECODE_INT_AS_REAL) && c != '.' && c != 'e' && c != 'E') {
+        unread_of_token(r, c);
+        return read_integer(r);
+    }
+    if (c == '.') {
+        c = next_byte(r); /* the point belongs to the token, another byte than a digit does not */
+        if (!is_digit(c)) {
+            unread(r, c);
+            return TOKEN_WRONG;
+        }
+        r->token_end = r->place.at;
+        c = skip_digits(r);
+    }
+    if (c == 'e' || c == 'E') {
+        c = next_of_token(r);
+        if (c == '+' || c == '-') c = next_of_token(r);
+        if (!is_digit(c)) {
+            unread_of_token(r, c);
+            return TOKEN_WRONG;
+        }
+        c = skip_digits(r);
+    }
+    unread_of_token(r, c);
+    return read_real(r);
+}
+
+static TokenKind read_word(Reader *r) {
+    static const struct {
+        const char *word;
+        TokenKind kind;
+    } words[] = {{"true", TOKEN_TRUE}, {"false", TOKEN_FALSE}, {"null", TOKEN_NULL}};
+    int c = next_of_token(r);
+    while (is_letter(c)) c = next_of_token(r);
+    unread_of_token(r, c);
+    size_t n = r->token_end - r->token_begin;
+    for (size_t i = 0; i < 3; i++)
+        if (strlen(words[i].word) == n && memcmp(words[i].word, r->text + r->token_begin, n) == 0)
+            return words[i].kind;
+    return TOKEN_WRONG;
+}
+
+static void next_token(Reader *r) {
+    int c;
+    r->token_begin = r->token_end = r->place.at; /* empty: errors name the end of the text */
+    do {
+        c = next_byte(r);
+    } while (c == ' ' || c == '\t' || c == '\n' || c == '\r');
+    r->token_begin = r->token_end = r->place.at;
+    if (c < 0) {
+        r->kind = c == AT_END ? TOKEN_END : TOKEN_WRONG;
+        return;
+    }
+    r->token_begin = r->place.at - 1;
+    if (c && strchr("[]{}:,", c)) {
+        r->kind = TOKEN_SIGN;
+        r->sign = (char)c;
+    } else if (c == '"') {
+        r->kind = read_text(r);
+    } else if (is_digit(c) || c == '-') {
+        r->kind = read_number(r, c);
+    } else if (is_letter(c)) {
+        r->kind = read_word(r);
+    } else { /* the whole character is wrong */
+        const unsigned char *character = (const unsigned char *)r->text + r->token_begin;
+        r->kind = TOKEN_WRONG;
+        size_t n = character_bytes(character, r->length - r->token_begin);
+        r->place.position += (int)n - 1;
+        r->place.at = r->token_end = r->token_begin + n;
+    }
+}
+
+static bool is_sign(const Reader *r, char sign) {
+    return r->kind == TOKEN_SIGN && r->sign == sign;
+}
+
+/* ---- Values ---- */
+
+static json_t *read_value(Reader *r);
+
+/* Reads a member whose name is the token; false: an error. */
+static bool read_member(Reader *r, json_t *object) {
+    if (r->kind != TOKEN_TEXT) {
+        json_fails(r, json_error_invalid_syntax, "string or '}' expected");
+        return false;
+    }
+    if (memchr(r->value, '\0', r->value_length)) {
+        json_fails(r, json_error_null_byte_in_key, "NUL byte in object key not supported");
+        return false;
+    }
+    r->value[r->value_length] = '\0';
+    if (r->flags & JSON_REJECT_DUPLICATES && json_object_get(object, r->value)) {
+        json_fails(r, json_error_duplicate_key, "duplicate object key");
+        return false;
+    }
+    /* The name must outlive the value's tokens, which use the same buffer. */
+    json_t *name = json_stringn_nocheck(r->value, r->value_length);
+    if (!name) return no_memory(r) != NULL;
+    next_token(r);
+    json_t *value = NULL;
+    if (is_sign(r, ':')) {
+        next_token(r);
+        value = read_value(r);
+    } else {
+        json_fails(r, json_error_invalid_syntax, "':' expected");
+    }
+    bool is_set = value && json_object_set_new_nocheck(object, json_string_value(name), value) == 0;
+    if (value && !is_set) no_memory(r);
+    json_decref(name);
+    return is_set;
+}
+
+static json_t *read_object(Reader *r) {
+    json_t *object = json_object();
+    if (!object) return no_memory(r);
+    next_token(r);
+    if (is_sign(r, '}')) return object;
+    while (true) {
+        if (!read_member(r, object)) break;
+        next_token(r);
+        if (is_sign(r, '}')) return object;
+        if (!is_sign(r, ',')) {
+            json_fails(r, json_error_invalid_syntax, "'}' expected");
+            break;
+        }
+        next_token(r);
+    }
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *read_array(Reader *r) {
+    json_t *array = json_array();
+    if (!array) return no_memory(r);
+    next_token(r);
+    if (is_sign(r, ']')) return array;
+    while (r->kind != TOKEN_END) {
+        json_t *item = read_value(r);
+        if (!item) break;
+        if (json_array_append_new(array, item) != 0) {
+            no_memory(r);
+            break;
+        }
+        next_token(r);
+        if (is_sign(r, ']')) return array;
+        if (!is_sign(r, ',')) break;
+        next_token(r);
+    }
+    if (!r->told && !is_sign(r, ']')) json_fails(r, json_error_invalid_syntax, "']' expected");
+    json_decref(array);
+    return NULL;
+}
+
+static json_t *read_string(Reader *r) {
+    if (!(r->flags & JSON_ALLOW_NUL) && memchr(r->value, '\0', r->value_length))
+        return json_fails(r, json_error_null_character,
+                          "\\u0000 is not allowed without JSON_ALLOW_NUL");
+    json_t *text = json_stringn_nocheck(r->value, r->value_length);
+    return text ? text : no_memory(r);
+}
+
+/* Reads the value that the token begins. */
+static json_t *read_value(Reader *r) {
+    json_t *value = NULL;
+    if (++r->level > MOST_LEVELS)
+        return json_fails(r, json_error_stack_overflow, "maximum parsing depth reached");
+    switch (r->kind) {
+    case TOKEN_TEXT:
+        value = read_string(r);
+        break;
+    case TOKEN_INTEGER:
+        value = json_integer(r->integer);
+        if (!value) no_memory(r);
+        break;
+    case TOKEN_REAL:
+        value = json_real(r->real);
+        if (!value) no_memory(r);
+        break;
+    case TOKEN_TRUE:
+        value = json_true();
+        break;
+    case TOKEN_FALSE:
+        value = json_false();
+        break;
+    case TOKEN_NULL:
+        value = json_null();
+        break;
+    case TOKEN_WRONG:
+        return json_fails(r, json_error_invalid_syntax, "invalid token");
+    default:
+        if (is_sign(r, '{'))
+            value = read_object(r);
+        else if (is_sign(r, '['))
+            value = read_array(r);
+        else
+            return json_fails(r, json_error_invalid_syntax, "unexpected token");
+    }
+    r->level--;
+    return value;
+}
+
+static json_t *read_document(Reader *r) {
+    next_token(r);
+    if (!(r->flags & JSON_DECODE_ANY) && !is_sign(r, '[') && !is_sign(r, '{'))
+        return json_fails(r, json_error_invalid_syntax, "'[' or '{' expected");
+    json_t *value = read_value(r);
+    if (!value) return NULL;
+    if (!(r->flags & JSON_DISABLE_EOF_CHECK)) {
+        next_token(r);
+        if (r->kind != TOKEN_END) {
+            json_fails(r, json_error_end_of_input_expected, "end of file expected");
+            json_decref(value);
+            return NULL;
+        }
+    }
+    if (r->where) r->where->position = r->place.position;
+    return value;
+}
+
+json_t *json_reader_load(const char *text, size_t length, size_t flags, json_error_t *where) {
+    json_malloc_t allocate; /* jansson's, which a program of ours ends in where memory is short */
+    json_free_t release;
+    json_get_alloc_funcs(&allocate, &release);
+    if (where) {
+        *where = (json_error_t){.line = -1, .column = -1};
+        snprintf(where->source, sizeof where->source, "<buffer>");
+    }
+    Reader r = {.text = text,
+                .length = length,
+                .flags = flags,
+                .where = where,
+                .place = {.line = 1},
+                .value = length < SIZE_MAX ? allocate(length + 1) : NULL};
+    if (!r.value) return no_memory(&r);
+    json_t *value = read_document(&r);
+    release(r.value);
+    return value;
+}

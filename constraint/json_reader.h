@@ -1,0 +1,17 @@
+/* Reading JSON of strangers into jansson's values, where memory may run out.
+ *
+ * jansson's own reader must never see a failed allocation (formats/json_memory.h says why), and a
+ * library cannot end its host instead. This reader takes the same flags, makes the same values and
+ * gives the same messages as json_loadb of jansson 2.14; tests/test_json_reader.c compares them. It
+ * has one buffer, reserved before it begins, for the longest text that the document can hold. */
+#ifndef JSON_READER_H
+#define JSON_READER_H
+
+#include <jansson.h>
+
+/* As json_loadb(text, length, flags, where) of the flags JSON_REJECT_DUPLICATES, JSON_DECODE_ANY,
+ * JSON_DISABLE_EOF_CHECK, JSON_DECODE_INT_AS_REAL and JSON_ALLOW_NUL; `where` may be NULL. NULL
+ * with json_error_out_of_memory: memory ran out, whatever the text is. */
+json_t *json_reader_load(const char *text, size_t length, size_t flags, json_error_t *where);
+
+#endif

@@ -1,0 +1,136 @@
+/* The reader of JSON that survives a failed allocation, against jansson's own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "constraint/json_reader.h"
+#include "tests/tier.h"
+
+static const char *const documents[] = {
+    "{\"prompt\": \"Once upon\\u0020a \\\"time\\\"\", \"n\": 3, \"temperature\": 0.75e-1}",
+    "[1, -0, 0.5, 1e3, -12.5E+2, 9223372036854775807, true, false, null, \"\\ud83d\\ude00\"]",
+    "{\"a\": {\"b\": [[], {}, [{\"c\": \"d\\n\\t\\/\\b\\f\\r\\\\\"}]]}, \"\xc3\xa9\xe2\x82\xac\": "
+    "1}",
+    "  [ \"\\u0000x\", 1e-400, 123456789012345678901234567890, 1e999 ]\n",
+    "{\"a\": 1, \"a\": 2}",
+    "\"text alone\"",
+    "17 and more",
+    "{\n  \"line\": [\n    1,\n    tru\n  ]\n}",
+    "[\"\\ud800\", \"\\udc00\", \"\\ud800\\u0041\"]",
+    "[01, -, 1., 1.x, 1e, 1e+, .5, +1]",
+    "{\"a\" 1}",
+    "{1: 2}",
+    "[\"\xf0\x9f\x98\x80\", \"\xed\xa0\x80\", \"\xc0\xaf\"]",
+    "",
+    "   ",
+    "[\"unended",
+};
+
+/* Values and errors are the same, to the byte. */
+static void compare(const char *text, size_t length, size_t flags) {
+    json_error_t own, theirs;
+    json_t *value = json_reader_load(text, length, flags, &own);
+    json_t *wanted = json_loadb(text, length, flags, &theirs);
+    char *dump = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    char *wanted_dump = wanted ? json_dumps(wanted, JSON_ENCODE_ANY) : NULL;
+    bool same = !value == !wanted && (!value || json_equal(value, wanted)) &&
+                strcmp(dump ? dump : "", wanted_dump ? wanted_dump : "") == 0 &&
+                own.position == theirs.position && own.line == theirs.line &&
+                own.column == theirs.column && strcmp(own.text, theirs.text) == 0 &&
+                (value || json_error_code(&own) == json_error_code(&theirs));
+    if (!same)
+        print_message("flags %zx, text (%zu) %.*s\n own  %d %d %d %d %s | %s\n jansson %d %d %d %d "
+                      "%s | %s\n",
+                      flags, length, (int)length, text, own.line, own.column, own.position,
+                      json_error_code(&own), own.text, dump ? dump : "-", theirs.line,
+                      theirs.column, theirs.position, json_error_code(&theirs), theirs.text,
+                      wanted_dump ? wanted_dump : "-");
+    assert_true(same);
+    free(dump);
+    free(wanted_dump);
+    json_decref(value);
+    json_decref(wanted);
+}
+
+static const size_t flag_sets[] = {
+    0,
+    JSON_ALLOW_NUL,
+    JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
+    JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DISABLE_EOF_CHECK,
+    JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL | JSON_DISABLE_EOF_CHECK,
+};
+enum { N_DOCUMENTS = sizeof documents / sizeof *documents, N_SETS = 5 };
+
+static void values_and_errors_are_jansson_s(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_DOCUMENTS; i++)
+        for (size_t k = 0; k < N_SETS; k++)
+            for (size_t n = 0; n <= strlen(documents[i]); n++) {
+                char *exact = malloc(n + 1); /* the sanitizer sees a byte read behind it */
+                memcpy(exact, documents[i], n);
+                exact = realloc(exact, n ? n : 1);
+                compare(exact, n, flag_sets[k]);
+                free(exact);
+            }
+}
+
+static uint64_t next_random(uint64_t *seed) {
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return *seed >> 33;
+}
+
+static void changed_documents_are_read_as_jansson_does(void **state) {
+    static const char marks[] = "{}[]:,\"\\u0e1-+.tfn \n\x80\xe2\xff";
+    uint64_t seed = 1;
+    (void)state;
+    for (size_t round = 0; round < tier_count(20000, 100000, 1000000); round++) {
+        const char *document = documents[next_random(&seed) % N_DOCUMENTS];
+        char text[512];
+        size_t n = strlen(document);
+        memcpy(text, document, n + 1);
+        for (size_t changes = 1 + next_random(&seed) % 3; changes > 0 && n > 0; changes--) {
+            size_t at = next_random(&seed) % n;
+            char c = next_random(&seed) % 4 ? marks[next_random(&seed) % (sizeof marks)]
+                                            : (char)next_random(&seed);
+            switch (next_random(&seed) % 3) {
+            case 0:
+                text[at] = c;
+                break;
+            case 1:
+                memmove(text + at, text + at + 1, n-- - at);
+                break;
+            default:
+                if (n + 2 > sizeof text) break;
+                memmove(text + at + 1, text + at, n++ - at + 1);
+                text[at] = c;
+            }
+        }
+        compare(text, n, flag_sets[next_random(&seed) % N_SETS]);
+    }
+}
+
+static void depth_is_limited(void **state) {
+    enum { DEEP = 3000 };
+    char text[2 * DEEP];
+    (void)state;
+    memset(text, '[', DEEP);
+    memset(text + DEEP, ']', DEEP);
+    compare(text, 2 * DEEP, 0);
+    compare(text + DEEP - 2048, 4096, 0);
+    compare(text + DEEP - 2047, 4094, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_and_errors_are_jansson_s),
+        cmocka_unit_test(changed_documents_are_read_as_jansson_does),
+        cmocka_unit_test(depth_is_limited),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
