@@ -8,6 +8,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "base/call_mode.h"
 #include "base/clock.h"
 #include "base/numbers.h"
 #include "forward_pass.h"
@@ -259,8 +260,14 @@ static bool run_layers(ForwardPass *pass) {
         if (n_threads == 1) {
             forward(pass); /* without a parallel region, whose barriers are system calls */
         } else {
+            locale_t locale = call_mode_locale();
 #pragma omp parallel num_threads(n_threads)
-            forward(pass);
+            {
+                CallMode before;
+                call_mode_enter(&before, locale);
+                forward(pass);
+                call_mode_leave(&before);
+            }
         }
         if (control) control->end(control);
     }

@@ -42,7 +42,20 @@ struct ModelFile {
 
 /* ---- Opening and mapping ---- */
 
-static Status map_file(ModelFile *file, Error *error) {
+/* Copies the file into the mapping `to`, which is then as read-only as that of a file. */
+static Status copy_file(const ModelFile *file, uint8_t *to, Error *error) {
+    for (size_t at = 0; at < file->bytes;) {
+        ssize_t n = pread(file->fd, to + at, file->bytes - at, (off_t)at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return error_set(error, "cannot be read: %s", strerror(errno));
+        if (n == 0) return error_set(error, "became shorter while it was read");
+        at += (size_t)n;
+    }
+    mprotect(to, file->bytes, PROT_READ);
+    return STATUS_OK;
+}
+
+static Status map_file(ModelFile *file, bool copies, Error *error) {
     /* O_NONBLOCK: a named pipe is an error at once, instead of a wait for its writer. */
     if (file->fd < 0) file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat info;
@@ -51,9 +64,12 @@ static Status map_file(ModelFile *file, Error *error) {
     if (!S_ISREG(info.st_mode)) return error_set(error, "not a regular file");
     if (info.st_size == 0) return error_set(error, "empty file");
     file->bytes = (size_t)info.st_size;
-    void *map = mmap(NULL, file->bytes, PROT_READ, MAP_SHARED, file->fd, 0);
+    void *map =
+        copies ? mmap(NULL, file->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+               : mmap(NULL, file->bytes, PROT_READ, MAP_SHARED, file->fd, 0);
     if (map == MAP_FAILED) return error_set(error, "cannot map: %s", strerror(errno));
     file->map = map;
+    if (copies) return copy_file(file, map, error);
     mapped_remember(map, file->bytes, file->path);
     return STATUS_OK;
 }
@@ -446,7 +462,7 @@ void modelfile_restore(ModelFile *file) {
 
 /* ---- The whole file ---- */
 
-Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error) {
+static Status open_file(ModelFile **out, const char *path, int fd, bool copies, Error *error) {
     *out = NULL;
     ModelFile *file = calloc(1, sizeof *file);
     if (!file) {
@@ -456,7 +472,7 @@ Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error) {
     file->fd = fd;
     file->path = strdup(path);
     Status status = file->path ? STATUS_OK : error_set(error, "no memory");
-    if (status == STATUS_OK) status = map_file(file, error);
+    if (status == STATUS_OK) status = map_file(file, copies, error);
     if (status == STATUS_OK) status = check_header(file, error);
     if (status == STATUS_OK) status = check_sections(file, error);
     if (status == STATUS_OK) status = read_metadata(file, error);
@@ -471,6 +487,14 @@ Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error) {
     if (file->config.experts.count == 0) madvise((void *)file->map, file->bytes, MADV_HUGEPAGE);
     *out = file;
     return STATUS_OK;
+}
+
+Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error) {
+    return open_file(out, path, fd, false, error);
+}
+
+Status modelfile_read(ModelFile **out, const char *path, int fd, Error *error) {
+    return open_file(out, path, fd, true, error);
 }
 
 void modelfile_close(ModelFile *file) {

@@ -74,6 +74,10 @@ typedef struct ModelFile ModelFile;
 /* Maps and checks `path`. An `fd` >= 0 is used instead of opening the path, which then only names
  * the file in messages; modelfile_close closes it, and so does a failure. */
 Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error);
+
+/* Like modelfile_open, but reads the whole file into memory: nothing that happens to the file later
+ * can end the process. It takes the file's size in memory of its own. */
+Status modelfile_read(ModelFile **out, const char *path, int fd, Error *error);
 void modelfile_close(ModelFile *file);
 
 const char *modelfile_path(const ModelFile *file);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/call_mode.h"
 #include "base/clock.h"
 #include "cache/kvcache_fork.h"
 #include "cache/kvcache_sizes.h"
@@ -551,10 +552,17 @@ static void engine_advance(Engine *e, size_t n_logits) {
         if (task->mark_at > 0 && task->n_computed == task->mark_at)
             kvcache_mark(e->cache, task->sequence, (int32_t)task->mark_at);
     }
-#pragma omp parallel for schedule(dynamic, 1) if (n_logits > 1) num_threads(model_threads(e->model))
-    for (size_t k = 0; k < n_logits; k++)
-        if (k == 0 || e->logits_rows[k - 1].task != e->logits_rows[k].task)
-            take_logits(e, k, n_logits);
+    locale_t locale = call_mode_locale();
+#pragma omp parallel if (n_logits > 1) num_threads(model_threads(e->model))
+    {
+        CallMode before;
+        call_mode_enter(&before, locale);
+#pragma omp for schedule(dynamic, 1) nowait
+        for (size_t k = 0; k < n_logits; k++)
+            if (k == 0 || e->logits_rows[k - 1].task != e->logits_rows[k].task)
+                take_logits(e, k, n_logits);
+        call_mode_leave(&before);
+    }
     for (size_t i = 0; i < e->n_running;) { /* the oldest first, so that results keep their order */
         EngineTask *task = e->running[i];
         bool full = task->n_tokens > model_context(e->model);

@@ -1,0 +1,56 @@
+#include "base/call_mode.h"
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+
+/* All exceptions masked, round to nearest, no FTZ, no DAZ. */
+static const uint64_t USUAL = 0x1F80;
+
+static uint64_t read_control(void) {
+    return _mm_getcsr();
+}
+
+static void write_control(uint64_t control) {
+    _mm_setcsr((unsigned)control);
+}
+#elif defined(__aarch64__)
+static const uint64_t USUAL = 0;
+
+static uint64_t read_control(void) {
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    return control;
+}
+
+static void write_control(uint64_t control) {
+    __asm__ volatile("msr fpcr, %0" : : "r"(control));
+}
+#else /* what fesetenv does must do */
+static const uint64_t USUAL = 0;
+
+static uint64_t read_control(void) {
+    return 0;
+}
+
+static void write_control(uint64_t control) {
+    (void)control;
+}
+#endif
+
+void call_mode_enter(CallMode *before, locale_t locale) {
+    before->control = read_control();
+    fegetenv(&before->floats);
+    fesetenv(FE_DFL_ENV);
+    write_control(USUAL);
+    before->locale = uselocale(locale);
+}
+
+void call_mode_leave(const CallMode *before) {
+    uselocale(before->locale);
+    fesetenv(&before->floats);
+    write_control(before->control);
+}
+
+locale_t call_mode_locale(void) {
+    return uselocale((locale_t)0);
+}
