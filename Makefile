@@ -82,7 +82,7 @@ KERNEL_FLAGS =
 
 # The folders of the house beside the root; docs/architecture.md says what each is for.
 FOLDERS = base kernels cache layers tokenizers system draft constraint session proof advice template formats families \
-	adapters convert chat batch inspect
+	adapters convert chat batch inspect library
 SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS),$(wildcard *.c $(FOLDERS:%=%/*.c))) \
 	$(call isa_kernels,$(ISAS))
 OBJECTS = $(ISA_OBJECTS) $(SOURCES:%.c=$(BUILD)/%.o) # those that take longest first
@@ -98,7 +98,7 @@ $(PROGRAMS): %: $(BUILD)/%
 # conversations, tests; -O2 is for what must be fast and has few loops over numbers. The plain build of vector code, which is the definition, is as fast with -Og;
 # -O1 takes gcc up to five times as long, because it makes 16 variables of 16 lanes.
 LEVEL = $(OPT)
-NOT_COMPUTING = families formats template system session proof advice chat batch inspect tests
+NOT_COMPUTING = families formats template system session proof advice chat batch inspect library tests
 FEW_LOOPS = constraint convert draft tokenizers
 $(NOT_COMPUTING:%=$(BUILD)/%/%.o): LEVEL = $(OPT:-O3=-O1)
 $(FEW_LOOPS:%=$(BUILD)/%/%.o): LEVEL = $(OPT:-O3=-O2)

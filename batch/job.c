@@ -19,6 +19,7 @@ struct Sample {
     TokenRule *rule; /* of the generation; NULL: none */
     float *scratch;  /* [2][vocab_size], only for logprobs */
     EmbeddingPool pool;
+    size_t first_pooled; /* position */
     Error error;
     bool failed, ended;
     bool left; /* the record that it is checked against, and will not be completed */
@@ -252,8 +253,17 @@ static bool sample_rank(EngineTask *task, float *logits) {
 /* REQUEST_EMBEDDING: pools the state of one token. */
 static void sample_state(EngineTask *task, size_t position, const float *state) {
     Sample *sample = task->context;
-    const EmbeddingSetting *setting = &sample->job->request.embedding.setting;
-    if (sample->failed || embedding_pool_add(&sample->pool, setting, position, state)) return;
+    Job *job = sample->job;
+    const EmbeddingRequest *e = &job->request.embedding;
+    const EmbeddingSetting *setting = &e->setting;
+    if (sample->failed) return;
+    if (e->returns_states && job->setting->add_state(job, sample->index, state, &sample->error)) {
+        sample->failed = true;
+        return;
+    }
+    if (position < sample->first_pooled ||
+        embedding_pool_add(&sample->pool, setting, position, state))
+        return;
     sample->failed = true;
     error_set(&sample->error, "no memory for an embedding");
 }
@@ -316,6 +326,8 @@ static Status find_adapters(const Job *job, uint64_t *bits, Error *error) {
 static Status job_encode(Job *job, Error *error) {
     const JobSetting *s = job->setting;
     Request *r = &job->request;
+    if (request_embeds(r) && r->embedding.returns_states && !s->add_state)
+        return error_set(error, "'return_states' needs the library (verbatim.h)");
     if (request_embeds(r))
         return request_embedding_encode(&r->embedding, s->session, s->embedding, &r->prompts,
                                         &r->n_prompts, error);
@@ -336,8 +348,9 @@ static EngineTask new_task(Sample *sample) {
     task.see_from = r->score_from - 1;
     if (r->format != REQUEST_EMBEDDING) return task;
     task.state = sample_state;
-    task.first_state = embedding_first_state(&r->embedding.setting, text_of(sample)->first,
-                                             r->prompts[sample->index].length);
+    sample->first_pooled = embedding_first_state(&r->embedding.setting, text_of(sample)->first,
+                                                 r->prompts[sample->index].length);
+    task.first_state = r->embedding.returns_states ? 0 : sample->first_pooled;
     return task;
 }
 
@@ -452,6 +465,13 @@ size_t job_n_generated(const Job *job) {
     size_t n = 0;
     for (size_t i = 0; i < job->n; i++) n += job->choices[i].n_tokens;
     return n;
+}
+
+bool job_text(const Job *job, size_t index, const char **text, size_t *length) {
+    const TextBuffer *whole = &job->choices[index].text;
+    *text = whole->bytes ? whole->bytes : "";
+    *length = whole->length;
+    return job->samples[index].ended;
 }
 
 char *job_result(const Job *job) {

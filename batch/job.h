@@ -28,6 +28,9 @@ typedef struct JobSetting {
      * which the result names; NULL: no request may have return_logits. `index` is the text's.
      * Called from several threads at once, but never for the same text. */
     Status (*add_logits)(Job *job, size_t index, const float *logits, size_t *row, Error *error);
+    /* Takes state[dim] of a token of a request with return_states, in order; NULL: no request may
+     * have it. */
+    Status (*add_state)(Job *job, size_t index, const float *state, Error *error);
     /* All texts of the job are done or have failed. Called from the thread that called engine_step;
      * may free the job. */
     void (*done)(Job *job, void *context);
@@ -82,6 +85,9 @@ void job_fail(Job *job, Engine *engine, const Error *why);
 const char *job_failure(const Job *job);
 
 size_t job_n_generated(const Job *job); /* tokens of all texts */
+
+/* What the index-th text has so far: *text[*length], whole characters. True once it has ended. */
+bool job_text(const Job *job, size_t index, const char **text, size_t *length);
 
 /* Returns the result line of a job whose texts are all done, freed by the caller. NULL: no memory,
  * or a text was not completed because its record is known to be another. */

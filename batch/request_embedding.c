@@ -85,6 +85,11 @@ static Status set_truncate(EmbeddingRequest *e, const Field *field, const json_t
     return status;
 }
 
+static Status set_states(EmbeddingRequest *e, const Field *field, const json_t *value,
+                         Error *error) {
+    return take_flag(field, value, &e->returns_states, error);
+}
+
 static Status set_query(EmbeddingRequest *e, const Field *field, const json_t *value,
                         Error *error) {
     if (!json_is_string(value)) return embedding_wrong(field, "a text", error);
@@ -143,6 +148,7 @@ static const Field fields[] = {
     {"prompt_name", "e", set_prompt_name},
     {"normalize", "e", set_normalize},
     {"truncate", "er", set_truncate},
+    {"return_states", "e", set_states},
     {"query", "r", set_query},
     {"documents", "r", set_documents},
     {"top_n", "r", set_top_n},

@@ -31,7 +31,8 @@ typedef struct EmbeddingRequest {
     size_t plain_length;
     uint64_t dimensions; /* 0: not given */
     NormalizeChoice normalize;
-    bool base64; /* the result's vectors are texts */
+    bool base64;         /* the result's vectors are texts */
+    bool returns_states; /* whoever has the library gets each token's state */
     bool truncates, no_truncation;
     size_t top_n;           /* 0: all documents */
     bool without_documents; /* the result does not repeat them */

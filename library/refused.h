@@ -1,0 +1,15 @@
+/* Allocations that were refused. Much code that builds JSON checks no call for a lack of memory: a
+ * program of ours ends then (formats/json_memory.h). A library cannot, and looks here: what was
+ * made while memory was refused is thrown away.
+ *
+ * In the shared library the linker leads every allocation of our code, and every function of
+ * jansson that allocates, through this module (LIBRARY_WRAPS in the Makefile). Elsewhere it counts
+ * nothing. */
+#ifndef LIBRARY_REFUSED_H
+#define LIBRARY_REFUSED_H
+
+/* How many allocations were refused so far, in all threads of the process: when another thread's
+ * was, this one's work is thrown away for nothing, which is no harm. */
+unsigned long library_refused(void);
+
+#endif
