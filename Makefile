@@ -13,6 +13,7 @@
 # make format     clang-format in place              make lint   includes, names, clang-format and cppcheck
 # make mpi        build/run-mpi: run as several processes that compute one model (docs/cluster.md)
 # make install    PREFIX=/usr/local DESTDIR=       make uninstall
+# make shared     build/shared/libverbatim.so.1: the library of verbatim.h; make install-library installs it
 # make deb        dist/verbatim_VERSION_ARCHITECTURE.deb
 # make static     build/static/run, export: no shared libraries, the same bytes from the same compiler
 # make dist       dist/verbatim-VERSION.tar.gz, and -linux-ARCHITECTURE.tar.gz with the static programs
@@ -84,7 +85,7 @@ KERNEL_FLAGS =
 FOLDERS = base kernels cache layers tokenizers system draft constraint session proof advice template formats families \
 	adapters convert chat batch inspect library
 SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS),$(wildcard *.c $(FOLDERS:%=%/*.c))) \
-	$(call isa_kernels,$(ISAS))
+	$(call isa_kernels,$(ISAS)) $(MORE_SOURCES)
 OBJECTS = $(ISA_OBJECTS) $(SOURCES:%.c=$(BUILD)/%.o) # those that take longest first
 TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 SOAKS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/soak_*.c))
@@ -179,6 +180,24 @@ CLUSTER_OBJECTS = $(patsubst %,$(BUILD)/mpi/cluster/%.o, \
 	codes cut divide divide_layers message observed rank share steps)
 CLUSTER_TEST_OBJECTS = $(RANK_HELPERS:%.c=$(BUILD)/%.o) $(CLUSTER_OBJECTS)
 $(BUILD)/tests/test_cluster: $(CLUSTER_TEST_OBJECTS)
+
+# libverbatim.so.1, a second set of objects with -fPIC: it exports what verbatim.h declares, and nothing of
+# ours or of jansson's beside. The linker leads allocations through library/refused.c.
+SHARED = $(BUILD)/shared
+LIBRARY_WRAPS = malloc calloc realloc aligned_alloc strdup strndup $(addprefix json_,object array string stringn \
+	string_nocheck stringn_nocheck integer real copy deep_copy sprintf vsprintf object_set_new object_set_new_nocheck \
+	object_update array_append_new array_insert_new array_extend pack vpack_ex dumps dump_callback reader_load)
+# What the library never calls (modes, conversions, families) is not compiled a second time.
+SHARED_FOLDERS = base kernels cache layers tokenizers system draft constraint session proof advice template adapters \
+	batch library
+shared:
+	$(MAKE) BUILD=$(SHARED) FOLDERS="$(SHARED_FOLDERS)" MORE_SOURCES="formats/json.c formats/pooling.c" \
+		CFLAGS="$(CFLAGS) -fPIC -ffunction-sections -fvisibility=hidden -DVERBATIM_SHARED" $(SHARED)/libverbatim.so.1
+$(BUILD)/libverbatim.so.1: $(BUILD)/library/verbatim.o $(BUILD)/libverbatim.a library/verbatim.map
+	$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libverbatim.so.1 -Wl,--version-script=library/verbatim.map \
+		-Wl,-z,defs -Wl,-z,now -Wl,--gc-sections $(LIBRARY_WRAPS:%=-Wl,--wrap=%) \
+		-o $@ $(filter %.o %.a,$^) $(ALL_LIBS)
+	ln -sf libverbatim.so.1 $(BUILD)/libverbatim.so
 
 # Programs without shared libraries. Of jansson only json_* stays visible: its archive has functions
 # with names that we have, too. What libedit needs is not in every pkg-config file.
@@ -404,8 +423,22 @@ install: all
 	install -m 644 README.md $(DATA)/doc/verbatim
 	install -m 644 $(filter docs/%,$(DOCS)) $(DATA)/doc/verbatim/docs
 
+# The library with its header: installed with the programs once `make shared` has built it.
+LIBRARY = include/verbatim.h lib/libverbatim.so.1 lib/libverbatim.so lib/pkgconfig/verbatim.pc \
+	share/man/man3/verbatim.3 share/doc/verbatim/docs/library_example.c
+install: $(if $(wildcard $(SHARED)/libverbatim.so.1),install-library)
+install-library: shared
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,$(sort $(dir $(LIBRARY))))
+	install -m 644 verbatim.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 $(SHARED)/libverbatim.so.1 $(DESTDIR)$(PREFIX)/lib
+	ln -sf libverbatim.so.1 $(DESTDIR)$(PREFIX)/lib/libverbatim.so
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' library/verbatim.pc.in \
+		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim.pc
+	install -m 644 man/verbatim.3 $(DATA)/man/man3
+	install -m 644 docs/library_example.c $(DATA)/doc/verbatim/docs
+
 uninstall:
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED))
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED) $(LIBRARY))
 	rm -rf $(DATA)/verbatim/integrations
 	-rmdir $(DATA)/verbatim $(DATA)/doc/verbatim/docs $(DATA)/doc/verbatim 2>/dev/null
 	@echo "kept: each user's conversions, in ~/.cache/verbatim or $$XDG_CACHE_HOME/verbatim" >&2
@@ -429,7 +462,7 @@ deb: all
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all core core-lines wasm mpi $(PROGRAMS) check test test-all test-sweeps soak guard asan fuzz fuzzers coverage tsan format lint install uninstall deb wheel static dist clean
+.PHONY: all shared core core-lines wasm mpi $(PROGRAMS) check test test-all test-sweeps soak guard asan fuzz fuzzers coverage tsan format lint install install-library uninstall deb wheel static dist clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(PROGRAMS:%=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d $(BUILD)/docs/*.d) \
