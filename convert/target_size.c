@@ -430,10 +430,37 @@ static void keep_choice(Search *s) {
     memcpy(s->best.of_unit, s->now.of_unit, s->n_units * sizeof *s->best.of_unit);
 }
 
+/* Gives all units the largest type with which they fit, where one does: the best choice is never
+ * further from the source than this one. */
+static Status try_uniform(Search *s, Error *error) {
+    bool found = false;
+    for (size_t number = 0; number < TARGET_SIZE_TYPES; number++) {
+        uint64_t bytes = 0;
+        size_t of_unit, u;
+        for (u = 0; u < s->n_units; u++) {
+            of_unit = 0;
+            while (of_unit < s->units[u].n && s->units[u].numbers[of_unit] != number) of_unit++;
+            if (of_unit == s->units[u].n) break;
+            bytes += s->units[u].options[of_unit].bytes;
+        }
+        if (u < s->n_units || bytes > s->limit) continue;
+        found = true;
+        for (u = 0; u < s->n_units; u++)
+            for (size_t k = 0; k < s->units[u].n; k++)
+                if (s->units[u].numbers[k] == number) s->now.of_unit[u] = k;
+    }
+    if (!found) return STATUS_OK;
+    for (size_t u = 0; u < s->n_units; u++) put(s, u, s->now.of_unit[u]);
+    Status status = measure(s, &s->now.divergence, error);
+    if (status == STATUS_OK && s->now.divergence < s->best.divergence) keep_choice(s);
+    return status;
+}
+
 static Status choose(Search *s, Error *error) {
     Status status = weigh_alone(s, error);
     if (status == STATUS_OK) status = try_choice(s, error);
     if (status == STATUS_OK) keep_choice(s);
+    if (status == STATUS_OK) status = try_uniform(s, error);
     for (size_t round = 0; status == STATUS_OK && round < ROUNDS; round++) {
         for (size_t u = 0; u < s->n_units; u++) put(s, u, s->best.of_unit[u]);
         status = weigh_in_place(s, error);
@@ -483,7 +510,7 @@ Status target_size_choose(Source *source, const TargetSize *target, const InputF
         status = calibrate_windows(calibration, s.files[OWN], &s.windows, options, error);
     own.importance = calibration_importance_of;
     own.importance_context = *calibration;
-    s.all_passes = TARGET_SIZE_TYPES + 1 + s.n_units + ROUNDS * (s.n_units + 1);
+    s.all_passes = TARGET_SIZE_TYPES + 2 + s.n_units + ROUNDS * (s.n_units + 1);
     if (status == STATUS_OK)
         status = divergence_reference(&s.reference, s.files[OWN], &s.windows, &own, error);
     if (status == STATUS_OK) status = measure_types(&s, files, error);

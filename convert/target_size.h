@@ -6,9 +6,11 @@
  * next token is measured by a whole pass for each matrix, in which it alone has another type: the
  * divergence (divergence.h) divided by the error is the matrix's weight. Small independent errors
  * add up in the divergence, so the sum of weighted errors is what the knapsack (knapsack.h)
- * minimizes. A whole pass measures its choice. Then the weights are measured again around that
- * choice, each by a pass in which one matrix has the source's type instead of the chosen one, and
- * the next choice replaces the first where a pass says that it is nearer to the source.
+ * minimizes. A whole pass measures its choice, another the
+ * largest type that all matrices can have, and the nearer one is taken. Then the weights are
+ * measured again around that choice, each by a pass in which one matrix has the source's type
+ * instead of the chosen one, and the next choice replaces the first where a pass says that it is
+ * nearer to the source.
  *
  * The experts of a layer that play the same part have one type, as few tokens reach each. */
 #ifndef TARGET_SIZE_H
