@@ -39,7 +39,7 @@ const OptionRow inspect_options[] = {
     TEXT_ROW(RARE, 0, "against", "MODEL", FIELD(against),
              "compare with it: --eval, --eval-tasks or -i"),
     FLAG_ROW(RARE, 0, "why", FIELD(why),
-             "with --against: MODEL's tensors that win its answers back"),
+             "with --against: the tensors that win answers back"),
     HEADING_ROW("Seeing inside (docs/seeing-inside.md)"),
     TEXT_ROW(RARE, 0, "attention", "OUT", FIELD(attention),
              "draw attention weights: .svg .html .json, -, scores"),
