@@ -13,8 +13,8 @@ typedef struct TinyModel {
 } TinyModel;
 
 /* Converts `source` (a path, or "random:SHAPE") with its matrices in `type` (NULL: lossless) and
- * opens it. model.h describes the options and kv_type. Of a random model the last conversion is kept
- * for the next call. */
+ * opens it. model.h describes the options and kv_type. Of a random model the last conversion is
+ * kept for the next call. */
 TinyModel tiny_model_open(const char *source, const char *type, const ModelOptions *options,
                           KvType kv_type);
 void tiny_model_close(TinyModel *tiny);
