@@ -14,7 +14,9 @@
 #include "base/mapped.h"
 #include "config_fields.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file's structures are mapped");
+_Static_assert(
+    __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+    "model.bin is little-endian and mapped as it is: a big-endian machine cannot run it");
 _Static_assert(sizeof(FileHeader) == 32 && sizeof(FileSection) == 32 && sizeof(FileTensor) == 128 &&
                    sizeof(MetaHeader) == 8,
                "the file's structures have no padding");
