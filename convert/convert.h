@@ -11,7 +11,7 @@
 #include "formats/source.h"
 
 typedef enum ConvertStep {
-    CONVERT_WRITING,    /* progress counts bytes of the target, or of the model to calibrate */
+    CONVERT_WRITING,     /* progress counts bytes of the target, or of the model to calibrate */
     CONVERT_CALIBRATING, /* progress counts tokens */
     CONVERT_CHOOSING     /* progress counts passes over the text, at most `total` */
 } ConvertStep;
