@@ -136,6 +136,16 @@ typedef struct CalibrationFiles {
     TargetSizeFiles types; /* instead of `fd`, with ConvertOptions.target_size */
 } CalibrationFiles;
 
+static Status open_types(TargetSizeFiles *files, const char *directory, Error *error) {
+    size_t n = sizeof files->fds / sizeof *files->fds;
+    for (size_t k = 0; k < n; k++) files->fds[k] = -1;
+    for (size_t k = 0; k < n; k++) {
+        files->fds[k] = convert_unlinked(directory);
+        if (files->fds[k] < 0) return error_set(error, "%s: %s", directory, strerror(errno));
+    }
+    return STATUS_OK;
+}
+
 static Status open_calibration(CalibrationFiles *files, const ConvertOptions *options,
                                const char *target, Error *error) {
     char directory[PATH_BYTES];
@@ -144,7 +154,7 @@ static Status open_calibration(CalibrationFiles *files, const ConvertOptions *op
         return error_set(error, "%s: name too long", target);
     if (options->target_size) {
         files->has_types = true;
-        return target_size_open(&files->types, directory, error);
+        return open_types(&files->types, directory, error);
     }
     files->fd = convert_unlinked(directory);
     if (files->fd < 0) return error_set(error, "%s: %s", directory, strerror(errno));

@@ -10,7 +10,6 @@
 
 #include "base/size.h"
 #include "convert/calibrate.h"
-#include "convert/convert_target.h"
 #include "convert/divergence.h"
 #include "convert/knapsack.h"
 #include "convert/layout.h"
@@ -77,15 +76,6 @@ Status target_size_parse(const char *text, TargetSize *target, Error *error) {
         return status;
     }
     target->bytes = bytes ? bytes : 1;
-    return STATUS_OK;
-}
-
-Status target_size_open(TargetSizeFiles *files, const char *directory, Error *error) {
-    for (size_t k = 0; k < OPTIONS; k++) files->fds[k] = -1;
-    for (size_t k = 0; k < OPTIONS; k++) {
-        files->fds[k] = convert_unlinked(directory);
-        if (files->fds[k] < 0) return error_set(error, "%s: %s", directory, strerror(errno));
-    }
     return STATUS_OK;
 }
 

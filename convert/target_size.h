@@ -34,7 +34,6 @@ typedef struct TargetSizeFiles {
     int fds[TARGET_SIZE_TYPES + 1];
 } TargetSizeFiles;
 
-Status target_size_open(TargetSizeFiles *files, const char *directory, Error *error);
 void target_size_close(TargetSizeFiles *files);
 
 struct Calibration;

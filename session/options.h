@@ -105,7 +105,7 @@ typedef struct Options {
     uint64_t layer, position; /* --layer looks at this place; only where given */
     ScoreChoice score;
     bool no_cache;
-    bool why; /* --against: which tensors win answers back */
+    bool why;            /* --against: which tensors win answers back */
     OptionList override; /* FIELD=VALUE of Config */
 
     /* The chat. */
