@@ -34,6 +34,7 @@ struct VerbatimModel {
     VerbatimRequest *first, *last;
     VerbatimRequest *feeding; /* whose texts are handed to the engine next; NULL: none */
     size_t n_lines;
+    unsigned long refused; /* library_refused before this pass */
     char *description;
     TokenList ids; /* of verbatim_tokens */
     char *text;    /* of verbatim_detokenize */
@@ -75,7 +76,10 @@ static void job_done(Job *job, void *context) {
     (void)context;
     r->done = true;
     r->failed = failure != NULL;
-    if (failure) error_set(&r->failure, "%s", failure);
+    if (!failure) return;
+    error_set(&r->failure, "%s", failure);
+    if (library_refused() != r->model->refused) /* what a text says of it may be a consequence */
+        error_prefix(&r->failure, "no memory");
 }
 
 /* A row of Numbers; several threads, but one at a time for a text. */
@@ -287,6 +291,7 @@ static int pass(VerbatimModel *m) {
     LibraryOpening *o = &m->opening;
     Answering *a = &o->answering;
     Error error;
+    m->refused = library_refused();
     if (!a->engine && answering_start(a, o->kv_bytes, 0, &error) != STATUS_OK)
         return give_up(m, &error);
     feed(m);
@@ -338,6 +343,7 @@ static int cancel(VerbatimRequest *r) {
     VerbatimModel *m = r->model;
     if (r->done) return 0;
     if (m->feeding == r) m->feeding = next_to_feed(r);
+    m->refused = library_refused();
     job_cancel(r->job, m->opening.answering.engine);
     return 1;
 }
