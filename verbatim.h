@@ -33,7 +33,7 @@
  * Threads. One thread at a time uses a model and its requests; different models may be used at the
  * same time, and a model by one thread after another. Each call sets the floating-point control
  * (rounding, denormals, traps) and the locale of its threads and gives the old ones back. It needs
- * 512 KiB of stack. After fork(2) the child may only call verbatim_close and verbatim_end, because
+ * 1 MiB of stack. After fork(2) the child may only call verbatim_close and verbatim_end, because
  * the threads of the runtime do not exist there; every other call fails.
  *
  * Strings that a function gives are UTF-8 unless it says otherwise and belong to the model or the
