@@ -387,10 +387,10 @@ lint: all $(BUILD)/core/run
 	scripts/check-names $(BUILD)
 	CC="$(CC)" scripts/test-checks
 	clang-format --dry-run -Werror $(FORMATTED)
-	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr \
+	cppcheck -j $$(nproc) --quiet --std=c11 --error-exitcode=1 --inline-suppr \
 		--suppress=missingIncludeSystem --suppress=invalidPointerCast \
 		--enable=warning,portability -I. $(wildcard *.c $(filter-out kernels/%,$(FOLDERS:%=%/*.c)))
-	cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr \
+	cppcheck -j $$(nproc) --quiet --std=c11 --error-exitcode=1 --inline-suppr \
 		--suppress=missingIncludeSystem --suppress=invalidPointerCast \
 		--enable=warning,portability -DVERBATIM_MPI -I. $(wildcard cluster/*.c)
 

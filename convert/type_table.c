@@ -95,7 +95,8 @@ Status type_table_mix(const char *text, size_t bytes, char **mix, Error *error) 
             status = error_set(error, "no memory");
             break;
         }
-        lines[n] = (Line){.number = ++number};
+        number++;
+        lines[n] = (Line){.number = number};
         status = read_line(text, at, end, &lines[n], error);
         n += status == STATUS_OK && lines[n].name_length > 0;
         at = end + 1;
