@@ -359,11 +359,11 @@ static int32_t likeliest(const float *x, size_t n) {
 }
 
 /* Otherwise a token is drawn. Softmax of logits / temperature gives probabilities: below 1 the
- * likely become likelier, above 1 all become more alike. Top-p (arXiv:1904.09751) keeps the smallest
- * set of the most likely tokens whose probabilities sum to p, because thousands of unlikely tokens
- * together are not so unlikely. Probabilities are not divided by their sum; all is compared with
- * the sum instead. (`run` finds the edge without sorting, with sums in another order: it could
- * differ where the edge is met to the last bit of a double.) */
+ * likely become likelier, above 1 all become more alike. Top-p (arXiv:1904.09751) keeps the
+ * smallest set of the most likely tokens whose probabilities sum to p, because thousands of
+ * unlikely tokens together are not so unlikely. Probabilities are not divided by their sum; all is
+ * compared with the sum instead. (`run` finds the edge without sorting, with sums in another order:
+ * it could differ where the edge is met to the last bit of a double.) */
 static int32_t sample(float *x, size_t n, const SamplerOptions *o, size_t position) {
     float largest = x[likeliest(x, n)], sums[SUMS] = {0};
     for (size_t i = 0; i < n; i++) {

@@ -309,7 +309,7 @@ static void a_conversion_ends_within_a_second_of_the_first_signal(void **state) 
 /* The pattern takes a time that is quadratic in the text, which is long enough for minutes. */
 static void a_slow_pattern_ends_within_a_second_of_the_first_signal(void **state) {
     (void)state;
-    enum { BYTES = 4 << 20 };
+    enum { BYTES = 32 << 20 };
     static const char json[] =
         "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0}},"
         "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a+b|.\"},"
