@@ -295,8 +295,14 @@ static int pass(VerbatimModel *m) {
     if (!a->engine && answering_start(a, o->kv_bytes, 0, &error) != STATUS_OK)
         return give_up(m, &error);
     feed(m);
-    if (engine_pending(a->engine) > 0 && engine_step(a->engine, &error) != STATUS_OK)
+    const size_t pending = engine_pending(a->engine), passes = engine_stats(a->engine).passes;
+    if (pending > 0 && engine_step(a->engine, &error) != STATUS_OK) return give_up(m, &error);
+    /* Else a host that counts on an end would ask forever. */
+    if (library_refused() != m->refused && engine_pending(a->engine) == pending &&
+        engine_stats(a->engine).passes == passes && pending > 0) {
+        error_set(&error, "no memory for a pass");
         return give_up(m, &error);
+    }
     return m->feeding || engine_pending(a->engine) > 0;
 }
 
