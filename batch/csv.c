@@ -287,7 +287,7 @@ Status csv_end(Csv *csv, const CsvRow **row, Error *error) {
     *row = NULL;
     if (csv->in_quotes) {
         csv->in_quotes = false;
-        return finish(csv, row, error);
+        return finish(csv, row, error); /* `split` refuses the open quote */
     }
     return csv->has_header ? STATUS_OK : error_set(error, "%s: has no header", csv->name);
 }

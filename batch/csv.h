@@ -37,6 +37,8 @@ void csv_close(Csv *csv);
 /* Takes the next line; *row is NULL while no row is complete, else valid until the next call. Fails
  * for a header that lacks a column of the template, and for a row that grows past 64 MiB. */
 Status csv_line(Csv *csv, const char *line, size_t length, const CsvRow **row, Error *error);
+/* Ends the file. *row is NULL, or a last row whose quote is not closed, which is wrong. Fails where
+ * the header is missing or has such a quote. */
 Status csv_end(Csv *csv, const CsvRow **row, Error *error);
 
 #endif

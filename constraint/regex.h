@@ -48,7 +48,8 @@ typedef enum RegexKind {
     RE_REPEAT,  /* a, from b to c times */
     RE_TAG,     /* the empty text, marked with the number a */
     RE_BOUND,   /* a decimal number without sign that compares with bound a as `b` says; c: state */
-    RE_MULTIPLE /* a decimal number without sign that is a multiple of b; a: state, c: scale */
+    RE_MULTIPLE /* a multiple of b, as a decimal number without sign; a: the remainder so far;
+                 * c: 2 * (digits that may follow the point), plus 1 once it was read */
 } RegexKind;
 
 typedef enum RegexCompare { AT_LEAST, ABOVE, AT_MOST, BELOW } RegexCompare;

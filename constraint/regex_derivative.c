@@ -146,13 +146,16 @@ static bool takes_digits(RegexArena *arena, Regex id) {
     return false;
 }
 
-/* Whether an intersection holds a multiple whose point was not read, and otherwise only what any
- * digits may follow. A search would try as many states as the divisor is large. */
+/* A shortcut for search_live on an intersection, such as that of JSON's number, bounds and one
+ * multipleOf: true when exactly one operand is an RE_MULTIPLE, its decimal point has not been read,
+ * and every other operand goes on accepting digits without end. Then some number of further digits
+ * reaches a multiple that all accept. False only says that a search must tell. The search visits a
+ * state for each remainder, as many as the divisor is large. */
 static bool is_live_multiple(RegexArena *arena, RegexNode n) {
     size_t n_multiples = 0;
     for (size_t i = 0; i < n.b; i++) {
         const RegexNode *x = &arena->nodes[arena->lists[n.a + i]];
-        n_multiples += x->kind == RE_MULTIPLE && !(x->c & 1);
+        n_multiples += x->kind == RE_MULTIPLE && !(x->c & 1); /* bit 0: the point was read */
     }
     for (size_t i = 0; i < n.b && n_multiples == 1; i++) {
         Regex item = arena->lists[n.a + i];

@@ -56,8 +56,11 @@ static bool token_bytes(const Recorded *r, int32_t token, bool first, TextBuffer
     return fits && !out->failed;
 }
 
-/* Appends the tokens of the record's bytes from `at` on (`prefix` before them) that spell exactly
- * these bytes: the last tokens of the whole, where they fit. */
+/* Tokenizes record[at, at + n) as the continuation of a text that ends with `prefix`, and adds the
+ * tokens to r->ids, which the caller has emptied, and their places in the record to r->begins. A
+ * tokenizer may treat the beginning of a text in its own way (a space before it, say), hence the
+ * prefix: its tokens are dropped by going back from the last token until the n bytes are covered.
+ * False: a token spans prefix and record, tokens spell other bytes, or there is no memory. */
 static bool encode_behind(Recorded *r, const char *prefix, size_t at, size_t n) {
     unsigned flags = r->decoding.n_shown > 0 || !(r->decoding.flags & TOKEN_DECODER_SKIP_SPECIAL)
                          ? TOKENIZE_PARSE_SPECIAL
@@ -65,7 +68,7 @@ static bool encode_behind(Recorded *r, const char *prefix, size_t at, size_t n) 
     TextBuffer text = {0}, bytes = {0};
     TokenList ids = {0};
     Error ignored;
-    size_t left = n, first;
+    size_t left = n, first; /* bytes not yet covered; index of the first token that is kept */
     text_put(&text, prefix, strlen(prefix), 0);
     text_put(&text, r->record + at, n, 0);
     bool found = !text.failed && tokenizer_encode(r->decoding.tokenizer, text.bytes, text.length,

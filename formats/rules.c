@@ -105,8 +105,9 @@ static size_t count_names(const char *names) {
     return n;
 }
 
-/* Fills in `part` for name number `term` of the rule; false: a name is too long or a size is none.
- */
+/* Fills in `part` for name number `term` of `to` (0 where it is the only one), or for its bias:
+ * its names, its shape, and which rows of the stored tensor it is. False: a name is too long, or
+ * the rule's sizes cannot be evaluated or are not one term for each name. */
 static bool make_part(Part *part, const TensorRule *rule, size_t term, bool is_bias,
                       const Config *config, uint32_t layer) {
     const char *name = rule->to, *rows = rule->rows ? rule->rows : "dim";
@@ -127,7 +128,7 @@ static bool make_part(Part *part, const TensorRule *rule, size_t term, bool is_b
         for (size_t i = 0; i < term; i++) part->skip += sum.terms[i];
         n = sum.terms[term];
     }
-    if (rule->order == ORDER_PAIRED) part->fused = sum.total;
+    if (rule->order == ORDER_PAIRED) part->fused = sum.total; /* reorders a bias too: rules_take */
     const HeadTiles tiles = tiles_of(rule, &sum, n_names > 1 ? term : SIZE_TERMS, config);
     part->is_vector = is_bias || rule->form == FORM_NORM || rule->form == FORM_VECTOR;
     if (part->is_vector) {
