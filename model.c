@@ -336,6 +336,7 @@ Status model_forward_along(Model *m, const PassPath *path, KvCache *cache, const
     Status status = reserve_pages(cache, rows, n, error);
     ForwardPass pass = {
         .model = m, .path = path, .cache = cache, .rows = rows, .n = n, .logits = logits};
+    /* Also without pages: the other ranks wait for this call, and then fail likewise. */
     if (m->exchange) m->exchange->begin(m->exchange, &pass, status == STATUS_OK);
     if (status != STATUS_OK) return status;
     if (m->hook && m->hook->begin) m->hook->begin(m->hook, rows, n);

@@ -210,7 +210,8 @@ static bool is_rotated(const char *name) {
     return last && (strcmp(last, ".wq") == 0 || strcmp(last, ".wk") == 0);
 }
 
-/* Reorders the rows of each head from the pairs that the adapter has to those of the model. */
+/* Reorders the rows of each head where the adapter and the model's file pair the elements that RoPE
+ * rotates in different ways: i with i + head_dim / 2, or 2 i with 2 i + 1 (interleaved). */
 static Status reorder(const Reading *r, AdapterPart *part) {
     const Config *c = r->base->config;
     bool to_interleaved = c->rope_pairing == ROPE_INTERLEAVED;

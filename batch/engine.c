@@ -162,6 +162,7 @@ Status engine_submit(Engine *e, EngineTask *task, Error *error) {
     task->following = NULL;
     task->speculation = (Speculation){.drafter = task->drafter};
     task->n_computed = task->n_again = task->mark_at = 0;
+    /* The last token's state goes to `state` too, but its logits to `next`, not to `seen`. */
     task->n_to_see = task->state ? task->n_tokens : task->seen ? task->n_tokens - 1 : 0;
     task->n_seen = task->see_from;
     if (task->state)

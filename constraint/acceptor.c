@@ -230,6 +230,7 @@ static Regex object_rest(Acceptor *m, const Object *o, uint32_t set, uint32_t co
     Regex *items = malloc((o->n + 1) * sizeof *items), out = REGEX_NONE;
     if (!items) return acceptor_fail(m, NO_MEMORY), REGEX_NONE;
     for (size_t i = 0; i < o->n_named; i++) n_needed += acceptor_member_needed(m, o, set, i);
+    /* No room for any member; room for the needed ones alone. */
     bool full = o->max != ACCEPTOR_NO_LIMIT && count >= o->max;
     bool only_needed = o->max != ACCEPTOR_NO_LIMIT && o->max - count <= n_needed;
     for (size_t i = 0; i < o->n && !full; i++) {

@@ -74,9 +74,11 @@ static void look(ReasoningRule *r) {
     } while (r->phase != before);
 }
 
-/* Whether the closing tokens come next. Where the inner rule forbids them, what looks like a
- * reasoning is text of a user's shape, which goes on. */
-static bool must_close(ReasoningRule *r) {
+/* Whether the closing tokens must come next: the limit is reached, and no character is incomplete
+ * (MOST_WAIT tokens at most are waited for its other bytes). Where the inner rule forbids them, the
+ * opening mark was a part of an answer whose shape the user gave: then the limit ends here, and the
+ * phase becomes ANSWERING. */
+static bool decide_to_close(ReasoningRule *r) {
     TokenRule *inner = r->inner;
     if (r->phase != THINKING || r->n_taken < r->most) return false;
     bool torn = r->decoder.text.length > r->decoder.given; /* bytes of an incomplete character */
@@ -93,7 +95,7 @@ static bool must_close(ReasoningRule *r) {
 static Status allowed(TokenRule *rule, const uint64_t **mask, Error *error) {
     ReasoningRule *r = (ReasoningRule *)rule;
     *mask = NULL;
-    if (must_close(r)) {
+    if (decide_to_close(r)) {
         r->phase = CLOSING;
         r->n_closing = 0;
     }
@@ -139,7 +141,7 @@ static Status close_text(TokenRule *rule, const char **bytes, size_t *length, Er
 
 static size_t forced(TokenRule *rule, int32_t *ids, size_t most) {
     ReasoningRule *r = (ReasoningRule *)rule;
-    if (r->phase != CLOSING && !must_close(r))
+    if (r->phase != CLOSING && !decide_to_close(r))
         return r->inner && r->inner->forced ? r->inner->forced(r->inner, ids, most) : 0;
     size_t begun = r->phase == CLOSING ? r->n_closing : 0, n = r->closing.length - begun;
     if (n > most) n = most;
@@ -149,7 +151,7 @@ static size_t forced(TokenRule *rule, int32_t *ids, size_t most) {
 
 static size_t allowed_drafts(TokenRule *rule, const int32_t *ids, size_t n) {
     ReasoningRule *r = (ReasoningRule *)rule;
-    bool asks = r->phase != CLOSING && !must_close(r) && r->inner && r->inner->allowed_drafts;
+    bool asks = r->phase != CLOSING && !decide_to_close(r) && r->inner && r->inner->allowed_drafts;
     return asks ? r->inner->allowed_drafts(r->inner, ids, n) : n;
 }
 

@@ -50,6 +50,7 @@ static const char *next_word(const char *text, size_t end, size_t *at, size_t *l
     return word;
 }
 
+/* Reads NAME TYPE from text[begin, end), one line. name_length 0: it is blank or a comment. */
 static Status read_line(const char *text, size_t begin, size_t end, Line *line, Error *error) {
     char name[64];
     Error why;

@@ -118,6 +118,6 @@ Status gguf_kinds_by_heads(const GgufModel *m, Config *c, LayerKindNumber attend
                              m->source->path, c->n_layers);
         c->layer_kind[l] = n == 0.0 ? other : attends;
     }
-    if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads;
+    if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads; /* no layer attends: any divisor will do */
     return STATUS_OK;
 }

@@ -76,6 +76,7 @@ static Status join(RawTensor *weights, RawTensor *scales, const Quantization *q,
     blocks.offset = scales->offset;
     scales->used = true;
     weights->blocks = blocks;
+    /* Only with scales are integers weights that can be read. */
     if (strcmp(weights->type_name, "I8") == 0) weights->type = STORED_I8;
     return STATUS_OK;
 }

@@ -55,13 +55,13 @@ typedef struct Eight {
     float shift;
 } Eight;
 
+/* The codebook of an IQ type. */
 typedef struct Book {
-    const Grid *grid;
-    int8_t levels[8];
-    float unit;
+    const Grid *grid; /* points of 4 or 8 coordinates, each an index of a level */
+    int8_t levels[8]; /* magnitudes of weights; with signs in IQ1 */
+    float unit;       /* what scales are multiplied by: scale * (2 * sub-scale + 1) * unit */
 } Book;
 
-/* The grid of an IQ type, and the magnitudes that its entries index. */
 static Book book_of(StoredType type) {
     switch (type) {
     case STORED_IQ2_XXS:

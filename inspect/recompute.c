@@ -143,7 +143,8 @@ typedef struct Comparison {
     const Session *session;
     GenerationOptions options;
     TokenList ids;                 /* the prompt and what was generated */
-    KvCache *cache, *none;         /* `none` is emptied before each step */
+    KvCache *cache;                /* the text so far */
+    KvCache *emptied;              /* before each step, as if there were no cache */
     float *cached_logits, *logits; /* [vocab_size] */
     Step *steps;                   /* [max_steps + 1] */
     size_t n_prompt, max_steps, n_steps;
@@ -173,7 +174,7 @@ static Status time_step(const Comparison *r, KvCache *cache, size_t first, float
 static Status warm_up(const Comparison *r, Error *error) {
     double seconds;
     Status status = time_step(r, r->cache, 0, r->cached_logits, &seconds, error);
-    if (status == STATUS_OK) status = time_step(r, r->none, 0, r->logits, &seconds, error);
+    if (status == STATUS_OK) status = time_step(r, r->emptied, 0, r->logits, &seconds, error);
     if (status == STATUS_OK) kvcache_truncate(r->cache, 0, 0);
     return status;
 }
@@ -187,7 +188,7 @@ static Status recompute_compare(Comparison *r, Error *error) {
         Status status =
             time_step(r, r->cache, n_cached, r->cached_logits, &step->cached_seconds, error);
         if (status == STATUS_OK)
-            status = time_step(r, r->none, 0, r->logits, &step->seconds, error);
+            status = time_step(r, r->emptied, 0, r->logits, &step->seconds, error);
         if (status != STATUS_OK) return status;
         if (memcmp(r->cached_logits, r->logits, vocab_size * sizeof *r->logits) != 0)
             return error_set(error, "the logits at position %zu depend on the cache: a bug",
@@ -201,6 +202,7 @@ static Status recompute_compare(Comparison *r, Error *error) {
     return STATUS_OK;
 }
 
+/* Allocates both caches, both rows of logits and the list of steps. */
 static Status recompute_prepare(Comparison *r, Error *error) {
     const Model *model = r->session->model;
     const KvShape shape = model_kv_shape(model, r->session->kv_type);
@@ -215,7 +217,7 @@ static Status recompute_prepare(Comparison *r, Error *error) {
     if (!r->cached_logits || !r->logits || !r->steps)
         return error_set(error, "no memory for %zu steps", r->max_steps);
     Status status = kvcache_new(&r->cache, &shape, 1, 0, error);
-    return status == STATUS_OK ? kvcache_new(&r->none, &shape, 1, 0, error) : status;
+    return status == STATUS_OK ? kvcache_new(&r->emptied, &shape, 1, 0, error) : status;
 }
 
 Status recompute_run(Session *session, Error *error) {
@@ -229,7 +231,7 @@ Status recompute_run(Session *session, Error *error) {
         status = print_text(session, r.ids.ids + r.n_prompt, r.ids.length - r.n_prompt, error);
     if (status == STATUS_OK) print_table(session->model, r.n_prompt, r.steps, r.n_steps);
     kvcache_free(r.cache);
-    kvcache_free(r.none);
+    kvcache_free(r.emptied);
     free(r.cached_logits);
     free(r.logits);
     free(r.steps);

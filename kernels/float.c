@@ -256,6 +256,9 @@ static void multiply_row_of(TensorType type, size_t panels, const uint8_t *panel
     }
 }
 
+/* FloatKernels.multiply: panels [begin, end), a stripe at a time, or for a single row of
+ * activations ROW_PANELS at a time. Rows of w that only fill up its last panel do not reach `out`.
+ */
 static void multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch) {
     const Matrix *w = product->w;

@@ -399,6 +399,7 @@ static void compressed_run(ForwardPass *pass, const Branch *b) {
     bool pools = c->compressed.pool_rate[l] > 0, index = chooses(c, l);
     Rows memory = arena_rows(&m->arena);
     const CompressedRows r = compressed_take_rows(&memory, m, l);
+    /* In the order of need: 2 products in every layer, 4 with pools, all with an indexer. */
     const Product from_input[] = {{&w->wq_a, r.q_latent, w->wq_a.rows},
                                   {&w->wkv, r.kv, w->wkv.rows},
                                   {&w->pools.kv, r.values, w->pools.kv.rows},

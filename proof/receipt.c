@@ -371,17 +371,19 @@ static json_t *tensors_json(const TensorDigest *digests, size_t n) {
     return json;
 }
 
+/* Makes the receipt's "model" (digests of all that answers depend on) and "tensors" (a digest
+ * each), new references; either may be set after a failure, too. */
 static Status make_model(const Session *session, json_t **model, json_t **tensors, Error *error) {
     const ModelDigestOptions options = {.n_threads = session->n_threads,
                                         .progress = show_hashing,
                                         .context = (void *)(uintptr_t)session,
                                         .interrupted = session->interrupted};
     const Config *config = model_config(session->model);
-    char weights[SHA256_HEX], how[SHA256_HEX];
+    char weights[SHA256_HEX], config_digest[SHA256_HEX];
     size_t n_tokenizer = session->tokenizer_bytes, n_template;
     const void *tokenizer = session->tokenizer_section;
-    const char *own = modelfile_section(session->file, SECTION_TEMPLATE, &n_template);
-    if (session->chat_template) own = session->chat_template, n_template = strlen(own);
+    const char *template = modelfile_section(session->file, SECTION_TEMPLATE, &n_template);
+    if (session->chat_template) template = session->chat_template, n_template = strlen(template);
     if (!tokenizer) tokenizer = modelfile_section(session->file, SECTION_TOKENIZER, &n_tokenizer);
     TensorDigest *digests;
     Status status = model_digest_weights(session->file, &options, weights, &digests, error);
@@ -390,11 +392,11 @@ static Status make_model(const Session *session, json_t **model, json_t **tensor
     *tensors = tensors_json(digests, modelfile_n_tensors(session->file));
     free(digests);
     if (!*tensors) return error_set(error, "no memory for a receipt");
-    if (model_digest_config(config, how, error) != STATUS_OK) return STATUS_FAILED;
+    if (model_digest_config(config, config_digest, error) != STATUS_OK) return STATUS_FAILED;
     *model = json_pack("{s:o, s:s, s:s, s:o, s:o}", "name",
                        json_lossy_text(config->name, strlen(config->name)), "weights", weights,
-                       "config", how, "tokenizer", digest_or_null(tokenizer, n_tokenizer),
-                       "template", digest_or_null(own, n_template));
+                       "config", config_digest, "tokenizer", digest_or_null(tokenizer, n_tokenizer),
+                       "template", digest_or_null(template, n_template));
     if (!*model) return error_set(error, "no memory for a receipt");
     if (session->adapters) put_adapters(*model, session->adapters);
     if (session->sources) json_object_set(*model, "source", session->sources);

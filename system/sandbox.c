@@ -235,7 +235,9 @@ static void allow_if(Filter *f, int call, int argument, uint16_t test, unsigned 
     load(f, offsetof(struct seccomp_data, nr));
 }
 
-/* Allows fcntl(fd, F_SETFL, flags) when `flags` has no other bits than these. */
+/* Allows fcntl(fd, F_SETFL, flags) when `flags` has no other bits than these. Each jump that gives
+ * up skips the instructions up to the last load, which brings back the number of the call; the
+ * first skips that one too, as the number is still loaded. */
 static void allow_flags(Filter *f, uint32_t flags) {
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 6, SYS_fcntl);
     load(f, offsetof(struct seccomp_data, args) + 8);

@@ -198,6 +198,9 @@ static void bind_for(Binder b, Node *node) {
     bind_body(b, node->else_frame, node->orelse, b.in_loop && !node->recursive);
 }
 
+/* Binds a macro or the body of a {% call %}, as jinja2's macro_body does: a frame with a slot for
+ * each parameter, then for those of caller, kwargs and varargs that the body reads. Defaults of
+ * parameters are evaluated in the macro's frame. */
 static void bind_macro(Binder b, Node *node) {
     static const char *const special[] = {"caller", "kwargs", "varargs"};
     bool *uses[] = {&node->uses_caller, &node->uses_kwargs, &node->uses_varargs};
@@ -213,7 +216,7 @@ static void bind_macro(Binder b, Node *node) {
         if (!parameter)
             parameter = add_symbol(b.m, frame, jinja_text_c(b.m, special[i]), LOAD_PARAMETER);
         else if (i > 0)
-            *uses[i] = false; /* it is an ordinary parameter here */
+            *uses[i] = false; /* an ordinary parameter; `caller` is special also as one */
         *slots[i] = parameter->slot;
     }
     for (Node *n = node->items; n; n = n->next) {
