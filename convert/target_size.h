@@ -6,13 +6,13 @@
  * next token is measured by a whole pass for each matrix, in which it alone has another type: the
  * divergence (divergence.h) divided by the error is the matrix's weight. Small independent errors
  * add up in the divergence, so the sum of weighted errors is what the knapsack (knapsack.h)
- * minimizes. A whole pass measures its choice, another the
- * largest type that all matrices can have, and the nearer one is taken. Then the weights are
- * measured again around that choice, each by a pass in which one matrix has the source's type
- * instead of the chosen one, and the next choice replaces the first where a pass says that it is
- * nearer to the source.
+ * minimizes. A whole pass measures its choice, another pass the largest type that all matrices can
+ * have, and the choice with the smaller divergence is taken. Then the weights are measured again
+ * around that choice, each by a pass in which one matrix has the source's type instead of the
+ * chosen one, and the next choice replaces the first where a pass gives it a smaller divergence.
  *
- * The experts of a layer that play the same part have one type, as few tokens reach each. */
+ * The matrices of a layer's experts that have the same role (all w_up, say) have one type, because
+ * few tokens reach each. */
 #ifndef TARGET_SIZE_H
 #define TARGET_SIZE_H
 
@@ -28,8 +28,8 @@ typedef struct TargetSize {
 /* Reads "40M", "1.5G" (as size_parse has it) or "4.5b". */
 Status target_size_parse(const char *text, TargetSize *target, Error *error);
 
-/* Empty files for the source in each type, which the sandbox would refuse to make: [0] is for the
- * lossless one. -1: none, or taken. */
+/* Empty files for the source in each type, which the sandbox would refuse to make; the last one is
+ * for the lossless conversion. -1: not open, or taken over by a ModelFile. */
 typedef struct TargetSizeFiles {
     int fds[TARGET_SIZE_TYPES + 1];
 } TargetSizeFiles;
