@@ -28,11 +28,11 @@ enum { OWN = TARGET_SIZE_TYPES, OPTIONS, ROUNDS = 1 };
 typedef struct Unit {
     char key[MODELFILE_NAME_BYTES]; /* the name without the number of an expert */
     KnapsackOption options[OPTIONS];
-    TensorType option_types[OPTIONS]; /* [OWN]: that of the lossless conversion */
-    size_t numbers[OPTIONS];          /* option k is types[numbers[k]], or OWN */
-    size_t n;
-    double errors[OPTIONS]; /* of option k's outputs, relative to their squares */
-    double weight;          /* divergence for an error of 1 */
+    TensorType option_types[OPTIONS];
+    size_t numbers[OPTIONS]; /* option k is types[numbers[k]], or OWN */
+    size_t n;                /* options; the last is that of the lossless conversion */
+    double errors[OPTIONS];  /* of option k's outputs, relative to their squares */
+    double weight;           /* divergence for an error of 1 */
     double parameters;
 } Unit;
 
@@ -129,7 +129,8 @@ static void add_to_unit(Search *s, size_t tensor, const Layout *lossless) {
             unit->options[k].bytes = UINT64_MAX / 2;
 }
 
-/* Leaves the options that are smaller than the unit without loss, and this one. */
+/* Keeps the options that take fewer bytes than the lossless one, and that one, which is the last.
+ */
 static void drop_useless(Unit *unit) {
     size_t n = 0;
     for (size_t k = 0; k < OPTIONS; k++) {
@@ -237,7 +238,8 @@ static Status add_table(Search *s, const Choice *choice, Error *error) {
 
 /* ---- The limit ---- */
 
-/* Takes the smallest options for a file of their size, whose other bytes every choice has. */
+/* Sets the most bytes that all units may take: the target less the file's other bytes, which are
+ * the same for every choice and are found by laying out the file with the smallest options. */
 static Status set_limit(Search *s, const TargetSize *target, Error *error) {
     Layout layout;
     size_t without_table = s->source->metadata.length;
@@ -271,11 +273,20 @@ static void advance(Search *s) {
     if (o->progress) o->progress(CONVERT_CHOOSING, s->passes, s->all_passes, o->progress_context);
 }
 
-static void put(const Search *s, size_t unit, size_t option) {
-    Error unused;
+/* Puts the unit's matrices into the trial in the type of one of its options. */
+static Status put(const Search *s, size_t unit, size_t option, Error *error) {
     const ModelFile *from = s->files[s->units[unit].numbers[option]];
-    for (size_t i = 0; i < s->n_tensors; i++)
-        if (s->unit_of[i] == unit) modelfile_replace(s->trial, i, from, i, &unused);
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < s->n_tensors && status == STATUS_OK; i++)
+        if (s->unit_of[i] == unit) status = modelfile_replace(s->trial, i, from, i, error);
+    return status;
+}
+
+static Status put_all(const Search *s, const Choice *choice, Error *error) {
+    Status status = STATUS_OK;
+    for (size_t u = 0; u < s->n_units && status == STATUS_OK; u++)
+        status = put(s, u, choice->of_unit[u], error);
+    return status;
 }
 
 static Status measure(Search *s, double *divergence, Error *error) {
@@ -345,7 +356,8 @@ static Status measure_types(Search *s, TargetSizeFiles *files, Error *error) {
     return status;
 }
 
-/* Where passes say nothing about a unit, no token having reached it, it weighs as the mean. */
+/* Sets the options' costs, weight times error. A unit that no token reached has no weight of its
+ * own and gets the mean weight. */
 static void set_costs(Search *s) {
     double sum = 0.0, n = 0.0;
     for (size_t u = 0; u < s->n_units; u++)
@@ -357,7 +369,7 @@ static void set_costs(Search *s) {
     }
 }
 
-/* The option whose share of the whole is nearest to the limit's. */
+/* The option, other than the lossless one, whose bits per weight are nearest to the limit's. */
 static size_t typical_option(const Search *s, const Unit *unit) {
     double wanted = (double)s->limit * 8.0 / s->parameters, nearest = INFINITY;
     size_t best = 0;
@@ -378,9 +390,9 @@ static Status weigh_alone(Search *s, Error *error) {
         size_t k = typical_option(s, unit);
         double divergence;
         if (unit->n == 1) continue;
-        put(s, u, k);
-        Status status = measure(s, &divergence, error);
-        put(s, u, unit->n - 1);
+        Status status = put(s, u, k, error);
+        if (status == STATUS_OK) status = measure(s, &divergence, error);
+        if (status == STATUS_OK) status = put(s, u, unit->n - 1, error);
         if (status != STATUS_OK) return status;
         if (unit->errors[k] > 0.0) unit->weight = divergence / unit->errors[k];
     }
@@ -396,9 +408,9 @@ static Status weigh_in_place(Search *s, Error *error) {
         size_t k = s->best.of_unit[u];
         double without;
         if (unit->numbers[k] == OWN) continue;
-        put(s, u, unit->n - 1);
-        Status status = measure(s, &without, error);
-        put(s, u, k);
+        Status status = put(s, u, unit->n - 1, error);
+        if (status == STATUS_OK) status = measure(s, &without, error);
+        if (status == STATUS_OK) status = put(s, u, k, error);
         if (status != STATUS_OK) return status;
         if (unit->errors[k] > 0.0 && s->best.divergence > without)
             unit->weight = (s->best.divergence - without) / unit->errors[k];
@@ -411,8 +423,8 @@ static Status weigh_in_place(Search *s, Error *error) {
 
 static Status try_choice(Search *s, Error *error) {
     knapsack_solve(s->items, s->n_units, s->limit, s->now.of_unit);
-    for (size_t u = 0; u < s->n_units; u++) put(s, u, s->now.of_unit[u]);
-    return measure(s, &s->now.divergence, error);
+    Status status = put_all(s, &s->now, error);
+    return status == STATUS_OK ? measure(s, &s->now.divergence, error) : status;
 }
 
 static void keep_choice(Search *s) {
@@ -420,18 +432,18 @@ static void keep_choice(Search *s) {
     memcpy(s->best.of_unit, s->now.of_unit, s->n_units * sizeof *s->best.of_unit);
 }
 
-/* Gives all units the largest type with which they fit, where one does: the best choice is never
- * further from the source than this one. */
+/* Measures the largest type that all units can have within the limit, where there is one, and keeps
+ * it if its divergence is smaller: a mix is then never worse than one type for all. */
 static Status try_uniform(Search *s, Error *error) {
     bool found = false;
     for (size_t number = 0; number < TARGET_SIZE_TYPES; number++) {
         uint64_t bytes = 0;
-        size_t of_unit, u;
+        size_t option, u;
         for (u = 0; u < s->n_units; u++) {
-            of_unit = 0;
-            while (of_unit < s->units[u].n && s->units[u].numbers[of_unit] != number) of_unit++;
-            if (of_unit == s->units[u].n) break;
-            bytes += s->units[u].options[of_unit].bytes;
+            option = 0;
+            while (option < s->units[u].n && s->units[u].numbers[option] != number) option++;
+            if (option == s->units[u].n) break;
+            bytes += s->units[u].options[option].bytes;
         }
         if (u < s->n_units || bytes > s->limit) continue;
         found = true;
@@ -440,8 +452,8 @@ static Status try_uniform(Search *s, Error *error) {
                 if (s->units[u].numbers[k] == number) s->now.of_unit[u] = k;
     }
     if (!found) return STATUS_OK;
-    for (size_t u = 0; u < s->n_units; u++) put(s, u, s->now.of_unit[u]);
-    Status status = measure(s, &s->now.divergence, error);
+    Status status = put_all(s, &s->now, error);
+    if (status == STATUS_OK) status = measure(s, &s->now.divergence, error);
     if (status == STATUS_OK && s->now.divergence < s->best.divergence) keep_choice(s);
     return status;
 }
@@ -452,8 +464,8 @@ static Status choose(Search *s, Error *error) {
     if (status == STATUS_OK) keep_choice(s);
     if (status == STATUS_OK) status = try_uniform(s, error);
     for (size_t round = 0; status == STATUS_OK && round < ROUNDS; round++) {
-        for (size_t u = 0; u < s->n_units; u++) put(s, u, s->best.of_unit[u]);
-        status = weigh_in_place(s, error);
+        status = put_all(s, &s->best, error);
+        if (status == STATUS_OK) status = weigh_in_place(s, error);
         if (status == STATUS_OK) status = try_choice(s, error);
         if (status != STATUS_OK || !(s->now.divergence < s->best.divergence)) break;
         keep_choice(s);
@@ -461,10 +473,15 @@ static Status choose(Search *s, Error *error) {
     return status;
 }
 
-/* Opens the lossless conversion a second time, for the trials. */
-static Status open_trial(Search *s, int fd, Error *error) {
-    if (fd < 0) return error_set(error, "%s: %s", s->source->path, strerror(errno));
-    return modelfile_open(&s->trial, s->source->path, fd, error);
+/* Converts the source without loss, and opens the result twice: once for the trials. */
+static Status open_lossless(Search *s, const InputFile *text, int *fd,
+                            const ConvertOptions *options, Error *error) {
+    int again = fcntl(*fd, F_DUPFD_CLOEXEC, 0);
+    if (again < 0) return error_set(error, "%s: %s", s->source->path, strerror(errno));
+    Status status = calibrate_lossless(s->source, text, fd, options, &s->files[OWN], error);
+    if (status == STATUS_OK) return modelfile_open(&s->trial, s->source->path, again, error);
+    close(again);
+    return status;
 }
 
 static void search_free(Search *s) {
@@ -485,16 +502,10 @@ Status target_size_choose(Source *source, const TargetSize *target, const InputF
     ConvertOptions own = *options;
     Search s = {.source = source, .options = &own};
     *mix = NULL;
+    *calibration = NULL;
     Status status = list_units(&s, error);
     if (status == STATUS_OK) status = set_limit(&s, target, error);
-    int again = fcntl(files->fds[OWN], F_DUPFD_CLOEXEC, 0);
-    if (status == STATUS_OK)
-        status = calibrate_lossless(source, text, &files->fds[OWN], options, &s.files[OWN], error);
-    if (status == STATUS_OK) {
-        status = open_trial(&s, again, error);
-        again = -1;
-    }
-    if (again >= 0) close(again);
+    if (status == STATUS_OK) status = open_lossless(&s, text, &files->fds[OWN], options, error);
     if (status == STATUS_OK) status = text_windows_open(&s.windows, s.files[OWN], text, error);
     if (status == STATUS_OK)
         status = calibrate_windows(calibration, s.files[OWN], &s.windows, options, error);
