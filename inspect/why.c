@@ -11,11 +11,12 @@
 enum { SHOWN = 20 };                /* changed answers and single tensors that are printed */
 static const double NEAR_TIE = 0.1; /* nats */
 
-/* A tensor of B whose data or type A has otherwise, with those that share its data. */
+/* A tensor of B that differs from A's in data or type. It stands also for B's other tensors that
+ * share its data (tied embeddings). */
 typedef struct Difference {
     size_t own, other; /* its numbers in A's and in B's directory */
-    double more;       /* bytes that A's takes beyond B's */
-    size_t won;        /* answers, alone */
+    double more;       /* bytes that A's tensor takes beyond B's */
+    size_t won;        /* searched answers that A's tensor alone wins back */
 } Difference;
 
 typedef struct Why {
@@ -67,7 +68,7 @@ static Status list_differences(Why *w, Error *error) {
 
 /* ---- Trials ---- */
 
-/* Puts A's tensor in place of B's, and of those that share B's data. */
+/* Puts A's tensor in place of B's, and of all that share the data of B's. */
 static Status put(Why *w, const Difference *d, Error *error) {
     const FileTensor *all = modelfile_tensor(w->other, 0);
     const void *data = modelfile_data(w->other, all + d->other);
@@ -167,13 +168,20 @@ static Status print_changed(Why *w, Error *error) {
     return status;
 }
 
-/* Answers won a byte; a tensor that takes no more bytes comes before all others. */
+/* Answers won per byte; INFINITY for a tensor that takes no more bytes. */
 static double rate(const Difference *d) {
     if (d->won == 0) return 0.0;
     return d->more > 0.0 ? (double)d->won / d->more : INFINITY;
 }
 
-/* Prints single tensors by answers won a MiB. */
+/* Whether `a` comes before `b` in the list: more answers per byte, then more answers, which decides
+ * among tensors that take no more bytes (all of them, where both models have the same types). */
+static bool comes_before(const Difference *a, const Difference *b) {
+    double x = rate(a), y = rate(b);
+    return x > y || (!(x < y) && a->won > b->won);
+}
+
+/* Prints the tensors that alone win answers back, best first. */
 static Status print_singles(Why *w, Error *error) {
     bool *done = calloc(w->n_differences + 1, sizeof *done);
     Status status = done ? inspect_print(w->session, error,
@@ -186,7 +194,7 @@ static Status print_singles(Why *w, Error *error) {
         for (size_t i = 0; i < w->n_differences; i++)
             if (!done[i] && w->differences[i].won > 0 &&
                 (best == w->n_differences ||
-                 rate(&w->differences[i]) > rate(&w->differences[best])))
+                 comes_before(&w->differences[i], &w->differences[best])))
                 best = i;
         if (best == w->n_differences) break;
         const Difference *d = &w->differences[best];
