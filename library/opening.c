@@ -152,6 +152,7 @@ static Status take_option(LibraryOpening *o, const char *key, const json_t *valu
     }
     if (strcmp(name, "chat-template") != 0) return take_value(o, name, value, error);
     if (!json_is_string(value)) return error_set(error, "'chat-template' must be a text");
+    free(o->chat_template); /* given twice: chat-template and chat_template */
     o->chat_template = strdup(json_string_value(value));
     return o->chat_template ? STATUS_OK : error_set(error, "no memory for the chat template");
 }
