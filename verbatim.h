@@ -26,15 +26,16 @@
  *     (--lora), draft models and the lines that ask the program itself ("info", "cancel") are not
  *     there.
  *
- * What it does: no function prints, exits, aborts, installs a handler of signals, changes the
+ * What it promises: no function prints, exits, aborts, installs a handler of signals, changes the
  * locale of the process or the allocator of jansson. A failed allocation is an error like any
  * other: the call says so and changes nothing else, or the requests that needed the memory fail.
  *
  * Threads. One thread at a time uses a model and its requests; different models may be used at the
  * same time, and a model by one thread after another. Each call sets the floating-point control
- * (rounding, denormals, traps) and the locale of its threads and gives the old ones back. It needs
- * 1 MiB of stack. After fork(2) the child may only call verbatim_close and verbatim_end, because
- * the threads of the runtime do not exist there; every other call fails.
+ * (rounding, denormals, traps) and the locale of its threads and restores the old ones. A call
+ * needs 1 MiB of stack. After fork(2) the child may only call verbatim_close and verbatim_end,
+ * because the threads of the runtime do not exist there; other calls fail, or give only what was
+ * there before the fork.
  *
  * Strings that a function gives are UTF-8 unless it says otherwise and belong to the model or the
  * request. Functions that return int give -1 for a failure; verbatim_error says why. */
@@ -76,15 +77,16 @@ VERBATIM_API const char *verbatim_version(void);
  * (the text of a template, not a file). What a line of a batch does not say has the same defaults
  * as there: the seed is 0.
  *
- * Returns NULL on failure and fills error[error_bytes] (NULL: nobody asks). The caller closes the
- * model with verbatim_close. */
+ * Returns NULL on failure and fills error[error_bytes] (may be NULL). The caller closes the model
+ * with verbatim_close. */
 VERBATIM_API VerbatimModel *verbatim_open(const char *path, const char *options, char *error,
                                           size_t error_bytes);
 
 /* Ends all requests of the model and frees it. NULL is fine. */
 VERBATIM_API void verbatim_close(VerbatimModel *model);
 
-/* Why the last call that failed did, "" before the first; valid until the next call. */
+/* The reason of the last failure of a call with this model or its requests, "" before the first;
+ * valid until the next call. */
 VERBATIM_API const char *verbatim_error(const VerbatimModel *model);
 
 /* A line of JSON with what a program needs to know of the model, as the value of "info" in

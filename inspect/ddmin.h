@@ -9,8 +9,9 @@
 /* Whether things[n], in rising order, pass. */
 typedef Status DdminTest(void *context, const size_t *things, size_t n, bool *passes, Error *error);
 
-/* things[*n], rising and passing, become the subset. The order of the tests depends on their
- * results alone. */
+/* things[*n], rising and passing, become the subset, which is in rising order, too. The empty set
+ * is never tested: a caller that cannot rule out that it passes tests it before. Which tests are
+ * run depends on the results of earlier ones alone. */
 Status ddmin(size_t *things, size_t *n, DdminTest *test, void *context, Error *error);
 
 #endif

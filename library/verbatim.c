@@ -32,7 +32,7 @@ struct VerbatimModel {
     pid_t process;   /* that opened it */
     locale_t locale; /* C, for numbers as text */
     VerbatimRequest *first, *last;
-    VerbatimRequest *feeding; /* whose texts are handed to the engine next; NULL: none */
+    VerbatimRequest *feeding; /* the first request with texts that the engine does not have yet */
     size_t n_lines;
     unsigned long refused; /* library_refused before this pass */
     char *description;
@@ -78,11 +78,11 @@ static void job_done(Job *job, void *context) {
     r->failed = failure != NULL;
     if (!failure) return;
     error_set(&r->failure, "%s", failure);
-    if (library_refused() != r->model->refused) /* what a text says of it may be a consequence */
-        error_prefix(&r->failure, "no memory");
+    /* Where memory was refused, the text's own message may name a consequence of that only. */
+    if (library_refused() != r->model->refused) error_prefix(&r->failure, "no memory");
 }
 
-/* A row of Numbers; several threads, but one at a time for a text. */
+/* Appends a row to the numbers of text `index`. Threads call it at once, but not for one text. */
 static Status add_row(VerbatimRequest *r, size_t index, const float *values, size_t columns,
                       size_t *row, Error *error) {
     Numbers *numbers = &r->numbers[index];
@@ -252,7 +252,7 @@ VerbatimRequest *verbatim_begin(VerbatimModel *m, const char *line, size_t lengt
     return r;
 }
 
-/* The next request behind r that has texts which the engine does not know. */
+/* The next request behind r that has texts which the engine does not have yet. */
 static VerbatimRequest *next_to_feed(VerbatimRequest *r) {
     do {
         r = r->next;
@@ -260,8 +260,8 @@ static VerbatimRequest *next_to_feed(VerbatimRequest *r) {
     return r;
 }
 
-/* Hands texts to the engine until enough wait there. One that cannot be handed over is the end of
- * its request alone. */
+/* Hands texts to the engine until enough wait there. A text that cannot be handed over fails its
+ * own request alone. */
 static void feed(VerbatimModel *m) {
     const Answering *a = &m->opening.answering;
     while (m->feeding && engine_waiting(a->engine) < a->read_ahead) {
@@ -297,7 +297,7 @@ static int pass(VerbatimModel *m) {
     feed(m);
     const size_t pending = engine_pending(a->engine), passes = engine_stats(a->engine).passes;
     if (pending > 0 && engine_step(a->engine, &error) != STATUS_OK) return give_up(m, &error);
-    /* Else a host that counts on an end would ask forever. */
+    /* No memory to compute even one pass: a host that calls until all is done would never end. */
     if (library_refused() != m->refused && engine_pending(a->engine) == pending &&
         engine_stats(a->engine).passes == passes && pending > 0) {
         error_set(&error, "no memory for a pass");
