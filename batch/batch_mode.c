@@ -1,8 +1,10 @@
 #include "batch/batch_mode.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "batch/batch.h"
 #include "batch/merge.h"
@@ -119,6 +121,8 @@ static Status check_table(Options *o, Error *error) {
     if (!o->csv) return STATUS_OK;
     if (o->live || o->shard || o->receipt)
         return usage(error, "a table of --batch goes without --live, --shard and --receipt");
+    if (!o->prompt && !o->prompt_file && access(o->batch, F_OK) != 0 && strcmp(o->batch, "-") != 0)
+        return error_set(error, "%s: %s", o->batch, strerror(errno));
     if (!o->prompt && !o->prompt_file)
         return usage(error,
                      "--batch %s: -i says what becomes of a row: -i 'Summarize: {text}', with "
@@ -147,9 +151,17 @@ static Status batch_check(Options *o, Error *error) {
     if (o->check && o->batch && (o->resume || o->retry_failed || o->strict))
         return usage(error, "--check looks at every line: no --resume, --retry-failed, --strict");
     if (o->check && o->batch) o->ordered = true;
-    if (o->batch && (views || ((o->prompt || o->prompt_file) && !o->csv) || o->mode || o->echo))
-        return usage(error, "--batch takes all that a request says from FILE: no -i, -f, -m, "
-                            "--echo or other mode. A table, whose rows -i takes, is FILE.csv, "
+    if (o->batch && o->echo)
+        return usage(error, "--echo writes the prompt of one text: a result of --batch names its "
+                            "request by id or line");
+    if (o->csv && views)
+        return usage(error,
+                     "--batch %s answers the rows of a table: no --info, --tokenize, --eval "
+                     "or other mode",
+                     o->batch);
+    if (o->batch && (views || ((o->prompt || o->prompt_file) && !o->csv) || o->mode))
+        return usage(error, "--batch takes all that a request says from FILE: no -i, -f, -m "
+                            "or other mode. A table, whose rows -i takes, is FILE.csv, "
                             "FILE.tsv or has --csv");
     if (o->batch && o->override.n > 0)
         return usage(error, "--override is for single texts: not with --batch or --session");

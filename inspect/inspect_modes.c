@@ -126,6 +126,9 @@ static Status check_views(Options *o, Error *error) {
         return usage(error, "--stats measures a text, a chat, a batch or --eval, not this");
     bool shaped = o->json_schema || o->regex || o->grammar || o->choice.n > 0 ||
                   (o->json_object && !o->info && !asks_layer(o));
+    if ((measures || o->eval) && o->json_object && shaped)
+        return usage(error, "--json is the shape of an answer, and this gives none; --info "
+                            "--json, --layer L --json and --score json print JSON");
     if ((measures || o->eval) && shaped)
         return usage(error, "the shape of an answer is for a text, a chat or a batch, not this");
     if (o->attention && !attention_view_is_text(o->attention) && !has_form(o->attention, maps))

@@ -511,8 +511,14 @@ static void rows_and_prompts_that_are_wrong_are_told_by_number_and_name(void **s
     r = table(p, "a,b,a\n1,2,3\n", "{b}", NULL); /* a column that nobody names */
     assert_int_equal(r.status, 0);
     process_free(&r);
-    r = RUN("run", p->model, "--batch", "rows.csv");
+    r = RUN("run", p->model, "--batch", "no-rows.csv");
+    expect_failure(&r, 2, "no-rows.csv: No such file or directory");
+    char *there = fixture_path(p->directory, "rows.csv");
+    file_write(there, "a\n1\n", 4);
+    r = RUN("run", p->model, "--batch", there);
     expect_failure(&r, 2, "-i 'Summarize: {text}'");
+    unlink(there);
+    free(there);
     file_write(p->other, "\x1F\x8B\x08\x08", 4);
     r = RUN("run", p->model, "--batch", p->other);
     expect_failure(&r, 1, "compressed by gzip; its lines are read from a pipe: zcat ");

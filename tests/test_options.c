@@ -286,8 +286,18 @@ static void options_that_would_do_nothing_are_refused(void **state) {
             "--stats");
     assert_int_equal(PARSE("m", "--batch", "f", "-y", "Be kind", "--stats"), STATUS_OK);
     assert_int_equal(PARSE("m", "--eval", "f", "--stats"), STATUS_OK);
+    REFUSES("--echo writes the prompt of one text: a result of --batch names its request by id or "
+            "line",
+            "m", "--batch", "f.csv", "-i", "{a}", "--echo");
+    REFUSES(
+        "--batch f.csv answers the rows of a table: no --info, --tokenize, --eval or other mode",
+        "m", "--batch", "f.csv", "-i", "{a}", "--tokenize");
+    static const char json[] = "--json is the shape of an answer, and this gives none; --info "
+                               "--json, --layer L --json and --score json print JSON";
+    REFUSES(json, "m", "--tokenize", "--json");
+    REFUSES(json, "m", "--eval", "f", "--json");
     REFUSES("the shape of an answer is for a text, a chat or a batch, not this", "m", "--tokenize",
-            "--json");
+            "--regex", "a");
     REFUSES("the shape of an answer is for a text, a chat or a batch, not this", "m", "--eval", "f",
             "--regex", "a");
     assert_int_equal(PARSE("m", "--info", "--json"), STATUS_OK);
