@@ -442,7 +442,15 @@ __attribute__((noinline)) static int start(int argc, char **argv) {
     mapped_watch();
     json_memory_guard();
     json_object_seed(0); /* from /dev/urandom, which the sandbox closes */
-    if (status == STATUS_OK && options.help) {
+    if (status == STATUS_OK && options.help && options.model && !strpbrk(options.model, "./")) {
+        if (!command_line_help_about(stdout, &options.line, options.model)) {
+            error_set(&error, "--help: no option speaks of '%s'; --help all lists them all",
+                      options.model);
+            status = STATUS_USAGE;
+        } else {
+            status = standard_streams_finish(&error);
+        }
+    } else if (status == STATUS_OK && options.help) {
         char *docs = default_model_docs_path();
         options_print_help(stdout, &options, program_invocation_short_name, docs,
                            options.help == HELP_ALL);

@@ -249,6 +249,14 @@ static bool may_be_model(const char *word) {
     return stat(word, &info) == 0 && (S_ISDIR(info.st_mode) || access(word, X_OK) != 0);
 }
 
+/* After --help a word is what the help is to be about. */
+static bool asks_for_help(const CommandLine *line) {
+    const OptionRow *row;
+    for (size_t i = 0; (row = command_line_row(line, i)); i++)
+        if (row->kind == OPTION_HELP && line->given[i]) return true;
+    return false;
+}
+
 static Status operand(const char *word, Error *error) {
     if (is_whole(word) && !may_be_model(word))
         return usage(error,
@@ -279,8 +287,7 @@ static Status shape(const char *spelled, const char *value, Error *error) {
 
 Status foreign_value(const CommandLine *line, const char *spelled, const char *value,
                      Error *error) {
-    (void)line;
-    if (!spelled[0]) return operand(value, error);
+    if (!spelled[0]) return asks_for_help(line) ? STATUS_OK : operand(value, error);
     if (shape(spelled, value, error) != STATUS_OK) return STATUS_USAGE;
     bool letter = spelled[1] != '-' && spelled[1] && !spelled[2];
     char c = letter ? spelled[1] : '\0';

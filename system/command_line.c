@@ -57,22 +57,45 @@ static int row_text(const OptionRow *row, char *text, size_t size) {
                     has_value ? row->value : "");
 }
 
-void command_line_help(FILE *out, const CommandLine *line, bool all) {
+static void print_row(FILE *out, const OptionRow *row) {
     enum { WIDTH = 26 };
+    char text[64];
+    if (row_text(row, text, sizeof text) > WIDTH) { /* the help goes to the next line */
+        fprintf(out, "  %s\n", text);
+        text[0] = '\0';
+    }
+    fprintf(out, "  %-*s %s\n", WIDTH, text, row->help);
+}
+
+void command_line_help(FILE *out, const CommandLine *line, bool all) {
     const char *heading = NULL;
     const OptionRow *row;
     for (size_t i = 0; (row = command_line_row(line, i)); i++) {
-        char text[64];
         if (row->kind == OPTION_HEADING) heading = row->name;
         if (row->kind == OPTION_HEADING || (!all && !row->usual) || !row->help) continue;
         if (heading) fprintf(out, "%s:\n", heading);
         heading = NULL;
-        if (row_text(row, text, sizeof text) > WIDTH) { /* the help goes to the next line */
-            fprintf(out, "  %s\n", text);
-            text[0] = '\0';
-        }
-        fprintf(out, "  %-*s %s\n", WIDTH, text, row->help);
+        print_row(out, row);
     }
+}
+
+bool command_line_help_about(FILE *out, const CommandLine *line, const char *word) {
+    const char *heading = NULL;
+    bool whole = false, found = false; /* whole: the heading names the word */
+    const OptionRow *row;
+    for (size_t i = 0; (row = command_line_row(line, i)); i++) {
+        if (row->kind == OPTION_HEADING) {
+            heading = row->name;
+            whole = strcasestr(heading, word);
+        } else if (row->help &&
+                   (whole || strcasestr(row->name, word) || strcasestr(row->help, word))) {
+            if (heading) fprintf(out, "%s:\n", heading);
+            heading = NULL;
+            found = true;
+            print_row(out, row);
+        }
+    }
+    return found;
 }
 
 /* ---- Values ---- */

@@ -74,6 +74,9 @@ bool command_line_given(const CommandLine *line, const void *field);
 
 /* Prints the options' part of --help: those that people use most or, with `all`, every one. */
 void command_line_help(FILE *out, const CommandLine *line, bool all);
+/* Prints the options that have `word`, in letters of any case, in their name, their line of --help
+ * or their heading. Returns false, and prints nothing, when none has it. */
+bool command_line_help_about(FILE *out, const CommandLine *line, const char *word);
 
 /* The i-th row over all tables, headings counted; NULL past the last. */
 const OptionRow *command_line_row(const CommandLine *line, size_t i);

@@ -678,6 +678,12 @@ static void help_and_version_are_printed(void **state) {
     assert_int_equal(p.err_length, 0);
     assert_non_null(strstr(p.out, "Usage: run [MODEL] [options]"));
     process_free(&p);
+    p = RUN("run", "--help", "chat");
+    assert_int_equal(p.status, 0);
+    assert_true(strncmp(p.out, "Chat (-m chat)", 14) == 0);
+    assert_null(strstr(p.out, "--threads"));
+    process_free(&p);
+    assert_fails(RUN("run", "--help", "xyzzy"), 2, "no option speaks of 'xyzzy'");
     p = RUN("run", "--version");
     assert_int_equal(p.status, 0);
     assert_non_null(strstr(p.out, "verbatim 0."));

@@ -390,6 +390,29 @@ static void help_takes_all_and_no_other_word(void **state) {
     assert_int_equal(o.help, HELP_USUAL);
     assert_string_equal(o.model, "m.bin");
     REFUSES("--help: 'some' is none of usual|all", "--help=some");
+    assert_int_equal(PARSE("--help", "help"), STATUS_OK); /* a word, not a command */
+}
+
+static void help_about_a_word_shows_the_options_that_speak_of_it(void **state) {
+    (void)state;
+    Options o;
+    Error error;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    assert_int_equal(PARSE("m"), STATUS_OK);
+    assert_false(command_line_help_about(out, &o.line, "xyzzy"));
+    fflush(out);
+    assert_int_equal(size, 0);
+    assert_true(command_line_help_about(out, &o.line, "Samplin")); /* in a heading alone */
+    assert_true(command_line_help_about(out, &o.line, "kv-memory"));
+    fclose(out);
+    assert_true(strncmp(text, "Sampling (", 10) == 0);
+    assert_non_null(strstr(text, "--top-k N"));
+    assert_non_null(strstr(text, ":\n      --kv-memory SIZE")); /* its heading stands above it */
+    assert_null(strstr(text, "--threads"));
+    free(text);
 }
 
 /* ---- The manual and the completions ---------------------------------------------------------- */
@@ -485,6 +508,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(parts_of_a_batch_are_named_and_joined),
         cmocka_unit_test(help_fits_a_screen),
         cmocka_unit_test(help_takes_all_and_no_other_word),
+        cmocka_unit_test(help_about_a_word_shows_the_options_that_speak_of_it),
         cmocka_unit_test(the_manual_and_the_completions_know_every_option),
         cmocka_unit_test(the_manual_names_no_other_option),
     };
