@@ -59,6 +59,7 @@ typedef struct Opened {
     const Mode *mode; /* NULL: continue a text */
     void *state;      /* the mode's */
     TextInput prompt, chat_template;
+    TextInput system; /* of -y @FILE */
     SessionShape shape;
     Drafting drafting;
     DraftOpening draft;
@@ -143,6 +144,8 @@ static Status open_everything(Opened *opened, Error *error) {
     opened->begin_seconds = clock_seconds() - start;
     if (status == STATUS_OK) status = open_prompt(&opened->prompt, o, error);
     if (status == STATUS_OK) status = open_template(&opened->chat_template, o, error);
+    if (status == STATUS_OK && o->system && o->system[0] == '@')
+        status = open_text(&opened->system, o->system + 1, error);
     if (status == STATUS_OK) status = session_shape_open(&opened->shape, o, error);
     if (status == STATUS_OK && !(mode && mode->traits & MODE_OWN_OUTPUT))
         status = output_open(&opened->output, o->output, error);
@@ -162,6 +165,20 @@ static Status read_text(TextInput *input, const volatile sig_atomic_t *interrupt
     if (input->fd < 0) return STATUS_OK;
     return descriptor_read(input->fd, input->name, MOST_TEXT, interrupted, &input->text,
                            &input->length, error);
+}
+
+/* Makes what the file of -y @FILE holds, without the line break at its end, the system prompt. */
+static Status read_system(TextInput *input, Options *o, const volatile sig_atomic_t *interrupted,
+                          Error *error) {
+    Status status = read_text(input, interrupted, error);
+    if (status != STATUS_OK || !input->text) return status;
+    if (strlen(input->text) != input->length ||
+        utf8_valid_prefix(input->text, input->length) < input->length)
+        return error_set(error, "%s is not UTF-8 text", input->name);
+    while (input->length > 0 && strchr("\r\n", input->text[input->length - 1]))
+        input->text[--input->length] = '\0';
+    o->system = input->text;
+    return STATUS_OK;
 }
 
 /* -i beside -f: puts the prompt on a line before the text. */
@@ -312,10 +329,12 @@ static void close_everything(Opened *opened) {
     if (session->peak_memory_fd > 0) close(session->peak_memory_fd);
     if (opened->prompt.fd > STDIN_FILENO) close(opened->prompt.fd);
     if (opened->chat_template.fd >= 0) close(opened->chat_template.fd);
+    if (opened->system.fd >= 0) close(opened->system.fd);
     output_close(&opened->output);
     free(session->overridden);
     free(opened->prompt.text);
     free(opened->chat_template.text);
+    free(opened->system.text);
 }
 
 /* What the receipt of --receipt is of. */
@@ -352,6 +371,7 @@ static Status run(Options *o, const Mode *mode, Cluster *cluster,
                      .output.fd = STDOUT_FILENO,
                      .prompt.fd = -1,
                      .chat_template.fd = -1,
+                     .system.fd = -1,
                      .shape.fd = -1,
                      .draft = DRAFT_OPENING_NONE};
     opened.session = (Session){.options = o,
@@ -367,6 +387,7 @@ static Status run(Options *o, const Mode *mode, Cluster *cluster,
     if (status == STATUS_OK) status = read_prompt(&opened, error);
     if (status == STATUS_OK) status = read_text(&opened.chat_template, interrupted, error);
     opened.session.chat_template = opened.chat_template.text;
+    if (status == STATUS_OK) status = read_system(&opened.system, o, interrupted, error);
     if (status == STATUS_OK) status = session_shape_read(&opened.shape, o, interrupted, error);
     opened.session.shape = &opened.shape.source;
     if (status == STATUS_OK && mode && mode->prepare)

@@ -159,6 +159,7 @@ static const struct {
     {" load-in-4bit int4 ", "--type q4m converts the weights to 4 bits"},
     {" json-schema-file jf ", "--json-schema @FILE reads the schema from a file"},
     {" grammar-file ", "--grammar @FILE reads the grammar from a file"},
+    {" sysf system-prompt-file ", "-y @FILE reads the system prompt from a file"},
     {" samplers sampler-seq mirostat mirostat-lr mirostat-ent typical typical-p xtc-probability "
      "xtc-threshold dry-multiplier dry-base dry-allowed-length dynatemp-range top-n-sigma "
      "no-repeat-ngram-size epsilon-cutoff eta-cutoff ",
@@ -294,6 +295,11 @@ Status foreign_value(const CommandLine *line, const char *spelled, const char *v
     if (c == 'm' && strcmp(value, "chat") != 0 && strcmp(value, "generate") != 0 &&
         strpbrk(value, "./:0123456789"))
         return usage(error, "-m is the mode; the model stands alone: %s %s", PROGRAM, value);
+    if (c == 'i' && value[0] == '@' && value[1] && access(value + 1, R_OK) == 0)
+        return usage(error,
+                     "-i %s: a prompt is read from a file by -f %s (if the text is meant: --prompt "
+                     "%s)",
+                     value, value + 1, value);
     if (c == 'p' && !is_number(value))
         return usage(error, "-p is top-p; the prompt goes after -i: -i '%s'", value);
     if (c == 't' && is_whole(value) && atoi(value) >= 2)

@@ -10,7 +10,7 @@ const OptionRow chat_options[] = {
     HEADING_ROW("Chat (-m chat); reasoning options are for --batch, too"),
     CHOICE_ROW(USUAL, 'm', "mode", "generate|chat", FIELD(mode), NULL,
                "continue a text [generate], or chat"),
-    TEXT_ROW(USUAL, 'y', "system", "TEXT", FIELD(system), "the system prompt of a chat"),
+    TEXT_ROW(USUAL, 'y', "system", "TEXT", FIELD(system), "the system prompt of a chat; or @FILE"),
     FLAG_ROW(USUAL, 0, "single-turn", FIELD(single_turn),
              "all of stdin is one message; one answer, then end"),
     TEXT_ROW(USUAL, 0, "session", "FILE", FIELD(session),

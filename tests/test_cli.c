@@ -310,6 +310,16 @@ static void a_conversation_can_be_seen_as_the_model_gets_it(void **state) {
     assert_int_equal(atoi(strstr(p.out, "\"prompt_tokens\": ") + 17), spaces + 1);
     process_free(&p);
     assert_fails(RUN("run", STORIES, "--render"), 1, "what does the user say?");
+    file_write(scratch, "Be kind\r\n", 9);
+    char *at = NULL;
+    assert_true(asprintf(&at, "@%s", scratch) > 0);
+    assert_prints(RUN("run", STORIES, "--render", "-y", at, "-i", "Hello"), shown);
+    assert_fails(RUN("run", STORIES, "-i", at), 2, "a prompt is read from a file by -f");
+    file_write(scratch, "Be\0kind", 7);
+    assert_fails(RUN("run", STORIES, "--render", "-y", at, "-i", "Hello"), 1, "is not UTF-8 text");
+    assert_fails(RUN("run", STORIES, "--render", "-y", "@/no/such", "-i", "Hello"), 1,
+                 "/no/such: No such file or directory");
+    free(at);
     free(text);
     free(ids);
 }
