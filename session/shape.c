@@ -9,6 +9,7 @@
 
 #include "base/unicode.h"
 #include "system/descriptor.h"
+#include "system/terminal.h"
 
 static const size_t MOST_TEXT = (size_t)16 << 20;
 
@@ -43,6 +44,10 @@ Status session_shape_open(SessionShape *s, const Options *o, Error *error) {
     const char *text = "";
     if (find_option(o, &s->source.kind, &text, error) != STATUS_OK) return STATUS_USAGE;
     s->name = "the shape";
+    if (s->source.kind == SHAPE_CHOICE && o->choice.n == 1 && strpbrk(o->choice.items[0], ",|"))
+        terminal_say("--choice '%s' is one text, which leaves no choice: --choice is repeated for "
+                     "each",
+                     o->choice.items[0]);
     if (text[0] != '@') return STATUS_OK;
     s->name = text + 1;
     s->fd = open(s->name, O_RDONLY | O_CLOEXEC);

@@ -252,6 +252,18 @@ static void what_cannot_be_is_refused(void **state) {
     assert_refused(RUN("run", model, "--json-schema", "{\"uniqueItems\":true}"), 1, "uniqueItems");
 }
 
+static void choices_in_one_word_are_told_about(void **state) {
+    (void)state;
+    static const char says[] = "--choice 'yes,no' is one text, which leaves no choice";
+    Process p = RUN("run", model, "-i", "Lily", "--choice", "yes,no");
+    assert_string_equal(p.out, "yes,no\n"); /* it may be meant */
+    if (!strstr(p.err, says)) fail_msg("%s", p.err);
+    process_free(&p);
+    p = RUN("run", model, "-i", "Lily", "--choice", "yes, do", "--choice", "no");
+    assert_string_equal(p.err, "");
+    process_free(&p);
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
@@ -264,6 +276,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_shape_begins_behind_the_reasoning),
         cmocka_unit_test(texts_are_tested_without_a_model),
         cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(choices_in_one_word_are_told_about),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
