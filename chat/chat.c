@@ -225,6 +225,9 @@ Status chat_run(Chat *chat, Session *session, Error *error) {
                                              &chat->dialogue.prompt.now, error) != STATUS_OK)
         return STATUS_FAILED;
     status = chat_begin(chat, error);
+    if (status == STATUS_OK && chat->n_cut > 0 && !session->cut_after && !isatty(STDERR_FILENO))
+        note("(%zu answer%s cut by -n or by the end of the context)", chat->n_cut,
+             chat->n_cut == 1 ? " was" : "s were");
     if (status != STATUS_FAILED && chat->view.lost)
         return error_set(error, "stdout: cannot be written: %s", strerror(chat->view.lost));
     if (status == STATUS_OK && session->receipt) status = chat_receipt_add(&chat->dialogue, error);

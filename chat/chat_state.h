@@ -20,6 +20,7 @@ typedef struct Chat {
     AnswerView view;
     AnswerStats last;
     size_t n_failed;  /* messages and commands from a pipe */
+    size_t n_cut;     /* answers that did not end by themselves */
     char *returned;   /* the message that did not fit, for /edit; NULL: none */
     SessionFile file; /* until the conversation takes it over */
     Error file_note;

@@ -26,9 +26,11 @@ static void show_left_out(void *context, size_t messages) {
 }
 
 /* Tells a person that an answer did not end by itself. */
-static void note_cut(const Chat *chat) {
+static void note_cut(Chat *chat) {
     size_t most = chat->dialogue.options.max_tokens;
-    if (chat->last.finish != FINISH_LENGTH || !isatty(STDERR_FILENO)) return;
+    if (chat->last.finish != FINISH_LENGTH) return;
+    chat->n_cut++;
+    if (!isatty(STDERR_FILENO)) return;
     bool commands = line_editor_is_terminal(chat->editor);
     if (most > 0 && chat->last.n_generated >= most)
         note("(cut after %zu tokens, as -n says%s)", most,

@@ -39,6 +39,9 @@ static void a_pipe_gives_a_message_a_line_and_gets_answers_alone(void **state) {
     assert_int_equal(p.out[one.out_length], '\n');
     process_free(&p);
     process_free(&one);
+    p = TALK("hello\nhow are you\n", "-n", "1", "--kv-type", "f32", "--ignore-eos");
+    assert_non_null(strstr(p.err, "(2 answers were cut by -n or by the end of the context)"));
+    process_free(&p);
 }
 
 static void a_single_turn_takes_all_of_stdin_as_one_message(void **state) {

@@ -108,6 +108,7 @@ static void a_text_that_is_cut_says_so(void **state) {
                 shapes[i]);
         assert_int_equal(p.status, i == 0 ? 3 : 0);
         assert_int_equal(strstr(p.err, "cut after 3 tokens") != NULL, i == 0);
+        assert_int_equal(strstr(p.err, "(1 answer was cut") != NULL, i == 1); /* said once */
         process_free(&p);
     }
     p = RUN("run", model, "-i", "Lily", "-n", "3", "-s", "1", "--regex", "[a-z .]*");
