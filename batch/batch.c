@@ -610,6 +610,7 @@ static Status batch_begin(Batch *b, Session *session, Error *error) {
     b->progress.session = session;
     b->progress.engine = a->engine;
     b->progress.start = clock_seconds();
+    b->progress.on_results = isatty(b->results.fd);
     return STATUS_OK;
 }
 

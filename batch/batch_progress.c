@@ -22,7 +22,7 @@ static void show_time_left(const BatchProgress *p, double elapsed) {
 }
 
 void batch_progress_show(BatchProgress *p, bool last) {
-    if (!p->session->shows_progress) return;
+    if (!p->session->shows_progress || p->on_results) return;
     double now = clock_seconds(), elapsed = now - p->start;
     if (!last && now - p->shown < 0.1) return;
     p->shown = now;

@@ -13,10 +13,11 @@ typedef struct BatchProgress {
     size_t n_before;                  /* lines that an earlier run answered */
     size_t n_generated;               /* tokens */
     double start, shown;              /* by clock_seconds: of the run, of the line of progress */
+    bool on_results;                  /* results go to the terminal, too: no line of progress */
 } BatchProgress;
 
 /* Draws the line of progress over itself, ten times a second at most; `last` wipes it. Nothing
- * where the session shows no progress. */
+ * where the session shows no progress, or where the results would stand behind the line. */
 void batch_progress_show(BatchProgress *progress, bool last);
 
 /* Prints --stats on stderr. `kv_bytes` is what the KV cache may use. */

@@ -178,6 +178,22 @@ static void an_error_is_one_line_whatever_the_name_holds(void **state) {
     process_free(&p);
 }
 
+/* Results are progress enough, and begin their lines, where they go to the terminal themselves. */
+static void results_on_a_terminal_stand_alone(void **state) {
+    (void)state;
+    const struct winsize wide = {.ws_row = 24, .ws_col = 1000};
+    char *line = fixture_path(directory, "requests.jsonl");
+    static const char requests[] = "{\"prompt\": \"a\", \"max_tokens\": 2}\n"
+                                   "{\"prompt\": \"b\", \"max_tokens\": 9}\n";
+    file_write(line, requests, sizeof requests - 1);
+    char *shown = screen_of(&wide, (const char *const[]){model, "--batch", line, NULL}, NULL, 0);
+    if (strncmp(shown, "{\"line\": 1", 10) != 0 || strstr(shown, "tokens/s"))
+        fail_msg("shown: %s", shown);
+    unlink(line);
+    free(line);
+    free(shown);
+}
+
 static void who_types_the_text_is_told_how_it_ends(void **state) {
     (void)state;
     static const char says[] = "reading stdin; Ctrl-D ends it";
@@ -344,6 +360,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(an_interrupted_text_ends_its_line),
         cmocka_unit_test(names_of_files_in_lists_and_errors_have_no_controls),
         cmocka_unit_test(an_error_is_one_line_whatever_the_name_holds),
+        cmocka_unit_test(results_on_a_terminal_stand_alone),
         cmocka_unit_test(who_types_the_text_is_told_how_it_ends),
         cmocka_unit_test(a_pipe_gets_the_bytes_as_they_are),
         cmocka_unit_test(whatever_does_not_fit_at_once_comes_whole),
