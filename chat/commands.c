@@ -320,6 +320,9 @@ Status commands_run(Chat *chat, char *line, Error *error) {
     for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
         if (strcmp(elsewhere[i].name, line) == 0)
             return error_set(error, "no command %s: %s", line, elsewhere[i].says);
+    for (size_t i = 0; settings_name(i); i++)
+        if (strcmp(settings_name(i), line + 1) == 0)
+            return error_set(error, "no command %s: /set %s VALUE sets it", line, line + 1);
     for (size_t i = 0; i < N_COMMANDS; i++) names[i] = commands[i].name;
     const char *near = spelling_nearest(line, names, N_COMMANDS);
     if (near) return error_set(error, "no command %s; did you mean %s?", line, near);
