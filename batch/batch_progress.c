@@ -2,6 +2,8 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "cache/kvcache_sizes.h"
@@ -10,15 +12,31 @@
 #include "system/terminal.h"
 
 /* Estimates that the remaining lines take as long as those of this run did on average. */
-static void show_time_left(const BatchProgress *p, double elapsed) {
+static void write_time_left(const BatchProgress *p, double elapsed, char text[40]) {
     size_t by_now = p->n_done - p->n_before;
+    text[0] = '\0';
     if (p->total <= p->n_done || by_now == 0) return;
     double seconds = elapsed / (double)by_now * (double)(p->total - p->n_done);
     if (seconds < 3600.0) {
-        fprintf(stderr, ", %d:%02d left", (int)seconds / 60, (int)seconds % 60);
+        snprintf(text, 40, ", %d:%02d left", (int)seconds / 60, (int)seconds % 60);
     } else {
-        fprintf(stderr, ", %.1f h left", seconds / 3600.0);
+        snprintf(text, 40, ", %.1f h left", seconds / 3600.0);
     }
+}
+
+/* A line that reached the margin would go on below, and could not be drawn over: the bar becomes
+ * shorter, or the line is cut. */
+static void show_line(const BatchProgress *p, const char *text) {
+    enum { SHORTEST = 5, LONGEST = 20, AROUND = 3 /* brackets and a space */ };
+    int columns = (int)terminal_columns(STDERR_FILENO), length = (int)strlen(text);
+    int room = columns ? columns - 1 : 1000, bar = room - length - AROUND;
+    fprintf(stderr, "\r\033[K");
+    if (p->total && bar >= SHORTEST) {
+        terminal_bar(stderr, bar < LONGEST ? bar : LONGEST, p->n_done, p->total);
+        fprintf(stderr, " ");
+    }
+    fprintf(stderr, "%.*s", room, text);
+    fflush(stderr);
 }
 
 void batch_progress_show(BatchProgress *p, bool last) {
@@ -31,19 +49,14 @@ void batch_progress_show(BatchProgress *p, bool last) {
         return;
     }
     EngineStats stats = engine_stats(p->engine);
-    fprintf(stderr, "\r\033[K");
-    if (p->total) {
-        terminal_bar(stderr, 20, p->n_done, p->total);
-        fprintf(stderr, " %zu of %zu", p->n_done, p->total);
-    } else {
-        fprintf(stderr, "%zu done", p->n_done);
-    }
-    if (p->n_failed) fprintf(stderr, ", %zu failed", p->n_failed);
-    fprintf(stderr, ", tokens/s: %.0f prefill, %.0f decode",
-            (double)stats.prompt_rows / fmax(elapsed, 1e-3),
-            (double)stats.decode_rows / fmax(elapsed, 1e-3));
-    show_time_left(p, elapsed);
-    fflush(stderr);
+    char of[32] = " done", failed[32] = "", left[40], text[256];
+    if (p->total) snprintf(of, sizeof of, " of %zu", p->total);
+    if (p->n_failed) snprintf(failed, sizeof failed, ", %zu failed", p->n_failed);
+    write_time_left(p, elapsed, left);
+    snprintf(text, sizeof text, "%zu%s%s%s, tokens/s: %.0f prefill, %.0f decode", p->n_done, of,
+             failed, left, (double)stats.prompt_rows / fmax(elapsed, 1e-3),
+             (double)stats.decode_rows / fmax(elapsed, 1e-3));
+    show_line(p, text);
 }
 
 void batch_progress_stats(const BatchProgress *p, size_t kv_bytes, const char *fingerprint) {

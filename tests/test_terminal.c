@@ -194,6 +194,25 @@ static void results_on_a_terminal_stand_alone(void **state) {
     free(shown);
 }
 
+/* A line of progress that went on below could not be drawn over. */
+static void progress_stays_on_one_line_of_a_narrow_terminal(void **state) {
+    (void)state;
+    const struct winsize narrow = {.ws_row = 24, .ws_col = 30};
+    char *input = fixture_path(directory, "requests.jsonl"),
+         *output = fixture_path(directory, "results.jsonl");
+    static const char request[] = "{\"prompt\": \"a\", \"max_tokens\": 2}\n";
+    file_write(input, request, sizeof request - 1);
+    char *shown = screen_of(
+        &narrow, (const char *const[]){model, "--batch", input, "-o", output, NULL}, NULL, 0);
+    if (strncmp(shown, "0 of 1, tokens/s", 16) != 0 || strstr(shown, "decode"))
+        fail_msg("shown: %s", shown);
+    unlink(input);
+    unlink(output);
+    free(input);
+    free(output);
+    free(shown);
+}
+
 static void who_types_the_text_is_told_how_it_ends(void **state) {
     (void)state;
     static const char says[] = "reading stdin; Ctrl-D ends it";
@@ -361,6 +380,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(names_of_files_in_lists_and_errors_have_no_controls),
         cmocka_unit_test(an_error_is_one_line_whatever_the_name_holds),
         cmocka_unit_test(results_on_a_terminal_stand_alone),
+        cmocka_unit_test(progress_stays_on_one_line_of_a_narrow_terminal),
         cmocka_unit_test(who_types_the_text_is_told_how_it_ends),
         cmocka_unit_test(a_pipe_gets_the_bytes_as_they_are),
         cmocka_unit_test(whatever_does_not_fit_at_once_comes_whole),
