@@ -208,48 +208,17 @@ static void what_does_not_fit_together_is_refused(void **state) {
             "m.bin", "Once upon");
     REFUSES("-i - and -f both give the text: with -f, -i is what stands before it", "m", "-i", "-",
             "-f", "b");
-    REFUSES(
-        "only one of --merge, --info, --layers, --bug-report, --verify, --tokenize, --detokenize, "
-        "--render, --eval, "
-        "--score, "
-        "--attention, "
-        "--positions, --layer, --no-cache, --list, --families, --cache-list, --cache-clear, "
-        "--shape-test, "
-        "--eval-tasks, --against at a time",
-        "m", "--score", "table", "--attention", "-");
+    REFUSES("one at a time: --score or --attention", "m", "--score", "table", "--attention", "-");
     REFUSES(
         "--score, --attention, --positions, --layer and --no-cache look at one text: not with -m "
         "chat",
         "m", "-m", "chat", "--no-cache");
     REFUSES("--attention and --positions name their own file: no -o", "m", "--positions", "a.svg",
             "-o", "b.svg");
-    REFUSES(
-        "only one of --merge, --info, --layers, --bug-report, --verify, --tokenize, --detokenize, "
-        "--render, --eval, "
-        "--score, "
-        "--attention, "
-        "--positions, --layer, --no-cache, --list, --families, --cache-list, --cache-clear, "
-        "--shape-test, "
-        "--eval-tasks, --against at a time",
-        "m", "--info", "--verify");
-    REFUSES(
-        "only one of --merge, --info, --layers, --bug-report, --verify, --tokenize, --detokenize, "
-        "--render, --eval, "
-        "--score, "
-        "--attention, "
-        "--positions, --layer, --no-cache, --list, --families, --cache-list, --cache-clear, "
-        "--shape-test, "
-        "--eval-tasks, --against at a time",
-        "m", "--attention", "0.0", "--eval-tasks", "questions");
-    REFUSES(
-        "only one of --merge, --info, --layers, --bug-report, --verify, --tokenize, --detokenize, "
-        "--render, --eval, "
-        "--score, "
-        "--attention, "
-        "--positions, --layer, --no-cache, --list, --families, --cache-list, --cache-clear, "
-        "--shape-test, "
-        "--eval-tasks, --against at a time",
-        "--cache-list", "--cache-clear");
+    REFUSES("one at a time: --info or --verify", "m", "--info", "--verify");
+    REFUSES("one at a time: --attention or --eval-tasks", "m", "--attention", "0.0", "--eval-tasks",
+            "questions");
+    REFUSES("one at a time: --cache-list or --cache-clear", "--cache-list", "--cache-clear");
     REFUSES("--list shows all of them as a table: --json does not go with it", "--list", "--json");
     REFUSES("--list shows all of them as a table: tiny does not go with it (run NAME --info shows "
             "one model)",
