@@ -41,6 +41,7 @@ static const struct {
     {"assistant-model", "draft-model"},
     {"perplexity", "eval"},
     {"embd-normalize", "embed-normalize"},
+    {"normalize", "embed-normalize"},
     {"default-prompt-name", "embed-prompt"},
     {"auto-truncate", "embed-truncate"},
     {"ctk", "kv-type"},
@@ -263,6 +264,11 @@ static Status operand(const char *word, Error *error) {
         return usage(error,
                      "%s is no model. --layers takes no number: it prints the layers, which all "
                      "run on the processor",
+                     word);
+    if (word[0] == '{')
+        return usage(error,
+                     "a schema goes after --json-schema, -j is the number of threads and "
+                     "--json takes none: --json-schema '%s'",
                      word);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (strcmp(commands[i].word, word) == 0 && !may_be_model(word))

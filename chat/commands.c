@@ -294,6 +294,7 @@ static const struct {
     {"/video", "this program reads only text"},
     {"/read", "/load goes on with a conversation; a file as a message: run MODEL -m chat -i TEXT "
               "-f FILE"},
+    {"/model", "a chat has one model; another one answers after run OTHER -m chat --session FILE"},
     {"/models", "run --list shows the models on this machine"},
 };
 

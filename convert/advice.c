@@ -145,6 +145,12 @@ Status advice_add(const char *path, Error *error) {
                          "%s: a table, not a model; its rows are prompts with --batch %s -i "
                          "'Summarize: {text}', the name of a column in braces",
                          path, path);
+    const char *slash = strrchr(path, '/');
+    if (strncasecmp(slash ? slash + 1 : path, "modelfile", 9) == 0)
+        return error_set(error,
+                         "%s: a recipe of ollama, which is not read: run the model of its FROM, "
+                         "with SYSTEM after -y, temperature after -t, num_ctx after -c",
+                         path);
     bool is_text = ends_in(path, ".txt") || ends_in(path, ".md");
     if (ends_in(path, ".jsonl") || is_text)
         return error_set(error, "%s: a text, not a model; %s goes after %s", path,

@@ -87,7 +87,8 @@ static Status take_model(void *values, const char *word, Error *error) {
         options->model = word;
         return STATUS_OK;
     }
-    if (!strpbrk(options->model, "./:\\")) { /* the first words of a prompt */
+    /* The first words of a prompt, unless the second is a prompt in quotes. */
+    if (!strpbrk(options->model, "./:\\") && !strchr(word, ' ')) {
         error_set(error,
                   "one model at a time, but '%s' stands beside '%s'; a prompt goes after -i, in "
                   "quotes: run -i '%s %s ...'",

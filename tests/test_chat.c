@@ -214,6 +214,7 @@ static void a_mistyped_setting_or_command_is_told_the_right_one(void **state) {
         {"/set num_ctx 4096", "no setting 'num-ctx': the context is chosen at the start: -c N\n"},
         {"/set system be", "no setting 'system': /system TEXT sets the system prompt\n"},
         {"/hlep", "no command /hlep; did you mean /help?\n"},
+        {"/model", "no command /model: a chat has one model; "},
         {"/temperature 0", "no command /temperature: /set temperature VALUE sets it\n"},
         {"/frobnicate now", "no command /frobnicate: /help lists them\n"},
         {"/set seed -1", "seed must be a whole number from 0 up\n"},

@@ -654,6 +654,7 @@ static void what_is_no_model_is_told_what_to_do_instead(void **state) {
         {"tests/cli.jsonl", "{}", "a text, not a model; a file of requests goes after --batch"},
         {"tests/cli.csv", "text\nOnce", "a table, not a model; its rows are prompts with --batch"},
         {"tests/cli.txt", "Once", "a text, not a model; a prompt goes after -f"},
+        {"tests/Modelfile", "FROM ./x.gguf", "run the model of its FROM, with SYSTEM after -y"},
         {"tests/cli.md", "# Once", "a text, not a model; a prompt goes after -f"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {

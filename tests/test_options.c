@@ -148,6 +148,10 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
     REFUSES("no option --images: this program reads only text", "m", "--images", "x.png");
     REFUSES("no option -V; did you mean --version?", "-V");
     REFUSES("--top-k -1: all tokens are --top-k 0, the default", "m", "--top-k", "-1");
+    REFUSES("a schema goes after --json-schema, -j is the number of threads and --json takes none: "
+            "--json-schema '{}'",
+            "m", "--json", "{}");
+    REFUSES("no option --normalize; did you mean --embed-normalize auto|yes|no?", "--normalize");
     REFUSES("help: there are no commands: run --help lists the usual options", "help");
     REFUSES("one model at a time, but 'me' stands beside 'tell'; a prompt goes after -i, in "
             "quotes: run -i 'tell me ...'",
@@ -206,6 +210,9 @@ static void what_does_not_fit_together_is_refused(void **state) {
     REFUSES("one model at a time, but 'Once upon' stands beside 'm.bin'; a prompt goes after -i: "
             "run m.bin -i 'Once upon'",
             "m.bin", "Once upon");
+    REFUSES("one model at a time, but 'why is it so?' stands beside 'llama3'; a prompt goes after "
+            "-i: run llama3 -i 'why is it so?'",
+            "llama3", "why is it so?");
     REFUSES("-i - and -f both give the text: with -f, -i is what stands before it", "m", "-i", "-",
             "-f", "b");
     REFUSES("one at a time: --score or --attention", "m", "--score", "table", "--attention", "-");
