@@ -78,6 +78,13 @@ static void remark_on_name(const char *path) {
                          path, (int)(ending - path), path);
 }
 
+/* --embed takes each line of FILE as a text, also where FILE is a table. */
+static void remark_on_table(const char *path) {
+    const char *ending = strrchr(path, '.');
+    if (ending && (strcasecmp(ending, ".csv") == 0 || strcasecmp(ending, ".tsv") == 0))
+        terminal_say("--embed %s: each line of the table is a text, its header too", path);
+}
+
 Status batch_open(Batch **out, const Options *o, Error *error) {
     Batch *b = calloc(1, sizeof *b);
     if (!b) return error_set(error, "no memory for a batch");
@@ -101,6 +108,7 @@ Status batch_open(Batch **out, const Options *o, Error *error) {
     if (o->check) return result_file_open(&b->results, NULL, false, false, error);
     status = result_file_open(&b->results, o->output, o->resume, o->retry_failed, error);
     if (status == STATUS_OK) remark_on_name(o->output);
+    if (status == STATUS_OK && o->embed) remark_on_table(o->embed);
     return status;
 }
 

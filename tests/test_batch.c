@@ -475,6 +475,18 @@ static void results_in_a_file_with_a_tables_name_are_told_about(void **state) {
     }
 }
 
+static void a_table_that_is_embedded_line_by_line_is_told_about(void **state) {
+    const BatchPlace *p = *state;
+    char *path = fixture_path(p->directory, "rows.csv");
+    file_write(path, "text\nOnce\n", 10);
+    Process r = RUN("run", p->model, "--embed", path, "--pooling", "mean");
+    assert_int_equal(r.status, 0);
+    if (!strstr(r.err, "each line of the table is a text, its header too")) fail_msg("%s", r.err);
+    process_free(&r);
+    unlink(path);
+    free(path);
+}
+
 static void expect_failure(Process *r, int status, const char *says) {
     assert_int_equal(r->status, status);
     if (!strstr(r->err, says)) fail_msg("not '%s': %s", says, r->err);
@@ -613,6 +625,7 @@ int main(int argc, char **argv) {
         TEST(strict_stops_at_the_first_bad_line),
         TEST(rows_of_a_table_are_filled_into_the_prompt),
         TEST(results_in_a_file_with_a_tables_name_are_told_about),
+        TEST(a_table_that_is_embedded_line_by_line_is_told_about),
         TEST(rows_and_prompts_that_are_wrong_are_told_by_number_and_name),
         TEST(tools_that_the_template_cannot_take_are_refused),
         TEST(openai_batches_are_answered_in_kind),
