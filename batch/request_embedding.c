@@ -312,7 +312,7 @@ static Status encode_document(const Encoding *c, const json_t *document, const T
     if (all > most && (!setting->truncates || start + end->length >= most))
         return error_set(error,
                          "a document with its query is %zu tokens long, but the model takes %zu; "
-                         "truncating it was not asked for",
+                         "--embed-truncate, or 'truncate' in a request, cuts it",
                          all, most);
     if (all > most) ids->length = most - end->length;
     for (size_t i = 0; i < end->length; i++)

@@ -165,8 +165,8 @@ static Status put_end(const Session *session, const EmbeddingSetting *setting, T
     size_t most = setting->max_tokens, all = ids->length + end.length;
     if (status == STATUS_OK && all > most && (!setting->truncates || end.length >= most))
         status = error_set(error,
-                           "the text is %zu tokens long, but the model takes %zu; truncating it "
-                           "was not asked for",
+                           "the text is %zu tokens long, but the model takes %zu; "
+                           "--embed-truncate, or 'truncate' in a request, cuts it",
                            all, most);
     if (status == STATUS_OK && all > most) ids->length = most - end.length;
     for (size_t i = 0; status == STATUS_OK && i < end.length; i++)

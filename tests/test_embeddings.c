@@ -379,7 +379,7 @@ static void what_cannot_be_done_is_refused_by_name(void **state) {
         RUN(core, model, "-i", "a"),
         process_run((const char *const[]){"run", model, "--embed", "-", NULL}, line, 601)};
     for (size_t i = 0; i < 3; i++) assert_says(&p[i], 1, "without an output head");
-    assert_says(&p[3], 3, "601 tokens long, but the model takes 512");
+    assert_says(&p[3], 3, "601 tokens long, but the model takes 512; --embed-truncate, ");
     for (size_t i = 0; i < 4; i++) process_free(&p[i]);
     free(core);
     remove_model(model);
