@@ -151,6 +151,22 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
     REFUSES("a schema goes after --json-schema, -j is the number of threads and --json takes none: "
             "--json-schema '{}'",
             "m", "--json", "{}");
+    REFUSES("no option --concurrency; did you mean --max-concurrent N?", "--concurrency", "4");
+    REFUSES("no option --num-threads; did you mean --threads N?", "--num-threads", "4");
+    REFUSES("no option --check-tensors; did you mean --verify?", "--check-tensors");
+    REFUSES("no option -?; did you mean --help?", "-?");
+    REFUSES("no option -nkvo: this program computes on the CPU alone: leave it out", "-nkvo");
+    REFUSES("no option --in-prefix: a chat's messages stand where the model's own template puts "
+            "them: leave it out",
+            "--in-prefix", " ");
+    REFUSES("no option --chat-template-kwargs: a request of --batch has them, in its line: "
+            "docs/batch.md",
+            "--chat-template-kwargs", "{}");
+    REFUSES("no option --offline: this program never opens a connection: leave it out",
+            "--offline");
+    REFUSES("no option --output-format: results of --batch are lines of JSON: leave it out",
+            "--output-format", "json");
+    REFUSES("no option -lv: versions: --version; speed and memory: --stats", "-lv", "1");
     REFUSES("no option --normalize; did you mean --embed-normalize auto|yes|no?", "--normalize");
     REFUSES("help: there are no commands: run --help lists the usual options", "help");
     REFUSES("one model at a time, but 'me' stands beside 'tell'; a prompt goes after -i, in "
