@@ -104,8 +104,8 @@ static void a_text_that_is_cut_says_so(void **state) {
     process_free(&p);
     static const char *const shapes[] = {"[A-Z][a-z]{90}", "[A-Z]?[a-z .]*"};
     for (size_t i = 0; i < 2; i++) { /* the second may end anywhere */
-        p = RUN("run", "models/stories.bin", "-m", "chat", "-i", "Hi", "-n", "3", "--regex",
-                shapes[i]);
+        p = RUN("run", "models/stories.bin", "-m", "chat", "-i", "Hi", "-n", "3", "-s", "1",
+                "--regex", shapes[i]);
         assert_int_equal(p.status, i == 0 ? 3 : 0);
         assert_int_equal(strstr(p.err, "cut after 3 tokens") != NULL, i == 0);
         assert_int_equal(strstr(p.err, "(1 answer was cut") != NULL, i == 1); /* said once */
