@@ -1,7 +1,7 @@
 # make            build run, export and bench
 # make core       build/core/run: the core alone, on plain C, and its lines of code
 # make wasm       build/wasm/browser/index.html: the core and the story model in a browser (clang, wasi-libc)
-# make check      a sample of every promise, in less than a minute: for editing
+# make check      a sample of every promise, in about a minute: for editing
 # make test       more of it, in less than three     make test-all   every case at its full size
 # make test-sweeps   of test-all the programs that take more there than in make test
 # make soak       the promises at full size, in minutes
@@ -144,7 +144,7 @@ FIRST =
 FIRST_LISTS = isa layers/ranking layers/state_steps# what has a list of the instruction sets
 OTHER_ISAS = $(filter-out $(FIRST),$(ISAS))
 FIRST_OBJECTS = $(FIRST_LISTS:%=$(BUILD)/first/%.o) $(filter-out $(FIRST_LISTS:%=$(BUILD)/%.o) \
-	$(OTHER_ISAS:%=$(BUILD)/%.o) $(OTHER_ISAS:%=$(BUILD)/\%.%.o) \
+	$(OTHER_ISAS:%=$(BUILD)/\%.%.o) \
 	$(patsubst %.c,$(BUILD)/%.o,$(call isa_kernels,$(OTHER_ISAS))),$(OBJECTS))
 $(BUILD)/first/run: $(BUILD)/run.o $(FIRST_OBJECTS)
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)

@@ -144,7 +144,7 @@ static Status open_everything(Opened *opened, Error *error) {
     opened->begin_seconds = clock_seconds() - start;
     if (status == STATUS_OK) status = open_prompt(&opened->prompt, o, error);
     if (status == STATUS_OK) status = open_template(&opened->chat_template, o, error);
-    if (status == STATUS_OK && o->system && o->system[0] == '@')
+    if (status == STATUS_OK && o->system && o->system[0] == '@' && o->system[1])
         status = open_text(&opened->system, o->system + 1, error);
     if (status == STATUS_OK) status = session_shape_open(&opened->shape, o, error);
     if (status == STATUS_OK && !(mode && mode->traits & MODE_OWN_OUTPUT))
