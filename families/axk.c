@@ -93,7 +93,7 @@ const Family families_axk[] = {
             },
         .bos_id = 163691,
         .eos_id = 163691,
-        .steps = STEPS(STEP("shared_width", "n_shared_experts 1"), STEP("own_indexers"),
+        .steps = STEPS(STEP("shared_width", "n_shared_experts 1"), STEP("indexers", "all"),
                        STEP("latent_heads")),
         .finish = axk2_finish,
         .more = axk2_more,

@@ -37,7 +37,9 @@ const Family families_cohere2_moe[] = {
                 {
                     .architecture = "cohere2moe",
                     .pairing = ROPE_INTERLEAVED,
-                    .set = SET({"router", ROUTER_SIGMOID_SCORES}, {"router_normalize", 1}),
+                    .set = SET({"norm", NORM_LAYER}, {"parallel_block", 1},
+                               {"router", ROUTER_SIGMOID_SCORES}, {"router_normalize", 1}),
+                    .keys = GGUF_KEYS({"logit_scale", "logit_scale"}),
                     .tensors =
                         (const TensorRule[]){
                             EMBEDDING("token_embd"),
@@ -128,7 +130,7 @@ static Status cohere2_moe_finish(const json_t *json, Config *config, Error *erro
 
 /* The converter takes only models that average the chosen experts with the shared one. */
 static Status gguf_cohere2moe_finish(const GgufModel *m, Config *c) {
-    if (gguf_cohere_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    (void)m;
     if (c->experts.shared_ffn_dim > 0) c->router.scale = c->experts.shared_scale = 0.5f;
     return STATUS_OK;
 }

@@ -156,7 +156,7 @@ const Family families_gemma[] = {
         .steps =
             STEPS(STEP("cap", "final_logit_softcapping logit_softcap 0"),
                   STEP("score_scale", "query_pre_attn_scalar 256"), STEP("scale_embeddings"),
-                  STEP("windows", "4096 every sliding_window_pattern 6"), STEP("window_tables")),
+                  STEP("windows", "4096 every sliding_window_pattern 6"), STEP("window_rope", "local")),
         .gguf =
             (const GgufFamily[]){
                 {

@@ -23,18 +23,7 @@ Status gguf_latent_finish(const GgufModel *m, Config *c) {
     return STATUS_OK;
 }
 
-Status gguf_cohere_finish(const GgufModel *m, Config *c) {
-    double scale = 1.0;
-    gguf_model_float(m, "logit_scale", &scale);
-    c->logit_scale = (float)scale;
-    c->norm = NORM_LAYER;
-    c->parallel_block = true;
-    if (gguf_model_has(m, "blk.0.attn_q_norm.weight")) c->qk_norm = QK_NORM_EACH;
-    return STATUS_OK;
-}
-
-/* Queries grow with the position by attention.temperature_scale. */
-Status gguf_mistral3_finish(const GgufModel *m, Config *c) {
+Status gguf_query_scaling(const GgufModel *m, Config *c) {
     double scale = 0.0;
     gguf_model_float(m, "attention.temperature_scale", &scale);
     if (scale == 0.0) return STATUS_OK;
@@ -75,20 +64,26 @@ Status gguf_deepseek2_finish(const GgufModel *m, Config *c) {
     return STATUS_OK;
 }
 
-/* DeepSeek V3.2 and GLM-5. A layer without an indexer of its own takes the choice of the one before
- * it. */
-Status gguf_indexed_finish(const GgufModel *m, Config *c) {
-    if (gguf_latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
-    c->router.kind = ROUTER_SIGMOID_SCORES;
-    gguf_scale_scores(m, c);
+void gguf_indexers(const GgufModel *m, Config *c) {
     gguf_model_uint(m, "attention.indexer.head_count", &c->indexer.n_heads);
     gguf_model_uint(m, "attention.indexer.key_length", &c->indexer.head_dim);
     gguf_model_uint(m, "attention.indexer.top_k", &c->indexer.topk);
     for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "blk.%u.indexer.attn_k.weight", i);
-        c->indexer.layer[i] = gguf_model_has(m, name) ? INDEXER_OWN : INDEXER_SHARED;
+        bool own = gguf_model_layer_has(m, i, "indexer.attn_k.weight");
+        c->indexer.layer[i] = own ? INDEXER_OWN : INDEXER_SHARED;
     }
+}
+
+Status gguf_granite(const GgufModel *m, Config *c) {
+    double divisor = 1.0;
+    bool rotated = true;
+    if (gguf_model_bool(m, "rope.scaling.finetuned", &rotated) && !rotated)
+        return error_set(m->error, "%s: a Granite without RoPE is not known to this program",
+                         m->source->path);
+    gguf_model_float(m, "logit_scale", &divisor);
+    if (!(divisor > 0.0))
+        return error_set(m->error, "%s: logit_scale is %g", m->source->path, divisor);
+    c->logit_scale = (float)(1.0 / divisor);
     return STATUS_OK;
 }
 

@@ -7,10 +7,11 @@
 /* Reads the widths of latent attention, which all layers have. */
 GgufFinish gguf_latent_finish;
 
-GgufFinish gguf_cohere_finish;
-
 /* Queries grow with the position by attention.temperature_scale. */
-GgufFinish gguf_mistral3_finish;
+Status gguf_query_scaling(const GgufModel *m, Config *c);
+
+/* Granite: the logits are divided by logit_scale; a model without RoPE is refused. */
+Status gguf_granite(const GgufModel *m, Config *c);
 
 /* YaRN's mscale_all_dim, of which the file gives a tenth. */
 void gguf_scale_scores(const GgufModel *m, Config *c);
@@ -18,9 +19,9 @@ void gguf_scale_scores(const GgufModel *m, Config *c);
 /* DeepSeek V2 and V3, and what llama.cpp takes for them: GLM-4.7-Flash, Youtu, Kimi K2. */
 GgufFinish gguf_deepseek2_finish;
 
-/* DeepSeek V3.2 and GLM-5. A layer without an indexer of its own takes the choice of the one before
- * it. */
-GgufFinish gguf_indexed_finish;
+/* DeepSeek V3.2 and GLM-5: the sizes of indexers. A layer without one of its own takes the choice
+ * of the one before it. */
+void gguf_indexers(const GgufModel *m, Config *c);
 
 /* Reads the sizes of the states. */
 GgufFinish gguf_read_state;

@@ -196,8 +196,8 @@ Status family_refuse_zero(const json_t *json, const char *key, Error *error) {
                      json_number_value(value));
 }
 
-Status family_granite(const json_t *json, Config *config, Error *error) {
-    double divisor = json_number(json, "logits_scaling", 1);
+Status family_granite(const json_t *json, double absent, Config *config, Error *error) {
+    double divisor = json_number(json, "logits_scaling", absent);
     if (!(divisor > 0)) return error_set(error, "config.json: logits_scaling is %g", divisor);
     config->logit_scale = (float)(1.0 / divisor);
     return family_refuse_zero(json, "attention_multiplier", error);

@@ -19,8 +19,9 @@ Status family_no_windows(const json_t *json, Error *error);
  * attention, without a window. */
 Status family_pattern(const json_t *json, uint32_t absent, uint32_t *pattern, Error *error);
 
-/* Granite: the logits are divided by logits_scaling. Refuses an attention_multiplier of 0. */
-Status family_granite(const json_t *json, Config *config, Error *error);
+/* Granite: the logits are divided by logits_scaling, or `absent`. Refuses an attention_multiplier
+ * of 0. */
+Status family_granite(const json_t *json, double absent, Config *config, Error *error);
 
 /* Sets rope_table of the layers that layer_types calls sliding to 1, of the others to 0. */
 void family_local_tables(const json_t *layer_types, Config *config);

@@ -3,7 +3,6 @@
 
 /* clang-format off */
 #define FAMILIES(X) \
-    X(afmoe) \
     X(apertus) \
     X(axk) \
     X(baichuan) \
@@ -11,9 +10,8 @@
     X(beam) \
     X(bitnet) \
     X(codegen) \
-    X(cohere) \
     X(cohere2_moe) \
-    X(cwm) \
+    X(cohere_compass) \
     X(dbrx) \
     X(deepseek) \
     X(deepseek_v4) \
@@ -25,33 +23,26 @@
     X(flint) \
     X(gemma) \
     X(gemma4) \
-    X(glm4) \
-    X(glm4_moe) \
     X(glm5_next) \
-    X(glm_dsa) \
     X(gpt2) \
     X(gpt_neo) \
-    X(gpt_neox_japanese) \
-    X(granite) \
+    X(granite_swa) \
     X(granitemoehybrid) \
     X(hunyuan) \
     X(hy_v4) \
     X(hyperclovax) \
     X(internlm) \
     X(kimi_linear) \
-    X(kolibri1) \
     X(kosmos) \
     X(laguna) \
     X(lfm2) \
     X(llama4) \
     X(longcat_flash) \
     X(mamba) \
-    X(mellum) \
     X(mimo_v2_flash) \
     X(minicpm3) \
     X(minimax) \
     X(minimax_m3) \
-    X(mistral) \
     X(mistral4) \
     X(mistral_large4) \
     X(mllama) \
@@ -61,14 +52,12 @@
     X(muse_glimmer) \
     X(nanochat) \
     X(nemotron_h) \
-    X(olmo) \
     X(olmo_hybrid) \
     X(opt) \
     X(qwen2) \
     X(qwen3_next) \
     X(qwen4_exp) \
     X(smollm3) \
-    X(stablelm) \
     X(step3p5) \
     X(xglm) \
     X(zamba2)

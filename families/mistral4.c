@@ -74,6 +74,6 @@ static Status gguf_mistral4_finish(const GgufModel *m, Config *c) {
     c->query_scaling = 0.1f;
     c->query_scaling_floor = c->context;
     gguf_model_uint(m, "rope.scaling.original_context_length", &c->query_scaling_floor);
-    if (gguf_mistral3_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    if (gguf_query_scaling(m, c) != STATUS_OK) return STATUS_FAILED;
     return gguf_deepseek2_finish(m, c);
 }

@@ -4,63 +4,44 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/gguf_helpers.h"
 #include "families/helpers.h"
 #include "formats/json.h"
 #include "formats/presets.h"
 
-enum { WORD = 64 };
-
-/* Takes the next word; false, and an empty word, where there is none. */
-static bool next_word(const char **words, char word[WORD]) {
-    size_t n;
-    while (**words == ' ') ++*words;
-    n = strcspn(*words, " ");
-    if (n >= WORD) n = WORD - 1;
-    memcpy(word, *words, n);
-    word[n] = '\0';
-    *words += n;
-    return n > 0;
-}
-
 static Status wrong_words(const StepCall *call, const char *verb) {
-    return error_set(call->error, "family '%s': %s '%s'", call->family->model_type, verb,
-                     call->words);
-}
-
-/* Reads a whole number from 0 on; false: the word is none. */
-static bool whole(const char *word, double *out) {
-    char *end;
-    *out = strtod(word, &end);
-    return end != word && *end == '\0' && *out >= 0 && *out <= 1 << 28 && *out == floor(*out);
+    return error_set(call->error, "the family's line '%s %s' is wrong", verb, call->words);
 }
 
 /* Reads "M" or "KEY M"; *key is empty for the former. */
-static bool number_or_key(const char **words, char key[WORD], double *out) {
-    char word[WORD];
+static bool number_or_key(const char **words, char key[STEP_WORD], double *out) {
+    char word[STEP_WORD];
     key[0] = '\0';
-    if (!next_word(words, word)) return false;
-    if (whole(word, out)) return true;
-    memcpy(key, word, WORD);
-    return next_word(words, word) && whole(word, out);
+    if (!step_word(words, word)) return false;
+    if (step_number(word, out)) return true;
+    memcpy(key, word, STEP_WORD);
+    return step_word(words, word) && step_number(word, out);
 }
 
 /* The words of `windows`. */
 typedef struct WindowWords {
-    char every_key[WORD], from_key[WORD];
+    char every_key[STEP_WORD], from_key[STEP_WORD];
     double absent, every, from;
-    bool listed;
+    bool listed, first;
 } WindowWords;
 
 static bool read_windows(const char *words, WindowWords *w) {
-    char word[WORD];
+    char word[STEP_WORD];
     *w = (WindowWords){.listed = true};
-    if (!next_word(&words, word) || !whole(word, &w->absent)) return false;
-    while (next_word(&words, word)) {
-        bool right = strcmp(word, "every") == 0  ? number_or_key(&words, w->every_key, &w->every)
-                     : strcmp(word, "from") == 0 ? number_or_key(&words, w->from_key, &w->from)
-                                                 : strcmp(word, "unlisted") == 0;
-        if (!right) return false;
-        if (strcmp(word, "unlisted") == 0) w->listed = false;
+    if (!step_word(&words, word) || !step_number(word, &w->absent)) return false;
+    while (step_word(&words, word)) {
+        bool every = strcmp(word, "every") == 0, from = strcmp(word, "from") == 0;
+        bool unlisted = strcmp(word, "unlisted") == 0, first = strcmp(word, "first") == 0;
+        if (every && !number_or_key(&words, w->every_key, &w->every)) return false;
+        if (from && !number_or_key(&words, w->from_key, &w->from)) return false;
+        if (unlisted) w->listed = false;
+        if (first) w->first = true;
+        if (!every && !from && !unlisted && !first) return false;
     }
     return true;
 }
@@ -77,24 +58,34 @@ static Status run_windows(const StepCall *c) {
     if (w.every_key[0] && !(w.every >= 1 && w.every < 1e6))
         return error_set(c->error, "config.json: %s is %g", w.every_key, w.every);
     if (w.from_key[0]) w.from = json_number(c->json, w.from_key, w.from);
-    return family_windows(c->json, w.listed ? json_value(c->json, "layer_types") : NULL, c->config,
-                          w.absent, w.from > 0 ? (uint32_t)fmin(w.from, 1e6) : 0, (uint32_t)w.every,
-                          c->error);
+    const json_t *types = w.listed ? json_value(c->json, "layer_types") : NULL;
+    uint32_t every = (uint32_t)w.every, from = w.from > 0 ? (uint32_t)fmin(w.from, 1e6) : 0;
+    if (family_windows(c->json, types, c->config, w.absent, from, w.first ? 0 : every, c->error) !=
+        STATUS_OK)
+        return STATUS_FAILED;
+    for (uint32_t i = 0; w.first && !types && every && i < c->config->n_layers; i += every)
+        c->config->window[i] = 0;
+    return STATUS_OK;
 }
 
 static Status run_no_windows(const StepCall *c) {
     return family_no_windows(c->json, c->error);
 }
 
-static Status run_rotate_windows(const StepCall *c) {
-    for (uint32_t i = 0; i < c->config->n_layers; i++)
-        c->config->rope_table[i] = c->config->window[i] ? 0 : 2;
-    return STATUS_OK;
+static bool check_window_rope(const char *words) {
+    return strcmp(words, "alone") == 0 || strcmp(words, "alone_if_any") == 0 ||
+           strcmp(words, "local") == 0;
 }
 
-static Status run_window_tables(const StepCall *c) {
-    for (uint32_t i = 0; i < c->config->n_layers; i++)
-        c->config->rope_table[i] = c->config->window[i] ? 1 : 0;
+static Status run_window_rope(const StepCall *c) {
+    if (!check_window_rope(c->words)) return wrong_words(c, "window_rope");
+    bool none = json_is_null(json_object_get(c->json, "sliding_window"));
+    bool all = strcmp(c->words, "alone_if_any") == 0 && none;
+    bool local = strcmp(c->words, "local") == 0;
+    for (uint32_t i = 0; i < c->config->n_layers; i++) {
+        bool slides = c->config->window[i] > 0;
+        c->config->rope_table[i] = local ? (slides ? 1 : 0) : (slides || all ? 0 : 2);
+    }
     return STATUS_OK;
 }
 
@@ -106,17 +97,21 @@ static Status run_query_scaling(const StepCall *c) {
     return family_query_scaling(c->json, &c->family->rope, c->config, c->error);
 }
 
+static Status run_gguf_query_scaling(const StepCall *c) {
+    return gguf_query_scaling(c->gguf, c->config);
+}
+
 static Status run_set(const StepCall *c) {
     const char *words = c->words;
-    char field[WORD], value[WORD];
-    if (!next_word(&words, field) || !next_word(&words, value)) return wrong_words(c, "set");
+    char field[STEP_WORD], value[STEP_WORD];
+    if (!step_word(&words, field) || !step_word(&words, value)) return wrong_words(c, "set");
     return preset_text(field, value, c->config, c->error);
 }
 
 static Status run_cap(const StepCall *c) {
     const char *words = c->words;
-    char key[WORD], field[WORD], absent[WORD];
-    if (!next_word(&words, key) || !next_word(&words, field) || !next_word(&words, absent))
+    char key[STEP_WORD], field[STEP_WORD], absent[STEP_WORD];
+    if (!step_word(&words, key) || !step_word(&words, field) || !step_word(&words, absent))
         return wrong_words(c, "cap");
     const json_t *value = json_object_get(c->json, key); /* null: none */
     const Preset preset[] = {{field, json_number_value(value)}, {0}};
@@ -125,12 +120,16 @@ static Status run_cap(const StepCall *c) {
                  : preset_text(field, absent, c->config, c->error);
 }
 
+/* Reads "KEY NUMBER". */
+static bool key_and_number(const char *words, char key[STEP_WORD], double *number) {
+    char word[STEP_WORD];
+    return step_word(&words, key) && step_word(&words, word) && step_number(word, number);
+}
+
 static Status run_score_scale(const StepCall *c) {
-    const char *words = c->words;
-    char key[WORD], word[WORD];
+    char key[STEP_WORD];
     double absent;
-    if (!next_word(&words, key) || !next_word(&words, word) || !whole(word, &absent))
-        return wrong_words(c, "score_scale");
+    if (!key_and_number(c->words, key, &absent)) return wrong_words(c, "score_scale");
     double scalar = json_number(c->json, key, absent);
     if (!(scalar > 0)) return error_set(c->error, "config.json: %s is %g", key, scalar);
     c->config->attention_scale = (float)(1.0 / sqrt(scalar));
@@ -143,7 +142,13 @@ static Status run_scale_embeddings(const StepCall *c) {
 }
 
 static Status run_granite(const StepCall *c) {
-    return family_granite(c->json, c->config, c->error);
+    double absent = 1;
+    if (*c->words && !step_number(c->words, &absent)) return wrong_words(c, "granite");
+    return family_granite(c->json, absent, c->config, c->error);
+}
+
+static Status run_gguf_granite(const StepCall *c) {
+    return gguf_granite(c->gguf, c->config);
 }
 
 static Status run_refuse_zero(const StepCall *c) {
@@ -152,19 +157,23 @@ static Status run_refuse_zero(const StepCall *c) {
 
 static Status run_wide_ffn(const StepCall *c) {
     Config *config = c->config;
-    if (config->ffn_dim > 0) return STATUS_OK;
-    if (config->dim > 1 << 18)
-        return error_set(c->error, "config.json: a width of %u", config->dim);
-    config->ffn_dim = 4 * config->dim;
+    char key[STEP_WORD];
+    double times = 4;
+    if (!*c->words && config->ffn_dim > 0) return STATUS_OK;
+    if (*c->words && !key_and_number(c->words, key, &times)) return wrong_words(c, "wide_ffn");
+    if (*c->words) times = json_number(c->json, key, times);
+    double width = times * config->dim;
+    if (!(width >= 1 && width <= 1 << 24))
+        return error_set(c->error, "config.json: a feed-forward of %g times %u", times,
+                         config->dim);
+    config->ffn_dim = (uint32_t)width;
     return STATUS_OK;
 }
 
 static Status run_shared_width(const StepCall *c) {
-    const char *words = c->words;
-    char key[WORD], word[WORD];
+    char key[STEP_WORD];
     double absent;
-    if (!next_word(&words, key) || !next_word(&words, word) || !whole(word, &absent))
-        return wrong_words(c, "shared_width");
+    if (!key_and_number(c->words, key, &absent)) return wrong_words(c, "shared_width");
     return family_shared_width(c->json, key, absent, c->config, c->error);
 }
 
@@ -172,12 +181,24 @@ static Status run_latent_heads(const StepCall *c) {
     return family_latent_heads(c->json, &c->family->rope, c->config, c->error);
 }
 
-static Status run_indexers(const StepCall *c) {
-    return family_indexers(c->json, c->config, c->error);
+static Status run_gguf_latent_heads(const StepCall *c) {
+    if (gguf_latent_finish(c->gguf, c->config) != STATUS_OK) return STATUS_FAILED;
+    gguf_scale_scores(c->gguf, c->config);
+    return STATUS_OK;
 }
 
-static Status run_own_indexers(const StepCall *c) {
+static bool check_indexers(const char *words) {
+    return !*words || strcmp(words, "all") == 0;
+}
+
+static Status run_indexers(const StepCall *c) {
+    if (!*c->words) return family_indexers(c->json, c->config, c->error);
     for (uint32_t i = 0; i < c->config->n_layers; i++) c->config->indexer.layer[i] = INDEXER_OWN;
+    return STATUS_OK;
+}
+
+static Status run_gguf_indexers(const StepCall *c) {
+    gguf_indexers(c->gguf, c->config);
     return STATUS_OK;
 }
 
@@ -186,49 +207,24 @@ static Status run_no_step_limit(const StepCall *c) {
 }
 
 const Verb verbs_all[] = {
-    {"windows", run_windows, "NUMBER ...", check_windows, "sliding_window|layer_types"},
-    {"no_windows", run_no_windows, "", NULL, "layer_types"},
-    {"rotate_windows", run_rotate_windows, "", NULL, NULL},
-    {"window_tables", run_window_tables, "", NULL, NULL},
-    {"no_rope_layers", run_no_rope_layers, "", NULL, "no_rope_layers|no_rope_layer_interval"},
-    {"query_scaling", run_query_scaling, "", NULL, "rope_scaling|rope_parameters"},
-    {"set", run_set, "FIELD VALUE", NULL, NULL},
-    {"cap", run_cap, "KEY FIELD VALUE", NULL, NULL},
-    {"score_scale", run_score_scale, "KEY NUMBER", NULL, NULL},
-    {"scale_embeddings", run_scale_embeddings, "", NULL, NULL},
-    {"granite", run_granite, "", NULL, "logits_scaling|attention_multiplier"},
-    {"refuse_zero", run_refuse_zero, "KEY", NULL, NULL},
-    {"wide_ffn", run_wide_ffn, "", NULL, NULL},
-    {"shared_width", run_shared_width, "KEY NUMBER", NULL, NULL},
-    {"latent_heads", run_latent_heads, "", NULL, NULL},
-    {"indexers", run_indexers, "", NULL,
+    {"windows", run_windows, NULL, "NUMBER ...", check_windows, "sliding_window|layer_types"},
+    {"no_windows", run_no_windows, NULL, "", NULL, "layer_types"},
+    {"window_rope", run_window_rope, NULL, "alone, alone_if_any or local", check_window_rope, NULL},
+    {"no_rope_layers", run_no_rope_layers, NULL, "", NULL, "no_rope_layers|no_rope_layer_interval"},
+    {"query_scaling", run_query_scaling, run_gguf_query_scaling, "", NULL,
+     "rope_scaling|rope_parameters"},
+    {"set", run_set, run_set, "FIELD VALUE", NULL, NULL},
+    {"cap", run_cap, NULL, "KEY FIELD VALUE", NULL, NULL},
+    {"score_scale", run_score_scale, NULL, "KEY NUMBER", NULL, NULL},
+    {"scale_embeddings", run_scale_embeddings, run_scale_embeddings, "", NULL, NULL},
+    {"granite", run_granite, run_gguf_granite, "[NUMBER]", NULL,
+     "logits_scaling|attention_multiplier"},
+    {"refuse_zero", run_refuse_zero, NULL, "KEY", NULL, NULL},
+    {"wide_ffn", run_wide_ffn, NULL, "[KEY NUMBER]", NULL, NULL},
+    {"shared_width", run_shared_width, NULL, "KEY NUMBER", NULL, NULL},
+    {"latent_heads", run_latent_heads, run_gguf_latent_heads, "", NULL, NULL},
+    {"indexers", run_indexers, run_gguf_indexers, "all, or no word", check_indexers,
      "indexer_types|index_topk_pattern|index_topk_freq|index_skip_topk_offset"},
-    {"own_indexers", run_own_indexers, "", NULL, NULL},
-    {"no_step_limit", run_no_step_limit, "", NULL, "time_step_limit"},
+    {"no_step_limit", run_no_step_limit, NULL, "", NULL, "time_step_limit"},
     {0},
 };
-
-/* Checks one word; `field` is the one that the words have named. */
-static Status check_word(const char *what, const char *word, char field[WORD], Error *error) {
-    double number;
-    if (strcmp(what, "NUMBER") == 0 && !whole(word, &number))
-        return error_set(error, "'%s' is not a whole number", word);
-    if (strcmp(what, "VALUE") == 0) return preset_value(field, word, &number, error);
-    if (strcmp(what, "FIELD") == 0) memcpy(field, word, WORD);
-    return STATUS_OK;
-}
-
-Status verb_check(const Verb *verb, const char *words, Error *error) {
-    const char *expected = verb->words, *given = words;
-    char what[WORD], word[WORD], field[WORD] = "";
-    if (verb->check)
-        return verb->check(words) ? STATUS_OK
-                                  : error_set(error, "%s takes %s", verb->name, verb->words);
-    while (next_word(&expected, what)) {
-        if (!next_word(&given, word))
-            return error_set(error, "%s takes %s", verb->name, verb->words);
-        if (check_word(what, word, field, error) != STATUS_OK) return STATUS_FAILED;
-    }
-    if (!next_word(&given, word)) return STATUS_OK;
-    return error_set(error, "%s takes %s", verb->name, *verb->words ? verb->words : "no words");
-}

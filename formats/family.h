@@ -12,8 +12,9 @@
 
 #include "formats/gguf_family.h"
 #include "formats/prediction.h"
-#include "formats/rope.h"
 #include "formats/presets.h"
+#include "formats/rope.h"
+#include "formats/steps.h"
 
 /* What a family does not read, it ignores, as its class in transformers does: a key that only
  * another family has means nothing here. So every key of the family's class stands in one of its
@@ -45,41 +46,6 @@ typedef struct BiasRule {
     const char *matrices, *key;
     bool absent;
 } BiasRule;
-
-typedef struct Family Family;
-
-/* What several families read in the same way and no ConfigRule can describe, by name and words:
- * {"windows", "4096 every 2"}. families/verbs.h lists the verbs. */
-typedef struct Step {
-    const char *verb, *words;
-    /* The step is taken only where this key is true, or only where that one is false. */
-    const char *when, *unless;
-    bool absent; /* what such a key is where config.json lacks it */
-} Step;
-
-typedef struct StepCall {
-    const Family *family;
-    const json_t *json;
-    const char *words;
-    Config *config;
-    Error *error;
-} StepCall;
-
-typedef struct Verb {
-    const char *name;
-    Status (*run)(const StepCall *call);
-    /* What its words are: KEY, FIELD, NUMBER and VALUE (of the field before it), with spaces
-     * between them; "...": the verb's own, which `run` alone checks where there is no `check`. */
-    const char *words;
-    bool (*check)(const char *words);
-    const char *reads; /* keys of config.json beside those in its words, '|' between them */
-} Verb;
-
-/* Refuses words that the verb cannot take. */
-Status verb_check(const Verb *verb, const char *words, Error *error);
-
-/* The registry, in families/verbs.c; ends with a verb without a name. */
-extern const Verb verbs_all[];
 
 /* Reads keys that no ConfigRule and no step can describe; runs after all of them. */
 typedef Status FamilyFinish(const json_t *json, Config *config, Error *error);

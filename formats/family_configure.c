@@ -104,16 +104,6 @@ static Status apply_rule(const ConfigRule *rule, const json_t *json, Config *con
     return error_set(error, "no field '%s'", rule->field);
 }
 
-static Status take_step(const Step *step, const Family *family, const json_t *json, Config *config,
-                        Error *error) {
-    const Verb *verb = verbs_all;
-    if (step->when && !json_flag(json, step->when, step->absent)) return STATUS_OK;
-    if (step->unless && json_flag(json, step->unless, step->absent)) return STATUS_OK;
-    while (verb->name && strcmp(verb->name, step->verb) != 0) verb++;
-    if (!verb->name) return error_set(error, "no verb '%s'", step->verb);
-    return verb->run(&(StepCall){family, json, step->words ? step->words : "", config, error});
-}
-
 Status family_configure(const Family *family, const json_t *json, Config *config, Error *error) {
     if (preset_apply(family->set, config, error) != STATUS_OK) return STATUS_FAILED;
     for (const ConfigRule *rule = family->keys; rule->keys; rule++)
@@ -133,7 +123,7 @@ Status family_configure(const Family *family, const json_t *json, Config *config
         return STATUS_FAILED;
     for (const FixedKey *fixed = family->fixed; fixed && fixed->key; fixed++)
         if (family_refuse(json, fixed->key, fixed->value, error) != STATUS_OK) return STATUS_FAILED;
-    for (const Step *step = family->steps; step && step->verb; step++)
-        if (take_step(step, family, json, config, error) != STATUS_OK) return STATUS_FAILED;
+    StepCall call = {.family = family, .json = json, .config = config, .error = error};
+    if (steps_take(family->steps, call) != STATUS_OK) return STATUS_FAILED;
     return family->finish ? family->finish(json, config, error) : STATUS_OK;
 }

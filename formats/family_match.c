@@ -222,12 +222,11 @@ static bool is_one_of(const char *keys, char separator, const char *key) {
 
 /* Whether the step names the key, or its verb reads it. */
 static bool step_reads(const Step *step, const char *key) {
-    const Verb *verb = verbs_all;
+    const Verb *verb = verb_find(step->verb);
     if ((step->when && strcmp(step->when, key) == 0) ||
         (step->unless && strcmp(step->unless, key) == 0))
         return true;
-    while (verb->name && strcmp(verb->name, step->verb) != 0) verb++;
-    if (verb->reads && is_one_of(verb->reads, '|', key)) return true;
+    if (verb && verb->reads && is_one_of(verb->reads, '|', key)) return true;
     return step->words && is_one_of(step->words, ' ', key);
 }
 

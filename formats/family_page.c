@@ -61,7 +61,7 @@ static Status read_set(PageReader *r) {
     PagePart *part = r->gguf ? &r->gguf->part : &r->page->main;
     const char *field;
     double value;
-    if (!r->gguf && is_step(r->text)) return read_verb(r, "set");
+    if (is_step(r->text)) return read_verb(r, "set");
     if (page_reader_kept(r, "a field", &field) != STATUS_OK ||
         next_value(r, field, &value) != STATUS_OK || page_reader_end(r) != STATUS_OK)
         return STATUS_FAILED;
@@ -192,24 +192,36 @@ static void remove_steps(FamilyPage *page, const char *verb, size_t *removed) {
     page->old_steps = old;
 }
 
-static Status read_verb(PageReader *r, const char *name) {
-    FamilyPage *page = r->page;
-    const Verb *verb = verbs_all;
-    Step step = {0};
+/* Reads a step behind its verb. */
+static Status read_step(PageReader *r, const Verb *verb, Step *step) {
     Error error;
-    size_t removed = 0;
-    while (verb->name && strcmp(verb->name, name) != 0) verb++;
-    if (!verb->name) return page_fail(r->text, "'%s' is no word that begins a line", name);
     size_t at = r->text->last;
-    if (join_words(r, "", "", &step.words) != STATUS_OK) return STATUS_FAILED;
-    if (verb_check(verb, step.words, &error) != STATUS_OK) {
+    *step = (Step){.verb = verb->name};
+    if (join_words(r, "", "", &step->words) != STATUS_OK) return STATUS_FAILED;
+    if (verb_check(verb, step->words, &error) != STATUS_OK) {
         r->text->last = at;
         return page_fail(r->text, "%s", error.text);
     }
-    if (read_condition(r, &step.when, &step.unless, &step.absent) != STATUS_OK)
-        return STATUS_FAILED;
-    step.verb = verb->name;
-    if (!*step.words) step.words = NULL;
+    if (!*step->words) step->words = NULL;
+    return read_condition(r, &step->when, &step->unless, &step->absent);
+}
+
+static Status read_verb(PageReader *r, const char *name) {
+    FamilyPage *page = r->page;
+    const Verb *verb = verb_find(name);
+    Step step;
+    size_t removed = 0;
+    if (!verb) return page_fail(r->text, "'%s' is no word that begins a line", name);
+    if (r->gguf ? !verb->run_gguf : !verb->run)
+        return page_fail(r->text, "'%s' is not for %s", name,
+                         r->gguf ? "GGUF files" : "config.json");
+    if (read_step(r, verb, &step) != STATUS_OK) return STATUS_FAILED;
+    if (r->gguf) {
+        if (step.absent) return page_fail(r->text, "'absent true' is not for GGUF files");
+        if (r->gguf->n_steps == STEPS) return page_reader_full(r, "verbs", STEPS);
+        r->gguf->steps[r->gguf->n_steps++] = step;
+        return STATUS_OK;
+    }
     if (strcmp(name, "set") != 0) remove_steps(page, name, &removed);
     if (page->n_steps == STEPS) return page_reader_full(r, "verbs", STEPS);
     page->steps[page->n_steps++] = step;
@@ -272,7 +284,8 @@ static Status read_rope(PageReader *r) {
     if (m->kind != MEMBER_TEXT) return page_reader_end(r);
     const char *rest = page_rest(r->text);
     if (!*rest) return page_fail(r->text, "the value is missing");
-    return page_reader_keep(r, rest, out);
+    bool none = strcmp(m->name, "local_theta_key") == 0 && strcmp(rest, "none") == 0;
+    return page_reader_keep(r, none ? "" : rest, out);
 }
 
 static Status read_with(PageReader *r) {
@@ -425,7 +438,6 @@ static Status read_line(PageReader *r) {
     if (page_tensors_form(word) >= 0)
         return page_tensors_read(r, (RuleForm)page_tensors_form(word));
     if (r->gguf && strcmp(word, "windows") == 0) return read_gguf_windows(r);
-    if (r->gguf) return page_fail(r->text, "'%s' is no word that begins a line here", word);
     return read_verb(r, word);
 }
 
@@ -515,6 +527,7 @@ static void family_page_finish(FamilyPage *page) {
         PageGguf *part = &page->parts[i];
         page->gguf[i].set = part->part.n_set ? part->part.set : NULL;
         page->gguf[i].keys = part->n_keys ? part->keys : NULL;
+        page->gguf[i].steps = part->n_steps ? part->steps : NULL;
         page->gguf[i].tensors = part->part.tensors;
     }
 }

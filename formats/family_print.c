@@ -91,7 +91,7 @@ static void print_members(FILE *out, const char *word, const PageMember *members
                                                  : text != NULL;
         if (!is_set) continue;
         fprintf(out, "%s%s", word, m->name);
-        if (m->kind == MEMBER_TEXT) fprintf(out, " %s", text);
+        if (m->kind == MEMBER_TEXT) fprintf(out, " %s", *text ? text : "none");
         if (m->kind == MEMBER_NUMBER) fputc(' ', out), print_number(out, *(const double *)at);
         if (*word != ' ') fputc('\n', out);
     }
@@ -122,6 +122,7 @@ static void print_gguf(FILE *out, const GgufFamily *g) {
     print_sets(out, g->set);
     for (const GgufKey *k = g->keys; k && k->key; k++)
         fprintf(out, "key    %s <- %s\n", k->field, k->key);
+    print_steps(out, g->steps);
     if (g->pairing != ROPE_HALVES) fputs("rope   pairing interleaved\n", out);
     if (g->local_theta != 0) {
         fputs("rope   local_theta ", out);

@@ -4,6 +4,7 @@
 
 #include "formats/gguf_model.h"
 #include "formats/presets.h"
+#include "formats/steps.h"
 
 /* What stands before names in a layer. */
 #define GGUF_LAYERS "blk.%u."
@@ -30,6 +31,7 @@ typedef struct GgufFamily {
     const Preset *set;   /* fields that no key gives; set after the keys of all architectures */
     const GgufKey *keys; /* beside those of all architectures; read after `set` */
     const TensorRule *tensors;
+    const Step *steps; /* in their order, after the keys */
     GgufFinish *finish;
     GgufMore *more;
     GgufFinish *by_layer; /* sets the fields of layers that depend on their windows */

@@ -20,7 +20,8 @@ typedef struct PagePart {
 typedef struct PageGguf {
     PagePart part;
     GgufKey keys[KEYS + 1];
-    size_t n_keys;
+    Step steps[STEPS + 1];
+    size_t n_keys, n_steps;
 } PageGguf;
 
 typedef struct FamilyPage {

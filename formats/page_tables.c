@@ -203,6 +203,7 @@ static const char *const tensors[] = {
     "wk",
     "wkv_a",
     "wo",
+    "wo.bias",
     "wq",
     "wq_a",
     "wq_b",

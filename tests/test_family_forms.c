@@ -257,11 +257,12 @@ static void check_presets(const char *family, const Preset *presets) {
     if (preset_apply(presets, &config, &error) != STATUS_OK) fail_msg("%s: %s", family, error.text);
 }
 
-static void check_steps(const char *family, const Step *steps) {
+static void check_steps(const char *family, const Step *steps, bool of_gguf) {
     for (; steps && steps->verb; steps++) {
-        const Verb *verb = verbs_all;
-        while (verb->name && strcmp(verb->name, steps->verb) != 0) verb++;
-        if (!verb->name) fail_msg("%s: no verb is called '%s'", family, steps->verb);
+        const Verb *verb = verb_find(steps->verb);
+        if (!verb) fail_msg("%s: no verb is called '%s'", family, steps->verb);
+        if (of_gguf ? !verb->run_gguf : !verb->run)
+            fail_msg("%s: the verb '%s' reads other files", family, steps->verb);
         Error error;
         if (verb_check(verb, steps->words ? steps->words : "", &error) != STATUS_OK)
             fail_msg("%s: %s", family, error.text);
@@ -276,10 +277,11 @@ static void every_description_names_known_sizes_fields_and_verbs(void **state) {
     for (size_t i = 0; (family = family_at(i)); i++) {
         if (family->keys) check_rules(family->model_type, family->tensors);
         check_presets(family->model_type, family->set);
-        check_steps(family->model_type, family->steps);
+        check_steps(family->model_type, family->steps, false);
         for (const GgufFamily *g = family->gguf; g && g->architecture; g++) {
             check_rules(g->architecture, g->tensors);
             check_presets(g->architecture, g->set);
+            check_steps(g->architecture, g->steps, true);
         }
     }
 }

@@ -207,6 +207,13 @@ static const Mistake mistakes[] = {
     {"family mine\ngguf g\nwindows 1 every 0", "page:3:17: expected windows N every M"},
     {"family mine\ngguf g\nrope part x",
      "page:3:6: GGUF files have rope local_theta and pairing alone"},
+    {"family mine\ngguf g\nwide_ffn", "page:3:1: 'wide_ffn' is not for GGUF files"},
+    {"family mine\ngguf g\nset norm layer if .q absent true",
+     "page:3:29: 'absent true' is not for GGUF files"},
+    {"family mine\ngguf g\nindexers some", "page:3:1: indexers takes all, or no word"},
+    {"family mine\nwindow_rope", "page:2:1: window_rope takes alone, alone_if_any or local"},
+    {"family mine\nwide_ffn key", "page:2:1: wide_ffn takes [KEY NUMBER]"},
+    {"family mine\ngranite x", "page:2:1: 'x' is not a whole number"},
     {"family mine\n\x01", "page:2:1: a character that only comments may have"},
     {"family mine\nset norm l\xC3\xA4yer", "page:2:11: a character that only comments may have"},
 };
