@@ -151,6 +151,7 @@ static Status read_condition(PageReader *r, const char **when, const char **unle
         return STATUS_FAILED;
     if (page_reader_is(r, "absent")) {
         if (!*when && !(unless && *unless)) return page_fail(r->text, "absent stands behind a key");
+        if (r->gguf) return page_fail(r->text, "'absent' is not for GGUF files");
         if (!page_reader_is(r, "true")) return page_fail(r->text, "expected 'absent true'");
         *absent = true;
     }
@@ -217,7 +218,6 @@ static Status read_verb(PageReader *r, const char *name) {
                          r->gguf ? "GGUF files" : "config.json");
     if (read_step(r, verb, &step) != STATUS_OK) return STATUS_FAILED;
     if (r->gguf) {
-        if (step.absent) return page_fail(r->text, "'absent true' is not for GGUF files");
         if (r->gguf->n_steps == STEPS) return page_reader_full(r, "verbs", STEPS);
         r->gguf->steps[r->gguf->n_steps++] = step;
         return STATUS_OK;

@@ -209,7 +209,7 @@ static const Mistake mistakes[] = {
      "page:3:6: GGUF files have rope local_theta and pairing alone"},
     {"family mine\ngguf g\nwide_ffn", "page:3:1: 'wide_ffn' is not for GGUF files"},
     {"family mine\ngguf g\nset norm layer if .q absent true",
-     "page:3:29: 'absent true' is not for GGUF files"},
+     "page:3:22: 'absent' is not for GGUF files"},
     {"family mine\ngguf g\nindexers some", "page:3:1: indexers takes all, or no word"},
     {"family mine\nwindow_rope", "page:2:1: window_rope takes alone, alone_if_any or local"},
     {"family mine\nwide_ffn key", "page:2:1: wide_ffn takes [KEY NUMBER]"},
