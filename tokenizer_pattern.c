@@ -25,7 +25,8 @@ static const uint64_t linear_patterns[] = {
     0x3e76e221680513b2, 0xfafabb62151c3697, 0x0de96fb347073512, 0x0bdf9e14583671dd,
 };
 
-/* Two hashes in one, because neither is hard to hit for who tries. */
+/* Hashes twice, the first hash being the second's seed: neither alone resists one who looks for a
+ * slow pattern with a hash from the list. */
 uint64_t pattern_hash(const char *pattern, size_t length) {
     return XXH3_64bits_withSeed(pattern, length, XXH64(pattern, length, 0));
 }
@@ -64,6 +65,8 @@ Status pattern_compile(const char *pattern, size_t length, pcre2_code **out, Err
     return STATUS_OK;
 }
 
+/* PCRE2's callout before each item of a pattern: counts a step and how far the match has moved, and
+ * stops it when none are left. */
 static int pattern_step(pcre2_callout_block *block, void *scratch) {
     Scratch *s = scratch;
     size_t at = block->current_position, last = s->step_at;
@@ -84,6 +87,7 @@ void pattern_allow(Scratch *s, size_t steps) {
     pcre2_set_callout(s->context, pattern_step, s);
 }
 
+/* Runs PCRE2 from m->at on. */
 static int match(const Matches *m, Scratch *s, uint32_t options) {
     s->step_at = m->at;
     return pcre2_match(m->code, (PCRE2_SPTR)m->span.bytes, m->span.length, m->at,
@@ -101,8 +105,9 @@ static int match_failed(const Matches *m, const Scratch *s, int code, Error *err
     return -1;
 }
 
-/* Finds the next match at or after m->at, which may be empty. Where the stack of PCRE2's JIT is too
- * small its interpreter tries again, and has the same number of steps left for it. */
+/* Finds the next match at or after m->at, [*from, *to), which may be empty. Returns 1, 0: there is
+ * none, or -1 with an error. Where the stack of PCRE2's JIT is too small its interpreter tries
+ * again, and has the same number of steps left for it. */
 static int pattern_next(const Matches *m, Scratch *s, size_t *from, size_t *to, Error *error) {
     size_t steps_left = s->steps_left;
     int found = match(m, s, 0);
@@ -114,10 +119,12 @@ static int pattern_next(const Matches *m, Scratch *s, size_t *from, size_t *to, 
     if (found < 0) return match_failed(m, s, found, error);
     const size_t *bounds = pcre2_get_ovector_pointer(s->match);
     *from = bounds[0];
-    *to = bounds[1] < bounds[0] ? bounds[0] : bounds[1];
+    *to = bounds[1] < bounds[0] ? bounds[0] : bounds[1]; /* \K in a lookahead may begin behind it */
     return 1;
 }
 
+/* Finds the next occurrence of a plain string, as pattern_next does that of a pattern, and moves
+ * m->at behind it. */
 static int string_next(Matches *m, size_t *from, size_t *to) {
     const char *hit = m->string_length ? memmem(m->span.bytes + m->at, m->span.length - m->at,
                                                 m->string, m->string_length)

@@ -549,8 +549,8 @@ static Status feed(Batch *b, Error *error) {
 /* ---- The mode -----------------------------------------------------------------------------------
  */
 
-/* --shard: reads only the part's lines, and puts its header before the results. */
-static Status take_part(Batch *b, Error *error) {
+/* --shard: limits the reader to the part's lines, and puts the part's header before the results. */
+static Status begin_shard(Batch *b, Error *error) {
     const Options *o = b->options;
     LineReader *reader = &b->reader;
     Shard shard = {.text = o->batch_text};
@@ -571,7 +571,7 @@ static Status take_part(Batch *b, Error *error) {
     return line_reader_range(reader, shard.begin, shard.end, error);
 }
 
-/* The template of a table's requests is the text of -i and -f. */
+/* --csv: opens the table, whose requests' template is the text of -i and -f. */
 static Status begin_table(Batch *b, Error *error) {
     const Options *o = b->options;
     return csv_open(&b->csv, b->session->prompt, b->session->prompt_length, o->csv_messages,
@@ -594,7 +594,7 @@ static Status batch_begin(Batch *b, Session *session, Error *error) {
     status = answering_settle(a, error);
     if (status == STATUS_OK && o->embed) status = embedding_check(session, &a->embedding, error);
     if (status != STATUS_OK) return status;
-    b->skips_empty = o->embed && !embedding_of_empty(session, &a->embedding);
+    b->skips_empty = o->embed && !embedding_accepts_empty(session, &a->embedding);
     if (b->logits) b->logits->columns = model_config(session->model)->vocab_size;
     a->setting.check = b->check;
     a->setting.add_logits = b->logits ? add_logits : NULL;
@@ -607,7 +607,7 @@ static Status batch_begin(Batch *b, Session *session, Error *error) {
     if (b->check && records_read(b->check, session->interrupted, error) != STATUS_OK)
         return STATUS_FAILED;
     if (o->csv && (status = begin_table(b, error)) != STATUS_OK) return status;
-    if (o->shard && (status = take_part(b, error)) != STATUS_OK) return status;
+    if (o->shard && (status = begin_shard(b, error)) != STATUS_OK) return status;
     if (o->resume &&
         result_file_resume(&b->results, a->fingerprint, o->ordered, error) != STATUS_OK)
         return STATUS_FAILED;

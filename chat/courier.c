@@ -41,6 +41,7 @@ typedef struct Message {
     uint64_t text_bytes;
 } Message;
 
+/* Reads or writes all of bytes[n]; false: the other end has gone. */
 static bool transfer(int fd, void *bytes, size_t n, bool sending) {
     for (size_t done = 0; done < n;) {
         char *at = (char *)bytes + done;
@@ -82,7 +83,7 @@ static bool receive_message(int fd, uint32_t *task, char **path, char **text, si
 
 /* ---- In the helper process ----------------------------------------------------------------- */
 
-static Status do_read(const char *path, char **text, size_t *length, Error *error) {
+static Status serve_read(const char *path, char **text, size_t *length, Error *error) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat info;
     if (fd < 0 || fstat(fd, &info) != 0) {
@@ -132,8 +133,8 @@ static Status find_target(const Written *written, const char *path, bool *ours, 
     return error_set(error, "%s: exists already; name another file, or remove it first", path);
 }
 
-static Status do_write(Written *written, const char *path, const char *text, size_t length,
-                       Error *error) {
+static Status serve_write(Written *written, const char *path, const char *text, size_t length,
+                          Error *error) {
     char *temporary;
     bool ours;
     if (find_target(written, path, &ours, error) != STATUS_OK) return STATUS_FAILED;
@@ -179,8 +180,8 @@ static int spawn_editor(pid_t *child, char *const *arguments) {
     return failed;
 }
 
-static Status do_edit(const char *text, size_t length, char **edited, size_t *edited_length,
-                      Error *error) {
+static Status serve_edit(const char *text, size_t length, char **edited, size_t *edited_length,
+                         Error *error) {
     char path[] = "/tmp/verbatim-message-XXXXXX";
     const char *editor = getenv("VISUAL");
     if (!editor || !*editor) editor = getenv("EDITOR");
@@ -207,12 +208,13 @@ static Status do_edit(const char *text, size_t length, char **edited, size_t *ed
     if (failed || exit_status != 0)
         status = error_set(error, "%s: no message came back", editor);
     else if (stat(path, &info) != 0 || info.st_mtime != old[1].tv_sec)
-        status = do_read(path, edited, edited_length, error);
+        status = serve_read(path, edited, edited_length, error);
     unlink(path);
     return status;
 }
 
-/* The entries of the directory `at` whose names begin with `name`, in names->text. */
+/* Lists the entries of the directory `at` whose names begin with `name`, each allocated, in
+ * names[most]; returns how many. Directories end in '/'. */
 static size_t list_names(const char *at, const char *name, char **names, size_t most) {
     size_t n = 0, length = strlen(name);
     DIR *directory = opendir(at);
@@ -236,7 +238,9 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static Status do_complete(const char *path, char **result, size_t *length, Error *error) {
+/* Completes a path: *result is the names' common beginning, then a line for each name, or "" where
+ * there are none or more than MOST. */
+static Status serve_complete(const char *path, char **result, size_t *length, Error *error) {
     enum { MOST = 1000 };
     char *names[MOST + 1], directory[PATH_MAX + 1];
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -258,8 +262,8 @@ static Status do_complete(const char *path, char **result, size_t *length, Error
     return error_set(error, "no memory for names");
 }
 
-static Status do_set_aside(const SessionFile *session, char **result, size_t *length,
-                           Error *error) {
+static Status serve_set_aside(const SessionFile *session, char **result, size_t *length,
+                              Error *error) {
     char aside[PATH_MAX];
     if (session_file_set_aside(session, aside, error) != STATUS_OK) return STATUS_FAILED;
     *result = strdup(aside);
@@ -267,6 +271,7 @@ static Status do_set_aside(const SessionFile *session, char **result, size_t *le
     return *result ? STATUS_OK : error_set(error, "no memory for a name");
 }
 
+/* Answers messages until the other end closes the pipe. */
 static void serve(int from, int to, SessionFile session) {
     uint32_t task;
     char *path, *text;
@@ -278,19 +283,19 @@ static void serve(int from, int to, SessionFile session) {
         size_t result_length = 0;
         Status status = STATUS_FAILED;
         if (task == TASK_WRITE)
-            status = do_write(&written, path, text, length, &error);
+            status = serve_write(&written, path, text, length, &error);
         else if (task == TASK_READ)
-            status = do_read(path, &result, &result_length, &error);
+            status = serve_read(path, &result, &result_length, &error);
         else if (task == TASK_EDIT)
-            status = do_edit(text, length, &result, &result_length, &error);
+            status = serve_edit(text, length, &result, &result_length, &error);
         else if (task == TASK_COMPLETE)
-            status = do_complete(path, &result, &result_length, &error);
+            status = serve_complete(path, &result, &result_length, &error);
         else if (session.path && task == TASK_APPEND)
             status = session_file_append(&session, text, length, &error);
         else if (session.path && task == TASK_REPLACE)
             status = session_file_replace(&session, text, length, &error);
         else if (session.path && task == TASK_SET_ASIDE)
-            status = do_set_aside(&session, &result, &result_length, &error);
+            status = serve_set_aside(&session, &result, &result_length, &error);
         bool ok = status == STATUS_OK;
         bool sent = send_message(to, !ok, "", ok ? (result ? result : "") : error.text,
                                  ok ? result_length : strlen(error.text));

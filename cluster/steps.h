@@ -20,10 +20,11 @@ KvMirror *leader_mirror(Leader *leader);
  * sequence has. */
 void leader_set_lora(Leader *leader, const Lora *lora);
 
-/* Tells a pass; fits: the cache has room for its rows. */
+/* Sends the rows of a forward pass to the other ranks, before rank 0 runs it. fits: the cache has
+ * room for the rows; else the others fail as rank 0 does. */
 void leader_pass(Leader *leader, const ForwardPass *pass, bool fits);
 
-/* How many were told. */
+/* How many passes were sent. */
 size_t leader_passes(const Leader *leader);
 
 /* Tells the others to go on: with what wire_open's caller waits for, or to their end. */

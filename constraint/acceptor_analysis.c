@@ -11,8 +11,8 @@ bool acceptor_productive(const Acceptor *m, AcceptorNode node) {
     return node != ACCEPTOR_NO_NODE && m->nodes[node].productive;
 }
 
-/* Finds the members that have a key and a value, but for those that call for others that have not:
- * an object with one of these could never end. */
+/* Sets o->possible: the members whose key and value both match some text, less those that depend on
+ * a member which is not possible. An object with one of the latter could never end. */
 static void find_possible(Acceptor *m, const Object *o) {
     for (size_t i = 0; i < o->n; i++)
         o->possible[i] = acceptor_productive(m, o->members[i].value) &&
@@ -43,6 +43,7 @@ static uint32_t count_names(Acceptor *m, Regex names, uint32_t most) {
     return n;
 }
 
+/* Counts the different names of the members that stand for many, which `min` counts. */
 static void find_names(Acceptor *m, Object *o) {
     uint32_t most = o->min < MOST_NAMES ? o->min : MOST_NAMES;
     for (size_t i = o->n_named; i < o->n && o->compares; i++)
@@ -51,18 +52,21 @@ static void find_names(Acceptor *m, Object *o) {
         acceptor_fail(m, "an object in it needs too many members with any names");
 }
 
+/* Whether some text is such an object: every required member is possible, and the members that are
+ * possible suffice for `min`. A member that stands for many adds as many as there are names for it:
+ * without limit, where nothing compares names. */
 static bool object_productive(Acceptor *m, const Object *o) {
-    size_t n = 0, n_required = 0, others = 0;
+    size_t n_single = 0, n_of_many = 0, n_required = 0;
     find_possible(m, o);
     for (size_t i = 0; i < o->n; i++) {
         const ObjectMember *member = &o->members[i];
         n_required += member->required;
         if (member->required && !o->possible[i]) return false;
-        n += o->possible[i] && !member->many ? 1 : 0;
-        if (o->possible[i] && member->many) others = o->compares ? o->n_names : UINT32_MAX;
+        if (!o->possible[i]) continue;
+        n_single += !member->many;
+        if (member->many) n_of_many = o->compares ? o->n_names : UINT32_MAX;
     }
-    n += others;
-    return n >= o->min && o->min <= o->max && n_required <= o->max;
+    return n_single + n_of_many >= o->min && o->min <= o->max && n_required <= o->max;
 }
 
 /* The most items that an array can have. */

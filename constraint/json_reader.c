@@ -116,7 +116,8 @@ static bool begins_character(int c) {
     return ((unsigned)c & 0xC0) != 0x80;
 }
 
-/* The next byte; whole characters are checked at their first byte. */
+/* Reads the next byte, or returns AT_END or AT_BROKEN. A character's UTF-8 is checked at its first
+ * byte. */
 static int next_byte(Reader *r) {
     Place *p = &r->place;
     if (r->broken) return AT_BROKEN;
@@ -143,7 +144,7 @@ static int next_byte(Reader *r) {
     return c;
 }
 
-/* Takes the last byte back; as in jansson, a zero byte that ended a token is gone then. */
+/* Undoes next_byte, which returned c. As in jansson, a zero byte is not read again. */
 static void unread(Reader *r, int c) {
     Place *p = &r->place;
     if (c < 0) return;
@@ -157,13 +158,14 @@ static void unread(Reader *r, int c) {
     }
 }
 
-/* The next byte, as a part of the token. */
+/* Reads the next byte and makes it the token's last. */
 static int next_of_token(Reader *r) {
     int c = next_byte(r);
     if (c >= 0) r->token_end = r->place.at;
     return c;
 }
 
+/* Undoes next_of_token, which returned c. */
 static void unread_of_token(Reader *r, int c) {
     if (c < 0) return;
     unread(r, c);
@@ -187,7 +189,7 @@ static int hex_value(int c) {
 
 /* ---- Tokens ---- */
 
-/* Looks for the end of a text whose first quote has been read. */
+/* Reads a string up to its closing quote and checks its escapes; the first quote has been read. */
 static bool find_text_end(Reader *r) {
     int c = next_of_token(r);
     while (c != '"') {
@@ -231,7 +233,7 @@ static unsigned code_unit(const char *digits) {
     return value;
 }
 
-static size_t put_character(char *out, unsigned code) {
+static size_t write_utf8(char *out, unsigned code) {
     if (code < 0x80) {
         out[0] = (char)code;
         return 1;
@@ -243,8 +245,9 @@ static size_t put_character(char *out, unsigned code) {
     return n;
 }
 
-/* Decodes the escape \u at text[*i]; false: half of a pair of surrogates. */
-static bool decode_code(Reader *r, const char *text, size_t *i) {
+/* Decodes the escape \uXXXX (of a surrogate pair: both) at text[*i] and moves *i behind it. False:
+ * a surrogate stands alone. */
+static bool decode_unicode_escape(Reader *r, const char *text, size_t *i) {
     unsigned first = code_unit(text + *i + 2), second = 0;
     *i += 6;
     if (first >= 0xD800 && first <= 0xDBFF && text[*i] == '\\' && text[*i + 1] == 'u') {
@@ -260,10 +263,11 @@ static bool decode_code(Reader *r, const char *text, size_t *i) {
         json_fails(r, json_error_invalid_syntax, "invalid Unicode '\\u%04X'", first);
         return false;
     }
-    r->value_length += put_character(r->value + r->value_length, first);
+    r->value_length += write_utf8(r->value + r->value_length, first);
     return true;
 }
 
+/* Reads a string, whose first quote has been read, and decodes it into r->value. */
 static TokenKind read_text(Reader *r) {
     static const char escapes[] = "bfnrt", meant[] = "\b\f\n\r\t";
     if (!find_text_end(r)) return TOKEN_WRONG;
@@ -273,7 +277,7 @@ static TokenKind read_text(Reader *r) {
         if (text[i] != '\\') {
             r->value[r->value_length++] = text[i++];
         } else if (text[i + 1] == 'u') {
-            if (!decode_code(r, text, &i)) return TOKEN_WRONG;
+            if (!decode_unicode_escape(r, text, &i)) return TOKEN_WRONG;
         } else {
             const char *found = strchr(escapes, text[i + 1]);
             r->value[r->value_length++] = found ? meant[found - escapes] : text[i + 1];
@@ -314,7 +318,8 @@ static int skip_digits(Reader *r) {
     return c;
 }
 
-/* Reads a number whose first byte c has been read. */
+/* Reads a JSON number, whose first byte c has been read: a sign, digits without a leading zero, a
+ * fraction and an exponent. A wrong number's token ends before the byte that is wrong. */
 static TokenKind read_number(Reader *r, int c) {
     if (c == '-') c = next_of_token(r);
     bool is_zero = c == '0', is_number = is_digit(c);
@@ -329,12 +334,11 @@ static TokenKind read_number(Reader *r, int c) {
         return read_integer(r);
     }
     if (c == '.') {
-        c = next_byte(r); /* the point belongs to the token, another byte than a digit does not */
+        c = next_of_token(r);
         if (!is_digit(c)) {
-            unread(r, c);
+            unread_of_token(r, c);
             return TOKEN_WRONG;
         }
-        r->token_end = r->place.at;
         c = skip_digits(r);
     }
     if (c == 'e' || c == 'E') {
@@ -350,6 +354,7 @@ static TokenKind read_number(Reader *r, int c) {
     return read_real(r);
 }
 
+/* Reads true, false or null, whose first letter has been read. */
 static TokenKind read_word(Reader *r) {
     static const struct {
         const char *word;

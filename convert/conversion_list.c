@@ -19,17 +19,17 @@
 
 typedef struct Sum {
     FILE *out;
-    const char *only;  /* to be deleted; "": all */
-    const char *path;  /* of the model that is called so; NULL: none is */
-    bool by_beginning; /* whether the beginning of a name is enough */
-    char base[64];     /* of the first that begins so, without the hash */
-    bool several;      /* others begin so as well */
+    const char *asked; /* which conversion to delete, as the user says it; "": all */
+    const char *path;  /* of the model that the user calls so; NULL: none */
+    bool by_prefix;    /* whether `asked` may be a prefix of the conversion's name */
+    char base[64];     /* the first name with that prefix, without its hash */
+    bool several;      /* other names have that prefix as well */
     size_t n;
     double bytes;
     int failed; /* the errno of a file that could not be deleted; or 0 */
 } Sum;
 
-/* Believes only the user's own files. */
+/* Reads which model a conversion was made from; false: unknown, or not the user's own file. */
 static bool read_origin(int dir_fd, const char *name, ConversionOrigin *origin) {
     struct stat info;
     int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -72,38 +72,40 @@ static void list_one(int dir_fd, const char *name, const struct stat *info, void
     sum->bytes += (double)info->st_size;
 }
 
-/* The bytes of a conversion's name before the hash. */
-static size_t base_of(const char *name) {
+/* The length of a conversion's name without "-HASH.bin". */
+static size_t base_length(const char *name) {
     return strlen(name) - strlen("-0123456789abcdef0123456789abcdef.bin");
 }
 
-/* Whether the user means this conversion: by its name with or without the ending or the hash, by
- * its source's path or file name, or by the name that --list has for the source. */
-static bool is_meant(const Sum *sum, int dir_fd, const char *name) {
+/* Whether the user asked for the conversion called `name`: by that name, with or without its ending
+ * or its hash; by its source's path or file name; or by the name that --list has for the source.
+ * With by_prefix: by the beginning of its name, up to the end of a word. */
+static bool is_asked_for(const Sum *sum, int dir_fd, const char *name) {
     ConversionOrigin origin;
-    const char *only = sum->only, *dot = strrchr(only, '.');
-    size_t n = strlen(only), base = base_of(name), length = strlen(name) - strlen(".bin");
-    if (sum->by_beginning)
-        return n < base && strncasecmp(only, name, n) == 0 && !isalnum((unsigned char)name[n]);
-    if (n == 0 || strcmp(only, name) == 0) return true;
-    if (dot && (strcmp(dot, ".gguf") == 0 || strcmp(dot, ".bin") == 0)) n = (size_t)(dot - only);
-    if (strncmp(only, name, n) == 0 && (n == length || n == base)) return true;
+    const char *asked = sum->asked, *dot = strrchr(asked, '.');
+    size_t n = strlen(asked), base = base_length(name), length = strlen(name) - strlen(".bin");
+    if (sum->by_prefix)
+        return n < base && strncasecmp(asked, name, n) == 0 && !isalnum((unsigned char)name[n]);
+    if (n == 0 || strcmp(asked, name) == 0) return true;
+    if (dot && (strcmp(dot, ".gguf") == 0 || strcmp(dot, ".bin") == 0)) n = (size_t)(dot - asked);
+    if (strncmp(asked, name, n) == 0 && (n == length || n == base)) return true;
     return sum->path && read_origin(dir_fd, name, &origin) && strcmp(sum->path, origin.path) == 0;
 }
 
-/* Finds out whether all conversions that begin as the user says are of one name. */
+/* Notes whether the conversions with the prefix that the user gave differ in more than their hash.
+ */
 static void compare_one(int dir_fd, const char *name, const struct stat *info, void *context) {
     Sum *sum = context;
     (void)info;
-    if (!is_meant(sum, dir_fd, name)) return;
-    int n = (int)base_of(name) < (int)sizeof sum->base ? (int)base_of(name) : 0;
+    if (!is_asked_for(sum, dir_fd, name)) return;
+    int n = (int)base_length(name) < (int)sizeof sum->base ? (int)base_length(name) : 0;
     if (!sum->base[0]) snprintf(sum->base, sizeof sum->base, "%.*s", n, name);
     sum->several |= strncmp(sum->base, name, (size_t)n) != 0 || sum->base[n] != '\0';
 }
 
 static void clear_one(int dir_fd, const char *name, const struct stat *info, void *context) {
     Sum *sum = context;
-    if (!is_meant(sum, dir_fd, name)) return;
+    if (!is_asked_for(sum, dir_fd, name)) return;
     if (unlinkat(dir_fd, name, 0) != 0) {
         sum->failed = errno;
         return;
@@ -148,24 +150,24 @@ static char *path_of(const char *only) {
     return path ? path : strdup(only); /* a source that is gone */
 }
 
-/* Deletes what begins as the user says, if nothing is called so exactly. False with errno when the
- * directory cannot be read. */
-static bool clear_by_beginning(Sum *sum, const char *directory) {
-    if (sum->n > 0 || sum->failed || !sum->only[0]) return true;
-    sum->by_beginning = true;
+/* Deletes the conversions whose names begin with `asked`, if none was called so exactly and all
+ * have one name. False with errno: the directory cannot be read. */
+static bool clear_by_prefix(Sum *sum, const char *directory) {
+    if (sum->n > 0 || sum->failed || !sum->asked[0]) return true;
+    sum->by_prefix = true;
     if (!conversion_files_each(directory, ".bin", compare_one, sum)) return false;
     return sum->several || conversion_files_each(directory, ".bin", clear_one, sum);
 }
 
 Status conversion_list_clear(FILE *out, const char *cache_dir, const char *only, Error *error) {
     char *directory = cache_directory(cache_dir);
-    Sum sum = {.out = out, .only = only};
+    Sum sum = {.out = out, .asked = only};
     if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
     char *path = only[0] ? path_of(only) : NULL;
     sum.path = path;
     Status status = STATUS_OK;
     if (!conversion_files_each(directory, ".bin", clear_one, &sum) ||
-        !clear_by_beginning(&sum, directory)) {
+        !clear_by_prefix(&sum, directory)) {
         status = error_set(error, "%s: %s", directory, strerror(errno));
     } else if (sum.several) {
         status = error_set(

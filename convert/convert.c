@@ -91,16 +91,19 @@ static Status read_panel(const Conversion *c, const SourceTensor *t, size_t firs
     return STATUS_OK;
 }
 
-static Status float_panel(const Conversion *c, const SourceTensor *t, TensorType type, size_t first,
-                          Worker *w, uint8_t *panel, Error *error) {
+/* Converts PANEL_ROWS rows from `first` on to a panel of f32, bf16 or f16. */
+static Status make_float_panel(const Conversion *c, const SourceTensor *t, TensorType type,
+                               size_t first, Worker *w, uint8_t *panel, Error *error) {
     if (read_panel(c, t, first, t->cols, w->floats, error) != STATUS_OK) return STATUS_FAILED;
     panel_pack_floats(type, t->cols, w->floats, panel);
     return STATUS_OK;
 }
 
-static Status quantized_panel(const Conversion *c, const SourceTensor *t, TensorType type,
-                              size_t first, const float *importance, Worker *w, uint8_t *panel,
-                              Error *error) {
+/* Quantizes PANEL_ROWS rows from `first` on to a type with one scale a group, and packs them as a
+ * panel. importance[cols] weights the errors; NULL: all alike. */
+static Status make_quantized_panel(const Conversion *c, const SourceTensor *t, TensorType type,
+                                   size_t first, const float *importance, Worker *w, uint8_t *panel,
+                                   Error *error) {
     const TensorTypeInfo *info = tensor_type_info(type);
     size_t padded = tensor_padded_cols(type, t->cols), groups = padded / info->group;
     uint16_t *minima = info->has_min ? w->scales + PANEL_ROWS * groups : NULL;
@@ -119,7 +122,8 @@ static RecordCodes record_row(const Worker *w, size_t padded, size_t groups, siz
                          w->subs + (PANEL_ROWS + r) * groups};
 }
 
-static Status quantized_records(const Conversion *c, const SourceTensor *t, TensorType type,
+/* As make_quantized_panel, to a type of records.h: groups whose scales are quantized in turn. */
+static Status make_record_panel(const Conversion *c, const SourceTensor *t, TensorType type,
                                 size_t first, const float *importance, Worker *w, uint8_t *panel,
                                 Error *error) {
     size_t padded = tensor_padded_cols(type, t->cols), groups = padded / type_group(type);
@@ -133,9 +137,9 @@ static Status quantized_records(const Conversion *c, const SourceTensor *t, Tens
     return STATUS_OK;
 }
 
-/* Packs the source's own codes, scales and sub-scales. */
-static Status same_records(const Conversion *c, const SourceTensor *t, TensorType type,
-                           size_t first, Worker *w, uint8_t *panel, Error *error) {
+/* Packs the codes, scales and sub-scales of the source's blocks without rounding them again. */
+static Status repack_records(const Conversion *c, const SourceTensor *t, TensorType type,
+                             size_t first, Worker *w, uint8_t *panel, Error *error) {
     size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS, row_bytes;
     size_t groups = t->cols / type_group(type), all = PANEL_ROWS * groups;
     float scale = 1.0f;
@@ -161,7 +165,8 @@ static Status same_records(const Conversion *c, const SourceTensor *t, TensorTyp
     return bad == PANEL_ROWS ? STATUS_OK : not_finite(t, first + bad, "scale", error);
 }
 
-/* Copies a panel of a model.bin that keeps its type; its weights are only looked at. */
+/* Copies a panel of a model.bin whose type stays. Its weights are read to refuse infinities and
+ * NaN. */
 static Status copy_panel(const Conversion *c, const SourceTensor *t, size_t first,
                          size_t panel_bytes, Worker *w, uint8_t *panel, Error *error) {
     uint64_t at = t->offset + (uint64_t)(first / PANEL_ROWS) * panel_bytes;
@@ -169,9 +174,9 @@ static Status copy_panel(const Conversion *c, const SourceTensor *t, size_t firs
     return input_read(&c->source->files[t->file], at, panel, panel_bytes, error);
 }
 
-/* Packs the source's own codes and scales. */
-static Status same_panel(const Conversion *c, const SourceTensor *t, TensorType type, size_t first,
-                         Worker *w, uint8_t *panel, Error *error) {
+/* Packs the codes and scales of the source's blocks without rounding them again. */
+static Status repack_panel(const Conversion *c, const SourceTensor *t, TensorType type,
+                           size_t first, Worker *w, uint8_t *panel, Error *error) {
     size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS, row_bytes;
     size_t groups = t->cols / 32, all = PANEL_ROWS * groups;
     uint16_t *minima = tensor_type_info(type)->has_min ? w->scales + all : NULL;
@@ -290,14 +295,14 @@ static Status do_job(Conversion *c, const ConvertJob *job, Worker *w, Error *err
         if (t->stored == STORED_PANELS && t->panels == type && !t->sums) {
             status = copy_panel(c, t, first, panel_bytes, w, panel, error);
         } else if (same_blocks(t, type)) {
-            status = is_record_type(type) ? same_records(c, t, type, first, w, panel, error)
-                                          : same_panel(c, t, type, first, w, panel, error);
+            status = is_record_type(type) ? repack_records(c, t, type, first, w, panel, error)
+                                          : repack_panel(c, t, type, first, w, panel, error);
         } else if (is_record_type(type)) {
-            status = quantized_records(c, t, type, first, importance, w, panel, error);
+            status = make_record_panel(c, t, type, first, importance, w, panel, error);
         } else if (tensor_type_info(type)->group) {
-            status = quantized_panel(c, t, type, first, importance, w, panel, error);
+            status = make_quantized_panel(c, t, type, first, importance, w, panel, error);
         } else {
-            status = float_panel(c, t, type, first, w, panel, error);
+            status = make_float_panel(c, t, type, first, w, panel, error);
         }
         if (status == STATUS_OK && is_approximated(c, t))
             status = add_errors(c, t, type, first, panel, w, error);

@@ -115,8 +115,10 @@ INLINE void sum_errors(const Groups *g, size_t n, const Numbers *scale, const Nu
     *errors = sum;
 }
 
-/* Codes the groups with scales and minima, refines these by least squares (a minimum that would be
- * negative is 0), and keeps them where they are the best so far. */
+/* Quantizes the groups with first_scale and first_minimum, fits a scale and a minimum to these
+ * codes q by weighted least squares, sum w (x - (scale q - minimum))^2, and keeps them in the
+ * groups whose error they make smaller than *best. Where the fitted minimum would not be positive
+ * it is 0 and the scale is fitted alone. */
 INLINE void try_groups(const Record *r, Groups *g, size_t n, const FixedSums *fixed,
                        const Numbers *first_scale, const Numbers *first_minimum, Numbers *best) {
     Numbers q[MAX_GROUP] = {{0}}, wq = {0}, wqq = {0}, wxq = {0}, errors;
@@ -135,9 +137,9 @@ INLINE void try_groups(const Record *r, Groups *g, size_t n, const FixedSums *fi
     if (r->with_minima) {
         Numbers determinant = fixed->w * wqq - wq * wq;
         Numbers m = (wq * wxq - wqq * fixed->wx) / determinant;
-        Bits line = (determinant > 0.0f) & ~(m <= 0.0f);
-        minimum = SELECT(line, m, zero);
-        scale = SELECT(line, (fixed->w * wxq - fixed->wx * wq) / determinant, scale);
+        Bits both = (determinant > 0.0f) & ~(m <= 0.0f);
+        minimum = SELECT(both, m, zero);
+        scale = SELECT(both, (fixed->w * wxq - fixed->wx * wq) / determinant, scale);
     }
     sum_errors(g, n, &scale, &minimum, q, &errors);
     Bits better = errors < *best;

@@ -299,29 +299,30 @@ bool family_match_reads(const FamilyMatch *match, const char *key) {
 
 /* ---- The nearest ---- */
 
-/* Of what is in either of two sets, the part that is in both. */
-static double overlap(size_t both, size_t only_one, double only_other) {
+/* The Dice coefficient of two sets, from 0 (disjoint) to 1 (equal): twice the size of the
+ * intersection over the sum of both sizes. */
+static double dice_coefficient(size_t both, size_t only_one, double only_other) {
     double twice = 2.0 * (double)both, all = twice + (double)only_one + only_other;
     return all > 0.0 ? twice / all : 0.0;
 }
 
+/* How well config.json's keys fit those that the family's rules read. A key that the file lacks
+ * counts only where its rule names no other. */
 static double keys_overlap(const FamilyMatch *match) {
-    size_t both = 0, unread = 0, absent = 0;
+    size_t read = 0, unread = 0, absent = 0;
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)match->config, key, value) {
         if (is_harmless(key)) continue;
         bool named = is_named(match->family, key);
-        both += named;
+        read += named;
         unread += !named;
     }
     for (const ConfigRule *rule = match->family->keys; rule->keys; rule++) {
-        const char *first = rule->keys;
-        char name[64];
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(first, "|"), first);
-        absent += !strchr(first, '|') && !json_object_get(match->config, name);
+        bool alternatives = strchr(rule->keys, '|') != NULL;
+        absent += !alternatives && !json_object_get(match->config, rule->keys);
     }
-    return overlap(both, unread, (double)absent);
+    return dice_coefficient(read, unread, (double)absent);
 }
 
 /* Ranks families that match equally well; the highest value wins. A family with fewer rules and no
@@ -348,8 +349,8 @@ static double rate(FamilyMatch *match, const Family *family, const RawTable *tab
         try_configure(family, match->config, &match->family_config, &match->refusal) == STATUS_OK;
     size_t n_taken = take(match, &lacking);
     if (n_taken == 0) return -1.0;
-    return overlap(n_taken, match->n_kinds - n_taken, lacking) + 0.5 * keys_overlap(match) +
-           preference(match) - (match->is_configured ? 0.0 : 0.1);
+    return dice_coefficient(n_taken, match->n_kinds - n_taken, lacking) +
+           0.5 * keys_overlap(match) + preference(match) - (match->is_configured ? 0.0 : 0.1);
 }
 
 static bool names_layers(const FamilyMatch *match) {

@@ -78,7 +78,8 @@ static Status read_files(GgufModel *r) {
     return STATUS_OK;
 }
 
-/* False where only the vocabulary is there, or wanted: then sizes need not make sense. */
+/* Whether the model is to compute. Where only the vocabulary is there or wanted, sizes need not
+ * make sense. */
 static bool computes(const GgufModel *r) {
     return r->table.n > 0 && !r->source->only_vocabulary;
 }
@@ -106,11 +107,24 @@ static Status layer_uint(const GgufModel *r, const char *rest, uint32_t *value, 
                      r->architecture, rest, r->source->config.n_layers);
 }
 
+/* The vocabulary's size: the embedding's rows, else the tokens listed, else the key. */
+static void read_vocab_size(GgufModel *r) {
+    Config *c = &r->source->config;
+    const GgufValue *tokens = gguf_find(&r->gguf, "tokenizer.ggml.tokens");
+    const RawTensor *embedding = raw_table_find(&r->table, "token_embd.weight");
+    gguf_model_uint(r, "vocab_size", &c->vocab_size);
+    if (tokens && tokens->count <= UINT32_MAX) c->vocab_size = (uint32_t)tokens->count;
+    if (embedding && embedding->n_dims == 2 && embedding->dims[0] <= UINT32_MAX)
+        c->vocab_size = (uint32_t)embedding->dims[0];
+}
+
+/* Reads the Config's sizes: layers, widths, heads and vocabulary. A key that is absent leaves the
+ * value that the keys before it gave. */
 static Status read_sizes(GgufModel *r) {
     Config *c = &r->source->config;
     gguf_model_uint(r, "context_length", &c->context);
     gguf_model_uint(r, "embedding_length", &c->dim);
-    /* The last blocks predict further tokens; they are no layers of the model. */
+    /* block_count includes the layers of multi-token prediction, which are the last. */
     uint32_t n_further = 0;
     gguf_model_uint(r, "block_count", &c->n_layers);
     gguf_model_uint(r, "nextn_predict_layers", &n_further); /* prediction.h */
@@ -128,8 +142,9 @@ static Status read_sizes(GgufModel *r) {
     gguf_model_uint(r, "attention.key_length", &c->head_dim);
     uint32_t value_length = c->head_dim;
     gguf_model_uint(r, "attention.value_length", &value_length);
+    /* Latent attention and MiMo 2 set the values' width in their families' `finish`. */
     bool own_width = gguf_model_find(r, "attention.kv_lora_rank") != NULL ||
-                     strcmp(r->architecture, "mimo2") == 0; /* see their `finish` */
+                     strcmp(r->architecture, "mimo2") == 0;
     if (value_length != c->head_dim && computes(r) && !own_width)
         return error_set(r->error,
                          "%s: heads with keys of %u and values of %u elements are not "
@@ -137,12 +152,7 @@ static Status read_sizes(GgufModel *r) {
                          r->source->path, c->head_dim, value_length);
     c->rotary_dim = c->head_dim;
     gguf_model_uint(r, "rope.dimension_count", &c->rotary_dim);
-    const GgufValue *tokens = gguf_find(&r->gguf, "tokenizer.ggml.tokens");
-    const RawTensor *embedding = raw_table_find(&r->table, "token_embd.weight");
-    gguf_model_uint(r, "vocab_size", &c->vocab_size);
-    if (tokens && tokens->count <= UINT32_MAX) c->vocab_size = (uint32_t)tokens->count;
-    if (embedding && embedding->n_dims == 2 && embedding->dims[0] <= UINT32_MAX)
-        c->vocab_size = (uint32_t)embedding->dims[0];
+    read_vocab_size(r);
     return STATUS_OK;
 }
 

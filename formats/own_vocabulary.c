@@ -10,6 +10,8 @@
 
 /* ---- Pieces of a text ------------------------------------------------------------------------ */
 
+typedef enum Unit { CHARACTERS, WORDS, LINES } Unit;
+
 typedef struct Piece {
     const char *bytes;
     size_t length;
@@ -26,17 +28,16 @@ static bool is_white(char c) {
 
 /* The next character, word or line of bytes[n] from *at on; false: there is none. A line has no
  * line break, but "\n" alone stands for one. */
-static bool next_piece(const char *bytes, size_t n, size_t *at, bool words, bool lines,
-                       Piece *piece) {
+static bool next_piece(const char *bytes, size_t n, size_t *at, Unit unit, Piece *piece) {
     size_t i = *at;
-    while (words && !lines && i < n && is_white(bytes[i])) i++;
+    while (unit == WORDS && i < n && is_white(bytes[i])) i++;
     if (i >= n) return false;
     size_t end = i;
-    if (lines) {
+    if (unit == LINES) {
         while (end < n && bytes[end] != '\n') end++;
         *at = end + 1;
         if (end > i && bytes[end - 1] == '\r') end--;
-    } else if (words) {
+    } else if (unit == WORDS) {
         while (end < n && !is_white(bytes[end])) end++;
         *at = end;
     } else {
@@ -49,54 +50,56 @@ static bool next_piece(const char *bytes, size_t n, size_t *at, bool words, bool
     return true;
 }
 
-/* UTF-8 sorts by code points. */
-static int by_bytes(const void *a, const void *b) {
+/* Compares pieces by their bytes; of UTF-8 that is the order of code points. */
+static int compare_pieces(const void *a, const void *b) {
     const Piece *x = a, *y = b;
     size_t n = x->length < y->length ? x->length : y->length;
     int order = memcmp(x->bytes, y->bytes, n);
     return order ? order : (x->length > y->length) - (x->length < y->length);
 }
 
-/* Sorts the pieces and keeps one of each. */
-static void sort_out(Pieces *pieces) {
+/* Sorts the pieces and removes duplicates. */
+static void sort_unique(Pieces *pieces) {
     size_t kept = 0;
     if (pieces->n == 0) return;
-    qsort(pieces->items, pieces->n, sizeof *pieces->items, by_bytes);
+    qsort(pieces->items, pieces->n, sizeof *pieces->items, compare_pieces);
     for (size_t i = 0; i < pieces->n; i++)
-        if (i == 0 || by_bytes(&pieces->items[kept - 1], &pieces->items[i]) != 0)
+        if (i == 0 || compare_pieces(&pieces->items[kept - 1], &pieces->items[i]) != 0)
             pieces->items[kept++] = pieces->items[i];
     pieces->n = kept;
 }
 
-/* Makes room for one more. A text of gigabytes has few pieces that differ, which alone stay. */
-static Status make_room(Pieces *pieces, bool lines, size_t most, const char *path, Error *error) {
-    enum { FEW = 1 << 16 };
+/* Makes room for one more piece. Duplicates are removed first (not among lines), so that a text of
+ * gigabytes needs little memory. Fails where more than `most` pieces are left. */
+static Status make_room(Pieces *pieces, Unit unit, size_t most, const char *path, Error *error) {
+    enum { ADDED = 1 << 16 };
     if (pieces->n < pieces->capacity) return STATUS_OK;
-    if (!lines) sort_out(pieces);
+    if (unit != LINES) sort_unique(pieces);
     if (pieces->n > most)
         return error_set(error, "%s: more tokens than the %zu of the model", path, most);
     if (pieces->capacity > 0 && pieces->n < pieces->capacity / 2) return STATUS_OK;
-    return array_reserve(&pieces->items, &pieces->capacity, pieces->capacity + FEW,
+    return array_reserve(&pieces->items, &pieces->capacity, pieces->capacity + ADDED,
                          sizeof *pieces->items)
                ? STATUS_OK
                : error_set(error, "%s: no memory for a vocabulary", path);
 }
 
-/* Lists the lines, or in order the characters or words that differ. `most`: when to give up. */
-static Status vocabulary_split(Pieces *pieces, const InputFile *file, bool words, bool lines,
-                               size_t most, Error *error) {
+/* Splits a file into its lines, in the file's order, or into its different characters or words,
+ * sorted. Fails where there are more than `most`. */
+static Status vocabulary_split(Pieces *pieces, const InputFile *file, Unit unit, size_t most,
+                               Error *error) {
     const char *bytes = (const char *)file->map;
     size_t n = (size_t)file->bytes, at = 0;
-    bool seen[256] = {false}; /* texts of one byte: nearly all characters */
+    bool seen[256] = {false}; /* pieces of one byte: most characters need no sorting */
     Piece piece;
-    while (next_piece(bytes, n, &at, words, lines, &piece)) {
+    while (next_piece(bytes, n, &at, unit, &piece)) {
         bool *is_seen = piece.length == 1 ? &seen[(unsigned char)piece.bytes[0]] : NULL;
-        if (!lines && is_seen && *is_seen) continue;
-        if (make_room(pieces, lines, most, file->path, error) != STATUS_OK) return STATUS_FAILED;
+        if (unit != LINES && is_seen && *is_seen) continue;
+        if (make_room(pieces, unit, most, file->path, error) != STATUS_OK) return STATUS_FAILED;
         pieces->items[pieces->n++] = piece;
         if (is_seen) *is_seen = true;
     }
-    if (!lines) sort_out(pieces);
+    if (unit != LINES) sort_unique(pieces);
     return STATUS_OK;
 }
 
@@ -117,10 +120,11 @@ static Status vocabulary_add(json_t *vocab, const char *bytes, size_t n, Error *
     return status;
 }
 
-static Status from_pieces(json_t *vocab, const InputFile *file, bool words, bool lines,
-                          size_t vocab_size, Error *error) {
+/* Fills vocab with the pieces of a file. */
+static Status fill_from_file(json_t *vocab, const InputFile *file, Unit unit, size_t vocab_size,
+                             Error *error) {
     Pieces pieces = {0};
-    Status status = vocabulary_split(&pieces, file, words, lines, vocab_size, error);
+    Status status = vocabulary_split(&pieces, file, unit, vocab_size, error);
     if (status != STATUS_OK) {
         free(pieces.items);
         return status;
@@ -131,7 +135,8 @@ static Status from_pieces(json_t *vocab, const InputFile *file, bool words, bool
     return status == STATUS_OK ? STATUS_OK : error_prefix(error, "%s", file->path);
 }
 
-static Status from_list(json_t *vocab, const json_t *list, bool *words, Error *error) {
+/* Fills vocab with config.json's list of tokens. *words: some are not single characters. */
+static Status fill_from_list(json_t *vocab, const json_t *list, bool *words, Error *error) {
     size_t i;
     const json_t *token;
     Status status = STATUS_OK;
@@ -148,7 +153,8 @@ static Status from_list(json_t *vocab, const json_t *list, bool *words, Error *e
     return status;
 }
 
-static Status from_ids(json_t *vocab, size_t vocab_size, Error *error) {
+/* Fills vocab with the ids themselves, as decimal numbers. */
+static Status fill_from_ids(json_t *vocab, size_t vocab_size, Error *error) {
     char number[24];
     Status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < vocab_size; i++)
@@ -157,13 +163,16 @@ static Status from_ids(json_t *vocab, size_t vocab_size, Error *error) {
     return status;
 }
 
+/* Fills vocab with tokens and their ids, as config.json's "vocabulary" says. *words: a tokenizer
+ * splits texts at white space, else into characters. */
 static Status vocabulary_fill(json_t *vocab, const json_t *config, const InputFile *list,
                               const InputFile *text, size_t vocab_size, bool *words, Error *error) {
     const json_t *value = json_value(config, "vocabulary");
     const char *kind = json_string_value(value);
     *words = true;
-    if (json_is_array(value)) return from_list(vocab, value, words, error);
-    if (!value || (kind && strcmp(kind, "ids") == 0)) return from_ids(vocab, vocab_size, error);
+    if (json_is_array(value)) return fill_from_list(vocab, value, words, error);
+    if (!value || (kind && strcmp(kind, "ids") == 0))
+        return fill_from_ids(vocab, vocab_size, error);
     if (!kind || (strcmp(kind, "characters") != 0 && strcmp(kind, "words") != 0))
         return error_set(error, "config.json: vocabulary is not \"characters\", \"words\", \"ids\" "
                                 "or a list of tokens");
@@ -171,7 +180,8 @@ static Status vocabulary_fill(json_t *vocab, const json_t *config, const InputFi
     if (!list && !text)
         return error_set(error, "config.json: vocabulary: the directory has neither vocabulary.txt "
                                 "(a token a line) nor input.txt (the text that was learned)");
-    return from_pieces(vocab, list ? list : text, *words, list != NULL, vocab_size, error);
+    Unit unit = list ? LINES : *words ? WORDS : CHARACTERS;
+    return fill_from_file(vocab, list ? list : text, unit, vocab_size, error);
 }
 
 Status own_vocabulary_import(const json_t *config, const InputFile *list, const InputFile *text,

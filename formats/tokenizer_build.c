@@ -93,8 +93,8 @@ static void index_put(Builder *b, uint32_t symbol) {
         if (other.length == key.length && memcmp(builder_bytes(b, other), bytes, key.length) == 0)
             return; /* of two equal keys the first one counts */
         /* A quarter of the table is taken: only keys made for it share so many slots. */
-        if (++probes > 1000) b->alike = true;
-        if (b->alike) return;
+        if (++probes > 1000) b->hash_flood = true;
+        if (b->hash_flood) return;
     }
     b->index[at] = symbol;
 }

@@ -73,7 +73,7 @@ typedef struct Builder {
     size_t charsmap_size;
     uint32_t *index; /* hash table of keys, used while building */
     size_t index_mask;
-    bool alike; /* too many keys with one hash: index_put gave up */
+    bool hash_flood; /* too many keys with one hash: index_put gave up */
     bool failed;
 } Builder;
 

@@ -232,6 +232,8 @@ static Status read_ids(Builder *b, const TokenizerGguf *g, bool add_bos, Error *
 
 /* ---- llama: SentencePiece BPE by scores ---- */
 
+/* Adds the decoder of SentencePiece's tokens: U+2581 to a space, byte tokens to bytes; `strip`:
+ * less the first space. */
 static void llama_decoder(Builder *b, bool strip) {
     const TextRange none = {0, 0};
     TextRange mark = builder_text(b, "\xE2\x96\x81", 3), space = builder_text(b, " ", 1);
@@ -241,8 +243,8 @@ static void llama_decoder(Builder *b, bool strip) {
     if (strip) builder_decoder(b, DECODER_STRIP, space, none, 1, 0);
 }
 
-/* Finds the ids of <0x00> to <0xFF> among all tokens, also those outside the model. */
-static void find_bytes(Builder *b, const TokenizerGguf *g) {
+/* Notes the ids of the byte tokens <0x00> to <0xFF>, which need not belong to the model. */
+static void find_byte_tokens(Builder *b, const TokenizerGguf *g) {
     b->has_bytes = true;
     for (size_t i = 0; i < g->n_tokens; i++) {
         int byte = builder_byte_of(g->tokens[i].bytes, g->tokens[i].length);
@@ -250,6 +252,7 @@ static void find_bytes(Builder *b, const TokenizerGguf *g) {
     }
 }
 
+/* Imports a SentencePiece BPE, whose merges follow from the tokens' scores. */
 static Status import_llama(Builder *b, const TokenizerGguf *g, Error *error) {
     bool prefix = g->add_space_prefix != 0;
     TextRange mark = builder_text(b, "\xE2\x96\x81", 3), space = builder_text(b, " ", 1);
@@ -259,7 +262,7 @@ static Status import_llama(Builder *b, const TokenizerGguf *g, Error *error) {
     builder_normalizer(b, NORMALIZE_REPLACE, 0, space, mark);
     if (read_tokens(b, g, true, error) != STATUS_OK) return STATUS_FAILED;
     builder_index(b);
-    find_bytes(b, g);
+    find_byte_tokens(b, g);
     builder_merges_by_score(b);
     read_added(b, g);
     llama_decoder(b, prefix);
@@ -308,6 +311,9 @@ static Status read_merges(Builder *b, const TokenizerGguf *g, bool byte_level, E
     return STATUS_OK;
 }
 
+/* Imports a BPE with a list of merges. Most are byte-level; those of PRE_PLAIN (Gemma 4) have
+ * tokens of characters, with U+2581 for a space and <0xNN> for the bytes of characters without a
+ * token. */
 static Status import_gpt2(Builder *b, const TokenizerGguf *g, Error *error) {
     bool gemma4 = tokenizer_string_is(g->model, "gemma4");
     const Pre *pre = find_pre(gemma4 ? (TokenizerString){"gemma4", 6} : g->pre);
@@ -317,7 +323,7 @@ static Status import_gpt2(Builder *b, const TokenizerGguf *g, Error *error) {
     bool plain = pre->flags & PRE_PLAIN;
     const TextRange none = {0, 0};
     if (pre->flags & PRE_NFC) builder_normalizer(b, NORMALIZE_NFC, 0, none, none);
-    for (size_t i = 0; i < 7 && pre->patterns[i]; i++) {
+    for (size_t i = 0; i < sizeof pre->patterns / sizeof *pre->patterns && pre->patterns[i]; i++) {
         if (regex_split(b, pre->patterns[i], strlen(pre->patterns[i]), REGEX_ONIGURUMA,
                         SPLIT_ISOLATED, error) != STATUS_OK)
             return STATUS_FAILED;
@@ -327,7 +333,7 @@ static Status import_gpt2(Builder *b, const TokenizerGguf *g, Error *error) {
     if (plain) {
         b->header.flags |= SECTION_BYTE_FALLBACK;
         builder_index(b);
-        find_bytes(b, g);
+        find_byte_tokens(b, g);
         builder_normalizer(b, NORMALIZE_REPLACE, 0, builder_text(b, " ", 1),
                            builder_text(b, "\xE2\x96\x81", 3));
         llama_decoder(b, false);

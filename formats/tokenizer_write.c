@@ -16,7 +16,8 @@ typedef struct PairMap {
     PairSlot *slots;
     size_t size; /* a power of two */
     size_t n;
-    bool failed, alike; /* alike: more than PAIR_PROBES pairs share their hash */
+    bool failed;
+    bool hash_flood; /* more than PAIR_PROBES pairs share their hash */
 } PairMap;
 
 static bool map_alloc(PairMap *map, size_t size) {
@@ -39,13 +40,14 @@ static PairSlot *map_slot(PairMap *map, uint32_t a, uint32_t b) {
     return NULL;
 }
 
-/* The most slots of a hash table of n keys. Keys whose hashes were chosen to be equal would else
- * make a small file's table as large as memory; others need 4 slots each at the most. */
+/* The most slots of a hash table of n keys. Keys need 4 slots each at most, unless a file's keys
+ * were chosen to have equal hashes: without a limit their table would fill the memory. */
 static size_t most_slots(size_t n) {
     return n < 64 ? 1024 : 16 * n;
 }
 
-/* Doubles the table until all pairs find a slot near the place that their hash says. */
+/* Doubles the hash table until each pair has a free slot within PAIR_PROBES of its hash. Fails
+ * where memory is short, or where most_slots are too few. */
 static bool map_grow(PairMap *map) {
     for (size_t size = map->size ? map->size * 2 : 64; size <= most_slots(map->n); size *= 2) {
         PairMap grown = {0};
@@ -65,7 +67,7 @@ static bool map_grow(PairMap *map) {
         free(grown.slots);
         if (map->failed) return false;
     }
-    map->failed = map->alike = true;
+    map->failed = map->hash_flood = true;
     return false;
 }
 
@@ -278,7 +280,7 @@ typedef struct Writer {
     size_t length, capacity;
     TextBuffer pool;
     bool failed;
-    bool alike; /* keys were chosen so that their hashes are equal */
+    bool hash_flood; /* keys were chosen so that their hashes are equal */
 } Writer;
 
 static void write_bytes(Writer *w, const void *bytes, size_t n) {
@@ -413,6 +415,7 @@ static Status write_tokens(Writer *w, Error *error) {
     return status;
 }
 
+/* Writes the hash table of the model's tokens, doubled like a PairMap until all keys fit. */
 static void write_vocab(Writer *w) {
     Builder *b = w->b;
     size_t most = most_slots(b->header.n_symbols);
@@ -437,7 +440,7 @@ retry:;
             free(slots);
             size *= 2;
             if (size <= most) goto retry;
-            w->alike = true;
+            w->hash_flood = true;
             return;
         }
         slots[at & (size - 1)] = i;
@@ -447,7 +450,7 @@ retry:;
 }
 
 static void write_map(Writer *w, int which, PairMap *map) {
-    if (map->alike) w->alike = true;
+    if (map->hash_flood) w->hash_flood = true;
     if (map->failed) w->failed = true;
     write_part(w, which, map->n ? map->slots : NULL, map->n ? map->size * sizeof *map->slots : 0);
     free(map->slots);
@@ -576,7 +579,7 @@ static Status write_section(Builder *b, TokenizerBlob *out, Error *error) {
         memcpy(header.parts, b->header.parts, sizeof header.parts);
         write_bytes(&w, "\0\0\0\0\0\0\0", (8 - w.length % 8) % 8);
         header.size = w.length;
-        if (w.alike)
+        if (w.hash_flood)
             status = error_set(error, "tokenizer: too many keys or merges share one hash");
         else if (w.pool.failed || b->failed || w.failed)
             status = error_set(error, "tokenizer: out of memory");
@@ -657,7 +660,7 @@ Status tokenizer_write(Builder *b, TokenizerBlob *out, Error *error) {
         if (!(b->tokens[b->merges[i].into].flags & BUILD_SPECIAL)) b->merges[kept++] = b->merges[i];
     b->n_merges = kept;
     if (!b->index) builder_index(b);
-    if (b->alike) return error_set(error, "tokenizer: too many tokens share one hash");
+    if (b->hash_flood) return error_set(error, "tokenizer: too many tokens share one hash");
     if (normalize_added(b, error) != STATUS_OK) return STATUS_FAILED;
     for (size_t i = 0; i < b->n_added; i++)
         if (b->added_match[i].length > SECTION_MAX_ADDED)

@@ -178,7 +178,9 @@ INLINE void run_job(Kind kind, const Run *run, AmxJob job, AmxJob next, AmxScrat
     for (size_t i = 0; i < TILE_ROWS; i++) _mm512_store_ps(sums[i], acc[i]);
 }
 
-/* Does all jobs of a run. */
+/* Does all jobs of a run. The first four groups are multiplied ahead, into the ring slots and the
+ * tile where run_job expects them. The last job, which has no next one, multiplies its own first
+ * groups once more; nobody reads those dots. */
 INLINE void run_jobs(Kind kind, const Run *run, AmxScratch *scratch) {
     AmxJob job = {0, 0};
     Factors first = factors(kind, run, job, 0);

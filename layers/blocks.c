@@ -38,11 +38,11 @@ static size_t thread_floats(const Config *c) {
 
 /* The working memory of a call, arrays of n rows. */
 typedef struct BlockRows {
-    float *q, *k, *v;     /* the projections' */
+    float *q, *k, *v;     /* outputs of the projections */
     float *keys, *values; /* what is stored: those of all heads, then the index's */
     float *index_k;       /* [index_dim] */
     float *index_q;       /* [index_heads * index_dim] */
-    float *queries;       /* [index_heads * head_dim]: those, filled up with zeros */
+    float *queries;       /* [index_heads * head_dim]: index_q, filled up with zeros */
     float *attended;      /* [n_heads * value_dim] */
 } BlockRows;
 
@@ -76,7 +76,9 @@ static void place_index(const Model *m, size_t l, size_t row, const Norm *norm, 
     forward_rotate(m, l, row, to);
 }
 
-/* Gives queries and keys their final form, and stores keys and values. */
+/* Adds the projections' biases, normalizes and rotates queries and keys (the index's as well), and
+ * stores keys and values in the cache. The index's key is stored as one more key head, the last,
+ * filled up with zeros; that head's value is zero. */
 static void blocks_prepare(ForwardPass *pass, size_t l, const IndexedHeads *w, const BlockRows *r) {
     Model *m = pass->model;
     const Config *c = m->config;
@@ -114,7 +116,8 @@ static void blocks_prepare(ForwardPass *pass, size_t l, const IndexedHeads *w, c
 
 /* ---- Choosing blocks ---- */
 
-/* The blocks that head `index_head` of the index chooses for a row that sees n positions. */
+/* Chooses the topk blocks of positions with the largest scores of the index's head `index_head`,
+ * for a row that sees n positions. The last local_blocks blocks are always among them. */
 static Selection blocks_choose(ForwardPass *pass, const AttentionParams *params, const BlockRows *r,
                                size_t row, size_t index_head, size_t n, const Pieces *pieces) {
     const Config *c = pass->model->config;

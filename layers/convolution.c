@@ -55,6 +55,8 @@ static KvLayer convolution_cached(const Config *c, uint32_t layer) {
     return (KvLayer){.state_floats = state_convolution_floats(c->state.conv_kernel, c->dim)};
 }
 
+/* LFM2's gated short convolution: with b, c and x projections of the input, the output is
+ * W_out (c * conv(b * x)); `*` multiplies elements, conv is causal, each channel by itself. */
 static void convolution_run(ForwardPass *pass, const Branch *branch) {
     size_t layer = branch->layer;
     const float *in = branch->in;

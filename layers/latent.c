@@ -101,6 +101,8 @@ static size_t padded(size_t width) {
     return round_up(width, 16);
 }
 
+/* Reserves a call's working memory in the arena. `q` and `queries` are as wide as the wider of the
+ * two things that they hold one after the other (LatentRows). */
 static LatentRows latent_take_rows(Rows *memory, const Model *m, const Branch *b) {
     const Config *c = m->config;
     const Latent *w = b->weights;
@@ -124,7 +126,7 @@ static void latent_rows(Rows *memory, const Model *m, const Branch *b) {
     latent_take_rows(memory, m, b);
 }
 
-/* The positions that an indexer chose stay for the next layer. */
+/* Floats that a layer leaves to the next ones: the positions that its indexer chose. */
 static size_t kept_floats(const Config *c) {
     return indexer_most(c);
 }

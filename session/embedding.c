@@ -204,7 +204,7 @@ Status embedding_encode(const Session *session, const EmbeddingSetting *setting,
     return status == STATUS_OK ? put_end(session, setting, ids, error) : status;
 }
 
-bool embedding_of_empty(const Session *session, const EmbeddingSetting *setting) {
+bool embedding_accepts_empty(const Session *session, const EmbeddingSetting *setting) {
     TokenList ids = {0};
     Error ignored;
     size_t first;

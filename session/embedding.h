@@ -44,9 +44,8 @@ Status embedding_set_prompt(const Session *session, EmbeddingSetting *setting, c
 /* Sets the number of dimensions, at most those of a state. */
 Status embedding_set_dimensions(EmbeddingSetting *setting, uint64_t dimensions, Error *error);
 
-/* Whether an empty text has a token, so that it can be embedded: of a tokenizer that puts a token
- * before or behind every text. */
-bool embedding_of_empty(const Session *session, const EmbeddingSetting *setting);
+/* Whether an empty text can be embedded: the tokenizer puts a token before or behind every text. */
+bool embedding_accepts_empty(const Session *session, const EmbeddingSetting *setting);
 
 /* Appends the text's ids to *ids: what the tokenizer puts around a text, around the prompt and the
  * text; `first` is the first one that is pooled. The prompt and the text are encoded as one. */

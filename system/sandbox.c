@@ -203,15 +203,18 @@ typedef struct Filter {
     unsigned short n;
 } Filter;
 
+/* Adds an instruction; jumps skip if_true or if_false of those that follow. */
 static void emit(Filter *f, uint16_t code, uint8_t if_true, uint8_t if_false, uint32_t value) {
     f->code[f->n++] = (struct sock_filter){code, if_true, if_false, value};
 }
 
+/* Adds: load 32 bits of the seccomp_data. */
 static void load(Filter *f, size_t offset) {
     emit(f, BPF_LD | BPF_W | BPF_ABS, 0, 0, (uint32_t)offset);
 }
 
-static void sandbox_give(Filter *f, uint32_t verdict) {
+/* Adds: end the filter with this verdict. */
+static void sandbox_return(Filter *f, uint32_t verdict) {
     emit(f, BPF_RET | BPF_K, 0, 0, verdict);
 }
 
@@ -219,7 +222,7 @@ static void sandbox_give(Filter *f, uint32_t verdict) {
  * loaded. */
 static void allow(Filter *f, int call) {
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, (uint32_t)call);
-    sandbox_give(f, SECCOMP_RET_ALLOW);
+    sandbox_return(f, SECCOMP_RET_ALLOW);
 }
 
 #define ALLOW_ALL(f, calls)                                                                        \
@@ -231,20 +234,20 @@ static void allow_if(Filter *f, int call, int argument, uint16_t test, unsigned 
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 4, (uint32_t)call);
     load(f, offsetof(struct seccomp_data, args) + 8 * (size_t)argument);
     emit(f, BPF_JMP | test | BPF_K, 0, 1, (uint32_t)value);
-    sandbox_give(f, SECCOMP_RET_ALLOW);
+    sandbox_return(f, SECCOMP_RET_ALLOW);
     load(f, offsetof(struct seccomp_data, nr));
 }
 
-/* Allows fcntl(fd, F_SETFL, flags) when `flags` has no other bits than these. Each jump that gives
- * up skips the instructions up to the last load, which brings back the number of the call; the
- * first skips that one too, as the number is still loaded. */
+/* Allows fcntl(fd, F_SETFL, flags) when `flags` has no other bits than these. Where a comparison
+ * fails it jumps to the last load, so that the call's number is loaded for the next rule; the first
+ * comparison jumps behind that load, because the number is still there. */
 static void allow_flags(Filter *f, uint32_t flags) {
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 6, SYS_fcntl);
     load(f, offsetof(struct seccomp_data, args) + 8);
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 3, F_SETFL);
     load(f, offsetof(struct seccomp_data, args) + 8 * 2);
     emit(f, BPF_JMP | BPF_JSET | BPF_K, 1, 0, ~flags);
-    sandbox_give(f, SECCOMP_RET_ALLOW);
+    sandbox_return(f, SECCOMP_RET_ALLOW);
     load(f, offsetof(struct seccomp_data, nr));
 }
 
@@ -253,7 +256,7 @@ static void refuse_if(Filter *f, int call, int argument, uint32_t value) {
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 4, (uint32_t)call);
     load(f, offsetof(struct seccomp_data, args) + 8 * (size_t)argument);
     emit(f, BPF_JMP | BPF_JSET | BPF_K, 0, 1, value);
-    sandbox_give(f, SECCOMP_RET_ERRNO | EPERM);
+    sandbox_return(f, SECCOMP_RET_ERRNO | EPERM);
     load(f, offsetof(struct seccomp_data, nr));
 }
 
@@ -303,7 +306,7 @@ static void allow_sockets(Filter *f) {
 static void write_filter(Filter *f, const SandboxRules *rules) {
     load(f, offsetof(struct seccomp_data, arch));
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, MACHINE);
-    sandbox_give(f, SECCOMP_RET_ERRNO | EPERM); /* calls by the numbers of another architecture */
+    sandbox_return(f, SECCOMP_RET_ERRNO | EPERM); /* calls by the numbers of another architecture */
     load(f, offsetof(struct seccomp_data, nr));
     ALLOW_ALL(f, on_data);
     ALLOW_ALL(f, on_open_files);
@@ -324,7 +327,7 @@ static void write_filter(Filter *f, const SandboxRules *rules) {
      * does not exist, the C library falls back on clone. */
     allow_if(f, SYS_clone, 0, BPF_JSET, CLONE_THREAD);
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_clone3);
-    sandbox_give(f, SECCOMP_RET_ERRNO | ENOSYS);
+    sandbox_return(f, SECCOMP_RET_ERRNO | ENOSYS);
     allow_if(f, SYS_tgkill, 0, BPF_JEQ, (unsigned long)getpid()); /* abort() */
     allow_if(f, SYS_prctl, 0, BPF_JEQ, PR_SET_NAME); /* names of memory and of threads */
     /* Limits may be read, not set: the third argument, a pointer to new limits, must be NULL, which
@@ -334,8 +337,8 @@ static void write_filter(Filter *f, const SandboxRules *rules) {
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 3, 0);
     load(f, offsetof(struct seccomp_data, args) + 8 * 2 + 4);
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
-    sandbox_give(f, SECCOMP_RET_ALLOW);
-    sandbox_give(f, SECCOMP_RET_ERRNO | EPERM);
+    sandbox_return(f, SECCOMP_RET_ALLOW);
+    sandbox_return(f, SECCOMP_RET_ERRNO | EPERM);
 }
 
 /* For all threads of the process: MPI has started some, into which code could find its way. */

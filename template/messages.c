@@ -16,8 +16,8 @@ static bool wants_null(CallStyle style) {
     return style == CALLS_OF_OBJECTS_ALONE || style == CALLS_OF_TEXTS_ALONE;
 }
 
-/* A conversation with a call in this style, and its tool. */
-static json_t *probe(const json_t *variables, CallStyle style) {
+/* Makes a template's variables: `variables` with a conversation that has a call in this style. */
+static json_t *probe_variables(const json_t *variables, CallStyle style) {
     json_t *arguments = wants_objects(style)
                             ? json_pack("{s:s}", "verbatim_key", "verbatim_value")
                             : json_string("{\"verbatim_key\": \"verbatim_value\"}");
@@ -43,7 +43,7 @@ static json_t *probe(const json_t *variables, CallStyle style) {
  * and no object as Python prints it. */
 static bool reads_well(const ChatTemplate *template, const json_t *variables, struct tm now,
                        CallStyle style) {
-    json_t *all = probe(variables, style);
+    json_t *all = probe_variables(variables, style);
     const ChatTemplateInput input = {.variables = all, .now = now};
     ChatTemplateOutput out;
     bool reads = false;
@@ -69,7 +69,8 @@ CallStyle messages_call_style(const ChatTemplate *template, const json_t *variab
 /* ---- Messages ----------------------------------------------------------------------------------
  */
 
-/* The arguments as the template wants them: a new reference. */
+/* Converts a call's arguments to a JSON object or to its text, as the template wants them. What
+ * cannot be converted stays as it is. Returns a new reference. */
 static json_t *prepare_arguments(json_t *given, CallStyle style) {
     json_t *made = NULL;
     if (wants_objects(style) && json_is_string(given)) {
@@ -87,7 +88,8 @@ static json_t *prepare_arguments(json_t *given, CallStyle style) {
     return made ? made : json_incref(given);
 }
 
-/* A call, {"function": {"name", "arguments"}} or without the wrapper: a new reference. */
+/* Copies a call with its arguments as the template wants them. The call is {"function": {"name",
+ * "arguments"}} or without that wrapper. Returns a new reference. */
 static json_t *prepare_call(const json_t *call, CallStyle style) {
     json_t *copy = json_copy((json_t *)call), *function = json_object_get(call, "function");
     json_t *given = json_object_get(function ? function : call, "arguments");

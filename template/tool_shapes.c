@@ -115,8 +115,8 @@ static Status choose_texts(Maker *m) {
 
 /* ---- Arguments ------------------------------------------------------------------------------- */
 
-/* Whether the arguments of a function are held to its schema. */
-static bool is_held(const ToolShapes *s, const json_t *function) {
+/* Whether the arguments of a function must fit its schema. */
+static bool is_enforced(const ToolShapes *s, const json_t *function) {
     const json_t *strict = json_object_get(function, "strict");
     return json_is_true(strict) || (s->required && !json_is_false(strict));
 }
@@ -129,17 +129,19 @@ static json_t *schema_element(Maker *m, json_t *schema, const char *function) {
     return element;
 }
 
-/* A JSON object by the schema of the parameters, which is NULL where there are none. */
-static Status object_arguments(Maker *m, const char *name, const json_t *parameters, bool held,
+/* Makes the element for arguments that are written as one JSON object. Enforced, the object fits
+ * the schema `parameters` (NULL: it is empty); else it is any object. */
+static Status object_arguments(Maker *m, const char *name, const json_t *parameters, bool enforced,
                                json_t **out) {
     const json_t *type = json_object_get(parameters, "type");
-    json_t *schema = held && parameters ? json_copy((json_t *)parameters) : json_object();
+    json_t *schema = enforced && parameters ? json_copy((json_t *)parameters) : json_object();
     const char *word = json_string_value(type);
-    *out = schema_element(m, schema, name);
-    if (held && type && (!word || strcmp(word, "object") != 0))
+    *out = schema_element(m, schema, name); /* holds `schema`, which is filled below */
+    if (enforced && type && (!word || strcmp(word, "object") != 0))
         return error_set(m->error, "the parameters of '%s' are not of \"type\": \"object\"", name);
     if (json_object_set_new(schema, "type", json_string("object")) != 0) m->writer->failed = true;
-    if (held && !parameters && json_object_set_new(schema, "additionalProperties", json_false()))
+    if (enforced && !parameters &&
+        json_object_set_new(schema, "additionalProperties", json_false()))
         m->writer->failed = true;
     return STATUS_OK;
 }
@@ -278,12 +280,12 @@ static json_t *any_tags(Maker *m) {
     return element_repeat(w, argument, 0, -1);
 }
 
-static Status tag_arguments(Maker *m, const char *name, const json_t *parameters, bool held,
+static Status tag_arguments(Maker *m, const char *name, const json_t *parameters, bool enforced,
                             json_t **out) {
     Status status = STATUS_OK;
     const char *key;
     json_t *schema;
-    if (!held) {
+    if (!enforced) {
         *out = any_tags(m);
         return STATUS_OK;
     }
@@ -325,7 +327,7 @@ static bool is_plain_name(const char *name) {
 static Status add_function(Maker *m, json_t *choice, const json_t *function) {
     const char *name = json_string_value(json_object_get(function, "name"));
     const json_t *parameters = json_object_get(function, "parameters");
-    bool held = is_held(m->shapes, function);
+    bool enforced = is_enforced(m->shapes, function);
     json_t *sequence, *arguments = NULL;
     if (!name || !is_plain_name(name))
         return error_set(m->error,
@@ -334,8 +336,8 @@ static Status add_function(Maker *m, json_t *choice, const json_t *function) {
     if (json_is_null(parameters)) parameters = NULL;
     if (parameters && !json_is_object(parameters))
         return error_set(m->error, "the parameters of '%s' are not an object", name);
-    Status status = m->arguments ? tag_arguments(m, name, parameters, held, &arguments)
-                                 : object_arguments(m, name, parameters, held, &arguments);
+    Status status = m->arguments ? tag_arguments(m, name, parameters, enforced, &arguments)
+                                 : object_arguments(m, name, parameters, enforced, &arguments);
     if (status != STATUS_OK) {
         json_decref(arguments);
         return status;
