@@ -123,6 +123,7 @@ static void activate(Activation kind, float *x, const float *up, size_t n) {
     }
 }
 
+/* xIELU, whose formula and parameters numeric.h has: `above` for x > 0, `below` for the others. */
 static void xielu(float *x, const float p[4], size_t n) {
     EACH_LANES(i, n) {
         lanes v = lanes_load_upto(x + i, n - i, 0.0f), one = lanes_set(1.0f);

@@ -39,10 +39,10 @@ typedef struct Target {
     Part *parts;       /* [LORA_MOST], without data where the adapter adds nothing; owned */
 } Target;
 
-/* An adapter's factors of the embedding. */
+/* An adapter's addition to the embedding of a token: scale * token_factor[token] dim_factor. */
 typedef struct EmbeddingPart {
-    float *of_token; /* [vocab_size][rank], owned; NULL: none */
-    float *wide;     /* [rank][dim], owned */
+    float *token_factor; /* [vocab_size][rank], owned; NULL: none */
+    float *dim_factor;   /* [rank][dim], owned */
     size_t rank;
     float scale;
 } EmbeddingPart;
@@ -224,15 +224,17 @@ static float *copy_floats(const float *x, size_t n) {
     return copy;
 }
 
+/* Copies an adapter's factors of the embedding. */
 static Status add_embedding(Lora *lora, const LoraMatrix *matrix, Error *error) {
     EmbeddingPart *part = &lora->embedding[lora->n];
     size_t rank = matrix->rank;
     part->rank = rank;
     part->scale = matrix->scale;
-    part->of_token = copy_floats(matrix->rows_factor, matrix->rows * rank);
-    part->wide = copy_floats(matrix->cols_factor, rank * matrix->cols);
+    part->token_factor = copy_floats(matrix->rows_factor, matrix->rows * rank);
+    part->dim_factor = copy_floats(matrix->cols_factor, rank * matrix->cols);
     lora->bytes[lora->n] += (matrix->rows + matrix->cols) * rank * sizeof(float);
-    return part->of_token && part->wide ? STATUS_OK : error_set(error, "no memory for adapters");
+    return part->token_factor && part->dim_factor ? STATUS_OK
+                                                  : error_set(error, "no memory for adapters");
 }
 
 /* An earlier matrix of the adapter with the same A; n: none. */
@@ -337,6 +339,7 @@ static void begin(const PassHook *hook, const Row *rows, size_t n) {
     }
 }
 
+/* PassHook.embedded: adds the adapters of a row to the embedding x[dim] of its token. */
 static void embedded(const PassHook *hook, size_t row, float *x) {
     const Lora *lora = (const Lora *)hook;
     const Numeric *numeric = lora->model->isa->numeric;
@@ -344,11 +347,11 @@ static void embedded(const PassHook *hook, size_t row, float *x) {
     float *sum = lora->sums + (size_t)omp_get_thread_num() * dim;
     for (size_t j = 0; j < lora->n; j++) {
         const EmbeddingPart *part = &lora->embedding[j];
-        if (!part->of_token || !(lora->masks[row] >> j & 1)) continue;
-        const float *factor = part->of_token + (size_t)lora->pass_rows[row].token * part->rank;
+        if (!part->token_factor || !(lora->masks[row] >> j & 1)) continue;
+        const float *factor = part->token_factor + (size_t)lora->pass_rows[row].token * part->rank;
         memset(sum, 0, dim * sizeof *sum);
         for (size_t k = 0; k < part->rank; k++)
-            numeric->add_scaled(sum, part->wide + k * dim, factor[k], dim);
+            numeric->add_scaled(sum, part->dim_factor + k * dim, factor[k], dim);
         numeric->add_scaled(x, sum, part->scale, dim);
     }
 }
@@ -650,8 +653,8 @@ void lora_free(Lora *lora) {
         if (lora->targets[i].linear) lora->targets[i].linear->bias = lora->targets[i].lent;
     }
     for (size_t j = 0; j < LORA_MOST; j++) {
-        free(lora->embedding[j].of_token);
-        free(lora->embedding[j].wide);
+        free(lora->embedding[j].token_factor);
+        free(lora->embedding[j].dim_factor);
     }
     for (int i = 0; i < 2; i++) free_lists(&lora->lists[i]);
     for (int i = 0; lora->chosen && i < lora->model->n_threads; i++) free_lists(&lora->chosen[i]);

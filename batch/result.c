@@ -477,6 +477,7 @@ static json_t *openai_head(const ResultMaker *maker, const Request *r) {
 }
 
 /* The line around a body. Of a stream, `is_last` says whether it is complete; else NULL. */
+/* A result line as the Batch API writes it. is_last: "done" of a stream's line; NULL: no stream. */
 static char *openai_line(const ResultMaker *maker, const Request *r, json_t *body,
                          const bool *is_last) {
     char id[RESULT_ID_BYTES];
@@ -501,7 +502,7 @@ char *result_line(const ResultMaker *maker, const Request *r, const Choice *choi
 /* ---- Streams ----------------------------------------------------------------------------------
  */
 
-/* The parts of a text that are certain. */
+/* Splits a choice's text, which may not be complete, as far as further text cannot change it. */
 static Answer split_so_far(const ResultMaker *maker, const Request *r, const Choice *choice) {
     Answer answer = {0};
     if (choice->finish != FINISH_NOT || !r->messages || !maker->answers)
@@ -512,16 +513,17 @@ static Answer split_so_far(const ResultMaker *maker, const Request *r, const Cho
     return answer;
 }
 
-/* Takes what `text` has beyond the first *told bytes. */
-static TextBuffer news(const TextBuffer *text, size_t *told) {
+/* Returns what `text` has beyond the first *told bytes, and counts it as told. */
+static TextBuffer untold_text(const TextBuffer *text, size_t *told) {
     size_t from = *told < text->length ? *told : text->length;
     *told = text->length > from ? text->length : from;
     return (TextBuffer){.bytes = text->bytes ? text->bytes + from : NULL,
                         .length = text->length - from};
 }
 
-static void put_news(json_t *delta, const char *key, const TextBuffer *text, size_t *told) {
-    const TextBuffer fresh = news(text, told);
+/* Sets the key of a delta to what `text` has beyond the first *told bytes, if anything. */
+static void put_untold_text(json_t *delta, const char *key, const TextBuffer *text, size_t *told) {
+    const TextBuffer fresh = untold_text(text, told);
     if (fresh.length > 0)
         json_object_set_new(delta, key, json_lossy_text(fresh.bytes, fresh.length));
 }
@@ -531,9 +533,9 @@ static json_t *delta_json(const ResultMaker *maker, const Request *r, const Answ
                           size_t index, bool ends, Streamed *s) {
     json_t *delta = s->begun ? json_object() : json_pack("{s:s}", "role", "assistant");
     if (!s->begun) json_object_set_new(delta, "content", json_string(""));
-    put_news(delta, "content", &answer->content, &s->content);
+    put_untold_text(delta, "content", &answer->content, &s->content);
     if (!maker->hides_reasoning)
-        put_news(delta, "reasoning_content", &answer->reasoning, &s->reasoning);
+        put_untold_text(delta, "reasoning_content", &answer->reasoning, &s->reasoning);
     if (ends && answer->calls) {
         json_t *calls = calls_json(maker, r, answer, index), *call;
         size_t i;
@@ -545,7 +547,8 @@ static json_t *delta_json(const ResultMaker *maker, const Request *r, const Answ
     return delta;
 }
 
-/* The choice of a chunk. */
+/* An element of a chunk's "choices": what is new since the last chunk, which *s then counts as
+ * told. */
 static json_t *chunk_choice(const ResultMaker *maker, const Request *r, const Choice *choice,
                             size_t index, Streamed *s) {
     bool chat = r->format == REQUEST_CHAT, ends = choice->finish != FINISH_NOT;
@@ -560,7 +563,7 @@ static json_t *chunk_choice(const ResultMaker *maker, const Request *r, const Ch
                                                choice->n_logprobs - s->n_logprobs),
                                  "refusal");
     } else {
-        const TextBuffer fresh = news(&answer.content, &s->content);
+        const TextBuffer fresh = untold_text(&answer.content, &s->content);
         json_object_set_new(json, "text",
                             s->begun ? json_lossy_text(fresh.bytes ? fresh.bytes : "", fresh.length)
                                      : text_of(r, maker, &fresh, index));
@@ -576,9 +579,9 @@ static json_t *chunk_choice(const ResultMaker *maker, const Request *r, const Ch
     return json;
 }
 
-/* Whether the text has something to tell. */
-static bool has_news(const ResultMaker *maker, const Request *r, const Choice *choice,
-                     const Streamed *s) {
+/* Whether a chunk would tell anything: more of the answer, its role, or its end. */
+static bool has_untold(const ResultMaker *maker, const Request *r, const Choice *choice,
+                       const Streamed *s) {
     if (choice->finish != FINISH_NOT) return !s->ended;
     if (!s->begun && r->format == REQUEST_CHAT) return true; /* the role */
     Answer answer = split_so_far(maker, r, choice);
@@ -593,9 +596,9 @@ static char *native_chunk(const ResultMaker *maker, const Request *r, const Choi
                           size_t index, Streamed *s, bool *failed) {
     json_t *json, *delta = json_object();
     Answer answer = split_so_far(maker, r, choice);
-    put_news(delta, "text", &answer.content, &s->content);
+    put_untold_text(delta, "text", &answer.content, &s->content);
     if (!maker->hides_reasoning)
-        put_news(delta, "reasoning_content", &answer.reasoning, &s->reasoning);
+        put_untold_text(delta, "reasoning_content", &answer.reasoning, &s->reasoning);
     answer_free(&answer);
     s->begun = true;
     s->ended = choice->finish != FINISH_NOT;
@@ -616,7 +619,7 @@ char *result_chunk_line(const ResultMaker *maker, const Request *r, const Choice
     const Choice *choice = &choices[index];
     *failed = false;
     if (r->is_native) return native_chunk(maker, r, choice, index, s, failed);
-    if (!has_news(maker, r, choice, s)) return NULL;
+    if (!has_untold(maker, r, choice, s)) return NULL;
     json_t *list = json_array();
     json_array_append_new(list, chunk_choice(maker, r, choice, index, s));
     json_t *usage = r->tells_usage ? json_null() : NULL;

@@ -59,7 +59,7 @@ typedef struct ResultMaker {
  * choices[n_prompts * n] holds the n texts of the first prompt, then those of the second, ... */
 char *result_line(const ResultMaker *maker, const Request *request, const Choice *choices);
 
-/* How much of one text the chunks of its stream have told. */
+/* How much of a choice's text earlier chunks of its stream have told. */
 typedef struct Streamed {
     size_t content, reasoning; /* bytes of the answer's parts */
     size_t n_logprobs;         /* tokens */
@@ -67,9 +67,9 @@ typedef struct Streamed {
     bool begun, ended;
 } Streamed;
 
-/* Returns the next line of a request with "stream", which has what is new of choices[index], freed
- * by the caller; NULL and *failed: no memory; NULL alone: nothing is certain that was not told.
- * `is_last`: the stream is complete with it. */
+/* Returns the next line of a request with "stream": what choices[index] has beyond its earlier
+ * chunks. The caller frees it. NULL: nothing more is certain yet or, with *failed, no memory.
+ * is_last: the line completes the stream. */
 char *result_chunk_line(const ResultMaker *maker, const Request *request, const Choice *choices,
                         size_t index, Streamed *streamed, bool is_last, bool *failed);
 

@@ -178,7 +178,8 @@ static bool read_sequence(TerminalKeys *keys, int fd, Sequence *s) {
     return true;
 }
 
-/* The one form of the key (terminal_keys.h); "": it has none. */
+/* The only form in which this module returns the key (terminal_keys.h), whatever the terminal; "":
+ * the key is not known. */
 static const char *name_of(const Sequence *s) {
     char final = s->final;
     unsigned modifiers = s->modifiers ? s->modifiers - 1 : 0;
@@ -213,7 +214,8 @@ static const char *name_of(const Sequence *s) {
     }
 }
 
-/* Puts the one form of a key in the place of what the terminal sent. False: that is no key's. */
+/* Replaces the escape sequence that the terminal sent by its key's only form here (name_of). False:
+ * it is no known key's. */
 static bool name_key(TerminalKeys *keys, int fd) {
     Sequence sequence;
     if (!read_sequence(keys, fd, &sequence)) return false;
@@ -226,7 +228,7 @@ static bool name_key(TerminalKeys *keys, int fd) {
 
 /* Reads ahead to the end of a paste before any of it is decoded, while the terminal is still in the
  * mode that passes the text unchanged. */
-static void take_paste(TerminalKeys *keys, int fd) {
+static void read_ahead_to_paste_end(TerminalKeys *keys, int fd) {
     size_t seen = keys->start;
     while (!memmem(keys->bytes + seen, keys->end - seen, paste_ends, strlen(paste_ends))) {
         if (keys->end - keys->start > strlen(paste_ends))
@@ -238,8 +240,8 @@ static void take_paste(TerminalKeys *keys, int fd) {
     }
 }
 
-/* Takes the next character, in the locale's encoding, into *key. *found is false after a byte that
- * is not part of a character and is skipped. */
+/* Decodes the next character, in the locale's encoding, into *key. *found is false after a byte
+ * that is not part of a character, which is skipped. */
 static TerminalKeysResult decode(TerminalKeys *keys, int fd, wchar_t *key, bool *found) {
     mbstate_t state = {0};
     size_t waiting = keys->end - keys->start;
@@ -251,7 +253,8 @@ static TerminalKeysResult decode(TerminalKeys *keys, int fd, wchar_t *key, bool 
     return TERMINAL_KEYS_ONE;
 }
 
-/* Takes a pasted control character. False: it is dropped. */
+/* Decodes a pasted control character: a tab becomes Ctrl-V and a tab, CR a line break. False: other
+ * ones are dropped. */
 static bool pasted_control(TerminalKeys *keys, wchar_t *key) {
     char byte = keys->bytes[keys->start];
     if (byte == '\t' && !keys->quoted) {
@@ -280,7 +283,7 @@ TerminalKeysResult terminal_keys_next(TerminalKeys *keys, int fd, wchar_t *key) 
         }
         if (byte == '\033' && takes_mark(keys, fd, keys->pasting ? paste_ends : paste_begins)) {
             keys->pasting = !keys->pasting;
-            if (keys->pasting) take_paste(keys, fd);
+            if (keys->pasting) read_ahead_to_paste_end(keys, fd);
         } else if (keys->pasting && (byte < 0x20 || byte == 0x7F)) {
             if (pasted_control(keys, key)) return TERMINAL_KEYS_ONE;
         } else if (byte != '\033' || keys->pasting || !name_key(keys, fd)) {

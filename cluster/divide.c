@@ -123,7 +123,8 @@ static void divide_attention(Division *d) {
 static void divide_layer_ffns(Division *d, size_t l) {
     const Config *c = d->whole;
     LayerWeights *w = &d->model->weights.layers[l];
-    /* Some layers of this stack look at hidden vectors in steps of their own. */
+    /* AltUp models: gate_cutoff takes the mean of a whole hidden vector, of which a rank has a
+     * part. */
     if (c->stack == STACK_ALTUP || c->without_ffn[l]) return;
     bool all = cut_ffn(d, &w->ffn, d->dim, w->ffn.up.w.data ? cut_codes(d, &w->ffn.down) : 0);
     size_t n = w->router.w.data ? c->experts.count - c->experts.identity : 0;

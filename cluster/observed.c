@@ -30,13 +30,14 @@ struct Observed {
 
 /* ---- Keeping ---- */
 
-/* Heads that every rank computes are seen by rank 0 itself. */
+/* Whether the ranks share the layer's heads. Of other layers rank 0 sees all heads itself. */
 static bool is_divided(const Model *m, size_t layer) {
     return config_heads(m->config, layer).n_heads !=
            config_heads(modelfile_config(m->file), layer).n_heads;
 }
 
-/* An observer of attention.h. */
+/* attention.h calls it with the attention weights of a row and head, which it copies to o->kept
+ * until rank 0 asks for them. */
 static void observed_keep(void *context, size_t layer, size_t row, size_t head, int32_t first,
                           float *weights, size_t n) {
     Observed *o = context;

@@ -21,7 +21,8 @@ KvMirror *leader_mirror(Leader *leader);
 void leader_set_lora(Leader *leader, const Lora *lora);
 
 /* Sends the rows of a forward pass to the other ranks, before rank 0 runs it. fits: the cache has
- * room for the rows; else the others fail as rank 0 does. */
+ * room for the rows; without it the others fill their caches as far as rank 0 did, and run nothing.
+ */
 void leader_pass(Leader *leader, const ForwardPass *pass, bool fits);
 
 /* How many passes were sent. */

@@ -183,7 +183,8 @@ static uint32_t frame_with_byte(Acceptor *m, uint32_t frame, unsigned char byte)
     return intern_frame(m, f);
 }
 
-/* The name in a lexeme, with its quotes, as an expression. */
+/* The expression of the name in a lexeme, with its quotes. The lexeme's frames lead from its last
+ * byte to its first, so bytes[] is reversed; prepending each byte restores the order. */
 static Regex name_of(Acceptor *m, uint32_t lexeme) {
     size_t n = 0, capacity = 0, first = 0, last = 0;
     char *bytes = NULL;
@@ -194,7 +195,6 @@ static Regex name_of(Acceptor *m, uint32_t lexeme) {
         }
         bytes[n++] = (char)m->frames[at].a;
     }
-    /* The bytes are in the wrong order. */
     while (first < n && bytes[first] != '"') first++;
     for (size_t i = 0; i < n; i++)
         if (bytes[i] == '"') last = i;

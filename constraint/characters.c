@@ -102,32 +102,36 @@ bool charset_hex(const char *text, size_t n, size_t digits, uint32_t *number) {
 
 /* ---- Expressions --------------------------------------------------------------------------- */
 
-/* Characters from `from` to `to`, whose forms in UTF-8 are equally long, as bytes. */
-static Regex same_length(RegexArena *arena, const char *from, const char *to, size_t n) {
+/* The expression of the characters between two, whose UTF-8 from[n] and to[n] is equally long.
+ * Ranges with one lead byte are that byte and the range of the rest; others are split into three.
+ */
+static Regex utf8_range(RegexArena *arena, const char *from, const char *to, size_t n) {
     unsigned char low = (unsigned char)from[0], high = (unsigned char)to[0];
     if (n == 1) return regex_range(arena, low, high);
     if (low == high)
         return regex_concat(arena, regex_byte(arena, low),
-                            same_length(arena, from + 1, to + 1, n - 1));
-    /* The first lead byte with its part, the last with its part, and the whole ones between. */
+                            utf8_range(arena, from + 1, to + 1, n - 1));
+    /* The first lead byte with its rests from `from` on, the last with its rests up to `to`, and
+     * the lead bytes between with all rests. */
     static const char least[] = "\x80\x80\x80", most[] = "\xBF\xBF\xBF";
     bool whole_low = memcmp(from + 1, least, n - 1) == 0;
     bool whole_high = memcmp(to + 1, most, n - 1) == 0;
     Regex parts[3] = {REGEX_NONE, REGEX_NONE, REGEX_NONE};
     if (!whole_low)
-        parts[0] = regex_concat(arena, regex_byte(arena, low++),
-                                same_length(arena, from + 1, most, n - 1));
+        parts[0] =
+            regex_concat(arena, regex_byte(arena, low++), utf8_range(arena, from + 1, most, n - 1));
     if (!whole_high)
-        parts[1] = regex_concat(arena, regex_byte(arena, high--),
-                                same_length(arena, least, to + 1, n - 1));
+        parts[1] =
+            regex_concat(arena, regex_byte(arena, high--), utf8_range(arena, least, to + 1, n - 1));
     if (low <= high)
         parts[2] = regex_concat(arena, regex_range(arena, low, high),
-                                same_length(arena, least, most, n - 1));
+                                utf8_range(arena, least, most, n - 1));
     return regex_or(arena, parts, 3);
 }
 
 static const char short_escapes[] = "\"\"\\\\\bb\ff\nn\rr\tt";
 
+/* The character's escape in a JSON string: short where there is one, else \u00XX. */
 static Regex escaped(RegexArena *arena, uint32_t code) {
     for (const char *e = short_escapes; *e; e += 2)
         if ((uint32_t)e[0] == code) return regex_text(arena, (char[]){'\\', e[1]}, 2);
@@ -157,7 +161,7 @@ Regex regex_string(RegexArena *arena, const char *text, size_t n, Writing writin
     return out;
 }
 
-/* Adds from..to, none of which needs an escape, cut where UTF-8 becomes longer. */
+/* Adds the characters from..to, none of which needs an escape: a range for each length in UTF-8. */
 static void add_plain(RegexArena *arena, uint32_t from, uint32_t to, Regex *out) {
     static const uint32_t last[] = {0x7F, 0x7FF, 0xFFFF, 0x10FFFF};
     for (int i = 0; i < 4 && from <= to; i++) {
@@ -166,7 +170,7 @@ static void add_plain(RegexArena *arena, uint32_t from, uint32_t to, Regex *out)
         uint32_t end = to < last[i] ? to : last[i];
         size_t n = utf8_encode(from, low);
         utf8_encode(end, high);
-        *out = regex_or2(arena, *out, same_length(arena, low, high, n));
+        *out = regex_or2(arena, *out, utf8_range(arena, low, high, n));
         from = end + 1;
     }
 }

@@ -115,7 +115,8 @@ static Open heap_pop(Path *p) {
     return top;
 }
 
-/* Takes a state that the search came to by `step`, unless it came there sooner before. */
+/* Queues `state`, which `step` leads to, by the estimated length of the shortest text through it;
+ * not if an earlier step led there with as few bytes. False: past a limit. */
 static bool reach(RegexArena *arena, Path *p, Regex state, Step step) {
     uint32_t index;
     size_t known = p->found.n;

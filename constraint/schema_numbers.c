@@ -8,10 +8,11 @@
 /* One end of the range of a number. */
 typedef struct Limit {
     char text[EXACT_DECIMAL_SIZE]; /* a decimal */
-    int sign;                      /* of it: -1, 0 or 1 */
+    int sign;                      /* of the decimal: -1, 0 or 1 */
     bool given, exclusive;
 } Limit;
 
+/* Writes a keyword's number as a decimal without exponent. */
 static Status decimal_of(SchemaCompiler *c, const char *keyword, const json_t *value,
                          char out[EXACT_DECIMAL_SIZE]) {
     if (!json_is_number(value)) return error_set(c->error, "'%s' must be a number", keyword);
@@ -24,6 +25,8 @@ static const char *magnitude(const Limit *limit) {
     return limit->text + (limit->sign < 0);
 }
 
+/* Replaces the limit if `decimal` is stricter: larger with sign 1 (a minimum), smaller with -1, or
+ * equal and exclusive. */
 static void tighten(Limit *limit, const char *decimal, bool exclusive, int sign) {
     int order = limit->given ? exact_json_compare(decimal, limit->text) * sign : 1;
     if (order < 0 || (order == 0 && !exclusive)) return;
@@ -33,18 +36,19 @@ static void tighten(Limit *limit, const char *decimal, bool exclusive, int sign)
     snprintf(limit->text, sizeof limit->text, "%s", decimal);
 }
 
-/* sign 1: minimum and exclusiveMinimum; -1: the maxima. */
+/* Reads the lower limit, of minimum and exclusiveMinimum (sign 1), or the upper one (sign -1): the
+ * stricter of both. In draft 4 exclusiveMinimum is a boolean that makes minimum exclusive. */
 static Status read_limit(SchemaCompiler *c, const json_t *schema, int sign, Limit *limit) {
     const char *inclusive = sign > 0 ? "minimum" : "maximum";
     const char *exclusive = sign > 0 ? "exclusiveMinimum" : "exclusiveMaximum";
     const json_t *value = json_object_get(schema, inclusive);
     const json_t *other = json_object_get(schema, exclusive);
     char decimal[EXACT_DECIMAL_SIZE];
-    bool both = json_is_true(other); /* draft 4 */
+    bool is_exclusive = json_is_true(other);
     if (json_is_boolean(other)) other = NULL;
     if (value) {
         if (decimal_of(c, inclusive, value, decimal) != STATUS_OK) return STATUS_FAILED;
-        tighten(limit, decimal, both, sign);
+        tighten(limit, decimal, is_exclusive, sign);
     }
     if (other) {
         if (decimal_of(c, exclusive, other, decimal) != STATUS_OK) return STATUS_FAILED;
@@ -53,6 +57,7 @@ static Status read_limit(SchemaCompiler *c, const json_t *schema, int sign, Limi
     return STATUS_OK;
 }
 
+/* Adds multipleOf to *out: as a divisor of 31 bits and at most 9 decimal places. */
 static Status read_multiple(SchemaCompiler *c, const json_t *value, Regex *out) {
     char text[EXACT_DECIMAL_SIZE];
     if (decimal_of(c, "multipleOf", value, text) != STATUS_OK) return STATUS_FAILED;

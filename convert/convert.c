@@ -91,7 +91,7 @@ static Status read_panel(const Conversion *c, const SourceTensor *t, size_t firs
     return STATUS_OK;
 }
 
-/* Converts PANEL_ROWS rows from `first` on to a panel of f32, bf16 or f16. */
+/* Converts PANEL_ROWS rows from `first` on to a panel of a float type. */
 static Status make_float_panel(const Conversion *c, const SourceTensor *t, TensorType type,
                                size_t first, Worker *w, uint8_t *panel, Error *error) {
     if (read_panel(c, t, first, t->cols, w->floats, error) != STATUS_OK) return STATUS_FAILED;

@@ -14,7 +14,7 @@ static Status wrong_words(const StepCall *call, const char *verb) {
 }
 
 /* Reads "M" or "KEY M"; *key is empty for the former. */
-static bool number_or_key(const char **words, char key[STEP_WORD], double *out) {
+static bool read_number_or_key(const char **words, char key[STEP_WORD], double *out) {
     char word[STEP_WORD];
     key[0] = '\0';
     if (!step_word(words, word)) return false;
@@ -37,8 +37,8 @@ static bool read_windows(const char *words, WindowWords *w) {
     while (step_word(&words, word)) {
         bool every = strcmp(word, "every") == 0, from = strcmp(word, "from") == 0;
         bool unlisted = strcmp(word, "unlisted") == 0, first = strcmp(word, "first") == 0;
-        if (every && !number_or_key(&words, w->every_key, &w->every)) return false;
-        if (from && !number_or_key(&words, w->from_key, &w->from)) return false;
+        if (every && !read_number_or_key(&words, w->every_key, &w->every)) return false;
+        if (from && !read_number_or_key(&words, w->from_key, &w->from)) return false;
         if (unlisted) w->listed = false;
         if (first) w->first = true;
         if (!every && !from && !unlisted && !first) return false;
@@ -121,7 +121,7 @@ static Status run_cap(const StepCall *c) {
 }
 
 /* Reads "KEY NUMBER". */
-static bool key_and_number(const char *words, char key[STEP_WORD], double *number) {
+static bool read_key_and_number(const char *words, char key[STEP_WORD], double *number) {
     char word[STEP_WORD];
     return step_word(&words, key) && step_word(&words, word) && step_number(word, number);
 }
@@ -129,7 +129,7 @@ static bool key_and_number(const char *words, char key[STEP_WORD], double *numbe
 static Status run_score_scale(const StepCall *c) {
     char key[STEP_WORD];
     double absent;
-    if (!key_and_number(c->words, key, &absent)) return wrong_words(c, "score_scale");
+    if (!read_key_and_number(c->words, key, &absent)) return wrong_words(c, "score_scale");
     double scalar = json_number(c->json, key, absent);
     if (!(scalar > 0)) return error_set(c->error, "config.json: %s is %g", key, scalar);
     c->config->attention_scale = (float)(1.0 / sqrt(scalar));
@@ -160,7 +160,7 @@ static Status run_wide_ffn(const StepCall *c) {
     char key[STEP_WORD];
     double times = 4;
     if (!*c->words && config->ffn_dim > 0) return STATUS_OK;
-    if (*c->words && !key_and_number(c->words, key, &times)) return wrong_words(c, "wide_ffn");
+    if (*c->words && !read_key_and_number(c->words, key, &times)) return wrong_words(c, "wide_ffn");
     if (*c->words) times = json_number(c->json, key, times);
     double width = times * config->dim;
     if (!(width >= 1 && width <= 1 << 24))
@@ -173,7 +173,7 @@ static Status run_wide_ffn(const StepCall *c) {
 static Status run_shared_width(const StepCall *c) {
     char key[STEP_WORD];
     double absent;
-    if (!key_and_number(c->words, key, &absent)) return wrong_words(c, "shared_width");
+    if (!read_key_and_number(c->words, key, &absent)) return wrong_words(c, "shared_width");
     return family_shared_width(c->json, key, absent, c->config, c->error);
 }
 

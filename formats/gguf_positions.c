@@ -68,6 +68,7 @@ static Status read_factors(GgufModel *m, const char *name, size_t n, size_t stor
     return STATUS_OK;
 }
 
+/* Reads the RoPE of all layers, or of those without a window: base, scaling, LongRoPE's factors. */
 static Status read_rope(GgufModel *m, const GgufFamily *family, Rope *rope) {
     const Config *c = &m->source->config;
     double theta = 10000.0;
@@ -119,18 +120,19 @@ static Status divide_frequencies(GgufModel *m, const GgufFamily *family) {
     return status;
 }
 
-/* Adds the second table, for layers with a window, which have a base of their own and no scaling:
- * Gemma 3. */
+/* Adds the second RoPE table, which layers with a window use: it has no scaling, and a base of its
+ * own (Gemma 3) or, with local_theta < 0, that of the other layers. With local_theta 0 the family
+ * has no such table, and a second base is refused. */
 static Status add_local_rope(GgufModel *m, const GgufFamily *family) {
     Config *c = &m->source->config;
     bool has_windows = false;
     for (uint32_t i = 0; i < c->n_layers; i++) has_windows = has_windows || c->window[i];
-    double all = 10000.0, local = family->local_theta;
-    gguf_model_float(m, "rope.freq_base", &all);
-    if (local < 0.0) local = all;
+    double theta = 10000.0, local = family->local_theta;
+    gguf_model_float(m, "rope.freq_base", &theta);
+    if (local < 0.0) local = theta;
     bool is_given = gguf_model_float(m, "rope.freq_base_swa", &local);
     if (family->local_theta == 0.0) {
-        if (!is_given || local == all || !has_windows) return STATUS_OK;
+        if (!is_given || local == theta || !has_windows) return STATUS_OK;
         return error_set(m->error, "%s: rope.freq_base_swa is not known for the architecture '%s'",
                          m->source->path, m->architecture);
     }

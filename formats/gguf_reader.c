@@ -142,7 +142,7 @@ static Status read_sizes(GgufModel *r) {
     gguf_model_uint(r, "attention.key_length", &c->head_dim);
     uint32_t value_length = c->head_dim;
     gguf_model_uint(r, "attention.value_length", &value_length);
-    /* Latent attention and MiMo 2 set the values' width in their families' `finish`. */
+    /* The families with latent attention, and MiMo 2, read the values' width themselves. */
     bool own_width = gguf_model_find(r, "attention.kv_lora_rank") != NULL ||
                      strcmp(r->architecture, "mimo2") == 0;
     if (value_length != c->head_dim && computes(r) && !own_width)

@@ -73,21 +73,23 @@ static bool stacks_experts(const TensorRule *rule) {
     return names_expert(rule) && !rule->each_head && !number;
 }
 
-/* The order of a tensor's rows or columns that are heads of states: of term `term` of the sum, or
- * of all its terms. */
-static HeadTiles tiles_of(const TensorRule *rule, const SizeSum *sum, size_t term,
-                          const Config *c) {
-    bool tiles = rule->order == ORDER_STATES && c->state.tiled;
-    bool groups = rule->order == ORDER_TILED_STATES && !c->state.tiled;
-    if (!(tiles || groups) || sum->heads_width == 0 || c->state.n_key_heads == 0 ||
+/* How to reorder rows or columns that are heads of a state, of which each key head has several,
+ * from the order in which they are stored to the configuration's (state_tiled). `sum` has their
+ * number, of which one term counts the heads; `term` is the part's own one, SIZE_TERMS: it has all.
+ */
+static HeadTiles head_order(const TensorRule *rule, const SizeSum *sum, size_t term,
+                            const Config *c) {
+    bool to_tiled = rule->order == ORDER_STATES && c->state.tiled;
+    bool to_grouped = rule->order == ORDER_TILED_STATES && !c->state.tiled;
+    if (!(to_tiled || to_grouped) || sum->heads_width == 0 || c->state.n_key_heads == 0 ||
         c->state.n_heads % c->state.n_key_heads != 0)
         return (HeadTiles){0};
-    size_t of_key = c->state.n_heads / c->state.n_key_heads, first = 0;
+    size_t per_key_head = c->state.n_heads / c->state.n_key_heads, first = 0;
     if (term < sum->n_terms && term != sum->heads_term) return (HeadTiles){0};
     for (size_t i = 0; term == SIZE_TERMS && i < sum->heads_term; i++) first += sum->terms[i];
     return (HeadTiles){.first = first,
-                       .groups = tiles ? c->state.n_key_heads : of_key,
-                       .per_group = tiles ? of_key : c->state.n_key_heads,
+                       .groups = to_tiled ? c->state.n_key_heads : per_key_head,
+                       .per_group = to_tiled ? per_key_head : c->state.n_key_heads,
                        .width = sum->heads_width};
 }
 
@@ -129,7 +131,7 @@ static bool make_part(Part *part, const TensorRule *rule, size_t term, bool is_b
         n = sum.terms[term];
     }
     if (rule->order == ORDER_PAIRED) part->fused = sum.total; /* reorders a bias too: rules_take */
-    const HeadTiles tiles = tiles_of(rule, &sum, n_names > 1 ? term : SIZE_TERMS, config);
+    const HeadTiles tiles = head_order(rule, &sum, n_names > 1 ? term : SIZE_TERMS, config);
     part->is_vector = is_bias || rule->form == FORM_NORM || rule->form == FORM_VECTOR;
     if (part->is_vector) {
         part->rows = 1;
@@ -141,7 +143,7 @@ static bool make_part(Part *part, const TensorRule *rule, size_t term, bool is_b
     part->rows = n;
     part->cols = cols.total;
     part->row_tiles = tiles;
-    part->col_tiles = tiles_of(rule, &cols, SIZE_TERMS, config);
+    part->col_tiles = head_order(rule, &cols, SIZE_TERMS, config);
     return true;
 }
 

@@ -57,9 +57,11 @@ typedef enum RuleOrder {
     /* The rows of each head (of an even number) are stored in the order of interleaved RoPE: undone
      * where rope_pairing is ROPE_HALVES. */
     ORDER_PAIRED,
-    ORDER_STATES,      /* heads of a state are stored in the order of their key heads, */
-    ORDER_TILED_STATES /* or those of each key head stand apart, as state_tiled has them: both are
-                        * brought into the order that the configuration has */
+    /* Heads of a state are stored grouped: those of one key head together. They are brought into
+     * the order that the configuration has (state_tiled). */
+    ORDER_STATES,
+    /* The same, stored tiled: the first head of each key head, then the second of each. */
+    ORDER_TILED_STATES
 } RuleOrder;
 
 /* What the source's values are changed to. A bias is never changed. */

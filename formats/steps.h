@@ -54,11 +54,11 @@ Status verb_check(const Verb *verb, const char *words, Error *error);
 
 enum { STEP_WORD = 64 };
 
-/* Takes the next word; false, and an empty word, where there is none. Of a word that is too long
+/* Reads the next word; false, and an empty word, where there is none. Of a word that is too long
  * the beginning is taken. */
 bool step_word(const char **words, char word[STEP_WORD]);
 
-/* Reads a whole number from 0 to 2^28; false: the word is none. */
+/* Reads a whole number, 0 to 2^28; false: the word is none. */
 bool step_number(const char *word, double *out);
 
 /* Takes the steps, which end with one without a verb (NULL: none), in their order. */

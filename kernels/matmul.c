@@ -94,7 +94,8 @@ typedef struct Work {
     size_t n_inputs;
     bool alone; /* all jobs read one row */
     Job jobs[MAX_JOBS];
-    size_t n_jobs, last; /* the job whose panel was multiplied last */
+    size_t n_jobs;
+    size_t last;         /* the job whose panel this thread multiplied last */
     size_t panels, cost; /* of all jobs together; the cost is bytes of weights times rows */
     size_t packed_bytes, pack_tasks;
     size_t thread, n_threads;
@@ -131,7 +132,8 @@ static bool add_job(Work *work, const ProductSet *set, const Product *product) {
     return true;
 }
 
-/* Multiplies panels [begin, end), numbered over all jobs. */
+/* Multiplies panels [begin, end), numbered over all jobs: one kernel call for each job that has
+ * some. The search begins at the job of the thread's last call, as its ranges mostly rise. */
 static void multiply_panels(Work *work, size_t begin, size_t end) {
     void *scratch = work->memory->scratch + work->thread * work->memory->scratch_stride;
     if (work->jobs[work->last].first > begin) work->last = 0;
@@ -139,9 +141,10 @@ static void multiply_panels(Work *work, size_t begin, size_t end) {
         const Job *job = &work->jobs[work->last];
         size_t from = begin - job->first;
         size_t to = end - job->first < job->panels ? end - job->first : job->panels;
-        if (from < to)
+        if (from < to) {
             work->kernels->multiply(job->product, job->input, job->set->n_rows, from, to, scratch);
-        if (from < to) begin = job->first + to;
+            begin = job->first + to;
+        }
         if (begin < end) work->last++;
     }
 }

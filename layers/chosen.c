@@ -18,9 +18,11 @@ typedef struct Chosen {
     IndexedHeads heads;
     Linear gate;
     Pooling pooling;
-    float zeros[]; /* [index_pool][index_dim], biases of the pools' gates */
+    float zeros[]; /* [index_pool][index_dim], Pooling.bias */
 } Chosen;
 
+/* Finds a layer's weights. Its pools are means, which layers/pooling.h makes of gates that are 0.
+ */
 static void *chosen_find(Finder *f, uint32_t l) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, l);

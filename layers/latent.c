@@ -126,7 +126,7 @@ static void latent_rows(Rows *memory, const Model *m, const Branch *b) {
     latent_take_rows(memory, m, b);
 }
 
-/* Floats that a layer leaves to the next ones: the positions that its indexer chose. */
+/* Floats of a row that a layer leaves to the next ones: the positions that its indexer chose. */
 static size_t kept_floats(const Config *c) {
     return indexer_most(c);
 }

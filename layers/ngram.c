@@ -29,7 +29,7 @@ static size_t channels_of(const Config *c) {
     return (size_t)c->gated_streams * c->dim;
 }
 
-/* The convolution's taps with those between them, which are 0. */
+/* The convolution's length: its taps, and the zeros between them. */
 static size_t kernel_of(const Config *c) {
     return (size_t)(c->ngram.conv_kernel - 1) * c->ngram.hash.size + 1;
 }
@@ -128,8 +128,8 @@ static void embed_row(const ForwardPass *pass, const Ngram *w, const StateRun *r
     }
 }
 
-/* tokens[ngram.hash.size - 1] = those of the state when n rows of the run have been taken. */
-static void take_tokens(const ForwardPass *pass, const StateRun *run, float *tokens, size_t n) {
+/* Moves tokens[ngram.hash.size - 1], the last tokens before the run, on by n rows of the run. */
+static void advance_tokens(const ForwardPass *pass, const StateRun *run, float *tokens, size_t n) {
     size_t kept = pass->model->config->ngram.hash.size - 1;
     for (size_t i = 0; i < kept; i++)
         tokens[i] =
@@ -147,9 +147,9 @@ static void embed_run(ForwardPass *pass, const Ngram *w, const NgramRows *r, con
     {
         if (run->held) {
             memcpy(run->held + w->tokens, run->state + w->tokens, TOKENS * sizeof(float));
-            take_tokens(pass, run, run->held + w->tokens, run->n_before);
+            advance_tokens(pass, run, run->held + w->tokens, run->n_before);
         }
-        take_tokens(pass, run, run->state + w->tokens, run->n);
+        advance_tokens(pass, run, run->state + w->tokens, run->n);
     }
 }
 
@@ -178,6 +178,8 @@ static void gate_row(const Model *m, const Ngram *w, const NgramRows *r, const f
     }
 }
 
+/* Embeds the n-grams of all rows, gates their value for each stream, convolves it, and leaves the
+ * sum in b->kept: the formulas of ngram.h in their order. */
 static void ngram_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const Config *c = m->config;

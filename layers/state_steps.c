@@ -45,16 +45,19 @@ StateRun state_run(const ForwardPass *pass, size_t layer, size_t first) {
     return run;
 }
 
-static void copy(const StateRun *run, const float *part, size_t n) {
+/* Copies n floats of the layer's state to their place in run->held. */
+static void copy_to_held(const StateRun *run, const float *part, size_t n) {
     memcpy(run->held + (part - run->state), part, n * sizeof *part);
 }
 
+/* Advances the state by the rows before the held copy, makes that copy, and advances it by the
+ * others; state_scan and convolve_run do the same. */
 void state_linear(const Recurrence *recurrence, const StateRun *run, RecurrentHead head) {
     size_t n = run->n_before;
     head.n_rows = n;
     recurrence->linear(&head);
     if (!run->held) return;
-    copy(run, head.state, state_head_floats(head.key_dim, head.n_columns));
+    copy_to_held(run, head.state, state_head_floats(head.key_dim, head.n_columns));
     head.n_rows = run->n - n;
     head.q += n * head.qk_stride;
     head.k += n * head.qk_stride;
@@ -71,7 +74,7 @@ void state_scan(const Recurrence *recurrence, const StateRun *run, SelectiveScan
     scan.n_rows = n;
     recurrence->scan(&scan, begin, end);
     if (!run->held) return;
-    copy(run, scan.state + begin * scan.n, state_head_floats(scan.n, end - begin));
+    copy_to_held(run, scan.state + begin * scan.n, state_head_floats(scan.n, end - begin));
     scan.n_rows = run->n - n;
     scan.step += n * scan.step_stride;
     scan.x += n * scan.x_stride;
@@ -88,7 +91,7 @@ static void convolve_run(const Recurrence *recurrence, const StateRun *run, cons
     recurrence->convolve(c, inputs, x, stride, n, begin, end);
     if (!run->held) return;
     for (size_t tap = 0; tap + 1 < c->kernel; tap++)
-        copy(run, inputs + tap * c->channels + begin, end - begin);
+        copy_to_held(run, inputs + tap * c->channels + begin, end - begin);
     if (n < run->n) recurrence->convolve(c, inputs, x + n * stride, stride, run->n - n, begin, end);
 }
 

@@ -14,19 +14,20 @@ size_t state_convolution_floats(size_t kernel, size_t channels);
 /* Floats of one head's state, [blocks of 16 columns][key_dim][16]. */
 size_t state_head_floats(size_t key_dim, size_t value_dim);
 
-/* How the rows of one sequence are taken into a layer's state: where the state behind some of them
- * is kept (kvcache_hold), they go in two parts. */
+/* The rows of one sequence that advance a layer's state. Where the cache wants a copy of the state
+ * behind some of them (kvcache_hold), they advance it in two parts. */
 typedef struct StateRun {
     float *state;    /* of the layer */
-    float *held;     /* where a copy of the state goes; NULL: none is kept */
+    float *held;     /* where a copy of the state goes; NULL: none is wanted */
     size_t first, n; /* rows of the pass */
     size_t n_before; /* of them, those before the copy: n where there is none */
 } StateRun;
 
+/* The run of rows that begins at `first` and ends where another sequence begins. */
 StateRun state_run(const ForwardPass *pass, size_t layer, size_t first);
 
-/* Recurrence.linear and Recurrence.scan (of one block of channels) of the run's rows, whose states
- * lie within run->state. */
+/* Run Recurrence.linear, or Recurrence.scan of one block of channels, over the run's rows. The
+ * state of `head` or `scan` lies within run->state. */
 void state_linear(const Recurrence *recurrence, const StateRun *run, RecurrentHead head);
 void state_scan(const Recurrence *recurrence, const StateRun *run, SelectiveScan scan, size_t begin,
                 size_t end);

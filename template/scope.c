@@ -242,6 +242,8 @@ static void bind_builtin(Binder b, Node *node) {
     bind_all(b, node->items);
 }
 
+/* Binds {% with target = value, ... %}: values are evaluated outside the new frame, so that they
+ * see none of the targets. */
 static void bind_with(Binder b, Node *node) {
     node->frame = new_frame(b.m, b.frame);
     for (Node *n = node->items; n; n = n->next) bind(b, n->second);
