@@ -505,7 +505,7 @@ static const OptionRow rows[] = {
     CHOICE_ROW(USUAL, 0, "kv-type", "auto|f32|f16|q8", FIELD(kv_type), NULL,
                "type of the KV cache [the model's]"),
     UINT_ROW(USUAL, 0, "context", FIELD(context), 1, MOST_POSITIONS,
-             "positions in the KV cache [the model's]"),
+             "context length, in tokens [the model's]"),
     CHOICE_ROW(USUAL, 0, "sweep", "no|threads|context|batch", FIELD(sweep), NULL,
                "measure at growing numbers of these"),
     UINT_ROW(USUAL, 0, "decode", FIELD(decode), 1, MOST_POSITIONS,

@@ -21,12 +21,12 @@ static const char usage[] = "usage: run MODEL.bin [options]\n"
                             "  -i TEXT  continue this text\n"
                             "  -e       print the prompt, too\n"
                             "  -n N     at most N new tokens [256]; 0: to the end of the context\n"
-                            "  -t X     temperature; 0: always the likeliest token\n"
+                            "  -t X     temperature; 0: greedy, the most likely token\n"
                             "  -p X     nucleus sampling (top-p): probability mass X; 1: off\n"
-                            "  -k N     top-k: only the N likeliest tokens; 0: all\n"
+                            "  -k N     top-k: sample among the N most likely tokens; 0: all\n"
                             "  -s N     seed of the sampler\n"
                             "  -j N     threads\n"
-                            "  -c N     positions in the KV cache\n"
+                            "  -c N     context length, in tokens\n"
                             "  -u N     prompt tokens per forward pass\n";
 
 typedef struct Arguments {

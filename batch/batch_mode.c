@@ -14,9 +14,9 @@
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
 
 const OptionRow batch_options[] = {
-    HEADING_ROW("Many requests at once (docs/batch.md); -s is 0 here unless given"),
+    HEADING_ROW("Batches of requests (docs/batch.md); the seed is 0 unless -s is given"),
     TEXT_ROW(USUAL, 0, "batch", "FILE", FIELD(batch),
-             "answer each line of FILE, JSON; - reads stdin"),
+             "answer each line of FILE (JSON Lines; -: stdin)"),
     TEXT_ROW(RARE, 0, "check", "FILE", FIELD(check), "compare the answers with those in FILE"),
     FLAG_ROW(RARE, 0, "batch-text", FIELD(batch_text),
              "each line is a prompt, not JSON; --csv: a table"),
@@ -33,20 +33,20 @@ const OptionRow batch_options[] = {
     FLAG_ROW(RARE, 0, "live", FIELD(live), NULL),
     TEXT_ROW(RARE, 0, "logits", "FILE", FIELD(logits), NULL),
     TEXT_ROW(RARE, 0, "kv-memory", "SIZE", FIELD(kv_memory),
-             "memory of the KV cache, 4G [half of free memory]"),
+             "KV cache size, like 4G [half of the free memory]"),
     UINT_ROW(RARE, 0, "max-concurrent", FIELD(max_concurrent), 1, 65536,
-             "sequences at a time [64, if they fit]"),
+             "sequences decoded at once [64, if they fit]"),
     END_ROW,
 };
 
 const OptionRow batch_embedding_options[] = {
     HEADING_ROW("Embeddings (docs/embeddings.md)"),
     TEXT_ROW(RARE, 0, "embed", "FILE", FIELD(embed),
-             "a vector for each line of FILE; - reads stdin"),
+             "an embedding for each line of FILE; -: stdin"),
     CHOICE_ROW(RARE, 0, "pooling", "auto|last|mean|cls", FIELD(pooling), NULL,
                "how hidden states are pooled [the model's]"),
     UINT_ROW(RARE, 0, "dimensions", FIELD(dimensions), 1, 1 << 20,
-             "keep N; --embed-normalize, -prompt, -truncate"),
+             "the first N; --embed-normalize, -prompt, -truncate"),
     CHOICE_ROW(RARE, 0, "embed-normalize", "auto|yes|no", FIELD(embed_normalize), NULL, NULL),
     TEXT_ROW(RARE, 0, "embed-prompt", "NAME", FIELD(embed_prompt), NULL),
     FLAG_ROW(RARE, 0, "embed-truncate", FIELD(embed_truncate), NULL),

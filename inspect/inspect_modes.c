@@ -22,7 +22,7 @@
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
 
 const OptionRow inspect_options[] = {
-    HEADING_ROW("Instead of writing text"),
+    HEADING_ROW("Instead of generating text"),
     FLAG_ROW(USUAL, 0, "info", FIELD(info), "describe the model: configuration, tensors, memory"),
     FLAG_ROW(RARE, 0, "layers", FIELD(layers), NULL),
     FLAG_ROW(USUAL, 0, "verify", FIELD(verify), "check the model file: checksums and weights"),
@@ -47,7 +47,7 @@ const OptionRow inspect_options[] = {
     TEXT_ROW(RARE, 0, "positions", "OUT", FIELD(positions),
              "draw the positional encoding, SVG; or table"),
     UINT_ROW(RARE, 0, "layer", FIELD(layer), 0, 1e6,
-             "its activations at token --position P; -o OUT.svg"),
+             "draw activations at token --position P; -o OUT.svg"),
     UINT_ROW(RARE, 0, "position", FIELD(position), 0, 1e9, NULL),
     FLAG_ROW(RARE, 0, "no-cache", FIELD(no_cache), NULL),
     LIST_ROW(RARE, "override", "FIELD=VALUE", FIELD(override),

@@ -193,8 +193,8 @@ static void a_missing_value_is_asked_for(void **state) {
     Options o;
     Error error;
     REFUSES("-i needs a value: -i TEXT (continue this text; - reads it from stdin)", "m", "-i");
-    REFUSES("--top-k needs a value: --top-k N (only the N likeliest tokens; 0: all [0])", "m",
-            "--top-k", "--stats");
+    REFUSES("--top-k needs a value: --top-k N (sample among the N most likely tokens; 0: all [0])",
+            "m", "--top-k", "--stats");
     REFUSES("--stats takes no value", "m", "--stats=1");
 }
 

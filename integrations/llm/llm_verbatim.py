@@ -103,10 +103,10 @@ def messages_of(prompt, conversation) -> List[dict]:
 
 class _Options(llm.Options):
     max_tokens: Optional[int] = Field(description="At most so many tokens", default=None)
-    temperature: Optional[float] = Field(description="0: always the likeliest token", default=None)
+    temperature: Optional[float] = Field(description="0: greedy decoding, the most likely token", default=None)
     top_p: Optional[float] = Field(description="Nucleus sampling", default=None)
-    top_k: Optional[int] = Field(description="Of the likeliest tokens alone", default=None)
-    min_p: Optional[float] = Field(description="Least share of the likeliest token's probability", default=None)
+    top_k: Optional[int] = Field(description="Sample among the top_k most likely tokens", default=None)
+    min_p: Optional[float] = Field(description="Drop tokens below min_p times the top probability", default=None)
     seed: Optional[int] = Field(description="Another answer; 0 unless given", default=None)
     stop: Optional[str] = Field(description="A text that ends the answer", default=None)
     repetition_penalty: Optional[float] = Field(description="Above 1: fewer repetitions", default=None)
