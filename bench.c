@@ -450,7 +450,7 @@ static Status measure_threads(Bench *b, int most, Error *error) {
     return status;
 }
 
-static Status measure(Bench *b, Error *error) {
+static Status measure_chosen(Bench *b, Error *error) {
     Sweep sweep = b->arguments->sweep;
     const Arguments *a = b->arguments;
     if (a->draft) return measure_drafts(b, error);
@@ -482,7 +482,7 @@ static Status bench(const Arguments *arguments, Error *error) {
         } else if (!sweeps_threads) {
             print_limits(&b);
         }
-        status = measure(&b, error);
+        status = measure_chosen(&b, error);
         if (arguments->json) printf("\n  ]\n}\n");
     }
     close_model(&b);
@@ -525,7 +525,7 @@ static const OptionRow rows[] = {
 
 static const OptionRow *const tables[] = {rows, NULL};
 
-static Status take_model(void *values, const char *word, Error *error) {
+static Status set_model(void *values, const char *word, Error *error) {
     Arguments *a = values;
     if (!a->model) {
         a->model = word;
@@ -568,7 +568,7 @@ static Status find_model(Arguments *a, Error *error) {
 static Status bench_run(int argc, char **argv, Error *error) {
     Arguments arguments = {0};
     CommandLine line = {
-        .tables = tables, .values = &arguments, .operand = take_model, .advise = advice_option};
+        .tables = tables, .values = &arguments, .operand = set_model, .advise = advice_option};
     Status status = command_line_parse(&line, argc, argv, error);
     if (status == STATUS_OK && arguments.help) {
         print_help(&line);

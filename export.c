@@ -102,7 +102,7 @@ static Status usage(Error *error, const char *text, const char *about) {
     return STATUS_USAGE;
 }
 
-static Status take_operand(void *values, const char *word, Error *error) {
+static Status set_operand(void *values, const char *word, Error *error) {
     Arguments *a = values;
     if (a->n_operands == 2) return usage(error, "too many operands: ", word);
     if (!word[0]) return usage(error, "an empty name names no file", "");
@@ -210,7 +210,7 @@ static Status choose_types(Export *e, Error *error) {
 /* ---- Rights ---- */
 
 /* Enters the sandbox. The target is named by a process that was started before (errand.h). */
-static Status give_up_rights(void *context, Error *error) {
+static Status enter_sandbox(void *context, Error *error) {
     const Export *e = context;
     const SandboxRules rules = {.writable = {NULL}};
     SandboxReport report;
@@ -248,7 +248,7 @@ static void show_note(const char *line, void *context) {
 }
 
 /* Opens the finished file as `run` would, and says what it is. */
-static Status report(void *context, int fd, Error *error) {
+static Status report_result(void *context, int fd, Error *error) {
     const Export *e = context;
     ModelFile *file;
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* which modelfile_open takes over */
@@ -293,8 +293,8 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
         .keeps_target = !a->force,
         .n_threads = a->n_threads ? (int)a->n_threads : threads_default(),
         .cancel = stopped,
-        .ready = give_up_rights,
-        .written = report,
+        .ready = enter_sandbox,
+        .written = report_result,
         .ready_context = e,
         .note = a->quiet ? NULL : show_note,
         .progress = shows_progress ? show_progress : NULL,
@@ -312,7 +312,7 @@ static Status export_run(int argc, char **argv, const volatile sig_atomic_t *sto
     Arguments arguments = {0};
     Export e = {.arguments = &arguments};
     CommandLine line = {
-        .tables = tables, .values = &arguments, .operand = take_operand, .advise = advice_option};
+        .tables = tables, .values = &arguments, .operand = set_operand, .advise = advice_option};
     Status status = command_line_parse(&line, argc, argv, error);
     if (status == STATUS_OK && arguments.help) {
         print_help(&line);

@@ -96,8 +96,9 @@ Status kvcache_reserve(KvCache *cache, int32_t id, size_t n, Error *error) {
     return STATUS_OK;
 }
 
-/* Gives back the pages that no query sees any more, even if KV_SLACK positions are taken back. */
-static void give_back(KvCache *cache, Sequence *sequence) {
+/* Releases the pages that no query sees any more, even if the last KV_SLACK positions are removed.
+ */
+static void release_unseen(KvCache *cache, Sequence *sequence) {
     size_t used = (size_t)(sequence->next - sequence->start);
     for (size_t g = 0; g < cache->n_groups; g++) {
         size_t end = kvpages_first_seen(&cache->groups[g], used > KV_SLACK ? used - KV_SLACK : 0);
@@ -113,7 +114,7 @@ void kvcache_commit(KvCache *cache, int32_t id, size_t n) {
     Sequence *sequence = &cache->sequences[id];
     sequence->next += (int32_t)n;
     snapshots_commit(cache, sequence, n);
-    give_back(cache, sequence);
+    release_unseen(cache, sequence);
 }
 
 size_t kvcache_call_rows(const KvCache *cache, int32_t id, size_t left, size_t most) {

@@ -206,8 +206,9 @@ uint32_t table_find_vocab(const Tokenizer *t, const char *key, size_t length);
 /* Appends an id to the encoding's output. */
 Status table_push_id(Encoding *e, uint32_t id);
 
-/* The same for a token that the model makes of text, or of bytes that are not UTF-8. Drops special
- * tokens but t->unknown, whatever the section's tables say: only a recognized added token is one.
+/* As table_push_id, for a token that the model makes of text, or of bytes that are not UTF-8. Drops
+ * special tokens but t->unknown, whatever the section's tables say: only a recognized added token
+ * is one.
  */
 Status table_push_text_id(Encoding *e, uint32_t id);
 

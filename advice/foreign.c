@@ -189,7 +189,7 @@ static const struct {
      "only the answer goes to stdout: leave it out"},
 };
 
-/* The same of llama.cpp's tools that stand for our other two programs. */
+/* Options of llama.cpp's tools that correspond to `export` and `get`, and what to use instead. */
 static const struct {
     const char *program, *names, *says;
 } of_tools[] = {

@@ -6,7 +6,7 @@
 #include "advice/foreign.h"
 #include "advice/spelling.h"
 
-static const OptionRow *find(const CommandLine *line, const char *name) {
+static const OptionRow *find_option(const CommandLine *line, const char *name) {
     const OptionRow *row;
     for (size_t i = 0; (row = command_line_row(line, i)); i++)
         if (row->kind != OPTION_HEADING && strcmp(name, row->name) == 0) return row;
@@ -31,9 +31,11 @@ void advice_option(const CommandLine *line, const char *spelled, Error *error) {
     snprintf(name, sizeof name, "%.*s", (int)strcspn(spelled, "="), spelled);
     for (char *c = name; *c; c++)
         if (*c == '_') *c = '-';
-    const char *program = find(line, "mode") ? NULL : find(line, "keep") ? "export" : "bench";
+    const char *program = find_option(line, "mode")   ? NULL
+                          : find_option(line, "keep") ? "export"
+                                                      : "bench";
     const char *ours = foreign_synonym(name), *says = foreign_option(program, name);
-    const OptionRow *row = ours ? find(line, ours) : NULL;
+    const OptionRow *row = ours ? find_option(line, ours) : NULL;
     if (program && says) row = NULL; /* -n is a number of tokens to run alone */
     if (!row && says) {
         error_set(error, ": %s", says);

@@ -30,7 +30,7 @@ typedef struct NgramHash {
 
 /* Tables of a layer; at most NGRAM_HASH_MAX_TABLES for the functions below. */
 size_t ngram_hash_tables(const NgramHashing *hashing);
-/* Those of the layer that is number `number` of the layers with n-grams, from 0. */
+/* Makes the hash tables of a layer, the number-th of the layers with n-grams, from 0. */
 void ngram_hash_make(const NgramHashing *hashing, uint32_t number, uint32_t vocab_size,
                      NgramHash *hash);
 /* Rows of part `part` of the layer's tables. The parts are equal, the last ones shorter. */

@@ -133,7 +133,7 @@ void batch_close(Batch *b) {
 /* ---- Results --------------------------------------------------------------------------------- */
 
 /* Ends the run with this error, unless another one has already ended it. */
-static void give_up(Batch *b, Status status, const Error *error) {
+static void end_run(Batch *b, Status status, const Error *error) {
     if (b->status != STATUS_OK) return;
     b->status = status;
     b->error = *error;
@@ -155,16 +155,16 @@ static void write_job(Batch *b, Job *job) {
     b->held_bytes -= strlen(job->line);
     bool told = b->replays || (b->options->quiet && job->is_same);
     if (!told && result_file_add(&b->results, job->line, &error) != STATUS_OK)
-        give_up(b, STATUS_FAILED, &error);
+        end_run(b, STATUS_FAILED, &error);
     if (job->result && records_write(b->check, job->result, &error) != STATUS_OK)
-        give_up(b, STATUS_FAILED, &error);
+        end_run(b, STATUS_FAILED, &error);
     b->progress.n_done++;
     unlink_job(b, job);
     job_free(job);
 }
 
 /* Adds the result of a job (`line`), or its failure, to the receipt. */
-static void tell_receipt(Batch *b, Job *job, const char *failure, const char *line) {
+static void add_to_receipt(Batch *b, Job *job, const char *failure, const char *line) {
     static const Error no_memory = {"no memory for a receipt"};
     Error error;
     json_t *item = job->item;
@@ -177,9 +177,9 @@ static void tell_receipt(Batch *b, Job *job, const char *failure, const char *li
                     : batch_receipt_answers(receipt, item, &job->request, job->choices);
     if (!fits) {
         json_decref(item);
-        give_up(b, STATUS_FAILED, &no_memory);
+        end_run(b, STATUS_FAILED, &no_memory);
     } else if (receipt_item(b->session->receipt, job->request.line, item, &error) != STATUS_OK) {
-        give_up(b, STATUS_FAILED, &error);
+        end_run(b, STATUS_FAILED, &error);
     }
 }
 
@@ -202,7 +202,7 @@ static void deliver(Batch *b, Job *job, char *line) {
     if (b->check && b->replays && line) report_record(b, job, line);
     job->line = line;
     if (!line) {
-        give_up(b, STATUS_FAILED, &no_memory);
+        end_run(b, STATUS_FAILED, &no_memory);
         return;
     }
     b->held_bytes += strlen(line);
@@ -233,7 +233,7 @@ static void fail_job(Batch *b, Job *job, const char *message) {
         stop_at(b, job, message);
         return;
     }
-    tell_receipt(b, job, message, NULL);
+    add_to_receipt(b, job, message, NULL);
     deliver(b, job, result_error_line(&b->answering.maker, &job->request, message));
 }
 
@@ -245,7 +245,7 @@ static Status batch_add_line(void *context, const char *line, Error *error) {
 static void stream(Batch *b, Job *job) {
     Error error;
     if (!b->replays && job_stream(job, batch_add_line, &b->results, &error) != STATUS_OK)
-        give_up(b, STATUS_FAILED, &error);
+        end_run(b, STATUS_FAILED, &error);
 }
 
 static void stream_all(Batch *b) {
@@ -273,7 +273,7 @@ static void finish_job(Job *job, void *context) {
     if (job->streamed) stream(b, job);
     bool in_chunks = job->streamed && !job->request.is_native;
     char *line = in_chunks ? NULL : job_result(job);
-    tell_receipt(b, job, NULL, line);
+    add_to_receipt(b, job, NULL, line);
     if (in_chunks) {
         finish_stream(b, job);
     } else {
@@ -321,7 +321,7 @@ static bool answered(Batch *b, const Request *r) {
                       "without --ordered, or for other requests; resume without --ordered",
                       file->path, b->progress.n_before + 1 + (file->header != NULL), r->line,
                       b->reader.name);
-            give_up(b, STATUS_FAILED, &error);
+            end_run(b, STATUS_FAILED, &error);
             return true;
         }
     }
@@ -422,7 +422,7 @@ static void obey(Batch *b, Job *job) {
 }
 
 /* Makes a job of a line of the input, unless the line is blank or answered by an earlier run. */
-static void take_line(Batch *b, LineState state, const char *line, size_t length) {
+static void submit_line(Batch *b, LineState state, const char *line, size_t length) {
     static const Error no_memory = {"no memory for a request"};
     Error error, other;
     if (!b->csv) batch_line_trim(&b->reader, b->options->batch_text, &line, &length);
@@ -434,12 +434,12 @@ static void take_line(Batch *b, LineState state, const char *line, size_t length
     b->progress.n_lines++;
     Job *job = add_job(b);
     if (!job) {
-        give_up(b, STATUS_FAILED, &no_memory);
+        end_run(b, STATUS_FAILED, &no_memory);
         return;
     }
     if (b->session->receipt &&
         !(job->item = batch_receipt_begin(b->session->receipt, line, length))) {
-        give_up(b, STATUS_FAILED, &no_memory);
+        end_run(b, STATUS_FAILED, &no_memory);
         return;
     }
     Status status = parse_line(b, &job->request, state, line, length, &error);
@@ -484,11 +484,12 @@ static bool has_room(const Batch *b) {
     return b->n_jobs < ORDERED_MOST_JOBS && b->held_bytes < ORDERED_MOST_BYTES;
 }
 
-/* Takes what the reader has returned: a line, or a part of a table's row. */
-static Status take_input(Batch *b, LineState state, const char *line, size_t length, Error *error) {
+/* Handles what the reader has returned: a line, or a part of a table's row. */
+static Status handle_input(Batch *b, LineState state, const char *line, size_t length,
+                           Error *error) {
     b->at_end = state == LINE_NONE;
     if (!b->csv) {
-        if (!b->at_end) take_line(b, state, line, length);
+        if (!b->at_end) submit_line(b, state, line, length);
         return STATUS_OK;
     }
     if (state == LINE_TOO_LONG)
@@ -496,7 +497,7 @@ static Status take_input(Batch *b, LineState state, const char *line, size_t len
                          b->reader.number, LINE_MOST_BYTES);
     Status status = b->at_end ? csv_end(b->csv, &b->row, error)
                               : csv_line(b->csv, line, length, &b->row, error);
-    if (status == STATUS_OK && b->row) take_line(b, LINE_READ, b->row->request, b->row->length);
+    if (status == STATUS_OK && b->row) submit_line(b, LINE_READ, b->row->request, b->row->length);
     return status;
 }
 
@@ -512,7 +513,7 @@ static Status read_live(Batch *b, Error *error) {
         if (state == LINE_NONE) {
             b->at_end = true;
         } else {
-            take_line(b, state, line, length);
+            submit_line(b, state, line, length);
         }
     }
     return STATUS_OK;
@@ -540,7 +541,7 @@ static Status feed(Batch *b, Error *error) {
         if (status != STATUS_OK) return status;
         if (*b->session->interrupted) return STATUS_INTERRUPTED;
         if (state == LINE_NOT_YET) break;
-        status = take_input(b, state, line, length, error);
+        status = handle_input(b, state, line, length, error);
         if (status != STATUS_OK) return status;
     }
     return b->options->live ? read_live(b, error) : STATUS_OK;
@@ -662,7 +663,7 @@ static Status finish_check(Batch *b, Error *error) {
     return status == STATUS_OK ? records_finish(b->check, error) : status;
 }
 
-static void tell_how_to_resume(const Batch *b) {
+static void print_how_to_resume(const Batch *b) {
     if (!b->results.regular) return;
     /* Of lines that a full disk did not take, how many were written is not known. */
     if (b->results.buffer.length > 0)
@@ -673,8 +674,9 @@ static void tell_how_to_resume(const Batch *b) {
                 program_invocation_short_name, b->progress.n_done);
 }
 
-/* Says that results of an earlier run answer no line: what --resume adds stands beside them. */
-static void tell_of_strangers(const Batch *b) {
+/* --resume: warns that results of an earlier run answer no line of the input any more. They stay in
+ * the file. */
+static void warn_of_stale_results(const Batch *b) {
     size_t n = b->results.n_kept - b->progress.n_before;
     if (!b->options->resume || b->results.n_kept <= b->progress.n_before) return;
     terminal_say("%s: %zu result%s of an earlier run answer%s no line of %s any more: lines were "
@@ -704,14 +706,14 @@ Status batch_run(Batch *b, Session *session, Error *error) {
     if (b->n_skipped > 0)
         terminal_say("%zu empty line%s skipped: the model has no token for %s", b->n_skipped,
                      b->n_skipped == 1 ? "" : "s", b->n_skipped == 1 ? "it" : "them");
-    if (status == STATUS_OK && !b->stops) tell_of_strangers(b);
+    if (status == STATUS_OK && !b->stops) warn_of_stale_results(b);
     if (status != STATUS_FAILED) {
         Status flushed = result_file_flush(&b->results, true, error);
         if (flushed != STATUS_OK) status = flushed;
     }
     if (b->options->stats)
         batch_progress_stats(&b->progress, b->kv_bytes, b->answering.fingerprint);
-    if (!b->replays && (status != STATUS_OK || b->stops)) tell_how_to_resume(b);
+    if (!b->replays && (status != STATUS_OK || b->stops)) print_how_to_resume(b);
     if (status != STATUS_OK) return status;
     if (b->stops) {
         *error = b->error;

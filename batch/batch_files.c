@@ -212,7 +212,7 @@ static const char *name_of(const ResultFile *file) {
     return file->path ? file->path : "stdout";
 }
 
-static Status failed(const ResultFile *file, const char *what, Error *error) {
+static Status file_failed(const ResultFile *file, const char *what, Error *error) {
     return error_set(error, "%s: cannot be %s: %s", name_of(file), what, strerror(errno));
 }
 
@@ -226,7 +226,7 @@ static Status lock(const ResultFile *file, int fd, Error *error) {
                      file->path);
         return STATUS_OK;
     }
-    return failed(file, "locked", error);
+    return file_failed(file, "locked", error);
 }
 
 /* Creates FILE.retry while the program may still create files. */
@@ -254,12 +254,12 @@ Status result_file_open(ResultFile *file, const char *path, bool resume, bool re
         if (file->fd < 0 && errno != ENOENT) *error = other;
     }
     if (file->fd < 0) return STATUS_FAILED;
-    if (fstat(file->fd, &info) != 0) return failed(file, "written", error);
+    if (fstat(file->fd, &info) != 0) return file_failed(file, "written", error);
     file->regular = S_ISREG(info.st_mode);
     if (!file->regular)
         return resume ? error_set(error, "%s: only a file can be resumed", path) : STATUS_OK;
     if (lock(file, file->fd, error) != STATUS_OK) return STATUS_FAILED;
-    if (fstat(file->fd, &info) != 0) return failed(file, "read", error);
+    if (fstat(file->fd, &info) != 0) return file_failed(file, "read", error);
     file->whole = info.st_size;
     if (info.st_size > 0 && !resume)
         return error_set(
@@ -380,7 +380,7 @@ static void forget(ResultFile *file) {
 static Status read_from_start(ResultFile *file, const char *fingerprint, bool ordered,
                               ResultFile *kept, off_t *cut, bool *drops, Error *error) {
     LineReader reader;
-    if (lseek(file->fd, 0, SEEK_SET) != 0) return failed(file, "read", error);
+    if (lseek(file->fd, 0, SEEK_SET) != 0) return file_failed(file, "read", error);
     line_reader_init(&reader, file->fd, file->path);
     Status status = read_results(file, &reader, fingerprint, ordered, kept, cut, drops, error);
     line_reader_free(&reader);
@@ -417,7 +417,7 @@ Status result_file_resume(ResultFile *file, const char *fingerprint, bool ordere
     Status status = drops && !ordered ? rewrite(file, fingerprint, error) : STATUS_OK;
     end_retry(file);
     if (status != STATUS_OK || (drops && !ordered)) return status;
-    if (cut < file->whole && ftruncate(file->fd, cut) != 0) return failed(file, "cut", error);
+    if (cut < file->whole && ftruncate(file->fd, cut) != 0) return file_failed(file, "cut", error);
     file->whole = cut;
     return STATUS_OK;
 }
@@ -450,7 +450,7 @@ static Status write_buffer(ResultFile *file, Error *error) {
     if (n < length && errno == EPIPE) {
         file->closed = true;
     } else if (n < length) {
-        failed(file, "written", error);
+        file_failed(file, "written", error);
         return cut_torn_line(file, n, error);
     }
     file->dirty = file->dirty || length > 0;
@@ -464,7 +464,7 @@ Status result_file_flush(ResultFile *file, bool sync, Error *error) {
     double now = clock_seconds();
     if (!file->regular || !file->dirty || (!sync && now - file->synced < 1.0)) return STATUS_OK;
     if (fdatasync(file->fd) != 0 && errno != EINVAL && errno != EROFS)
-        return failed(file, "synced to the disk", error);
+        return file_failed(file, "synced to the disk", error);
     file->dirty = false;
     file->synced = now;
     return STATUS_OK;

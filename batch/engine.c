@@ -237,15 +237,16 @@ static size_t prefix_limit(const EngineTask *task) {
     return task->n_seen < task->n_to_see ? task->n_seen : task->n_tokens - 1;
 }
 
-/* Of two ends of shared prefixes, the one that the task comes to first. */
+/* Returns `end`, or the task's mark where that lies before: which end of a shared prefix the task
+ * reaches first. */
 static size_t sooner_mark(const EngineTask *task, size_t end) {
     return task->mark_at > task->n_computed && task->mark_at < end ? task->mark_at : end;
 }
 
-/* Gives the task, of which nothing is cached, its first n tokens from another sequence. Where that
- * cannot go back to n, the task gets fewer and marks the end of the shared prefix for those after
- * it. */
-static void take_over(Engine *e, EngineTask *task, int32_t from, size_t n) {
+/* Forks the first n tokens of another sequence for the task, of which nothing is cached. Where no
+ * snapshot lets that sequence go back to n, the task gets fewer tokens and marks n, so that later
+ * tasks get all. */
+static void fork_prefix(Engine *e, EngineTask *task, int32_t from, size_t n) {
     Error ignored;
     if (kvcache_fork(e->cache, from, (int32_t)n, task->sequence, &ignored) != STATUS_OK) return;
     task->n_computed = (size_t)kvcache_next(e->cache, task->sequence);
@@ -276,9 +277,9 @@ static void find_prefix(Engine *e, EngineTask *task) {
     task->following = NULL;
     if (kept) {
         kept->last_use = e->clock++;
-        take_over(e, task, kept->sequence, best);
+        fork_prefix(e, task, kept->sequence, best);
     } else if (leader && best <= leader->n_computed) {
-        take_over(e, task, leader->sequence, best);
+        fork_prefix(e, task, leader->sequence, best);
     } else if (leader) {
         task->following = leader;
         leader->mark_at = sooner_mark(leader, best);
@@ -293,7 +294,7 @@ static void catch_up(Engine *e, EngineTask *task) {
     leader->mark_at = sooner_mark(leader, n);
     if (n > leader->n_computed) return;
     task->following = NULL;
-    take_over(e, task, leader->sequence, n);
+    fork_prefix(e, task, leader->sequence, n);
 }
 
 /* Stops other tasks from following a task that leaves. */
@@ -482,7 +483,7 @@ static void secure_pages(Engine *e, Error *error) {
 }
 
 /* Hands one task its logits, from the k-th row on; those of a draft only if the text takes it. */
-static void take_logits(Engine *e, size_t k, size_t n_logits) {
+static void hand_out_logits(Engine *e, size_t k, size_t n_logits) {
     size_t vocab = model_config(e->model)->vocab_size;
     EngineTask *task = e->logits_rows[k].task;
     for (; k < n_logits && e->logits_rows[k].task == task; k++) {
@@ -519,7 +520,7 @@ static size_t index_of_sequence(const Engine *e, int32_t sequence) {
 }
 
 /* Hands the tasks the final states that the last call has computed for rows[n]. */
-static void take_states(Engine *e, const Row *rows, size_t n) {
+static void hand_out_states(Engine *e, const Row *rows, size_t n) {
     const float *state = model_final_states(e->model);
     for (size_t i = 0; i < n; i++) {
         if (!rows[i].wants_logits) continue;
@@ -561,7 +562,7 @@ static void engine_advance(Engine *e, size_t n_logits) {
 #pragma omp for schedule(dynamic, 1) nowait
         for (size_t k = 0; k < n_logits; k++)
             if (k == 0 || e->logits_rows[k - 1].task != e->logits_rows[k].task)
-                take_logits(e, k, n_logits);
+                hand_out_logits(e, k, n_logits);
         call_mode_leave(&before);
     }
     for (size_t i = 0; i < e->n_running;) { /* the oldest first, so that results keep their order */
@@ -581,7 +582,7 @@ static Status forward(Engine *e, const Row *rows, size_t n, size_t n_logits, Err
     float *logits = e->logits + n_logits * model_config(e->model)->vocab_size;
     Status status =
         model_forward(e->model, e->cache, rows, n, e->for_states ? NULL : logits, error);
-    if (status == STATUS_OK && e->for_states) take_states(e, rows, n);
+    if (status == STATUS_OK && e->for_states) hand_out_states(e, rows, n);
     return status;
 }
 

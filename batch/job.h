@@ -78,7 +78,7 @@ Status job_submit(Job *job, Engine *engine, Error *error);
 /* Ends the texts of a job that are not done, as failed. The job may be gone afterwards. */
 void job_cancel(Job *job, Engine *engine);
 
-/* The same, because of this error and not by the request's own will. */
+/* As job_cancel, because of this error instead of the client's request. */
 void job_fail(Job *job, Engine *engine, const Error *why);
 
 /* Why the first text that failed did; NULL: none failed. */

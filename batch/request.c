@@ -559,7 +559,7 @@ static Status read_fields(Request *r, const json_t *body, const char *const *own
     return STATUS_OK;
 }
 
-static Status take_id(Request *r, const json_t *id, const char *name, Error *error) {
+static Status read_id(Request *r, const json_t *id, const char *name, Error *error) {
     if (!id || json_is_null(id)) return STATUS_OK;
     if (!json_is_string(id) && !json_is_integer(id))
         return error_set(error, "'%s' must be a text or a whole number", name);
@@ -679,7 +679,7 @@ Status request_identify(Request *r, const char *line, size_t length, size_t numb
     const char *name = openai ? "custom_id" : "id";
     r->is_native = !openai;
     if (openai) r->format = format_of(url) == REQUEST_NATIVE ? REQUEST_CHAT : format_of(url);
-    return take_id(r, json_object_get(r->json, name), name, error);
+    return read_id(r, json_object_get(r->json, name), name, error);
 }
 
 Status request_parse(Request *r, const char *line, size_t length, size_t number,

@@ -20,13 +20,14 @@ static Status embedding_wrong(const Field *field, const char *wanted, Error *err
     return error_set(error, "'%s' must be %s", field->name, wanted);
 }
 
-static Status take_text(const Field *field, const json_t *value, const char **text, Error *error) {
+static Status text_value(const Field *field, const json_t *value, const char **text, Error *error) {
     *text = json_string_value(value);
     if (*text && strlen(*text) == json_string_length(value)) return STATUS_OK;
     return embedding_wrong(field, "a text without zero bytes", error);
 }
 
-static Status take_number(const Field *field, const json_t *value, uint64_t *number, Error *error) {
+static Status number_value(const Field *field, const json_t *value, uint64_t *number,
+                           Error *error) {
     json_int_t n = json_integer_value(value);
     if (!json_is_integer(value) || n < 1 || n > 1000000000)
         return embedding_wrong(field, "a whole number from 1 to 1000000000", error);
@@ -34,14 +35,14 @@ static Status take_number(const Field *field, const json_t *value, uint64_t *num
     return STATUS_OK;
 }
 
-static Status take_flag(const Field *field, const json_t *value, bool *flag, Error *error) {
+static Status flag_value(const Field *field, const json_t *value, bool *flag, Error *error) {
     *flag = json_is_true(value);
     return json_is_boolean(value) ? STATUS_OK : embedding_wrong(field, "true or false", error);
 }
 
 static Status set_model(EmbeddingRequest *e, const Field *field, const json_t *value,
                         Error *error) {
-    return take_text(field, value, &e->model, error);
+    return text_value(field, value, &e->model, error);
 }
 
 static Status set_input(EmbeddingRequest *e, const Field *field, const json_t *value,
@@ -54,7 +55,7 @@ static Status set_input(EmbeddingRequest *e, const Field *field, const json_t *v
 
 static Status set_dimensions(EmbeddingRequest *e, const Field *field, const json_t *value,
                              Error *error) {
-    return take_number(field, value, &e->dimensions, error);
+    return number_value(field, value, &e->dimensions, error);
 }
 
 static Status set_encoding(EmbeddingRequest *e, const Field *field, const json_t *value,
@@ -67,27 +68,27 @@ static Status set_encoding(EmbeddingRequest *e, const Field *field, const json_t
 
 static Status set_prompt_name(EmbeddingRequest *e, const Field *field, const json_t *value,
                               Error *error) {
-    return take_text(field, value, &e->prompt_name, error);
+    return text_value(field, value, &e->prompt_name, error);
 }
 
 static Status set_normalize(EmbeddingRequest *e, const Field *field, const json_t *value,
                             Error *error) {
     bool normalizes = false;
-    Status status = take_flag(field, value, &normalizes, error);
+    Status status = flag_value(field, value, &normalizes, error);
     e->normalize = normalizes ? NORMALIZE_YES : NORMALIZE_NO;
     return status;
 }
 
 static Status set_truncate(EmbeddingRequest *e, const Field *field, const json_t *value,
                            Error *error) {
-    Status status = take_flag(field, value, &e->truncates, error);
+    Status status = flag_value(field, value, &e->truncates, error);
     e->no_truncation = !e->truncates;
     return status;
 }
 
 static Status set_states(EmbeddingRequest *e, const Field *field, const json_t *value,
                          Error *error) {
-    return take_flag(field, value, &e->returns_states, error);
+    return flag_value(field, value, &e->returns_states, error);
 }
 
 static Status set_query(EmbeddingRequest *e, const Field *field, const json_t *value,
@@ -117,7 +118,7 @@ static Status set_documents(EmbeddingRequest *e, const Field *field, const json_
 static Status set_top_n(EmbeddingRequest *e, const Field *field, const json_t *value,
                         Error *error) {
     uint64_t n = 0;
-    Status status = take_number(field, value, &n, error);
+    Status status = number_value(field, value, &n, error);
     e->top_n = (size_t)n;
     return status;
 }
@@ -125,14 +126,14 @@ static Status set_top_n(EmbeddingRequest *e, const Field *field, const json_t *v
 static Status set_return(EmbeddingRequest *e, const Field *field, const json_t *value,
                          Error *error) {
     bool returns = true;
-    Status status = take_flag(field, value, &returns, error);
+    Status status = flag_value(field, value, &returns, error);
     e->without_documents = !returns;
     return status;
 }
 
 static Status set_instruction(EmbeddingRequest *e, const Field *field, const json_t *value,
                               Error *error) {
-    return take_text(field, value, &e->instruction, error);
+    return text_value(field, value, &e->instruction, error);
 }
 
 static Status ignore(EmbeddingRequest *e, const Field *field, const json_t *value, Error *error) {
@@ -218,8 +219,8 @@ static Status new_texts(Encoding *c, size_t n, Error *error) {
     return STATUS_OK;
 }
 
-/* Takes token ids as they are. */
-static Status take_ids(const Encoding *c, const json_t *list, TokenList *ids, Error *error) {
+/* Reads an input that is a list of token ids. */
+static Status copy_token_ids(const Encoding *c, const json_t *list, TokenList *ids, Error *error) {
     size_t vocab = model_config(c->session->model)->vocab_size, n = json_array_size(list);
     size_t most = c->request->setting.max_tokens;
     if (n == 0 || n > most)
@@ -256,7 +257,7 @@ static Status encode_input(Encoding *c, Error *error) {
             status =
                 tokenizer_encode_text(c, json_string_value(one), json_string_length(one), i, error);
         else if (json_is_array(one))
-            status = take_ids(c, one, &c->prompts[i], error);
+            status = copy_token_ids(c, one, &c->prompts[i], error);
         else
             status = error_set(error, "'input' must be a text, a list of token ids, or a list of "
                                       "these");
@@ -344,7 +345,7 @@ static Status encode_documents(Encoding *c, Error *error) {
 /* ---- Both ---- */
 
 /* Completes the setting with what the request says. */
-static Status take_setting(EmbeddingRequest *e, const Session *session, Error *error) {
+static Status complete_setting(EmbeddingRequest *e, const Session *session, Error *error) {
     EmbeddingSetting *setting = &e->setting;
     if (e->truncates || e->no_truncation) setting->truncates = e->truncates;
     if (e->normalize != NORMALIZE_AUTO) setting->normalizes = e->normalize == NORMALIZE_YES;
@@ -362,7 +363,7 @@ Status request_embedding_encode(EmbeddingRequest *e, const Session *session,
                                 size_t *n_prompts, Error *error) {
     Encoding encoding = {.request = e, .session = session};
     e->setting = *setting;
-    Status status = take_setting(e, session, error);
+    Status status = complete_setting(e, session, error);
     if (status == STATUS_OK)
         status = e->ranks ? encode_documents(&encoding, error) : encode_input(&encoding, error);
     *prompts = encoding.prompts;

@@ -49,8 +49,9 @@ Status request_prompt_text(const Session *session, const char *text, size_t leng
     return request_prompt_cut(session, cut, prefix, "the prompt is", ids, error);
 }
 
-static Status take_ids(const Session *session, const json_t *list, PromptCut *cut, TokenList *ids,
-                       Error *error) {
+/* Reads a prompt that is a list of token ids. */
+static Status read_token_ids(const Session *session, const json_t *list, PromptCut *cut,
+                             TokenList *ids, Error *error) {
     size_t vocab = model_config(session->model)->vocab_size, n = json_array_size(list);
     if (n == 0) return error_set(error, "'prompt': an empty list of token ids");
     for (size_t i = 0; i < n; i++) {
@@ -70,6 +71,6 @@ Status request_prompt_json(const Session *session, const json_t *prompt, PromptC
     if (json_is_string(prompt))
         return request_prompt_text(session, json_string_value(prompt), json_string_length(prompt),
                                    cut, ids, error);
-    if (json_is_array(prompt)) return take_ids(session, prompt, cut, ids, error);
+    if (json_is_array(prompt)) return read_token_ids(session, prompt, cut, ids, error);
     return error_set(error, "'prompt' must be a text, a list of token ids, or a list of these");
 }

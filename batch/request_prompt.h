@@ -19,7 +19,7 @@ typedef struct PromptCut {
 Status request_prompt_text(const Session *session, const char *text, size_t length, PromptCut *cut,
                            TokenList *ids, Error *error);
 
-/* The same for a prompt of a request: a text or a list of ids. */
+/* As request_prompt_text, for a request's "prompt": a text or a list of ids. */
 Status request_prompt_json(const Session *session, const json_t *prompt, PromptCut *cut,
                            TokenList *ids, Error *error);
 

@@ -15,9 +15,10 @@ static Status shape_give(RequestShape *s, ShapeKind kind, char *text, size_t len
     return STATUS_OK;
 }
 
-/* A value as a shape of this kind; `name` is for errors. */
-static Status give_value(RequestShape *s, ShapeKind kind, const char *name, const json_t *value,
-                         Error *error) {
+/* Sets the shape from a JSON value of a request: a schema, an expression, a grammar or choices.
+ * `name` is for errors. */
+static Status set_from_value(RequestShape *s, ShapeKind kind, const char *name, const json_t *value,
+                             Error *error) {
     bool is_text = kind == SHAPE_REGEX || kind == SHAPE_GRAMMAR ||
                    (kind == SHAPE_JSON_SCHEMA && json_is_string(value));
     if (is_text && !json_is_string(value)) return error_set(error, "'%s' must be a text", name);
@@ -34,7 +35,8 @@ static Status give_value(RequestShape *s, ShapeKind kind, const char *name, cons
     return shape_give(s, kind, text, length, error);
 }
 
-static Status give_object(RequestShape *s, Error *error) {
+/* Sets the shape to any JSON object. */
+static Status set_any_object(RequestShape *s, Error *error) {
     return shape_give(s, SHAPE_JSON_OBJECT, strdup(""), 0, error);
 }
 
@@ -66,11 +68,11 @@ Status request_shape_format(RequestShape *s, const json_t *value, Error *error) 
     if (only_known(value, text || object ? only_type : fields, error) != STATUS_OK)
         return STATUS_FAILED;
     if (text) return shape_give(s, SHAPE_NONE, strdup(""), 0, error);
-    if (object) return give_object(s, error);
+    if (object) return set_any_object(s, error);
     if (only_known(inner, known, error) != STATUS_OK) return STATUS_FAILED;
     if (!json_is_object(schema))
         return error_set(error, "'response_format': 'json_schema' needs a 'schema'");
-    return give_value(s, SHAPE_JSON_SCHEMA, "schema", schema, error);
+    return set_from_value(s, SHAPE_JSON_SCHEMA, "schema", schema, error);
 }
 
 static const struct {
@@ -94,8 +96,8 @@ Status request_shape_structured(RequestShape *s, const json_t *value, Error *err
             return error_set(error, "'structured_outputs': the field '%.80s' is not supported",
                              name);
         Status status = kinds[i].kind == SHAPE_JSON_OBJECT
-                            ? give_object(s, error)
-                            : give_value(s, kinds[i].kind, name, item, error);
+                            ? set_any_object(s, error)
+                            : set_from_value(s, kinds[i].kind, name, item, error);
         if (status != STATUS_OK) return status;
     }
     return STATUS_OK;
@@ -103,15 +105,15 @@ Status request_shape_structured(RequestShape *s, const json_t *value, Error *err
 
 Status request_shape_option(RequestShape *s, const char *name, const json_t *value, Error *error) {
     if (strcmp(name, "json") == 0) {
-        if (json_is_true(value)) return give_object(s, error);
+        if (json_is_true(value)) return set_any_object(s, error);
         return json_is_false(value) ? STATUS_OK : error_set(error, "'json' must be true or false");
     }
     if (strcmp(name, "json_schema") == 0)
-        return give_value(s, SHAPE_JSON_SCHEMA, name, value, error);
+        return set_from_value(s, SHAPE_JSON_SCHEMA, name, value, error);
     ShapeKind kind = strcmp(name, "regex") == 0     ? SHAPE_REGEX
                      : strcmp(name, "grammar") == 0 ? SHAPE_GRAMMAR
                                                     : SHAPE_CHOICE;
-    return give_value(s, kind, name, value, error);
+    return set_from_value(s, kind, name, value, error);
 }
 
 Status request_shape_check_numbers(const char *line, size_t length, Error *error) {

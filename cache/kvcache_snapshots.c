@@ -32,8 +32,10 @@ static void discard(KvCache *cache, KvSnapshot *snapshot) {
     free(snapshot);
 }
 
-static bool take_pages(const KvCache *cache, const Sequence *sequence, size_t g, int32_t position,
-                       Pages *out) {
+/* Retains the pages of a group with a window that a query at `position` sees, for a snapshot; other
+ * groups release no pages. False: no memory. */
+static bool retain_window_pages(const KvCache *cache, const Sequence *sequence, size_t g,
+                                int32_t position, Pages *out) {
     size_t index = (size_t)(position - sequence->start), end = kvpages_for(index);
     if (cache->groups[g].window == 0) return true; /* the sequence has all of them */
     out->first = kvpages_first_seen(&cache->groups[g], index);
@@ -60,7 +62,7 @@ static KvSnapshot *new_snapshot(KvCache *cache, const Sequence *sequence, int32_
     cache->snapshots = snapshot;
     bool done = true;
     for (size_t g = 0; g < cache->n_groups && done; g++)
-        done = take_pages(cache, sequence, g, position, &snapshot->groups[g]);
+        done = retain_window_pages(cache, sequence, g, position, &snapshot->groups[g]);
     if (done && cache->state_floats > 0) {
         snapshot->states = kvpages_new_states(cache, &ignored);
         done = snapshot->states != NULL;

@@ -62,9 +62,9 @@ static const char *channel_mark(const char *text, size_t length, size_t *n) {
     return first;
 }
 
-/* Keeps the bytes up to <|message|>, a channel's header, which say whether it is reasoning; returns
- * how many it took. */
-static size_t take_header(AnswerView *view, const char *text, size_t length) {
+/* Buffers a channel's header, up to <|message|>, which tells whether the channel is reasoning.
+ * Returns how many bytes it consumed. */
+static size_t buffer_header(AnswerView *view, const char *text, size_t length) {
     static const char mark[] = "<|message|>";
     const char *end = memmem(text, length, mark, strlen(mark));
     size_t n = end ? (size_t)(end - text) : length, room = sizeof view->header - 1;
@@ -85,7 +85,7 @@ static void show_channels(AnswerView *view, const char *text, size_t length) {
         size_t n = 0, used;
         const char *mark = view->in_header ? NULL : channel_mark(text, length, &n);
         if (view->in_header) {
-            used = take_header(view, text, length);
+            used = buffer_header(view, text, length);
         } else {
             size_t before = mark ? (size_t)(mark - text) : length;
             put_part(view, text, before);
@@ -120,7 +120,7 @@ static Mark closing(const AnswerFormat *format) {
 }
 
 /* Finds a mark in text[length]; NULL: it is not there. */
-static const char *find(Mark mark, const char *text, size_t length) {
+static const char *find_mark(Mark mark, const char *text, size_t length) {
     return mark.length ? memmem(text, length, mark.text, mark.length) : NULL;
 }
 
@@ -143,8 +143,8 @@ void answer_view_put(AnswerView *view, const char *text, size_t length) {
     const char *at = view->waiting.bytes;
     size_t left = view->waiting.length;
     for (;;) {
-        const char *opens = view->thinking ? NULL : find(open, at, left);
-        const char *closes = find(close, at, left);
+        const char *opens = view->thinking ? NULL : find_mark(open, at, left);
+        const char *closes = find_mark(close, at, left);
         bool is_open = opens && (!closes || opens < closes);
         const char *mark = is_open ? opens : closes;
         if (!mark) break;

@@ -39,8 +39,9 @@ Status conversation_new(Conversation *conversation, const char *model, uint64_t 
  * (which may be NULL) says so. Without such a remark `note` is empty. */
 Status conversation_open(Conversation *conversation, const char *path, const char *model,
                          uint64_t fingerprint, const KvShape *shape, Error *note, Error *error);
-/* The same with files that are open, which it takes over, and `courier` (NULL: none), which was
- * started with them. `note` keeps what it says where there is nothing else to say. */
+/* As conversation_open, with files that are open, whose ownership passes to the conversation, and
+ * `courier` (NULL: none), which was started with them. A `note` that holds a remark keeps it unless
+ * there is another. */
 Status conversation_open_file(Conversation *conversation, SessionFile *file, Courier *courier,
                               const char *model, uint64_t fingerprint, const KvShape *shape,
                               Error *note, Error *error);

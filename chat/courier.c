@@ -113,7 +113,7 @@ static bool was_written(const Written *written, const struct stat *info) {
     return false;
 }
 
-static bool remember(Written *written, int fd) {
+static bool remember_written(Written *written, int fd) {
     struct stat info;
     if (fstat(fd, &info) != 0 ||
         !array_reserve(&written->files, &written->capacity, written->n + 1, sizeof *written->files))
@@ -140,7 +140,8 @@ static Status serve_write(Written *written, const char *path, const char *text, 
     if (find_target(written, path, &ours, error) != STATUS_OK) return STATUS_FAILED;
     int fd = replace_file_begin(path, NULL, 0, REPLACE_FILE_PRIVATE, &temporary, error);
     if (fd < 0) return STATUS_FAILED;
-    Status status = remember(written, fd) ? STATUS_OK : error_set(error, "%s: no memory", path);
+    Status status =
+        remember_written(written, fd) ? STATUS_OK : error_set(error, "%s: no memory", path);
     if (status == STATUS_OK && !transfer(fd, (char *)text, length, true))
         status = error_set(error, "%s: %s", path, strerror(errno));
     if (status == STATUS_OK) status = replace_file_sync(fd, path, error);
@@ -333,8 +334,8 @@ void courier_end(Courier *courier) {
     *courier = (Courier){-1, -1, -1};
 }
 
-static Status ask(Courier *courier, Task task, const char *path, const char *text, size_t length,
-                  char **result, size_t *result_length, Error *error) {
+static Status request(Courier *courier, Task task, const char *path, const char *text,
+                      size_t length, char **result, size_t *result_length, Error *error) {
     uint32_t failed;
     char *empty, *reply;
     size_t reply_length;
@@ -358,37 +359,37 @@ static Status ask(Courier *courier, Task task, const char *path, const char *tex
 
 Status courier_write(Courier *courier, const char *path, const char *text, size_t length,
                      Error *error) {
-    return ask(courier, TASK_WRITE, path, text, length, NULL, NULL, error);
+    return request(courier, TASK_WRITE, path, text, length, NULL, NULL, error);
 }
 
 Status courier_read(Courier *courier, const char *path, char **text, size_t *length, Error *error) {
-    return ask(courier, TASK_READ, path, "", 0, text, length, error);
+    return request(courier, TASK_READ, path, "", 0, text, length, error);
 }
 
 Status courier_complete(Courier *courier, const char *path, char **names, size_t *length,
                         Error *error) {
-    return ask(courier, TASK_COMPLETE, path, "", 0, names, length, error);
+    return request(courier, TASK_COMPLETE, path, "", 0, names, length, error);
 }
 
 Status courier_edit(Courier *courier, const char *text, char **edited, size_t *length,
                     Error *error) {
-    return ask(courier, TASK_EDIT, "", text, strlen(text), edited, length, error);
+    return request(courier, TASK_EDIT, "", text, strlen(text), edited, length, error);
 }
 
 Status courier_append(Courier *courier, const char *path, const char *text, size_t length,
                       Error *error) {
-    return ask(courier, TASK_APPEND, path, text, length, NULL, NULL, error);
+    return request(courier, TASK_APPEND, path, text, length, NULL, NULL, error);
 }
 
 Status courier_replace(Courier *courier, const char *path, const char *text, size_t length,
                        Error *error) {
-    return ask(courier, TASK_REPLACE, path, text, length, NULL, NULL, error);
+    return request(courier, TASK_REPLACE, path, text, length, NULL, NULL, error);
 }
 
 Status courier_set_aside(Courier *courier, const char *path, char aside[PATH_MAX], Error *error) {
     char *name = NULL;
     size_t length;
-    if (ask(courier, TASK_SET_ASIDE, path, "", 0, &name, &length, error) != STATUS_OK)
+    if (request(courier, TASK_SET_ASIDE, path, "", 0, &name, &length, error) != STATUS_OK)
         return STATUS_FAILED;
     snprintf(aside, PATH_MAX, "%s", name);
     free(name);

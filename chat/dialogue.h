@@ -63,8 +63,8 @@ typedef struct AnswerWatcher {
  * a person should know (a damaged file, no template) and is empty when there is nothing. */
 Status dialogue_open(Dialogue *dialogue, const Session *session, const char *path, Error *note,
                      Error *error);
-/* The same with files that are open (conversation_open_file) and a `note` that may say something
- * already. */
+/* As dialogue_open, with files that are open (conversation_open_file) and a `note` that may hold a
+ * remark already. */
 Status dialogue_open_file(Dialogue *dialogue, const Session *session, SessionFile *file,
                           Courier *courier, Error *note, Error *error);
 void dialogue_close(Dialogue *dialogue);

@@ -52,7 +52,7 @@ struct KvFile {
     size_t n_known, capacity;
 };
 
-static Status failed(const KvFile *file, const char *what, Error *error) {
+static Status kvfile_failed(const KvFile *file, const char *what, Error *error) {
     return error_set(error, "%s: cannot %s: %s", file->path, what, strerror(errno));
 }
 
@@ -83,7 +83,7 @@ static uint64_t record_checksum(const Record *record, const void *data, size_t b
     return XXH3_64bits_withSeed(data, bytes, head);
 }
 
-static bool remember(KvFile *file, off_t offset, const Record *record) {
+static bool add_known(KvFile *file, off_t offset, const Record *record) {
     if (!array_reserve(&file->known, &file->capacity, file->n_known + 1, sizeof *file->known))
         return false;
     file->known[file->n_known++] = (Known){offset, false, *record};
@@ -94,9 +94,9 @@ static bool remember(KvFile *file, off_t offset, const Record *record) {
 static Status begin_anew(KvFile *file, Error *error) {
     file->n_known = 0;
     file->end = sizeof file->start;
-    if (ftruncate(file->fd, 0) != 0) return failed(file, "empty it", error);
+    if (ftruncate(file->fd, 0) != 0) return kvfile_failed(file, "empty it", error);
     if (!write_at(file->fd, &file->start, sizeof file->start, 0))
-        return failed(file, "write", error);
+        return kvfile_failed(file, "write", error);
     return STATUS_OK;
 }
 
@@ -109,16 +109,16 @@ static size_t part_bytes(const KvFile *file, uint32_t part) {
 /* Reads the heads of all records; the checksums are compared when a part is loaded. */
 static Status find_records(KvFile *file, Error *error) {
     struct stat status;
-    if (fstat(file->fd, &status) != 0) return failed(file, "read", error);
+    if (fstat(file->fd, &status) != 0) return kvfile_failed(file, "read", error);
     file->end = sizeof file->start;
     while (status.st_size - file->end >= (off_t)sizeof(Record)) {
         Record record;
         if (!read_at(file->fd, &record, sizeof record, file->end))
-            return failed(file, "read", error);
+            return kvfile_failed(file, "read", error);
         size_t bytes = part_bytes(file, record.part);
         off_t left = status.st_size - file->end - (off_t)sizeof record;
         if (bytes == SIZE_MAX || left < (off_t)bytes) break;
-        if (record.n >= 1 && record.n <= KV_PAGE && !remember(file, file->end, &record))
+        if (record.n >= 1 && record.n <= KV_PAGE && !add_known(file, file->end, &record))
             return error_set(error, "%s: no memory for its directory", file->path);
         file->end += (off_t)(sizeof record + bytes);
     }
@@ -349,8 +349,8 @@ static Status kvfile_append(KvFile *file, size_t part, size_t page, const void *
     record.checksum = record_checksum(&record, data, bytes);
     if (!write_at(file->fd, &record, sizeof record, file->end) ||
         !write_at(file->fd, data, bytes, file->end + (off_t)sizeof record))
-        return failed(file, "write", error);
-    if (!remember(file, file->end, &record))
+        return kvfile_failed(file, "write", error);
+    if (!add_known(file, file->end, &record))
         return error_set(error, "%s: no memory for its directory", file->path);
     file->end += (off_t)(sizeof record + bytes);
     return STATUS_OK;
@@ -395,7 +395,7 @@ static size_t new_file_bytes(const KvFile *file, const KvCache *cache, int32_t s
 }
 
 static Status sync_file(const KvFile *file, Error *error) {
-    if (fdatasync(file->fd) != 0 && errno != EINVAL) return failed(file, "sync", error);
+    if (fdatasync(file->fd) != 0 && errno != EINVAL) return kvfile_failed(file, "sync", error);
     return STATUS_OK;
 }
 

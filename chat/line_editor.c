@@ -237,7 +237,7 @@ static bool open_libedit(LineEditor *editor) {
     return true;
 }
 
-static void remember(LineEditor *editor, const char *text) {
+static void add_to_history(LineEditor *editor, const char *text) {
     HistEvent event;
     if (!*text) return;
     history(editor->history, &event, H_ENTER, text);
@@ -405,10 +405,10 @@ static bool more_is_pasted(const LineEditor *editor) {
            ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 1;
 }
 
-/* Takes away quotes that begin a message before its first words, and those that end it behind its
- * last ones: people who come from ollama type them so. A line that also opens what it ends, as a
- * docstring does, ends nothing. Returns whether the quotes ended. */
-static bool take_quotes(Message *message, const char **line, size_t *n) {
+/* Strips triple quotes that begin a message before its first words, and those that end it behind
+ * its last ones: people who come from ollama type them so. A line that also opens what it ends, as
+ * a docstring does, ends nothing. Returns whether the quotes ended. */
+static bool strip_quotes(Message *message, const char **line, size_t *n) {
     static const char quotes[] = "\"\"\"";
     if (!message->quoted && message->length == 0 && *n > 3 && memcmp(*line, quotes, 3) == 0) {
         message->quoted = true;
@@ -438,7 +438,7 @@ static bool editor_add_line(const LineEditor *editor, Message *message, const ch
         return true;
     }
     bool pasted = more_is_pasted(editor);
-    bool closed = editor->terminal && !pasted && take_quotes(message, &line, &n);
+    bool closed = editor->terminal && !pasted && strip_quotes(message, &line, &n);
     bool continued = !message->quoted && !closed && n > 0 && line[n - 1] == '\\';
     *more = message->quoted || continued || pasted;
     return editor_put(message, line, n - continued) && (!*more || editor_put(message, "\n", 1));
@@ -476,7 +476,7 @@ static LineResult edit_message(LineEditor *editor, const char *prompt, Message *
     editor->marks_pastes = false;
     sigaction(SIGWINCH, &before, NULL);
     if (result != LINE_TEXT) return result;
-    if (!editor->asks) remember(editor, message->text);
+    if (!editor->asks) add_to_history(editor, message->text);
     /* A Ctrl-C typed right after Enter may have arrived as a character, before the terminal turned
      * it into a signal again. It is meant to stop the answer, so raise the signal. */
     terminal_keys_take_ahead(&editor->keys, STDIN_FILENO);

@@ -6,7 +6,8 @@
 
 #include "base/status.h"
 
-/* Both files are open and the first is locked, before the program gives up its rights. */
+/* The files of --session: the conversation and its KV cache. Both are opened, and the first is
+ * locked, before the program enters the sandbox. */
 typedef struct SessionFile {
     const char *path; /* borrowed; NULL: none */
     int fd;           /* -1: none */

@@ -99,9 +99,9 @@ bool terminal_keys_take_interrupt(TerminalKeys *keys) {
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
 
-/* Takes the mark if it is next. Waits for the rest of what may become a mark, but only briefly
- * outside of a paste: the Escape key begins like one. */
-static bool takes_mark(TerminalKeys *keys, int fd, const char *mark) {
+/* Skips the mark if it is next, and says whether it was. Waits for the rest of what may become a
+ * mark, but only briefly outside of a paste: the Escape key begins like one. */
+static bool skip_mark(TerminalKeys *keys, int fd, const char *mark) {
     size_t n = strlen(mark), waiting;
     while (true) {
         waiting = keys->end - keys->start;
@@ -281,7 +281,7 @@ TerminalKeysResult terminal_keys_next(TerminalKeys *keys, int fd, wchar_t *key) 
             *key = (wchar_t)byte;
             return TERMINAL_KEYS_ONE;
         }
-        if (byte == '\033' && takes_mark(keys, fd, keys->pasting ? paste_ends : paste_begins)) {
+        if (byte == '\033' && skip_mark(keys, fd, keys->pasting ? paste_ends : paste_begins)) {
             keys->pasting = !keys->pasting;
             if (keys->pasting) read_ahead_to_paste_end(keys, fd);
         } else if (keys->pasting && (byte < 0x20 || byte == 0x7F)) {

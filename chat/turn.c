@@ -52,8 +52,8 @@ Status turn_answer(Chat *chat, Error *error) {
     return status;
 }
 
-/* Takes back a message that does not fit and keeps its text for /edit. */
-static Status give_back(Chat *chat, Error *error) {
+/* Removes a message that does not fit from the conversation and keeps its text for /edit. */
+static Status withdraw_message(Chat *chat, Error *error) {
     Error reason = *error;
     if (dialogue_undo(&chat->dialogue, 1, &chat->returned, error) != STATUS_OK)
         return STATUS_FAILED;
@@ -75,7 +75,7 @@ Status turn_say(Chat *chat, const char *text, Error *error) {
     chat->returned = NULL;
     Status status = turn_answer(chat, error);
     if (status != STATUS_FAILED) return status;
-    if (chat->last.too_long) return give_back(chat, error);
+    if (chat->last.too_long) return withdraw_message(chat, error);
     bool one_message = chat->session->prompt_length > 0; /* no command follows */
     if (one_message && !chat->file.path) return status;
     Error reason = *error;

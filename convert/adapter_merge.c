@@ -23,7 +23,7 @@ static void untie(const Source *source, SourceTensor *t) {
 }
 
 /* Unties everything that has the data of the tensor, which is about to change. */
-static Status take_apart(const Source *source, SourceTensor *changed, Error *error) {
+static Status untie_copies(const Source *source, SourceTensor *changed, Error *error) {
     untie(source, changed);
     for (size_t i = 0; i < source->n_tensors; i++) {
         SourceTensor *t = &source->tensors[i];
@@ -47,7 +47,7 @@ static Status add_part(const AdapterSpec *spec, const AdapterPart *part, const S
     const SourceTensor *data = t->shares ? merge_find(source, t->shares) : t;
     if (!data || data->values || data->minus_exp)
         return error_set(error, "adds to '%s', which is computed, not read", part->name);
-    if (take_apart(source, t, error) != STATUS_OK) return STATUS_FAILED;
+    if (untie_copies(source, t, error) != STATUS_OK) return STATUS_FAILED;
     SourceSum *sums = realloc((void *)t->sums, (t->n_sums + 1) * sizeof *sums);
     if (!sums) return error_set(error, "no memory for adapters");
     sums[t->n_sums++] = (SourceSum){.rows = part->rows_factor,

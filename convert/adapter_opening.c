@@ -12,7 +12,7 @@
 /* ---- The command line ---- */
 
 /* Cuts ":SCALE" off the path, unless a file is called like that. */
-static void take_scale(char *path, double *scale) {
+static void cut_scale(char *path, double *scale) {
     struct stat info;
     char *colon = strrchr(path, ':'), *end;
     if (!colon || colon[1] == '\0' || stat(path, &info) == 0) return;
@@ -50,7 +50,7 @@ static Status open_one(AdapterOpening *opening, const char *text, Error *error) 
     char *path = strdup(equals ? equals + 1 : text);
     *spec = (AdapterSpec){.scale = 1.0};
     if (!path) return error_set(error, "no memory for --lora");
-    take_scale(path, &spec->scale);
+    cut_scale(path, &spec->scale);
     spec->name = equals ? strndup(text, (size_t)(equals - text)) : name_of(path);
     Status status = STATUS_OK;
     if (!spec->name) status = error_set(error, "no memory for --lora");

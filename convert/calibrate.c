@@ -95,7 +95,7 @@ static Status list_matrices(Calibration *c, const ModelFile *file, Error *error)
 
 /* Makes the importance of the sums: mean squares relative to their mean, drawn towards 1 as if
  * PRIOR tokens had shown that. */
-static Status weigh(Inputs *inputs, Error *error) {
+static Status make_importance(Inputs *inputs, Error *error) {
     double all = 0.0, n = (double)inputs->n;
     for (size_t k = 0; k < inputs->cols; k++) all += inputs->sums[k];
     double mean = all / (double)inputs->cols;
@@ -145,7 +145,7 @@ Status calibrate_windows(Calibration **out, const ModelFile *file, const TextWin
     if (status == STATUS_OK) status = list_matrices(c, file, error);
     if (status == STATUS_OK) status = run_text(c, file, windows, options, error);
     for (size_t i = 0; status == STATUS_OK && i < c->n_matrices; i++)
-        status = weigh(&c->matrices[i], error);
+        status = make_importance(&c->matrices[i], error);
     if (status == STATUS_OK) {
         *out = c;
     } else {

@@ -114,9 +114,9 @@ static void clear_one(int dir_fd, const char *name, const struct stat *info, voi
     sum->bytes += (double)info->st_size;
 }
 
-/* Prints the last line. A closed pipe is not an error. */
-static Status say_sum(const Sum *sum, int width, const char *what, const char *directory,
-                      Error *error) {
+/* Prints the last line: the size and the number of conversions. A closed pipe is not an error. */
+static Status print_total(const Sum *sum, int width, const char *what, const char *directory,
+                          Error *error) {
     if (terminal_line(sum->out, "%*.1f MiB in %zu conversion%s%s: %s", width,
                       sum->bytes / 1048576.0, sum->n, sum->n == 1 ? "" : "s", what, directory) ||
         errno == EPIPE)
@@ -130,7 +130,7 @@ Status conversion_list_print(FILE *out, const char *cache_dir, Error *error) {
     if (!directory) return error_set(error, "no cache directory: set HOME or --cache-dir");
     Status status = STATUS_OK;
     if (conversion_files_each(directory, ".bin", list_one, &sum)) {
-        status = say_sum(&sum, 10, "", directory, error);
+        status = print_total(&sum, 10, "", directory, error);
     } else {
         status = error_set(error, "%s: %s", directory, strerror(errno));
     }
@@ -183,7 +183,7 @@ Status conversion_list_clear(FILE *out, const char *cache_dir, const char *only,
                            directory, only);
     } else {
         if (!only[0]) sum.bytes += conversion_files_clean(directory);
-        status = say_sum(&sum, 0, " deleted", directory, error);
+        status = print_total(&sum, 0, " deleted", directory, error);
     }
     free(path);
     free(directory);

@@ -342,7 +342,7 @@ static size_t convert_larger(size_t a, size_t b) {
 }
 
 /* Raises the required sizes of working memory to what the job needs. */
-static void measure(Conversion *c, const ConvertJob *job) {
+static void raise_sizes(Conversion *c, const ConvertJob *job) {
     const SourceTensor *t = &c->source->tensors[job->tensor];
     TensorType type = (TensorType)c->layout->tensors[job->tensor].type;
     size_t padded = tensor_padded_cols(type, t->cols), row_bytes = 0;
@@ -367,7 +367,7 @@ static Status plan(Conversion *c) {
     if (!c->jobs) return error_set(c->error, "no memory for %zu jobs", c->n_jobs);
     size_t n = 0;
     for (size_t i = 0; i < c->source->n_tensors; i++) n += plan_tensor(c, i, c->jobs + n);
-    for (size_t i = 0; i < c->n_jobs; i++) measure(c, &c->jobs[i]);
+    for (size_t i = 0; i < c->n_jobs; i++) raise_sizes(c, &c->jobs[i]);
     return STATUS_OK;
 }
 

@@ -83,7 +83,7 @@ enum { TEMPORARY_NAMES = 100 };
 
 /* Gives the nameless file `fd` (or, with fd -1, a new file) the first free temporary name in the
  * directory of `path`. Returns -1 with errno, or the descriptor of the new file. */
-static int take_name(int fd, const char *path, char **temporary) {
+static int link_temporary_name(int fd, const char *path, char **temporary) {
     char nameless[64];
     snprintf(nameless, sizeof nameless, "/proc/self/fd/%d", fd);
     for (unsigned i = 0; i < TEMPORARY_NAMES && (*temporary = temporary_name(path, i)); i++) {
@@ -111,7 +111,7 @@ static int open_beside(const char *path, char **temporary) {
     }
     int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
-    return take_name(-1, path, temporary);
+    return link_temporary_name(-1, path, temporary);
 }
 
 /* Whether `info` is that of a file of the source. */
@@ -211,7 +211,7 @@ typedef struct Target {
 /* linkat cannot replace a file, as rename does: a nameless file gets a temporary name first. */
 static Status name_target(void *context, Error *error) {
     Target *target = context;
-    if (!target->temporary && take_name(target->fd, target->path, &target->temporary) < 0)
+    if (!target->temporary && link_temporary_name(target->fd, target->path, &target->temporary) < 0)
         return error_set(error, "%s: %s", target->path, strerror(errno));
     return target->keeps ? replace_file_rename_new(&target->temporary, target->path, error)
                          : replace_file_rename(&target->temporary, target->path, error);

@@ -19,10 +19,10 @@ static bool is_of_keys(const char *name, uint32_t *layer, bool *values) {
     return false;
 }
 
-/* means[n * width][cols] of rows[heads * width][cols]: element by element over the heads of each
- * group. */
-static void take_means(const float *rows, size_t heads, size_t n, size_t width, size_t cols,
-                       float *means) {
+/* means[n * width][cols] = the averages of the heads of each of n groups in rows[heads *
+ * width][cols], element by element. */
+static void average_heads(const float *rows, size_t heads, size_t n, size_t width, size_t cols,
+                          float *means) {
     size_t group = heads / n, head_floats = width * cols;
     for (size_t h = 0; h < n; h++)
         for (size_t i = 0; i < head_floats; i++) {
@@ -51,7 +51,7 @@ static Status merge_tensor(const Source *source, SourceTensor *t, size_t heads, 
     if (status == STATUS_OK) status = source_read_floats(source, t, 0, t->rows, all, error);
     if (status == STATUS_OK) {
         SourceTensor merged = {.is_vector = t->is_vector, .stored = STORED_F32, .values = means};
-        take_means(all, heads, n, width, cols, means);
+        average_heads(all, heads, n, width, cols, means);
         memcpy(merged.name, t->name, sizeof merged.name);
         merged.rows = t->is_vector ? 1 : n * width;
         merged.cols = t->is_vector ? n * width : cols;

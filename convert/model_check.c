@@ -47,7 +47,7 @@ static void check_here(const char *path, ModelCheck *check) {
 }
 
 /* Reads what the other process found; false: it ended, or took more than a minute. */
-static bool receive(int fd, ModelCheck *check) {
+static bool receive_check(int fd, ModelCheck *check) {
     enum { MILLISECONDS = 60000 };
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     char *at = (char *)check;
@@ -77,7 +77,7 @@ void model_check(const char *path, ModelCheck *check) {
         _exit(0);
     }
     close(pipes[1]);
-    if (child < 0 || !receive(pipes[0], check)) {
+    if (child < 0 || !receive_check(pipes[0], check)) {
         if (child > 0) kill(child, SIGKILL);
         *check = (ModelCheck){.why = "its files could not be looked at"};
     }

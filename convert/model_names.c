@@ -115,7 +115,7 @@ typedef struct Search {
     const char *place, *prefix;
 } Search;
 
-static void search(const Search *s, const char *directory, int depth);
+static void search_directory(const Search *s, const char *directory, int depth);
 
 /* Adds the entry of a directory if it is a model. Returns whether to search in it: it is another
  * directory. */
@@ -137,7 +137,7 @@ static bool look_at(const Search *s, const char *path, const char *entry) {
 }
 
 /* The models of the directory itself come before those in directories below it. */
-static void search(const Search *s, const char *directory, int depth) {
+static void search_directory(const Search *s, const char *directory, int depth) {
     struct dirent **entries;
     char path[PATH_MAX];
     int n = entries_of(directory, &entries), below = 0;
@@ -149,7 +149,7 @@ static void search(const Search *s, const char *directory, int depth) {
         entries[below++] = found;
     }
     for (int i = 0; i < below && depth > 1; i++)
-        if (joined(path, directory, entries[i]->d_name)) search(s, path, depth - 1);
+        if (joined(path, directory, entries[i]->d_name)) search_directory(s, path, depth - 1);
     free_entries(entries, n);
 }
 
@@ -160,7 +160,7 @@ static void search_list(ModelNames *names, const char *list, const char *place) 
         int n = (int)strcspn(list, ":");
         if (n == 0 || n >= (int)sizeof directory) continue;
         snprintf(directory, sizeof directory, "%.*s", n, list);
-        search(&(Search){names, place, ""}, directory, MOST_DEPTH);
+        search_directory(&(Search){names, place, ""}, directory, MOST_DEPTH);
     }
 }
 
@@ -204,7 +204,7 @@ static void search_hub(ModelNames *names, const char *hub) {
         if (is_model_directory(path))
             names_add(names, name, path, place, safetensors_bytes(path));
         else
-            search(&(Search){names, place, name}, path, MOST_DEPTH);
+            search_directory(&(Search){names, place, name}, path, MOST_DEPTH);
     }
     free_entries(entries, n);
 }
@@ -251,9 +251,9 @@ void model_names_find(ModelNames *names) {
         search_ollama(names, found);
     if (!getenv("OLLAMA_MODELS") && home) search_ollama(names, "/usr/share/ollama/.ollama/models");
     if ((found = place_of("LLAMA_CACHE", "HOME", ".cache/llama.cpp", path)))
-        search(&(Search){names, "llama.cpp", ""}, found, 1);
+        search_directory(&(Search){names, "llama.cpp", ""}, found, 1);
     if ((found = place_of(NULL, "HOME", ".lmstudio/models", path)))
-        search(&(Search){names, "LM Studio", ""}, found, MOST_DEPTH);
+        search_directory(&(Search){names, "LM Studio", ""}, found, MOST_DEPTH);
 }
 
 /* ---- Finding one ------------------------------------------------------------------------------
@@ -262,14 +262,14 @@ void model_names_find(ModelNames *names) {
 typedef enum Match { NO_MATCH, BEGINS, EXACT } Match;
 
 /* How `wanted` matches a model's name, or what follows its last slash. */
-static Match match(const char *wanted, const char *name) {
+static Match match_name(const char *wanted, const char *name) {
     size_t n = strlen(wanted);
     const char *slash = strrchr(name, '/');
     if (strcasecmp(wanted, name) == 0) return EXACT;
     if (ends_in(name, ":latest") && strlen(name) == n + 7 && strncasecmp(wanted, name, n) == 0)
         return EXACT;
-    if (slash && !strchr(wanted, '/') && match(wanted, slash + 1) != NO_MATCH)
-        return match(wanted, slash + 1);
+    if (slash && !strchr(wanted, '/') && match_name(wanted, slash + 1) != NO_MATCH)
+        return match_name(wanted, slash + 1);
     bool begins = strncasecmp(wanted, name, n) == 0;
     return begins && !isalnum((unsigned char)name[n]) ? BEGINS : NO_MATCH;
 }
@@ -278,7 +278,7 @@ static Status several(const ModelNames *names, const char *name, Error *error) {
     char list[800] = "";
     size_t at = 0;
     for (size_t i = 0; i < names->n && at < sizeof list - 200; i++)
-        if (match(name, names->models[i].name) == BEGINS)
+        if (match_name(name, names->models[i].name) == BEGINS)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%.150s", at ? ", " : "",
                                    names->models[i].name);
     return error_set(error, "%s: several models are called so: %s", name, list);
@@ -323,7 +323,7 @@ Status model_names_resolve(const char *name, char **path, Error *error) {
         return STATUS_OK;
     model_names_find(&names);
     for (size_t i = 0; i < names.n && !exact; i++) {
-        Match how = match(name, names.models[i].name);
+        Match how = match_name(name, names.models[i].name);
         if (how == EXACT) exact = &names.models[i];
         if (how != BEGINS) continue;
         bool same = begins && begins->inode == names.models[i].inode &&

@@ -64,7 +64,7 @@ static void add_tag(OllamaTags *tags, const char *path, const char *name) {
 }
 
 /* manifests/HOST/NAMESPACE/NAME/TAG: `name` is NAMESPACE/NAME so far, or NAME of the library. */
-static void search(OllamaTags *tags, const char *directory, const char *name, int depth) {
+static void search_manifests(OllamaTags *tags, const char *directory, const char *name, int depth) {
     struct dirent **entries;
     int n = scandir(directory, &entries, NULL, alphasort);
     for (int i = 0; i < n; i++) {
@@ -80,7 +80,7 @@ static void search(OllamaTags *tags, const char *directory, const char *name, in
         if (depth == 3)
             add_tag(tags, path, longer);
         else
-            search(tags, path, longer, depth + 1);
+            search_manifests(tags, path, longer, depth + 1);
     }
     for (int i = 0; i < n; i++) free(entries[i]);
     if (n >= 0) free(entries);
@@ -118,7 +118,7 @@ static void parse_all(const OllamaTags *tags, int to) {
 
 /* Reads a digest from the other process, which may be in a stranger's hands; false: it ended, or
  * took more than ten seconds. */
-static bool receive(int fd, char digest[OLLAMA_DIGEST + 1]) {
+static bool receive_digest(int fd, char digest[OLLAMA_DIGEST + 1]) {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     for (size_t done = 0; done < OLLAMA_DIGEST;) {
         int n_ready = poll(&ready, 1, 10000);
@@ -149,7 +149,7 @@ static void parse_elsewhere(OllamaTags *tags) {
     bool open = child > 0;
     for (size_t i = 0; i < tags->n && open; i++) {
         char *digest = tags->tags[i].digest;
-        open = receive(pipes[0], digest);
+        open = receive_digest(pipes[0], digest);
         if (!open || strspn(digest, "0123456789abcdef") != OLLAMA_DIGEST) digest[0] = '\0';
     }
     close(pipes[0]);
@@ -162,6 +162,6 @@ void ollama_tags_find(OllamaTags *tags, const char *root) {
     char manifests[PATH_MAX];
     *tags = (OllamaTags){0};
     int size = snprintf(manifests, sizeof manifests, "%s/manifests", root);
-    if (size > 0 && size < PATH_MAX) search(tags, manifests, "", 0);
+    if (size > 0 && size < PATH_MAX) search_manifests(tags, manifests, "", 0);
     parse_elsewhere(tags);
 }

@@ -18,7 +18,8 @@ Status output_errors_measure(OutputError *errors, const ModelFile *source, const
                              const TextWindows *windows, size_t most_rows,
                              const ConvertOptions *options, Error *error);
 
-/* The same of the weights, for matrices that are looked up instead of multiplied. */
+/* The error of a tensor's weights, for matrices that are looked up instead of multiplied:
+ * embeddings. */
 Status output_errors_of_weights(OutputError *result, const ModelFile *source,
                                 const ModelFile *variant, size_t tensor, Error *error);
 

@@ -107,7 +107,7 @@ static float extreme_of(const Group *g) {
 
 /* Sets the weights of the squared errors: the activations' importance if it is known (calibration),
  * else 1 + x^2 / mean(x^2). */
-static void weigh(Group *g, const float *importance) {
+static void set_weights(Group *g, const float *importance) {
     float unit = inverse_mean_square(g->x, g->n);
     for (size_t i = 0; i < g->n; i++)
         g->weight[i] = importance ? importance[i] : 1.0f + g->x[i] * g->x[i] * unit;
@@ -119,7 +119,7 @@ static void weigh(Group *g, const float *importance) {
 static void quantize_group(TensorType type, Group *g, const float *importance, Best *best) {
     *best = (Best){.error = INFINITY};
     float extreme = extreme_of(g);
-    weigh(g, importance);
+    set_weights(g, importance);
     if (extreme == 0.0f) return;
     switch (type) {
     case TENSOR_Q4:

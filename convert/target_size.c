@@ -274,7 +274,7 @@ static void advance(Search *s) {
 }
 
 /* Puts the unit's matrices into the trial in the type of one of its options. */
-static Status put(const Search *s, size_t unit, size_t option, Error *error) {
+static Status put_in_trial(const Search *s, size_t unit, size_t option, Error *error) {
     const ModelFile *from = s->files[s->units[unit].numbers[option]];
     Status status = STATUS_OK;
     for (size_t i = 0; i < s->n_tensors && status == STATUS_OK; i++)
@@ -285,11 +285,11 @@ static Status put(const Search *s, size_t unit, size_t option, Error *error) {
 static Status put_all(const Search *s, const Choice *choice, Error *error) {
     Status status = STATUS_OK;
     for (size_t u = 0; u < s->n_units && status == STATUS_OK; u++)
-        status = put(s, u, choice->of_unit[u], error);
+        status = put_in_trial(s, u, choice->of_unit[u], error);
     return status;
 }
 
-static Status measure(Search *s, double *divergence, Error *error) {
+static Status measure_divergence(Search *s, double *divergence, Error *error) {
     Status status = divergence_measure(&s->reference, s->trial, s->options, divergence, error);
     if (status == STATUS_OK) advance(s);
     return status;
@@ -390,9 +390,9 @@ static Status weigh_alone(Search *s, Error *error) {
         size_t k = typical_option(s, unit);
         double divergence;
         if (unit->n == 1) continue;
-        Status status = put(s, u, k, error);
-        if (status == STATUS_OK) status = measure(s, &divergence, error);
-        if (status == STATUS_OK) status = put(s, u, unit->n - 1, error);
+        Status status = put_in_trial(s, u, k, error);
+        if (status == STATUS_OK) status = measure_divergence(s, &divergence, error);
+        if (status == STATUS_OK) status = put_in_trial(s, u, unit->n - 1, error);
         if (status != STATUS_OK) return status;
         if (unit->errors[k] > 0.0) unit->weight = divergence / unit->errors[k];
     }
@@ -408,9 +408,9 @@ static Status weigh_in_place(Search *s, Error *error) {
         size_t k = s->best.of_unit[u];
         double without;
         if (unit->numbers[k] == OWN) continue;
-        Status status = put(s, u, unit->n - 1, error);
-        if (status == STATUS_OK) status = measure(s, &without, error);
-        if (status == STATUS_OK) status = put(s, u, k, error);
+        Status status = put_in_trial(s, u, unit->n - 1, error);
+        if (status == STATUS_OK) status = measure_divergence(s, &without, error);
+        if (status == STATUS_OK) status = put_in_trial(s, u, k, error);
         if (status != STATUS_OK) return status;
         if (unit->errors[k] > 0.0 && s->best.divergence > without)
             unit->weight = (s->best.divergence - without) / unit->errors[k];
@@ -424,7 +424,7 @@ static Status weigh_in_place(Search *s, Error *error) {
 static Status try_choice(Search *s, Error *error) {
     knapsack_solve(s->items, s->n_units, s->limit, s->now.of_unit);
     Status status = put_all(s, &s->now, error);
-    return status == STATUS_OK ? measure(s, &s->now.divergence, error) : status;
+    return status == STATUS_OK ? measure_divergence(s, &s->now.divergence, error) : status;
 }
 
 static void keep_choice(Search *s) {
@@ -453,7 +453,7 @@ static Status try_uniform(Search *s, Error *error) {
     }
     if (!found) return STATUS_OK;
     Status status = put_all(s, &s->now, error);
-    if (status == STATUS_OK) status = measure(s, &s->now.divergence, error);
+    if (status == STATUS_OK) status = measure_divergence(s, &s->now.divergence, error);
     if (status == STATUS_OK && s->now.divergence < s->best.divergence) keep_choice(s);
     return status;
 }

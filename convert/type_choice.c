@@ -66,8 +66,8 @@ static Status open_description(const Source *source, const char *type, int scrat
 }
 
 /* Also gives the longest context that fits, for the refusal. */
-static Status measure(const Source *source, const char *type, const TypeWish *wish, TypeNeed *need,
-                      size_t *longest, Error *error) {
+static Status measure_memory(const Source *source, const char *type, const TypeWish *wish,
+                             TypeNeed *need, size_t *longest, Error *error) {
     const ModelOptions options = {.n_threads = 1, .context = wish->context};
     ModelFile *file = NULL;
     Model *model = NULL;
@@ -123,7 +123,8 @@ Status type_choose(const Source *source, const TypeWish *wish, TypeChoice *choic
     for (size_t i = 0; i < N_TYPES; i++) {
         TypeNeed need;
         size_t most;
-        if (measure(source, types[i], wish, &need, &most, error) != STATUS_OK) return STATUS_FAILED;
+        if (measure_memory(source, types[i], wish, &need, &most, error) != STATUS_OK)
+            return STATUS_FAILED;
         /* A type that takes no less is no type to come to. */
         if (i > 0 && need.weights >= least.need.weights) continue;
         TypeChoice next = {.need = need, .better = least.need, .is_best = i == 0};
@@ -165,7 +166,7 @@ static bool is_sane(Answer *answer) {
     return known && (answer->status == STATUS_OK || answer->status == STATUS_FAILED);
 }
 
-static bool receive(int fd, Answer *answer) {
+static bool receive_answer(int fd, Answer *answer) {
     char *at = (char *)answer;
     for (size_t done = 0; done < sizeof *answer;) {
         ssize_t n = read(fd, at + done, sizeof *answer - done);
@@ -192,7 +193,7 @@ Status type_choose_apart(Source *source, const TypeWish *wish, bool trusts, Type
     }
     int reason = errno;
     close(pipes[1]);
-    bool answered = child > 0 && receive(pipes[0], &answer);
+    bool answered = child > 0 && receive_answer(pipes[0], &answer);
     close(pipes[0]);
     if (child > 0) {
         if (!answered) kill(child, SIGKILL);

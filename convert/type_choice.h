@@ -43,8 +43,8 @@ void type_wish_close(TypeWish *wish);
  * type and context would. */
 Status type_choose(const Source *source, const TypeWish *wish, TypeChoice *choice, Error *error);
 
-/* The same for a source that is only open, in a process of its own that parses it inside the
- * sandbox (unless `trusts`); the source stays as it is. */
+/* As type_choose, for a source that is open but not parsed: a process of its own parses it, inside
+ * the sandbox unless `trusts`. The source stays as it is. */
 Status type_choose_apart(Source *source, const TypeWish *wish, bool trusts, TypeChoice *choice,
                          Error *error);
 

@@ -130,8 +130,9 @@ static void book_time(DrafterSet *set, Member *member, double seconds, size_t un
     record->gained -= seconds;
 }
 
-/* Lets one member go on behind the text and its n_drafts drafts; returns how many it added. */
-static size_t ask(DrafterSet *set, Member *member, size_t n, size_t most) {
+/* Lets one member draft further tokens after the text and the drafts so far; returns how many it
+ * added. */
+static size_t extend_drafts(DrafterSet *set, Member *member, size_t n, size_t most) {
     DraftRecord *record = member->record;
     Drafter *drafter = member->drafter;
     size_t n_text = n + set->n_drafts;
@@ -227,7 +228,7 @@ static size_t drafter_set_propose(Drafter *drafter, const int32_t *text, size_t 
     sort(set, most, order);
     for (size_t i = 0; i < set->n_members && set->n_drafts < most; i++) {
         Member *member = &set->members[order[i]];
-        member->n = ask(set, member, n, most - set->n_drafts);
+        member->n = extend_drafts(set, member, n, most - set->n_drafts);
         if (member->n == 0) continue;
         set->segments[set->n_segments++] = order[i];
         set->n_drafts += member->n;

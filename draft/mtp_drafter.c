@@ -156,8 +156,8 @@ static size_t first_afresh(const MtpDrafter *d, size_t n) {
     return window > 0 && n > window + first ? n - window : first;
 }
 
-/* Whether the layers go on behind the row `next` of their cache, rather than to begin afresh. */
-static bool goes_on(const MtpDrafter *d, size_t next, size_t n) {
+/* Whether the layers can continue behind the row `next` of their cache; else they begin afresh. */
+static bool can_continue(const MtpDrafter *d, size_t next, size_t n) {
     size_t window = d->drafter.window;
     if (next <= d->begin || next >= n) return false;
     return window == 0 || (n - next <= window && d->begun <= first_afresh(d, n));
@@ -171,7 +171,7 @@ static size_t first_row(MtpDrafter *d, size_t n) {
         kvcache_truncate(cache, d->sequence, (int32_t)d->verified);
         next = (size_t)kvcache_next(cache, d->sequence);
     }
-    if (goes_on(d, next, n)) return next;
+    if (can_continue(d, next, n)) return next;
     d->begun = first_afresh(d, n);
     kvcache_reset(cache, d->sequence, (int32_t)d->begun);
     return d->begun;
@@ -182,7 +182,7 @@ static size_t unread(Drafter *drafter, const int32_t *text, size_t n) {
     size_t next = d->sequence < 0 ? 0 : (size_t)kvcache_next(d->shared->cache, d->sequence);
     if (d->failed || !has_states(d, text, n)) return 0;
     if (next > d->verified) next = d->verified;
-    return n - (goes_on(d, next, n) ? next : first_afresh(d, n));
+    return n - (can_continue(d, next, n) ? next : first_afresh(d, n));
 }
 
 static size_t mtp_propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,

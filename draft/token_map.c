@@ -98,7 +98,7 @@ static int32_t find_text(const TokenMap *map, int32_t token) {
 
 /* Finds for each token the one of the other vocabulary that spells the same: by its name in the
  * vocabulary, else by its bytes. Fails when fewer than half have one. */
-static Status match(TokenMap *map, Error *error) {
+static Status match_vocabularies(TokenMap *map, Error *error) {
     size_t n = smaller(map->n, tokenizer_vocab_size(map->from)), n_used = 0;
     Table table = {0};
     map->to = malloc((map->n + 1) * sizeof *map->to);
@@ -134,7 +134,7 @@ Status token_map_new(TokenMap **out, const Tokenizer *from, size_t n, Tokenizer 
     Status status = STATUS_OK;
     if (!same_numbers(map)) {
         map->n_equal = 0;
-        status = match(map, error);
+        status = match_vocabularies(map, error);
     }
     if (status == STATUS_OK) {
         *out = map;

@@ -147,7 +147,7 @@
         MATRIX("experts.%u.w_down", ".mlp.experts.%u.down_proj.weight", "dim", "expert_ffn_dim",   \
                .optional = true)
 
-/* The same without the router, whose name or form differs. */
+/* As DENSE_OR_EXPERTS, without the router, whose name or form differs. */
 #define DENSE_OR_ROUTED                                                                            \
     MATRIX("w_gate", ".mlp.gate_proj.weight", "ffn_dim", "dim", .optional = true),                 \
         MATRIX("w_up", ".mlp.up_proj.weight", "ffn_dim", "dim", .optional = true),                 \

@@ -124,6 +124,6 @@ Status family_configure(const Family *family, const json_t *json, Config *config
     for (const FixedKey *fixed = family->fixed; fixed && fixed->key; fixed++)
         if (family_refuse(json, fixed->key, fixed->value, error) != STATUS_OK) return STATUS_FAILED;
     StepCall call = {.family = family, .json = json, .config = config, .error = error};
-    if (steps_take(family->steps, call) != STATUS_OK) return STATUS_FAILED;
+    if (steps_run(family->steps, call) != STATUS_OK) return STATUS_FAILED;
     return family->finish ? family->finish(json, config, error) : STATUS_OK;
 }

@@ -132,9 +132,9 @@ static bool may_lack(const TensorRule *rule) {
     return rule->optional || rule->same_as || rule->own_keys;
 }
 
-/* Marks what the family takes, and returns the number of it. *lacking: how many of the family's
- * tensors the model does not have; one that may be absent counts a quarter. */
-static size_t take(FamilyMatch *match, double *lacking) {
+/* Marks the model's tensors that the family's rules read, and returns how many they are. *lacking:
+ * how many of the family's tensors the model lacks; one that may be absent counts a quarter. */
+static size_t mark_taken(FamilyMatch *match, double *lacking) {
     char name[MATCH_NAME], biases[FAMILY_BIASES_BYTES] = "";
     size_t n_taken = 0;
     *lacking = 0.0;
@@ -341,13 +341,13 @@ static double preference(const FamilyMatch *match) {
 }
 
 /* How near the family is; below 0: it takes no tensor. */
-static double rate(FamilyMatch *match, const Family *family, const RawTable *table) {
+static double rate_family(FamilyMatch *match, const Family *family, const RawTable *table) {
     double lacking;
     match->family = family;
     match->prefix = family_prefix(family, table);
     match->is_configured =
         try_configure(family, match->config, &match->family_config, &match->refusal) == STATUS_OK;
-    size_t n_taken = take(match, &lacking);
+    size_t n_taken = mark_taken(match, &lacking);
     if (n_taken == 0) return -1.0;
     return dice_coefficient(n_taken, match->n_kinds - n_taken, lacking) +
            0.5 * keys_overlap(match) + preference(match) - (match->is_configured ? 0.0 : 0.1);
@@ -374,14 +374,14 @@ Status family_match(const json_t *config, const RawTable *table, FamilyMatch **o
     find_layers(match);
     for (size_t i = 0; (family = family_at(i)); i++) {
         if (!family->keys || !family->tensors) continue;
-        double rating = rate(match, family, table);
+        double rating = rate_family(match, family, table);
         if (rating <= most) continue;
         most = rating;
         nearest = family;
     }
     match->family = NULL;
     if (nearest) {
-        rate(match, nearest, table);
+        rate_family(match, nearest, table);
         match->has_layers = names_layers(match);
     }
     *out = match;

@@ -57,7 +57,8 @@ typedef struct Cursor {
     bool failed; /* the file ended, or a length was impossible */
 } Cursor;
 
-static const uint8_t *take(Cursor *c, uint64_t bytes) {
+/* Returns the next bytes and moves behind them; NULL, and c->failed: the file is shorter. */
+static const uint8_t *read_bytes(Cursor *c, uint64_t bytes) {
     if (c->failed || bytes > (uint64_t)(c->end - c->at)) {
         c->failed = true;
         return NULL;
@@ -67,64 +68,64 @@ static const uint8_t *take(Cursor *c, uint64_t bytes) {
     return at;
 }
 
-static uint32_t take_u32(Cursor *c) {
+static uint32_t read_u32(Cursor *c) {
     uint32_t value = 0;
-    const uint8_t *at = take(c, sizeof value);
+    const uint8_t *at = read_bytes(c, sizeof value);
     if (at) memcpy(&value, at, sizeof value);
     return value;
 }
 
-static uint64_t take_u64(Cursor *c) {
+static uint64_t read_u64(Cursor *c) {
     uint64_t value = 0;
-    const uint8_t *at = take(c, sizeof value);
+    const uint8_t *at = read_bytes(c, sizeof value);
     if (at) memcpy(&value, at, sizeof value);
     return value;
 }
 
-static TokenizerString take_text(Cursor *c) {
-    uint64_t length = take_u64(c);
-    const uint8_t *bytes = take(c, length);
+static TokenizerString read_string(Cursor *c) {
+    uint64_t length = read_u64(c);
+    const uint8_t *bytes = read_bytes(c, length);
     return (TokenizerString){bytes ? (const char *)bytes : "", bytes ? (size_t)length : 0};
 }
 
-static void take_value(Cursor *c, GgufValue *value) {
-    value->key = take_text(c);
-    value->type = take_u32(c);
+static void read_value(Cursor *c, GgufValue *value) {
+    value->key = read_string(c);
+    value->type = read_u32(c);
     value->count = 1;
     if (value->type == GGUF_ARRAY) {
         value->is_array = true;
-        value->type = take_u32(c);
-        value->count = take_u64(c);
+        value->type = read_u32(c);
+        value->count = read_u64(c);
     }
     value->values = c->at;
     if (value->type >= GGUF_TYPES || value->type == GGUF_ARRAY) {
         c->failed = true;
     } else if (value->type == GGUF_STRING) {
-        for (uint64_t i = 0; i < value->count && !c->failed; i++) take_text(c);
+        for (uint64_t i = 0; i < value->count && !c->failed; i++) read_string(c);
     } else {
         uint64_t bytes;
         if (__builtin_mul_overflow(value->count, value_bytes[value->type], &bytes))
             c->failed = true;
         else
-            take(c, bytes);
+            read_bytes(c, bytes);
     }
 }
 
-static Status take_tensor(Cursor *c, const InputFile *file, size_t index, RawTable *table,
+static Status read_tensor(Cursor *c, const InputFile *file, size_t index, RawTable *table,
                           Error *error) {
-    TokenizerString name = take_text(c);
+    TokenizerString name = read_string(c);
     if (c->failed)
         return error_set(error, "%s: cut off, or damaged, in its tensor list", file->path);
     RawTensor *raw = raw_table_add(table, name.bytes, name.length);
     if (!raw) return error_set(error, "%s: no memory", file->path);
-    raw->n_dims = take_u32(c);
+    raw->n_dims = read_u32(c);
     if (raw->n_dims > RAW_MAX_DIMS)
         return error_set(error, "%s: tensor '%.100s' has %u dimensions", file->path, raw->name,
                          raw->n_dims);
     /* GGUF writes the innermost dimension first. */
-    for (uint32_t i = raw->n_dims; i-- > 0;) raw->dims[i] = take_u64(c);
-    uint32_t type = take_u32(c);
-    raw->offset = take_u64(c);
+    for (uint32_t i = raw->n_dims; i-- > 0;) raw->dims[i] = read_u64(c);
+    uint32_t type = read_u32(c);
+    raw->offset = read_u64(c);
     raw->file = index;
     raw->type = STORED_TYPES;
     const char *type_name = NULL;
@@ -183,18 +184,18 @@ static Status resolve_offsets(const Gguf *gguf, const Cursor *c, RawTable *table
 Status gguf_read(Gguf *gguf, const InputFile *file, size_t index, RawTable *table, Error *error) {
     *gguf = (Gguf){.file = file};
     Cursor c = {file->map, file->map + file->bytes, false};
-    const uint8_t *magic = take(&c, 4);
+    const uint8_t *magic = read_bytes(&c, 4);
     if (!magic || memcmp(magic, "GGUF", 4) != 0)
         return error_set(error, "%s: not a GGUF file", file->path);
-    uint32_t version = take_u32(&c);
+    uint32_t version = read_u32(&c);
     if (version && (version & 0xFFFF) == 0)
         return error_set(error, "%s: a big-endian GGUF file, which this program does not read",
                          file->path);
     if (!c.failed && version != 2 && version != 3)
         return error_set(error, "%s: version %u of GGUF, but this program reads 2 and 3",
                          file->path, version);
-    gguf->n_tensors = take_u64(&c);
-    uint64_t n_values = take_u64(&c);
+    gguf->n_tensors = read_u64(&c);
+    uint64_t n_values = read_u64(&c);
     /* A pair takes at least 13 bytes and a tensor 24, so larger counts cannot be true. */
     uint64_t left = (uint64_t)(c.end - c.at);
     if (c.failed || n_values > left / 13 || gguf->n_tensors > left / 24)
@@ -202,13 +203,13 @@ Status gguf_read(Gguf *gguf, const InputFile *file, size_t index, RawTable *tabl
     gguf->values = calloc(n_values + 1, sizeof *gguf->values);
     if (!gguf->values) return error_set(error, "%s: no memory", file->path);
     for (; gguf->n_values < n_values; gguf->n_values++) {
-        take_value(&c, &gguf->values[gguf->n_values]);
+        read_value(&c, &gguf->values[gguf->n_values]);
         if (c.failed)
             return error_set(error, "%s: cut off, or damaged, in its metadata", file->path);
     }
     size_t first = table->n;
     for (uint64_t i = 0; i < gguf->n_tensors; i++)
-        if (take_tensor(&c, file, index, table, error) != STATUS_OK) return STATUS_FAILED;
+        if (read_tensor(&c, file, index, table, error) != STATUS_OK) return STATUS_FAILED;
     return resolve_offsets(gguf, &c, table, first, error);
 }
 

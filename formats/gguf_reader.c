@@ -449,7 +449,7 @@ static Status read_tensors(GgufModel *r) {
     c->rope_pairing = family->pairing;
     if (preset_apply(family->set, c, r->error) != STATUS_OK) return STATUS_FAILED;
     if (read_keys(r, family->keys) != STATUS_OK) return STATUS_FAILED;
-    if (steps_take(family->steps, (StepCall){.gguf = r, .config = c, .error = r->error}) !=
+    if (steps_run(family->steps, (StepCall){.gguf = r, .config = c, .error = r->error}) !=
         STATUS_OK)
         return STATUS_FAILED;
     if (family->finish && family->finish(r, c) != STATUS_OK) return STATUS_FAILED;

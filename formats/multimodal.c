@@ -121,7 +121,7 @@ static void inherit(json_t *to, const json_t *from, const char *key) {
 }
 
 /* Whether the object's keys tie the output head to the embedding. */
-static bool says_tied(const Wrapper *wrapper, const json_t *object, bool absent) {
+static bool is_tied(const Wrapper *wrapper, const json_t *object, bool absent) {
     bool tied = json_flag(object, "tie_word_embeddings", absent);
     return wrapper->tied_key ? json_flag(object, wrapper->tied_key, tied) : tied;
 }
@@ -149,10 +149,10 @@ Status multimodal_text_config(json_t **config, bool *is_part, Error *error) {
     const char *text_type = own == *config ? NULL : json_text(own, "model_type");
     if (!text_type || !wrapper->text_varies) text_type = wrapper->text_type;
     json_object_set_new(text, "model_type", json_string(current_name(text_type)));
-    bool ties = says_tied(wrapper, whole, wrapper->tied);
+    bool ties = is_tied(wrapper, whole, wrapper->tied);
     if (wrapper->text_decides) ties = false;
-    ties = ties || (wrapper->text_tied && own == *config) ||
-           says_tied(wrapper, own, wrapper->text_tied);
+    ties =
+        ties || (wrapper->text_tied && own == *config) || is_tied(wrapper, own, wrapper->text_tied);
     if (ties || json_value(own, "tie_word_embeddings") || !wrapper->text_varies)
         json_object_set_new(text, "tie_word_embeddings", json_boolean(ties));
     if (wrapper->tied_key) json_object_del(text, wrapper->tied_key);

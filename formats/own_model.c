@@ -93,8 +93,8 @@ static bool find_style(Description *d, const char *wanted) {
     return false;
 }
 
-/* Takes `name`, without ".weight" or with the end of a weight's name, for the part's tensors. */
-static void take_name(Description *d, OwnPart part, const char *name) {
+/* Sets the names of a part's weight and bias from `name`, which may lack ".weight". */
+static void set_names(Description *d, OwnPart part, const char *name) {
     char *weight = d->weights[part], *bias = d->biases[part];
     size_t n = strlen(name), word = strlen("weight");
     if (has_end(name, "weight")) {
@@ -112,14 +112,15 @@ static void take_name(Description *d, OwnPart part, const char *name) {
     }
 }
 
-/* Takes the names of the style, and of tensors outside the layers those that are usual. */
-static void take_style(Description *d) {
+/* Sets the names of the layers' parts by the style, and of the others by the usual names that the
+ * model has. */
+static void set_names_of_style(Description *d) {
     for (OwnPart part = 0; part < OWN_PARTS; part++) {
         char name[2 * NAME];
         if (part >= OWN_LAYER) {
             if (!d->style || !d->style->parts[part]) continue;
             snprintf(name, sizeof name, "%s%%u.%s", d->layers, d->style->parts[part]);
-            if (strlen(name) < NAME - 8) take_name(d, part, name);
+            if (strlen(name) < NAME - 8) set_names(d, part, name);
             continue;
         }
         for (const char *const *usual = own_outer_names(part); *usual; usual++) {
@@ -131,14 +132,15 @@ static void take_style(Description *d) {
             snprintf(name, sizeof name, "%s%s", *usual, end[0] ? end : ".weight");
             if (end[0] == ' ') snprintf(name, sizeof name, "%s", *usual);
             if (!own_model_find(d, name)) continue;
-            take_name(d, part, name);
+            set_names(d, part, name);
             break;
         }
     }
 }
 
-/* Takes the names that "tensors" gives: "*" is the layer, and a second one the head. */
-static Status take_given(Description *d) {
+/* Sets the names that config.json's "tensors" gives: "*" is the layer, and a second one the head.
+ */
+static Status set_given_names(Description *d) {
     const json_t *given = json_value(d->config, "tensors"), *value;
     const char *key;
     if (given && !json_is_object(given))
@@ -171,7 +173,7 @@ static Status take_given(Description *d) {
             return error_set(d->error, "config.json: tensors: %s: %s", key,
                              part >= OWN_LAYER ? "a * stands for the layer's number"
                                                : "it is outside the layers, so it has no *");
-        take_name(d, part, name);
+        set_names(d, part, name);
         if (!own_model_find(d, d->weights[part]))
             return error_set(d->error, "config.json: tensors: %s: no tensor is called '%.150s'",
                              key, d->weights[part]);
@@ -701,8 +703,8 @@ Status own_model_describe(OwnModel *own, json_t *config, RawTable *table, Error 
     bool found = find_style(&d, wanted);
     if (wanted && !found)
         return error_set(error, "config.json: the tensors' names are not those of '%.40s'", wanted);
-    take_style(&d);
-    if (take_given(&d) != STATUS_OK) return STATUS_FAILED;
+    set_names_of_style(&d);
+    if (set_given_names(&d) != STATUS_OK) return STATUS_FAILED;
     if (!d.weights[OWN_EMBEDDING][0] || !d.weights[OWN_WO][0] || !d.weights[OWN_UP][0])
         return no_names(&d);
     json_object_set_new(config, "#gated", json_boolean(d.weights[OWN_GATE][0]));

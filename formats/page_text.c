@@ -23,7 +23,7 @@ Status page_fail(PageText *t, const char *format, ...) {
 }
 
 /* Copies the line at `at` without its comment and the spaces at its end. */
-static Status take_line(PageText *t) {
+static Status copy_line(PageText *t) {
     const char *start = t->text + t->at, *end = memchr(start, '\n', t->bytes - t->at);
     size_t n = end ? (size_t)(end - start) : t->bytes - t->at;
     t->at += n + (end != NULL);
@@ -52,7 +52,7 @@ static Status take_line(PageText *t) {
 Status page_line(PageText *t, bool *found) {
     *found = false;
     while (!*found && t->at < t->bytes) {
-        if (take_line(t) != STATUS_OK) return STATUS_FAILED;
+        if (copy_line(t) != STATUS_OK) return STATUS_FAILED;
         *found = page_more(t);
     }
     return STATUS_OK;

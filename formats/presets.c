@@ -28,7 +28,7 @@ static Status presets_apply(const Preset *preset, const ConfigField *field, Conf
     }
 }
 
-static const ConfigField *find(const char *name) {
+static const ConfigField *find_field(const char *name) {
     const ConfigField *field;
     size_t i = 0;
     while ((field = config_field(i)) && strcmp(field->name, name) != 0) i++;
@@ -46,7 +46,7 @@ static Status refuse_value(const ConfigField *field, const char *text, Error *er
 }
 
 Status preset_value(const char *name, const char *text, double *value, Error *error) {
-    const ConfigField *field = find(name);
+    const ConfigField *field = find_field(name);
     char *end;
     if (!field) return error_set(error, "no field '%s'", name);
     *value = strtod(text, &end);
@@ -85,7 +85,7 @@ Status preset_text(const char *name, const char *text, Config *config, Error *er
 
 Status preset_apply(const Preset *presets, Config *config, Error *error) {
     for (; presets && presets->field; presets++) {
-        const ConfigField *field = find(presets->field);
+        const ConfigField *field = find_field(presets->field);
         if (!field) return error_set(error, "no field '%s'", presets->field);
         if (presets_apply(presets, field, config, error) != STATUS_OK) return STATUS_FAILED;
     }

@@ -262,7 +262,7 @@ static bool has_nested(const json_t *json) {
 
 /* YaRN's truncate inside the parameters of one kind of layers has no effect: transformers reads it
  * from the object around them. */
-static void take_truncate(json_t *parameters, const json_t *all) {
+static void inherit_truncate(json_t *parameters, const json_t *all) {
     json_t *truncate = json_object_get(all, "truncate");
     json_object_del(parameters, "truncate");
     if (truncate) json_object_set(parameters, "truncate", truncate);
@@ -288,7 +288,7 @@ static Status listed_parameters(const json_t *json, bool local, json_t **out, Er
     }
     const json_t *scaling = json_value(json, "rope_scaling");
     if (!local && json_is_object(scaling)) json_object_update(*out, (json_t *)scaling);
-    take_truncate(*out, NULL);
+    inherit_truncate(*out, NULL);
     return STATUS_OK;
 }
 
@@ -318,7 +318,7 @@ static Status nested_parameters(const RopeKeys *keys, const json_t *json, bool l
                          old);
     if ((!local || keys->scales_both) && json_is_object(scaling) && !keys->layer_lists)
         json_object_update(*out, (json_t *)scaling);
-    take_truncate(*out, all);
+    inherit_truncate(*out, all);
     return STATUS_OK;
 }
 
@@ -334,7 +334,7 @@ static Status compressed_parameters(const json_t *json, bool local, json_t **out
     json_t *own = nested && local ? compress : nested ? main : local ? (json_t *)all : NULL;
     *out = json_is_object(own) ? json_copy(own) : json_object();
     if (!*out) return error_set(error, "no memory for RoPE parameters");
-    json_object_del(*out, "truncate"); /* as take_truncate has it */
+    json_object_del(*out, "truncate"); /* as inherit_truncate has it */
     const char *kind = json_text(*out, "rope_type");
     if (!kind) kind = json_text(*out, "type");
     bool yarn = kind && strcmp(kind, "yarn") == 0;

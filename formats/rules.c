@@ -395,9 +395,10 @@ static Status rules_take(const RuleContext *c, const Part *part, const RawTensor
     return STATUS_OK;
 }
 
-/* Takes one head's part, which is turned after it has been cut out. */
-static Status take_head(const RuleContext *c, const Part *part, const RawTensor *all,
-                        uint32_t layer, uint32_t head, const char *to, Error *error) {
+/* Adds the tensor of one head: its part is cut out of the stored tensor, then transposed where the
+ * rule says so. */
+static Status add_head(const RuleContext *c, const Part *part, const RawTensor *all, uint32_t layer,
+                       uint32_t head, const char *to, Error *error) {
     RawTensor one;
     Part of_head = *part;
     if (split_head(c, part, all, layer, head, &one, error) != STATUS_OK) return STATUS_FAILED;
@@ -552,9 +553,9 @@ static Status tie(const RuleContext *c, const Part *part, const char *from, cons
 
 /* ---- Applying rules ---- */
 
-/* Takes the stored tensor `raw` for the expert or head `number`. */
-static Status take_number(const RuleContext *c, const Part *part, RawTensor *raw, uint32_t layer,
-                          uint32_t number, const char *to, Error *error) {
+/* Adds the tensor of the expert or head `number` from the stored tensor `raw`. */
+static Status add_numbered(const RuleContext *c, const Part *part, RawTensor *raw, uint32_t layer,
+                           uint32_t number, const char *to, Error *error) {
     const TensorRule *rule = part->rule;
     RawTensor one = *raw;
     raw->used = true;
@@ -563,7 +564,7 @@ static Status take_number(const RuleContext *c, const Part *part, RawTensor *raw
                          "%s: '%.100s' is stored in parts, for each head or expert, to which "
                          "this program cannot add",
                          c->source->path, raw->name);
-    if (rule->each_head) return take_head(c, part, raw, layer, number, to, error);
+    if (rule->each_head) return add_head(c, part, raw, layer, number, to, error);
     if (stacks_experts(rule) && unstack(c, raw, number, &one, error) != STATUS_OK)
         return STATUS_FAILED;
     return rules_take(c, part, &one, layer, to, error);
@@ -597,7 +598,7 @@ static Status apply_part(const RuleContext *c, const Part *part, uint32_t layer,
                          "%s: tensor '%.100s': with this config.json, a model of type '%s' has no "
                          "such bias",
                          c->source->path, from, c->source->config.family);
-    if (raw) return take_number(c, part, raw, layer, number, to, error);
+    if (raw) return add_numbered(c, part, raw, layer, number, to, error);
     if (part->optional || c->is_adapter) return STATUS_OK;
     return error_set(error, "%s: tensor '%s' is missing", c->source->path, from);
 }

@@ -18,7 +18,7 @@ static const char scale_join_note[] = "scales for rounding activations are left 
  * set where the table holds scales for activations or caches too, which count as used. */
 Status scale_join(RawTable *table, const Quantization *quantization, bool *ignored, Error *error);
 
-/* The same for GGUF: gives each NVFP4 tensor NAME.weight the factor NAME.scale, one number or one
+/* scale_join for GGUF: gives each NVFP4 tensor NAME.weight the factor NAME.scale, one number or one
  * for each expert, if there is one (ModelOpt's weight_scale_2). */
 Status scale_join_gguf(RawTable *table, bool *ignored, Error *error);
 

@@ -59,8 +59,8 @@ static void compress(uint32_t state[8], const uint8_t *block, size_t n_blocks) {
 }
 
 #if defined(__x86_64__)
-/* The same by the processor's instructions, which keep the eight words as a, b, e, f and c, d, g,
- * h, the first in the highest bits, and take two steps each. */
+/* compress by the processor's SHA instructions, which keep the eight words as a, b, e, f and c, d,
+ * g, h, the first in the highest bits, and take two steps each. */
 __attribute__((target("sha,sse4.1"))) static void compress_by_instructions(uint32_t state[8],
                                                                            const uint8_t *block,
                                                                            size_t n_blocks) {

@@ -33,7 +33,7 @@ void sha256_end(Sha256 *hash, uint8_t digest[SHA256_BYTES]);
 /* The digest as 64 lower-case digits and a NUL. */
 void sha256_hex(const uint8_t digest[SHA256_BYTES], char text[SHA256_HEX]);
 
-/* Both at once, for bytes[n] that lie in memory. */
+/* The SHA-256 of bytes[n] in memory, as sha256_hex writes it. */
 void sha256_text(const void *bytes, size_t n, char text[SHA256_HEX]);
 
 /* The HMAC of bytes[n] with key[key_bytes], as 64 digits. */

@@ -73,7 +73,7 @@ static bool is_true(const StepCall *call, const Step *step, const char *name) {
                       : json_flag(call->json, name, step->absent);
 }
 
-static Status take(const Step *step, StepCall *call) {
+static Status run_step(const Step *step, StepCall *call) {
     if (step->when && !is_true(call, step, step->when)) return STATUS_OK;
     if (step->unless && is_true(call, step, step->unless)) return STATUS_OK;
     const Verb *verb = verb_find(step->verb);
@@ -83,8 +83,8 @@ static Status take(const Step *step, StepCall *call) {
     return run(call);
 }
 
-Status steps_take(const Step *steps, StepCall call) {
+Status steps_run(const Step *steps, StepCall call) {
     for (; steps && steps->verb; steps++)
-        if (take(steps, &call) != STATUS_OK) return STATUS_FAILED;
+        if (run_step(steps, &call) != STATUS_OK) return STATUS_FAILED;
     return STATUS_OK;
 }

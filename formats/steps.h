@@ -20,12 +20,12 @@ typedef struct Step {
     bool absent; /* what such a key is where config.json lacks it */
 } Step;
 
-/* What a step is taken of. One of json and gguf is NULL. */
+/* What a step reads and sets. One of json and gguf is NULL. */
 typedef struct StepCall {
     const Family *family;
     const json_t *json;
     const GgufModel *gguf;
-    const char *words; /* of the step; set by steps_take */
+    const char *words; /* of the step; set by steps_run */
     Config *config;
     Error *error;
 } StepCall;
@@ -61,7 +61,7 @@ bool step_word(const char **words, char word[STEP_WORD]);
 /* Reads a whole number, 0 to 2^28; false: the word is none. */
 bool step_number(const char *word, double *out);
 
-/* Takes the steps, which end with one without a verb (NULL: none), in their order. */
-Status steps_take(const Step *steps, StepCall call);
+/* Runs the steps, which end with one without a verb (NULL: none), in their order. */
+Status steps_run(const Step *steps, StepCall call);
 
 #endif

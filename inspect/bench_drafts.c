@@ -76,8 +76,8 @@ static Status decode(Model *model, KvCache *cache, const int32_t *text, Drafter 
 }
 
 /* One round: with drafts, then without. */
-static Status measure(Model *model, KvCache *cache, Oracle *oracle, Drafter *set,
-                      SpeculationStats *stats, double seconds[2], Error *error) {
+static Status measure_round(Model *model, KvCache *cache, Oracle *oracle, Drafter *set,
+                            SpeculationStats *stats, double seconds[2], Error *error) {
     int32_t text[PROMPT + TOKENS];
     SpeculationStats ignored = {0};
     for (size_t i = 0; i < PROMPT + TOKENS; i++)
@@ -109,7 +109,7 @@ Status bench_drafts(Model *model, KvCache *cache, double share, DraftSpeed *out,
     Status status = STATUS_OK;
     for (; n < MAX_ROUNDS && (n < MIN_ROUNDS || sum < ENOUGH_SECONDS); oracle.round++) {
         double seconds[2];
-        status = measure(model, cache, &oracle, set, &stats, seconds, error);
+        status = measure_round(model, cache, &oracle, set, &stats, seconds, error);
         if (status != STATUS_OK) break;
         if (oracle.round < WARM_ROUNDS) {
             stats = (SpeculationStats){0};

@@ -5,8 +5,8 @@
 
 /* Fills part[] with piece number `piece` of the things cut into `pieces`, or with all others.
  * Returns how many. */
-static size_t take(const size_t *things, size_t n, size_t pieces, size_t piece, bool others,
-                   size_t *part) {
+static size_t select_part(const size_t *things, size_t n, size_t pieces, size_t piece, bool others,
+                          size_t *part) {
     size_t begin = n * piece / pieces, end = n * (piece + 1) / pieces, k = 0;
     for (size_t i = 0; i < n; i++)
         if ((i >= begin && i < end) != others) part[k++] = things[i];
@@ -17,7 +17,7 @@ static size_t take(const size_t *things, size_t n, size_t pieces, size_t piece, 
 static Status reduce(size_t *things, size_t *n, size_t pieces, bool others, DdminTest *test,
                      void *context, size_t *part, bool *reduced, Error *error) {
     for (size_t piece = 0; piece < pieces; piece++) {
-        size_t k = take(things, *n, pieces, piece, others, part);
+        size_t k = select_part(things, *n, pieces, piece, others, part);
         bool passes = false;
         if (k == 0 || k == *n) continue;
         Status status = test(context, part, k, &passes, error);

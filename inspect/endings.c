@@ -157,8 +157,8 @@ static Status encode_all(const Endings *e, const EndingText *context, const Endi
  */
 
 /* The log-probability of a token by the logits before it. */
-static double score(const Endings *e, const float *logits, int32_t target, float *exps,
-                    bool *greedy) {
+static double token_logprob(const Endings *e, const float *logits, int32_t target, float *exps,
+                            bool *greedy) {
     double total =
         logprobs_log_sum(model_isa(e->model)->numeric, logits, e->vocab_size, exps, NULL);
     *greedy = logprobs_argmax(logits, e->vocab_size) == (size_t)target;
@@ -178,8 +178,8 @@ static Status flush(Endings *e, EndingScore *scores, Error *error) {
 #pragma omp parallel for num_threads(n_threads) schedule(static)
     for (int t = 0; t < n_threads; t++)
         for (size_t k = (size_t)t; k < n; k += (size_t)n_threads)
-            e->logprobs[k] = score(e, e->logits + k * e->vocab_size, e->wanted[k].target,
-                                   e->exps + (size_t)t * e->vocab_size, &e->greedy[k]);
+            e->logprobs[k] = token_logprob(e, e->logits + k * e->vocab_size, e->wanted[k].target,
+                                           e->exps + (size_t)t * e->vocab_size, &e->greedy[k]);
     for (size_t k = 0; k < n; k++) {
         EndingScore *s = &scores[e->wanted[k].ending];
         s->logprob += e->logprobs[k];
@@ -231,7 +231,7 @@ static Status run_endings(Endings *e, size_t n, const TokenList *after, size_t n
         int32_t sequence = (int32_t)i + 1;
         EndingScore *s = &scores[i];
         *s = (EndingScore){.n_tokens = after[i].length};
-        s->logprob = score(e, e->first, after[i].ids[0], e->exps, &s->greedy);
+        s->logprob = token_logprob(e, e->first, after[i].ids[0], e->exps, &s->greedy);
         e->whole += n + after[i].length - 1;
         if (after[i].length == 1) continue;
         status = kvcache_fork(e->cache, 0, (int32_t)n, sequence, error);
@@ -291,8 +291,8 @@ static Status score_chunk(void *context, const PrefillChunk *chunk, Error *error
 #pragma omp parallel for num_threads(n_threads) schedule(static)
     for (int t = 0; t < n_threads; t++)
         for (size_t k = (size_t)t; k < chunk->n_logits; k += (size_t)n_threads)
-            e->logprobs[k] = score(e, chunk->logits + k * e->vocab_size, targets[k],
-                                   e->exps + (size_t)t * e->vocab_size, &e->greedy[k]);
+            e->logprobs[k] = token_logprob(e, chunk->logits + k * e->vocab_size, targets[k],
+                                           e->exps + (size_t)t * e->vocab_size, &e->greedy[k]);
     for (size_t k = 0; k < chunk->n_logits; k++) {
         w->score->logprob += e->logprobs[k];
         w->score->greedy = w->score->greedy && e->greedy[k];

@@ -183,7 +183,7 @@ static Status apply_field(Overrides *o, const char *item, Config *config, Error 
     return add_text(o, field->name, after, before, error);
 }
 
-static Status apply(Overrides *o, const char *item, Config *config, Error *error) {
+static Status apply_override(Overrides *o, const char *item, Config *config, Error *error) {
     static const struct {
         const char *name;
         Status (*apply)(Overrides *o, const char *item, const char *value, Error *error);
@@ -200,7 +200,7 @@ static Status apply(Overrides *o, const char *item, Config *config, Error *error
 Status overrides_apply(Overrides *overrides, const OptionList *list, Config *config, Error *error) {
     *overrides = (Overrides){0};
     for (size_t i = 0; i < list->n; i++) {
-        Status status = apply(overrides, list->items[i], config, error);
+        Status status = apply_override(overrides, list->items[i], config, error);
         if (status != STATUS_OK) return status;
     }
     if (list->n > 0 && config_validate(config, error) != STATUS_OK)

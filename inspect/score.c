@@ -62,7 +62,7 @@ static Score score_token(const Scoring *s, const float *logits, const float *oth
 /* ---- Windows --------------------------------------------------------------------------------- */
 
 /* Tells a person once how long a long text will take. */
-static void tell_how_long(Scoring *s) {
+static void print_estimate(Scoring *s) {
     enum { LONG = 60, SOON = 1 }; /* seconds: of the whole, and after which it can be estimated */
     double seconds = clock_seconds() - s->start;
     if (s->told_how_long || !s->session->shows_progress || seconds < SOON) return;
@@ -95,7 +95,7 @@ static Status score_chunk(void *context, const PrefillChunk *chunk, Error *error
             score->position = (size_t)(targets + k - s->window);
         }
     s->n_scores += chunk->n_logits;
-    tell_how_long(s);
+    print_estimate(s);
     session_progress(session, "scoring", s->n_scores, s->ids->length);
     return *session->interrupted ? STATUS_INTERRUPTED : STATUS_OK;
 }

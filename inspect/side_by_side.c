@@ -54,7 +54,7 @@ static Status decode(Side *side, Generation *g, Decoding *decoding, Error *error
     }
 }
 
-static Status answer(Side *side, Error *error) {
+static Status generate_answer(Side *side, Error *error) {
     const Session *s = &side->session;
     const KvShape shape = model_kv_shape(s->model, s->kv_type);
     const TokenList *ids = &side->prompt;
@@ -81,7 +81,8 @@ static Status answer(Side *side, Error *error) {
 }
 
 /* The log-probabilities of two tokens behind the prompt and the first n tokens of the answer. */
-static Status weigh(Side *side, size_t n, const int32_t tokens[2], double out[2], Error *error) {
+static Status two_logprobs(Side *side, size_t n, const int32_t tokens[2], double out[2],
+                           Error *error) {
     const Session *s = &side->session;
     const KvShape shape = model_kv_shape(s->model, s->kv_type);
     size_t vocab_size = model_config(s->model)->vocab_size;
@@ -132,7 +133,7 @@ static Status print_parting(const Session *session, Side *sides, size_t at, Erro
     for (size_t i = 0; i < 2; i++) names[i] = token_name(session, tokens[i]);
     for (size_t i = 0; i < 2 && status == STATUS_OK; i++) {
         double logprobs[2];
-        status = weigh(&sides[i], at, tokens, logprobs, error);
+        status = two_logprobs(&sides[i], at, tokens, logprobs, error);
         for (size_t k = 0; k < 2 && status == STATUS_OK; k++)
             status = inspect_print(session, error, "%s: log p = %.4f of token %d %s%s\n",
                                    sides[i].name, logprobs[k], tokens[k], names[k] ? names[k] : "",
@@ -183,7 +184,7 @@ Status side_by_side_run(Session *session, ModelFile *file, Error *error) {
     if (status == STATUS_OK) status = begin_side(&sides[1], &others, error);
     if (status == STATUS_OK) sides[1].options.sampling = sides[0].options.sampling;
     for (size_t i = 0; i < 2 && status == STATUS_OK; i++) {
-        status = answer(&sides[i], error);
+        status = generate_answer(&sides[i], error);
         if (status == STATUS_OK) status = print_answer(session, &sides[i], error);
     }
     if (status == STATUS_OK) status = compare(session, sides, error);

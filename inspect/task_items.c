@@ -6,13 +6,13 @@
 #include "base/array.h"
 #include "session/json_text.h"
 
-static bool take_text(const json_t *json, EndingText *text) {
+static bool parse_text(const json_t *json, EndingText *text) {
     *text = (EndingText){json_string_value(json), json_string_length(json)};
     return text->text != NULL;
 }
 
-/* The answer is the index of a choice, from 0, or its text. */
-static Status take_answer(TaskItem *item, const json_t *answer, Error *error) {
+/* Parses 'answer': the index of a choice, from 0, or its text. */
+static Status parse_answer(TaskItem *item, const json_t *answer, Error *error) {
     EndingText text;
     json_int_t index = json_integer_value(answer);
     if (json_is_integer(answer)) {
@@ -22,7 +22,7 @@ static Status take_answer(TaskItem *item, const json_t *answer, Error *error) {
         item->answer = (size_t)index;
         return STATUS_OK;
     }
-    if (!take_text(answer, &text))
+    if (!parse_text(answer, &text))
         return error_set(error, "'answer' must be the index of a choice, from 0, or its text");
     for (size_t i = 0; i < item->n_choices; i++) {
         const EndingText *choice = &item->choices[i];
@@ -34,14 +34,14 @@ static Status take_answer(TaskItem *item, const json_t *answer, Error *error) {
     return error_set(error, "'answer': none of the choices is '%.80s'", text.text);
 }
 
-static Status take_choices(TaskItem *item, const json_t *choices, Error *error) {
+static Status parse_choices(TaskItem *item, const json_t *choices, Error *error) {
     item->n_choices = json_array_size(choices);
     if (!json_is_array(choices) || item->n_choices < 2 || item->n_choices > ENDINGS_MOST)
         return error_set(error, "'choices' must be a list of 2 to %d texts", ENDINGS_MOST);
     item->choices = calloc(item->n_choices, sizeof *item->choices);
     if (!item->choices) return error_set(error, "no memory for an item");
     for (size_t i = 0; i < item->n_choices; i++)
-        if (!take_text(json_array_get(choices, i), &item->choices[i]) ||
+        if (!parse_text(json_array_get(choices, i), &item->choices[i]) ||
             item->choices[i].length == 0)
             return error_set(error, "'choices': element %zu is not a text, or empty", i + 1);
     return STATUS_OK;
@@ -64,24 +64,24 @@ static Status items_check_keys(const json_t *json, bool document, Error *error) 
     return STATUS_OK;
 }
 
-static Status take_item(TaskItem *item, Error *error) {
+static Status parse_item(TaskItem *item, Error *error) {
     const json_t *text = json_object_get(item->json, "text");
     const json_t *stride = json_object_get(item->json, "stride");
     if (!json_is_object(item->json)) return error_set(error, "not a JSON object");
     if (items_check_keys(item->json, text != NULL, error) != STATUS_OK) return STATUS_FAILED;
     if (text) {
-        if (!take_text(text, &item->context) || item->context.length == 0)
+        if (!parse_text(text, &item->context) || item->context.length == 0)
             return error_set(error, "'text' must be a text that is not empty");
         if (stride && (!json_is_integer(stride) || json_integer_value(stride) < 1))
             return error_set(error, "'stride' must be a number of tokens, at least 1");
         item->stride = (size_t)json_integer_value(stride);
         return STATUS_OK;
     }
-    if (!take_text(json_object_get(item->json, "context"), &item->context))
+    if (!parse_text(json_object_get(item->json, "context"), &item->context))
         return error_set(error, "there is no 'context', a text, and no 'text'");
-    if (take_choices(item, json_object_get(item->json, "choices"), error) != STATUS_OK)
+    if (parse_choices(item, json_object_get(item->json, "choices"), error) != STATUS_OK)
         return STATUS_FAILED;
-    return take_answer(item, json_object_get(item->json, "answer"), error);
+    return parse_answer(item, json_object_get(item->json, "answer"), error);
 }
 
 Status task_items_parse(TaskItems *all, const char *name, const char *text, size_t length,
@@ -101,7 +101,7 @@ Status task_items_parse(TaskItems *all, const char *name, const char *text, size
         item->json = json_loadb(line, n, JSON_REJECT_DUPLICATES, &where);
         if (!item->json)
             return error_set(error, "%s: line %zu: not JSON: %s", name, number, where.text);
-        if (take_item(item, error) != STATUS_OK)
+        if (parse_item(item, error) != STATUS_OK)
             return error_prefix(error, "%s: line %zu", name, number);
     }
     return all->n > 0 ? STATUS_OK : error_set(error, "%s: no items", name);

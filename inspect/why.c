@@ -69,7 +69,7 @@ static Status list_differences(Why *w, Error *error) {
 /* ---- Trials ---- */
 
 /* Puts A's tensor in place of B's, and of all that share the data of B's. */
-static Status put(Why *w, const Difference *d, Error *error) {
+static Status put_tensor(Why *w, const Difference *d, Error *error) {
     const FileTensor *all = modelfile_tensor(w->other, 0);
     const void *data = modelfile_data(w->other, all + d->other);
     for (size_t i = d->other; i < modelfile_n_tensors(w->other); i++) {
@@ -85,7 +85,7 @@ static Status why_try(Why *w, const size_t *things, size_t n, Error *error) {
     Status status = STATUS_OK;
     modelfile_restore(w->other);
     for (size_t i = 0; i < n && status == STATUS_OK; i++)
-        status = put(w, &w->differences[things[i]], error);
+        status = put_tensor(w, &w->differences[things[i]], error);
     if (status == STATUS_OK)
         status = w->items->answer(w->items->context, w->other, w->answers, error);
     w->n_trials++;
@@ -169,7 +169,7 @@ static Status print_changed(Why *w, Error *error) {
 }
 
 /* Answers won per byte; INFINITY for a tensor that takes no more bytes. */
-static double rate(const Difference *d) {
+static double won_per_byte(const Difference *d) {
     if (d->won == 0) return 0.0;
     return d->more > 0.0 ? (double)d->won / d->more : INFINITY;
 }
@@ -177,7 +177,7 @@ static double rate(const Difference *d) {
 /* Whether `a` comes before `b` in the list: more answers per byte, then more answers, which decides
  * among tensors that take no more bytes (all of them, where both models have the same types). */
 static bool comes_before(const Difference *a, const Difference *b) {
-    double x = rate(a), y = rate(b);
+    double x = won_per_byte(a), y = won_per_byte(b);
     return x > y || (!(x < y) && a->won > b->won);
 }
 
@@ -201,7 +201,7 @@ static Status print_singles(Why *w, Error *error) {
         done[best] = true;
         status = inspect_print(w->session, error, "  %-24s %6zu, %8.3f MiB more, %.4g a MiB\n",
                                name_of(w, best), d->won, d->more / 0x1p20,
-                               d->more > 0.0 ? rate(d) * 0x1p20 : INFINITY);
+                               d->more > 0.0 ? won_per_byte(d) * 0x1p20 : INFINITY);
     }
     free(done);
     return status;

@@ -18,8 +18,10 @@ typedef struct Asking {
     float *exps; /* [vocab_size] */
 } Asking;
 
-static Status take_rows(void *context, const float *logits, size_t first, size_t n, size_t tokens,
-                        Error *error) {
+/* WindowRun.rows: notes each row's likeliest token or, where `answers` is NULL, the
+ * log-probabilities of its two candidates. */
+static Status collect_rows(void *context, const float *logits, size_t first, size_t n,
+                           size_t tokens, Error *error) {
     (void)tokens, (void)error;
     Asking *a = context;
     size_t vocab_size = modelfile_config(a->session->file)->vocab_size;
@@ -38,9 +40,9 @@ static Status take_rows(void *context, const float *logits, size_t first, size_t
     return STATUS_OK;
 }
 
-static Status run(Asking *a, const ModelFile *file, Error *error) {
+static Status run_windows(Asking *a, const ModelFile *file, Error *error) {
     const ModelOptions options = session_model_options(a->session);
-    WindowRun run = {.rows = take_rows, .context = a, .cancel = a->session->interrupted};
+    WindowRun run = {.rows = collect_rows, .context = a, .cancel = a->session->interrupted};
     if (model_open(&run.model, file, &options, error) != STATUS_OK) return STATUS_FAILED;
     Status status = text_windows_run(&a->windows, &run, error);
     model_close(run.model);
@@ -50,7 +52,7 @@ static Status run(Asking *a, const ModelFile *file, Error *error) {
 static Status answer(void *context, const ModelFile *file, size_t *answers, Error *error) {
     Asking *a = context;
     a->answers = answers;
-    return run(a, file, error);
+    return run_windows(a, file, error);
 }
 
 static Status weigh(void *context, const ModelFile *file, const size_t *own, const size_t *other,
@@ -60,7 +62,7 @@ static Status weigh(void *context, const ModelFile *file, const size_t *own, con
     a->own = own;
     a->other = other;
     a->logprobs = logprobs;
-    return run(a, file, error);
+    return run_windows(a, file, error);
 }
 
 static void name(void *context, size_t i, size_t token, char *place, char *text, size_t size) {

@@ -30,7 +30,7 @@ static inline __attribute__((always_inline)) __m512i record_parts_512(TensorType
     return _mm512_cvtepu8_epi32(bytes);
 }
 
-/* The same as floats, times the type's power of two. */
+/* record_parts_512 as floats, times the type's power of two. */
 static inline __attribute__((always_inline)) __m512 record_factors_512(TensorType type,
                                                                        const uint8_t *record,
                                                                        size_t g) {

@@ -32,7 +32,7 @@ enum { BLOCK_ROWS = 12, BLOCK_SUMS = 12, STREAM_ROWS = 3 };
         if ((n) > 11) STEP(11);                                                                    \
     } while (0)
 
-/* The same for each panel j < panels of at most STREAM_PANELS. */
+/* STEP(j) for each panel j < panels, which are at most STREAM_PANELS. */
 #define EACH_PANEL(panels, STEP)                                                                   \
     do {                                                                                           \
         STEP(0);                                                                                   \
@@ -57,8 +57,8 @@ INLINE __m512i broadcast_4_codes(const uint8_t *p) {
     return _mm512_set1_epi32(codes);
 }
 
-/* The same, loaded before it is used, where several products use it: a compiler would rather load
- * it for each. */
+/* broadcast_4_codes into a register that several products use: a compiler would load it anew for
+ * each of them. */
 INLINE __m512i broadcast_once(const uint8_t *p) {
     __m512i codes;
     __asm__("vpbroadcastd %1, %0" : "=v"(codes) : "m"(*(const uint32_t *)p));

@@ -46,10 +46,10 @@ static Status validate(const Config *c, uint32_t l, Error *error) {
     return STATUS_OK;
 }
 
-static double work(const Config *c, uint32_t l) {
+static double blocks_work(const Config *c, uint32_t l) {
     const HeadShape h = config_heads(c, l);
     return c->dim * (((double)h.head_dim + h.value_dim) * ((double)h.n_heads + h.n_kv_heads) +
                      (double)c->indexer.head_dim * (c->indexer.n_heads + 1.0));
 }
 
-const LayerFields blocks_fields = {validate, work};
+const LayerFields blocks_fields = {validate, blocks_work};

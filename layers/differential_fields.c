@@ -23,9 +23,9 @@ static Status validate(const Config *c, uint32_t l, Error *error) {
     return STATUS_OK;
 }
 
-static double work(const Config *c, uint32_t l) {
+static double differential_work(const Config *c, uint32_t l) {
     const HeadShape h = config_heads(c, l);
     return 2.0 * c->dim * h.head_dim * ((double)h.n_heads + h.n_kv_heads);
 }
 
-const LayerFields differential_fields = {validate, work};
+const LayerFields differential_fields = {validate, differential_work};

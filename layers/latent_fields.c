@@ -78,7 +78,7 @@ static Status validate(const Config *c, uint32_t l, Error *error) {
     return validate_indexer(c, l, error);
 }
 
-static double work(const Config *c, uint32_t l) {
+static double latent_work(const Config *c, uint32_t l) {
     const HeadShape h = config_heads(c, l);
     double heads = h.n_heads, q = heads * h.head_dim, rest = h.head_dim - h.rotary_dim;
     double queries = c->latent.q_lora_rank ? c->latent.q_lora_rank * (c->dim + q) : c->dim * q;
@@ -93,4 +93,4 @@ static double work(const Config *c, uint32_t l) {
            (double)c->dim * heads * h.value_dim;
 }
 
-const LayerFields latent_fields = {validate, work};
+const LayerFields latent_fields = {validate, latent_work};

@@ -14,7 +14,7 @@ static Status check(const Config *c, uint32_t layer, Error *error) {
     return error_set(error, "layer %u: activation 'xielu' with experts", layer);
 }
 
-static double work(const Config *c, uint32_t layer) {
+static double latent_moe_work(const Config *c, uint32_t layer) {
     double matrices = c->gated ? 3.0 : 2.0;
     double routed = matrices * c->experts.per_token * c->experts.ffn_dim * c->experts.dim;
     (void)layer;
@@ -22,4 +22,4 @@ static double work(const Config *c, uint32_t layer) {
                               matrices * c->experts.shared_ffn_dim);
 }
 
-const LayerFields latent_moe_fields = {.validate = check, .work = work};
+const LayerFields latent_moe_fields = {.validate = check, .work = latent_moe_work};

@@ -86,8 +86,9 @@ static void list_half(Model *m, size_t l,
     }
 }
 
-/* The sum that the branch is added to has n_parts parts then. */
-static void weigh(const Model *m, Branch *b, size_t n_parts) {
+/* Sets the branch's scales so that the residual stream, a sum of n_parts branches then, keeps the
+ * size of one (residual_by_depth). */
+static void set_residual_scales(const Model *m, Branch *b, size_t n_parts) {
     if (!m->config->residual_by_depth) return;
     b->before = sqrtf((float)(n_parts - 1));
     b->after = 1.0f / sqrtf((float)n_parts);
@@ -99,9 +100,9 @@ static void mixed_norms_list(Model *m, size_t l) {
     const LayerGates *gates = m->config->norm_gate_rank > 0 ? own->gates + l : NULL;
     list_half(m, l, branches_append_attention, &w->attention_norm,
               gates ? &gates->attention : NULL);
-    weigh(m, branches_last(m), 2 * l + 2);
+    set_residual_scales(m, branches_last(m), 2 * l + 2);
     list_half(m, l, branches_append_feed_forward, &w->ffn_norm, gates ? &gates->ffn : NULL);
-    weigh(m, branches_last(m), 2 * l + 3);
+    set_residual_scales(m, branches_last(m), 2 * l + 3);
 }
 
 static void mixed_norms_keep(Model *m) {

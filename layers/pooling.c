@@ -60,8 +60,9 @@ static void pooling_add(const Recurrence *recurrence, const Filling *f, bool emp
     }
 }
 
-/* Takes n elements from `at` on of one row into the state. */
-static void take_row(const ForwardPass *pass, const Pooling *p, float *state, size_t row,
+/* Adds one row to its pool in the state: n elements from `at` on. The last row of a pool puts the
+ * pool's result in its values. */
+static void pool_row(const ForwardPass *pass, const Pooling *p, float *state, size_t row,
                      float *values, float *gates, size_t at, size_t n) {
     const Recurrence *recurrence = state_recurrence(pass->model);
     size_t width = p->overlaps ? 2 * p->dim : p->dim, own = width - p->dim + at;
@@ -81,19 +82,20 @@ static void take_row(const ForwardPass *pass, const Pooling *p, float *state, si
     for (size_t i = 0; i < n; i++) values[at + i] = now.total[i] / now.sum[i];
 }
 
-/* Takes n elements from `at` on of a sequence's rows into its state. */
-static void take_run(const ForwardPass *pass, const Pooling *p, const StateRun *run, float *values,
+/* Adds a sequence's rows to the pools in its state, n elements from `at` on, and copies the state
+ * behind the first n_before rows where the cache wants it. */
+static void pool_run(const ForwardPass *pass, const Pooling *p, const StateRun *run, float *values,
                      float *gates, size_t at, size_t n) {
     size_t row = run->first, parts = p->overlaps ? 6 : 3;
     for (; row < run->first + run->n_before; row++)
-        take_row(pass, p, run->state, row, values, gates, at, n);
+        pool_row(pass, p, run->state, row, values, gates, at, n);
     if (!run->held) return;
     for (size_t part = 0; part < parts; part++) {
         size_t from = p->state + part * p->dim + at;
         memcpy(run->held + from, run->state + from, n * sizeof *run->held);
     }
     for (; row < run->first + run->n; row++)
-        take_row(pass, p, run->state, row, values, gates, at, n);
+        pool_row(pass, p, run->state, row, values, gates, at, n);
 }
 
 void pooling_run(ForwardPass *pass, size_t layer, const Pooling *p, float *values, float *gates) {
@@ -101,7 +103,7 @@ void pooling_run(ForwardPass *pass, size_t layer, const Pooling *p, float *value
         const StateRun run = state_run(pass, layer, first);
 #pragma omp for schedule(static) nowait
         for (size_t at = 0; at < p->dim; at += BLOCK)
-            take_run(pass, p, &run, values, gates, at, p->dim - at < BLOCK ? p->dim - at : BLOCK);
+            pool_run(pass, p, &run, values, gates, at, p->dim - at < BLOCK ? p->dim - at : BLOCK);
         first += run.n;
     }
     forward_wait(pass);

@@ -66,9 +66,9 @@ static void keep_best_groups(const Config *c, float *rank) {
         if (!kept[i / size]) rank[i] = c->router.groups_zero ? 0.0f : -INFINITY;
 }
 
-/* The weights of the chosen experts, from all scores. */
-static void weigh(const Config *c, const float *scores, const uint32_t *chosen,
-                  float *routing_weights) {
+/* Sets the routing weights of the chosen experts from the scores of all. */
+static void set_routing_weights(const Config *c, const float *scores, const uint32_t *chosen,
+                                float *routing_weights) {
     float sum = 0.0f;
     for (size_t k = 0; k < c->experts.per_token; k++) sum += scores[chosen[k]];
     if (sum < c->router.sum_min) sum = c->router.sum_min;
@@ -89,7 +89,7 @@ static void route_by_scores(const Numeric *numeric, const Config *c, const float
         keep_best_groups(c, rank);
     }
     experts_choose(rank, c->experts.count, c->experts.per_token, chosen);
-    weigh(c, logits, chosen, routing_weights);
+    set_routing_weights(c, logits, chosen, routing_weights);
 }
 
 /* Gives each number to the list once: one that is there already becomes the lowest that is not,
@@ -110,7 +110,7 @@ void routing_weigh(const Numeric *numeric, const Config *c, const float *table, 
                    uint32_t *chosen, float *routing_weights) {
     make_scores(numeric, c, logits);
     for (size_t k = 0; k < c->experts.per_token; k++) chosen[k] = (uint32_t)table[k];
-    weigh(c, logits, chosen, routing_weights);
+    set_routing_weights(c, logits, chosen, routing_weights);
     part_equals(chosen, routing_weights, c->experts.per_token);
 }
 

@@ -18,8 +18,8 @@
 void routing_route(const Numeric *numeric, const Config *config, const float *correction,
                    float *logits, uint32_t *chosen, float *routing_weights);
 
-/* The same where a table has chosen the experts: table[n_experts_used], of which some may be the
- * same. Only for routers with scores. */
+/* As routing_route, where a table has chosen the experts: table[n_experts_used], in which an expert
+ * may stand twice. Only for routers with scores. */
 void routing_weigh(const Numeric *numeric, const Config *config, const float *table, float *logits,
                    uint32_t *chosen, float *routing_weights);
 

@@ -16,7 +16,8 @@ bool difference_put_texts(json_t *report, const char *expected, size_t n_expecte
  * "got_token" ({"id", "text"}; null where the text ends) and "gap". */
 void difference_put_token(json_t *report, const Divergence *divergence, const Tokenizer *tokenizer);
 
-/* The same for a text that was not completed: what the model gives is the token alone. */
+/* As difference_put_token, for a text that was not completed: of the model's answer only the token
+ * is known. */
 void difference_put_divergence(json_t *report, const Divergence *divergence,
                                const Tokenizer *tokenizer, const char *record, size_t length);
 

@@ -277,7 +277,8 @@ static bool is_of_kind(const json_t *value, OptionKind kind) {
 }
 
 /* Sets one option from its JSON value. Numbers become texts that live as long as the call. */
-static Status apply(CommandLine *line, const char *name, const json_t *value, Error *error) {
+static Status apply_setting(CommandLine *line, const char *name, const json_t *value,
+                            Error *error) {
     const char *values[OPTION_LIST_MOST];
     char number[40];
     size_t n = 1, index;
@@ -313,7 +314,7 @@ Status settings_apply(const json_t *settings, Options *o, Error *error) {
         if (strcmp(name, "embed") == 0 && json_is_true(value)) continue; /* receipt.c */
         if (!is_option(name))
             return error_set(error, "the setting '%.80s' is not one of this version's", name);
-        if (apply(&o->line, name, value, error) != STATUS_OK) return STATUS_FAILED;
+        if (apply_setting(&o->line, name, value, error) != STATUS_OK) return STATUS_FAILED;
     }
     return STATUS_OK;
 }

@@ -120,7 +120,7 @@ static Status generate_text(Session *session, Generation *g, Decoding *decoding,
     return status;
 }
 
-static double rate(size_t n, double seconds) {
+static double per_second(size_t n, double seconds) {
     return seconds > 0.0 ? (double)n / seconds : 0.0;
 }
 
@@ -138,14 +138,14 @@ static void print_stats(const Session *session, const Generation *g, const Decod
     double prefill = t->prefilled - t->start, decode = t->end - t->prefilled;
     fprintf(stderr, "load:    %.3f s\n", session->load_seconds);
     fprintf(stderr, "prefill: %zu tokens in %.3f s, %.1f tokens/s\n", t->n_prompt, prefill,
-            rate(t->n_prompt, prefill));
+            per_second(t->n_prompt, prefill));
     if (is_slow_prompt(model, t->n_prompt))
         fprintf(stderr,
                 "         %s weights are multiplied in float32: --type q8 reads prompts several "
                 "times as fast\n",
                 tensor_type_info(model_weight_type(model))->name);
     fprintf(stderr, "decode:  %zu tokens in %.3f s, %.1f tokens/s\n", t->n_decoded, decode,
-            rate(t->n_decoded, decode));
+            per_second(t->n_decoded, decode));
     const SpeculationStats *drafts = &decoding->speculation.stats;
     if (drafts->drafted > 0)
         fprintf(stderr, "drafts:  %zu passes, %zu tokens drafted, %zu of them accepted\n",

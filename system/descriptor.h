@@ -14,7 +14,7 @@ Status descriptor_read(int fd, const char *name, size_t most,
                        const volatile sig_atomic_t *interrupted, char **text, size_t *length,
                        Error *error);
 
-/* The same for JSON, which has no NUL byte: /dev/zero fails at once. */
+/* As descriptor_read, for JSON, which has no NUL byte: /dev/zero fails at once. */
 Status descriptor_read_json(int fd, const char *name, size_t most,
                             const volatile sig_atomic_t *interrupted, char **text, size_t *length,
                             Error *error);

@@ -26,7 +26,8 @@ typedef struct ErrandJob {
 /* The process has a copy of what `context` points at. */
 Status errand_start(Errand *errand, const ErrandJob *job, Error *error);
 
-/* Both wait for the process to end. They do nothing for an Errand of zeros, and leave one. */
+/* errand_finish lets the process do the job's `finish`, errand_drop its `drop`; both wait for its
+ * end, and leave an Errand of zeros, for which they do nothing. */
 Status errand_finish(Errand *errand, Error *error);
 void errand_drop(Errand *errand);
 
