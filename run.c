@@ -196,6 +196,7 @@ static Status put_before(TextInput *input, const char *prompt, Error *error) {
     return STATUS_OK;
 }
 
+/* Reads the prompt of -i, -f or both, which must be UTF-8. */
 static Status read_prompt(Opened *opened, Error *error) {
     Session *session = &opened->session;
     TextInput *input = &opened->prompt;
@@ -243,6 +244,8 @@ static Status change_model(Session *session, ModelOptions *options, MaskOverride
     return status;
 }
 
+/* Opens the model with the changes that the options ask for: overridden fields and masks, ranks,
+ * threads. */
 static Status open_weights(Opened *opened, unsigned traits, Error *error) {
     Session *session = &opened->session;
     const Options *o = session->options;
@@ -279,6 +282,8 @@ static void warn_of_size(const Session *session) {
         terminal_say("%s: %s", o->model, text);
 }
 
+/* Parses the model file and makes what the run needs of it: tokenizer, weights, adapters, shapes
+ * and drafters. */
 static Status parse_model(Opened *opened, Error *error) {
     Session *session = &opened->session;
     unsigned traits = opened->mode ? opened->mode->traits : 0;

@@ -177,6 +177,9 @@ static void merge_long(const Tokenizer *t, Word *word, uint64_t *room) {
 
 /* ---- BPE: a word ---- */
 
+/* Encodes a word by byte-pair encoding: splits it into first symbols, then merges the pair of
+ * lowest rank, the leftmost first, until no pair merges. Short words scan all pairs for it, long
+ * ones keep a heap. */
 static Status encode_bpe(Encoding *e, const char *bytes, size_t length) {
     const Tokenizer *t = e->tokenizer;
     Scratch *s = e->scratch;

@@ -75,6 +75,8 @@ static Status experts_add(const Split *s, const AdapterModule *all, size_t prefi
                                             : error_set(error, "%s: no memory", s->path);
 }
 
+/* Splits an adapter of all experts' stacked matrices into one for each expert; gate and up may be
+ * fused. */
 static Status experts_split(const Split *s, const AdapterModule *all, size_t prefix, Error *error) {
     const Config *c = s->base;
     size_t n = c->experts.count, ffn = c->experts.ffn_dim;

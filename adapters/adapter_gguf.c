@@ -15,6 +15,8 @@ static Status check_text(const Gguf *gguf, const char *key, const char *expected
                      text.length < 40 ? (int)text.length : 40, text.bytes, expected);
 }
 
+/* Checks that the GGUF is a LoRA adapter without unknown keys, and reads its architecture and
+ * alpha. */
 static Status gguf_check_keys(const Gguf *gguf, char architecture[32], double *alpha,
                               Error *error) {
     TokenizerString text;

@@ -54,6 +54,7 @@ static Status add_piece(Csv *csv, const char *text, size_t length, bool is_colum
     return STATUS_OK;
 }
 
+/* Cuts the prompt into texts and {column} names; {{ and }} are the braces themselves. */
 static Status read_template(Csv *csv, const char *text, size_t length, Error *error) {
     size_t begin = 0, columns = 0;
     Status status = STATUS_OK;
@@ -168,6 +169,7 @@ static Status unknown_column(const Csv *csv, const Piece *piece, Error *error) {
     return STATUS_FAILED;
 }
 
+/* Reads the header: finds the separator, and the column of each {column} of the prompt. */
 static Status read_header(Csv *csv, Error *error) {
     static const char others[] = {';', '\t'};
     for (size_t i = 0; i < 2 && !memchr(csv->record, ',', csv->length); i++)

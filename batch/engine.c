@@ -545,6 +545,8 @@ static void show_rows(Engine *e, size_t n_rows) {
     }
 }
 
+/* Ends a step: notes how far each task has come, hands out the logits (each task by one thread),
+ * and finishes tasks that are done. */
 static void engine_advance(Engine *e, size_t n_logits) {
     for (size_t i = 0; i < e->n_running; i++) {
         EngineTask *task = e->running[i];

@@ -803,6 +803,7 @@ static Status hold_answer(Request *r, const ChatPrompt *chat, const ChatPromptIn
     return answer_hold_init(&r->hold, &answer, error);
 }
 
+/* Renders a request's messages with the chat template and encodes them. */
 static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) {
     if (add_system(r, chat->session->options->system, error) != STATUS_OK) return STATUS_FAILED;
     const ChatPromptInput input = {.messages = r->messages,

@@ -385,6 +385,7 @@ static void make_id(char *id, const char *prefix, const ResultMaker *maker, cons
     result_id(id, prefix, maker->fingerprint, request_key(r));
 }
 
+/* An element of "choices" of a whole result: OpenAI's chat completion or completion. */
 static json_t *openai_choice(const ResultMaker *maker, const Request *r, const Choice *choice,
                              size_t index) {
     json_t *json = json_pack("{s:I}", "index", (json_int_t)index), *logprobs = json_null();

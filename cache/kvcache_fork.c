@@ -30,6 +30,8 @@ void kvcache_truncate(KvCache *cache, int32_t id, int32_t position) {
     kvcache_tell_mirror(cache, KV_TRUNCATED, id, position, 0);
 }
 
+/* Makes sequence to_id a copy of from_id up to `position`: shares its pages and snapshots, copies
+ * its states, then truncates it. */
 static Status fork_to(KvCache *cache, int32_t from_id, int32_t position, int32_t to_id,
                       Error *error) {
     const Sequence *from = &cache->sequences[from_id];

@@ -326,6 +326,8 @@ static Status catch_up(Dialogue *d, const TokenList *ids, Drafter *drafter, size
     return noted == STATUS_OK ? status : noted;
 }
 
+/* Generates an answer until it ends or the user interrupts it, and hands its text to the watcher.
+ */
 static Status generate_answer(Dialogue *d, Generation *g, Decoding *decoding,
                               const AnswerWatcher *watcher, char **answer, size_t *length,
                               Error *error) {

@@ -154,6 +154,7 @@ static bool parse_number(const char *text, double *value) {
     return end != text && *end == '\0';
 }
 
+/* Sets an option of /set NAME VALUE after checking its range. */
 static Status change_setting(GenerationOptions *o, const char *name, const char *value,
                              Error *error) {
     double number;

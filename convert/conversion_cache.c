@@ -164,6 +164,9 @@ static Status leave_cache(ConversionSlot *slot, Error *error) {
     return temporary(slot, error);
 }
 
+/* Opens the conversion `name` of the cache. One that is not complete is begun under its lock, after
+ * waiting for a process that may be making it. Where the lock belongs to another user, the
+ * conversion goes to a temporary file. */
 static Status open_cached(ConversionSlot *slot, const char *name, const ConversionOrigin *origin,
                           const volatile sig_atomic_t *cancel, Error *error) {
     char *base = NULL, *lock_path = NULL;

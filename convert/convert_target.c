@@ -167,6 +167,8 @@ static void close_calibration(CalibrationFiles *files) {
     if (files->has_types) target_size_close(&files->types);
 }
 
+/* Parses the source, applies what changes it (pooling, adapters, fewer key/value heads), chooses
+ * types where asked to, and converts it to `fd`. */
 static Status parse_and_convert(Source *source, ConvertOptions *options, CalibrationFiles *files,
                                 int fd, Error *error) {
     Calibration *calibration = NULL;

@@ -151,6 +151,8 @@ static void add_sharers(Search *s) {
     }
 }
 
+/* Lists what gets a type of its own (units: matrices that must have the same type) with the types
+ * that each can have. */
 static Status list_units(Search *s, Error *error) {
     Layout lossless;
     size_t n = s->n_tensors = s->source->n_tensors;

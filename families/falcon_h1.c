@@ -154,6 +154,8 @@ static Status add_ffn_vectors(const RuleContext *context, const json_t *json, ui
     return status;
 }
 
+/* Adds the vectors of Falcon-H1's multipliers (muP): of the feed-forward, Mamba's parts, attention
+ * and the outputs. */
 static Status falcon_h1_more(const RuleContext *context, const json_t *json, Error *error) {
     const Config *c = &context->source->config;
     double ffn[2] = {1, 1}, attention[2] = {1, 1}, outputs[2] = {1, 1}, mamba[6];

@@ -184,6 +184,7 @@ static void ignore_copies(const RuleContext *context, uint32_t layer) {
             context->table->items[i].used = true;
 }
 
+/* Adds the shared blocks, each from the first layer that uses it, and the adapters of each use. */
 static Status zamba2_more(const RuleContext *context, const json_t *json, Error *error) {
     const Config *c = &context->source->config;
     uint32_t first[CONFIG_MAX_LAYERS], use = 0;

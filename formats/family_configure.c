@@ -51,6 +51,8 @@ static Status set_activation(Config *config, const json_t *value, Error *error) 
                      name ? name : "(no text)");
 }
 
+/* Sets a Config field to a key's value (null is 0, true is 1), or to the rule's `absent` where
+ * config.json lacks the key. */
 static Status set_field(Config *config, const ConfigRule *rule, const ConfigField *field,
                         const json_t *value, Error *error) {
     void *out = (char *)config + field->offset;

@@ -342,6 +342,8 @@ static void read_special_tokens(GgufModel *r, TokenizerGguf *t) {
     read_switch(r, "tokenizer.ggml.remove_extra_whitespaces", &t->remove_extra_whitespaces);
 }
 
+/* Imports the tokenizer of the file's keys, unless -z gives another; special tokens are read in any
+ * case. */
 static Status read_tokenizer(GgufModel *r) {
     const Gguf *g = &r->gguf;
     TokenizerGguf t = TOKENIZER_GGUF_NONE;
@@ -440,6 +442,8 @@ static Status read_keys(const GgufModel *r, const GgufKey *keys) {
     return STATUS_OK;
 }
 
+/* Finds the family of the architecture and reads with it, in this order: keys, router and windows,
+ * tensors, positions, pooling. A tensor that nothing reads is an error. */
 static Status read_tensors(GgufModel *r) {
     const GgufFamily *family;
     const char *model_type;

@@ -195,6 +195,8 @@ static Status join_scales(Directory *d) {
     return STATUS_OK;
 }
 
+/* Reads the tensor lists of the safetensors: of the index's shards, of model.safetensors, or of the
+ * only file. */
 static Status read_weights(Directory *d) {
     Status status;
     if (d->index) {

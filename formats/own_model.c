@@ -352,6 +352,7 @@ static void add_fused(Description *d) {
     add_rule(d, "- - wv", OWN_WQKV, rule);
 }
 
+/* Makes the rules that read the model's tensors, from the names that were found or given. */
 static Status add_rules(Description *d) {
     enum { MOST_RULES = 40 };
     d->own->rules = calloc(MOST_RULES, sizeof *d->own->rules);
@@ -498,6 +499,8 @@ static Status set_embedding_scale(const json_t *config, Config *c, Error *error)
     return STATUS_OK;
 }
 
+/* Sets what config.json of a model without a family says in words: positions, norms and where they
+ * are. */
 static Status own_finish(const json_t *config, Config *c, Error *error) {
     static const char *const positions[] = {
         "sinusoidal", "sinusoidal_halves", "learned", "rope", "rope_interleaved", "alibi", "none"};

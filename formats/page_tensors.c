@@ -138,6 +138,8 @@ static Status read_shape(PageReader *r, TensorRule *rule) {
     return *text == ']' ? STATUS_OK : page_fail(t, "more than two sizes");
 }
 
+/* Reads a word behind a tensor's shape: "tied", or a member of TensorRule that the page's tables
+ * name. */
 static Status read_tensor_word(PageReader *r, const char *word, TensorRule *rule) {
     static const Config config;
     SizeSum sum;

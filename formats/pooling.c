@@ -75,6 +75,7 @@ static const char *class_of(const json_t *module) {
     return dot ? dot + 1 : type;
 }
 
+/* Reads an entry of sentence-transformers' modules.json. Normalize must come last. */
 static Status read_module(const Source *source, const json_t *module, Modules *modules,
                           Error *error) {
     static const char *const keys[] = {"idx", "name", "path", "type", NULL};

@@ -119,7 +119,8 @@ static Status set_field(Config *config, const ConfigField *field, const char *va
     return STATUS_OK;
 }
 
-static Status set(Shape *shape, const char *key, const char *value, Error *error) {
+/* Sets "key=value" of a random model: one of the extras here, or a field of Config by its name. */
+static Status set_key(Shape *shape, const char *key, const char *value, Error *error) {
     const struct {
         const char *name;
         uint32_t *value;
@@ -163,7 +164,7 @@ static Status random_apply(Shape *shape, const char *settings, Error *error) {
         char *equals = strchr(part, '=');
         if (equals) {
             *equals = '\0';
-            status = set(shape, part, equals + 1, error);
+            status = set_key(shape, part, equals + 1, error);
             continue;
         }
         size_t i = 0, n = sizeof named / sizeof *named;

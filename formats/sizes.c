@@ -93,6 +93,7 @@ const char *size_name(size_t i) {
     return i < SIZES ? names[i] : NULL;
 }
 
+/* A name's value in a layer: mostly a field of Config. */
 static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
     const HeadShape heads = config_heads(c, layer);
     switch (name) {

@@ -548,6 +548,8 @@ static bool escape(Regex *r) {
     return ok;
 }
 
+/* Translates an expression into PCRE2's syntax, item by item. Quantifiers follow the item that they
+ * apply to, which begins at `atom` in the output. */
 static bool translate(Regex *r) {
     size_t atom = 0, groups[128], n_groups = 0;
     while (r->p < r->end && !r->out.failed) {

@@ -126,6 +126,8 @@ static bool read_normalizer(Spm *m, Field message) {
     return more == 0;
 }
 
+/* Adds a piece of a SentencePiece model with what its type asks for: a token of the model, an added
+ * token, a byte, the unknown token. */
 static Status add_piece(Spm *m, uint32_t id, const Piece *piece) {
     Builder *b = &m->b;
     bool unigram = m->model_type == UNIGRAM;
@@ -191,6 +193,7 @@ static Status read_model(Spm *m, const char *bytes, size_t size) {
     return STATUS_OK;
 }
 
+/* Adds the normalizer and decoder that every SentencePiece model has, and writes the section. */
 static Status spm_finish(Spm *m, TokenizerBlob *out) {
     Builder *b = &m->b;
     const TextRange none = {0, 0};

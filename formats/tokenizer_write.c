@@ -493,6 +493,7 @@ static void write_cuts(Writer *w) {
     write_part(w, PART_CUTS, cuts, sizeof cuts);
 }
 
+/* Writes the model's parts: merges, byte tokens and, of Unigram, scores and the trie of pieces. */
 static void write_model(Writer *w) {
     Builder *b = w->b;
     PairMap pairs = {0}, pieces = {0};

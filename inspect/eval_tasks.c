@@ -201,6 +201,7 @@ static Status write_item(const EvalTasks *t, const Session *session, const TaskI
     return status;
 }
 
+/* Scores one item with each model and counts the result. */
 static Status run_item(EvalTasks *t, const Session *session, const TaskItem *item, Error *error) {
     Verdict verdicts[2] = {{0}, {0}};
     Status status = STATUS_OK;

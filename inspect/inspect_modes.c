@@ -113,6 +113,8 @@ static bool has_mask(const OptionList *override) {
     return false;
 }
 
+/* Refuses combinations of options that the modes of this file do not have, and forms that the names
+ * of their output files do not say. */
 static Status check_views(Options *o, Error *error) {
     static const char *const maps[] = {".svg", ".html", ".json", NULL}, *const svg[] = {".svg",
                                                                                         NULL};

@@ -42,6 +42,8 @@ static void write_cached(const char *name, const LayerTrace *t, const float *x, 
     sheet_printf(out, "]");
 }
 
+/* Writes an attention branch as JSON: each head's query, scores, weights and output, then the
+ * cached keys and values. */
 static void write_heads(const LayerTrace *t, const TracedBranch *b, Sheet *out) {
     const AttentionMaps *m = &t->maps;
     const HeadShape h = config_heads(modelfile_config(m->session->file), t->layer);

@@ -112,6 +112,8 @@ static const float *after_branch(const LayerTrace *t, size_t i) {
     return i + 1 < t->n_branches ? t->branches[i + 1].before : t->after;
 }
 
+/* Writes a branch as text: a row of numbers for each vector, from its input to the residual stream
+ * after it. */
 static void write_branch(const LayerTrace *t, size_t i, Sheet *out) {
     const TracedBranch *b = &t->branches[i];
     const Config *c = modelfile_config(t->maps.session->file);

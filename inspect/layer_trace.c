@@ -130,6 +130,8 @@ static void record_heads(Recorder *r, const ForwardPass *pass, TracedBranch *t) 
     t->attended = copy_of(rows.attended + row * width, width);
 }
 
+/* Copies what a branch of the traced layer has computed for the traced row: heads or hidden
+ * activations, its output, and the residual stream after it. */
 static void record_output(Recorder *r, const ForwardPass *pass, const Branch *b) {
     const Model *m = r->model;
     size_t dim = m->config->dim, row = own_row(r, pass);
@@ -220,6 +222,8 @@ static bool is_complete(const LayerTrace *t) {
     return true;
 }
 
+/* Allocates the trace, runs the text with observed branches, and sums up the residual stream after
+ * each layer. */
 static Status record(Recorder *r, Session *session, Error *error) {
     LayerTrace *t = r->trace;
     const Model *m = r->model;

@@ -13,6 +13,8 @@ static const float *vector_of(const ModelFile *file, const char *name, size_t *n
     return modelfile_data(file, tensor);
 }
 
+/* Finds the file's table of the positional encoding, and sets the sizes that it implies; NULL: the
+ * file has none. */
 static const float *table_of(PositionCode *code, const Session *session) {
     const ModelFile *file = session->file;
     const float *table;

@@ -127,6 +127,8 @@ static bool is_near_tie(double logprobs[2][2]) {
            fabs(logprobs[1][0] - logprobs[1][1]) < NEAR_TIE;
 }
 
+/* Prints the first SHOWN items whose answers differ, with the log-probabilities of both answers in
+ * both models, and how many of all are near ties. */
 static Status print_changed(Why *w, Error *error) {
     const WhyItems *items = w->items;
     double(*logprobs)[2][2] = calloc(items->n + 1, sizeof *logprobs);

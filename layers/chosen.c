@@ -218,6 +218,8 @@ static void gate_heads(ForwardPass *pass, const Chosen *w, const ChosenRows *r) 
     forward_wait(pass);
 }
 
+/* Runs a layer: projections, then pools, ranks and attends as chosen.h says. Pools are stored
+ * before any query chooses, since a row sees those that earlier rows of the call complete. */
 static void chosen_run(ForwardPass *pass, const Branch *b) {
     size_t l = b->layer;
     Model *m = pass->model;

@@ -61,6 +61,8 @@ static Compressor find_compressor(Finder *f, uint32_t l, const char *const *name
     return w;
 }
 
+/* Finds a layer's weights: those of its compressor only where it has pools, those of its indexer
+ * only where it chooses among them. */
 static void *compressed_find(Finder *f, uint32_t l) {
     static const char *const own[] = {"pool_kv", "pool_gate", "pool_bias", "pool_norm"};
     static const char *const index[] = {"indexer.wk", "indexer.pool_gate", "indexer.pool_bias",
@@ -390,6 +392,8 @@ static void project(ForwardPass *pass, size_t l, const Compressed *w, const Comp
     forward_project(pass, &w->wo, r->low, y);
 }
 
+/* Runs a layer. Keys and pools of all rows are stored before any query attends, since a row sees
+ * those of earlier rows of the call. */
 static void compressed_run(ForwardPass *pass, const Branch *b) {
     size_t l = b->layer;
     Model *m = pass->model;

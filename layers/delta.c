@@ -57,6 +57,8 @@ static size_t inputs_of(const Config *c, const Matrix *low) {
     return low->data ? c->state.key_dim : c->dim;
 }
 
+/* Finds a layer's weights. With decay_by_key (Kimi Delta Attention) the gates z and the decays a
+ * may be products of two matrices. */
 static void *delta_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     const StateSizes sizes = state_sizes(c);
@@ -233,6 +235,8 @@ static void project(ForwardPass *pass, const Delta *d, const float *in, const De
     if (n > 0) forward_multiply_sets(m, second, n);
 }
 
+/* Runs a layer: projections, short convolution of q, k and v, the delta rule for each sequence,
+ * gated norm, output. */
 static void delta_run(ForwardPass *pass, const Branch *b) {
     size_t layer = b->layer;
     const float *in = b->in;

@@ -108,6 +108,8 @@ static void subtract(ForwardPass *pass, size_t l, const Differential *w, const f
     forward_wait(pass);
 }
 
+/* Runs a layer: plain attention with n_heads heads over the wide values, then the difference of
+ * each pair of heads. */
 static void differential_run(ForwardPass *pass, const Branch *b) {
     size_t l = b->layer;
     const float *in = b->in;

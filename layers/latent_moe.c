@@ -31,6 +31,8 @@ static FeedForward find_network(Finder *f, size_t width, size_t dim) {
     return found;
 }
 
+/* Finds a layer's weights: the projections into and out of the experts' width, the router, the
+ * experts and the shared expert. */
 static void *latent_moe_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     char saved_prefix[sizeof f->prefix];

@@ -62,6 +62,7 @@ static KvLayer lightning_cached(const Config *c, uint32_t layer) {
                                      state_head_floats(c->state.key_dim, c->state.value_dim)};
 }
 
+/* Activates the projections q, k and v. */
 static void activate(ForwardPass *pass, const LightningRows *rows, size_t width) {
     const Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
@@ -120,6 +121,8 @@ static void lightning_gate(ForwardPass *pass, const Lightning *w, const Lightnin
     forward_wait(pass);
 }
 
+/* Runs a layer: activated projections, linear attention of each sequence with a decaying state,
+ * gated norm, output. */
 static void lightning_run(ForwardPass *pass, const Branch *b) {
     size_t layer = b->layer;
     const float *in = b->in;

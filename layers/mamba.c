@@ -168,6 +168,8 @@ static void mamba_gate(ForwardPass *pass, const MambaRows *rows) {
     forward_wait(pass);
 }
 
+/* Runs a layer: projections, convolution of x, the steps, B and C that x selects, the scan of each
+ * sequence, gate, output. */
 static void mamba_run(ForwardPass *pass, const Branch *b) {
     size_t layer = b->layer;
     const float *in = b->in;

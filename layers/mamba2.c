@@ -141,6 +141,8 @@ static void mamba2_gate(ForwardPass *pass, const Mamba2 *w, const Mamba2Rows *ro
     forward_wait(pass);
 }
 
+/* Runs a layer: projections, convolution of x, B and C side by side, the scan of each sequence,
+ * gated norm, output. */
 static void mamba2_run(ForwardPass *pass, const Branch *branch) {
     Model *m = pass->model;
     const Config *c = m->config;

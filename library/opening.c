@@ -101,7 +101,10 @@ static Status add_option(LibraryOpening *o, const char *name, const char *value,
     return add_word(o, word, error);
 }
 
-static Status take_value(LibraryOpening *o, const char *name, const json_t *value, Error *error) {
+/* Adds an option of the command line from its JSON value: a flag, a number, a text or a list of
+ * texts. null: not given. */
+static Status add_option_value(LibraryOpening *o, const char *name, const json_t *value,
+                               Error *error) {
     static const char *const flags[] = {"ignore-eos", "special", "hide-reasoning", "embed-truncate",
                                         NULL};
     static const char *const lists[] = {"stop", "logit-bias", NULL};
@@ -114,7 +117,7 @@ static Status take_value(LibraryOpening *o, const char *name, const json_t *valu
             const json_t *item = json_array_get(value, i);
             if (!json_is_string(item))
                 return error_set(error, "'%s' must be a text or a list of texts", name);
-            if (take_value(o, name, item, error) != STATUS_OK) return STATUS_FAILED;
+            if (add_option_value(o, name, item, error) != STATUS_OK) return STATUS_FAILED;
         }
         return STATUS_OK;
     }
@@ -132,7 +135,8 @@ static Status take_value(LibraryOpening *o, const char *name, const json_t *valu
     return add_option(o, name, number, error);
 }
 
-static Status take_option(LibraryOpening *o, const char *key, const json_t *value, Error *error) {
+/* Reads one member of the JSON options, whose name may have _ for -. */
+static Status read_option(LibraryOpening *o, const char *key, const json_t *value, Error *error) {
     char name[64];
     snprintf(name, sizeof name, "%s", key);
     for (char *c = name; *c; c++)
@@ -150,7 +154,7 @@ static Status take_option(LibraryOpening *o, const char *key, const json_t *valu
                    ? STATUS_OK
                    : error_set(error, "'map' must be true or false");
     }
-    if (strcmp(name, "chat-template") != 0) return take_value(o, name, value, error);
+    if (strcmp(name, "chat-template") != 0) return add_option_value(o, name, value, error);
     if (!json_is_string(value)) return error_set(error, "'chat-template' must be a text");
     free(o->chat_template); /* given twice: chat-template and chat_template */
     o->chat_template = strdup(json_string_value(value));
@@ -168,7 +172,7 @@ static Status read_options(LibraryOpening *o, const char *path, const char *text
     Status status = add_word(o, strdup("verbatim"), error);
     if (json && !json_is_object(json)) status = error_set(error, "not a JSON object");
     json_object_foreach(json, key, value) {
-        if (status == STATUS_OK) status = take_option(o, key, value, error);
+        if (status == STATUS_OK) status = read_option(o, key, value, error);
     }
     json_decref(json);
     if (status == STATUS_OK) status = add_word(o, strdup("--"), error);

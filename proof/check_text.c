@@ -68,6 +68,8 @@ static void generated_part(const CheckText *c, const char **record, size_t *leng
     *length = end - skip;
 }
 
+/* Reads the recorded text and prepares a generation of the same prompt, for which the record
+ * drafts. */
 static Status check_text_prepare(CheckText *c, Session *session, Error *error) {
     static const size_t most = (size_t)1 << 30;
     const Options *o = session->options;

@@ -449,6 +449,8 @@ static void compare_source(Receipt *r, const json_t *expected, const json_t *got
     }
 }
 
+/* Compares the receipt's model with the one that is open. Other weights end the replay; other
+ * differences are reported. */
 static Status compare_model(Receipt *r, const json_t *model, const json_t *tensors, Error *error) {
     static const char *const parts[] = {"config", "tokenizer", "template", "adapters"},
                              *const name[] = {"name", NULL};

@@ -228,6 +228,7 @@ Status settings_common(const Session *session, const GenerationOptions *g,
 /* ---- Taking them over -------------------------------------------------------------------------
  */
 
+/* Whether a receipt may record the option. */
 static bool is_option(const char *name) {
     static const char *const names[] = {"temperature",
                                         "top-p",

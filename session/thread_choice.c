@@ -72,6 +72,9 @@ static void judge_trial(AdaptiveThreads *t, double now) {
     t->next_trial = now + t->interval;
 }
 
+/* PassControl.begin: returns how many threads the next part of a pass uses (0: stop), now and then
+ * another number to try whether that is faster. A new order of magnitude of rows starts the search
+ * afresh. */
 static int threads_begin(PassControl *control, int most, size_t n_rows, double work, double done) {
     AdaptiveThreads *t = (AdaptiveThreads *)control;
     if (t->on_part) t->on_part(t->part_context, n_rows, done);

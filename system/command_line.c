@@ -143,8 +143,10 @@ static unsigned word_index(const char *words, const char *text) {
     }
 }
 
-static Status set(void *field, const OptionRow *row, const char *spelled, const char *value,
-                  Error *error) {
+/* Stores an option's value in its field, by the row's kind. `spelled` is the option as the user
+ * wrote it. */
+static Status set_value(void *field, const OptionRow *row, const char *spelled, const char *value,
+                        Error *error) {
     OptionList *list = field;
     switch (row->kind) {
     case OPTION_FLAG:
@@ -215,6 +217,8 @@ static Status unknown_option(const CommandLine *line, const char *word, Error *e
                                   : "; --help lists them");
 }
 
+/* Parses the option at argv[*i] and its value, which may follow '=' or be the next word; *i moves
+ * to the last word used. */
 static Status parse_option(CommandLine *line, int argc, char **argv, int *i, Error *error) {
     const char *word = argv[*i], *next = *i + 1 < argc ? argv[*i + 1] : NULL, *value, *ignored;
     char spelled[64];
@@ -239,7 +243,7 @@ static Status parse_option(CommandLine *line, int argc, char **argv, int *i, Err
     line->given[index] = true;
     if (value && line->look && line->look(line, spelled, value, error) != STATUS_OK)
         return STATUS_USAGE;
-    return set((char *)line->values + row->field, row, spelled, value, error);
+    return set_value((char *)line->values + row->field, row, spelled, value, error);
 }
 
 Status command_line_default(CommandLine *line, const char *name, const char *const *values,
@@ -251,9 +255,9 @@ Status command_line_default(CommandLine *line, const char *name, const char *con
     if (line->given[index]) return STATUS_OK;
     line->given[index] = true;
     void *field = (char *)line->values + row->field;
-    if (row->kind == OPTION_FLAG) return set(field, row, name, NULL, error);
+    if (row->kind == OPTION_FLAG) return set_value(field, row, name, NULL, error);
     for (size_t i = 0; i < n && status == STATUS_OK; i++)
-        status = set(field, row, name, values[i], error);
+        status = set_value(field, row, name, values[i], error);
     return status;
 }
 
