@@ -89,7 +89,7 @@ typedef struct Result {
     double rate;
     const char *unit;
     double share;        /* the least time that the machine could take, of the time taken */
-    bool computes;       /* that least time is of operations, not of reading */
+    bool computes;       /* the operations set the least time, not reading */
     const double *parts; /* [MODEL_PARTS] seconds, of which the shares are shown */
 } Result;
 

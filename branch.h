@@ -110,7 +110,7 @@ struct Branch {
     const Norm *post;          /* of `out` */
     bool adds_input;           /* out += in, after `post`: Laurel */
     float part_scale;          /* of `out` in a sum of several outputs (ADD_TO_NEXT); default 1 */
-    const Norm *sum_post;      /* of that sum, or of the one output */
+    const Norm *sum_post;      /* norm of that sum, or of the one output */
     float before;              /* factor of x, before the addition; default 1 */
     float scale;               /* factor of what is added; default 1 */
     float after;               /* factor of x, after the addition; default 1 */

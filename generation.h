@@ -78,7 +78,7 @@ typedef struct Generation {
 /* One token's outcome; the text is valid until the next call. */
 typedef struct GenerationStep {
     int32_t token;
-    const char *text; /* that the reader may see now, perhaps none */
+    const char *text; /* text that can be printed now, perhaps none */
     size_t length;
 } GenerationStep;
 

@@ -90,8 +90,8 @@ struct Scratch {
     pcre2_match_data *match;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
-    size_t steps;      /* that patterns may take (pattern_allow) */
-    size_t steps_left; /* of these */
+    size_t steps;      /* steps that patterns may take (pattern_allow) */
+    size_t steps_left; /* steps that are left */
     size_t step_at;    /* the place in the text of the last step */
 };
 

@@ -36,11 +36,11 @@ struct Batch {
     const Options *options;
     LineReader reader;
     Csv *csv;          /* the input is a table; NULL: lines */
-    const CsvRow *row; /* that is being taken */
+    const CsvRow *row; /* the row being read */
     ResultFile results;
     Records *check;     /* NULL: nothing is checked */
     LogitsFile *logits; /* NULL: none */
-    size_t kv_bytes;    /* that the KV cache may use */
+    size_t kv_bytes;    /* limit of the KV cache */
     bool input_open;
     char *name;   /* of a part, for errors; NULL: the whole file */
     char *header; /* of a part: the first line of its results; NULL: the whole file */
@@ -665,7 +665,7 @@ static Status finish_check(Batch *b, Error *error) {
 
 static void print_how_to_resume(const Batch *b) {
     if (!b->results.regular) return;
-    /* Of lines that a full disk did not take, how many were written is not known. */
+    /* After a failed write (a full disk) it is not known how many lines were written. */
     if (b->results.buffer.length > 0)
         fprintf(stderr, "%s: what %s holds stays; the same command with --resume goes on\n",
                 program_invocation_short_name, b->results.path);

@@ -85,7 +85,7 @@ typedef struct ResultFile {
     bool retries;      /* failed lines of an earlier run are answered again */
     int retry_fd;      /* FILE.retry, which replaces the file if lines are to be removed; or -1 */
     char *retry_path;  /* its name while it has one */
-    Errand errand;     /* that renames or removes it */
+    Errand errand;     /* renames or removes the new file */
     TextBuffer buffer; /* lines that are not written yet */
     off_t whole;       /* bytes of whole lines in the file */
     /* The first line of a part's results (shard.h), borrowed, which the caller sets before

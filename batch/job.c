@@ -11,7 +11,8 @@
 
 struct Sample {
     EngineTask task;
-    Drafter *recorded; /* that is checked: a part of task.drafter; NULL: none */
+    Drafter *recorded; /* drafts the recorded answer that is checked: a part of task.drafter; NULL:
+                          none */
     Job *job;
     size_t index;
     bool begun;

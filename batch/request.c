@@ -31,7 +31,7 @@ typedef Status (*Setter)(Request *r, const Field *field, const json_t *value, Er
 
 struct Field {
     const char *name;
-    const char *formats; /* that have it; n: native, c: chat, t: completion */
+    const char *formats; /* formats with this field; n: native, c: chat, t: completion */
     Setter set;
     double low, high; /* limits of a number */
     size_t offset;    /* of the field in SamplerOptions, for set_float */

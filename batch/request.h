@@ -50,7 +50,7 @@ typedef struct Request {
     const json_t *prompt, *messages, *tools, *template_variables;
     json_t *with_system; /* owned: `messages` behind the command line's system prompt; or NULL */
     const char *model, *reasoning_effort;
-    const char *function; /* that tool_choice names */
+    const char *function; /* the function that tool_choice names */
     bool needs_call;      /* tool_choice is "required" or names a function */
     bool one_call;        /* parallel_tool_calls is false */
     int64_t budget;       /* tokens of reasoning; REASONING_UNLIMITED */

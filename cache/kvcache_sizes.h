@@ -29,7 +29,7 @@ size_t kvcache_sequence_bytes(const KvShape *shape, size_t n);
  * `bytes`. */
 size_t kvcache_longest(const KvShape *shape, size_t most, double bytes);
 
-size_t kvcache_bytes_free(const KvCache *cache); /* that max_bytes still allows */
+size_t kvcache_bytes_free(const KvCache *cache); /* bytes that max_bytes still allows */
 
 enum { KV_MAX_GROUPS = 4 };
 

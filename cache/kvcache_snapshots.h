@@ -23,7 +23,7 @@ typedef struct KvCache KvCache;
 /* From now on snapshots may hold so many bytes that no sequence holds; 0, as it is in a new cache:
  * none are made. They count as part of kvcache_new's max_bytes. */
 void kvcache_limit_snapshots(KvCache *cache, size_t bytes);
-size_t kvcache_snapshot_bytes(const KvCache *cache); /* that they hold now */
+size_t kvcache_snapshot_bytes(const KvCache *cache); /* bytes of all snapshots */
 
 /* Makes a snapshot at `position` that stays longer than others. With states it must be
  * kvcache_next, otherwise a position at most KV_SLACK before it; does nothing elsewhere, or without

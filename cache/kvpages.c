@@ -22,7 +22,7 @@ static size_t group_of(KvCache *cache, uint32_t window) {
 
 void kvpages_layout(KvCache *cache) {
     const KvShape *shape = &cache->shape;
-    cache->n_groups = 1; /* that of layers without a window comes first, even if it is empty */
+    cache->n_groups = 1; /* the group of layers without a window comes first, even if it is empty */
     for (uint32_t l = 0; l < shape->n_layers; l++) {
         const KvLayer *layer = &shape->layers[l];
         Group *group = &cache->groups[group_of(cache, layer->n_kv_heads ? layer->window : 0)];

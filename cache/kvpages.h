@@ -17,7 +17,7 @@ typedef struct KvCache KvCache;
 /* Windows beyond the first ones that a model has keep all pages, as layers without a window do. */
 enum { KV_GROUPS = 4 };
 
-enum { KV_SNAPSHOTS = 16 }; /* that a sequence keeps at most */
+enum { KV_SNAPSHOTS = 16 }; /* the most snapshots of a sequence */
 
 /* An allocated page: this header, then for each layer and head the keys and the values. */
 typedef struct Page {
@@ -62,8 +62,8 @@ struct KvCache {
     Group groups[KV_GROUPS];
     size_t n_groups;
     size_t state_floats;          /* of one sequence's states */
-    size_t max_bytes;             /* that pages and states may use */
-    size_t bytes;                 /* that they use */
+    size_t max_bytes;             /* limit of pages and states together */
+    size_t bytes;                 /* bytes of pages and states now */
     size_t snapshot_bytes;        /* what only snapshots hold may be so much */
     struct KvSnapshot *snapshots; /* all of them, a list */
     size_t n_sequences;

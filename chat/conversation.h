@@ -25,7 +25,7 @@ typedef struct Conversation {
     char *model;          /* the model's name */
     uint64_t fingerprint; /* of the model */
     SessionFile file;     /* stays locked; not used where there is a courier */
-    Courier *courier;     /* that writes to it; NULL: this process does */
+    Courier *courier;     /* process that writes to the file; NULL: this one */
     KvFile *kv;           /* NULL: no cache is saved */
 } Conversation;
 

@@ -40,7 +40,7 @@ typedef struct Dialogue {
 /* The token counts and times of one answer. */
 typedef struct AnswerStats {
     size_t n_prompt;    /* tokens of the rendered prompt */
-    size_t n_cached;    /* of these, found in the KV cache */
+    size_t n_cached;    /* prompt tokens found in the KV cache */
     size_t n_generated; /* tokens of the answer */
     size_t left_out;    /* messages that did not fit */
     double prefill_seconds, decode_seconds;

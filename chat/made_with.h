@@ -8,7 +8,7 @@
 typedef struct MadeWith {
     const GenerationOptions *options;
     const ChatPrompt *prompt; /* what reasoning was asked for */
-    int64_t budget;           /* of it; REASONING_UNLIMITED */
+    int64_t budget;           /* of the reasoning, in tokens; or REASONING_UNLIMITED */
     const char *common;       /* settings_common */
     size_t n_generated;
     Finish finish;

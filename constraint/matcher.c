@@ -132,8 +132,9 @@ static bool cached_mask(Shape *s, AcceptorState state, uint64_t *mask) {
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-/* Takes the lock; then the state is valid, whatever was forgotten meanwhile. A limit that another
- * text has passed says nothing about this one. */
+/* Locks the shape and makes m->state valid: where the acceptor has forgotten its states (another
+ * epoch), by stepping through the text again. A limit that another text has passed says nothing
+ * about this one. */
 static void matcher_begin(Matcher *m) {
     Shape *s = m->shape;
     pthread_mutex_lock(&s->lock);
@@ -167,7 +168,7 @@ bool matcher_push(Matcher *m, const char *bytes, size_t n, size_t *refused) {
     }
     bool taken = m->state != ACCEPTOR_DEAD;
     m->length += i;
-    if (!taken) m->epoch = 0; /* the state of the bytes before */
+    if (!taken) m->epoch = 0; /* the next call makes the state again from the bytes before */
     matcher_end(m);
     if (refused) *refused = i;
     if (i > 0 && taken) m->at_start = false;

@@ -29,11 +29,11 @@ typedef struct ConversionSlot {
     char *directory;  /* of the cache; NULL: a temporary file */
     char *path;       /* of the conversion */
     char *partial;    /* of the file that is being written; NULL after conversion_cache_finish */
-    Errand errand;    /* that names or removes it, and removes the lock */
+    Errand errand;    /* names or removes the new file, and removes the lock */
     int lock_fd;      /* held while this process converts; -1: not held */
     int memory_fd;    /* an empty file in memory, for a disk that is too full; -1: none */
     bool only_memory; /* --cache-dir none */
-    size_t limit;     /* that all conversions together may take; SIZE_MAX: none */
+    size_t limit;     /* bytes of all conversions together; SIZE_MAX: no limit */
     size_t memory;    /* the bytes of memory that were free when the slot was opened */
 } ConversionSlot;
 

@@ -10,7 +10,7 @@ typedef struct ConversionOrigin {
     const char *path; /* of the source; read back: absolute */
     const char *type, *tokenizer, *split_pattern,
         *family;      /* as on the command line; NULL: not given */
-    char bytes[8192]; /* that the texts point into when read back */
+    char bytes[8192]; /* holds the texts after conversion_origin_read */
 } ConversionOrigin;
 
 void conversion_origin_write(int fd, const ConversionOrigin *origin);

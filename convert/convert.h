@@ -20,7 +20,8 @@ typedef struct ConvertOptions {
     const char *type; /* of the matrices, as mix.h has it: "f16", "q8", "q4m"; NULL: lossless */
     const struct TypeWish *fits; /* for convert_to_path: type_choice.h chooses the type; or NULL */
     const char *tokenizer;     /* path of a tokenizer to use instead of the source's; NULL: none */
-    const char *split_pattern; /* of that tokenizer, as in tokenizer_from_file; may be NULL */
+    const char *split_pattern; /* how the tokenizer file splits text, as in tokenizer_from_file; may
+                                  be NULL */
     const char *family;        /* path of the page of a family that it may be of; NULL: none */
     bool no_mtp;               /* leave out prediction layers (formats/prediction.h) */
     struct AdapterOpening *adapters; /* merged into the weights, for convert_to_path; or NULL */

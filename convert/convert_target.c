@@ -67,8 +67,8 @@ Status convert_temporary(const char *source, const ConvertOptions *options, int 
 
 /* ---- A named file ---- */
 
-/* The number-th temporary name in the directory of `path`, malloc'ed; NULL with errno. The name is
- * no longer than usual where that of the target is as long as the file system allows. */
+/* The number-th temporary name in the directory of `path`, malloc'ed; NULL with errno. It is not
+ * made of the target's name, which may be as long as the file system allows. */
 static char *temporary_name(const char *path, unsigned number) {
     char directory[PATH_BYTES], *name;
     if (!replace_file_directory(path, directory, sizeof directory)) {

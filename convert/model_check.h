@@ -7,7 +7,7 @@
 
 typedef struct ModelCheck {
     bool runs;
-    char type[32]; /* that most of its weights have */
+    char type[32]; /* the type of most weights */
     char why[400]; /* it does not run */
 } ModelCheck;
 

@@ -22,7 +22,7 @@ typedef struct ModelOpening {
     char *kept;                /* path of the conversion that was found in the cache and mapped */
     TokenizerBlob section;     /* made from `tokenizer` */
     bool digests;              /* a receipt wants the digests of the source's files */
-    json_t *sources;           /* those, {"type", "files": [...]}; NULL: none */
+    json_t *sources;           /* the source files, {"type", "files": [...]}; NULL: none */
 } ModelOpening;
 
 /* An empty opening, which modelopen_close accepts. */

@@ -52,7 +52,7 @@ typedef struct WindowState {
     KvCache *cache;
     size_t max_rows; /* of one forward pass */
     float *logits;   /* [max_rows][vocab_size] */
-    size_t n_rows;   /* that have run */
+    size_t n_rows;   /* rows that have run */
     size_t tokens;   /* of the text before this window, less its bos */
     int32_t *ids;    /* [window + 1] */
 } WindowState;

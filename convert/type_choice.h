@@ -21,13 +21,14 @@ typedef struct TypeWish {
 /* What a model takes, in bytes. */
 typedef struct TypeNeed {
     double weights, cache;
-    uint32_t context; /* of that cache */
+    uint32_t context; /* positions of that KV cache */
 } TypeNeed;
 
 typedef struct TypeChoice {
-    char type[8];          /* as --type has it; "": as the weights are */
-    TypeNeed need, better; /* of that type, and of the next better one, which does not fit */
-    bool is_best;          /* there is no better one */
+    char type[8]; /* as --type has it; "": as the weights are */
+    TypeNeed need,
+        better;   /* memory of the chosen type, and of the next better one, which does not fit */
+    bool is_best; /* there is no better one */
     char better_type[8];
 } TypeChoice;
 

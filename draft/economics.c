@@ -45,7 +45,7 @@ double draft_price_reading(const DraftPrices *prices, const DraftRecord *record,
 size_t draft_prospect(const DraftPrices *prices, const DraftRecord *record, double right_share,
                       size_t most, double *speed) {
     double tokens = 1.0, right = 1.0, step = draft_price_step(prices, record);
-    double again = 0.0; /* that a draft which is not wholly right costs in the next pass */
+    double again = 0.0; /* cost in the next pass of a draft that is not wholly right */
     size_t best = 0;
     *speed = 1.0;
     for (size_t m = 1; m <= most; m++) {

@@ -70,16 +70,17 @@ enum {
 typedef struct DraftRecord {
     const char *name;
     size_t drafted, right; /* tokens */
-    size_t tested;         /* those, and the wrong ones that right ones came to */
-    double seconds;        /* spent on proposing */
-    double gained;         /* seconds that decoding was faster by (or slower, if negative) */
-    double right_share;    /* probability that a draft is right after right ones, smoothed */
-    double step_seconds;   /* of proposing one token, smoothed */
-    double read_seconds;   /* of reading one token of a text, smoothed */
-    double balance;        /* the account, in tokens' times */
-    double granted;        /* what it got without having earned it */
-    double most_balance;   /* that it holds */
-    double step_guess;     /* of step_seconds, in tokens' times, while it is 0; 0: unknown */
+    size_t
+        tested; /* drafts that were compared: the right ones, and the first wrong one after them */
+    double seconds;      /* spent on proposing */
+    double gained;       /* seconds that decoding was faster by (or slower, if negative) */
+    double right_share;  /* probability that a draft is right after right ones, smoothed */
+    double step_seconds; /* of proposing one token, smoothed */
+    double read_seconds; /* of reading one token of a text, smoothed */
+    double balance;      /* the account, in tokens' times */
+    double granted;      /* what it got without having earned it */
+    double most_balance; /* the account's upper limit */
+    double step_guess;   /* of step_seconds, in tokens' times, while it is 0; 0: unknown */
 } DraftRecord;
 
 /* A record of no experience; `right_share` is the first guess. */
@@ -87,7 +88,7 @@ DraftRecord draft_record(const char *name, double right_share);
 
 /* Prices of the next pass. */
 typedef struct DraftPrices {
-    double second;               /* that one token of plain decoding takes; 0: not known yet */
+    double second;               /* seconds for one token of plain decoding; 0: not known yet */
     double rows[DRAFTS_MAX + 1]; /* of m drafts, in tokens' times, without the drafters' own */
     bool runs_again;             /* right drafts before a wrong one cost rows of the next pass */
 } DraftPrices;

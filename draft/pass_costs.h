@@ -15,7 +15,7 @@ enum { PASS_COSTS_ROWS = 64 }; /* passes of more rows are not told apart from pr
 /* Zero-initialize and set row_share. */
 typedef struct PassCosts {
     double row_share; /* time of a further row as a share of a pass of one row: a first guess */
-    size_t n_texts;   /* that are decoded side by side in the next pass; 0 counts as 1 */
+    size_t n_texts;   /* texts decoded side by side in the next pass; 0 counts as 1 */
     bool runs_again;  /* right drafts before a wrong one are rows of the next pass too: the model's
                          layers have states */
     double seconds[PASS_COSTS_ROWS + 1]; /* of a pass of k rows, a low average; 0: not measured */

@@ -109,7 +109,8 @@ static Status axk2_finish(const json_t *json, Config *config, Error *error) {
     return STATUS_OK;
 }
 
-/* Of the second norms, those before experts have gates; a rule cannot tell the layers apart. */
+/* Requires the gates of the post-attention norm in layers with experts. A rule makes them optional
+ * in all layers, since it cannot tell the layers apart. */
 static Status axk2_more(const RuleContext *context, const json_t *json, Error *error) {
     (void)json;
     for (uint32_t l = 0; l < context->source->config.n_layers; l++) {

@@ -180,7 +180,7 @@ static Status falcon_h1_more(const RuleContext *context, const json_t *json, Err
         if (!(fabs(*numbers[i].out) < 1e6))
             status = error_set(error, "config.json: %s is %g", numbers[i].key, *numbers[i].out);
     }
-    for (size_t i = 0; i < 2; i++) outputs[i] *= ffn[0] / ffn[1];
+    for (size_t i = 0; i < 2; i++) outputs[i] *= ffn[0] / ffn[1]; /* residual_scale undoes this */
     for (uint32_t l = 0; l < c->n_layers && status == STATUS_OK; l++) {
         status = add_ffn_vectors(context, json, l, ffn[0], error);
         if (status == STATUS_OK) status = add_vector(context, l, "mamba.scales", mamba, 6, error);

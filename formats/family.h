@@ -65,7 +65,7 @@ struct Family {
     PredictionForm prediction;  /* how checkpoints hold prediction layers */
     bool reads_text_alone;      /* parts for images or sound are left out, which a note says */
     bool norms_have_no_bias;    /* although they are layer norms */
-    bool any_biases;            /* those that the source has are taken; `biases` is not read */
+    bool any_biases;            /* reads the biases that the source has, whatever `biases` says */
     bool has_layer_config;      /* `finish` reads per_layer_config */
     bool tied;                  /* tie_word_embeddings where the key is absent */
     const char *tied_key;       /* key that counts before tie_word_embeddings; NULL: none */

@@ -70,19 +70,19 @@ typedef struct RopeKeys {
     const char *theta;       /* key of the base beside the parameters; NULL: rope_theta */
     const char *part;        /* key, beside the parameters, of the part of a head that is rotated;
                               * NULL: the family rotates whole heads */
-    double part_absent;      /* that part where no key gives it */
+    double part_absent;      /* the rotated part where no key gives it */
     const char *count;       /* key, beside the parameters, of the number of elements of a head that
                               * are rotated, where no key gives the part; NULL: none */
     bool part_is_even;       /* the class cannot rotate an odd number of elements */
-    double original_context; /* original_max_position_embeddings where it is absent beside the
-                              * parameters, whatever they say; 0: they say it */
+    double original_context; /* original_max_position_embeddings where config.json lacks it beside
+                              * the parameters, which are not asked; 0: the parameters have it */
     const char *absent;      /* the parameters where config.json has none, as JSON; NULL: none.
                               * With local_theta: those of the layers with rope_table 0 */
     double local_theta;      /* base of the layers with rope_table 1; the parameters then hold an
                               * object for each kind of layers. 0: all layers have the same */
     const char *local_theta_key;
-    double local_theta_given; /* that base where config.json has parameters, but none for it; 0:
-                               * local_theta */
+    double local_theta_given; /* used instead where config.json has parameters, but no such base;
+                               * 0: local_theta */
     bool yarn_is_longrope;    /* Phi 3's first files call it so */
     bool has_mscales;    /* Phi 3.5 MoE: LongRoPE's attention factor is given twice, for long and
                           * for short texts */

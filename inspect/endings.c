@@ -32,7 +32,7 @@ struct Endings {
     Wanted *wanted;    /* [most_rows] */
     double *logprobs;  /* [most_rows] */
     bool *greedy;      /* [most_rows] */
-    size_t n_rows;     /* that wait for a pass */
+    size_t n_rows;     /* rows that wait for a pass */
     uint64_t computed, whole;
 };
 

@@ -10,7 +10,7 @@ typedef struct PositionCode {
     const float *table; /* frequencies[n], slopes[n], or vectors [n_positions][n_columns] */
     size_t n;
     size_t n_columns;   /* elements of a position's vector; ALiBi: heads; RoPE: elements rotated */
-    size_t n_positions; /* that the model was made for, or that its table holds */
+    size_t n_positions; /* positions that the model was made for, or of its table */
 } PositionCode;
 
 /* Fails for models without a position code. */

@@ -33,7 +33,7 @@ typedef struct Scoring {
     Score *scores;                /* [ids], of which n_scores are known */
     size_t n_scores;
     size_t n_bytes; /* of the text that is scored */
-    size_t n_rows;  /* that were computed, in each of the models */
+    size_t n_rows;  /* rows computed, in each of the models */
     double start;   /* clock_seconds() */
     bool told_how_long;
 } Scoring;

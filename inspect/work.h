@@ -7,9 +7,9 @@
 #include "config.h"
 
 typedef struct Work {
-    double token;        /* of one token: layers and vocabulary, without attention */
-    double layers;       /* of them, those of the layers */
-    double per_position; /* that attention adds for each position that a token sees */
+    double token;        /* multiply-adds of a token: layers and vocabulary, without attention */
+    double layers;       /* multiply-adds of the layers */
+    double per_position; /* multiply-adds of attention for each position that a token sees */
     bool grows;          /* every layer attends to all positions, so that what follows is known */
     double equal;        /* positions from which on attention takes more than the layers */
 } Work;

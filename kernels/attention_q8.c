@@ -428,7 +428,7 @@ typedef struct Values {
     const int8_t *codes;
     size_t head_dim, begin, end;
     const int8_t *next; /* the next page's */
-    size_t line, lines; /* of it: the first that is not prefetched, and where they end */
+    size_t line, lines; /* its first cache line that is not prefetched, and the end of all */
     size_t step;        /* lines to prefetch for each four positions of a tile */
 } Values;
 

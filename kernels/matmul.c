@@ -79,7 +79,7 @@ typedef struct Job {
     const Product *product;
     const ProductSet *set;
     const void *input; /* x in packed form, or x */
-    size_t tasks;      /* that pack the input; 0 where a job before this one has it packed */
+    size_t tasks;      /* tasks that pack the input; 0 where an earlier job packs it */
     size_t group, first, panels;
 } Job;
 

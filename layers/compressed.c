@@ -350,7 +350,8 @@ static void attend(ForwardPass *pass, const AttentionParams *params, const Compr
         rotate_back(m, params->layer, row, r->attended + at + i * dim, dim);
 }
 
-/* All rows. Where these are few, the threads share their heads. */
+/* Attention of all rows. With few rows the threads also share the heads of a row. The last rows,
+ * which see the most positions, come first, so that no thread ends with a long one. */
 static void attend_all(ForwardPass *pass, const AttentionParams *params, const CompressedRows *r) {
     size_t heads = params->n_heads, team = (size_t)omp_get_num_threads();
     size_t parts = pass->n < 2 * team ? (2 * team - 1) / pass->n + 1 : 1;

@@ -195,6 +195,8 @@ static void gated_list(Model *m, size_t l) {
                              (size_t)m->config->gated_streams * m->config->dim);
     }
     size_t first = m->branches.n;
+    /* A kind of attention may have two branches: the first reads the streams, the last adds to
+     * them. */
     branches_append_attention(m, l, NULL, m->x)->stream_weights = &own->layers[l][0];
     branches_last(m)->stream_weights = &own->layers[l][0];
     branches_append_feed_forward(m, l, NULL, m->x)->stream_weights = &own->layers[l][1];

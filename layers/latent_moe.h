@@ -12,7 +12,7 @@
 typedef struct LatentMoe {
     LayerWeights mixture;  /* the router, experts and shared expert */
     Linear in, out;        /* expert_dim x dim, dim x expert_dim */
-    FeedForward experts[]; /* those of mixture */
+    FeedForward experts[]; /* mixture.experts */
 } LatentMoe;
 
 extern const BranchKind latent_moe_layer;

@@ -20,7 +20,7 @@ typedef struct StateRun {
     float *state;    /* of the layer */
     float *held;     /* where a copy of the state goes; NULL: none is wanted */
     size_t first, n; /* rows of the pass */
-    size_t n_before; /* of them, those before the copy: n where there is none */
+    size_t n_before; /* rows before the copy: n where there is none */
 } StateRun;
 
 /* The run of rows that begins at `first` and ends where another sequence begins. */

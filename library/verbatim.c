@@ -29,7 +29,7 @@ struct VerbatimRequest {
 
 struct VerbatimModel {
     LibraryOpening opening;
-    pid_t process;   /* that opened it */
+    pid_t process;   /* the process that opened the model */
     locale_t locale; /* C, for numbers as text */
     VerbatimRequest *first, *last;
     VerbatimRequest *feeding; /* the first request with texts that the engine does not have yet */

@@ -19,7 +19,8 @@ typedef struct Work {
 
 /* ---- One tensor ---- */
 
-/* The bits of 16-bit floats and of float32, in the order of the row: tensor.h has the panels'. */
+/* Copies a row of a float type out of its panel, whose order of elements tensor.h describes;
+ * returns the row's bytes. */
 static size_t row_of_floats(const Matrix *w, size_t row, uint8_t *bytes) {
     const uint8_t *panel = matrix_panel(w, row / PANEL_ROWS);
     size_t r = row % PANEL_ROWS, width = w->type == TENSOR_F32 ? 4 : 2;

@@ -32,7 +32,7 @@ struct Receipt {
     char *key;         /* NULL: texts are written in full */
     size_t key_bytes;
     json_t *json;  /* as it is written, or was read */
-    json_t *items; /* of it, borrowed */
+    json_t *items; /* the receipt's items, borrowed */
     json_t *found; /* --replay: {number: true} for items that came */
     const volatile sig_atomic_t *interrupted;
     ShapeSource shape;

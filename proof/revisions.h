@@ -10,7 +10,7 @@
 
 typedef struct Revision {
     int number;
-    const char *version; /* that its receipts bear; NULL: they would name none */
+    const char *version; /* the version that its receipts bear; NULL: none */
     const char *first;   /* commit; NULL: not filled in yet */
     const char *last;    /* commit; NULL: the revision goes on */
     const char *changed; /* which results differ from the revision before; NULL: all may */

@@ -21,7 +21,7 @@ typedef enum DraftKind {
 
 /* What all texts of a session share. */
 typedef struct Drafting {
-    unsigned kinds;              /* that may propose: bits 1 << DraftKind */
+    unsigned kinds;              /* kinds that may propose: bits 1 << DraftKind */
     DraftModel *model;           /* of --draft-model; borrowed; NULL: none */
     const ModelFile *model_file; /* its file */
     MtpDrafts *mtp;              /* the model's own prediction layers; NULL: none */

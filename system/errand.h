@@ -20,7 +20,8 @@ typedef struct ErrandJob {
     Status (*finish)(void *context, Error *error);
     void (*drop)(void *context); /* also called after `finish` failed */
     void *context;
-    int descriptors[2]; /* that the job needs, or -1; all others are closed in the process */
+    int descriptors[2]; /* descriptors that the job needs, or -1; all others are closed in the
+                           process */
 } ErrandJob;
 
 /* The process has a copy of what `context` points at. */

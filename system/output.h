@@ -12,7 +12,7 @@ typedef struct Output {
     bool wraps;       /* set by the caller: a terminal's lines end between words (word_wrap.h) */
     bool closed;      /* the reader has closed the pipe: writing has no effect and is no error */
     const char *path; /* NULL: stdout; borrowed */
-    Errand errand;    /* that renames it */
+    Errand errand;    /* renames the new file */
     char *temporary; /* the file being written, which output_finish renames to `path`; NULL: none */
     WordWrap wrap;
     TextBuffer wrapped; /* scratch */
