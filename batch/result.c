@@ -1,5 +1,6 @@
 #include "batch/result.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,13 +52,17 @@ static json_t *bytes_json(const char *bytes, size_t n) {
 }
 
 /* The bytes of a token at the beginning of a text (flags 0) or inside one (TOKEN_DECODER_CONTINUE);
- * freed by the caller. */
+ * freed by the caller. NULL: it has no text. */
 static char *token_bytes(const ResultMaker *maker, int32_t token, unsigned flags, size_t *length) {
     char *text = NULL;
     Error ignored;
     *length = 0;
-    if (tokenizer_decode(maker->tokenizer, &token, 1, flags, &text, length, &ignored) != STATUS_OK)
+    errno = 0;
+    if (tokenizer_decode(maker->tokenizer, &token, 1, flags, &text, length, &ignored) !=
+        STATUS_OK) {
+        if (errno == ENOMEM) json_text_lacks_memory();
         return NULL;
+    }
     return text;
 }
 
@@ -78,6 +83,7 @@ static json_t *text_of(const Request *r, const ResultMaker *maker, const TextBuf
         char *text = NULL;
         size_t length = 0;
         Error ignored;
+        errno = 0;
         if (json_is_string(prompt) && r->cut.dropped == 0) {
             text_put(&whole, json_string_value(prompt), json_string_length(prompt), 0);
         } else if (tokenizer_decode(maker->tokenizer, ids->ids, ids->length,
@@ -85,9 +91,12 @@ static json_t *text_of(const Request *r, const ResultMaker *maker, const TextBuf
                                     &ignored) == STATUS_OK) {
             text_put(&whole, text, length, 0);
             free(text);
+        } else if (errno == ENOMEM) {
+            json_text_lacks_memory();
         }
     }
     text_put(&whole, generated->bytes, generated->length, 0);
+    if (whole.failed) json_text_lacks_memory();
     json_t *json = whole.failed ? NULL : json_lossy_text(whole.bytes, whole.length);
     text_free(&whole);
     return json;
@@ -144,6 +153,7 @@ static json_t *token_name(const ResultMaker *maker, int32_t token, unsigned flag
             snprintf(escaped, sizeof escaped, "\\x%02x", (unsigned char)bytes[i]);
             text_put(&name, escaped, 4, 0);
         }
+        if (name.failed) json_text_lacks_memory();
         json = name.failed ? NULL : json_stringn(name.bytes, name.length);
         text_free(&name);
     }
@@ -252,8 +262,10 @@ static Answer result_split(const ResultMaker *maker, const Request *r, const Cho
     Answer answer = {0};
     if (!r->messages || !maker->answers) {
         text_put(&answer.content, choice->text.bytes, choice->text.length, 0);
+        if (answer.content.failed) json_text_lacks_memory();
     } else if (!answer_split(maker->answers, choice->text.bytes, choice->text.length, r->opened,
                              r->tools, &answer)) {
+        json_text_lacks_memory();
         answer_free(&answer);
     }
     return answer;
@@ -509,8 +521,10 @@ static Answer split_so_far(const ResultMaker *maker, const Request *r, const Cho
     if (choice->finish != FINISH_NOT || !r->messages || !maker->answers)
         return result_split(maker, r, choice);
     if (!answer_split_so_far(maker->answers, choice->text.bytes, choice->text.length, r->opened,
-                             r->tools, &answer))
+                             r->tools, &answer)) {
+        json_text_lacks_memory();
         answer_free(&answer);
+    }
     return answer;
 }
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "session/json_text.h"
+
 /* ---- One vector ---- */
 
 /* bytes[n] in base64 (RFC 4648). NULL: no memory. */
@@ -19,6 +21,7 @@ static json_t *base64(const uint8_t *bytes, size_t n) {
         text[length++] = left > 1 ? digits[three >> 6 & 63] : '=';
         text[length++] = left > 2 ? digits[three & 63] : '=';
     }
+    if (!text) json_text_lacks_memory();
     json_t *json = text ? json_stringn(text, length) : NULL;
     free(text);
     return json;

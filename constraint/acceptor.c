@@ -576,7 +576,7 @@ int acceptor_only_byte(Acceptor *m, AcceptorState state) {
 }
 
 const char *acceptor_failed(const Acceptor *m) {
-    return m->failed;
+    return m->failed ? m->failed : m->regexes.failed;
 }
 
 void acceptor_recover(Acceptor *m) {

@@ -151,7 +151,8 @@ static bool node_nullable(const Acceptor *m, const Node *n) {
 
 Status acceptor_analyse(Acceptor *m, Error *error) {
     bool changed = true;
-    for (size_t i = 0; i < m->n_objects; i++) find_names(m, &m->objects[i]);
+    /* After a failed allocation a node may lack its lists. */
+    for (size_t i = 0; i < m->n_objects && !acceptor_gave_up(m); i++) find_names(m, &m->objects[i]);
     while (changed && !acceptor_gave_up(m)) {
         changed = false;
         for (size_t i = m->n_nodes; i-- > 0 && !acceptor_gave_up(m);) {
@@ -165,7 +166,8 @@ Status acceptor_analyse(Acceptor *m, Error *error) {
     }
     for (size_t i = 0; i < m->n_objects && !acceptor_gave_up(m); i++)
         find_possible(m, &m->objects[i]);
-    for (size_t i = 0; i < m->n_arrays; i++) m->arrays[i].most = array_most(m, &m->arrays[i]);
+    for (size_t i = 0; i < m->n_arrays && !acceptor_gave_up(m); i++)
+        m->arrays[i].most = array_most(m, &m->arrays[i]);
     return acceptor_gave_up(m) ? error_set(error, "the shape cannot be enforced: %s", m->failed)
                                : STATUS_OK;
 }

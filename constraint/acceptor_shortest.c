@@ -208,7 +208,7 @@ static bool sum_costs(Acceptor *m) {
 static bool find_costs(Acceptor *m) {
     if (m->costs) return true;
     m->costs = malloc((m->n_nodes + 1) * sizeof *m->costs);
-    if (!m->costs) return false;
+    if (!m->costs) return acceptor_fail(m, NO_MEMORY);
     for (size_t i = 0; i < m->n_nodes; i++) m->costs[i] = FAR;
     for (bool changed = true; changed && !acceptor_gave_up(m);) {
         changed = false;
@@ -384,7 +384,7 @@ bool acceptor_shortest(Acceptor *m, AcceptorState state, TextBuffer *out) {
             acceptor_fail(m, "the shortest way to its end is too long");
         for (size_t i = 0; i < way.text.length && found && state != ACCEPTOR_DEAD; i++)
             state = acceptor_step(m, state, (unsigned char)way.text.bytes[i]);
-        if (found) text_put(out, way.text.bytes, way.text.length, 0);
+        if (found) regex_put_text(&m->regexes, out, way.text.bytes, way.text.length);
         text_free(&way.text);
         found = found && state != ACCEPTOR_DEAD && !out->failed && !acceptor_gave_up(m);
     }

@@ -197,6 +197,7 @@ static Status read_literal(Grammar *g, Regex *out) {
         else if ((status = read_char(g, &code)) == STATUS_OK)
             utf8_put(&text, code, 0);
     }
+    if (status == STATUS_OK && text.failed) status = error_set(g->error, "no memory for a grammar");
     if (status == STATUS_OK)
         *out = regex_string(g->regexes, text.bytes ? text.bytes : "", text.length, WRITING_PLAIN);
     text_free(&text);

@@ -116,12 +116,12 @@ static bool cached_mask(Shape *s, AcceptorState state, uint64_t *mask) {
         c->epoch = acceptor_epoch(s->acceptor);
     }
     size_t known = c->of_state_capacity;
-    if (!array_reserve(&c->of_state, &c->of_state_capacity, (size_t)state + 1,
-                       sizeof *c->of_state) ||
-        !array_reserve(&c->words, &c->capacity, (c->n_masks + 1) * words, sizeof *c->words))
+    if (!array_reserve(&c->of_state, &c->of_state_capacity, (size_t)state + 1, sizeof *c->of_state))
         return false;
     if (c->of_state_capacity > known)
         memset(c->of_state + known, 0, (c->of_state_capacity - known) * sizeof *c->of_state);
+    if (!array_reserve(&c->words, &c->capacity, (c->n_masks + 1) * words, sizeof *c->words))
+        return false;
     if (!c->of_state[state]) {
         make_mask(s, state, c->words + c->n_masks * words);
         c->of_state[state] = (uint32_t)++c->n_masks;
@@ -157,9 +157,13 @@ static void matcher_end(Matcher *m) {
 }
 
 bool matcher_push(Matcher *m, const char *bytes, size_t n, size_t *refused) {
-    if (!array_reserve(&m->text, &m->capacity, m->length + n, 1)) return false;
-    matcher_begin(m);
     size_t i = 0;
+    if (refused) *refused = 0;
+    if (!array_reserve(&m->text, &m->capacity, m->length + n, 1)) {
+        m->failed = "there is no memory for it";
+        return false;
+    }
+    matcher_begin(m);
     while (i < n) {
         m->text[m->length + i] = bytes[i];
         m->state = acceptor_step(m->shape->acceptor, m->state, (unsigned char)bytes[i]);
@@ -238,7 +242,7 @@ size_t matcher_allowed_tokens(Matcher *m, const int32_t *ids, size_t n) {
         if (length == 0 || state == ACCEPTOR_DEAD) break;
     }
     matcher_end(m);
-    return count;
+    return m->failed ? n : count;
 }
 
 Status matcher_closing(Matcher *m, const char **bytes, size_t *n, Error *error) {
@@ -298,7 +302,7 @@ static Status matcher_take(TokenRule *rule, int32_t token, bool *complete, Error
     const char *bytes = vocabulary_bytes(m->shape->vocabulary, token, m->at_start, &n);
     if (!matcher_push(m, bytes, n, NULL)) return no_token(m, error);
     *complete = matcher_complete(m);
-    return STATUS_OK;
+    return m->failed ? no_token(m, error) : STATUS_OK;
 }
 
 static size_t allowed_drafts(TokenRule *rule, const int32_t *ids, size_t n) {

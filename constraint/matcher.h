@@ -60,6 +60,10 @@ void matcher_free(Matcher *matcher);
 /* Makes an answer that reaches its limit of tokens end validly, by a short way. */
 void matcher_close_on_length(Matcher *matcher);
 
+/* In all functions below matcher->failed says afterwards whether the question could not be
+ * answered, because memory was short or a limit was passed. What is returned then says nothing
+ * about the shape, and the same question may be asked again. */
+
 /* Goes on with bytes[n]. False, and the state is ACCEPTOR_DEAD, when the shape forbids them;
  * *refused (may be NULL) is then the index of the first that it forbids. */
 bool matcher_push(Matcher *matcher, const char *bytes, size_t n, size_t *refused);
@@ -75,11 +79,12 @@ void matcher_rewind(Matcher *matcher, size_t length);
 size_t matcher_forced(Matcher *matcher, char *out, size_t most, ByteSet *next);
 
 /* How many of ids[n] the shape allows, one after another from here on. A token that ends the text
- * is the last one that it allows. */
+ * is the last one that it allows. All n when the matcher failed: they are proposals, and the one
+ * who takes them learns why. */
 size_t matcher_allowed_tokens(Matcher *matcher, const int32_t *ids, size_t n);
 
 /* A short way to the end of the answer: *bytes[*n], which the matcher owns until it is asked again.
- * Fails when none was found within the limits. */
+ * Fails when none was found within the limits, or memory is short. */
 Status matcher_closing(Matcher *matcher, const char **bytes, size_t *n, Error *error);
 
 #endif

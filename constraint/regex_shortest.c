@@ -18,6 +18,12 @@ static bool go_down(RegexArena *arena, unsigned depth) {
     return regex_count_work(arena, 1);
 }
 
+void regex_put_text(RegexArena *arena, TextBuffer *out, const char *bytes, size_t n) {
+    bool failed = out->failed, fits = out->limit == 0 || out->length + n < out->limit;
+    text_put(out, bytes, n, 0);
+    if (out->failed && !failed && fits) regex_give_up(arena, "there is no memory for it");
+}
+
 /* ---- Searched expressions -------------------------------------------------------------------- */
 
 /* A lower bound of the length of the texts that match. */
@@ -54,7 +60,7 @@ static uint32_t least_length(RegexArena *arena, Regex id, unsigned depth) {
         break;
     }
     if (length >= REGEX_TOO_LONG - 1) length = REGEX_TOO_LONG - 2;
-    arena->nodes[id].least = length + 1;
+    if (!arena->failed) arena->nodes[id].least = length + 1;
     return length;
 }
 
@@ -168,7 +174,7 @@ static uint32_t search_shortest(RegexArena *arena, Regex id, TextBuffer *out) {
     } else if (text) {
         for (uint32_t i = last; path.steps[i].depth > 0; i = path.steps[i].from)
             text[path.steps[i].depth - 1] = (char)path.steps[i].byte;
-        text_put(out, text, length, 0);
+        regex_put_text(arena, out, text, length);
     }
     free(text);
     path_free(&path);
@@ -238,7 +244,7 @@ static bool ends_at(RegexArena *arena, Regex id, uint32_t before, RegexEnds *end
     RegexEnd end = {n.kind == RE_TAG ? n.a : REGEX_PLAIN, before};
     if (n.kind != RE_TAG) end.length = add_lengths(before, regex_shortest(arena, id));
     if (!array_reserve(&ends->items, &ends->capacity, ends->n + 1, sizeof *ends->items))
-        return false;
+        return regex_give_up(arena, "there is no memory for it") != 0;
     ends->items[ends->n++] = end;
     return true;
 }
@@ -294,7 +300,7 @@ static bool text_of_or(RegexArena *arena, RegexNode n, uint32_t tag, TextBuffer 
             text_free(&text);
         }
     }
-    if (found && best.length > 0) text_put(out, best.bytes, best.length, 0);
+    if (found && best.length > 0) regex_put_text(arena, out, best.bytes, best.length);
     text_free(&best);
     return found && !failed;
 }
@@ -304,7 +310,7 @@ static bool text_of_repeat(RegexArena *arena, RegexNode n, TextBuffer *out, unsi
     TextBuffer one = {.limit = out->limit};
     bool found = text_at(arena, n.a, REGEX_PLAIN, &one, depth + 1);
     for (uint32_t i = 0; i < n.b && found && one.length > 0 && !out->failed; i++) {
-        text_put(out, one.bytes, one.length, 0);
+        regex_put_text(arena, out, one.bytes, one.length);
         found = regex_count_work(arena, 1 + one.length / 64);
     }
     text_free(&one);
@@ -326,7 +332,7 @@ static bool text_at(RegexArena *arena, Regex id, uint32_t tag, TextBuffer *out, 
     if (n.kind != RE_SET) return search_shortest(arena, id, out) != REGEX_TOO_LONG;
     unsigned byte = 0;
     while (!byteset_has(&arena->sets[n.a], byte)) byte++;
-    text_put(out, (const char[]){(char)byte}, 1, 0);
+    regex_put_text(arena, out, (const char[]){(char)byte}, 1);
     return true;
 }
 

@@ -28,6 +28,10 @@ typedef struct RegexEnds {
 /* Appends the tags of the expression, REGEX_PLAIN for a match without one. False: no memory. */
 bool regex_ends(RegexArena *arena, Regex regex, RegexEnds *ends);
 
+/* Appends bytes[n] to `out`. Fails the arena where memory is short; a text that is longer than its
+ * limit fails alone. */
+void regex_put_text(RegexArena *arena, TextBuffer *out, const char *bytes, size_t n);
+
 /* Appends the shortest text that matches with `tag`. False when none was found. */
 bool regex_shortest_text(RegexArena *arena, Regex regex, uint32_t tag, TextBuffer *out);
 

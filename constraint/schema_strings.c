@@ -128,6 +128,7 @@ static bool matches_bytes(SchemaCompiler *c, Regex regex, const char *bytes, siz
 bool schema_string_matches(SchemaCompiler *c, Regex content, const char *text, size_t n) {
     TextBuffer escaped = {0};
     schema_escape(&escaped, text, n);
+    if (escaped.failed && !c->regexes->failed) c->regexes->failed = "there is no memory for it";
     bool matches = !escaped.failed && matches_bytes(c, content, escaped.bytes, escaped.length);
     text_free(&escaped);
     return matches;

@@ -9,8 +9,7 @@
 static void *json_allocate(size_t bytes) {
     void *memory = malloc(bytes ? bytes : 1);
     if (memory) return memory;
-    dprintf(STDERR_FILENO, "%s: no memory for JSON (%zu bytes)\n", program_invocation_short_name,
-            bytes);
+    dprintf(STDERR_FILENO, "%s: no memory for JSON\n", program_invocation_short_name);
     _exit(1);
 }
 

@@ -1,9 +1,18 @@
 #include "session/json_text.h"
 
+#include <stdint.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "base/unicode.h"
+
+void json_text_lacks_memory(void) {
+    json_malloc_t allocate;
+    json_free_t release;
+    json_get_alloc_funcs(&allocate, &release);
+    release(
+        allocate(PTRDIFF_MAX)); /* never granted: json_memory_guard's allocator ends the program */
+}
 
 json_t *json_lossy_text(const char *bytes, size_t n) {
     size_t valid = utf8_valid_prefix(bytes, n);
@@ -20,6 +29,7 @@ json_t *json_lossy_text(const char *bytes, size_t n) {
         n -= bad;
         valid = utf8_valid_prefix(bytes, n);
     }
+    if (text.failed) json_text_lacks_memory();
     json_t *json = text.failed ? NULL : json_stringn(text.bytes, text.length);
     text_free(&text);
     return json;

@@ -5,8 +5,15 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* A JSON string of bytes[n]; each ill-formed UTF-8 sequence becomes U+FFFD. NULL: no memory. */
+/* A JSON string of bytes[n]; each ill-formed UTF-8 sequence becomes U+FFFD. NULL: no memory,
+ * after json_text_lacks_memory. */
 json_t *json_lossy_text(const char *bytes, size_t n);
+
+/* To be called where memory for a part of a JSON text was refused, so that no text without that
+ * part is written. A program of ours says so and ends, as it does when jansson gets no memory
+ * (formats/json_memory.h); in a library nothing happens, because it throws away what was made while
+ * memory was refused (library/refused.h). */
+void json_text_lacks_memory(void);
 
 /* Whether the line holds only spaces, tabs and carriage returns. */
 bool json_line_is_blank(const char *line, size_t length);

@@ -30,12 +30,25 @@
 #define SHIM_POSSIBLE 1
 #endif
 
-static const char *const mode_names[] = {"export", "generate",  "chat",
-                                         "batch",  "attention", "merge"};
+static const char *const mode_names[] = {"export", "generate",  "chat", "batch",
+                                         "shapes", "attention", "merge"};
 static const char *const kind_names[] = {"memory", "mmap",   "read", "write",
                                          "fsync",  "rename", "lock", "short"};
-static const char *const results[] = {"export.bin", "text",           "session",
-                                      "results",    "attention.json", "merged"};
+static const char *const results[] = {"export.bin", "text",           "session", "results",
+                                      "shaped",     "attention.json", "merged"};
+
+/* Requests whose answers have a shape, which the last ones share. */
+static const char shaped[] =
+    "{\"id\": 1, \"prompt\": \"a\", \"json_schema\": {\"type\": \"object\", \"properties\": "
+    "{\"p\": "
+    "{\"type\": \"number\", \"minimum\": 0.5}, \"q\": {\"enum\": [\"one\", \"two\"]}}, "
+    "\"required\": "
+    "[\"q\"], \"minProperties\": 2, \"additionalProperties\": {\"type\": \"boolean\"}}}\n"
+    "{\"id\": 2, \"prompt\": \"b\", \"regex\": \"[a-f]{3,9}(one|two)+[0-9]*\"}\n"
+    "{\"id\": 3, \"prompt\": \"c\", \"grammar\": \"root ::= \\\"(\\\" list \\\")\\\"\\nlist ::= "
+    "[a-z]+ | root "
+    "root\", \"n\": 2}\n"
+    "{\"id\": 4, \"prompt\": \"d\", \"regex\": \"[a-f]{3,9}(one|two)+[0-9]*\"}\n";
 
 /* ---- One run --------------------------------------------------------------------------------- */
 
@@ -54,6 +67,8 @@ static void child(const FaultRuns *r, FaultMode mode, const char *result, int er
         {program, r->model, "-m", "chat", "-n", "3", "-t", "0", "-j", "1", "--session", result,
          "--chat-template", r->source},
         {program, r->model, "--batch", r->requests, "--batch-text", "-n", "3", "-j", "1",
+         "--ordered", "-o", result},
+        {program, r->model, "--batch", r->shaped, "-n", "16", "-j", "1", "--on-length", "close",
          "--ordered", "-o", result},
         {program, r->model, "-i", "Once upon a time", "-j", "2", "--attention", result},
         {program, "--merge", r->parts[0], r->parts[1], "--batch", r->requests, "-o", result}};
@@ -126,6 +141,21 @@ static bool left_something(const FaultRuns *r) {
     return has_temporary(r);
 }
 
+/* Whether each of the lines is the wanted one, or an error for want of memory. */
+static bool has_right_lines(const char *bytes, const char *wanted) {
+    while (*bytes && *wanted) {
+        const char *end = strchr(bytes, '\n'), *wanted_end = strchr(wanted, '\n');
+        if (!end || !wanted_end) return true; /* cut off by the fault */
+        size_t n = (size_t)(end - bytes);
+        bool names = memmem(bytes, n, "\"error\": {", 10) && memmem(bytes, n, "emory", 5);
+        if (!names && (n != (size_t)(wanted_end - wanted) || memcmp(bytes, wanted, n) != 0))
+            return false;
+        bytes = end + 1;
+        wanted = wanted_end + 1;
+    }
+    return true;
+}
+
 /* Returns true when the file holds the result of a run without a fault. The results of a batch and
  * a conversation contain times and random ids, so only their numbers of lines are compared. */
 static bool is_whole(const FaultRuns *r, FaultMode mode, const char *path) {
@@ -143,16 +173,27 @@ static bool is_whole(const FaultRuns *r, FaultMode mode, const char *path) {
     return same;
 }
 
+static bool is_right(const FaultRuns *r, const char *path) {
+    size_t length;
+    char *bytes = file_read(path, &length);
+    bool right = has_right_lines(bytes, r->wanted[FAULT_SHAPES]);
+    free(bytes);
+    return right;
+}
+
 static const char *wrong(FaultRuns *r, FaultMode mode, const char *path, const Outcome *o,
                          const Outcome *again) {
     bool failed = o->status != 0, exists = access(path, F_OK) == 0;
     if (o->status >= 128) return "it ended in a signal, or hung";
-    if (o->status != 0 && o->status != 1 && !(mode == FAULT_BATCH && o->status == 3))
+    bool some = o->status == 3 && (mode == FAULT_BATCH || mode == FAULT_SHAPES);
+    if (o->status != 0 && o->status != 1 && !some)
         return "its exit status is none that it should have";
     if (failed && o->status == 1 && o->said[0] == '\0') return "it failed without a word";
     if (!failed && (!exists || !is_whole(r, mode, path)))
         return "it succeeded, but the file is not whole";
-    bool whole_only = mode != FAULT_CHAT && mode != FAULT_BATCH;
+    if (mode == FAULT_SHAPES && exists && !is_right(r, path))
+        return "a line is neither the wanted one nor an error for want of memory";
+    bool whole_only = mode != FAULT_CHAT && mode != FAULT_BATCH && mode != FAULT_SHAPES;
     if (failed && whole_only && exists && !is_whole(r, mode, path))
         return "it failed and left half a file";
     if (again->status != 0 && again->status != 3) return "the same command does not work any more";
@@ -174,17 +215,18 @@ void fault_runs_try(FaultRuns *r, FaultMode mode, FaultKind kind, long step, boo
                           n);
             bad++;
         }
-        if (mode == FAULT_CHAT || mode == FAULT_BATCH) {
+        const char *what = NULL;
+        if (mode == FAULT_CHAT || mode == FAULT_BATCH || mode == FAULT_SHAPES) {
+            if (mode == FAULT_SHAPES) what = wrong(r, mode, path, &o, &again);
             memset(r->faults, 0, sizeof *r->faults);
-            if (mode == FAULT_BATCH) unlink(path);
+            if (mode != FAULT_CHAT) unlink(path);
             Outcome second = run_once(r, mode, path);
             again.status = second.status;
             if (second.status) memcpy(o.said, second.said, sizeof o.said);
-            if (mode == FAULT_BATCH && o.status == 0 && is_whole(r, mode, path)) again.status = 0;
+            if (mode != FAULT_CHAT && o.status == 0 && is_whole(r, mode, path)) again.status = 0;
         }
-        const char *what = mode == FAULT_CHAT && o.status == 0 && again.status == 0
-                               ? NULL
-                               : wrong(r, mode, path, &o, &again);
+        if (!what && !(mode == FAULT_CHAT && o.status == 0 && again.status == 0))
+            what = wrong(r, mode, path, &o, &again);
         if (what) {
             print_message("%s: %s %ld%s: %s: status %d, then %d: %s\n", mode_names[mode],
                           kind_names[kind], n, goes_on ? " and on" : "", what, o.status,
@@ -225,6 +267,8 @@ FaultRuns *fault_runs_new(void) {
     fixture_free(&f);
     r->requests = fixture_path(r->directory, "requests");
     file_write(r->requests, "one\ntwo\nthree\n", 14);
+    r->shaped = fixture_path(r->directory, "requests.jsonl");
+    file_write(r->shaped, shaped, sizeof shaped - 1);
     for (size_t i = 0; i < 2; i++) {
         r->parts[i] = fixture_path(r->directory, i ? "part-2" : "part-1");
         Process part = RUN("run", r->model, "--batch", r->requests, "--batch-text", "-n", "3",
@@ -263,6 +307,7 @@ void fault_runs_free(FaultRuns *r) {
     free(r->model);
     free(r->tokenizer);
     free(r->requests);
+    free(r->shaped);
     for (size_t i = 0; i < 2; i++) free(r->parts[i]);
     free(r->shim);
     fixture_remove_directory(r->directory);

@@ -47,6 +47,11 @@ static void a_batch_stands_every_fault(void **state) {
     stands(FAULT_BATCH);
 }
 
+static void shaped_answers_stand_every_fault(void **state) {
+    (void)state;
+    stands(FAULT_SHAPES);
+}
+
 static void a_picture_of_attention_stands_every_fault(void **state) {
     (void)state;
     stands(FAULT_ATTENTION);

@@ -16,6 +16,7 @@ int main(void) {
         cmocka_unit_test(a_generation_stands_every_fault),
         cmocka_unit_test(a_chat_stands_every_fault),
         cmocka_unit_test(a_batch_stands_every_fault),
+        cmocka_unit_test(shaped_answers_stand_every_fault),
         cmocka_unit_test(a_picture_of_attention_stands_every_fault),
         cmocka_unit_test(joining_parts_stands_every_fault),
     };
