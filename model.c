@@ -260,11 +260,11 @@ static bool run_layers(ForwardPass *pass) {
         if (n_threads == 1) {
             forward(pass); /* without a parallel region, whose barriers are system calls */
         } else {
-            locale_t locale = call_mode_locale();
+            CallSetting setting = call_mode_setting();
 #pragma omp parallel num_threads(n_threads)
             {
                 CallMode before;
-                call_mode_enter(&before, locale);
+                call_mode_enter(&before, setting);
                 forward(pass);
                 call_mode_leave(&before);
             }

@@ -37,20 +37,30 @@ static void write_control(uint64_t control) {
 }
 #endif
 
-void call_mode_enter(CallMode *before, locale_t locale) {
+/* The calling thread's counter of failed allocations. In a library that is loaded by dlopen, any
+ * other model of thread-local storage allocates when a thread first uses it, and ends the process
+ * when that fails. */
+#ifdef VERBATIM_SHARED
+__attribute__((tls_model("initial-exec")))
+#endif
+static _Thread_local atomic_ulong *refused;
+
+void call_mode_enter(CallMode *before, CallSetting setting) {
     before->control = read_control();
     fegetenv(&before->floats);
     fesetenv(FE_DFL_ENV);
     write_control(USUAL);
-    before->locale = uselocale(locale);
+    before->setting = (CallSetting){uselocale(setting.locale), refused};
+    refused = setting.refused;
 }
 
 void call_mode_leave(const CallMode *before) {
-    uselocale(before->locale);
+    uselocale(before->setting.locale);
+    refused = before->setting.refused;
     fesetenv(&before->floats);
     write_control(before->control);
 }
 
-locale_t call_mode_locale(void) {
-    return uselocale((locale_t)0);
+CallSetting call_mode_setting(void) {
+    return (CallSetting){uselocale((locale_t)0), refused};
 }

@@ -556,11 +556,11 @@ static void engine_advance(Engine *e, size_t n_logits) {
         if (task->mark_at > 0 && task->n_computed == task->mark_at)
             kvcache_mark(e->cache, task->sequence, (int32_t)task->mark_at);
     }
-    locale_t locale = call_mode_locale();
+    CallSetting setting = call_mode_setting();
 #pragma omp parallel if (n_logits > 1) num_threads(model_threads(e->model))
     {
         CallMode before;
-        call_mode_enter(&before, locale);
+        call_mode_enter(&before, setting);
 #pragma omp for schedule(dynamic, 1) nowait
         for (size_t k = 0; k < n_logits; k++)
             if (k == 0 || e->logits_rows[k - 1].task != e->logits_rows[k].task)

@@ -1,11 +1,10 @@
 #include "library/refused.h"
 
-#include <stdatomic.h>
-
-static atomic_ulong refused; /* one for the process, as memory is */
+#include "base/call_mode.h"
 
 unsigned long library_refused(void) {
-    return atomic_load(&refused);
+    atomic_ulong *counter = call_mode_setting().refused;
+    return counter ? atomic_load(counter) : 0;
 }
 
 #ifdef VERBATIM_SHARED
@@ -18,8 +17,13 @@ unsigned long library_refused(void) {
 
 #include "constraint/json_reader.h"
 
+static void note_refused(void) {
+    atomic_ulong *counter = call_mode_setting().refused;
+    if (counter) atomic_fetch_add(counter, 1);
+}
+
 static void *library_noted(void *memory) {
-    if (!memory) atomic_fetch_add(&refused, 1);
+    if (!memory) note_refused();
     return memory;
 }
 
@@ -47,7 +51,7 @@ ALLOCATOR(strndup, (const char *text, size_t n), (text, n))
         int before = errno;                                                                        \
         errno = 0;                                                                                 \
         type made = __real_##name arguments;                                                       \
-        if (errno == ENOMEM) atomic_fetch_add(&refused, 1);                                        \
+        if (errno == ENOMEM) note_refused();                                                       \
         errno = before;                                                                            \
         return made;                                                                               \
     }

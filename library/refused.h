@@ -8,8 +8,9 @@
 #ifndef LIBRARY_REFUSED_H
 #define LIBRARY_REFUSED_H
 
-/* How many allocations were refused so far, in all threads of the process: when another thread's
- * was, this one's work is thrown away for nothing, which is no harm. */
+/* How many allocations were refused so far to calls with the model that the calling thread is in a
+ * call with (CallSetting.refused), the threads that work for these calls included; 0 outside of
+ * calls. Other models of the process do not count. */
 unsigned long library_refused(void);
 
 #endif

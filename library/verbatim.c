@@ -34,7 +34,8 @@ struct VerbatimModel {
     VerbatimRequest *first, *last;
     VerbatimRequest *feeding; /* the first request with texts that the engine does not have yet */
     size_t n_lines;
-    unsigned long refused; /* library_refused before this pass */
+    atomic_ulong n_refused; /* allocations in all calls so far: library_refused */
+    unsigned long refused;  /* library_refused before this pass */
     char *description;
     TokenList ids; /* of verbatim_tokens */
     char *text;    /* of verbatim_detokenize */
@@ -42,6 +43,10 @@ struct VerbatimModel {
 };
 
 /* ---- Calls ---- */
+
+static CallSetting setting_of(VerbatimModel *m) {
+    return (CallSetting){m->locale, &m->n_refused};
+}
 
 /* Begins a call: refuses a process forked from the one that opened the model, whose OpenMP runtime
  * has lost its threads. */
@@ -51,7 +56,7 @@ static bool call_begins(VerbatimModel *m, CallMode *before) {
                              "close it");
         return false;
     }
-    call_mode_enter(before, m->locale);
+    call_mode_enter(before, setting_of(m));
     return true;
 }
 
@@ -132,7 +137,7 @@ VerbatimModel *verbatim_open(const char *path, const char *options, char *error,
         if (!m->locale) status = error_set(&why, "no memory for a locale");
     }
     if (status == STATUS_OK) {
-        call_mode_enter(&before, m->locale);
+        call_mode_enter(&before, setting_of(m));
         status = open_all(m, path, options, &why);
         call_mode_leave(&before);
     }
@@ -162,7 +167,7 @@ static void free_request(VerbatimRequest *r) {
 void verbatim_close(VerbatimModel *m) {
     CallMode before;
     if (!m) return;
-    call_mode_enter(&before, m->locale);
+    call_mode_enter(&before, setting_of(m));
     engine_free(m->opening.answering.engine);
     m->opening.answering.engine = NULL;
     while (m->first) free_request(m->first);
@@ -365,7 +370,7 @@ int verbatim_cancel(VerbatimRequest *r) {
 void verbatim_end(VerbatimRequest *r) {
     CallMode before;
     if (!r) return;
-    call_mode_enter(&before, r->model->locale);
+    call_mode_enter(&before, setting_of(r->model));
     cancel(r);
     free_request(r);
     call_mode_leave(&before);

@@ -1,14 +1,18 @@
-/* Every failed allocation of a run with the library is an error, or changes nothing: run by
- * scripts/test-shared with tests/faults in front of the allocator.
+/* Every failed allocation of a run with the library is an error, or changes nothing, and it is no
+ * other model's: run by scripts/test-shared with tests/faults in front of the allocator.
  *
  *     VERBATIM_FAULTS=FD LD_PRELOAD=faults.so library_faults MODEL.bin FIRST STEP FD
  *
  * includes verbatim.h alone, and the shim's. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <verbatim.h>
 
 #include "tests/faults/shim.h"
@@ -23,6 +27,10 @@ static const char *const lines[] = {
     "{\"p\": "
     "{\"type\": \"number\"}}, \"required\": [\"p\"]}, \"max_tokens\": 12, \"return_logits\": true}",
     "{\"id\": 5, \"prompt\": \"x\", \"temperatur\": 0.5}",
+    "{\"id\": 8, \"prompt\": \"y\", \"regex\": \"[a-f]{3,9}(one|two)+[0-9]*\", \"max_tokens\": 12}",
+    "{\"id\": 9, \"prompt\": \"z\", \"grammar\": \"root ::= \\\"(\\\" list \\\")\\\"\\nlist ::= "
+    "[a-z]+ | "
+    "root root\", \"n\": 2, \"max_tokens\": 12}",
     "{\"id\": 6, \"input\": [\"abc\", \"de\"], \"return_states\": true}",
     "{\"id\": 7, \"prompt",
 };
@@ -68,6 +76,56 @@ static bool run(const char *model_file) {
     return right;
 }
 
+/* ---- Two models ---- */
+
+typedef struct Starved {
+    VerbatimModel *model;
+    Faults *faults;
+    atomic_bool stop;
+    atomic_long refused;
+} Starved;
+
+/* Begins requests while each allocation of this thread fails. */
+static void *starve(void *context) {
+    Starved *s = context;
+    s->faults->thread = syscall(SYS_gettid);
+    s->faults->goes_on = 1;
+    s->faults->fails[FAULT_MEMORY] = s->faults->calls[FAULT_MEMORY] + 1;
+    while (!s->stop) s->refused += verbatim_begin(s->model, lines[0], strlen(lines[0])) == NULL;
+    return NULL;
+}
+
+/* Whether requests of one model begin and end well while another thread's model gets no memory. */
+static bool models_are_apart(const char *model_file, Faults *faults) {
+    static const char options[] = "{\"threads\": 1, \"map\": false, \"pooling\": \"last\"}";
+    VerbatimModel *model = verbatim_open(model_file, options, NULL, 0);
+    Starved starved = {.model = verbatim_open(model_file, options, NULL, 0), .faults = faults};
+    pthread_t thread;
+    long failed = 0, n = 0;
+    memset(faults, 0, sizeof *faults);
+    if (!model || !starved.model || pthread_create(&thread, NULL, starve, &starved) != 0)
+        return false;
+    for (; n < 400 || (starved.refused < 400 && n < 100000); n++) {
+        const char *line;
+        size_t length, i = (size_t)n % 4;
+        VerbatimRequest *request = verbatim_begin(model, lines[i], strlen(lines[i]));
+        while (n < 40 && verbatim_pass(model) > 0) continue;
+        if (!request) failed++;
+        if (request && n < 40 &&
+            (verbatim_result(request, &line, &length) != 1 || strstr(line, "\"error\": {")))
+            failed++;
+        verbatim_end(request);
+    }
+    starved.stop = true;
+    pthread_join(thread, NULL);
+    memset(faults, 0, sizeof *faults);
+    verbatim_close(model);
+    verbatim_close(starved.model);
+    printf("%ld requests beside %ld that got no memory, %ld wrong\n", n, (long)starved.refused,
+           failed);
+    return failed == 0 && starved.refused > 0;
+}
+
 int main(int argc, char **argv) {
     if (argc != 5) return 2;
     long n = atol(argv[2]), step = atol(argv[3]), wrong = 0, runs = 0;
@@ -85,5 +143,5 @@ int main(int argc, char **argv) {
         if (faults->failed == before) break;
     }
     printf("%ld runs with a failed allocation, %ld wrong\n", runs, wrong);
-    return wrong > 0;
+    return wrong > 0 || !models_are_apart(argv[1], faults);
 }

@@ -52,6 +52,7 @@ __attribute__((constructor)) static void begin(void) {
 
 static bool fails_for(uintptr_t caller, FaultKind kind, int reason) {
     if (!faults || (caller >= runtime && caller < runtime_end)) return false;
+    if (faults->thread && faults->thread != syscall(SYS_gettid)) return false;
     long n = atomic_fetch_add(&faults->calls[kind], 1) + 1, first = faults->fails[kind];
     if (first == 0 || n < first || (n > first && !faults->goes_on)) return false;
     atomic_fetch_add(&faults->failed, 1);

@@ -21,6 +21,7 @@ typedef struct Faults {
     atomic_long calls[FAULT_KINDS]; /* calls made so far */
     long fails[FAULT_KINDS];        /* which call fails, counted from 1; 0: none */
     long goes_on;                   /* nonzero: all later calls of the kind fail as well */
+    long thread;                    /* only its calls (gettid) are counted and fail; 0: all */
     atomic_long failed;             /* calls that failed */
 } Faults;
 
