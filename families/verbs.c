@@ -51,6 +51,7 @@ static bool check_windows(const char *words) {
     return read_windows(words, &w);
 }
 
+/* windows NUMBER ...: verbs.h tells its words. */
 static Status run_windows(const StepCall *c) {
     WindowWords w;
     if (!read_windows(c->words, &w)) return wrong_words(c, "windows");
@@ -101,6 +102,7 @@ static Status run_gguf_query_scaling(const StepCall *c) {
     return gguf_query_scaling(c->gguf, c->config);
 }
 
+/* set FIELD VALUE */
 static Status run_set(const StepCall *c) {
     const char *words = c->words;
     char field[STEP_WORD], value[STEP_WORD];
@@ -108,12 +110,14 @@ static Status run_set(const StepCall *c) {
     return preset_text(field, value, c->config, c->error);
 }
 
+/* cap KEY FIELD VALUE: the field is config.json's KEY, or VALUE where that is absent. null, which
+ * json_number_value reads as 0, is no cap. */
 static Status run_cap(const StepCall *c) {
     const char *words = c->words;
     char key[STEP_WORD], field[STEP_WORD], absent[STEP_WORD];
     if (!step_word(&words, key) || !step_word(&words, field) || !step_word(&words, absent))
         return wrong_words(c, "cap");
-    const json_t *value = json_object_get(c->json, key); /* null: none */
+    const json_t *value = json_object_get(c->json, key);
     const Preset preset[] = {{field, json_number_value(value)}, {0}};
     if (family_refuse_zero(c->json, key, c->error) != STATUS_OK) return STATUS_FAILED;
     return value ? preset_apply(preset, c->config, c->error)
@@ -126,6 +130,7 @@ static bool read_key_and_number(const char *words, char key[STEP_WORD], double *
     return step_word(&words, key) && step_word(&words, word) && step_number(word, number);
 }
 
+/* score_scale KEY NUMBER: attention_scale is 1 / sqrt(KEY). */
 static Status run_score_scale(const StepCall *c) {
     char key[STEP_WORD];
     double absent;
@@ -155,6 +160,7 @@ static Status run_refuse_zero(const StepCall *c) {
     return family_refuse_zero(c->json, c->words, c->error);
 }
 
+/* wide_ffn [KEY NUMBER]: ffn_dim is KEY * dim, or 4 * dim where config.json has none. */
 static Status run_wide_ffn(const StepCall *c) {
     Config *config = c->config;
     char key[STEP_WORD];
@@ -170,6 +176,7 @@ static Status run_wide_ffn(const StepCall *c) {
     return STATUS_OK;
 }
 
+/* shared_width KEY NUMBER: the shared expert is as wide as KEY experts. */
 static Status run_shared_width(const StepCall *c) {
     char key[STEP_WORD];
     double absent;
