@@ -362,13 +362,13 @@ static void drawn_tokens_are_these(void **state) {
     }
 }
 
-static double now(void) {
+static double cpu_seconds(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The time limit is far above the usual time, for slow and busy machines; the test prints the
+/* The limit on processor time is far above the usual, for slow machines; the test prints the
  * measured time. */
 static void a_large_vocabulary_is_no_burden(void **state) {
     (void)state;
@@ -391,9 +391,9 @@ static void a_large_vocabulary_is_no_burden(void **state) {
         double least = 1e9;
         for (uint64_t i = 0; i < TIMES; i++) {
             memcpy(copy, logits, LARGE * sizeof *copy);
-            double start = now();
+            double start = cpu_seconds();
             sampler_next(sampler, copy, i);
-            if (now() - start < least) least = now() - start;
+            if (cpu_seconds() - start < least) least = cpu_seconds() - start;
         }
         print_message("%s of %d tokens: %.3f ms\n", names[kind], LARGE, least * 1e3);
         assert_true(least < 0.1);
