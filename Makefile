@@ -321,8 +321,10 @@ check test: TIER = $@
 test-all test-sweeps: TIER = all
 test-sweeps: ORDERED_TESTS := $(filter $(SWEPT_TESTS),$(ORDERED_TESTS))
 check test test-all test-sweeps: all core $(BUILD)/core_annotated $(SUITE)
-	@VERBATIM_RUNNER="$(TEST_RUNNER)" scripts/run-tests $(TIER) $(BUILD) $(ORDERED_TESTS)
-	@[ $(TIER)/$(BUILD) != check/build ] || BUILD=$(BUILD) CC="$(CC)" scripts/guard --fast
+	@guard=; if [ $(TIER)/$(BUILD) = check/build ]; then \
+		JOBS=1 BUILD=$(BUILD) CC="$(CC)" scripts/guard --fast >$(BUILD)/guard.txt 2>&1 & guard=$$!; fi; \
+	status=0; VERBATIM_RUNNER="$(TEST_RUNNER)" scripts/run-tests $(TIER) $(BUILD) $(ORDERED_TESTS) || status=1; \
+	if [ "$$guard" ]; then wait $$guard || status=1; cat $(BUILD)/guard.txt; fi; exit $$status
 
 # test_guard counts the calls of these functions.
 GUARD_WRAPS = barrier_wait GOMP_barrier GOMP_loop_end GOMP_parallel __kmpc_barrier malloc calloc realloc aligned_alloc

@@ -17,6 +17,7 @@
 #include "constraint/shape_store.h"
 #include "draft/forced.h"
 #include "modelfile.h"
+#include "tests/tier.h"
 
 static const GenerationOptions options = {.decode_flags = TOKEN_DECODER_CONTINUE};
 static const Vocabulary no_vocabulary;
@@ -708,6 +709,7 @@ static void use(ShapeStore *store, int length) {
 }
 
 static void large_shapes_are_not_kept(void **state) {
+    if (tier() == TIER_CHECK) skip(); /* half a gigabyte of states */
     ModelFile *file;
     Tokenizer *tokenizer = open_tokenizer(&file);
     ShapeStore *store = shape_store_new(tokenizer, modelfile_config(file)->vocab_size);

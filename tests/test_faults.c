@@ -4,12 +4,12 @@
 #include "tests/tier.h"
 
 /* Lets calls of every kind fail, one in each run: every call when there are fewer than 70, else
- * about thirty of them; in the tier check about ten. */
+ * about thirty of them; in the tier check about six. */
 static void stands(FaultMode mode) {
     if (!runs) skip();
     for (FaultKind kind = 0; kind < FAULT_KINDS; kind++) {
         long calls = runs->calls[mode][kind], step = calls < 70 ? 1 : calls / 30 + 1;
-        if (tier() == TIER_CHECK) step = calls / 10 + 1;
+        if (tier() == TIER_CHECK) step = calls / 6 + 1;
         fault_runs_try(runs, mode, kind, step, false);
     }
     fault_runs_try(runs, mode, FAULT_WRITE, runs->calls[mode][FAULT_WRITE] / 5 + 1, true);
