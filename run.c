@@ -28,6 +28,7 @@
 #include "proof/receipt.h"
 #include "session/drafting.h"
 #include "session/embedding.h"
+#include "session/output_names.h"
 #include "session/shape.h"
 #include "system/descriptor.h"
 #include "system/free_memory.h"
@@ -463,6 +464,7 @@ __attribute__((noinline)) static int start(int argc, char **argv) {
     if (status == STATUS_OK) status = options_parse(&options, &modes_options, argc, argv, &error);
     if (status == STATUS_OK) status = drafting_check(&options, &error);
     if (status == STATUS_OK) status = mode_choose(modes, &options, &mode, &error);
+    if (status == STATUS_OK) status = output_names_check(&options, &error);
     if (status == STATUS_OK) status = cluster_adapt(cluster, &options, &mode, &error);
     volatile sig_atomic_t *interrupted = stop_signals_catch(options.mode == MODE_CHAT);
     mapped_watch();

@@ -18,6 +18,7 @@
 #include "formats/pooling.h"
 #include "formats/source_open.h"
 #include "system/errand.h"
+#include "system/own_file.h"
 #include "system/replace_file.h"
 
 enum { PATH_BYTES = 4096 };
@@ -229,7 +230,7 @@ static Status check_target(const Source *source, const ConvertOptions *options, 
     struct stat info;
     bool exists = stat(path, &info) == 0;
     if (!exists && errno != ENOENT) return error_set(error, "%s: %s", path, strerror(errno));
-    if (exists && !S_ISREG(info.st_mode))
+    if (exists && (!S_ISREG(info.st_mode) || own_file_is_descriptor(path)))
         return error_set(error, "%s: exists and is not a regular file", path);
     if (exists && is_read_from(source, &info))
         return error_set(error, "%s: belongs to the source; name another target", path);

@@ -25,6 +25,12 @@ Status output_open(Output *output, const char *path, Error *error) {
     }
     output->fd = -1;
     if (own_file_is_planted(path)) return error_set(error, OWN_FILE_PLANTED, path);
+    if (own_file_is_descriptor(path)) {
+        output->fd = own_file_open(path, O_WRONLY | O_APPEND, error);
+        if (output->fd < 0) return STATUS_FAILED;
+        output->terminal = isatty(output->fd);
+        return STATUS_OK;
+    }
     bool exists = stat(path, &stat_now) == 0;
     if (exists && !S_ISREG(stat_now.st_mode)) {
         output->fd = own_file_open(path, O_WRONLY, error);

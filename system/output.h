@@ -20,7 +20,7 @@ typedef struct Output {
 
 /* Opens `path`, or stdout when it is NULL. A regular file is written under a temporary name (see
  * replace_file.h), with the permissions of the user's own file that it replaces, else those
- * that the umask gives. A device or pipe is written directly. */
+ * that the umask gives. A device, a pipe or an open file (/dev/fd/3) is written directly. */
 Status output_open(Output *output, const char *path, Error *error);
 
 /* Writes all bytes, waiting where it must. The program must ignore SIGPIPE. */

@@ -60,19 +60,23 @@ static int read_link(int directory, const char *name, char target[PATH_BYTES]) {
     return 0;
 }
 
+/* Whether the directory is of /proc, whose links to open files have no path to follow. */
+static bool is_proc(int directory) {
+    struct statfs system;
+    return fstatfs(directory, &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
+}
+
 /* Like open(2), but follows the last links of `path` one by one, and those of others not at all. */
 static int open_following(const char *path, int flags, bool *made) {
     char target[PATH_BYTES];
     int at = AT_FDCWD, fd = -1;
     for (int i = 0; i < MOST_LINKS; i++) {
         const char *name;
-        struct statfs system;
         int directory = open_directory(at, path, &name);
         if (at >= 0) close(at);
         at = directory;
         if (at < 0) return -1;
-        /* The kernel's links to open files (/dev/stdout, /dev/fd/63) have no path to follow. */
-        bool magic = fstatfs(at, &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
+        bool magic = is_proc(at);
         fd = magic ? openat(at, name, flags & ~O_CREAT) : open_here(at, name, flags, made);
         if (magic || fd >= 0 || errno != ELOOP || read_link(at, name, target) != 0) break;
         path = target;
@@ -88,6 +92,24 @@ bool own_file_is_planted(const char *path) {
     struct stat info;
     if (lstat(path, &info) != 0 || !(S_ISLNK(info.st_mode) || S_ISFIFO(info.st_mode))) return false;
     return !is_trusted(&info);
+}
+
+bool own_file_is_descriptor(const char *path) {
+    char target[PATH_BYTES];
+    int at = AT_FDCWD;
+    bool found = false;
+    for (int i = 0; i < MOST_LINKS && !found; i++) {
+        const char *name;
+        int directory = open_directory(at, path, &name);
+        if (at >= 0) close(at);
+        at = directory;
+        if (at < 0) return false;
+        found = is_proc(at);
+        if (found || read_link(at, name, target) != 0) break;
+        path = target;
+    }
+    if (at >= 0) close(at);
+    return found;
 }
 
 int own_file_open(const char *path, int flags, Error *error) {

@@ -341,6 +341,84 @@ static void a_kill_leaves_no_unfinished_file(void **state) {
     free(program), free(output);
 }
 
+/* Not replaced by a file of that name, which for root is a new /dev/stdout. */
+static void an_open_file_is_written_to_by_its_name(void **state) {
+    (void)state;
+    char *program = build_path("run"), *output = fixture_path(directory, "opened");
+    Process stdout_ = RUN("run", model, "-i", "the", "-n", "3", "-t", "0");
+    Process p = RUN("/bin/sh", "-c",
+                    "exec 3>\"$3\"; echo before >&3; \"$1\" \"$2\" -i the -n 3 -t 0 -o /dev/fd/3",
+                    "sh", program, model, output);
+    if (p.status != 0) fail_msg("%s", p.err);
+    size_t length;
+    char *written = file_read(output, &length);
+    assert_memory_equal(written, "before\n", 7);
+    assert_string_equal(written + 7, stdout_.out);
+    process_free(&p), process_free(&stdout_);
+    char *exporter = build_path("export");
+    p = RUN("/bin/sh", "-c", "exec 3>\"$3\"; \"$1\" \"$2\" /dev/fd/3 --force", "sh", exporter,
+            model, output);
+    PROCESS_SAYS(p, 1, "/dev/fd/3: exists and is not a regular file");
+    unlink(output);
+    free(written), free(program), free(exporter), free(output);
+}
+
+static void assert_keeps(const char *path, Process p, const char *why) {
+    size_t length;
+    char *left = file_read(path, &length);
+    if (strncmp(left, "keep", 4) != 0) fail_msg("%s was replaced: %s", path, why);
+    free(left);
+    PROCESS_SAYS(p, 2, why);
+}
+
+/* What is read by the same command, a model and a conversation stay; other files are replaced. */
+static void a_result_replaces_nothing_that_is_read_or_kept(void **state) {
+    (void)state;
+    static const char kept[] = "keep {\"prompt\": \"the\"}\n";
+    char *file = fixture_path(directory, "kept"), *at = fixture_path(directory, "link"), *other;
+    char *shape = NULL, *adapter = NULL, *key = NULL;
+    file_write(file, kept, sizeof kept - 1);
+    assert_int_equal(symlink(file, at), 0);
+    assert_true(asprintf(&shape, "@%s", file) > 0 && asprintf(&adapter, "a=%s:2", file) > 0 &&
+                asprintf(&key, "%s.kv", file) > 0);
+#define KEEPS(why, ...) assert_keeps(file, RUN("run", model, __VA_ARGS__), why)
+    KEEPS("-f reads this file", "-f", file, "-o", file);
+    KEEPS("-f reads this file", "-f", at, "-n", "2", "--receipt", file);
+    KEEPS("-f reads this file", "-f", file, "-n", "2", "-o", at);
+    KEEPS("--eval reads this file", "--eval", file, "-o", file);
+    KEEPS("--eval-tasks reads this file", "--eval-tasks", file, "-o", file);
+    KEEPS("--batch reads this file", "--batch", file, "--logits", file);
+    KEEPS("--batch reads this file", "--batch", file, "--receipt", file);
+    KEEPS("--batch reads this file", "--batch", file, "--check", model, "-o", file);
+    KEEPS("--embed reads this file", "--embed", file, "--receipt", file);
+    KEEPS("--json-schema reads this file", "-i", "a", "--json-schema", shape, "-o", file);
+    KEEPS("-y reads this file", "-m", "chat", "-i", "a", "-y", shape, "-o", file);
+    KEEPS("--lora reads this file", "-i", "a", "--lora", adapter, "-o", file);
+    KEEPS("--session reads this file", "-m", "chat", "-i", "a", "--session", file, "-o", file);
+    KEEPS("--receipt-key reads this file", "-i", "a", "--receipt-key", file, "--receipt", file);
+    KEEPS("is another option's file as well", "-i", "a", "-o", "none", "--receipt", "none");
+    assert_int_equal(rename(file, key), 0);
+    assert_keeps(key, RUN("run", model, "-m", "chat", "-i", "a", "--session", file, "-o", key),
+                 "--session reads this file");
+    Process p = RUN("run", model, "-i", "the", "-n", "3", "-o", model);
+    PROCESS_SAYS(p, 2, "the model reads this file");
+    size_t length;
+    char *bytes = file_read(model, &length);
+    other = fixture_path(directory, "other.bin");
+    file_write(other, bytes, length);
+    free(bytes);
+    p = RUN("run", model, "-i", "the", "-n", "3", "-o", other);
+    PROCESS_SAYS(p, 2, "holds a model");
+    file_write(other, "{\"verbatim_session\":1}\n", 23);
+    p = RUN("run", model, "-i", "the", "-n", "3", "--receipt", other);
+    PROCESS_SAYS(p, 2, "holds a conversation");
+    file_write(other, "an earlier text\n", 16);
+    p = RUN("run", model, "-i", "the", "-n", "3", "-o", other);
+    PROCESS_SAYS(p, 0, "");
+    unlink(file), unlink(at), unlink(other), unlink(key);
+    free(file), free(at), free(other), free(shape), free(adapter), free(key);
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
@@ -357,6 +435,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_conversion_ends_within_a_second_of_the_first_signal),
         cmocka_unit_test(a_slow_pattern_ends_within_a_second_of_the_first_signal),
         cmocka_unit_test(a_kill_leaves_no_unfinished_file),
+        cmocka_unit_test(an_open_file_is_written_to_by_its_name),
+        cmocka_unit_test(a_result_replaces_nothing_that_is_read_or_kept),
     };
     return cmocka_run_group_tests_name("planted", tests, set_up, tear_down);
 }

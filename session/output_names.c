@@ -1,0 +1,133 @@
+#include "session/output_names.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "modelfile.h"
+
+enum { PATH_BYTES = 4096 };
+
+/* A file and the option that names it. */
+typedef struct NamedFile {
+    const char *option, *path; /* path NULL: not given */
+} NamedFile;
+
+static Status refuse(const NamedFile *written, const char *why, Error *error) {
+    error_set(error, "%s %s: %s; name another file", written->option, written->path, why);
+    return STATUS_USAGE;
+}
+
+static bool is_file(const char *path, const struct stat *file) {
+    struct stat info;
+    return path && stat(path, &info) == 0 && info.st_dev == file->st_dev &&
+           info.st_ino == file->st_ino;
+}
+
+/* The path of a text that may be @FILE; NULL: it is the text itself. */
+static const char *after_at(const char *text) {
+    return text && text[0] == '@' && text[1] ? text + 1 : NULL;
+}
+
+/* The path in NAME=PATH:SCALE of --lora. */
+static const char *adapter_path(const char *item, char path[PATH_BYTES]) {
+    struct stat info;
+    const char *equals = strchr(item, '='), *from = equals ? equals + 1 : item;
+    const char *colon = strrchr(from, ':');
+    if (!colon || stat(from, &info) == 0) return from;
+    snprintf(path, PATH_BYTES, "%.*s", (int)(colon - from), from);
+    return path;
+}
+
+/* The option that reads this file, or NULL. */
+static const char *reader_of(const Options *o, const NamedFile *written, const struct stat *file) {
+    char path[PATH_BYTES];
+    const NamedFile read[] = {
+        {"the model", o->model},
+        {"-z", o->tokenizer},
+        {"-f", o->prompt_file},
+        {"-y", after_at(o->system)},
+        {"--eval", o->eval},
+        {"--eval-tasks", o->eval_tasks},
+        {"--against", o->against},
+        {"--draft-model", o->draft_model},
+        {o->embed ? "--embed" : "--batch", o->batch},
+        {"--session", o->session},
+        {"--chat-template", o->chat_template},
+        {"--json-schema", after_at(o->json_schema)},
+        {"--regex", after_at(o->regex)},
+        {"--grammar", after_at(o->grammar)},
+        {"--family", o->family},
+        {"--receipt-key", o->receipt_key},
+        {"--replay", o->replay},
+        {"--check", written->path == o->output ? NULL : o->check},
+    };
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+        if (is_file(read[i].path, file)) return read[i].option;
+    for (size_t i = 0; i < o->lora.n; i++)
+        if (is_file(adapter_path(o->lora.items[i], path), file)) return "--lora";
+    if (o->session) snprintf(path, sizeof path, "%s.kv", o->session);
+    return o->session && is_file(path, file) ? "--session" : NULL;
+}
+
+/* What the file holds that nobody means to replace by a result; NULL: anything else. Safetensors
+ * have no mark of their own: their name tells. */
+static const char *kept_kind(const char *path) {
+    static const struct {
+        const char *begins, *kind;
+    } kinds[] = {
+        {MODELFILE_MAGIC, "holds a model"},
+        {"GGUF", "holds a model"},
+        {"{\"verbatim_session\"", "holds a conversation"},
+    };
+    char begins[32] = "";
+    size_t n = strlen(path), ending = strlen(".safetensors");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t length = fd < 0 ? 0 : read(fd, begins, sizeof begins);
+    if (fd >= 0) close(fd);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t m = strlen(kinds[i].begins);
+        if (length >= (ssize_t)m && memcmp(begins, kinds[i].begins, m) == 0) return kinds[i].kind;
+    }
+    bool named = n > ending && strcmp(path + n - ending, ".safetensors") == 0;
+    return named && length > 0 ? "holds a model" : NULL;
+}
+
+static Status check_file(const Options *o, const NamedFile *written, Error *error) {
+    char why[64];
+    struct stat file;
+    if (!written->path || stat(written->path, &file) != 0 || !S_ISREG(file.st_mode))
+        return STATUS_OK;
+    const char *reader = reader_of(o, written, &file);
+    if (reader) {
+        snprintf(why, sizeof why, "%s reads this file, which would be replaced", reader);
+        return refuse(written, why, error);
+    }
+    const char *kind = kept_kind(written->path);
+    return kind ? refuse(written, kind, error) : STATUS_OK;
+}
+
+Status output_names_check(const Options *o, Error *error) {
+    /* A picture's file has become that of -o by now. */
+    const char *picture = o->output == o->attention   ? "--attention"
+                          : o->output == o->positions ? "--positions"
+                                                      : "-o";
+    const NamedFile written[] = {
+        {picture, o->output}, {"--receipt", o->receipt}, {"--logits", o->logits}};
+    size_t n = sizeof written / sizeof *written;
+    for (size_t i = 0; i < n; i++) {
+        struct stat file;
+        if (check_file(o, &written[i], error) != STATUS_OK) return STATUS_USAGE;
+        for (size_t k = 0; k < i; k++) {
+            if (!written[i].path || !written[k].path) continue;
+            bool same = strcmp(written[i].path, written[k].path) == 0 ||
+                        (stat(written[i].path, &file) == 0 && S_ISREG(file.st_mode) &&
+                         is_file(written[k].path, &file));
+            if (same && strncmp(written[i].path, "/dev/", 5) != 0)
+                return refuse(&written[i], "is another option's file as well", error);
+        }
+    }
+    return STATUS_OK;
+}
