@@ -180,6 +180,18 @@ static Status repair(Conversation *c, size_t bad_line, Error *note, Error *error
     return STATUS_OK;
 }
 
+/* Whether a file that is not empty was a conversation, perhaps a damaged one: it begins as one
+ * does, with its header or a message; after a power cut with zeros. Any other file was named by
+ * mistake. */
+static bool was_conversation(const char *text, size_t length) {
+    static const char *const begins[] = {"{\"verbatim_session\"", "{\"role\""};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        size_t n = strlen(begins[i]) < length ? strlen(begins[i]) : length;
+        if (memcmp(text, begins[i], n) == 0) return true;
+    }
+    return text[0] == '\0';
+}
+
 static Status load_or_begin(Conversation *c, Error *note, Error *error) {
     char *text = NULL;
     size_t length = 0;
@@ -188,15 +200,15 @@ static Status load_or_begin(Conversation *c, Error *note, Error *error) {
         free(text);
         return conversation_add_line(c, header_line(c), error);
     }
-    /* After a power cut a file may begin with zeros. Any other file was named by mistake. */
-    if (text[0] != '{' && text[0] != '\0') {
-        free(text);
-        return error_set(error, "%s: not a conversation; name another file", c->path);
-    }
     Contents contents = parse_lines(text, length);
     bool whole = false;
-    Status status = contents.messages ? adopt(c, &contents, &whole, error)
-                                      : error_set(error, "%s: no memory for its messages", c->path);
+    Status status;
+    if (!contents.messages)
+        status = error_set(error, "%s: no memory for its messages", c->path);
+    else if (contents.bad_line == 1 && !was_conversation(text, length))
+        status = error_set(error, "%s: not a conversation; name another file", c->path);
+    else
+        status = adopt(c, &contents, &whole, error);
     if (status == STATUS_OK && !whole) status = repair(c, contents.bad_line, note, error);
     contents_free(&contents);
     free(text);

@@ -306,6 +306,7 @@ static void serve(int from, int to, SessionFile session) {
         if (!sent) break;
     }
     free(written.files);
+    session_file_remove_empty(&session);
     session_file_close(&session); /* before the pipe, which tells that it is free */
 }
 
@@ -318,7 +319,7 @@ Status courier_start(Courier *courier, const SessionFile *session, Error *error)
     if (helper.process == 0) {
         /* Ctrl-C stops the answer; the editor sets its own signals. */
         signal(SIGINT, SIG_IGN);
-        serve(helper.from, helper.to, session ? *session : (SessionFile){NULL, -1, -1});
+        serve(helper.from, helper.to, session ? *session : SESSION_FILE_NONE);
         _exit(0);
     }
     *courier = (Courier){helper.process, helper.to, helper.from};

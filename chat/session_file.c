@@ -19,11 +19,23 @@ static bool is_foreign(int fd) {
     return fstat(fd, &info) == 0 && info.st_uid != geteuid() && info.st_uid != 0;
 }
 
+/* Opens or creates a file; *made: it is new. Returns -1 with errno. */
+static int open_or_make(const char *path, int flags, bool *made) {
+    flags |= O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    int fd = open(path, flags | O_CREAT | O_EXCL, 0600);
+    *made = fd >= 0;
+    return fd >= 0 || errno != EEXIST ? fd : open(path, flags | O_CREAT, 0600);
+}
+
+static bool kv_path(const char *session, char path[PATH_MAX]) {
+    return snprintf(path, PATH_MAX, "%s.kv", session) < PATH_MAX;
+}
+
 /* A failure costs time only, and `note` says so. */
-static int open_kv(const char *session, Error *note) {
+static int open_kv(const char *session, bool *made, Error *note) {
     char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s.kv", session) >= (int)sizeof path) return -1;
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (!kv_path(session, path)) return -1;
+    int fd = open_or_make(path, 0, made);
     if (fd >= 0 && !is_foreign(fd)) return fd;
     error_set(note, "%s: %s", path, fd < 0 ? strerror(errno) : "belongs to another user");
     if (fd >= 0) close(fd);
@@ -44,9 +56,9 @@ static bool lock_soon(int fd) {
 }
 
 Status session_file_open(SessionFile *file, const char *path, Error *note, Error *error) {
-    *file = (SessionFile){path, -1, -1};
+    *file = (SessionFile){.path = path, .fd = -1, .kv_fd = -1};
     note->text[0] = '\0';
-    file->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    file->fd = open_or_make(path, O_APPEND, &file->made);
     Status status = STATUS_OK;
     if (file->fd < 0) {
         status = error_set(error, "%s: cannot open: %s", path,
@@ -56,7 +68,7 @@ Status session_file_open(SessionFile *file, const char *path, Error *note, Error
     } else if (!lock_soon(file->fd)) {
         status = error_set(error, "%s: another process has this conversation open", path);
     } else {
-        file->kv_fd = open_kv(path, note);
+        file->kv_fd = open_kv(path, &file->made_kv, note);
     }
     if (status != STATUS_OK) session_file_close(file);
     return status;
@@ -65,7 +77,21 @@ Status session_file_open(SessionFile *file, const char *path, Error *note, Error
 void session_file_close(SessionFile *file) {
     if (file->fd >= 0) close(file->fd);
     if (file->kv_fd >= 0) close(file->kv_fd);
-    *file = (SessionFile){NULL, -1, -1};
+    *file = SESSION_FILE_NONE;
+}
+
+/* Removes `path` if it still names the file of this descriptor, which holds nothing. */
+static void remove_empty(const char *path, int fd) {
+    struct stat opened, named;
+    if (fstat(fd, &opened) == 0 && opened.st_size == 0 && lstat(path, &named) == 0 &&
+        named.st_dev == opened.st_dev && named.st_ino == opened.st_ino)
+        unlink(path);
+}
+
+void session_file_remove_empty(const SessionFile *file) {
+    char path[PATH_MAX];
+    if (file->made) remove_empty(file->path, file->fd);
+    if (file->made_kv && kv_path(file->path, path)) remove_empty(path, file->kv_fd);
 }
 
 static Status write_all(int fd, const char *path, const char *text, size_t length, Error *error) {

@@ -497,7 +497,50 @@ static void what_is_no_conversation_stays_where_it_is(void **state) {
     char *left = file_read(notes, &length);
     assert_string_equal(left, "notes\n");
     free(left);
+    /* Lines and objects of JSON that are of another kind: requests, results, a receipt. */
+    static const char *const others[] = {"{\"prompt\": \"the\"}\n",
+                                         "{\"line\": 1, \"text\": \"a\"}\n",
+                                         "{\n \"verbatim_receipt\": 2\n}\n"};
+    char *kv = chat_inside("notes.txt.kv"), *aside = chat_inside("notes.txt.damaged");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        file_write(notes, others[i], strlen(others[i]));
+        p = TALK("hello\n", "--session", notes);
+        PROCESS_SAYS(p, 1, "notes.txt: not a conversation");
+        left = file_read(notes, &length);
+        assert_string_equal(left, others[i]);
+        free(left);
+        assert_int_not_equal(access(kv, F_OK), 0);
+        assert_int_not_equal(access(aside, F_OK), 0);
+    }
+    free(kv);
+    free(aside);
     free(notes);
+}
+
+/* Neither the disk nor the model has to be good for no trace to be left. */
+static void a_conversation_that_could_not_begin_leaves_no_files(void **state) {
+    (void)state;
+    char *session = chat_inside("begun"), *kv = chat_inside("begun.kv"),
+         *program = build_path("run");
+    Process p =
+        RUN("/bin/sh", "-c",
+            "trap '' XFSZ; ulimit -f 0; exec \"$1\" \"$2\" -m chat -i hello --session \"$3\"", "sh",
+            program, chat_home.model, session);
+    PROCESS_SAYS(p, 1, "begun: cannot be written");
+    assert_int_not_equal(access(session, F_OK), 0);
+    assert_int_not_equal(access(kv, F_OK), 0);
+    char *cut = chat_inside("cut.bin");
+    file_write(cut, "verbatim", 8);
+    p = RUN("run", cut, "-m", "chat", "-i", "hello", "--session", session);
+    PROCESS_SAYS(p, 1, "cut.bin");
+    assert_int_not_equal(access(session, F_OK), 0);
+    assert_int_not_equal(access(kv, F_OK), 0);
+    /* A file that was there stays, although it is empty. */
+    file_write(session, "", 0);
+    p = RUN("run", cut, "-m", "chat", "-i", "hello", "--session", session);
+    PROCESS_SAYS(p, 1, "cut.bin");
+    assert_int_equal(access(session, F_OK), 0);
+    free(session), free(kv), free(program), free(cut);
 }
 
 static void a_directory_that_cannot_be_written_is_an_error_before_anything_is_said(void **state) {
@@ -709,6 +752,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_session_of_another_model_is_refused),
         cmocka_unit_test(a_damaged_session_keeps_what_can_be_read),
         cmocka_unit_test(what_is_no_conversation_stays_where_it_is),
+        cmocka_unit_test(a_conversation_that_could_not_begin_leaves_no_files),
         cmocka_unit_test(a_directory_that_cannot_be_written_is_an_error_before_anything_is_said),
         cmocka_unit_test(a_symbolic_link_is_not_followed),
     };
