@@ -195,7 +195,7 @@ shared:
 		CFLAGS="$(CFLAGS) -fPIC -ffunction-sections -fvisibility=hidden -DVERBATIM_SHARED" $(SHARED)/libverbatim.so.1
 $(BUILD)/libverbatim.so.1: $(BUILD)/library/verbatim.o $(BUILD)/libverbatim.a library/verbatim.map
 	$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libverbatim.so.1 -Wl,--version-script=library/verbatim.map \
-		-Wl,-z,defs -Wl,-z,now -Wl,--gc-sections $(LIBRARY_WRAPS:%=-Wl,--wrap=%) \
+		-Wl,-z,defs -Wl,-z,now -Wl,-z,nodelete -Wl,--gc-sections $(LIBRARY_WRAPS:%=-Wl,--wrap=%) \
 		-o $@ $(filter %.o %.a,$^) $(ALL_LIBS)
 	ln -sf libverbatim.so.1 $(BUILD)/libverbatim.so
 

@@ -136,6 +136,7 @@ VerbatimModel *verbatim_open(const char *path, const char *options, char *error,
         m->locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
         if (!m->locale) status = error_set(&why, "no memory for a locale");
     }
+    if (status == STATUS_OK && !path) status = error_set(&why, "no model is named");
     if (status == STATUS_OK) {
         call_mode_enter(&before, setting_of(m));
         status = open_all(m, path, options, &why);
@@ -378,6 +379,12 @@ void verbatim_end(VerbatimRequest *r) {
 
 /* ---- Numbers and tokens ---- */
 
+static bool flags_are_known(VerbatimModel *m, int flags) {
+    if ((flags & ~(VERBATIM_BARE | VERBATIM_SPECIAL)) == 0) return true;
+    error_set(&m->error, "unknown flags: %d", flags);
+    return false;
+}
+
 int verbatim_numbers(VerbatimRequest *r, VerbatimNumbers what, size_t index, const float **rows,
                      size_t *n_rows, size_t *n_columns) {
     const Job *job = r->job;
@@ -385,6 +392,8 @@ int verbatim_numbers(VerbatimRequest *r, VerbatimNumbers what, size_t index, con
     *rows = NULL;
     *n_rows = *n_columns = 0;
     if (index >= job->n) return failed(r->model, "the request has no such text");
+    if (what != VERBATIM_LOGITS && what != VERBATIM_EMBEDDING && what != VERBATIM_STATES)
+        return failed(r->model, "there are no such numbers");
     if (what == VERBATIM_EMBEDDING) {
         const EmbeddingRequest *e = &request->embedding;
         if (request->format != REQUEST_EMBEDDING || !e->texts[index].vector) return 0;
@@ -407,7 +416,7 @@ int verbatim_tokens(VerbatimModel *m, const char *text, size_t length, int flags
     CallMode before;
     *ids = NULL;
     *n = 0;
-    if (!call_begins(m, &before)) return -1;
+    if (!flags_are_known(m, flags) || !call_begins(m, &before)) return -1;
     unsigned how = (flags & VERBATIM_BARE ? 0 : TOKENIZE_ADD_BOS) |
                    (flags & VERBATIM_SPECIAL ? TOKENIZE_PARSE_SPECIAL : 0);
     m->ids.length = 0;
@@ -425,14 +434,17 @@ int verbatim_detokenize(VerbatimModel *m, const int32_t *ids, size_t n, int flag
     CallMode before;
     *text = "";
     *length = 0;
-    if (!call_begins(m, &before)) return -1;
-    free(m->text);
-    m->text = NULL;
+    char *decoded = NULL;
+    size_t n_decoded = 0;
+    if (!flags_are_known(m, flags) || !call_begins(m, &before)) return -1;
     Status status = tokenizer_decode(m->opening.session.tokenizer, ids, n,
                                      flags & VERBATIM_SPECIAL ? 0 : TOKEN_DECODER_SKIP_SPECIAL,
-                                     &m->text, length, &m->error);
+                                     &decoded, &n_decoded, &m->error);
     call_mode_leave(&before);
     if (status != STATUS_OK) return -1;
-    *text = m->text ? m->text : "";
+    free(m->text);
+    m->text = decoded;
+    *text = decoded ? decoded : "";
+    *length = n_decoded;
     return 1;
 }

@@ -12,9 +12,11 @@
 #include <locale.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #if defined(__x86_64__)
@@ -251,6 +253,32 @@ static void eight_threads_have_a_model_each(void **state) {
     }
 }
 
+static void ignore_signal(int number) {
+    (void)number;
+}
+
+/* A thread with the stack that the header asks for, whose calls are interrupted all the time. */
+static void a_small_stack_and_signals_change_nothing(void **state) {
+    const struct sigaction ignore = {.sa_handler = ignore_signal}; /* without SA_RESTART */
+    const struct itimerval often = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
+    struct sigaction before;
+    pthread_attr_t small;
+    pthread_t thread;
+    void *differ;
+    pthread_attr_init(&small);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    assert_int_equal(pthread_attr_setstacksize(&small, 1 << 20), 0);
+#endif
+    sigaction(SIGALRM, &ignore, &before);
+    setitimer(ITIMER_REAL, &often, NULL);
+    assert_int_equal(pthread_create(&thread, &small, count_in_thread, *state), 0);
+    pthread_join(thread, &differ);
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    pthread_attr_destroy(&small);
+    assert_null(differ);
+}
+
 /* ---- Errors ---- */
 
 static void expect_no_model(const char *path, const char *options, const char *words) {
@@ -286,6 +314,72 @@ static void wrong_models_and_options_are_errors(void **state) {
     verbatim_end(NULL);
     free(bytes);
     free(cut);
+}
+
+static void wrong_arguments_are_errors(void **state) {
+    const Place *p = *state;
+    static const char line[] = "{\"prompt\": \"Once\", \"max_tokens\": 2}";
+    VerbatimModel *model = verbatim_open(p->model, OPTIONS, NULL, 0);
+    const char *text;
+    const float *rows;
+    const int32_t *ids;
+    size_t length, n, columns;
+    expect_no_model(NULL, NULL, "no model");
+    assert_string_equal(verbatim_error(model), "");
+    assert_int_equal(verbatim_pass(model), 0);
+    VerbatimRequest *empty = verbatim_begin(model, NULL, 0), *request;
+    assert_int_equal(verbatim_result(empty, &text, &length), 1);
+    assert_non_null(strstr(text, "\"error\""));
+    assert_int_equal(verbatim_text(empty, 0, &text, &length), -1);
+    assert_int_equal(length, 0);
+    assert_int_equal(verbatim_cancel(empty), 0);
+    request = verbatim_begin(model, line, sizeof line - 1);
+    assert_int_equal(verbatim_numbers(request, (VerbatimNumbers)3, 0, &rows, &n, &columns), -1);
+    assert_int_equal(verbatim_numbers(request, VERBATIM_LOGITS, 1, &rows, &n, &columns), -1);
+    assert_int_equal(verbatim_numbers(request, VERBATIM_LOGITS, 0, &rows, &n, &columns), 0);
+    assert_int_equal(verbatim_tokens(model, "a", 1, 4, &ids, &n), -1);
+    assert_int_equal(verbatim_detokenize(model, NULL, 0, -1, &text, &length), -1);
+    assert_non_null(strstr(verbatim_error(model), "flags"));
+    assert_int_equal(verbatim_tokens(model, NULL, 0, VERBATIM_BARE, &ids, &n), 1);
+    assert_int_equal(n, 0);
+    assert_int_equal(verbatim_detokenize(model, NULL, 0, 0, &text, &length), 1);
+    assert_string_equal(text, "");
+    while (verbatim_pass(model) > 0) continue;
+    assert_int_equal(verbatim_result(request, &text, &length), 1);
+    assert_null(strstr(text, "\"error\""));
+    verbatim_close(model);
+}
+
+/* The tokens of the request's prompt. */
+static long long prompt_tokens(const char *model_file, const char *options, const char *line) {
+    char why[VERBATIM_ERROR_BYTES];
+    VerbatimModel *model = verbatim_open(model_file, options, why, sizeof why);
+    const char *result;
+    size_t length;
+    if (!model) fail_msg("%s", why);
+    VerbatimRequest *request = verbatim_begin(model, line, strlen(line));
+    while (verbatim_pass(model) > 0) continue;
+    assert_int_equal(verbatim_result(request, &result, &length), 1);
+    json_t *json = json_loads(result, 0, NULL);
+    long long n = json_integer_value(json_object_get(json, "prompt_tokens"));
+    json_decref(json);
+    verbatim_close(model);
+    return n;
+}
+
+/* On the command line -y @FILE reads a file; a program's text may be a stranger's. */
+static void a_text_names_no_file(void **state) {
+    const Place *p = *state;
+#define TEMPLATE "\"chat-template\": \"{%% for m in messages %%}{{ m.content }}{%% endfor %%}\""
+#define USER "{\"role\": \"user\", \"content\": \"b\"}], \"max_tokens\": 1}"
+    char with[600], without[300], line[600];
+    snprintf(with, sizeof with, "{" TEMPLATE ", \"system\": \"@%s\"}", p->model);
+    snprintf(without, sizeof without, "{" TEMPLATE "}");
+    snprintf(line, sizeof line,
+             "{\"messages\": [{\"role\": \"system\", \"content\": \"@%s\"}, " USER, p->model);
+    long long n = prompt_tokens(p->model, with, "{\"messages\": [" USER);
+    assert_true(n > (long long)strlen(p->model) / 4);
+    assert_int_equal(n, prompt_tokens(p->model, without, line));
 }
 
 static void a_forked_child_is_refused(void **state) {
@@ -408,7 +502,10 @@ int main(void) {
         cmocka_unit_test(flushed_denormals_and_rounding_modes_change_nothing),
         cmocka_unit_test(a_locale_with_commas_changes_nothing),
         cmocka_unit_test(eight_threads_have_a_model_each),
+        cmocka_unit_test(a_small_stack_and_signals_change_nothing),
         cmocka_unit_test(wrong_models_and_options_are_errors),
+        cmocka_unit_test(wrong_arguments_are_errors),
+        cmocka_unit_test(a_text_names_no_file),
         cmocka_unit_test(a_forked_child_is_refused),
         cmocka_unit_test(texts_grow_and_requests_are_cancelled),
         cmocka_unit_test(numbers_are_those_of_the_result),

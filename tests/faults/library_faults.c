@@ -105,7 +105,7 @@ static bool models_are_apart(const char *model_file, Faults *faults) {
     memset(faults, 0, sizeof *faults);
     if (!model || !starved.model || pthread_create(&thread, NULL, starve, &starved) != 0)
         return false;
-    for (; n < 400 || (starved.refused < 400 && n < 100000); n++) {
+    for (; n < 400 || (starved.refused < 400 && n < 4000); n++) {
         const char *line;
         size_t length, i = (size_t)n % 4;
         VerbatimRequest *request = verbatim_begin(model, lines[i], strlen(lines[i]));
