@@ -145,7 +145,8 @@ static Status open_everything(Opened *opened, Error *error) {
     opened->begin_seconds = clock_seconds() - start;
     if (status == STATUS_OK) status = open_prompt(&opened->prompt, o, error);
     if (status == STATUS_OK) status = open_template(&opened->chat_template, o, error);
-    if (status == STATUS_OK && o->system && o->system[0] == '@' && o->system[1])
+    if (status == STATUS_OK && o->system && o->system[0] == '@' && o->system[1] &&
+        o->system[1] != '@')
         status = open_text(&opened->system, o->system + 1, error);
     if (status == STATUS_OK) status = session_shape_open(&opened->shape, o, error);
     if (status == STATUS_OK && !(mode && mode->traits & MODE_OWN_OUTPUT))
@@ -168,10 +169,12 @@ static Status read_text(TextInput *input, const volatile sig_atomic_t *interrupt
                            &input->length, error);
 }
 
-/* Makes what the file of -y @FILE holds, without the line break at its end, the system prompt. */
+/* Makes what the file of -y @FILE holds, without the line break at its end, the system prompt; and
+ * "@TEXT" of -y @@TEXT. */
 static Status read_system(TextInput *input, Options *o, const volatile sig_atomic_t *interrupted,
                           Error *error) {
     Status status = read_text(input, interrupted, error);
+    if (o->system && strncmp(o->system, "@@", 2) == 0) o->system++;
     if (status != STATUS_OK || !input->text) return status;
     if (strlen(input->text) != input->length ||
         utf8_valid_prefix(input->text, input->length) < input->length)

@@ -315,6 +315,9 @@ static void a_conversation_can_be_seen_as_the_model_gets_it(void **state) {
     assert_true(asprintf(&at, "@%s", scratch) > 0);
     assert_prints(RUN("run", STORIES, "--render", "-y", at, "-i", "Hello"), shown);
     assert_fails(RUN("run", STORIES, "-i", at), 2, "a prompt is read from a file by -f");
+    assert_prints(RUN("run", STORIES, "--render", "-y", "@@LICENSE", "-i", "Hello"),
+                  "<|im_start|>system\n@LICENSE<|im_end|>\n<|im_start|>user\n"
+                  "Hello<|im_end|>\n<|im_start|>assistant\n");
     file_write(scratch, "Be\0kind", 7);
     assert_fails(RUN("run", STORIES, "--render", "-y", at, "-i", "Hello"), 1, "is not UTF-8 text");
     assert_fails(RUN("run", STORIES, "--render", "-y", "@/no/such", "-i", "Hello"), 1,

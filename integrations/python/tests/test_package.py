@@ -89,6 +89,15 @@ def test_tokens_templates_and_scores(model, run):
     assert model.info()["context"] == model.context == 1024
 
 
+def test_a_system_prompt_is_its_text(model, run):
+    # On the command line @NAME is a file; a program's text may be a stranger's.
+    for text in ("@LICENSE", "@", "@@LICENSE", "@/no/such"):
+        with Model(program=run, system=text) as other:
+            mine = other.chat("Hello", temperature=0, max_tokens=4)
+        given = model.chat("Hello", system=text, temperature=0, max_tokens=4)
+        assert (mine.prompt_tokens, mine.text) == (given.prompt_tokens, given.text)
+
+
 def test_logits_are_those_of_the_logprobs(model):
     numpy = pytest.importorskip("numpy")
     answer = model.complete("Once upon", max_tokens=4, logprobs=1, echo=True, logits=True)

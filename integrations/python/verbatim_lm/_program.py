@@ -36,12 +36,14 @@ def program(given: "str | os.PathLike[str] | None" = None) -> str:
 
 def words(options: Mapping[str, Any]) -> "list[str]":
     """The words of the command line: kv_type="q8" is --kv-type q8, True a flag, a list an option for each item, and
-    a mapping NAME=VALUE (lora={"fr": path})."""
+    a mapping NAME=VALUE (lora={"fr": path}). A system prompt is its text: on the command line @NAME is a file."""
     result: "list[str]" = []
     for name, value in options.items():
         option = "--" + name.rstrip("_").replace("_", "-")
         if value is None or value is False:
             continue
+        if name == "system" and isinstance(value, str) and value.startswith("@"):
+            value = "@" + value
         if value is True:
             result.append(option)
         elif isinstance(value, Mapping):
