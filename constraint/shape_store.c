@@ -122,6 +122,16 @@ void shape_store_release(ShapeStore *store, Shape *shape) {
     pthread_mutex_unlock(&store->lock);
 }
 
+void shape_store_forget(ShapeStore *store) {
+    pthread_mutex_lock(&store->lock);
+    for (size_t i = store->n; i-- > 0;) {
+        if (store->entries[i].n_users > 0) continue;
+        shape_free(store->entries[i].shape);
+        store->entries[i] = store->entries[--store->n];
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
 static void release(void *owner, Shape *shape) {
     shape_store_release(owner, shape);
 }

@@ -19,6 +19,10 @@ void shape_store_free(ShapeStore *store); /* no shape may be in use */
 Status shape_store_get(ShapeStore *store, const ShapeSource *source, Shape **shape, Error *error);
 void shape_store_release(ShapeStore *store, Shape *shape);
 
+/* Forgets the shapes that are not in use: for one who learns afterwards that memory was refused
+ * while they were compiled. */
+void shape_store_forget(ShapeStore *store);
+
 /* Makes a matcher (matcher_new) that releases the shape when it is freed. Takes the shape over,
  * also when it fails. */
 Status shape_store_matcher(ShapeStore *store, Shape *shape, const GenerationOptions *options,

@@ -242,6 +242,7 @@ static VerbatimRequest *begin(VerbatimModel *m, const char *line, size_t length)
     r->failed = r->done = take_line(r, line, length) != STATUS_OK;
     if (library_refused() != before) {
         free_request(r);
+        shape_store_forget(m->opening.session.shapes); /* one may lack what was refused */
         return NULL;
     }
     m->n_lines++;
