@@ -25,13 +25,16 @@ INLINE Panel packed_panel(TensorType type, const Matrix *w, size_t p) {
 
 INLINE GroupWeights packed_group(TensorType type, const Panel *panel, size_t g) {
     if (!is_record_type(type))
-        return (GroupWeights){panel->data + g * group_bytes(type),
-                              (const uint8_t *)(panel->scales + g * PANEL_ROWS),
-                              (const uint8_t *)(panel->minima + g * PANEL_ROWS), NULL, 0};
+        return (GroupWeights){.lines = panel->data + g * group_bytes(type),
+                              .scales = (const uint8_t *)(panel->scales + g * PANEL_ROWS),
+                              .minima = (const uint8_t *)(panel->minima + g * PANEL_ROWS)};
     const size_t i = g % record_groups(type);
     const uint8_t *record = panel->data + g / record_groups(type) * record_bytes(type);
-    return (GroupWeights){record + record_lines_at(type, i), record + record_scales_at(type, i),
-                          record + record_minima_at(type, i), record, i};
+    return (GroupWeights){.lines = record + record_lines_at(type, i),
+                          .scales = record + record_scales_at(type, i),
+                          .minima = record + record_minima_at(type, i),
+                          .record = record,
+                          .g = i};
 }
 
 /* Loads the sums of a tile from the output, or starts them at 0. `outputs`: of the panel. */
@@ -46,8 +49,8 @@ INLINE void start_sums(size_t rows, bool go_on, const float *out, size_t stride,
         } else if (go_on) {                                                                        \
             memcpy(sums[r], out + (r)*stride, outputs * sizeof *out);                              \
         }                                                                                          \
-        IN_MEMORY(sums[r][0]);                                                                     \
-        IN_MEMORY(sums[r][1]);                                                                     \
+        if ((rows) > FEW_ROWS) IN_MEMORY(sums[r][0]);                                              \
+        if ((rows) > FEW_ROWS) IN_MEMORY(sums[r][1]);                                              \
     } while (0)
     EACH_ROW(rows, STEP);
 #undef STEP
@@ -73,23 +76,24 @@ INLINE void store_sums(size_t rows, const __m256 (*sums)[HALVES], float *out, si
 /* How many bytes ahead the lines of a record are prefetched. */
 enum { PREFETCH_DISTANCE = 4096 };
 
-/* Prefetches the lines and scales of a later group, PREFETCH_DISTANCE bytes or prefetch_groups
- * after group g. */
-INLINE void prefetch_group(TensorType type, const Panel *panel, size_t g, size_t groups,
-                           const GroupWeights *now) {
+/* Prefetches the scales of a later group, PREFETCH_DISTANCE bytes or prefetch_groups after group g,
+ * and its lines, which of few rows add_group prefetches one by one. Returns its lines. */
+INLINE const uint8_t *prefetch_group(TensorType type, size_t rows, const Panel *panel, size_t g,
+                                     size_t groups, const GroupWeights *now) {
     const uint8_t *lines = now->lines + PREFETCH_DISTANCE;
     const bool records = is_record_type(type);
     const size_t bytes = records ? record_group_bytes(type) : group_bytes(type);
     if (!records) {
         lines = prefetch_scales(type, 1, panel->bytes, panel->data, panel->scales, panel->minima, g,
                                 groups);
-    } else if (g % record_groups(type) == 0) {
+    } else if (now->g == 0) {
         for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
             _mm_prefetch((const char *)now->record + PREFETCH_DISTANCE + at, _MM_HINT_T1);
     }
     UNROLL
-    for (size_t at = 0; at < bytes; at += LINE_BYTES)
+    for (size_t at = 0; rows > FEW_ROWS && at < bytes; at += LINE_BYTES)
         _mm_prefetch((const char *)lines + at, _MM_HINT_T1);
+    return lines;
 }
 
 /* A BlockKernel with type and rows known to the compiler. */
@@ -101,8 +105,8 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
     __m256 sums[BLOCK_ROWS][HALVES];
     start_sums(rows, false, out, stride, outputs, sums);
     for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
-        const GroupWeights weights = packed_group(type, &panel, g);
-        prefetch_group(type, &panel, g, groups, &weights);
+        GroupWeights weights = packed_group(type, &panel, g);
+        weights.later = prefetch_group(type, rows, &panel, g, groups, &weights);
         add_group(type, PACKED, rows, &weights, block, table, sums);
     }
     store_sums(rows, sums, out, stride, outputs);
@@ -179,9 +183,9 @@ INLINE void multiply_tile(TensorType type, size_t rows, size_t n, const uint8_t 
     __m256 sums[BLOCK_ROWS][HALVES];
     start_sums(rows, to->go_on, to->out, to->stride, to->outputs, sums);
     for (size_t g = 0; g < n; g++, block += rows * activation_bytes(group)) {
-        const GroupWeights weights = {lines + g * group * PANEL_ROWS,
-                                      (const uint8_t *)from->scales[g][0],
-                                      (const uint8_t *)from->scales[g][1], NULL, 0};
+        const GroupWeights weights = {.lines = lines + g * group * PANEL_ROWS,
+                                      .scales = (const uint8_t *)from->scales[g][0],
+                                      .minima = (const uint8_t *)from->scales[g][1]};
         prefetch_lines(&range);
         add_group(type, UNPACKED, rows, &weights, block, _mm256_setzero_si256(), sums);
     }

@@ -2,11 +2,11 @@
  * by up to 6 rows of activations, one group of inputs at a time.
  *
  * Registers. The 12 integer sums of a group stay in registers; four activations of a row are
- * broadcast once for both halves of the panel; the float sums lie in memory between groups, one
- * load and one store each. Left to themselves, gcc moves all products of a group before all sums
- * and clang keeps the sums in an array: both then spill most of them, which costs up to half of the
- * speed. So IN_ORDER, an empty asm, follows each sum, and the loops over rows are written out
- * (EACH_ROW).
+ * broadcast once for both halves of the panel; the float sums of more than two rows lie in
+ * memory between groups, one load and one store each. Left to themselves, gcc moves all products of
+ * a group before all sums and clang keeps the sums in an array: both then spill most of them, which
+ * costs up to half of the speed. So IN_ORDER, an empty asm, follows each sum, and the loops over
+ * rows are written out (EACH_ROW).
  *
  * AVX2 multiplies unsigned by signed bytes and adds pairs of products in 16 bits with saturation
  * (maddubs). Codes of few bits are made unsigned, and their products are added in 16 bits, which
@@ -45,6 +45,10 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum { BLOCK_ROWS = 6, HALVES = 2 };
+
+/* With so few rows memory is what a pass waits for: their float sums stay in registers between
+ * groups, and the lines of a later group are prefetched one by one. */
+enum { FEW_ROWS = 2 };
 
 /* STEP(r) for each row. `rows` is known to the compiler. */
 #define EACH_ROW(rows, STEP)                                                                       \
@@ -133,6 +137,7 @@ typedef struct GroupWeights {
     const uint8_t *scales, *minima; /* f16, parts or exponents; UNPACKED: float32 */
     const uint8_t *record;          /* f16 scales that the parts are multiplied by */
     size_t g;                       /* number of the group in the record */
+    const uint8_t *later;           /* PACKED: lines of a later group */
 } GroupWeights;
 
 INLINE __m256i load_line(const uint8_t *p) {
@@ -229,6 +234,18 @@ INLINE __m256 load_minima(TensorType type, Form form, const GroupWeights *w, siz
                          _mm256_cvtepi32_ps(part));
 }
 
+/* Prefetches, with inputs 4 c to 4 c + 3, the part of a later group's lines that goes with them: a
+ * core can't keep all lines of a group in flight at once. */
+INLINE void prefetch_part(TensorType type, Form form, size_t rows, const GroupWeights *w,
+                          size_t c) {
+    const size_t steps = type_group(type) / 4;
+    const size_t bytes = is_record_type(type) ? record_group_bytes(type) : group_bytes(type);
+    if (form == UNPACKED || rows > FEW_ROWS) return;
+    UNROLL
+    for (size_t at = 0; at < bytes; at += LINE_BYTES)
+        if (at * steps / bytes == c) _mm_prefetch((const char *)w->later + at, _MM_HINT_T1);
+}
+
 /* ---- Integer sums of a group, dot[row][half] ---- */
 
 INLINE __m256i broadcast_4_codes(const int8_t *p) {
@@ -257,6 +274,7 @@ INLINE void dots_unsigned(TensorType type, Form form, size_t rows, const GroupWe
     for (size_t first = 0; first < end; first += run) {
         UNROLL
         for (size_t c = first; c < first + run; c++) {
+            prefetch_part(type, form, rows, w, c);
             __m256i a = load_weights(type, form, w->lines, w->g, c, 0, table);
             __m256i b = load_weights(type, form, w->lines, w->g, c, 1, table);
 #define STEP(r)                                                                                    \
@@ -312,6 +330,7 @@ INLINE void dots_wide(TensorType type, Form form, size_t rows, const GroupWeight
     UNROLL
     for (size_t c = 0; c < group / 4; c++) {
         const uint8_t *line = w->lines + c * LINE_BYTES;
+        prefetch_part(type, form, rows, w, c);
         __m256i a = load_weights(type, form, w->lines, w->g, c, 0, table);
         __m256i b = load_weights(type, form, w->lines, w->g, c, 1, table);
         __m256i size_a = has_signs ? _mm256_abs_epi8(a) : a;
@@ -341,6 +360,7 @@ INLINE void dots_vnni(TensorType type, Form form, size_t rows, const GroupWeight
     const size_t group = type_group(type);
     UNROLL
     for (size_t c = 0; c < group / 4; c++) {
+        prefetch_part(type, form, rows, w, c);
         __m256i a = load_weights(type, form, w->lines, w->g, c, 0, table);
         __m256i b = load_weights(type, form, w->lines, w->g, c, 1, table);
 #define STEP(r)                                                                                    \
@@ -402,7 +422,7 @@ INLINE void add_group(TensorType type, Form form, size_t rows, const GroupWeight
         if (type_has_minima(type))                                                                 \
             sum = _mm256_fnmadd_ps(_mm256_set1_ps(x_sums[r]), minimum, sum);                       \
         sums[r][h] = sum;                                                                          \
-        IN_MEMORY(sums[r][h]);                                                                     \
+        if (rows > FEW_ROWS) IN_MEMORY(sums[r][h]);                                                \
     } while (0)
         EACH_ROW(rows, STEP);
 #undef STEP
