@@ -405,11 +405,13 @@ static Status measure_drafts(Bench *b, Error *error) {
     return STATUS_OK;
 }
 
-/* One head of the model's width at growing numbers of positions. */
+/* One head of the model's width at growing numbers of positions, at most those of --context. */
 static Status measure_attention(Bench *b, Error *error) {
+    enum { LEAST = 512, MOST = 8192 }; /* the scores of MOST positions take 256 MiB */
     uint32_t head_dim = modelfile_config(b->file)->head_dim;
     if (head_dim == 0) return error_set(error, "--attention: the model does not attend");
-    for (size_t n = 512; n <= 8192; n *= 2) {
+    size_t asked = b->arguments->context, most = asked && asked < MOST ? asked : MOST;
+    for (size_t n = most < LEAST ? most : LEAST; n <= most; n *= 2) {
         AttentionSpeed s;
         Status status = bench_attention(b->isa, b->n_threads, head_dim, n, &s, error);
         if (status != STATUS_OK) return status;

@@ -125,6 +125,27 @@ static void blocks_and_the_whole_matrix_of_scores_give_the_same_attention(void *
     }
 }
 
+/* Sizes double from 512 to the context that is asked for; a smaller one is the only size. */
+static void attention_is_measured_up_to_the_context(void **state) {
+    (void)state;
+    static const struct {
+        const char *context;
+        size_t n, last;
+    } cases[] = {{"1100", 2, 1024}, {"100", 1, 100}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Process p =
+            RUN("bench", model, "--attention", "-j", "1", "--json", "--context", cases[i].context);
+        assert_int_equal(p.status, 0);
+        json_t *root = json_loads(p.out, 0, NULL);
+        json_t *results = json_object_get(root, "results");
+        assert_int_equal(json_array_size(results), cases[i].n);
+        json_t *last = json_array_get(results, cases[i].n - 1);
+        assert_int_equal(json_integer_value(json_object_get(last, "positions")), cases[i].last);
+        json_decref(root);
+        process_free(&p);
+    }
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
@@ -133,6 +154,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_table_that_cannot_be_written_is_an_error),
         cmocka_unit_test(json_has_each_measurement),
         cmocka_unit_test(blocks_and_the_whole_matrix_of_scores_give_the_same_attention),
+        cmocka_unit_test(attention_is_measured_up_to_the_context),
     };
     return cmocka_run_group_tests(tests, make_model, free_model);
 }
