@@ -153,6 +153,7 @@ static Status run_granite(const StepCall *c) {
 }
 
 static Status run_gguf_granite(const StepCall *c) {
+    if (*c->words) return wrong_words(c, "granite");
     return gguf_granite(c->gguf, c->config);
 }
 
@@ -205,6 +206,7 @@ static Status run_indexers(const StepCall *c) {
 }
 
 static Status run_gguf_indexers(const StepCall *c) {
+    if (*c->words) return wrong_words(c, "indexers");
     gguf_indexers(c->gguf, c->config);
     return STATUS_OK;
 }
