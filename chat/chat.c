@@ -173,7 +173,8 @@ static Status chat_begin(Chat *chat, Error *error) {
         if (chat->last.unshaped) chat->session->cut_after = chat->last.n_generated;
         return status == STATUS_OK && *chat->interrupted ? STATUS_INTERRUPTED : status;
     }
-    if (o->single_turn) return error_set(error, "there is no message: the text to answer is empty");
+    if (o->single_turn || o->prompt_file)
+        return error_set(error, "there is no message: the text to answer is empty");
     return talk(chat, error);
 }
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "advice/spelling.h"
-#include "cache/kvcache_snapshots.h"
 #include "chat/command_paths.h"
 #include "chat/note.h"
 #include "chat/settings.h"
@@ -152,19 +151,8 @@ static Status command_set(Chat *chat, char *argument, Error *error) {
 }
 
 static Status command_stats(Chat *chat, char *argument, Error *error) {
-    const AnswerStats *s = &chat->last;
     (void)argument, (void)error;
-    size_t computed = s->n_prompt - s->n_cached;
-    note("prompt:  %zu tokens, %zu of them cached; %zu in %.3f s, %.1f tokens/s", s->n_prompt,
-         s->n_cached, computed, s->prefill_seconds,
-         s->prefill_seconds > 0 ? (double)computed / s->prefill_seconds : 0.0);
-    note("answer:  %zu tokens in %.3f s, %.1f tokens/s", s->n_generated, s->decode_seconds,
-         s->decode_seconds > 0 ? (double)s->n_generated / s->decode_seconds : 0.0);
-    const KvCache *cache = chat->dialogue.cache;
-    double used = (double)kvcache_bytes_used(cache) / (1 << 20);
-    double snapshots = (double)kvcache_snapshot_bytes(cache) / (1 << 20);
-    note("cache:   %.1f MiB, %.1f MiB of them snapshots", used, snapshots);
-    note("sandbox: %s", sandbox_text(&chat->session->sandbox));
+    turn_show_stats(chat);
     return STATUS_OK;
 }
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/unicode.h"
 #include "formats/sha256.h"
 #include "numeric.h"
 #include "system/descriptor.h"
@@ -340,6 +341,10 @@ static bool seal(Conversation *c, json_t *answer) {
 
 Status conversation_append(Conversation *c, const char *role, const char *content, size_t length,
                            Error *error) {
+    size_t valid = utf8_valid_prefix(content, length);
+    if (valid < length)
+        return error_set(error, "a message that is not UTF-8: byte 0x%02x at offset %zu",
+                         (unsigned char)content[valid], valid);
     return append_message(c, new_message(role, content, length), error);
 }
 

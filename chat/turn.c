@@ -5,7 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cache/kvcache_snapshots.h"
 #include "chat/note.h"
+#include "system/peak_memory.h"
 
 static void show_start(void *context, bool reasoning) {
     Chat *chat = context;
@@ -39,6 +41,24 @@ static void note_cut(Chat *chat) {
         note("(cut: the context of %u tokens is full)", model_context(chat->session->model));
 }
 
+void turn_show_stats(const Chat *chat) {
+    const AnswerStats *s = &chat->last;
+    const KvCache *cache = chat->dialogue.cache;
+    size_t computed = s->n_prompt - s->n_cached;
+    double used = (double)kvcache_bytes_used(cache) / (1 << 20);
+    double snapshots = (double)kvcache_snapshot_bytes(cache) / (1 << 20);
+    note("prompt:  %zu tokens, %zu of them cached; %zu in %.3f s, %.1f tokens/s", s->n_prompt,
+         s->n_cached, computed, s->prefill_seconds,
+         s->prefill_seconds > 0 ? (double)computed / s->prefill_seconds : 0.0);
+    note("answer:  %zu tokens in %.3f s, %.1f tokens/s", s->n_generated, s->decode_seconds,
+         s->decode_seconds > 0 ? (double)s->n_generated / s->decode_seconds : 0.0);
+    note("cache:   %.1f MiB, %.1f MiB of them snapshots", used, snapshots);
+    if (chat->session->peak_memory_fd > 0)
+        note("memory:  %.1f MiB at most", peak_memory_mib(chat->session->peak_memory_fd));
+    note("sandbox: %s", sandbox_text(&chat->session->sandbox));
+    note("seed:    %llu", (unsigned long long)chat->dialogue.options.sampling.seed);
+}
+
 Status turn_answer(Chat *chat, Error *error) {
     const AnswerWatcher watcher = {show_start, show_text, show_left_out, chat};
     answer_view_begin(&chat->view);
@@ -49,6 +69,7 @@ Status turn_answer(Chat *chat, Error *error) {
     if (*chat->interrupted && status == STATUS_OK && line_editor_is_terminal(chat->editor))
         note("(interrupted)");
     if (status == STATUS_OK) note_cut(chat);
+    if (status == STATUS_OK && chat->session->options->stats) turn_show_stats(chat);
     return status;
 }
 

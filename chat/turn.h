@@ -13,6 +13,9 @@ Status turn_say(Chat *chat, const char *text, Error *error);
  * token counts and times. */
 Status turn_answer(Chat *chat, Error *error);
 
+/* Prints what /stats shows of the last answer; turn_answer does so where --stats is given. */
+void turn_show_stats(const Chat *chat);
+
 /* The number of messages, without the system prompt. */
 size_t turn_messages(const Chat *chat);
 

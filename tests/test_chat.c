@@ -52,6 +52,16 @@ static void a_single_turn_takes_all_of_stdin_as_one_message(void **state) {
     assert_string_equal(p.out, same.out);
     process_free(&p);
     process_free(&same);
+    p = TALK("", "-i", "one", "--kv-type", "f32", "--stats");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "prompt:  "));
+    assert_non_null(strstr(p.err, "memory:  "));
+    assert_non_null(strstr(p.err, "seed:    3\n"));
+    process_free(&p);
+    p = TALK("", "-f", "/dev/null");
+    PROCESS_SAYS(p, 1, "there is no message: the text to answer is empty");
+    p = TALK("a\xff\n", "--kv-type", "f32");
+    PROCESS_SAYS(p, 1, "a message that is not UTF-8: byte 0xff at offset 1");
     /* Of one message no command can follow, so the error names none. */
     p = TALK("", "-i", "a message that does not fit into so few positions", "-c", "8");
     assert_int_equal(p.status, 1);
