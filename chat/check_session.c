@@ -10,6 +10,7 @@
 #include "proof/record_key.h"
 #include "proof/report.h"
 #include "system/descriptor.h"
+#include "system/terminal.h"
 
 typedef struct CheckSession {
     int fd;
@@ -17,6 +18,7 @@ typedef struct CheckSession {
     json_t *header, *messages; /* of the file */
     Report report;
     size_t n_covered; /* messages that a seal covers which was compared */
+    size_t n_under;   /* answers that were made under other settings */
 } CheckSession;
 
 static bool session_asked(const Options *o) {
@@ -97,7 +99,9 @@ static Status check_answer(CheckSession *c, Dialogue *d, size_t i, Error *error)
     bool interrupted;
     Status status = chat_receipt_repeat(d, made_with, &interrupted, error);
     if (status != STATUS_OK) return error_prefix(error, "%s: line %zu", c->name, i + 2);
+    const char *under = json_string_value(json_object_get(made_with, "under"));
     size_t before = c->report.n_of[VERDICT_SAME];
+    c->n_under += under && strcmp(under, d->common) != 0;
     report_compare(&c->report, "message", i + 1, recorded,
                    json_array_get(d->conversation.messages, i), NULL);
     if (c->report.n_of[VERDICT_SAME] > before) c->n_covered = i + 1;
@@ -124,6 +128,15 @@ static Status check_messages(CheckSession *c, Dialogue *d, Error *error) {
     return status;
 }
 
+/* The file has the digest of the settings that its answers share, not the settings. */
+static void hint_at_settings(const CheckSession *c) {
+    if (c->n_under > 0)
+        terminal_say("%s: %zu answer%s made under other settings (made_with.under): give what the "
+                     "chat was given, a shape (--json-schema, --choice ...), -c, --kv-type, "
+                     "--chat-template",
+                     c->name, c->n_under, c->n_under == 1 ? " was" : "s were");
+}
+
 static Status session_run(void *state, Session *session, Error *error) {
     static const char *const run_fields[] = {"conversation.model", NULL};
     CheckSession *c = state;
@@ -143,6 +156,7 @@ static Status session_run(void *state, Session *session, Error *error) {
     json_decref(header);
     status = check_messages(c, &d, error);
     dialogue_close(&d);
+    if (status == STATUS_OK) hint_at_settings(c);
     return status == STATUS_OK ? report_end(&c->report, c->name, "part", error) : status;
 }
 

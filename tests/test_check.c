@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <unistd.h>
 
 #include "tests/check_cases.h"
 #include "tests/fixture.h"
@@ -331,6 +332,26 @@ static void expect_conversation(const char *path, int status, const char *wanted
     process_free(&p);
 }
 
+/* The file does not hold the shape, which must be given again. */
+static void a_conversation_of_a_shape_asks_for_the_shape(void **state) {
+    char *directory = fixture_directory(), *path = fixture_path(directory, "talk.jsonl");
+    (void)state;
+    Process p = RUN("run", MODEL, "-m", "chat", "-i", "Red?", "--choice", "red", "--choice", "blue",
+                    "--session", path);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    expect_conversation(path, 3,
+                        "talk.jsonl: 1 answer was made under other settings "
+                        "(made_with.under): give what the chat was given, a shape");
+    p = RUN("run", MODEL, "--check", path, "--choice", "red", "--choice", "blue");
+    assert_int_equal(p.status, 0);
+    assert_null(strstr(p.err, "other settings"));
+    process_free(&p);
+    unlink(path);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
 static void a_conversation_is_checked(void **state) {
     static const char lines[] = "Hello\nTell me a story\n/retry\nBye\n";
     char *directory = fixture_directory(), *path = fixture_path(directory, "talk.jsonl");
@@ -407,6 +428,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(what_cannot_be_checked_is_refused),
         cmocka_unit_test(a_file_says_what_kind_of_record_it_is),
         cmocka_unit_test(a_conversation_is_checked),
+        cmocka_unit_test(a_conversation_of_a_shape_asks_for_the_shape),
     };
     return cmocka_run_group_tests_name("check", tests, open_cases, close_cases);
 }
