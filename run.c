@@ -224,6 +224,13 @@ static Status read_prompt(Opened *opened, Error *error) {
     if (valid < input->length)
         return error_set(error, "%s is not UTF-8 text: byte 0x%02x at offset %zu", input->name,
                          (unsigned char)input->text[valid], valid);
+    bool generates = !opened->mode || session->options->mode == MODE_CHAT;
+    if (generates && input->fd >= 0 && strncmp(input->text, "\xEF\xBB\xBF", 3) == 0) {
+        input->length -= 3; /* a byte order mark is no part of a text */
+        memmove(input->text, input->text + 3, input->length + 1);
+    }
+    if (!opened->mode && input->fd >= 0 && input->length == 0)
+        terminal_say("%s is empty: the text starts from nothing", input->name);
     session->prompt = input->text;
     session->prompt_length = input->length;
     return STATUS_OK;

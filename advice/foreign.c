@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "system/program_name.h"
+
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
 
 #define PROGRAM program_invocation_short_name
@@ -27,6 +29,8 @@ static const struct {
     {"steps", "tokens"},
     {"ctx-size", "context"},
     {"num-ctx", "context"},
+    {"n-ctx", "context"},
+    {"max-seq-len", "context"},
     {"max-model-len", "context"},
     {"repeat-penalty", "repetition-penalty"},
     {"file", "prompt-file"},
@@ -185,6 +189,8 @@ static const struct {
     {" verbose-prompt ", "--render prints the prompt of a conversation, --tokenize its ids"},
     {" keep context-shift no-context-shift ",
      "a chat leaves out its oldest exchanges when the context is full: leave it out"},
+    {" repeat-last-n penalty-last-n ",
+     "--repetition-penalty counts all tokens of prompt and text: leave it out"},
     {" color simple-io log-disable no-display-prompt no-warmup no-perf ",
      "only the answer goes to stdout: leave it out"},
 };
@@ -247,8 +253,8 @@ static const struct {
     {"pull", "nothing is downloaded here: ./get ORG/NAME or ollama pull NAME; then run NAME"},
     {"serve", "there is no server: run MODEL --batch FILE answers many requests; "
               "integrations/openai serves them on localhost"},
-    {"create", "export SOURCE TARGET writes a model.bin"},
-    {"quantize", "export SOURCE TARGET --type q8 writes a model.bin of 8 bits"},
+    {"create", "./export SOURCE TARGET writes a model.bin"},
+    {"quantize", "./export SOURCE TARGET --type q8 writes a model.bin of 8 bits"},
     {"prompt", "there are no commands: run MODEL -i TEXT continues a text"},
     {"help", "there are no commands: run --help lists the usual options"},
     {"version", "there are no commands: run --version prints it"},
@@ -283,8 +289,11 @@ static Status operand(const char *word, Error *error) {
                      "--json takes none: --json-schema '%s'",
                      word);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        if (strcmp(commands[i].word, word) == 0 && !may_be_model(word))
-            return usage(error, "%s: %s", word, commands[i].says);
+        if (strcmp(commands[i].word, word) == 0 && !may_be_model(word)) {
+            char says[256];
+            program_names_put(commands[i].says, says, sizeof says);
+            return usage(error, "%s: %s", word, says);
+        }
     return STATUS_OK;
 }
 

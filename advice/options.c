@@ -5,6 +5,7 @@
 
 #include "advice/foreign.h"
 #include "advice/spelling.h"
+#include "system/program_name.h"
 
 static const OptionRow *find_option(const CommandLine *line, const char *name) {
     const OptionRow *row;
@@ -38,7 +39,9 @@ void advice_option(const CommandLine *line, const char *spelled, Error *error) {
     const OptionRow *row = ours ? find_option(line, ours) : NULL;
     if (program && says) row = NULL; /* -n is a number of tokens to run alone */
     if (!row && says) {
-        error_set(error, ": %s", says);
+        char named[256];
+        program_names_put(says, named, sizeof named);
+        error_set(error, ": %s", named);
         return;
     }
     if (!row) row = nearest(line, name);

@@ -684,6 +684,16 @@ static void warn_of_stale_results(const Batch *b) {
                  b->results.path, n, n == 1 ? "" : "s", n == 1 ? "s" : "", b->reader.name);
 }
 
+/* Says that the input holds nothing to answer, which may be a mistake of what made it. */
+static void tell_of_nothing(const Batch *b) {
+    const Options *o = b->options;
+    if (b->replays || b->check || b->stops || o->live || o->shard) return;
+    terminal_say("%s: %s, so nothing is answered", b->reader.name,
+                 o->csv     ? "has no rows below its header"
+                 : o->embed ? "holds no text"
+                            : "holds no request");
+}
+
 static Status batch_status(const Batch *b, Error *error) {
     if (b->replays) return STATUS_OK;
     if (b->check) return records_end(b->check, error);
@@ -703,6 +713,7 @@ Status batch_run(Batch *b, Session *session, Error *error) {
     status = answer_lines(b, error);
     if (b->check && status == STATUS_OK && !b->stops) status = finish_check(b, error);
     batch_progress_show(&b->progress, true);
+    if (status == STATUS_OK && b->progress.n_lines == 0 && b->n_skipped == 0) tell_of_nothing(b);
     if (b->n_skipped > 0)
         terminal_say("%zu empty line%s skipped: the model has no token for %s", b->n_skipped,
                      b->n_skipped == 1 ? "" : "s", b->n_skipped == 1 ? "it" : "them");

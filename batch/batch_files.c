@@ -46,10 +46,24 @@ void batch_line_trim(const LineReader *r, bool text, const char **line, size_t *
     if (text && *length > 0 && (*line)[*length - 1] == '\r') --*length;
 }
 
-/* Refuses a file that begins as compressed files do, which would be one long bad line. */
+/* Refuses a file that begins as compressed files, other forms of tables or UTF-16 do, which would
+ * be long bad lines. */
 static Status refuse_compressed(const LineReader *r, Error *error) {
     if (r->number > 0 || r->offset > 0) return STATUS_OK;
+    static const struct {
+        const char *mark, *says;
+    } others[] = {
+        {"PAR1", "a Parquet file; pandas.read_parquet(FILE).to_csv(NAME.csv) makes a table of it"},
+        {"PK\x03\x04", "a ZIP archive or a spreadsheet; its program saves tables as CSV"},
+        {"\xFF\xFE", "UTF-16 text; iconv -f UTF-16 -t UTF-8 FILE | ... --batch - reads it"},
+    };
     const Compression *how = compressed_by(r->bytes, r->end);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        size_t n = strlen(others[i].mark);
+        if (r->end >= n && memcmp(r->bytes, others[i].mark, n) == 0 &&
+            memchr(r->bytes, 0, r->end)) /* no text has it */
+            return error_set(error, "%s: %s", r->name, others[i].says);
+    }
     bool table = strcasestr(r->name, ".csv.") || strcasestr(r->name, ".tsv.");
     if (how)
         return error_set(error,

@@ -1,6 +1,5 @@
 #include "batch/batch_mode.h"
 
-#include <errno.h>
 #include <stddef.h>
 #include <string.h>
 #include <strings.h>
@@ -61,6 +60,10 @@ static Status check_embed(Options *o, Error *error) {
         return usage(error, "--pooling, --dimensions, --embed-normalize, --embed-prompt and "
                             "--embed-truncate need --embed FILE or --batch FILE");
     if (!o->embed) return STATUS_OK;
+    if (o->prompt || o->prompt_file || o->mode)
+        return usage(error, "--embed FILE names the texts, one a line: no -i, -f or -m");
+    if (o->json_schema || o->json_object || o->regex || o->grammar || o->choice.n > 0)
+        return usage(error, "--embed FILE gives vectors, as lines of JSON: no shape of an answer");
     if (o->batch || o->batch_text || o->check)
         return usage(error, "--embed FILE names the texts: no --batch, --batch-text or --check");
     o->batch = o->embed;
@@ -121,9 +124,9 @@ static Status check_table(Options *o, Error *error) {
     if (!o->csv) return STATUS_OK;
     if (o->live || o->shard || o->receipt)
         return usage(error, "a table of --batch goes without --live, --shard and --receipt");
-    if (!o->prompt && !o->prompt_file && access(o->batch, F_OK) != 0 && strcmp(o->batch, "-") != 0)
-        return error_set(error, "%s: %s", o->batch, strerror(errno));
-    if (!o->prompt && !o->prompt_file)
+    /* Of a file that is missing the program says so when it opens it. */
+    bool there = strcmp(o->batch, "-") == 0 || access(o->batch, F_OK) == 0;
+    if (!o->prompt && !o->prompt_file && there)
         return usage(error,
                      "--batch %s: -i says what becomes of a row: -i 'Summarize: {text}', with "
                      "the name of a column in braces",
@@ -136,14 +139,33 @@ static Status check_table(Options *o, Error *error) {
     return STATUS_OK;
 }
 
+/* An option that only a batch has and that was given; NULL: none. */
+static const char *batch_only(const Options *o) {
+    const struct {
+        bool given;
+        const char *name;
+    } options[] = {
+        {o->batch_text, "--batch-text"},
+        {o->ordered, "--ordered"},
+        {o->resume, "--resume"},
+        {o->retry_failed, "--retry-failed"},
+        {o->strict, "--strict"},
+        {o->kv_memory != NULL, "--kv-memory"},
+        {o->max_concurrent > 0, "--max-concurrent"},
+        {o->live, "--live"},
+        {o->logits != NULL, "--logits"},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].given) return options[i].name;
+    return NULL;
+}
+
 /* Checks the options of batches. It is called without --batch as well, to refuse options that need
  * it. */
 static Status batch_check(Options *o, Error *error) {
     Status status = check_embed(o, error);
     if (status == STATUS_OK) status = check_table(o, error);
     if (status != STATUS_OK) return status;
-    bool batch_only = o->batch_text || o->ordered || o->resume || o->retry_failed || o->strict ||
-                      o->kv_memory || o->max_concurrent || o->live || o->logits;
     bool views = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->eval ||
                  o->score || o->attention || o->positions || o->no_cache;
     if (o->check && (o->mode || views))
@@ -165,9 +187,8 @@ static Status batch_check(Options *o, Error *error) {
                             "FILE.tsv or has --csv");
     if (o->batch && o->override.n > 0)
         return usage(error, "--override is for single texts: not with --batch or --session");
-    if (batch_only && !o->batch)
-        return usage(error, "--batch-text, --ordered, --resume, --retry-failed, --strict, "
-                            "--kv-memory, --max-concurrent, --live and --logits need --batch FILE");
+    const char *lone = o->batch ? NULL : batch_only(o);
+    if (lone) return usage(error, "%s is for a file of requests: --batch FILE", lone);
     if (o->resume && !o->output) return usage(error, "--resume needs the results' -o FILE");
     if (o->retry_failed && !o->resume) return usage(error, "--retry-failed needs --resume");
     if (check_live(o, error) != STATUS_OK) return STATUS_USAGE;

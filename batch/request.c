@@ -501,6 +501,11 @@ static const struct {
     {"chat_template", "--chat-template FILE is given once for all lines"},
     {"add_generation_prompt", "an answer always begins behind the messages"},
     {"continue_final_message", "--render prints a prompt, which 'prompt' may go on with"},
+    {"instruction", "a question is one of 'messages'; a text to continue is 'prompt'"},
+    {"conversations", "they are 'messages', a list of {\"role\": ..., \"content\": ...}"},
+    {"params", "the request stands in 'body', beside 'method' and 'url'; or in the line itself"},
+    {"format", "{\"type\": \"json_object\"} or a schema goes into 'response_format'"},
+    {"images", "this program reads only text"},
     {"text", "a text to continue is 'prompt'"},
     {"query", "texts are ranked by 'query' and 'documents'; a text to continue is 'prompt', and a "
               "question is one of 'messages'"},

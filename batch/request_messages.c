@@ -103,6 +103,9 @@ static Status check_role(const char *role, const char *where, const ChatPrompt *
     if (strcmp(role, "developer") == 0)
         return error_set(
             error, "%s: the chat template does not know the role 'developer'; use 'system'", where);
+    if (strcmp(role, "human") == 0 || strcmp(role, "gpt") == 0)
+        return error_set(error, "%s: the chat template does not know the role '%s'; use '%s'",
+                         where, role, role[0] == 'h' ? "user" : "assistant");
     return error_set(error, "%s: the chat template does not know the role '%.80s'%s", where, role,
                      suggestion(role, usual, LENGTH(usual), near, sizeof near));
 }

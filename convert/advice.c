@@ -35,6 +35,20 @@ static const char *getter(void) {
     return strcmp(program_invocation_short_name, "verbatim") == 0 ? "verbatim-get" : "./get";
 }
 
+/* The name of a model of --list that is near; freed by the caller, NULL: none. Names of --list have
+ * no ending. */
+static char *near_name(const char *path) {
+    static const char *const endings[] = {".gguf", ".bin"};
+    char *near = model_names_near(path);
+    for (size_t i = 0; !near && i < sizeof endings / sizeof *endings; i++) {
+        if (!ends_in(path, endings[i]) || strchr(path, '/')) continue;
+        char *stem = strndup(path, strlen(path) - strlen(endings[i]));
+        near = stem ? model_names_near(stem) : NULL;
+        free(stem);
+    }
+    return near;
+}
+
 /* Advice for an address: the commands that fetch the repository, or one file of it. */
 static Status address(const char *path, const char *rest, Error *error) {
     const char *name = strchr(rest, '/');
@@ -62,9 +76,9 @@ static bool is_model_name(const char *path) {
 }
 
 /* Advice for a name that no file has: it is a prompt, or a model that was not downloaded. */
-static Status not_there(const char *path, Error *error) {
+static Status not_there(const char *path, bool has_prompt, Error *error) {
     if (in_hub(path)) return address(path, in_hub(path), error);
-    char *near = model_names_near(path);
+    char *near = near_name(path);
     if (near) {
         error_set(error, "no file is called '%s'; did you mean the model %s?", path, near);
         free(near);
@@ -77,6 +91,8 @@ static Status not_there(const char *path, Error *error) {
             "here: ollama pull %s, or %s ORG/NAME",
             path, path, getter());
     const char *slash = strchr(path, '/');
+    if (has_prompt && !slash && !strchr(path, '.'))
+        return error_set(error, "no file is called '%s', and no model that --list finds", path);
     const char *quote = strchr(path, '\'') ? "\"" : "'";
     if (strchr(path, ' ') || (!slash && !strchr(path, '.') && !strchr(path, '\\')))
         return error_set(error, "no file is called %s%s%s; a prompt goes after -i: %s -i %s%.80s%s",
@@ -116,12 +132,12 @@ static Status directory(const char *path, Error *error) {
                      path, path, path[length - 1] == '/' ? "" : "/", first);
 }
 
-Status advice_add(const char *path, Error *error) {
+Status advice_add(const char *path, bool has_prompt, Error *error) {
     struct stat info;
     if (path[0] == '\0') return error_set(error, "the model's name is empty");
     if (stat(path, &info) != 0) {
         if (errno != ENOENT) return STATUS_FAILED;
-        return not_there(path, error);
+        return not_there(path, has_prompt, error);
     }
     if (S_ISDIR(info.st_mode)) return directory(path, error);
     if (ends_in(path, ".onnx"))

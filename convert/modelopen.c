@@ -63,7 +63,8 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
     opening->digests = is_own && (options->receipt || options->replay);
     opening->split_pattern = is_own ? options->split_pattern : NULL;
     if (source_detect(path, &kind, error) != STATUS_OK)
-        return is_own ? advice_add(path, error) : STATUS_FAILED;
+        return is_own ? advice_add(path, options->prompt || options->prompt_file, error)
+                      : STATUS_FAILED;
     opening->describes =
         options->info || options->tokenize || options->detokenize || options->render;
     opening->needs_tokenizer = is_own && !options->info && !options->verify;

@@ -128,10 +128,11 @@ static Status check_views(Options *o, Error *error) {
         return usage(error, "--stats measures a text, a chat, a batch or --eval, not this");
     bool shaped = o->json_schema || o->regex || o->grammar || o->choice.n > 0 ||
                   (o->json_object && !o->info && !asks_layer(o));
-    if ((measures || o->eval) && o->json_object && shaped)
+    measures = measures || o->eval || o->eval_tasks;
+    if (measures && o->json_object && shaped)
         return usage(error, "--json is the shape of an answer, and this gives none; --info "
                             "--json, --layer L --json and --score json print JSON");
-    if ((measures || o->eval) && shaped)
+    if (measures && shaped)
         return usage(error, "the shape of an answer is for a text, a chat or a batch, not this");
     if (o->attention && !attention_view_is_text(o->attention) && !has_form(o->attention, maps))
         return usage(error,
@@ -190,6 +191,11 @@ static Status check_eval(Options *o, Error *error) {
                             "other mode");
     if (o->eval && (o->prompt || o->prompt_file))
         return usage(error, "--eval FILE names the text: no -i or -f");
+    if (o->eval && (o->mode || options_given(o, &o->n_tokens)))
+        return usage(error, "--eval FILE scores a text and generates none: no -m and -n; --limit N "
+                            "scores its first N tokens");
+    if (o->eval_tasks && options_given(o, &o->n_tokens))
+        return usage(error, "--eval-tasks FILE scores choices and generates none: no -n");
     return STATUS_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "session/prompt_limit.h"
+#include "system/program_name.h"
 
 /* ---- The setting ---- */
 
@@ -109,18 +110,21 @@ Status embedding_set_dimensions(EmbeddingSetting *setting, uint64_t dimensions, 
 
 Status embedding_check(const Session *session, const EmbeddingSetting *setting, Error *error) {
     if (setting->pooling != POOLING_NONE) return STATUS_OK;
-    const char *embed = session->options->embed;
-    if (!embed)
-        return error_set(
-            error,
-            "%s: does not say how its embeddings are pooled: --pooling last (or mean, cls) "
-            "with --batch says it; export SOURCE model.bin --pooling last says it once",
-            modelfile_path(session->file));
+    const Options *o = session->options;
+    char once[64];
+    program_names_put("./export SOURCE model.bin --pooling last says it once", once, sizeof once);
+    if (!o->embed)
+        return error_set(error, "%s: does not say how its embeddings are pooled: %s; %s",
+                         modelfile_path(session->file),
+                         o->live
+                             ? "a model that is opened with pooling 'last' (or 'mean', 'cls') does"
+                             : "--pooling last (or mean, cls) with --batch says it",
+                         once);
     return error_set(error,
                      "%s: does not say how its embeddings are pooled: %s %s --embed %s --pooling "
-                     "last (or mean, cls); export SOURCE model.bin --pooling last says it once",
-                     modelfile_path(session->file), program_invocation_short_name,
-                     session->options->model, embed);
+                     "last (or mean, cls); %s",
+                     modelfile_path(session->file), program_invocation_short_name, o->model,
+                     o->embed, once);
 }
 
 Status embedding_refuse_text(const ModelFile *file, Error *error) {

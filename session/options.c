@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/array.h"
 
@@ -85,6 +86,11 @@ static Status take_model(void *values, const char *word, Error *error) {
     if (!options->model) {
         options->model = word;
         return STATUS_OK;
+    }
+    if (access(word, F_OK) == 0) {
+        error_set(error, "one model at a time, but %s stands beside %s; --against %s compares both",
+                  word, options->model, word);
+        return STATUS_USAGE;
     }
     /* The first words of a prompt, unless the second is a prompt in quotes. */
     if (!strpbrk(options->model, "./:\\") && !strchr(word, ' ')) {

@@ -209,7 +209,12 @@ static bool has_rare(const CommandLine *line) {
 }
 
 static Status unknown_option(const CommandLine *line, const char *word, Error *error) {
+    const OptionRow *row = NULL;
     Error advice = {.text = ""};
+    if (word[1] != '-') find_row(line, has_letter, &word[1], &row);
+    if (row && row->kind != OPTION_FLAG && row->value && word[2] == '=')
+        return usage(error, "no option %s; a value follows -%c after a blank: -%c %s", word,
+                     word[1], word[1], word + 3);
     if (line->advise) line->advise(line, word + 1 + (word[1] == '-'), &advice);
     return usage(error, "no option %s%s", word,
                  advice.text[0]   ? advice.text

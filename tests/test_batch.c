@@ -253,6 +253,7 @@ static void roles_and_contents_that_the_template_does_not_take_are_refused(void 
         "does not know the role 'developer'; use 'system'",
         "does not know the role 'tool'",
         "must be a text or a list of parts",
+        "does not know the role 'human'; use 'user'",
     };
     batch_place_input(p,
                       "{\"id\": 1, \"messages\": [{\"role\": \"usr\", \"content\": \"a\"}]}\n"
@@ -260,9 +261,10 @@ static void roles_and_contents_that_the_template_does_not_take_are_refused(void 
                       "{\"id\": 3, \"messages\": [{\"role\": \"user\", \"content\": null}]}\n"
                       "{\"id\": 4, \"messages\": [{\"role\": \"developer\", \"content\": \"a\"}]}\n"
                       "{\"id\": 5, \"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}\n"
-                      "{\"id\": 6, \"messages\": [{\"role\": \"user\", \"content\": 5}]}\n");
-    batch_place_expect(p, 3, MORE("--ordered", "-n", "2"), "6 of 6 lines failed; line 1: ");
-    fails_with(p, why, 6);
+                      "{\"id\": 6, \"messages\": [{\"role\": \"user\", \"content\": 5}]}\n"
+                      "{\"id\": 7, \"messages\": [{\"role\": \"human\", \"content\": \"a\"}]}\n");
+    batch_place_expect(p, 3, MORE("--ordered", "-n", "2"), "7 of 7 lines failed; line 1: ");
+    fails_with(p, why, 7);
     /* A template that has a word for the role, and one that leaves the system message out. */
     static const char reads[] = "{% for m in messages if m.role in ['user', 'usr'] %}"
                                 "{{ m.content }}{% endfor %}";
@@ -524,7 +526,9 @@ static void rows_and_prompts_that_are_wrong_are_told_by_number_and_name(void **s
     assert_int_equal(r.status, 0);
     process_free(&r);
     r = RUN("run", p->model, "--batch", "no-rows.csv");
-    expect_failure(&r, 2, "no-rows.csv: No such file or directory");
+    expect_failure(&r, 1, "no-rows.csv: No such file or directory");
+    r = RUN("run", p->model, "--batch", "no-rows.csv", "-i", "{text}");
+    expect_failure(&r, 1, "no-rows.csv: No such file or directory");
     char *there = fixture_path(p->directory, "rows.csv");
     file_write(there, "a\n1\n", 4);
     r = RUN("run", p->model, "--batch", there);
@@ -548,6 +552,36 @@ static void rows_and_prompts_that_are_wrong_are_told_by_number_and_name(void **s
     unlink(packed);
     free(packed);
     free(says);
+}
+
+/* Files of other programs that would be long bad lines, and files without a line. */
+static void what_holds_no_requests_is_told_about(void **state) {
+    const BatchPlace *p = *state;
+    static const struct {
+        const char *bytes;
+        size_t length;
+        const char *says;
+    } others[] = {
+        {"PAR1\x15\0", 6, "a Parquet file; pandas.read_parquet(FILE)"},
+        {"PK\x03\x04\x14\0", 6, "a ZIP archive or a spreadsheet"},
+        {"\xFF\xFE{\0}\0", 6, "UTF-16 text; iconv -f UTF-16 -t UTF-8 FILE"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        file_write(p->other, others[i].bytes, others[i].length);
+        Process r = RUN("run", p->model, "--batch", p->other);
+        expect_failure(&r, 1, others[i].says);
+    }
+    file_write(p->other, "PAR1 is a golf score\n", 21);
+    Process r = RUN("run", p->model, "--batch", p->other, "--batch-text", "-n", "1");
+    expect_failure(&r, 0, "");
+    file_write(p->other, "\n", 1);
+    r = RUN("run", p->model, "--batch", p->other);
+    expect_failure(&r, 0, "holds no request, so nothing is answered");
+    r = table(p, "text,n\n", "{text}", NULL);
+    expect_failure(&r, 0, "has no rows below its header, so nothing is answered");
+    file_write(p->other, "", 0);
+    r = RUN("run", p->model, "--embed", p->other, "--pooling", "mean");
+    expect_failure(&r, 0, "holds no text, so nothing is answered");
 }
 
 #define WITH_TOOLS(id)                                                                             \
@@ -627,6 +661,7 @@ int main(int argc, char **argv) {
         TEST(results_in_a_file_with_a_tables_name_are_told_about),
         TEST(a_table_that_is_embedded_line_by_line_is_told_about),
         TEST(rows_and_prompts_that_are_wrong_are_told_by_number_and_name),
+        TEST(what_holds_no_requests_is_told_about),
         TEST(tools_that_the_template_cannot_take_are_refused),
         TEST(openai_batches_are_answered_in_kind),
     };

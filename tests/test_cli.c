@@ -214,7 +214,13 @@ static void text_on_stdin_follows_the_prompt_or_is_hinted_at(void **state) {
     assert_prints(process_run(both, PROMPT, strlen(PROMPT)), text);
     file_write(scratch, PROMPT, strlen(PROMPT));
     assert_prints(RUN("run", tiny, "-i", "Say:", "-f", scratch, HOW, "--echo"), text);
+    /* A byte order mark is no part of the text; an empty text is told about. */
+    file_write(scratch, "\xEF\xBB\xBFSay:\n" PROMPT, strlen("\xEF\xBB\xBFSay:\n" PROMPT));
+    assert_prints(RUN("run", tiny, "-f", scratch, HOW, "--echo"), text);
     free(text);
+    file_write(scratch, "", 0);
+    Process empty = RUN("run", tiny, "-f", scratch, HOW);
+    PROCESS_SAYS(empty, 0, " is empty: the text starts from nothing");
     int pipes[2];
     assert_int_equal(pipe(pipes), 0);
     assert_false(hints_at(pipes[0])); /* a pipe that stays open and empty is not waited for */
@@ -641,6 +647,8 @@ static void what_is_no_model_is_told_what_to_do_instead(void **state) {
     assert_fails(RUN("run", "https://huggingface.co/Org/Name/resolve/main/a-q8.gguf?download=true"),
                  1, "./get Org/Name:a-q8.gguf fetches it, and prints how to run it\n");
     assert_fails(RUN("run", "no/such.gguf"), 1, "no/such.gguf: No such file or directory\n");
+    assert_fails(RUN("run", "Nothing", "-i", "Hi"), 1,
+                 "no file is called 'Nothing', and no model that --list finds\n");
     assert_fails(RUN("run", ""), 1, "the model's name is empty\n");
     assert_fails(RUN("run", tiny, "-i", "Hi", "--type", "float16"), 2,
                  "--type: no type is called 'float16'; did you mean f16?\n");

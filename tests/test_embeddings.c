@@ -464,7 +464,7 @@ static void empty_lines_without_a_token_are_skipped_and_counted(void **state) {
     Process p = process_run(bare, text, strlen(text));
     assert_says(&p, 1,
                 "run models/stories.bin --embed - --pooling last (or mean, cls); "
-                "export SOURCE model.bin --pooling last says it once");
+                "./export SOURCE model.bin --pooling last says it once");
     process_free(&p);
     p = RUN("export", "models/stories.bin", bin, "-q", "--pooling", "mean");
     assert_int_equal(p.status, 0);

@@ -214,9 +214,11 @@ static void a_name_is_enough_where_one_model_has_it(void **state) {
     opens("small:latest", "sha256-" DIGEST ",");
     Process p = RUN("run", "tiny", "-n", "2");
     PROCESS_SAYS(p, 1, "tiny: several models are called so: Tiny-One, tiny-two");
-    static const char *const almost[][2] = {
-        {"tinyone", "Tiny-One"}, {"name-1", "Org/Name-1B"}, {"smal", "small:latest"}};
-    for (size_t i = 0; i < 3; i++) {
+    static const char *const almost[][2] = {{"tinyone", "Tiny-One"},
+                                            {"name-1", "Org/Name-1B"},
+                                            {"Tiny-One.gguf", "Tiny-One"},
+                                            {"smal", "small:latest"}};
+    for (size_t i = 0; i < 4; i++) {
         char *says = NULL;
         assert_true(asprintf(&says, "no file is called '%s'; did you mean the model %s?",
                              almost[i][0], almost[i][1]) > 0);
@@ -224,7 +226,7 @@ static void a_name_is_enough_where_one_model_has_it(void **state) {
         assert_int_equal(p.status, 1);
         if (!strstr(p.err, says)) fail_msg("%s", p.err);
         free(says);
-        if (i < 2) process_free(&p);
+        if (i < 3) process_free(&p);
     }
     process_free(&p);
     p = RUN("run", "nam", "-n", "2");

@@ -147,6 +147,12 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
     REFUSES("no option --stop-token; did you mean --stop TEXT?", "m", "--stop-token", "x");
     REFUSES("no option --images: this program reads only text", "m", "--images", "x.png");
     REFUSES("no option -V; did you mean --version?", "-V");
+    REFUSES("no option -i=Once; a value follows -i after a blank: -i Once", "-i=Once");
+    REFUSES("no option --repeat-last-n: --repetition-penalty counts all tokens of prompt and text: "
+            "leave it out",
+            "m", "--repeat-last-n", "64");
+    REFUSES("no option --n_ctx; did you mean --context N?", "m", "--n_ctx", "64");
+    REFUSES("create: ./export SOURCE TARGET writes a model.bin", "create", "mine");
     REFUSES("--top-k -1: all tokens are --top-k 0, the default", "m", "--top-k", "-1");
     REFUSES("a schema goes after --json-schema, -j is the number of threads and --json takes none: "
             "--json-schema '{}'",
@@ -229,6 +235,9 @@ static void what_does_not_fit_together_is_refused(void **state) {
     REFUSES("one model at a time, but 'why is it so?' stands beside 'llama3'; a prompt goes after "
             "-i: run llama3 -i 'why is it so?'",
             "llama3", "why is it so?");
+    REFUSES(
+        "one model at a time, but Makefile stands beside m.bin; --against Makefile compares both",
+        "m.bin", "Makefile");
     REFUSES("-i - and -f both give the text: with -f, -i is what stands before it", "m", "-i", "-",
             "-f", "b");
     REFUSES("one at a time: --score or --attention", "m", "--score", "table", "--attention", "-");
@@ -292,7 +301,23 @@ static void options_that_would_do_nothing_are_refused(void **state) {
             "--regex", "a");
     REFUSES("the shape of an answer is for a text, a chat or a batch, not this", "m", "--eval", "f",
             "--regex", "a");
+    REFUSES(json, "m", "--eval-tasks", "f", "--json");
     assert_int_equal(PARSE("m", "--info", "--json"), STATUS_OK);
+    static const char scores[] = "--eval FILE scores a text and generates none: no -m and -n; "
+                                 "--limit N scores its first N tokens";
+    REFUSES(scores, "m", "--eval", "f", "-n", "20");
+    REFUSES(scores, "m", "--eval", "f", "-m", "chat");
+    REFUSES("--eval-tasks FILE scores choices and generates none: no -n", "m", "--eval-tasks", "f",
+            "-n", "20");
+    REFUSES("--embed FILE gives vectors, as lines of JSON: no shape of an answer", "m", "--embed",
+            "f", "--json");
+    REFUSES("--embed FILE names the texts, one a line: no -i, -f or -m", "m", "--embed", "f", "-i",
+            "a");
+    REFUSES("--embed FILE names the texts, one a line: no -i, -f or -m", "m", "--embed", "f", "-m",
+            "chat");
+    REFUSES("--resume is for a file of requests: --batch FILE", "m", "--resume");
+    REFUSES("--kv-memory is for a file of requests: --batch FILE", "m", "--kv-memory", "1G");
+    REFUSES("--batch-text is for a file of requests: --batch FILE", "m", "--batch-text");
 }
 
 static void parts_of_a_batch_are_named_and_joined(void **state) {

@@ -121,6 +121,9 @@ static void fields_that_change_nothing_are_ignored_and_others_refused(void **sta
             "'suffix' is not supported, unless it is empty");
     r = parsed("{\"prompt\": \"a\", \"best_of\": 1, \"suffix\": \"\"}");
     request_free(&r);
+    refused("{\"conversations\": []}", "they are 'messages'");
+    refused("{\"prompt\": \"a\", \"format\": \"json\"}", "goes into 'response_format'");
+    refused("{\"instruction\": \"a\"}", "a question is one of 'messages'");
     refused("{\"promt\": \"a\"}", "'promt' is not supported; did you mean 'prompt'?");
     refused("{\"custom_idd\": 1, \"url\": \"/v1/completions\", \"body\": {}}",
             "did you mean 'custom_id'?");
