@@ -1,5 +1,7 @@
 /* The example sessions of the README and of docs/ are run line by line and must print what they
  * show; the commands of docs/ must run as they stand; links must lead to files. */
+#include <ctype.h>
+#include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -31,19 +33,24 @@ static char *replaced(const char *text, const char *from, const char *to) {
  * in the build directory. malloc'ed. */
 static char *as_built(const char *line) {
     char *run = program_command("run"), *export = program_command("export");
-    char *made = build_path("tests/mine-");
+    char *bench = program_command("bench"), *made = build_path("tests/mine-");
     char *first = replaced(line, "./run", run), *second = replaced(first, "./export", export);
-    char *command = replaced(second, "mine-", made);
+    char *third = replaced(second, "./bench", bench), *command = replaced(third, "mine-", made);
     free(run);
     free(export);
+    free(bench);
     free(made);
     free(first);
     free(second);
+    free(third);
     return command;
 }
 
-/* Runs one command of a page and compares what it prints with `expected`. */
+/* Runs one command of a page and compares what it prints with `expected`. A reader may run it
+ * twice, or after a page that makes the same file. */
 static void check_command(const char *line, const char *expected) {
+    if (strstr(line, "./export ") && !strstr(line, "--force"))
+        fail_msg("$ %s\nfails where its file exists: add --force", line);
     char *command = as_built(line), *both = NULL;
     assert_true(asprintf(&both, "{ %s; } 2>&1", command) > 0);
     Process p = RUN("/bin/sh", "-c", both);
@@ -107,13 +114,12 @@ static void remove_made(void) {
 
 static void the_sessions_of_the_docs_are_what_their_commands_print(void **state) {
     (void)state;
-    remove_made(); /* which export would not replace */
     static const struct {
         const char *page;
         size_t least;
     } pages[] = {{"docs/your-own-model.md", 4}, {"docs/guide-to-code.md", 19},
-                 {"docs/seeing-inside.md", 8},  {"docs/positions-and-heads.md", 2},
-                 {"docs/sizes.md", 4},          {"docs/exercises.md", 25}};
+                 {"docs/seeing-inside.md", 10}, {"docs/positions-and-heads.md", 2},
+                 {"docs/sizes.md", 4},          {"docs/exercises.md", 31}};
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
         if (!tier_takes(i, 6, 1)) continue;
         assert_true(check_page(pages[i].page, false) >= pages[i].least);
@@ -173,19 +179,21 @@ static size_t paste_page(const char *page, const char *scratch) {
 /* Makes a directory that looks like a checkout in which make has run; malloc'ed. */
 static char *new_checkout(void) {
     char *scratch = build_path("tests/paste"), *run = program_command("run"), *script = NULL;
-    char *export = program_command("export");
+    char *export = program_command("export"), *bench = program_command("bench");
     assert_true(asprintf(&script,
                          "rm -rf '%s' && mkdir '%s' && cd '%s' && here=$OLDPWD && "
-                         "ln -s \"$here\"/* . && rm -f run export && "
+                         "ln -s \"$here\"/* . && rm -f run export bench && "
                          "printf '#!/bin/sh\\nexec %s \"$@\"\\n' > run && "
                          "printf '#!/bin/sh\\nexec %s \"$@\"\\n' > export && "
-                         "chmod +x run export",
-                         scratch, scratch, scratch, run, export) > 0);
+                         "printf '#!/bin/sh\\nexec %s \"$@\"\\n' > bench && "
+                         "chmod +x run export bench",
+                         scratch, scratch, scratch, run, export, bench) > 0);
     Process p = RUN("/bin/sh", "-c", script);
     assert_int_equal(p.status, 0);
     process_free(&p);
     free(run);
     free(export);
+    free(bench);
     free(script);
     return scratch;
 }
@@ -277,12 +285,12 @@ static void the_first_screen_says_what_it_is_and_its_commands_run(void **state) 
     free(scratch);
 }
 
-/* The cells of a table that are commands of `run`, between backticks: each must end well. */
+/* The cells of a table that are commands, between backticks: each must end well. */
 static void the_commands_of_the_table_of_concepts_run(void **state) {
     (void)state;
     size_t length, n = 0;
     char *scratch = new_checkout(), *text = file_read("docs/guide-to-code.md", &length), *at = text;
-    while ((at = strstr(at, "`./run "))) {
+    while ((at = strstr(at, "`./"))) {
         char *line = at, *end = strchr(++at, '`'), *both = NULL;
         while (line > text && line[-1] != '\n') line--;
         assert_non_null(end);
@@ -296,9 +304,70 @@ static void the_commands_of_the_table_of_concepts_run(void **state) {
         }
         at = end + 1;
     }
-    assert_true(n >= 40);
+    assert_true(n >= 56);
     free(text);
     free(scratch);
+}
+
+/* ---- functions and tests that the guide names ---- */
+
+static size_t identifier_length(const char *text) {
+    return strspn(text, "abcdefghijklmnopqrstuvwxyz_0123456789");
+}
+
+/* Whether the file `directory` `path`.c has the name; false too where there is no such file. */
+static bool source_has(const char *directory, const char *path, size_t path_length,
+                       const char *name, size_t name_length) {
+    char file[256], word[128];
+    size_t length;
+    snprintf(file, sizeof file, "%s%.*s.c", directory, (int)path_length, path);
+    snprintf(word, sizeof word, "%.*s(", (int)name_length, name);
+    if (access(file, R_OK) != 0) return false;
+    char *source = file_read(file, &length);
+    bool found = strstr(source, word) != NULL;
+    free(source);
+    return found;
+}
+
+/* Checks the names between backticks that stand at `list`, after a file and a comma or colon, and
+ * returns how many there are. `what` is that file without its ending. */
+static size_t check_names(const char *list, const char *directory, const char *what,
+                          size_t what_length) {
+    size_t n = 0;
+    while (*list == '`') {
+        size_t name = identifier_length(++list);
+        if (list[name] != '`') return n;
+        if (!source_has(directory, what, what_length, list, name))
+            fail_msg("docs/guide-to-code.md: %s%.*s.c has no %.*s", directory, (int)what_length,
+                     what, (int)name, list);
+        n++;
+        list += name + 1;
+        if (*list != ',') break;
+        list += 1 + strspn(list + 1, " \n");
+    }
+    return n;
+}
+
+/* "FILE.c, `function`, `function`" and "test_NAME: `test`". */
+static void the_functions_and_tests_of_the_guide_are_where_it_says(void **state) {
+    (void)state;
+    size_t length, n_functions = 0, n_tests = 0;
+    char *text = file_read("docs/guide-to-code.md", &length);
+    for (const char *at = text; (at = strstr(at, ".c")); at += 2) {
+        const char *start = at;
+        while (start > text && (identifier_length(start - 1) > 0 || start[-1] == '/')) start--;
+        if ((at[2] != ',' && at[2] != ':') || start == at) continue;
+        n_functions += check_names(at + 3 + strspn(at + 3, " \n"), "", start, (size_t)(at - start));
+    }
+    for (const char *at = text; (at = strstr(at, "test_"));) {
+        size_t name = identifier_length(at);
+        if (at[name] == ':')
+            n_tests +=
+                check_names(at + name + 1 + strspn(at + name + 1, " \n"), "tests/", at, name);
+        at += name;
+    }
+    assert_true(n_functions >= 20 && n_tests >= 25);
+    free(text);
 }
 
 /* `run` alone is not found in a checkout, and `export` is a builtin of the shell. */
@@ -311,36 +380,60 @@ static void no_command_of_the_docs_lacks_its_directory(void **state) {
     process_free(&p);
 }
 
-/* Checks that every link of `page` to another file exists; `directory` is the page's directory. */
-static void check_links(const char *page, const char *directory) {
-    size_t length;
+/* Whether `page` has a heading that a link to #`anchor` leads to: its letters, digits, "-" and "_"
+ * in lower case, with "-" for each space. */
+static bool has_heading(const char *page, const char *anchor, size_t anchor_length) {
+    for (const char *line = page; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+        if (*line != '#') continue;
+        const char *c = line + strspn(line, "#"), *wanted = anchor, *end = anchor + anchor_length;
+        c += *c == ' ';
+        for (; *c && *c != '\n'; c++) {
+            bool kept = isalnum((unsigned char)*c) || *c == '-' || *c == '_' || *c == ' ';
+            char letter = *c == ' ' ? '-' : (char)tolower((unsigned char)*c);
+            if (!kept) continue;
+            if (wanted == end || *wanted != letter) break;
+            wanted++;
+        }
+        if ((!*c || *c == '\n') && wanted == end) return true;
+    }
+    return false;
+}
+
+/* Checks that the files and headings to which the links of `page` lead exist; returns how many
+ * headings there are among them. */
+static size_t check_links(const char *page) {
+    size_t length, headings = 0;
+    const char *slash = strrchr(page, '/');
     char *text = file_read(page, &length);
     for (char *at = text; (at = strstr(at, "](")); at++) {
         char path[512];
-        size_t n = strcspn(at + 2, ")#");
-        if (n == 0 || strncmp(at + 2, "http", 4) == 0) continue;
-        snprintf(path, sizeof path, "%s%.*s", directory, (int)n, at + 2);
-        if (access(path, F_OK) != 0) print_message("%s: no %s\n", page, path);
-        assert_int_equal(access(path, F_OK), 0);
+        size_t n = strcspn(at + 2, ")#"), anchor = strcspn(at + 2 + n, ")");
+        if (strncmp(at + 2, "http", 4) == 0) continue;
+        if (n == 0)
+            snprintf(path, sizeof path, "%s", page);
+        else
+            snprintf(path, sizeof path, "%.*s%.*s", slash ? (int)(slash + 1 - page) : 0, page,
+                     (int)n, at + 2);
+        if (access(path, F_OK) != 0) fail_msg("%s: no %s", page, path);
+        if (anchor < 2 || !strstr(path, ".md")) continue;
+        char *target = file_read(path, &length);
+        if (!has_heading(target, at + 3 + n, anchor - 1))
+            fail_msg("%s: %s has no heading %.*s", page, path, (int)anchor, at + 2 + n);
+        headings++;
+        free(target);
     }
     free(text);
+    return headings;
 }
 
-static void links_lead_to_files(void **state) {
+static void links_lead_to_files_and_headings(void **state) {
     (void)state;
-    static const char *const docs[] = {"architecture",   "numerics",           "format",
-                                       "families",       "adding-a-family",    "batch",
-                                       "chat",           "quantization",       "command-line",
-                                       "chat-templates", "tokenizer-section",  "benchmarks",
-                                       "cluster",        "guide-to-code",      "seeing-inside",
-                                       "your-own-model", "positions-and-heads"};
-    for (size_t i = 0; i < sizeof docs / sizeof *docs; i++) {
-        char page[128];
-        snprintf(page, sizeof page, "docs/%s.md", docs[i]);
-        check_links(page, "docs/");
-    }
-    check_links("models/README.md", "models/");
-    check_links("README.md", "");
+    size_t headings = check_links("README.md") + check_links("models/README.md");
+    glob_t docs;
+    assert_int_equal(glob("docs/*.md", 0, NULL, &docs), 0);
+    for (size_t i = 0; i < docs.gl_pathc; i++) headings += check_links(docs.gl_pathv[i]);
+    assert_true(docs.gl_pathc >= 30 && headings >= 60);
+    globfree(&docs);
 }
 
 /* The page's other rows come from the same script; `make soak` compares them all. */
@@ -365,8 +458,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_commands_of_the_docs_can_be_pasted),
         cmocka_unit_test(the_first_screen_says_what_it_is_and_its_commands_run),
         cmocka_unit_test(the_commands_of_the_table_of_concepts_run),
+        cmocka_unit_test(the_functions_and_tests_of_the_guide_are_where_it_says),
         cmocka_unit_test(no_command_of_the_docs_lacks_its_directory),
-        cmocka_unit_test(links_lead_to_files),
+        cmocka_unit_test(links_lead_to_files_and_headings),
         cmocka_unit_test(the_divergences_of_the_docs_come_out_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
