@@ -44,8 +44,28 @@ struct ModelFile {
 
 /* ---- Opening and mapping ---- */
 
-/* Copies the file into the mapping `to`, which is then as read-only as that of a file. */
-static Status copy_file(const ModelFile *file, uint8_t *to, Error *error) {
+/* How the file's bytes come into memory: map_file or copy_file. Each is named by one function
+ * alone, so that a linker leaves the other out (WebAssembly has no mprotect). */
+typedef Status TakeFile(ModelFile *file, Error *error);
+
+static Status take_mapping(ModelFile *file, void *map, Error *error) {
+    if (map == MAP_FAILED) return error_set(error, "cannot map: %s", strerror(errno));
+    file->map = map;
+    return STATUS_OK;
+}
+
+static Status map_file(ModelFile *file, Error *error) {
+    void *map = mmap(NULL, file->bytes, PROT_READ, MAP_SHARED, file->fd, 0);
+    Status status = take_mapping(file, map, error);
+    if (status == STATUS_OK) mapped_remember(map, file->bytes, file->path);
+    return status;
+}
+
+/* Copies the file into memory that is then as read-only as a mapped file. */
+static Status copy_file(ModelFile *file, Error *error) {
+    uint8_t *to =
+        mmap(NULL, file->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (take_mapping(file, to, error) != STATUS_OK) return STATUS_FAILED;
     for (size_t at = 0; at < file->bytes;) {
         ssize_t n = pread(file->fd, to + at, file->bytes - at, (off_t)at);
         if (n < 0 && errno == EINTR) continue;
@@ -57,7 +77,7 @@ static Status copy_file(const ModelFile *file, uint8_t *to, Error *error) {
     return STATUS_OK;
 }
 
-static Status map_file(ModelFile *file, bool copies, Error *error) {
+static Status check_file(ModelFile *file, Error *error) {
     /* O_NONBLOCK: a named pipe is an error at once, instead of a wait for its writer. */
     if (file->fd < 0) file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat info;
@@ -66,13 +86,6 @@ static Status map_file(ModelFile *file, bool copies, Error *error) {
     if (!S_ISREG(info.st_mode)) return error_set(error, "not a regular file");
     if (info.st_size == 0) return error_set(error, "empty file");
     file->bytes = (size_t)info.st_size;
-    void *map =
-        copies ? mmap(NULL, file->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-               : mmap(NULL, file->bytes, PROT_READ, MAP_SHARED, file->fd, 0);
-    if (map == MAP_FAILED) return error_set(error, "cannot map: %s", strerror(errno));
-    file->map = map;
-    if (copies) return copy_file(file, map, error);
-    mapped_remember(map, file->bytes, file->path);
     return STATUS_OK;
 }
 
@@ -464,7 +477,7 @@ void modelfile_restore(ModelFile *file) {
 
 /* ---- The whole file ---- */
 
-static Status open_file(ModelFile **out, const char *path, int fd, bool copies, Error *error) {
+static Status open_file(ModelFile **out, const char *path, int fd, TakeFile *take, Error *error) {
     *out = NULL;
     ModelFile *file = calloc(1, sizeof *file);
     if (!file) {
@@ -474,7 +487,8 @@ static Status open_file(ModelFile **out, const char *path, int fd, bool copies, 
     file->fd = fd;
     file->path = strdup(path);
     Status status = file->path ? STATUS_OK : error_set(error, "no memory");
-    if (status == STATUS_OK) status = map_file(file, copies, error);
+    if (status == STATUS_OK) status = check_file(file, error);
+    if (status == STATUS_OK) status = take(file, error);
     if (status == STATUS_OK) status = check_header(file, error);
     if (status == STATUS_OK) status = check_sections(file, error);
     if (status == STATUS_OK) status = read_metadata(file, error);
@@ -492,11 +506,11 @@ static Status open_file(ModelFile **out, const char *path, int fd, bool copies, 
 }
 
 Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error) {
-    return open_file(out, path, fd, false, error);
+    return open_file(out, path, fd, map_file, error);
 }
 
 Status modelfile_read(ModelFile **out, const char *path, int fd, Error *error) {
-    return open_file(out, path, fd, true, error);
+    return open_file(out, path, fd, copy_file, error);
 }
 
 void modelfile_close(ModelFile *file) {
