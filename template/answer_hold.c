@@ -171,9 +171,17 @@ static Status make_channels(ElementWriter *w, const AnswerHoldInput *in, json_t 
 /* A structure repeats the definitions of a schema for each parameter that is written as a tag. */
 enum { MOST_STRUCTURE = 64 << 20 };
 
-static int put_json(const char *bytes, size_t n, void *text) {
-    text_put(text, bytes, n, 0);
-    return ((TextBuffer *)text)->failed ? -1 : 0;
+/* A text that is as long as it may be. */
+typedef struct Written {
+    TextBuffer text;
+    bool too_long;
+} Written;
+
+static int put_json(const char *bytes, size_t n, void *context) {
+    Written *written = context;
+    written->too_long = n >= MOST_STRUCTURE - written->text.length;
+    if (!written->too_long) text_put(&written->text, bytes, n, 0);
+    return written->too_long || written->text.failed ? -1 : 0;
 }
 
 static Status write_structure(AnswerHold *hold, const AnswerHoldInput *in, Error *error) {
@@ -185,15 +193,15 @@ static Status write_structure(AnswerHold *hold, const AnswerHoldInput *in, Error
         json_decref(element);
         return status;
     }
-    TextBuffer text = {.limit = MOST_STRUCTURE};
+    Written out = {.too_long = false};
     size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(17);
-    bool written = !w.failed && json_dump_callback(element, put_json, &text, flags) == 0;
+    bool written = !w.failed && json_dump_callback(element, put_json, &out, flags) == 0;
     json_decref(element);
-    hold->text = text.bytes;
+    hold->text = out.text.bytes;
     if (!written)
-        return error_set(error, text.failed ? "the schemas of 'tools' are too large to be enforced"
-                                            : "no memory for the shape of an answer");
-    hold->source = (ShapeSource){SHAPE_STRUCTURE, text.bytes, text.length};
+        return error_set(error, out.too_long ? "the schemas of 'tools' are too large to be enforced"
+                                             : "no memory for the shape of an answer");
+    hold->source = (ShapeSource){SHAPE_STRUCTURE, out.text.bytes, out.text.length};
     return STATUS_OK;
 }
 
