@@ -215,6 +215,9 @@ static void run_segment(const AttentionCall *call, const Item *item, size_t segm
             .end = end > begin ? end : begin,
             .position = index,
             .slope = params->alibi_slopes ? params->alibi_slopes[head] : 0.0f,
+            .relative = params->relative ? params->relative +
+                                               (row * params->n_heads + head) * params->relative_dim
+                                         : NULL,
             .partial = partials + i * call->memory->partial_floats,
             .scores = w->scores,
         };
@@ -234,8 +237,10 @@ static void clear_partial(const AttentionCall *call, float *partial) {
     partial[PARTIAL_MAX] = -INFINITY;
 }
 
-static const float *head_sink(const AttentionCall *call, size_t head) {
-    return call->params->sinks ? call->params->sinks + head : NULL;
+static const float *head_sink(const AttentionCall *call, size_t row, size_t head) {
+    const AttentionParams *params = call->params;
+    if (params->row_sinks) return params->row_sinks + row * params->n_heads + head;
+    return params->sinks ? params->sinks + head : NULL;
 }
 
 static void finish_query(const AttentionCall *call, const Item *item, size_t query,
@@ -243,7 +248,7 @@ static void finish_query(const AttentionCall *call, const Item *item, size_t que
     size_t row = query_row(item, query), head = query_head(item, query);
     size_t value_dim = call->params->value_dim;
     call->kernel->finish(call->out + (row * call->params->n_heads + head) * value_dim, partial,
-                         head_sink(call, head), value_dim);
+                         head_sink(call, row, head), value_dim);
 }
 
 /* Passes the observer the weights of the item's only query, made from its scores in place. */
@@ -255,7 +260,7 @@ static void show_weights(const AttentionCall *call, const Item *item, const floa
     /* An output of 1 becomes 1 / sum, which counts the attention sink's weight. */
     float one[PARTIAL_OUT + 1] = {
         [PARTIAL_MAX] = max, [PARTIAL_SUM] = partial[PARTIAL_SUM], [PARTIAL_OUT] = 1.0f};
-    call->kernel->finish(&inverse_sum, one, head_sink(call, head), 1);
+    call->kernel->finish(&inverse_sum, one, head_sink(call, row, head), 1);
     for (size_t i = 0; i < n && !call->observer->scores; i++)
         weights[i] = expf(weights[i] - max) * inverse_sum;
     int32_t start = kvcache_start(call->cache, call->rows[row].sequence);

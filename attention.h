@@ -30,7 +30,15 @@ typedef struct AttentionParams {
     uint32_t window;    /* a query sees this many positions, itself included; 0: all */
     uint32_t chunk;     /* a query sees no position before the last multiple of this; 0: all */
     const float *alibi_slopes; /* [n_heads], times -(distance); NULL: none */
-    const float *sinks; /* [n_heads], scores that take weight but have no value; NULL: none */
+    const float *sinks;     /* [n_heads], scores that take weight but have no value; NULL: none */
+    const float *row_sinks; /* [n_rows][n_heads], sinks of each query's own; NULL: none */
+    /* Added to the score of a position `distance` back, less than relative_extent: the sum over r
+     * of relative[row][head][r] * profile r at that distance. NULL: nothing is added. */
+    const float *relative; /* [n_rows][n_heads][relative_dim] */
+    const float *profiles; /* [relative_dim][KV_PAGE zeros, the distances from the largest to 0,
+                            * KV_PAGE zeros]: in the order of positions, and readable a page
+                            * beyond both ends */
+    size_t relative_dim, relative_extent;
 } AttentionParams;
 
 /* The sequence and position of one row of queries. */
@@ -65,12 +73,13 @@ enum { PARTIAL_MAX, PARTIAL_SUM, PARTIAL_OUT = 16 };
 enum { ATTENTION_QUERIES = 128 }; /* the most of one job */
 
 typedef struct AttentionQuery {
-    const float *q;    /* [head_dim] */
-    size_t begin, end; /* the positions that it sees, counted from the sequence's start */
-    size_t position;   /* its own, for the distance that ALiBi takes */
-    float slope;       /* ALiBi; 0: none */
-    float *partial;    /* receives the result */
-    float *scores;     /* when not NULL, scores[i] receives the score of position i */
+    const float *q;        /* [head_dim] */
+    size_t begin, end;     /* the positions that it sees, counted from the sequence's start */
+    size_t position;       /* its own, for the distance that ALiBi takes */
+    float slope;           /* ALiBi; 0: none */
+    const float *relative; /* [relative_dim]; NULL: none */
+    float *partial;        /* receives the result */
+    float *scores;         /* when not NULL, scores[i] receives the score of position i */
 } AttentionQuery;
 
 /* Queries that share a key/value head of one sequence, and the positions of one segment. */

@@ -70,6 +70,7 @@ typedef enum Addition {
 /* How a branch uses several residual streams (Arrangement). */
 typedef struct StreamUse {
     const char *reads; /* for people: what x is then; NULL: nothing is read */
+    const char *adds;  /* for people: what stands before the output; NULL: "streams += " */
     /* All threads: products that reading the streams needs. The group is then read in a loop of its
      * own. */
     void (*gather)(struct ForwardPass *pass, const Branch *branch);

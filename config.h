@@ -94,6 +94,8 @@ typedef enum LayerKindNumber {
     LAYER_BLOCKS,     /* attention to chosen blocks of keys: MiniMax M3 */
     LAYER_COMPRESSED, /* attention to a window and to pools of positions: DeepSeek V4 */
     LAYER_CHOSEN,     /* attention to chosen pools of positions: Qwen4-Exp */
+    LAYER_CCA,        /* compressed convolutional attention: ZAYA */
+    LAYER_RELATIVE,   /* attention with a learned bias of distances: Inkling */
     LAYER_KINDS
 } LayerKindNumber;
 
@@ -108,7 +110,10 @@ typedef enum StackNumber {
     STACK_SHORTCUT, /* a mixture in every second layer, added after the next one: LongCat-Flash */
     STACK_HYPER,    /* several residual streams, mixed for each block: Hy 4 */
     STACK_GATED_STREAMS, /* several residual streams, read by low-rank gates: Qwen4-Exp */
-    STACK_MTP,           /* one prediction layer (layers/mtp.h); no file has this */
+    STACK_SCALED_SUMS,   /* both parts of each sum have weights and biases by element: ZAYA */
+    STACK_CONVOLVED,     /* x + convolution(f(norm(x))): Inkling */
+    STACK_BLOCK_SUMS, /* blocks read sums of some layers each by attention over them: Inkling 2 */
+    STACK_MTP,        /* one prediction layer (layers/mtp.h); no file has this */
     STACKS
 } StackNumber;
 
@@ -154,18 +159,34 @@ typedef struct CompressedConfig {
     uint32_t pool_rate[CONFIG_MAX_LAYERS]; /* positions of a pool; 0: the window alone */
 } CompressedConfig;
 
+/* Attention with a learned bias of distances (layers/relative.h). */
+typedef struct RelativeConfig {
+    uint32_t dim;    /* numbers of a query's head that weigh the profiles of the bias */
+    uint32_t extent; /* positions back that have a bias in layers without a window; a window's own
+                      * length in the others */
+    float head_clip; /* most that the norm of a query's or key's head may be: Inkling 2; 0 = heads
+                      * are normalized instead */
+    float clip;      /* the same of the numbers that weigh the profiles; 0 = no limit */
+} RelativeConfig;
+
 /* Mixtures of experts (layers/mixture.h). A layer is one when it has a router; the feed-forwards of
  * other layers are ffn_dim wide. */
 typedef struct ExpertsConfig {
-    uint32_t count;     /* 0: no layer has experts */
-    uint32_t per_token; /* experts that the router chooses for each token (top-k) */
-    uint32_t identity;  /* the last so many are identity experts: output = input; LongCat-Flash */
-    uint32_t ffn_dim;   /* width inside an expert */
-    uint32_t dim;       /* width of what experts read and write in LAYER_LATENT_MOE; else 0 */
+    uint32_t count;      /* 0: no layer has experts */
+    uint32_t per_token;  /* experts that the router chooses for each token (top-k) */
+    uint32_t identity;   /* the last so many are identity experts: output = input; LongCat-Flash */
+    bool identity_skips; /* the output of identity experts is 0: ZAYA */
+    uint32_t always;     /* the last so many are chosen for every token, and counted in per_token:
+                          * Inkling's shared experts */
+    uint32_t ffn_dim;    /* width inside an expert */
+    uint32_t dim;        /* width of what experts read and write in LAYER_LATENT_MOE; else 0 */
     uint32_t shared_ffn_dim; /* of an expert that every token uses: Qwen 2 MoE; 0 = none */
     float shared_scale;      /* of its output: Cohere's average of both; 1 = none */
     bool weight_on_input;    /* routing weights multiply inputs, not outputs: Llama 4 */
     float swiglu_limit; /* gate at most this, up within +- this and 1 added: GPT-OSS; 0 = none */
+    /* gate * sigmoid(gate) * up with cap * tanh(x / cap) of the factors gate and up: Inkling 2; 0 =
+     * none */
+    float gate_softcap, up_softcap;
 } ExpertsConfig;
 
 /* How a router chooses a token's experts and weights them (layers/routing.h). Groups, rankings and
@@ -182,6 +203,8 @@ typedef struct RouterConfig {
     float sum_min;        /* least value of that sum */
     float scale;          /* of the routing weights */
     float softcap;        /* cap * tanh(logit / cap) before the score: Laguna; 0 = none */
+    uint32_t dim;         /* width of the last of several layers that make the logits: ZAYA; 0 = the
+                           * logits are a product of the row itself */
 } RouterConfig;
 
 /* Layers that keep a state (layers/state_fields.h): gated DeltaNet, Mamba, lightning attention,
@@ -192,6 +215,8 @@ typedef struct StateConfig {
     uint32_t key_dim;     /* of a head's q and k */
     uint32_t value_dim;   /* of a head's v */
     uint32_t conv_kernel; /* taps of the causal convolution */
+    uint32_t mix_kernel;  /* taps of the second convolution, among the elements of a head:
+                           * LAYER_CCA */
     uint32_t dt_rank;     /* Mamba: numbers that the step sizes of a row are made from */
     bool tiled;           /* head h reads q and k of head h % n_key_heads, not of its group */
     bool norm_first;      /* Mamba 2's output is normalized before its gate: Falcon-H1 */
@@ -331,6 +356,7 @@ typedef struct Config {
     LatentConfig latent;
     IndexerConfig indexer;
     CompressedConfig compressed;
+    RelativeConfig relative;
     StateConfig state;
     uint32_t shared_blocks; /* blocks that layers share in turn: Zamba 2 */
     StackNumber stack;
@@ -348,6 +374,7 @@ typedef struct Config {
         uint32_t norm_gate_rank;   /* STACK_MIXED_NORMS: rank of the gates of norms; 0 = no gates */
         uint32_t stream_gate_rank; /* STACK_GATED_STREAMS: rank of the gates that read them */
     };
+    uint32_t block_layers; /* STACK_BLOCK_SUMS: layers of a block */
     PerLayerConfig per_layer;
     NgramConfig ngram;
     bool residual_by_depth; /* divides each sum so that all its parts weigh the same: Beam */

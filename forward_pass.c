@@ -150,7 +150,8 @@ void forward_ffns(ForwardPass *pass, const FeedForwardRows *parts, size_t n_part
         float *up = r->up + i * width, *gate = r->gate + i * width;
         forward_add_bias(m, &f->up, up);
         if (c->gated) forward_add_bias(m, &f->gate, gate);
-        if (c->experts.swiglu_limit > 0.0f || f->limit || f->cutoff)
+        if (c->experts.swiglu_limit > 0.0f || c->experts.gate_softcap > 0.0f || f->limit ||
+            f->cutoff)
             limits_activate(m->isa->numeric, c, f, gate, up);
         else if (c->activation == ACTIVATION_XIELU)
             m->isa->numeric->xielu(up, f->xielu, width);

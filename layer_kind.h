@@ -42,7 +42,8 @@ const BranchKind *mixture_kind(void);
 /* gate[width] = what down takes of it, in models of experts whose gates are limited. GPT-OSS:
  * activation(min(gate, limit)) * (up within +- limit, plus 1) with Config.experts.swiglu_limit.
  * Step 3.5: min(activation(gate), limit) * (up within +- limit) with FeedForward.limit. Gemma 3n:
- * activation(max(0, gate - edge)) * up with FeedForward.cutoff. Changes up[width]. */
+ * activation(max(0, gate - edge)) * up with FeedForward.cutoff. Inkling 2: capped(gate) *
+ * sigmoid(gate) * capped(up) with Config.experts.gate_softcap and up_softcap. Changes up[width]. */
 void limits_activate(const Numeric *numeric, const Config *c, const struct FeedForward *f,
                      float *gate, float *up);
 

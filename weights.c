@@ -96,7 +96,8 @@ static const float *find_router_table(Finder *f) {
 /* Finds the layer's router and experts. A layer without a router has no experts. */
 static void find_experts(Finder *f, uint32_t l, LayerWeights *layer) {
     const Config *c = f->config;
-    layer->router = weights_linear(f, "router", c->experts.count, c->dim, false);
+    layer->router = weights_linear(f, "router", c->experts.count,
+                                   c->router.dim > 0 ? c->router.dim : c->dim, false);
     if (!layer->router.w.data) return;
     layer->router_correction = weights_vector(f, "router.correction", 1, c->experts.count, false);
     layer->router_table = find_router_table(f);

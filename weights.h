@@ -58,7 +58,7 @@ typedef struct LayerWeights {
     Norm post_ffn_norm;
     const float *sinks; /* [n_heads], attention scores that take weight but have no value */
     /* A layer whose router has data is a mixture of experts and has no ffn. */
-    Linear router;                  /* n_experts x dim */
+    Linear router;                  /* n_experts x dim, or Config.router.dim */
     const float *router_correction; /* [n_experts], added to scores where experts are ranked */
     const float *router_table;      /* [vocab_size][n_experts_used], each token's experts; NULL: the
                                      * router      chooses them */

@@ -31,6 +31,7 @@
     X(hunyuan) \
     X(hy_v4) \
     X(hyperclovax) \
+    X(inkling) \
     X(internlm) \
     X(kimi_linear) \
     X(kosmos) \
@@ -60,7 +61,8 @@
     X(smollm3) \
     X(step3p5) \
     X(xglm) \
-    X(zamba2)
+    X(zamba2) \
+    X(zaya)
 
 /* clang-format on */
 

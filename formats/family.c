@@ -52,7 +52,8 @@ const char *family_prefix(const Family *family, const RawTable *table) {
                                            "thinker.model.",
                                            "thinker.model.language_model.",
                                            "language_model.backbone.",
-                                           "backbone."};
+                                           "backbone.",
+                                           "model.llm."};
     if (!rules->to || strncmp(rules->from, "model.", 6) != 0) return NULL;
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         char name[128];

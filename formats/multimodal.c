@@ -101,6 +101,8 @@ static const Wrapper wrappers[] = {
     {"instructblip", "opt", .text_varies = true, .plain_logits = true, .tied = true},
     {"instructblipvideo", "opt", .text_varies = true, .plain_logits = true, .tied = true},
     {"molmo2", "molmo2_text", .tied = false},
+    {"inkling_mm_model", "inkling_text", .tied = false},
+    {"inkling2", "inkling2_text", .tied = false},
 };
 enum { WRAPPERS = sizeof wrappers / sizeof *wrappers };
 

@@ -296,20 +296,21 @@ static Status listed_parameters(const json_t *json, bool local, json_t **out, Er
 static Status nested_parameters(const RopeKeys *keys, const json_t *json, bool local, json_t **out,
                                 Error *error) {
     const json_t *all = json_value(json, "rope_parameters"), *full = NULL, *sliding = NULL;
-    full = json_value(all, "full_attention");
-    sliding = json_value(all, "sliding_attention");
+    const char *names[] = {kind_of_layers(false), kind_of_layers(true)};
+    if (keys->hybrid) names[0] = "hybrid", names[1] = "hybrid_sliding";
+    full = json_value(all, names[0]);
+    sliding = json_value(all, names[1]);
     if (all && (!json_is_object(all) || (!full && !sliding && json_object_size(all) > 0)))
-        return error_set(error, "config.json: rope_parameters has neither full_attention nor "
-                                "sliding_attention");
+        return error_set(error, "config.json: rope_parameters has neither %s nor %s", names[0],
+                         names[1]);
     const json_t *own = local ? sliding : full;
     if (own && !json_is_object(own))
-        return error_set(error, "config.json: rope_parameters.%s is not an object",
-                         kind_of_layers(local));
-    bool is_absent = !all && !local && keys->absent;
+        return error_set(error, "config.json: rope_parameters.%s is not an object", names[local]);
+    bool is_absent = !all && keys->absent && (!local || keys->hybrid);
     *out = own         ? json_copy((json_t *)own)
            : is_absent ? json_loads(keys->absent, 0, NULL)
                        : json_object();
-    const json_t *scaling = json_value(json, "rope_scaling");
+    const json_t *scaling = keys->hybrid ? NULL : json_value(json, "rope_scaling");
     const char *old = keys->layer_lists ? NULL : json_text(scaling, "type");
     if (!local && old && strcmp(old, "default") != 0 && !json_text(scaling, "rope_type"))
         return error_set(error,

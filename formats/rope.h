@@ -102,6 +102,9 @@ typedef struct RopeKeys {
                           * parameters belong to the latter */
     bool reversed;       /* rotates the other way: NanoChat */
     const char *learned; /* tensor with Rope.exponents: Mistral Large 4; NULL: none */
+    /* The kinds of layers are called hybrid and hybrid_sliding, `absent` is for both, and
+     * rope_scaling is not read: ZAYA. */
+    bool hybrid;
 } RopeKeys;
 
 /* Reads one number of the parameters of the layers with rope_table 0. */

@@ -264,17 +264,16 @@ static Status wrong_shape(const RuleContext *c, const RawTensor *raw, size_t row
 
 /* Describes one expert's part of a tensor that stacks all experts, in a dimension of its own or, in
  * a matrix, in its rows. */
-static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t expert,
-                      RawTensor *one, Error *error) {
+static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t n_experts,
+                      uint32_t expert, RawTensor *one, Error *error) {
     uint64_t n = 1;
     size_t bytes;
     *one = *stacked;
-    uint32_t n_experts = c->source->config.experts.count;
     bool in_rows = stacked->n_dims == 2 && stacked->dims[0] > n_experts && n_experts > 0 &&
                    stacked->dims[0] % n_experts == 0;
     if (!in_rows && (stacked->n_dims < 2 || stacked->dims[0] != n_experts))
         return error_set(error, "%s: tensor '%.100s' does not hold %u experts", c->source->path,
-                         stacked->name, c->source->config.experts.count);
+                         stacked->name, n_experts);
     one->n_dims = stacked->n_dims - !in_rows;
     for (uint32_t i = 0; i < one->n_dims; i++) {
         one->dims[i] = stacked->dims[i + !in_rows];
@@ -304,6 +303,13 @@ static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t e
         __builtin_add_overflow(stacked->offset, n, &one->offset))
         return error_set(error, "%s: tensor '%.100s' is too large", c->source->path, stacked->name);
     return STATUS_OK;
+}
+
+/* How many experts a rule with an expert's name is for. */
+static uint32_t rule_experts(const TensorRule *rule, const Config *config) {
+    const ExpertsConfig *e = &config->experts;
+    uint32_t others = e->identity + e->always;
+    return rule->always ? e->always : e->count > others ? e->count - others : 0;
 }
 
 /* How many tensors a rule with each_head makes. */
@@ -553,6 +559,12 @@ static Status tie(const RuleContext *c, const Part *part, const char *from, cons
 
 /* ---- Applying rules ---- */
 
+/* The number of the first expert that every token goes to. */
+static uint32_t first_always(const Config *config) {
+    const ExpertsConfig *e = &config->experts;
+    return e->count > e->always ? e->count - e->always : 0;
+}
+
 /* Adds the tensor of the expert or head `number` from the stored tensor `raw`. */
 static Status add_numbered(const RuleContext *c, const Part *part, RawTensor *raw, uint32_t layer,
                            uint32_t number, const char *to, Error *error) {
@@ -565,7 +577,8 @@ static Status add_numbered(const RuleContext *c, const Part *part, RawTensor *ra
                          "this program cannot add",
                          c->source->path, raw->name);
     if (rule->each_head) return add_head(c, part, raw, layer, number, to, error);
-    if (stacks_experts(rule) && unstack(c, raw, number, &one, error) != STATUS_OK)
+    if (stacks_experts(rule) &&
+        unstack(c, raw, rule_experts(rule, &c->source->config), number, &one, error) != STATUS_OK)
         return STATUS_FAILED;
     return rules_take(c, part, &one, layer, to, error);
 }
@@ -577,7 +590,8 @@ static Status apply_part(const RuleContext *c, const Part *part, uint32_t layer,
     char from[256], to[MODELFILE_NAME_BYTES], within[MODELFILE_NAME_BYTES];
     bool fits = source_name(c, part, layer, number, from, sizeof from) &&
                 below_outer_model(c, from, sizeof from) &&
-                fill_name(within, sizeof within, part->to, false, layer, number);
+                fill_name(within, sizeof within, part->to, false, layer,
+                          number + (rule->always ? first_always(&c->source->config) : 0));
     int length = !fits      ? 0
                  : in_layer ? snprintf(to, sizeof to, "layers.%u.%s", layer, within)
                             : snprintf(to, sizeof to, "%s", within);
@@ -610,8 +624,7 @@ static Status apply(const RuleContext *c, const TensorRule *rule, uint32_t layer
     const Config *config = &c->source->config;
     const size_t halves = has_bias(rule) ? 2 : 1; /* weight, bias */
     size_t n_names = count_names(rule->to);
-    uint32_t n =
-        in_layer && names_expert(rule) ? config->experts.count - config->experts.identity : 1;
+    uint32_t n = in_layer && names_expert(rule) ? rule_experts(rule, config) : 1;
     Status status = STATUS_OK;
     if (rule->each_head) n = (uint32_t)split_parts(rule, config, layer);
     if (rule->first_of_pair && layer % 2 == 1) return STATUS_OK;

@@ -100,6 +100,8 @@ typedef struct TensorRule {
                           * cols are as stored */
     const char *parts;   /* with each_head: so many parts instead of query heads */
     bool first_of_pair;  /* only layers with an even number have it */
+    bool always; /* the expert is one of those that every token goes to (always_experts), which come
+                  * after the others and are counted from 0 in `from` */
 } TensorRule;
 
 /* The forms as rows of a table: LINEAR("wo", ".self_attn.o_proj", "dim", "n_heads * head_dim"). */

@@ -44,6 +44,10 @@ typedef enum SizeName {
     SIZE_POOL_RATE,
     SIZE_POOL_SERIES,
     SIZE_NGRAM_DIM,
+    SIZE_ROUTER_DIM,
+    SIZE_STATE_MIX_KERNEL,
+    SIZE_RELATIVE_DIM,
+    SIZE_HALF_VALUES,
     SIZES
 } SizeName;
 
@@ -87,6 +91,10 @@ static const char *const names[SIZES] = {
     [SIZE_POOL_RATE] = "pool_rate",
     [SIZE_POOL_SERIES] = "pool_series",
     [SIZE_NGRAM_DIM] = "ngram_dim",
+    [SIZE_ROUTER_DIM] = "router_dim",
+    [SIZE_STATE_MIX_KERNEL] = "state_mix_kernel",
+    [SIZE_RELATIVE_DIM] = "relative_dim",
+    [SIZE_HALF_VALUES] = "half_values",
 };
 
 const char *size_name(size_t i) {
@@ -177,6 +185,14 @@ static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
         return c->indexer.layer[layer] == INDEXER_OWN ? 2 : 1;
     case SIZE_NGRAM_DIM:
         return c->ngram.dim;
+    case SIZE_ROUTER_DIM:
+        return c->router.dim;
+    case SIZE_STATE_MIX_KERNEL:
+        return c->state.mix_kernel;
+    case SIZE_RELATIVE_DIM:
+        return c->relative.dim;
+    case SIZE_HALF_VALUES:
+        return (size_t)heads.n_kv_heads * heads.value_dim / 2;
     case SIZES:
         break;
     }

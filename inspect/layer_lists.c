@@ -42,13 +42,16 @@ static void add_heads(TextBuffer *t, const Config *c, size_t l) {
 /* Writes the sizes of a branch in braces: the width of a feed-forward, experts, or heads. */
 static void add_sizes(TextBuffer *t, const Model *m, const Branch *b) {
     const Config *c = m->config;
+    const LayerWeights *w = &m->weights.layers[b->layer];
     uint32_t number = c->layer_kind[b->layer];
-    if (b->kind == &forward_ffn_kind) {
+    bool is_ffn = b->last_linear == &w->ffn.down; /* also of kinds that do more than it */
+    if (b->kind == &forward_ffn_kind || (is_ffn && !w->router.w.data)) {
         write_text(t, "{%u%s}", config_ffn_dim(c, b->layer), c->gated ? ", gated" : "");
-    } else if (b->kind == mixture_kind() || number == LAYER_LATENT_MOE) {
+    } else if (is_ffn || b->kind == mixture_kind() || number == LAYER_LATENT_MOE) {
         add_experts(t, c);
     } else if (b->kind == &self_attention_kind || number == LAYER_DIFFERENCE ||
-               number == LAYER_BLOCKS || number == LAYER_COMPRESSED || number == LAYER_CHOSEN) {
+               number == LAYER_BLOCKS || number == LAYER_COMPRESSED || number == LAYER_CHOSEN ||
+               number == LAYER_CCA || number == LAYER_RELATIVE) {
         add_heads(t, c, b->layer);
     } else if (number == LAYER_LATENT && b->kind == m->weights.layers[b->layer].kind) {
         const HeadShape h = config_heads(c, b->layer);
@@ -129,7 +132,8 @@ static const Branch *add_addition(TextBuffer *t, const Model *m, const Branch *f
     if (last->addition == ADD_LATER) {
         write_text(t, "later x += ");
     } else if (to_streams || !whole) {
-        write_text(t, to_streams ? "streams += " : "x += ");
+        const char *adds = to_streams ? last->streams->adds : "x += ";
+        write_text(t, "%s", adds ? adds : "streams += ");
     } else {
         write_text(t, "x = ");
         if (last->norm_after) write_text(t, "norm(");

@@ -18,6 +18,7 @@ const ConfigField arrangement_keys[ARRANGEMENT_KEYS] = {
     KEY_BOOL("altup_scales", altup.scales),
     KEY_UINT("laurel_rank", altup.laurel_rank, 1 << 12),
     KEY_UINT("mtp_layers", mtp.n_layers, CONFIG_MAX_MTP_LAYERS),
+    KEY_UINT("block_layers", block_layers, CONFIG_MAX_LAYERS),
 };
 /* clang-format on */
 
@@ -70,6 +71,27 @@ static Status validate_hyper(const Config *c, Error *error) {
     return STATUS_OK;
 }
 
+/* ZAYA's sums, and both stacks of Inkling. */
+static Status validate_inner(const Config *c, Error *error) {
+    static const char *const names[] = {[STACK_SCALED_SUMS] = "scaled_sums",
+                                        [STACK_CONVOLVED] = "convolved",
+                                        [STACK_BLOCK_SUMS] = "block_sums"};
+    const char *name = names[c->stack];
+    if (c->norm != NORM_RMS || c->norm_place != NORM_BEFORE || c->parallel_block)
+        return error_set(error, "stack '%s' needs norm 'rms' and norm_place 'before'", name);
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (c->without_ffn[l] ||
+            (c->stack != STACK_SCALED_SUMS && c->layer_kind[l] != LAYER_RELATIVE))
+            return error_set(error, "layer %u: without_ffn, or another attention, in a stack '%s'",
+                             l, name);
+    if (c->stack == STACK_SCALED_SUMS && (c->router.dim == 0 || c->experts.count == 0))
+        return error_set(error, "stack 'scaled_sums': router_dim is %u, n_experts %u",
+                         c->router.dim, c->experts.count);
+    if (c->stack == STACK_BLOCK_SUMS && c->block_layers == 0)
+        return error_set(error, "stack 'block_sums': block_layers is 0");
+    return STATUS_OK;
+}
+
 static Status validate_gated(const Config *c, Error *error) {
     if (c->norm != NORM_RMS || c->norm_place != NORM_BEFORE || c->parallel_block)
         return error_set(error, "stack 'gated_streams' needs norm 'rms' and norm_place 'before'");
@@ -85,6 +107,9 @@ static Status validate_gated(const Config *c, Error *error) {
 Status arrangement_validate(const Config *c, Error *error) {
     if (c->stack == STACK_GATED_STREAMS) return validate_gated(c, error);
     if (c->stack == STACK_HYPER) return validate_hyper(c, error);
+    if (c->stack == STACK_SCALED_SUMS || c->stack == STACK_CONVOLVED ||
+        c->stack == STACK_BLOCK_SUMS)
+        return validate_inner(c, error);
     if (c->stack == STACK_SHORTCUT) return validate_shortcut(c, error);
     if (c->stack == STACK_MTP) return validate_prediction(c, error);
     if (c->stack == STACK_MIXED_NORMS) return validate_before(c, error);
@@ -104,6 +129,9 @@ double arrangement_work(const Config *c) {
     double dim = c->dim, layers = c->n_layers;
     double work = layers * dim * 3.0 * c->per_layer.dim;
     if (c->stack == STACK_MTP) return 2.0 * dim * dim;
+    if (c->stack == STACK_SCALED_SUMS)
+        return layers * c->router.dim * (dim + 2.0 * c->router.dim + c->experts.count);
+    if (c->stack == STACK_CONVOLVED || c->stack == STACK_BLOCK_SUMS) return 0;
     if (c->stack == STACK_GATED_STREAMS)
         return (2.0 * layers + 1.0) * c->gated_streams * dim * 2.0 * c->stream_gate_rank +
                2.0 * layers * c->gated_streams * c->gated_streams * dim + ngram_work(c);

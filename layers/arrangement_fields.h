@@ -6,7 +6,7 @@
 #include "layers/fields.h"
 
 /* The keys of Config.streams, Config.per_layer and Config.mtp. */
-enum { ARRANGEMENT_KEYS = 11 };
+enum { ARRANGEMENT_KEYS = 12 };
 extern const ConfigField arrangement_keys[ARRANGEMENT_KEYS];
 
 #endif

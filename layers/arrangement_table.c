@@ -9,6 +9,9 @@ static const Arrangement *const arrangements[STACKS] = {
     [STACK_MTP] = &mtp_arrangement,
     [STACK_HYPER] = &hyper_arrangement,
     [STACK_GATED_STREAMS] = &gated_streams_arrangement,
+    [STACK_SCALED_SUMS] = &scaled_sums_arrangement,
+    [STACK_CONVOLVED] = &convolved_arrangement,
+    [STACK_BLOCK_SUMS] = &block_sums_arrangement,
 };
 
 const Arrangement *arrangement_of(StackNumber number) {

@@ -6,6 +6,7 @@
 #include "layer_kind.h"
 #include "layers/arrangement_fields.h"
 #include "layers/blocks_fields.h"
+#include "layers/cca_fields.h"
 #include "layers/chosen_fields.h"
 #include "layers/compressed_fields.h"
 #include "layers/differential_fields.h"
@@ -13,6 +14,7 @@
 #include "layers/latent_moe_fields.h"
 #include "layers/mixture_fields.h"
 #include "layers/ngram_fields.h"
+#include "layers/relative_fields.h"
 #include "layers/state_fields.h"
 
 /* One row for each kind, in the order of LayerKindNumber. */
@@ -31,6 +33,8 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_BLOCKS] = &blocks_fields,
     [LAYER_COMPRESSED] = &compressed_fields,
     [LAYER_CHOSEN] = &chosen_fields,
+    [LAYER_CCA] = &cca_fields,
+    [LAYER_RELATIVE] = &relative_fields,
 };
 
 /* Fields that plain layers read as well. */
@@ -60,6 +64,10 @@ static const struct {
     {compressed_keys, COMPRESSED_KEYS},
     {state_keys + 14, 1}, /* state_sigmoid_gate */
     {ngram_keys, NGRAM_KEYS},
+    {mixture_keys + 19, 5},     /* zero_experts_skip to router_dim */
+    {state_keys + 15, 1},       /* state_mix_kernel */
+    {arrangement_keys + 11, 1}, /* block_layers */
+    {relative_keys, RELATIVE_KEYS},
 };
 
 const ConfigField *layer_kind_field(size_t i) {

@@ -6,6 +6,7 @@
 #include "layers/delta.h"
 #include "layers/differential.h"
 #include "layers/blocks.h"
+#include "layers/cca.h"
 #include "layers/chosen.h"
 #include "layers/compressed.h"
 #include "layers/latent.h"
@@ -14,6 +15,7 @@
 #include "layers/mamba2.h"
 #include "layers/latent_moe.h"
 #include "layers/none.h"
+#include "layers/relative.h"
 #include "layers/shared_block.h"
 
 static const BranchKind *const kinds[LAYER_KINDS] = {
@@ -31,6 +33,8 @@ static const BranchKind *const kinds[LAYER_KINDS] = {
     [LAYER_BLOCKS] = &blocks_layer,
     [LAYER_COMPRESSED] = &compressed_layer,
     [LAYER_CHOSEN] = &chosen_layer,
+    [LAYER_CCA] = &cca_layer,
+    [LAYER_RELATIVE] = &relative_layer,
 };
 
 const BranchKind *layer_kind(uint32_t number) {

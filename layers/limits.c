@@ -1,8 +1,11 @@
 #include <math.h>
+#include <string.h>
 
 #include "layer_kind.h"
 #include "layers/sums.h"
 #include "weights.h"
+
+enum { CAP_ELEMENTS = 256 }; /* of a gate that are capped at once */
 
 static void clip(float *x, size_t n, float least, float most) {
     for (size_t i = 0; i < n; i++) x[i] = x[i] > most ? most : x[i] < least ? least : x[i];
@@ -15,9 +18,26 @@ static void cut_gate(float *gate, size_t n, float cutoff) {
     for (size_t i = 0; i < n; i++) gate[i] = gate[i] < edge ? 0.0f : gate[i] - edge;
 }
 
+/* gate[n] = capped gate * sigmoid(gate) * capped up. */
+static void cap_gate(const Numeric *numeric, const Config *c, float *gate, float *up, size_t n) {
+    float capped[CAP_ELEMENTS];
+    numeric->softcap(up, c->experts.up_softcap, n);
+    for (size_t at = 0; at < n; at += CAP_ELEMENTS) {
+        size_t some = n - at < CAP_ELEMENTS ? n - at : CAP_ELEMENTS;
+        memcpy(capped, gate + at, some * sizeof *capped);
+        numeric->softcap(capped, c->experts.gate_softcap, some);
+        numeric->activate(ACTIVATION_SIGMOID, gate + at, capped, some);
+        for (size_t i = at; i < at + some; i++) gate[i] *= up[i];
+    }
+}
+
 void limits_activate(const Numeric *numeric, const Config *c, const FeedForward *f, float *gate,
                      float *up) {
     size_t n = f->width;
+    if (c->experts.gate_softcap > 0.0f) {
+        cap_gate(numeric, c, gate, up, n);
+        return;
+    }
     if (f->cutoff) {
         cut_gate(gate, n, *f->cutoff);
         numeric->activate(c->activation, gate, up, n);

@@ -272,7 +272,8 @@ static void mixture_run(ForwardPass *pass, const Branch *b) {
     forward_add_time(pass, PART_REST);
     joined = joined && joins_experts(w);
     sum_experts(pass, w, &rows, routed, b->in, c->dim, joined, b->out);
-    if (c->experts.identity > 0) run_identity_experts(pass, &rows, b->in, b->out);
+    if (c->experts.identity > 0 && !c->experts.identity_skips)
+        run_identity_experts(pass, &rows, b->in, b->out);
     if (shared && !joined) mixture_add_shared(pass, w, &rows, b->in, b->out);
     forward_add_time(pass, PART_FEED_FORWARD);
 }

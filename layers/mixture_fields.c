@@ -26,6 +26,11 @@ const ConfigField mixture_keys[MIXTURE_KEYS] = {
     KEY_BOOL("router_group_pairs", router.group_pairs),
     KEY_BOOL("router_groups_zero", router.groups_zero),
     KEY_BOOL("router_ranks_logits", router.ranks_logits),
+    KEY_BOOL("zero_experts_skip", experts.identity_skips),
+    KEY_UINT("always_experts", experts.always, 64),
+    KEY_AMOUNT("gate_softcap", experts.gate_softcap),
+    KEY_AMOUNT("up_softcap", experts.up_softcap),
+    KEY_UINT("router_dim", router.dim, 1 << 16),
 };
 /* clang-format on */
 
@@ -38,6 +43,23 @@ Status mixture_validate(const Config *c, Error *error) {
     if (c->experts.identity >= c->experts.count)
         return error_set(error, "zero_experts is %u of n_experts %u", c->experts.identity,
                          c->experts.count);
+    if (c->experts.always > 0 &&
+        (c->experts.always >= c->experts.per_token || c->experts.identity > 0 ||
+         c->router.kind != ROUTER_SIGMOID_SCORES || c->router.groups > 1))
+        return error_set(error,
+                         "always_experts is %u of n_experts_used %u, with zero_experts %u, "
+                         "router_groups %u, or another router than 'sigmoid_scores'",
+                         c->experts.always, c->experts.per_token, c->experts.identity,
+                         c->router.groups);
+    if ((c->experts.gate_softcap > 0.0f) != (c->experts.up_softcap > 0.0f) ||
+        (c->experts.gate_softcap > 0.0f &&
+         (!c->gated || c->activation != ACTIVATION_SILU || c->experts.swiglu_limit > 0.0f)))
+        return error_set(error,
+                         "gate_softcap %g and up_softcap %g need each other, gates with 'silu', "
+                         "and no swiglu_limit",
+                         (double)c->experts.gate_softcap, (double)c->experts.up_softcap);
+    if (c->router.dim > 0 && c->stack != STACK_SCALED_SUMS)
+        return error_set(error, "router_dim is %u without stack 'scaled_sums'", c->router.dim);
     if (c->experts.ffn_dim == 0) return error_set(error, "expert_ffn_dim is 0");
     uint32_t groups = c->router.groups, used = c->router.groups_used;
     if (groups > 1 &&

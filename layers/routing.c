@@ -88,6 +88,10 @@ static void route_by_scores(const Numeric *numeric, const Config *c, const float
         if (!correction) memcpy(rank, logits, c->experts.count * sizeof *rank);
         keep_best_groups(c, rank);
     }
+    if (c->experts.always > 0) {
+        if (!correction) memcpy(rank, logits, c->experts.count * sizeof *rank);
+        for (size_t i = 0; i < c->experts.always; i++) rank[c->experts.count - 1 - i] = INFINITY;
+    }
     experts_choose(rank, c->experts.count, c->experts.per_token, chosen);
     set_routing_weights(c, logits, chosen, routing_weights);
 }

@@ -17,6 +17,7 @@ const ConfigField state_keys[STATE_KEYS] = {
     KEY_AMOUNT("state_beta", state.beta),
     KEY_AMOUNT("state_decay_most", state.decay_most),
     KEY_BOOL("state_sigmoid_gate", state.sigmoid_gate),
+    KEY_UINT("state_mix_kernel", state.mix_kernel, 16),
 };
 /* clang-format on */
 

@@ -19,7 +19,7 @@ extern const LayerFields delta_fields, convolution_fields, mamba_fields, mamba2_
 extern const LayerFields lightning_fields, no_fields, parallel_mamba_fields, shared_block_fields;
 
 /* The keys of Config.state, and of blocks that layers share. */
-enum { STATE_KEYS = 15 };
+enum { STATE_KEYS = 16 };
 extern const ConfigField state_keys[STATE_KEYS];
 
 #endif

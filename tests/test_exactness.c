@@ -51,6 +51,9 @@ static const Subject subjects[] = {
     {"glm_moe_dsa", "q8"},       /* sparse attention, shared choices */
     {"deepseek_v4", "q8"},       /* windows and pools, experts by the token */
     {"qwen4_exp", "q8"},         /* gated streams, n-grams, chosen pools */
+    {"zaya", "q8"},              /* convolutions of queries and keys, a router that is carried on */
+    {"inkling", "q8"},           /* a bias of distances, four convolutions a layer */
+    {"inkling2", "q8"},          /* taps by row, sinks by row, sums of layers */
     {"glm5_next", "q8"},         /* streams that mix, pools of positions */
     {"longcat_flash", "f32"},    /* a mixture that skips a layer, experts that give their input */
     {"bloom", "q4"},             /* ALiBi */
@@ -65,7 +68,7 @@ static const Subject subjects[] = {
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
 /* Every subject's vocabulary is larger than this. */
-enum { TOKENS = 97 };
+enum { TOKENS = 49 };
 
 static TinyModel open_subject(const Subject *subject, const ModelOptions *options, KvType kv_type) {
     if (!subject->fixture) return tiny_model_open(NARROW, subject->type, options, kv_type);
