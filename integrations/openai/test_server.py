@@ -45,6 +45,12 @@ class Served(unittest.TestCase):
     def chat(self, **more):
         return self.client.chat.completions.create(model="tiny", messages=MESSAGES, **more)
 
+    def test_a_port_that_there_is_not_is_one_line(self):
+        said = subprocess.run([sys.executable, HERE / "verbatim_server.py", "--run", BUILD / "run", "--port", "99999",
+                               self.model], stderr=subprocess.PIPE, text=True)
+        self.assertEqual(said.returncode, 1)
+        self.assertRegex(said.stderr, r"^verbatim_server: port 99999 .*\n$")
+
     def test_models_are_listed(self):
         self.assertEqual([m.id for m in self.client.models.list()], ["tiny"])
         self.assertEqual(self.client.models.retrieve("tiny").owned_by, "verbatim")

@@ -466,7 +466,7 @@ def main():
         server = Server(a.port)
         server.names, server.key = [name] + adapters(a.options), os.environ.get("VERBATIM_API_KEY")
         server.runner = Runner([a.run, a.model, "--batch", "-", *a.options], lambda: server.shutdown())
-    except OSError as error:
+    except (OSError, OverflowError) as error:  # a port above 65535 is the second
         sys.exit(f"verbatim_server: port {a.port} or {a.run}: {error}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # of service managers; as Ctrl-C
     try:

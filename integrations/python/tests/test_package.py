@@ -9,11 +9,13 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
+import verbatim_lm
 from verbatim_lm import (
     AsyncModel,
     Cancelled,
@@ -471,6 +473,24 @@ def test_prompts_that_are_none(model):
             model.complete(prompt)
     with pytest.raises(RequestError, match="JSON"):
         model.complete("a", stop={1, 2})
+    with pytest.raises(TypeError, match="a prompt is a text"):
+        model.complete(3)
+    with pytest.raises(TypeError, match="messages are a text"):
+        model.chat(None)
+    with pytest.raises(TypeError, match="a list of token ids"):
+        model.detokenize("12")
+    with pytest.raises(TypeError, match="several requests"):
+        list(model.batch("hello"))
+    with pytest.raises(TypeError, match="a request is a prompt"):
+        list(model.batch([5]))
+
+
+def test_the_package_has_a_version_and_runs_as_a_module():
+    assert isinstance(verbatim_lm.__version__, str) and verbatim_lm.__version__
+    with pytest.raises(AttributeError, match="no_such_name"):
+        verbatim_lm.no_such_name
+    said = subprocess.run([sys.executable, "-m", "verbatim_lm", "--version"], capture_output=True, text=True)
+    assert said.stdout.startswith("verbatim "), said.stderr
 
 
 def test_an_id_that_comes_twice_is_refused(model, tmp_path):

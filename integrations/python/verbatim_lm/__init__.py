@@ -23,6 +23,18 @@ from .errors import (
 from .model import Conversation, Model, Prefix, Stream
 from .results import Chunk, Completion, Ranked, Score, TokenLogprob, ToolCall
 
+def __getattr__(name: str) -> str:
+    """`__version__`, of the package as it is installed."""
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("verbatim-lm")
+        except PackageNotFoundError:
+            return "0"  # of a checkout on sys.path
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "AsyncModel",
     "AsyncStream",

@@ -19,6 +19,8 @@ Steps = Generator[Dict[str, Any], Dict[str, Any], Any]
 
 def messages_of(messages: Messages, system: Optional[str] = None) -> List[Dict[str, Any]]:
     """Messages, of which a text is one of the user's."""
+    if not isinstance(messages, (str, list, tuple)) and not hasattr(messages, "__iter__"):
+        raise TypeError(f"messages are a text, or a list of dicts with role and content, not {type(messages).__name__}")
     given = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
     return [{"role": "system", "content": system}, *given] if system is not None else given
 
@@ -44,7 +46,7 @@ def text_request(
 def prompt_of(prompt: Prompt) -> Union[str, List[int]]:
     if isinstance(prompt, str):
         return prompt
-    if isinstance(prompt, (bytes, bytearray)) or any(isinstance(one, (str, dict)) for one in prompt):
+    if not hasattr(prompt, "__iter__") or isinstance(prompt, (bytes, bytearray)) or any(isinstance(one, (str, dict)) for one in prompt):
         raise TypeError("a prompt is a text, or a list of token ids: batch() takes several, chat() messages")
     return [operator.index(one) for one in prompt]
 
@@ -59,6 +61,8 @@ def tokenize(text: str, special: bool, add_special: Optional[bool]) -> Steps:
 
 
 def detokenize(ids: Sequence[int], special: bool) -> Steps:
+    if isinstance(ids, str):
+        raise TypeError("detokenize takes a list of token ids, not a text")
     return (yield {"detokenize": [int(one) for one in ids], "special": special})["text"]
 
 

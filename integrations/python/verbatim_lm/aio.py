@@ -22,7 +22,7 @@ from typing import (
 from . import _ops
 from ._child import encode
 from ._ops import Messages, Prompt
-from .batch import END, NEXT, WAIT, show_of, steps
+from .batch import END, NEXT, WAIT, several, show_of, steps
 from .errors import ModelError, ProgramEnded
 from .model import _Core
 from .results import Chunk, Completion, Ranked, Score
@@ -40,7 +40,7 @@ def _next_of(requests: "Union[Iterable[Any], AsyncIterable[Any]]") -> "Callable[
                 return END
 
         return later
-    known = iter(requests)
+    known = iter(several(requests))
 
     async def at_hand() -> Any:
         await asyncio.sleep(0)

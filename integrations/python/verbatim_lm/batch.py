@@ -36,6 +36,8 @@ def _request_of(given: Any, number: int, fields: Dict[str, Any], names: bool) ->
         given = {"prompt": given}
     elif isinstance(given, (list, tuple)):
         given = {"messages" if given and isinstance(given[0], dict) else "prompt": list(given)}
+    if not hasattr(given, "keys"):
+        raise TypeError(f"a request is a prompt, a list of messages or a dict, not {type(given).__name__}")
     given = dict(given)
     schema, tools = given.pop("schema", schema), given.pop("tools", tools)
     if given.get("stream") or (given.get("body") or {}).get("stream"):
@@ -122,6 +124,13 @@ def _result_of(line: bytes, parse: Any) -> Any:
     return result  # OpenAI's form, an embedding, a ranking
 
 
+def several(requests: Any) -> Any:
+    """The requests; a text or a dict is one of them, not several."""
+    if isinstance(requests, (str, bytes, dict)):
+        raise TypeError("batch() takes several requests: a list of prompts, of lists of messages or of dicts")
+    return requests
+
+
 def show_of(progress: Any, requests: Any) -> "Callable[[int], None]":
     total = len(requests) if hasattr(requests, "__len__") else None
     if callable(progress):
@@ -158,7 +167,7 @@ def run(
             arrived.set()
 
     answers = steps(model, output, ordered, show_of(progress, requests), errors, fields, wake)
-    return _drive(answers, iter(requests), arrived)
+    return _drive(answers, iter(several(requests)), arrived)
 
 
 def _drive(answers: "Generator[Any, Any, None]", source: Iterator[Any], arrived: threading.Event) -> Iterator[Any]:
