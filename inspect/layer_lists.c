@@ -71,8 +71,8 @@ static void add_function(TextBuffer *t, const Model *m, const Branch *first, con
 /* What b reads: x, a norm of it, or what an earlier branch of the layer read. */
 static void add_input(TextBuffer *t, const Model *m, const Branch *first, const Branch *b) {
     const Branch *reader = b;
-    if (b->in != m->x && !b->pre)
-        for (reader = b - 1; reader > first && (reader->in != b->in || !reader->pre);) reader--;
+    if (b->in != m->x)
+        while (reader > first && (reader->in != b->in || !reader->pre)) reader--;
     if (!reader->pre) {
         write_text(t, reader->in == m->x ? "x" : "n");
         return;

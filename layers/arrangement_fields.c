@@ -81,7 +81,7 @@ static Status validate_inner(const Config *c, Error *error) {
         return error_set(error, "stack '%s' needs norm 'rms' and norm_place 'before'", name);
     for (uint32_t l = 0; l < c->n_layers; l++)
         if (c->without_ffn[l] ||
-            (c->stack != STACK_SCALED_SUMS && c->layer_kind[l] != LAYER_RELATIVE))
+            c->layer_kind[l] != (c->stack == STACK_SCALED_SUMS ? LAYER_CCA : LAYER_RELATIVE))
             return error_set(error, "layer %u: without_ffn, or another attention, in a stack '%s'",
                              l, name);
     if (c->stack == STACK_SCALED_SUMS && (c->router.dim == 0 || c->experts.count == 0))

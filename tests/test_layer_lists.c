@@ -64,18 +64,36 @@ static void a_router_that_reads_another_norm_says_so(void **state) {
                   "experts of 48}(norm(x), router: norm(x) / 8)))\n");
 }
 
-static void experts_that_the_token_chooses_say_so(void **state) {
-    (void)state;
-    Fixture f = fixture_load("deepseek_v4");
+/* Expects lines in what --layers prints of a fixture. */
+static void expect_in_fixture(const char *name, const char *lines) {
+    Fixture f = fixture_load(name);
     char *source = fixture_source(&f), *model = fixture_path(source, "model.bin");
     Process export = RUN("export", source, model, "--quiet");
     Process p = RUN("run", model, "--layers");
-    if (!strstr(p.out, "(norm(x), experts by the token)")) fail_msg("%s%s", p.out, p.err);
+    if (!strstr(p.out, lines)) fail_msg("%s: %s%s", name, p.out, p.err);
     process_free(&p);
     process_free(&export);
     free(model);
     fixture_remove_directory(source);
     fixture_free(&f);
+}
+
+static void experts_that_the_token_chooses_say_so(void **state) {
+    (void)state;
+    expect_in_fixture("deepseek_v4", "(norm(x), experts by the token)");
+}
+
+static void sums_that_a_stack_makes_itself_say_so(void **state) {
+    (void)state;
+    expect_in_fixture("zaya", "    x = the embedding, scaled\n"
+                              "    x = scaled x + scaled convolutional attention{4 heads of 10, 2 "
+                              "of keys}(norm(x))\n"
+                              "    x = scaled x + scaled mixture{1 of 5 experts of 20}(norm(x))\n");
+    expect_in_fixture("inkling2", "layer 2\n"
+                                  "    n = the sums, by attention\n"
+                                  "    x = relative attention{4 heads of 10, 2 of keys}(n)\n"
+                                  "    n = the sums, by attention\n"
+                                  "    x += convolved mixture{2 of 4 experts of 18}(n)\n");
 }
 
 static void a_mixture_that_skips_a_layer_is_added_there(void **state) {
@@ -109,6 +127,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(norms_stand_where_they_are),
         cmocka_unit_test(a_router_that_reads_another_norm_says_so),
         cmocka_unit_test(experts_that_the_token_chooses_say_so),
+        cmocka_unit_test(sums_that_a_stack_makes_itself_say_so),
         cmocka_unit_test(a_mixture_that_skips_a_layer_is_added_there),
         cmocka_unit_test(a_number_of_layers_gets_a_hint),
     };
