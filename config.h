@@ -90,12 +90,14 @@ typedef enum LayerKindNumber {
     LAYER_LIGHTNING,      /* lightning attention: MiniMax-01 */
     LAYER_PARALLEL_MAMBA, /* attention and Mamba 2 side by side: Falcon-H1 */
     LAYER_SHARED,         /* a block that layers share, and Mamba 2: Zamba 2 */
-    LAYER_LATENT_MOE, /* mixture of experts on a narrower latent vector (LatentMoE): Nemotron 3 */
-    LAYER_BLOCKS,     /* attention to chosen blocks of keys: MiniMax M3 */
-    LAYER_COMPRESSED, /* attention to a window and to pools of positions: DeepSeek V4 */
-    LAYER_CHOSEN,     /* attention to chosen pools of positions: Qwen4-Exp */
-    LAYER_CCA,        /* compressed convolutional attention: ZAYA */
-    LAYER_RELATIVE,   /* attention with a learned bias of distances: Inkling */
+    LAYER_LATENT_MOE,   /* mixture of experts on a narrower latent vector (LatentMoE): Nemotron 3 */
+    LAYER_BLOCKS,       /* attention to chosen blocks of keys: MiniMax M3 */
+    LAYER_COMPRESSED,   /* attention to a window and to pools of positions: DeepSeek V4 */
+    LAYER_CHOSEN,       /* attention to chosen pools of positions: Qwen4-Exp */
+    LAYER_CCA,          /* compressed convolutional attention: ZAYA */
+    LAYER_RELATIVE,     /* attention with a learned bias of distances: Inkling */
+    LAYER_HEAD_MIXTURE, /* a mixture of attention heads: JetMoE */
+    LAYER_SHARED_MAMBA, /* a block that layers share, and Mamba: Zamba */
     LAYER_KINDS
 } LayerKindNumber;
 
@@ -281,7 +283,8 @@ typedef struct Config {
     NormKind norm;
     NormPlace norm_place;
     float norm_eps;
-    float post_norm_eps; /* of the norms after attention and feed-forward; 0 = norm_eps */
+    float post_norm_eps;  /* of the norms after attention and feed-forward; 0 = norm_eps */
+    float final_norm_eps; /* of the norm before the output head; 0 = norm_eps: JetMoE */
     bool final_norm;
     bool parallel_block; /* x + attention(norm(x)) + ffn(norm(x)): GPT-J, Falcon, PaLM */
 

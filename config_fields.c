@@ -35,6 +35,7 @@ static const ConfigField fields[] = {
     ENUM(norm_place, "before", "after", "output", "around", "stream"),
     AMOUNT(norm_eps),
     AMOUNT(post_norm_eps),
+    AMOUNT(final_norm_eps),
     BOOL(final_norm),
     BOOL(parallel_block),
     ENUM(position, "none", "rope", "sinusoidal", "learned", "alibi"),

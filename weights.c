@@ -101,6 +101,7 @@ static void find_experts(Finder *f, uint32_t l, LayerWeights *layer) {
     if (!layer->router.w.data) return;
     layer->router_correction = weights_vector(f, "router.correction", 1, c->experts.count, false);
     layer->router_table = find_router_table(f);
+    layer->experts_bias = weights_vector(f, "experts.bias", 1, c->dim, false);
     if (c->experts.shared_ffn_dim > 0)
         layer->shared_gate = weights_matrix(f, "shared.router", 1, c->dim, false);
     for (uint32_t i = 0; i < c->experts.count - c->experts.identity; i++) {
@@ -201,6 +202,7 @@ Status weights_find(Weights *weights, const ModelFile *file, const Config *c, Er
     if (c->final_norm) weights->final_norm = weights_norm(&f, "final_norm", c->dim, true);
     weights->output = weights_linear(&f, "output", c->vocab_size, c->dim, true);
     for (uint32_t l = 0; l < c->n_layers; l++) find_layer(&f, l, &weights->layers[l]);
+    weights->final_norm.eps = c->final_norm_eps;
     return f.status == STATUS_OK ? STATUS_OK : error_prefix(error, "%s", modelfile_path(file));
 }
 

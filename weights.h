@@ -64,6 +64,7 @@ typedef struct LayerWeights {
                                      * router      chooses them */
     FeedForward *experts;           /* [n_experts] */
     FeedForward shared;             /* the expert that every token uses */
+    const float *experts_bias;      /* [dim], of the sum of their outputs: JetMoE; NULL = none */
     Matrix shared_gate;     /* 1 x dim, gives the shared expert's share before the sigmoid */
     const BranchKind *kind; /* of Config.layer_kind; NULL: LAYER_ATTENTION */
     void *own;              /* what kind->find returned; owned */

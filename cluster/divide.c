@@ -44,7 +44,8 @@ static size_t head_unit(const Division *d, size_t l) {
  * (layers/attention_part.h). */
 static bool has_parts(const Config *c) {
     for (size_t l = 0; l < c->n_layers; l++)
-        if (c->layer_kind[l] == LAYER_PARALLEL_MAMBA || c->layer_kind[l] == LAYER_SHARED)
+        if (c->layer_kind[l] == LAYER_PARALLEL_MAMBA || c->layer_kind[l] == LAYER_SHARED ||
+            c->layer_kind[l] == LAYER_SHARED_MAMBA)
             return true;
     return false;
 }

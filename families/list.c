@@ -34,6 +34,8 @@
     X(inkling) \
     X(internlm) \
     X(kimi_linear) \
+    X(jetmoe) \
+    X(kolibri1) \
     X(kosmos) \
     X(laguna) \
     X(lfm2) \

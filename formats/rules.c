@@ -345,13 +345,14 @@ static Status split_head(const RuleContext *c, const Part *part, const RawTensor
 }
 
 /* Whether the tensor is rows x cols. A vector (rows 1) may have any dimensions of 1 beside its own,
- * a matrix one between its own, as a convolution's weights have, and then one before them. */
+ * a matrix one between its own, as a convolution's weights have, and one before them. */
 static bool has_shape(const RawTensor *raw, size_t rows, size_t cols) {
     uint64_t product = 1;
     for (uint32_t i = 0; i < raw->n_dims; i++)
         if (__builtin_mul_overflow(product, raw->dims[i], &product)) return false;
     if (rows == 1) return (raw->n_dims > 0 || cols == 1) && product == cols;
-    uint32_t first = raw->n_dims == 4 && raw->dims[0] == 1, n = raw->n_dims - first;
+    bool between = raw->n_dims == 3 && raw->dims[1] == 1;
+    uint32_t first = raw->n_dims > 2 && raw->dims[0] == 1 && !between, n = raw->n_dims - first;
     const uint64_t *dims = raw->dims + first;
     if (n == 3 && dims[1] == 1) return dims[0] == rows && dims[2] == cols;
     return n == 2 && dims[0] == rows && dims[1] == cols;

@@ -20,6 +20,7 @@ typedef enum SizeName {
     SIZE_STATE_KEY_DIM,
     SIZE_STATE_VALUE_DIM,
     SIZE_STATE_KERNEL,
+    SIZE_STATE_GROUP,
     SIZE_STATE_RANK,
     SIZE_LATENT_DIM,
     SIZE_LATENT_Q_DIM,
@@ -67,6 +68,7 @@ static const char *const names[SIZES] = {
     [SIZE_STATE_KEY_DIM] = "state_key_dim",
     [SIZE_STATE_VALUE_DIM] = "state_value_dim",
     [SIZE_STATE_KERNEL] = "state_kernel",
+    [SIZE_STATE_GROUP] = "state_group",
     [SIZE_STATE_RANK] = "state_rank",
     [SIZE_LATENT_DIM] = "latent_dim",
     [SIZE_LATENT_Q_DIM] = "latent_q_dim",
@@ -135,6 +137,8 @@ static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
         return c->state.value_dim;
     case SIZE_STATE_KERNEL:
         return c->state.conv_kernel;
+    case SIZE_STATE_GROUP: /* heads that share a key head */
+        return c->state.n_key_heads ? c->state.n_heads / c->state.n_key_heads : 0;
     case SIZE_STATE_RANK:
         return c->state.dt_rank;
     case SIZE_LATENT_DIM:

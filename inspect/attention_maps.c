@@ -129,7 +129,8 @@ size_t attention_maps_end(const AttentionMaps *m, size_t query) {
 bool attention_maps_attends(const AttentionMaps *m, size_t layer) {
     uint32_t kind = modelfile_config(m->session->file)->layer_kind[layer];
     return kind == LAYER_ATTENTION || kind == LAYER_LATENT || kind == LAYER_DIFFERENCE ||
-           kind == LAYER_PARALLEL_MAMBA || kind == LAYER_SHARED;
+           kind == LAYER_PARALLEL_MAMBA || kind == LAYER_SHARED || kind == LAYER_SHARED_MAMBA ||
+           kind == LAYER_HEAD_MIXTURE;
 }
 
 void attention_maps_mean(const AttentionMaps *m, size_t first, size_t n_layers, float *out) {

@@ -10,6 +10,7 @@
 #include "layers/chosen_fields.h"
 #include "layers/compressed_fields.h"
 #include "layers/differential_fields.h"
+#include "layers/head_mixture_fields.h"
 #include "layers/latent_fields.h"
 #include "layers/latent_moe_fields.h"
 #include "layers/mixture_fields.h"
@@ -35,6 +36,8 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_CHOSEN] = &chosen_fields,
     [LAYER_CCA] = &cca_fields,
     [LAYER_RELATIVE] = &relative_fields,
+    [LAYER_HEAD_MIXTURE] = &head_mixture_fields,
+    [LAYER_SHARED_MAMBA] = &shared_mamba_fields,
 };
 
 /* Fields that plain layers read as well. */

@@ -5,6 +5,7 @@
 #include "layers/convolution.h"
 #include "layers/delta.h"
 #include "layers/differential.h"
+#include "layers/head_mixture.h"
 #include "layers/blocks.h"
 #include "layers/cca.h"
 #include "layers/chosen.h"
@@ -35,6 +36,8 @@ static const BranchKind *const kinds[LAYER_KINDS] = {
     [LAYER_CHOSEN] = &chosen_layer,
     [LAYER_CCA] = &cca_layer,
     [LAYER_RELATIVE] = &relative_layer,
+    [LAYER_HEAD_MIXTURE] = &head_mixture_layer,
+    [LAYER_SHARED_MAMBA] = &shared_mamba_layer,
 };
 
 const BranchKind *layer_kind(uint32_t number) {

@@ -275,6 +275,13 @@ static void mixture_run(ForwardPass *pass, const Branch *b) {
     if (c->experts.identity > 0 && !c->experts.identity_skips)
         run_identity_experts(pass, &rows, b->in, b->out);
     if (shared && !joined) mixture_add_shared(pass, w, &rows, b->in, b->out);
+    if (w->experts_bias) {
+#pragma omp for schedule(static) nowait
+        for (size_t i = 0; i < pass->n; i++)
+            pass->model->isa->numeric->add_scaled(b->out + i * c->dim, w->experts_bias, 1.0f,
+                                                  c->dim);
+        forward_wait(pass);
+    }
     forward_add_time(pass, PART_FEED_FORWARD);
 }
 

@@ -6,6 +6,7 @@
 
 #include "branches.h"
 #include "layers/attention_part.h"
+#include "layers/mamba.h"
 #include "layers/mamba2.h"
 
 typedef struct Adapter {
@@ -21,7 +22,8 @@ typedef struct SharedBlock {
     Adapter adapters[3]; /* of q, k and v; without data: none */
     Adapter gate_adapter, up_adapter;
     Matrix out; /* dim x dim */
-    Mamba2 mamba;
+    /* A Mamba2 or, of shared_mamba_layer, a Mamba, which lies behind this struct. */
+    void *mamba;
 } SharedBlock;
 
 /* The working memory of a call: arrays of n rows each. Attention and the feed-forward network work
@@ -74,7 +76,8 @@ static Adapter find_adapter(Finder *f, const char *in, const char *out, size_t o
 /* Which of the shared blocks a layer uses: its layers take them in turn. */
 static uint32_t block_of(const Config *c, uint32_t layer) {
     uint32_t n = 0;
-    for (uint32_t l = 0; l < layer; l++) n += c->layer_kind[l] == LAYER_SHARED;
+    for (uint32_t l = 0; l < layer; l++)
+        n += c->layer_kind[l] == LAYER_SHARED || c->layer_kind[l] == LAYER_SHARED_MAMBA;
     return n % c->shared_blocks;
 }
 
@@ -92,17 +95,12 @@ static void find_block(Finder *f, uint32_t layer, SharedBlock *w) {
     memcpy(f->prefix, saved_prefix, sizeof saved_prefix);
 }
 
-static void *shared_block_find(Finder *f, uint32_t layer) {
+/* The layer's own adapters of the block. */
+static void find_adapters(Finder *f, SharedBlock *w) {
     static const char *const names[3][2] = {{"adapter.q.in", "adapter.q.out"},
                                             {"adapter.k.in", "adapter.k.out"},
                                             {"adapter.v.in", "adapter.v.out"}};
     const Config *c = f->config;
-    SharedBlock *w = calloc(1, sizeof *w);
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
-    find_block(f, layer, w);
     const Linear *projections[3] = {&w->attention.wq, &w->attention.wk, &w->attention.wv};
     for (size_t i = 0; i < 3; i++)
         w->adapters[i] = find_adapter(f, names[i][0], names[i][1], projections[i]->w.rows,
@@ -110,14 +108,43 @@ static void *shared_block_find(Finder *f, uint32_t layer) {
     w->gate_adapter =
         find_adapter(f, "adapter.ffn.in", "adapter.gate.out", c->ffn_dim, c->dim, true);
     w->up_adapter = find_adapter(f, "adapter.ffn.in", "adapter.up.out", c->ffn_dim, c->dim, true);
-    w->out = weights_matrix(f, "block_out", c->dim, c->dim, true);
-    mamba2_find(f, &w->mamba);
+}
+
+/* All but what `mamba` points to, of which there are so many bytes. */
+static SharedBlock *find_around(Finder *f, uint32_t layer, size_t mamba_size) {
+    SharedBlock *w = calloc(1, sizeof *w + mamba_size);
+    if (!w) {
+        f->status = error_set(f->error, "no memory for a layer");
+        return NULL;
+    }
+    w->mamba = w + 1;
+    find_block(f, layer, w);
+    if (f->config->adapter_rank > 0) find_adapters(f, w);
+    w->out = weights_matrix(f, "block_out", f->config->dim, f->config->dim, true);
+    return w;
+}
+
+static void *shared_block_find(Finder *f, uint32_t layer) {
+    SharedBlock *w = find_around(f, layer, sizeof(Mamba2));
+    if (w) mamba2_find(f, w->mamba);
+    return w;
+}
+
+static void *shared_mamba_find(Finder *f, uint32_t layer) {
+    SharedBlock *w = find_around(f, layer, mamba_bytes(f->config));
+    if (w) mamba_find(f, w->mamba);
     return w;
 }
 
 static KvLayer shared_block_cached(const Config *c, uint32_t layer) {
     KvLayer stored = attention_part_cached(c, layer);
     stored.state_floats = mamba2_state_floats(c);
+    return stored;
+}
+
+static KvLayer shared_mamba_cached(const Config *c, uint32_t layer) {
+    KvLayer stored = attention_part_cached(c, layer);
+    stored.state_floats = mamba_state_floats(c);
     return stored;
 }
 
@@ -213,15 +240,19 @@ static void shared_block_list(Model *m, size_t l, const Norm *pre, float *in) {
     static const BranchKind kind = {
         .name = "shared block", .run = shared_block_run, .rows = shared_rows};
     const SharedBlock *w = m->weights.layers[l].own;
+    bool is_mamba2 = m->config->layer_kind[l] == LAYER_SHARED;
     Branch *block = branches_append(m, l, &kind);
     block->weights = w;
     block->out = branches_second_output(m);
     block->addition = ADD_TO_INPUT;
-    Branch *mamba = branches_append(m, l, &mamba2_layer);
+    Branch *mamba = branches_append(m, l, is_mamba2 ? &mamba2_layer : &mamba_layer);
     branches_set_input(mamba, pre, in);
-    mamba->weights = &w->mamba;
+    mamba->weights = w->mamba;
     mamba->plus = block;
 }
 
 const BranchKind shared_block_layer = {
     .find = shared_block_find, .cached = shared_block_cached, .list = shared_block_list};
+
+const BranchKind shared_mamba_layer = {
+    .find = shared_mamba_find, .cached = shared_mamba_cached, .list = shared_block_list};

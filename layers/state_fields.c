@@ -111,13 +111,14 @@ const LayerFields lightning_fields = {.validate = check_lightning, .work = light
 
 static Status check_mamba(const Config *c, uint32_t layer, Error *error) {
     if (check_heads(c, layer, error) != STATUS_OK) return STATUS_FAILED;
-    if (c->state.dt_rank > 0 && c->state.value_dim == 1 && c->state.n_key_heads == 1)
+    if (c->state.dt_rank > 0 && c->state.value_dim == 1 &&
+        c->state.n_key_heads <= STATE_MOST_MAMBA_HEADS)
         return STATUS_OK;
-    return error_set(
-        error,
-        "layer %u: state_rank %u, state_value_dim %u, state_key_heads %u: Mamba needs a "
-        "rank, and 1 for both others",
-        layer, c->state.dt_rank, c->state.value_dim, c->state.n_key_heads);
+    return error_set(error,
+                     "layer %u: state_rank %u, state_value_dim %u, state_key_heads %u: Mamba needs "
+                     "a rank, values of 1 and at most %u heads",
+                     layer, c->state.dt_rank, c->state.value_dim, c->state.n_key_heads,
+                     STATE_MOST_MAMBA_HEADS);
 }
 
 static double mamba_work(const Config *c, uint32_t layer) {
@@ -218,3 +219,22 @@ static double shared_block_work(const Config *c, uint32_t layer) {
 }
 
 const LayerFields shared_block_fields = {.validate = check_shared_block, .work = shared_block_work};
+
+static Status check_shared_mamba(const Config *c, uint32_t layer, Error *error) {
+    if (check_attention(c, layer, error) != STATUS_OK || check_mamba(c, layer, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (c->shared_blocks > 0 && c->adapter_rank == 0 && c->activation != ACTIVATION_XIELU)
+        return STATUS_OK;
+    return error_set(error,
+                     "layer %u: shared_blocks %u, adapter_rank %u: a block beside Mamba needs one "
+                     "block and no adapters (nor the activation xielu)",
+                     layer, c->shared_blocks, c->adapter_rank);
+}
+
+static double shared_mamba_work(const Config *c, uint32_t layer) {
+    double dim = c->dim;
+    return mamba_work(c, layer) + attention_work(c, layer, 2 * dim) + 3 * dim * c->ffn_dim +
+           dim * dim;
+}
+
+const LayerFields shared_mamba_fields = {.validate = check_shared_mamba, .work = shared_mamba_work};

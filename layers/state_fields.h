@@ -17,6 +17,9 @@ float state_norm_eps(const Config *config);
 
 extern const LayerFields delta_fields, convolution_fields, mamba_fields, mamba2_fields;
 extern const LayerFields lightning_fields, no_fields, parallel_mamba_fields, shared_block_fields;
+extern const LayerFields shared_mamba_fields;
+
+enum { STATE_MOST_MAMBA_HEADS = 32 }; /* parts of Mamba's channels that are selected apart */
 
 /* The keys of Config.state, and of blocks that layers share. */
 enum { STATE_KEYS = 16 };

@@ -25,6 +25,7 @@ static void a_thousand_steps_equal_new_runs(void **state) {
         "fixture:falcon_mamba",   /* no layer attends */
         "fixture:falcon_h1-bias", /* keys and a state in one layer */
         "fixture:zamba2-bias",
+        "fixture:zamba",
         "fixture:lfm3",
         "fixture:olmo_hybrid",
         "fixture:zaya",

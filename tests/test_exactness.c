@@ -64,6 +64,8 @@ static const Subject subjects[] = {
     {"jamba", "q8"},             /* Mamba, experts */
     {"falcon_h1-bias", "q8"},    /* attention and Mamba 2 side by side */
     {"zamba2-bias", "q4"},       /* a block that layers share, with adapters */
+    {"zamba", "q8"},             /* the same, Mamba in heads */
+    {"jetmoe", "q8"},            /* a mixture of attention heads */
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 

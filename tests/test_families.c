@@ -365,6 +365,7 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
     assert_refused("bitnet", "quantization_config",
                    "{\"quant_method\": \"bitnet\", \"quantization_mode\": \"online\"}",
                    "quantization_mode", "online");
+    assert_refused("jetmoe", "num_experts_per_tok", "60", "n_experts_used", "60");
     assert_refused("llama-mha", "rope_parameters",
                    "{\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}", "RoPE",
                    "full_attention");

@@ -232,6 +232,8 @@ static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
         "fixture:jamba",
         "fixture:falcon_h1-bias", /* keys and a state in one layer */
         "fixture:zamba2-bias",
+        "fixture:zamba",
+        "fixture:jetmoe",             /* a mixture of heads */
         "fixture:kimi_linear-groups", /* states by key beside latents */
         "fixture:minimax-window",
         "fixture:glm5_next",   /* pools of positions */
