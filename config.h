@@ -310,6 +310,9 @@ typedef struct Config {
     float value_scale;          /* of values: MiMo V2 Flash; 1 = none */
     float qkv_clip;             /* q, k, v clamped to +- this: MPT, OLMo; 0 = none */
     QkNorm qk_norm;
+    /* The heads' norms are layer norms with this epsilon, whatever `norm` is: Chameleon; 0 = as
+     * other norms. */
+    float qk_layer_norm_eps;
     /* The heads' norms come after the rotation, and layers without one have no norms: HunYuan,
      * Llama 4. */
     bool qk_norm_after_rope;

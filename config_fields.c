@@ -57,6 +57,7 @@ static const ConfigField fields[] = {
     FLOAT(value_scale),
     AMOUNT(qkv_clip),
     ENUM(qk_norm, "none", "head", "all", "each"),
+    AMOUNT(qk_layer_norm_eps),
     BOOL(qk_norm_after_rope),
     FLOAT(query_scaling),
     UINT(query_scaling_floor, 0, 1 << 28),

@@ -34,7 +34,7 @@ void forward_gather(ForwardPass *pass, const Share *share, float *x, size_t n) {
 void forward_normalize(const Model *m, const Norm *norm, float *out, const float *x, size_t n) {
     const Numeric *numeric = m->isa->numeric;
     float eps = norm->eps > 0.0f ? norm->eps : m->config->norm_eps;
-    if (m->config->norm == NORM_RMS) {
+    if (m->config->norm == NORM_RMS && !norm->is_layer_norm) {
         numeric->rms_norm(out, x, norm->weight, n, eps);
         if (norm->bias) numeric->add_scaled(out, norm->bias, 1.0f, n);
     } else {

@@ -31,7 +31,9 @@ static void normalize_head(const Model *m, const Norm *norm, size_t head, size_t
                            float *x) {
     size_t own = m->config->qk_norm == QK_NORM_EACH ? head * head_dim : 0;
     const Norm of_head = {.weight = norm->weight ? norm->weight + own : NULL,
-                          .bias = norm->bias ? norm->bias + own : NULL};
+                          .bias = norm->bias ? norm->bias + own : NULL,
+                          .eps = norm->eps,
+                          .is_layer_norm = norm->is_layer_norm};
     forward_normalize(m, &of_head, x, x, head_dim);
 }
 

@@ -129,6 +129,8 @@ static void find_attention(Finder *f, uint32_t l, LayerWeights *layer) {
         layer->q_norm = weights_norm(f, "q_norm", head ? h.head_dim : q_dim, true);
     if (c->qk_norm != QK_NORM_NONE && has_keys)
         layer->k_norm = weights_norm(f, "k_norm", head ? h.head_dim : k_dim, true);
+    layer->q_norm.is_layer_norm = layer->k_norm.is_layer_norm = c->qk_layer_norm_eps > 0.0f;
+    layer->q_norm.eps = layer->k_norm.eps = c->qk_layer_norm_eps;
     layer->inner_norm = weights_norm(f, "attention_inner_norm", out_dim, false);
     layer->sinks = weights_vector(f, "sinks", 1, h.n_heads, false);
     /* The gate is as wide as the output, or has one row for each head. */
@@ -200,9 +202,9 @@ Status weights_find(Weights *weights, const ModelFile *file, const Config *c, Er
     find_positions(&f, weights);
     weights->embedding_norm = weights_norm(&f, "embedding_norm", c->dim, false);
     if (c->final_norm) weights->final_norm = weights_norm(&f, "final_norm", c->dim, true);
+    weights->final_norm.eps = c->final_norm_eps;
     weights->output = weights_linear(&f, "output", c->vocab_size, c->dim, true);
     for (uint32_t l = 0; l < c->n_layers; l++) find_layer(&f, l, &weights->layers[l]);
-    weights->final_norm.eps = c->final_norm_eps;
     return f.status == STATUS_OK ? STATUS_OK : error_prefix(error, "%s", modelfile_path(file));
 }
 

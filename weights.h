@@ -14,6 +14,7 @@ typedef struct Norm {
     const float *weight, *bias; /* [dim] (q and k: [head_dim] or [heads * head_dim]) */
     float eps;                  /* 0: Config's norm_eps */
     bool rounds;                /* then the row is rounded to 8 bits: the input of a product */
+    bool is_layer_norm;         /* although Config.norm is not */
     bool present;               /* the norm is applied, if need be without weights (OLMo) */
 } Norm;
 
@@ -63,8 +64,8 @@ typedef struct LayerWeights {
     const float *router_table;      /* [vocab_size][n_experts_used], each token's experts; NULL: the
                                      * router      chooses them */
     FeedForward *experts;           /* [n_experts] */
-    FeedForward shared;             /* the expert that every token uses */
     const float *experts_bias;      /* [dim], of the sum of their outputs: JetMoE; NULL = none */
+    FeedForward shared;             /* the expert that every token uses */
     Matrix shared_gate;     /* 1 x dim, gives the shared expert's share before the sigmoid */
     const BranchKind *kind; /* of Config.layer_kind; NULL: LAYER_ATTENTION */
     void *own;              /* what kind->find returned; owned */

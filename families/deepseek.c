@@ -16,6 +16,18 @@ static const TensorRule experts_tensors[] = {
     {0},
 };
 
+static const TensorRule ocr_tensors[] = {
+    EMBEDDING("model.embed_tokens"),
+    LLAMA_NORMS,
+    LLAMA_ATTENTION,
+    DENSE_OR_EXPERTS,
+    GATE_UP_EXPERTS(".mlp.experts."),
+    DENSE_BIASES,
+    SHARED_EXPERT(".mlp.shared_experts."),
+    LLAMA_END,
+    {0},
+};
+
 const Family families_deepseek[] = {
     /* The text half of DeepSeek-OCR 2: DeepSeek V2 without latent attention. */
     {
@@ -29,20 +41,28 @@ const Family families_deepseek[] = {
             {"moe_intermediate_size", "expert_ffn_dim", 1407}, {"n_group", "router_groups", 0},
             {"topk_group", "router_groups_used", 0}, {"routed_scaling_factor", "router_scale", 1}),
         .biases = BIASES({QKVO, "attention_bias", false}, {DENSE_AND_SHARED, "mlp_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                LLAMA_ATTENTION,
-                DENSE_OR_EXPERTS,
-                GATE_UP_EXPERTS(".mlp.experts."),
-                DENSE_BIASES,
-                SHARED_EXPERT(".mlp.shared_experts."),
-                LLAMA_END,
-                {0},
-            },
+        .tensors = ocr_tensors,
         .bos_id = 1,
         .eos_id = 2,
+        .steps = STEPS(STEP("shared_width", "n_shared_experts 2")),
+        .finish = deepseek_v2_finish,
+    },
+    /* The text half of Unlimited-OCR. Each token sees the whole prompt and the last sliding_window
+     * tokens of the answer; here it sees the whole answer (docs/families.md). */
+    {
+        .model_type = "unlimited_ocr_text",
+        .set = SET({"router", ROUTER_SOFTMAX_SCORES}),
+        .keys = KEYS(
+            SIZE_KEYS(129280, 1280, 6848, 12, 10), KV_HEADS(10), CONTEXT(32768),
+            {"rms_norm_eps", "norm_eps", 1e-6}, {"hidden_act", "activation", ACTIVATION_SILU},
+            {"n_routed_experts|num_experts", "n_experts", 64},
+            {"num_experts_per_tok", "n_experts_used", 6},
+            {"moe_intermediate_size", "expert_ffn_dim", 896}, {"n_group", "router_groups", 1},
+            {"topk_group", "router_groups_used", 1}, {"routed_scaling_factor", "router_scale", 1}),
+        .biases = BIASES({QKVO, "attention_bias", false}, {DENSE_AND_SHARED, "mlp_bias", false}),
+        .tensors = ocr_tensors,
+        .bos_id = 0,
+        .eos_id = 1,
         .steps = STEPS(STEP("shared_width", "n_shared_experts 2")),
         .finish = deepseek_v2_finish,
     },

@@ -9,6 +9,7 @@
     X(bailing_hybrid) \
     X(beam) \
     X(bitnet) \
+    X(chameleon) \
     X(codegen) \
     X(cohere2_moe) \
     X(cohere_compass) \
@@ -33,8 +34,8 @@
     X(hyperclovax) \
     X(inkling) \
     X(internlm) \
-    X(kimi_linear) \
     X(jetmoe) \
+    X(kimi_linear) \
     X(kolibri1) \
     X(kosmos) \
     X(laguna) \

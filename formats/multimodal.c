@@ -87,6 +87,7 @@ static const Wrapper wrappers[] = {
     {"granite_docling", "granite_docling_text", .tied = true},
     {"glm_ocr", "glm_ocr_text", .tied = false},
     {"deepseek_ocr2", "deepseek_ocr2_text", .tied = false},
+    {"unlimited_ocr", "unlimited_ocr_text", .older = "language_config"},
     {"cohere_compass", "cohere_compass_text", .tied = false},
     {"pp_chart2table", "qwen2", .text_varies = true, .plain_logits = true, .tied = true},
     {"shieldgemma2", "gemma3_text", .plain_logits = true, .text_tied = true},

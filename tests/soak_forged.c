@@ -30,6 +30,7 @@ static const char *const fixtures[] = {
     "nemotron_h",  "axk1",           "qwen3_next",    "gpt_oss",     "nemotron_h-latent",
     "glm5_next",   "mistral_large4", "minimax_m3_vl", "beam",        "kolibri1",
     "deepseek_v4", "qwen4_exp",      "zaya",          "inkling",     "inkling2",
+    "zamba",       "jetmoe",         "chameleon",
 };
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 

@@ -312,6 +312,17 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         {"zamba2", "attention_head_dim", "10"},
         {"zamba2", "layers_block_type", "null"},
         {"zamba2", "mamba_expand", "7e6"},
+        {"zamba", "attention_hidden_size", "70"},
+        {"zamba", "hidden_mamba_act", "\"gelu\""},
+        {"zamba", "n_mamba_heads", "5"},
+        {"zamba", "mamba_expand", "7e6"},
+        {"zamba", "mamba_dt_rank", "\"none\""},
+        {"zamba-bias", "attn_layer_period", "0"},
+        {"zamba-bias", "attn_layer_offset", "-1"},
+        {"jetmoe", "rms_norm_eps", "0"},
+        {"jetmoe", "num_key_value_heads", "4000"},
+        {"chameleon", "vocabulary_map", "{\"IMGIMGAZ\": 61}"},
+        {"chameleon", "vocabulary_map", "{\"IMGIMGAZ\": \"4\"}"},
         {"falcon_h1", "mlp_multipliers", "[0.0, 1.0]"},
         {"falcon_h1", "mlp_multipliers", "[1.0]"},
         {"falcon_h1", "ssm_multipliers", "[1, 1, 1, 1, \"a\"]"},
@@ -354,6 +365,7 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_refused(cases[i].fixture, cases[i].key, cases[i].value, cases[i].key, "config.json");
     assert_refused("zamba2", "num_mem_blocks", "0", "shared_blocks", "0");
+    assert_refused("jetmoe", "num_experts_per_tok", "60", "n_experts_used", "60");
     assert_refused("zamba2", "adapter_rank", "8", "adapter_list.0.0.weight", "8 x 120");
     assert_refused("nemotron_h-latent", "moe_latent_size", "25", "up_proj.weight", "20 x 25");
     assert_refused("falcon_h1", "mamba_rms_norm", "false", "mamba_rms_norm", "mamba.norm.weight");
@@ -365,7 +377,6 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
     assert_refused("bitnet", "quantization_config",
                    "{\"quant_method\": \"bitnet\", \"quantization_mode\": \"online\"}",
                    "quantization_mode", "online");
-    assert_refused("jetmoe", "num_experts_per_tok", "60", "n_experts_used", "60");
     assert_refused("llama-mha", "rope_parameters",
                    "{\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}", "RoPE",
                    "full_attention");
@@ -409,6 +420,23 @@ static Source *source_with(const char *fixture, const char *key, const char *val
     fixture_remove_directory(path);
     fixture_free(&f);
     return source;
+}
+
+/* transformers sets the logits of Chameleon's image tokens to the least float32. */
+static void image_tokens_of_chameleon_cannot_be_drawn(void **state) {
+    (void)state;
+    Source *source = source_with("chameleon", "vocabulary_map",
+                                 "{\"<image>\": 60, \"IMGIMGAZ\": 4, \"IMGIMGBZ\": 7}");
+    const float *bias = NULL;
+    for (size_t i = 0; i < source->n_tensors; i++)
+        if (strcmp(source->tensors[i].name, "output.bias") == 0) bias = source->tensors[i].values;
+    assert_non_null(bias);
+    for (size_t i = 0; i < 61; i++)
+        if (i == 4 || i == 7)
+            assert_true(bias[i] < -1e29f);
+        else
+            assert_true(bias[i] == 0.0f);
+    source_close(source);
 }
 
 /* Whether both make the same Config and the same tensors, as far as they are computed. */
@@ -801,6 +829,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_beam_without_layers_is_refused),
         cmocka_unit_test(a_value_that_cannot_be_computed_is_refused_by_its_key),
         cmocka_unit_test(what_the_class_of_transformers_ignores_changes_nothing),
+        cmocka_unit_test(image_tokens_of_chameleon_cannot_be_drawn),
         cmocka_unit_test(absent_keys_have_the_defaults_of_transformers),
         cmocka_unit_test(a_bias_that_config_json_does_not_have_is_refused),
         cmocka_unit_test(an_alpha_of_hunyuan_that_cannot_be_computed_is_refused),

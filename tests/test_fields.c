@@ -165,6 +165,9 @@ static const Flip flips[] = {
     {"deepseek_v4", "swiglu_limit", 0.3},
     {"longcat_flash", "latent_scale", 1},
     {"falcon_mamba-bias", "state_norm_eps", 0.5},
+    {"jetmoe", "final_norm_eps", 1},
+    {"chameleon", "qk_layer_norm_eps", 0},
+    {"chameleon", "qk_layer_norm_eps", 1},
 };
 
 static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {

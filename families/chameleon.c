@@ -1,0 +1,81 @@
+/* The text half of Chameleon: a llama with layer norms of each head's queries and keys, which
+ * writes no image tokens. */
+#include "families/shared.h"
+
+static FamilyFinish chameleon_finish;
+static FamilyMore chameleon_more;
+
+const Family families_chameleon[] = {
+    /* chameleon_more adds the norms of layers and what forbids image tokens. */
+    {
+        .model_type = "chameleon",
+        .set = SET({"qk_norm", QK_NORM_EACH}, {"qk_layer_norm_eps", 1e-5}),
+        .keys =
+            KEYS(SIZE_KEYS(65536, 4096, 11008, 32, 32), KV_HEADS(32), CONTEXT(4096),
+                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU}),
+        .biases = BIASES({QKVO, "attention_bias", false}, {GATED, "mlp_bias", false}),
+        .tensors =
+            (const TensorRule[]){
+                EMBEDDING("model.embed_tokens"),
+                LLAMA_ATTENTION,
+                VECTOR("q_norm", ".self_attn.q_norm.weight", "n_heads * head_dim"),
+                VECTOR("q_norm.bias", ".self_attn.q_norm.bias", "n_heads * head_dim"),
+                VECTOR("k_norm", ".self_attn.k_norm.weight", "n_kv_heads * head_dim"),
+                VECTOR("k_norm.bias", ".self_attn.k_norm.bias", "n_kv_heads * head_dim"),
+                LLAMA_FFN,
+                LLAMA_END,
+                {0},
+            },
+        .reads_text_alone = true,
+        .bos_id = 1,
+        .eos_id = 2,
+        .finish = chameleon_finish,
+        .more = chameleon_more,
+    },
+    {0},
+};
+
+/* swin_norm: x + norm(f(x)) in place of x + f(norm(x)), with norms of the same names. */
+static Status chameleon_finish(const json_t *json, Config *config, Error *error) {
+    (void)error;
+    if (json_flag(json, "swin_norm", false)) config->norm_place = NORM_OUTPUT;
+    return STATUS_OK;
+}
+
+static Status add_norms(const RuleContext *context, Error *error) {
+    static const TensorRule before[] = {LLAMA_NORMS, {0}};
+    static const TensorRule behind[] = {NORM("post_attention_norm", ".input_layernorm"),
+                                        NORM("post_ffn_norm", ".post_attention_layernorm"),
+                                        {0}};
+    bool swin = context->source->config.norm_place == NORM_OUTPUT;
+    return rules_apply(context, swin ? behind : before, error);
+}
+
+/* Adds a bias of the logits which makes image tokens impossible: transformers sets their logits to
+ * the least float32, and a bias of it gives the same probabilities at any temperature. */
+static Status forbid_images(const RuleContext *context, const json_t *map, Error *error) {
+    const float forbidden = -1e30f;
+    size_t vocab = context->source->config.vocab_size, n = 0;
+    const char *name;
+    json_t *id;
+    float *bias = calloc(vocab, sizeof *bias);
+    if (!bias) return error_set(error, "%s: no memory", context->source->path);
+    json_object_foreach((json_t *)map, name, id) {
+        if (strncmp(name, "IMGIMG", 6) != 0) continue;
+        json_int_t token = json_is_integer(id) ? json_integer_value(id) : -1;
+        if (token < 0 || (uint64_t)token >= vocab) {
+            free(bias);
+            return error_set(error, "config.json: vocabulary_map: '%.40s' is no token", name);
+        }
+        bias[token] = forbidden;
+        n++;
+    }
+    if (n > 0) return source_add_values(context->source, "output.bias", 1, vocab, bias, error);
+    free(bias);
+    return STATUS_OK;
+}
+
+static Status chameleon_more(const RuleContext *context, const json_t *json, Error *error) {
+    if (add_norms(context, error) != STATUS_OK) return STATUS_FAILED;
+    return forbid_images(context, json_value(json, "vocabulary_map"), error);
+}
