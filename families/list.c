@@ -36,7 +36,6 @@
     X(internlm) \
     X(jetmoe) \
     X(kimi_linear) \
-    X(kolibri1) \
     X(kosmos) \
     X(laguna) \
     X(lfm2) \
