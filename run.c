@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/mapped.h"
 #include "base/unicode.h"
+#include "chat/note.h"
 #include "cluster/cluster.h"
 #include "convert/adapter_opening.h"
 #include "convert/default_model.h"
@@ -436,7 +437,8 @@ static Status run_any(Options *o, const Mode *mode, Cluster *cluster,
         o->model = found;
         if (!options_given(o, &o->n_tokens)) o->n_tokens = 0; /* its stories end by themselves */
         if (isatty(STDERR_FILENO) && cluster_leads(cluster))
-            terminal_say("no model is named, so the story model runs (--help)");
+            note("%s: no model is named, so the story model runs (--help)",
+                 program_invocation_short_name);
     }
     Status status = run(o, mode, cluster, interrupted, error);
     free(found);

@@ -213,6 +213,14 @@ static void progress_stays_on_one_line_of_a_narrow_terminal(void **state) {
     free(shown);
 }
 
+static void the_remark_on_the_model_ends_its_lines_between_words(void **state) {
+    (void)state;
+    const struct winsize narrow = {.ws_row = 24, .ws_col = 40};
+    char *shown = screen_of(&narrow, (const char *const[]){"-i", "Once", "-n", "1", NULL}, NULL, 0);
+    if (!strstr(shown, "so the story\r\nmodel runs (--help)")) fail_msg("shown: %s", shown);
+    free(shown);
+}
+
 static void who_types_the_text_is_told_how_it_ends(void **state) {
     (void)state;
     static const char says[] = "reading stdin; Ctrl-D ends it";
@@ -381,6 +389,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(an_error_is_one_line_whatever_the_name_holds),
         cmocka_unit_test(results_on_a_terminal_stand_alone),
         cmocka_unit_test(progress_stays_on_one_line_of_a_narrow_terminal),
+        cmocka_unit_test(the_remark_on_the_model_ends_its_lines_between_words),
         cmocka_unit_test(who_types_the_text_is_told_how_it_ends),
         cmocka_unit_test(a_pipe_gets_the_bytes_as_they_are),
         cmocka_unit_test(whatever_does_not_fit_at_once_comes_whole),
