@@ -24,6 +24,7 @@ typedef struct Chat {
     char *returned;   /* the message that did not fit, for /edit; NULL: none */
     SessionFile file; /* until the conversation takes it over */
     Error file_note;
+    Error unkept; /* why PATH.kv was not written, until it is shown; "": nothing */
     char state_directory[4096];
 } Chat;
 

@@ -448,6 +448,15 @@ static bool is_unshaped(const Dialogue *d, Finish finish) {
     return d->options.n_eos > 0;
 }
 
+/* Keeps the keys and values for the next time. That they cannot be kept costs time only, and is
+ * told once; the file stays open, because /reset has to empty it. */
+static void save_cache(Dialogue *d, const AnswerWatcher *watcher) {
+    Error why;
+    if (kvfile_save(d->conversation.kv, d->cache, 0, d->cached.ids, &why) == STATUS_OK) return;
+    if (!d->told_unkept && watcher->unkept) watcher->unkept(watcher->context, why.text);
+    d->told_unkept = true;
+}
+
 Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *stats,
                        Error *error) {
     const Model *model = d->session->model;
@@ -490,8 +499,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
     if (status == STATUS_OK || status == STATUS_INTERRUPTED) {
         status = keep_answer(d, &g, answer ? answer : "", length, error);
     }
-    if (status == STATUS_OK && d->conversation.kv)
-        status = kvfile_save(d->conversation.kv, d->cache, 0, d->cached.ids, error);
+    if (status == STATUS_OK && d->conversation.kv) save_cache(d, watcher);
     stats->n_prompt = ids.length;
     stats->n_generated = g.n_tokens;
     stats->finish = g.finish;

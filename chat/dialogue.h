@@ -32,6 +32,7 @@ typedef struct Dialogue {
     char common[SETTINGS_COMMON_HEX]; /* settings_common, for the answers' made_with */
     char *effort;                     /* of dialogue_set_effort; NULL: none */
     size_t shown_left_out;
+    bool told_unkept; /* that PATH.kv cannot be written */
 
     /* firsts[n]: of n messages, the first that is rendered (beside the system prompt). */
     size_t *firsts, n_firsts, firsts_capacity;
@@ -50,12 +51,14 @@ typedef struct AnswerStats {
 } AnswerStats;
 
 /* Callbacks that watch an answer being made. `starts` is told whether it starts inside of a
- * reasoning; `text` gets its text. `left_out` is called when more
- * old messages had to be left out of the context than for the last answer. Each may be NULL. */
+ * reasoning; `text` gets its text. `left_out` is called when more old messages had to be left out
+ * of the context than for the last answer. `unkept` is told, once, why PATH.kv cannot be written:
+ * the answer is kept. Each may be NULL. */
 typedef struct AnswerWatcher {
     void (*starts)(void *context, bool reasoning);
     void (*text)(void *context, const char *text, size_t length);
     void (*left_out)(void *context, size_t messages); /* more than for the last answer */
+    void (*unkept)(void *context, const char *why);
     void *context;
 } AnswerWatcher;
 

@@ -27,6 +27,12 @@ static void show_left_out(void *context, size_t messages) {
         note("(the context is full: the oldest %zu messages are left out)", messages);
 }
 
+/* Kept until the answer has ended its line. */
+static void keep_trouble(void *context, const char *why) {
+    Chat *chat = context;
+    error_set(&chat->unkept, "%s", why);
+}
+
 /* Tells a person that an answer did not end by itself. */
 static void note_cut(Chat *chat) {
     size_t most = chat->dialogue.options.max_tokens;
@@ -60,12 +66,16 @@ void turn_show_stats(const Chat *chat) {
 }
 
 Status turn_answer(Chat *chat, Error *error) {
-    const AnswerWatcher watcher = {show_start, show_text, show_left_out, chat};
+    const AnswerWatcher watcher = {show_start, show_text, show_left_out, keep_trouble, chat};
     answer_view_begin(&chat->view);
     line_editor_echo(chat->editor, false);
     Status status = dialogue_answer(&chat->dialogue, &watcher, &chat->last, error);
     answer_view_end(&chat->view);
     line_editor_echo(chat->editor, true);
+    if (chat->unkept.text[0])
+        note("(%s: the conversation is kept, and computed again when it is resumed)",
+             chat->unkept.text);
+    chat->unkept.text[0] = '\0';
     if (*chat->interrupted && status == STATUS_OK && line_editor_is_terminal(chat->editor))
         note("(interrupted)");
     if (status == STATUS_OK) note_cut(chat);

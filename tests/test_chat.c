@@ -423,6 +423,27 @@ static void a_conversation_is_saved_and_loaded(void **state) {
     free(saved);
 }
 
+/* The cache saves time only: the answer is given and kept. */
+static void a_cache_that_cannot_be_kept_is_a_remark(void **state) {
+    (void)state;
+    char *program = program_command("run"), *session = chat_inside("nocache"), *command = NULL;
+    assert_true(asprintf(&command,
+                         "ulimit -f 1; printf 'a\nb\n' | %s %s -m chat -n 1 -t 0 --session %s; "
+                         "echo status $?",
+                         program, chat_home.model, session) > 0);
+    Process p = RUN("/bin/bash", "-c", command);
+    if (!strstr(p.out, "status 0") ||
+        !strstr(p.err, ".kv: cannot write: File too large: the conversation is kept, and computed"))
+        fail_msg("%s%s", p.out, p.err);
+    assert_null(strstr(strstr(p.err, ".kv") + 1, ".kv")); /* once */
+    process_free(&p);
+    size_t length, lines = 0;
+    char *text = file_read(session, &length);
+    for (size_t i = 0; i < length; i++) lines += text[i] == '\n';
+    assert_int_equal(lines, 5);
+    free(text), free(program), free(session), free(command);
+}
+
 static void a_session_that_cannot_be_saved_is_an_error(void **state) {
     (void)state;
     char *program = program_command("run"), *session = chat_inside("short"), *command = NULL;
@@ -758,6 +779,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_resumed_message_that_does_not_fit_is_counted),
         cmocka_unit_test(a_message_that_does_not_fit_can_be_shortened_in_the_editor),
         cmocka_unit_test(a_conversation_is_saved_and_loaded),
+        cmocka_unit_test(a_cache_that_cannot_be_kept_is_a_remark),
         cmocka_unit_test(a_session_that_cannot_be_saved_is_an_error),
         cmocka_unit_test(a_session_of_another_model_is_refused),
         cmocka_unit_test(a_damaged_session_keeps_what_can_be_read),
