@@ -119,10 +119,6 @@ Status output_names_check(const Options *o, Error *error) {
     size_t n = sizeof written / sizeof *written;
     for (size_t i = 0; i < n; i++) {
         struct stat file;
-        if (written[i].path && written[i].path[0] == '\0') {
-            error_set(error, "%s is empty: it names a file", written[i].option);
-            return STATUS_USAGE;
-        }
         if (check_file(o, &written[i], error) != STATUS_OK) return STATUS_USAGE;
         for (size_t k = 0; k < i; k++) {
             if (!written[i].path || !written[k].path) continue;

@@ -246,6 +246,8 @@ static Status parse_option(CommandLine *line, int argc, char **argv, int *i, Err
     if (row->kind == OPTION_TEXT && line->given[index])
         return usage(error, "%s is given twice", spelled);
     line->given[index] = true;
+    if (row->kind == OPTION_TEXT && value[0] == '\0' && strcmp(row->value, "FILE") == 0)
+        return usage(error, "%s is empty: it names a file", spelled);
     if (value && line->look && line->look(line, spelled, value, error) != STATUS_OK)
         return STATUS_USAGE;
     return set_value((char *)line->values + row->field, row, spelled, value, error);

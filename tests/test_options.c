@@ -202,6 +202,9 @@ static void a_missing_value_is_asked_for(void **state) {
     REFUSES("--top-k needs a value: --top-k N (sample among the N most likely tokens; 0: all [0])",
             "m", "--top-k", "--stats");
     REFUSES("--stats takes no value", "m", "--stats=1");
+    REFUSES("-f is empty: it names a file", "m", "-f", "");
+    REFUSES("--batch is empty: it names a file", "m", "--batch=");
+    REFUSES("--session is empty: it names a file", "m", "-m", "chat", "--session", "");
 }
 
 static void numbers_out_of_range_are_refused(void **state) {
