@@ -29,7 +29,7 @@
  * What it promises: no function prints, exits, aborts, writes a file, installs a handler of
  * signals, changes the locale of the process or the allocator of jansson. It opens no file but the
  * model's and what the C library and the system tell (/proc, /sys, /etc/localtime, /dev/urandom);
- * no text of an option or a request names a file ("system": "@notes" is these six letters). A
+ * no text of an option or a request names a file ("system": "@notes" is these six characters). A
  * failed allocation is an error like any other: the call says so and changes nothing else, or the
  * requests that needed the memory fail.
  *
