@@ -65,7 +65,7 @@ Branch *branches_append_attention(Model *m, size_t l, const Norm *pre, float *in
     else
         list_one(m, l, kind, pre, in);
     branches_last(m)->sum_post = if_present(&w->post_attention_norm);
-    branches_last(m)->scale = m->config->residual_scale;
+    branches_last(m)->scale *= m->config->residual_scale;
     return &m->branches.all[first];
 }
 

@@ -98,6 +98,9 @@ typedef enum LayerKindNumber {
     LAYER_RELATIVE,     /* attention with a learned bias of distances: Inkling */
     LAYER_HEAD_MIXTURE, /* a mixture of attention heads: JetMoE */
     LAYER_SHARED_MAMBA, /* a block that layers share, and Mamba: Zamba */
+    LAYER_RG_LRU,       /* real-gated linear recurrent unit: RecurrentGemma */
+    LAYER_RWKV,         /* time mixing and channel mixing: RWKV 4 */
+    LAYER_MLSTM,        /* matrix LSTM: xLSTM */
     LAYER_KINDS
 } LayerKindNumber;
 
@@ -210,9 +213,10 @@ typedef struct RouterConfig {
 } RouterConfig;
 
 /* Layers that keep a state (layers/state_fields.h): gated DeltaNet, Mamba, lightning attention,
- * short convolutions. */
+ * short convolutions, RG-LRU, RWKV, matrix LSTM. */
 typedef struct StateConfig {
-    uint32_t n_heads;     /* each with a state [key_dim][value_dim]; Mamba: channels */
+    uint32_t n_heads;     /* each with a state [key_dim][value_dim]; Mamba, RWKV: channels;
+                           * RG-LRU: blocks of its gates, value_dim channels each */
     uint32_t n_key_heads; /* heads of q and k (Mamba 2: groups of C and B); divides n_heads */
     uint32_t key_dim;     /* of a head's q and k */
     uint32_t value_dim;   /* of a head's v */
@@ -228,6 +232,18 @@ typedef struct StateConfig {
     float beta;           /* of gated DeltaNet's learning rate: OLMo Hybrid; 0 = 1 */
     float decay_most; /* a state decays by at most exp(-decay_most) a token: Ling 3; 0 = no bound */
 } StateConfig;
+
+/* RWKV 4 (layers/rwkv.h). A layer also reads StateConfig.n_heads: the channels of time mixing. */
+typedef struct RwkvConfig {
+    uint32_t
+        rescale_every; /* the residual stream is halved after every so many layers; 0 = never */
+} RwkvConfig;
+
+/* Matrix LSTM (layers/mlstm.h). It also reads StateConfig's heads and their widths. */
+typedef struct MlstmConfig {
+    float gate_cap; /* cap * tanh(x / cap) of the input and forget gates */
+    float eps;      /* added to the normalizer of a head's output */
+} MlstmConfig;
 
 /* AltUp (layers/altup.c): several residual streams, one of which the layers compute. */
 typedef struct AltupConfig {
@@ -284,7 +300,7 @@ typedef struct Config {
     NormPlace norm_place;
     float norm_eps;
     float post_norm_eps;  /* of the norms after attention and feed-forward; 0 = norm_eps */
-    float final_norm_eps; /* of the norm before the output head; 0 = norm_eps: JetMoE */
+    float final_norm_eps; /* of the norm before the output head; 0 = norm_eps: JetMoE, RWKV */
     bool final_norm;
     bool parallel_block; /* x + attention(norm(x)) + ffn(norm(x)): GPT-J, Falcon, PaLM */
 
@@ -364,6 +380,8 @@ typedef struct Config {
     CompressedConfig compressed;
     RelativeConfig relative;
     StateConfig state;
+    RwkvConfig rwkv;
+    MlstmConfig mlstm;
     uint32_t shared_blocks; /* blocks that layers share in turn: Zamba 2 */
     StackNumber stack;
     AltupConfig altup;

@@ -60,9 +60,12 @@
     X(qwen2) \
     X(qwen3_next) \
     X(qwen4_exp) \
+    X(recurrent_gemma) \
+    X(rwkv) \
     X(smollm3) \
     X(step3p5) \
     X(xglm) \
+    X(xlstm) \
     X(zamba2) \
     X(zaya)
 

@@ -14,8 +14,10 @@
 #include "layers/latent_fields.h"
 #include "layers/latent_moe_fields.h"
 #include "layers/mixture_fields.h"
+#include "layers/mlstm_fields.h"
 #include "layers/ngram_fields.h"
 #include "layers/relative_fields.h"
+#include "layers/rwkv_fields.h"
 #include "layers/state_fields.h"
 
 /* One row for each kind, in the order of LayerKindNumber. */
@@ -38,6 +40,9 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_RELATIVE] = &relative_fields,
     [LAYER_HEAD_MIXTURE] = &head_mixture_fields,
     [LAYER_SHARED_MAMBA] = &shared_mamba_fields,
+    [LAYER_RG_LRU] = &rg_lru_fields,
+    [LAYER_RWKV] = &rwkv_fields,
+    [LAYER_MLSTM] = &mlstm_fields,
 };
 
 /* Fields that plain layers read as well. */
@@ -71,6 +76,8 @@ static const struct {
     {state_keys + 15, 1},       /* state_mix_kernel */
     {arrangement_keys + 11, 1}, /* block_layers */
     {relative_keys, RELATIVE_KEYS},
+    {rwkv_keys, RWKV_KEYS},
+    {mlstm_keys, MLSTM_KEYS},
 };
 
 const ConfigField *layer_kind_field(size_t i) {

@@ -15,8 +15,11 @@
 #include "layers/mamba.h"
 #include "layers/mamba2.h"
 #include "layers/latent_moe.h"
+#include "layers/mlstm.h"
 #include "layers/none.h"
 #include "layers/relative.h"
+#include "layers/rg_lru.h"
+#include "layers/rwkv.h"
 #include "layers/shared_block.h"
 
 static const BranchKind *const kinds[LAYER_KINDS] = {
@@ -38,6 +41,9 @@ static const BranchKind *const kinds[LAYER_KINDS] = {
     [LAYER_RELATIVE] = &relative_layer,
     [LAYER_HEAD_MIXTURE] = &head_mixture_layer,
     [LAYER_SHARED_MAMBA] = &shared_mamba_layer,
+    [LAYER_RG_LRU] = &rg_lru_layer,
+    [LAYER_RWKV] = &rwkv_layer,
+    [LAYER_MLSTM] = &mlstm_layer,
 };
 
 const BranchKind *layer_kind(uint32_t number) {

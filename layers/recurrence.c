@@ -298,6 +298,99 @@ static void multiply(float *x, const float *y, size_t n) {
             n - i);
 }
 
+/* ---- Real-gated linear recurrent unit ---- */
+
+static void lru_gates(float *x, const float *input, float *gate, const float *a, bool first,
+                      size_t n) {
+    for (size_t i = 0; i < n; i += LANES) {
+        lanes v = lanes_mul(lanes_load_upto(x + i, n - i, 0.0f),
+                            sigmoid(lanes_load_upto(input + i, n - i, 0.0f)));
+        lanes log_decay = lanes_mul(lanes_load_upto(a + i, n - i, 0.0f),
+                                    sigmoid(lanes_load_upto(gate + i, n - i, 0.0f)));
+        lanes_store_upto(gate + i, lanes_exp(log_decay), n - i);
+        if (!first) {
+            float root[LANES];
+            lanes squared = lanes_exp(lanes_add(log_decay, log_decay));
+            /* In this order NaN stays NaN. */
+            lanes_store(root, lanes_max(lanes_zero(), lanes_sub(lanes_set(1.0f), squared)));
+            for (size_t k = 0; k < LANES; k++) root[k] = sqrtf(root[k]);
+            v = lanes_mul(v, lanes_load(root));
+        }
+        lanes_store_upto(x + i, v, n - i);
+    }
+}
+
+static void lru(float *state, const float *decay, float *x, size_t stride, size_t n_rows,
+                size_t begin, size_t end) {
+    for (size_t at = begin; at < end; at += LANES) {
+        size_t n = end - at;
+        lanes s = lanes_load_upto(state + at, n, 0.0f);
+        for (size_t row = 0; row < n_rows; row++) {
+            float *out = x + row * stride + at;
+            s = lanes_fma(s, lanes_load_upto(decay + row * stride + at, n, 0.0f),
+                          lanes_load_upto(out, n, 0.0f));
+            lanes_store_upto(out, s, n);
+        }
+        lanes_store_upto(state + at, s, n);
+    }
+}
+
+/* ---- RWKV ---- */
+
+static void shift(const TokenShift *s, size_t begin, size_t end) {
+    for (size_t at = begin; at < end; at += LANES) {
+        size_t n = end - at;
+        lanes before = lanes_load_upto(s->state + at, n, 0.0f);
+        for (size_t row = 0; row < s->n_rows; row++) {
+            lanes x = lanes_load_upto(s->in + row * s->channels + at, n, 0.0f);
+            for (size_t i = 0; i < s->n_mixes; i++) {
+                lanes mix = lanes_load_upto(s->mix[i] + at, n, 0.0f);
+                lanes rest = lanes_mul(before, lanes_sub(lanes_set(1.0f), mix));
+                lanes_store_upto(s->out[i] + row * s->channels + at, lanes_fma(x, mix, rest), n);
+            }
+            before = x;
+        }
+        lanes_store_upto(s->state + at, before, n);
+    }
+}
+
+/* Scans the n <= 16 channels from `at` on. */
+static void wkv_block(const WkvScan *s, size_t at, size_t n) {
+    size_t part = (s->channels + LANES - 1) / LANES * LANES;
+    float *state = s->state + at;
+    lanes decay = lanes_load_upto(s->decay + at, n, 0.0f);
+    lanes first = lanes_load_upto(s->first + at, n, 0.0f);
+    lanes values = lanes_load(state), weights = lanes_load(state + part);
+    lanes maximum = lanes_load(state + 2 * part);
+    /* The sum of weights is at least 1 after the first row. */
+    maximum = lanes_select(lanes_less(lanes_zero(), weights), maximum, lanes_set(-1e38f));
+    for (size_t row = 0; row < s->n_rows; row++) {
+        float *out = s->v + row * s->channels + at;
+        lanes k = lanes_load_upto(s->k + row * s->channels + at, n, 0.0f);
+        lanes v = lanes_load_upto(out, n, 0.0f), own = lanes_add(k, first);
+        lanes most = lanes_max(maximum, own);
+        lanes old = lanes_exp_falling(lanes_sub(maximum, most));
+        lanes new = lanes_exp_falling(lanes_sub(own, most));
+        lanes sum = lanes_fma(new, v, lanes_mul(old, values));
+        lanes_store_upto(out, lanes_div(sum, lanes_fma(old, weights, new)), n);
+        lanes decayed = lanes_add(maximum, decay);
+        maximum = lanes_max(decayed, k);
+        old = lanes_exp_falling(lanes_sub(decayed, maximum));
+        new = lanes_exp_falling(lanes_sub(k, maximum));
+        values = lanes_fma(new, v, lanes_mul(old, values));
+        weights = lanes_fma(old, weights, new);
+    }
+    if (s->n_rows == 0) return;
+    lanes_store_upto(state, values, n);
+    lanes_store_upto(state + part, weights, n);
+    lanes_store_upto(state + 2 * part, maximum, n);
+}
+
+static void wkv(const WkvScan *s, size_t begin, size_t end) {
+    for (size_t at = begin; at < end; at += LANES)
+        wkv_block(s, at, end - at < LANES ? end - at : LANES);
+}
+
 const Recurrence FOR_ISA(recurrence) = {
     .convolve = convolve,
     .linear = linear,
@@ -306,4 +399,8 @@ const Recurrence FOR_ISA(recurrence) = {
     .softplus = softplus,
     .decay = decay,
     .multiply = multiply,
+    .lru_gates = lru_gates,
+    .lru = lru,
+    .shift = shift,
+    .wkv = wkv,
 };

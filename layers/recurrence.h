@@ -80,6 +80,29 @@ typedef struct SelectiveScan {
     size_t c_stride;
 } SelectiveScan;
 
+/* Mixes some channels of rows with those of the rows before them (RWKV's token shift): out[i] = x *
+ * mix[i] + before * (1 - mix[i]). */
+typedef struct TokenShift {
+    const float *in; /* [n_rows][channels] */
+    float *state;    /* [channels], the row before the first one; becomes the last one */
+    size_t channels, n_rows, n_mixes;
+    const float *mix[3]; /* [channels] */
+    float *out[3];       /* [n_rows][channels] */
+} TokenShift;
+
+/* Some channels of RWKV's weighted means, for the rows of one sequence: of the values v so far,
+ * with the weights exp(k + decay * (rows since then)), the row's own being exp(k + first). The
+ * state has the sums of weighted values and of weights, both divided by exp(maximum), and this
+ * maximum. */
+enum { WKV_PARTS = 3 };
+typedef struct WkvScan {
+    float *state;               /* [WKV_PARTS][channels, rounded up to 16]; zeros: no rows yet */
+    const float *decay, *first; /* [channels] */
+    size_t channels, n_rows;
+    const float *k; /* [n_rows][channels] */
+    float *v;       /* [n_rows][channels], becomes the means */
+} WkvScan;
+
 typedef struct Recurrence {
     /* Convolves x[n_rows] in place, for the channels from `begin` (a multiple of 16) to `end`.
      * state[kernel - 1][channels] holds the inputs of the rows before, oldest first. */
@@ -97,6 +120,18 @@ typedef struct Recurrence {
     void (*decay)(float *out, const float *a, const float *x, size_t n);
     /* x[n] = x * y */
     void (*multiply)(float *x, const float *y, size_t n);
+    /* The gates of a row of an RG-LRU, from their inputs: gate[n] becomes the decay d = exp(a *
+     * sigmoid(gate)), with a <= 0, and x[n] becomes x * sigmoid(input) * sqrt(1 - d^2), without the
+     * root in the first row of a sequence. */
+    void (*lru_gates)(float *x, const float *input, float *gate, const float *a, bool first,
+                      size_t n);
+    /* For each row in order: x[row] = state = state * decay[row] + x[row], for the channels from
+     * `begin` to `end` of state[channels] and of rows `stride` apart. */
+    void (*lru)(float *state, const float *decay, float *x, size_t stride, size_t n_rows,
+                size_t begin, size_t end);
+    /* Both for the channels from `begin` (a multiple of 16) to `end`. */
+    void (*shift)(const TokenShift *shift, size_t begin, size_t end);
+    void (*wkv)(const WkvScan *scan, size_t begin, size_t end);
 } Recurrence;
 
 #define DECLARE_RECURRENCE(name, lanes) extern const Recurrence recurrence_##lanes;

@@ -154,6 +154,26 @@ static double no_work(const Config *c, uint32_t layer) {
 
 const LayerFields no_fields = {.validate = check_nothing, .work = no_work};
 
+static Status check_rg_lru(const Config *c, uint32_t layer, Error *error) {
+    if (c->state.n_heads == 0 || c->state.n_heads > RG_LRU_MAX_BLOCKS || c->state.value_dim == 0 ||
+        c->state.conv_kernel == 0)
+        return error_set(error,
+                         "layer %u: state_heads %u (at most %d), state_value_dim %u, state_kernel "
+                         "%u: none of them may be 0",
+                         layer, c->state.n_heads, RG_LRU_MAX_BLOCKS, c->state.value_dim,
+                         c->state.conv_kernel);
+    if (c->activation != ACTIVATION_XIELU) return STATUS_OK;
+    return error_set(error, "layer %u: an RG-LRU with the activation xielu", layer);
+}
+
+static double rg_lru_work(const Config *c, uint32_t layer) {
+    double channels = (double)state_sizes(c).values;
+    (void)layer;
+    return channels * (3.0 * c->dim + 2.0 * c->state.value_dim);
+}
+
+const LayerFields rg_lru_fields = {.validate = check_rg_lru, .work = rg_lru_work};
+
 /* Checks the heads of attention that is a part of a layer: all layers have the same. */
 static Status check_attention(const Config *c, uint32_t layer, Error *error) {
     const HeadShape h = config_heads(c, layer), first = config_heads(c, 0);

@@ -20,6 +20,8 @@ extern const LayerFields lightning_fields, no_fields, parallel_mamba_fields, sha
 extern const LayerFields shared_mamba_fields;
 
 enum { STATE_MOST_MAMBA_HEADS = 32 }; /* parts of Mamba's channels that are selected apart */
+extern const LayerFields rg_lru_fields;
+enum { RG_LRU_MAX_BLOCKS = 128 }; /* of a gate's matrix */
 
 /* The keys of Config.state, and of blocks that layers share. */
 enum { STATE_KEYS = 16 };

@@ -83,6 +83,16 @@ void state_scan(const Recurrence *recurrence, const StateRun *run, SelectiveScan
     if (scan.n_rows > 0) recurrence->scan(&scan, begin, end);
 }
 
+void state_lru(const Recurrence *recurrence, const StateRun *run, float *state, const float *decay,
+               float *x, size_t stride, size_t begin, size_t end) {
+    size_t n = run->n_before;
+    recurrence->lru(state, decay, x, stride, n, begin, end);
+    if (!run->held) return;
+    copy_to_held(run, state + begin, end - begin);
+    if (n < run->n)
+        recurrence->lru(state, decay + n * stride, x + n * stride, stride, run->n - n, begin, end);
+}
+
 /* Convolves the run's rows for the channels from `begin` to `end`. */
 static void convolve_run(const Recurrence *recurrence, const StateRun *run, const Convolution *c,
                          float *x, size_t stride, size_t begin, size_t end) {

@@ -32,6 +32,11 @@ void state_linear(const Recurrence *recurrence, const StateRun *run, RecurrentHe
 void state_scan(const Recurrence *recurrence, const StateRun *run, SelectiveScan scan, size_t begin,
                 size_t end);
 
+/* Recurrence.lru of the run's rows: decay[n_rows][stride] and x[n_rows][stride] begin with the
+ * run's first row, `state` lies within run->state. */
+void state_lru(const Recurrence *recurrence, const StateRun *run, float *state, const float *decay,
+               float *x, size_t stride, size_t begin, size_t end);
+
 /* Convolves x[n][stride] in place, whose first element is the convolution's first channel. All
  * threads call it, and it returns when all are done. */
 void state_convolve(ForwardPass *pass, size_t layer, const Convolution *convolution, float *x,

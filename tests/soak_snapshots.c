@@ -34,6 +34,9 @@ static void a_thousand_steps_equal_new_runs(void **state) {
         "fixture:kimi_linear",
         "fixture:minimax",
         "fixture:glm5_next-page",
+        "fixture:recurrent_gemma",
+        "fixture:rwkv",
+        "fixture:xlstm",
     };
     for (uint32_t i = 0; i < sizeof models / sizeof *models; i++) {
         print_message("%s\n", models[i]);

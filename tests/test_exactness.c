@@ -66,6 +66,9 @@ static const Subject subjects[] = {
     {"zamba2-bias", "q4"},       /* a block that layers share, with adapters */
     {"zamba", "q8"},             /* the same, Mamba in heads */
     {"jetmoe", "q8"},            /* a mixture of attention heads */
+    {"recurrent_gemma", "q8"},   /* RG-LRU, gates of diagonal blocks */
+    {"rwkv", "q4"},              /* RWKV, a stream that is halved */
+    {"xlstm", "q8"},             /* matrix LSTM */
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 

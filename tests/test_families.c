@@ -361,6 +361,20 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         {"gemma3n", "intermediate_size", "[92, 92]"},
         {"gemma3n", "activation_sparsity_pattern", "[0.5, 0.5, 0.5, 0.5, 0.5, 1.0]"},
         {"gemma3n", "final_logit_softcapping", "0.0"},
+        {"recurrent_gemma", "lru_width", "76"},
+        {"recurrent_gemma", "logits_soft_cap", "0.0"},
+        {"recurrent_gemma", "block_types", "[]"},
+        {"recurrent_gemma", "rope_scaling", "{\"type\": \"linear\", \"factor\": 2}"},
+        {"recurrent_gemma", "attention_window_size", "0"},
+        {"rwkv", "attention_hidden_size", "-1e300"},
+        {"rwkv", "rescale_every", "1.5"},
+        {"xlstm", "qk_dim_factor", "0.52"},
+        {"xlstm", "v_dim_factor", "1e300"},
+        {"xlstm", "ffn_proj_factor", "-1e300"},
+        {"xlstm", "ffn_round_up_to_multiple_of", "0"},
+        {"xlstm", "embedding_dim", "61"},
+        {"xlstm", "inference_state_dtype", "\"bfloat16\""},
+        {"xlstm", "gate_soft_cap", "0.0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_refused(cases[i].fixture, cases[i].key, cases[i].value, cases[i].key, "config.json");
@@ -528,6 +542,12 @@ static void absent_keys_have_the_defaults_of_transformers(void **state) {
         {"mamba", "intermediate_size", NULL, "88"},
         {"falcon_h1", "mamba_expand", NULL, "2"},
         {"falcon_h1-bias", "mamba_norm_before_gate", NULL, "true"},
+        {"recurrent_gemma", "block_types", NULL, "[\"recurrent\", \"recurrent\", \"attention\"]"},
+        {"recurrent_gemma", "partial_rotary_factor", NULL, "0.5"},
+        {"recurrent_gemma", "attention_window_size", NULL, "2048"},
+        {"rwkv", "rescale_every", NULL, "6"},
+        {"rwkv", "rescale_every", "-1", "0"},
+        {"xlstm", "qk_dim_factor", NULL, "0.5"},
         {"lfm3", "rope_parameters", NULL,
          "{\"full_attention\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.5, "
          "\"rope_theta\": 1000000.0}, \"sliding_attention\": {\"rope_theta\": 10000.0}}"},

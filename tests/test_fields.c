@@ -14,6 +14,8 @@
 #include "layers/arrangement_fields.h"
 #include "layers/latent_fields.h"
 #include "layers/mixture_fields.h"
+#include "layers/mlstm_fields.h"
+#include "layers/rwkv_fields.h"
 #include "layers/state_fields.h"
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"
@@ -168,6 +170,10 @@ static const Flip flips[] = {
     {"jetmoe", "final_norm_eps", 1},
     {"chameleon", "qk_layer_norm_eps", 0},
     {"chameleon", "qk_layer_norm_eps", 1},
+    {"rwkv", "rwkv_rescale_every", 0},
+    {"rwkv", "final_norm_eps", 0.5},
+    {"xlstm", "mlstm_gate_cap", 1},
+    {"xlstm-bias", "mlstm_eps", 0.5},
 };
 
 static void every_field_moves_the_logits_by_a_hundred_tolerances(void **state) {
@@ -230,6 +236,8 @@ static void each_key_of_a_mechanism_is_written_once(void **state) {
     assert_given_once(mixture_keys, MIXTURE_KEYS);
     assert_given_once(latent_keys, LATENT_KEYS);
     assert_given_once(state_keys, STATE_KEYS);
+    assert_given_once(rwkv_keys, RWKV_KEYS);
+    assert_given_once(mlstm_keys, MLSTM_KEYS);
     assert_given_once(arrangement_keys, ARRANGEMENT_KEYS);
 }
 

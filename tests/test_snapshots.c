@@ -242,6 +242,9 @@ static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
         "fixture:zaya",        /* keys, a window and three states in one layer */
         "fixture:inkling",
         "fixture:inkling2", /* inputs of the rows before, without a convolution of their own */
+        "fixture:recurrent_gemma-bias",
+        "fixture:rwkv",
+        "fixture:xlstm",
     };
     for (uint32_t i = 0; i < sizeof models / sizeof *models; i++)
         sharing_mix(models[i], i, tier_count(8, 40, 40));

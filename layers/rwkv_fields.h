@@ -1,0 +1,12 @@
+/* What RWKV's layers read of the configuration. */
+#ifndef LAYERS_RWKV_FIELDS_H
+#define LAYERS_RWKV_FIELDS_H
+
+#include "layers/fields.h"
+
+extern const LayerFields rwkv_fields;
+
+enum { RWKV_KEYS = 1 };
+extern const ConfigField rwkv_keys[RWKV_KEYS];
+
+#endif
