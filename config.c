@@ -9,10 +9,25 @@ HeadShape config_heads(const Config *c, size_t l) {
         .rotary_dim = c->rotary_dim,
     };
     heads.value_dim = c->value_dim ? c->value_dim : heads.head_dim;
+    if (c->rope_table[l] == 1 && c->latent.local_value_dim)
+        heads.value_dim = c->latent.local_value_dim;
     if (c->rope_table[l] == 1 && c->rope_local_rotary_dim)
         heads.rotary_dim = c->rope_local_rotary_dim;
     if (c->rope_table[l] == 2 && c->latent.nope_without_shared_key) heads.rotary_dim = 0;
     return heads;
+}
+
+LatentShape config_latent(const Config *c, size_t l) {
+    const LatentConfig *latent = &c->latent;
+    LatentShape shape = {latent->kv_lora_rank, latent->q_lora_rank, latent->scale,
+                         c->attention_scale};
+    if (c->rope_table[l] != 1) return shape;
+    if (latent->local_kv_lora_rank) shape.kv_lora_rank = latent->local_kv_lora_rank;
+    if (latent->local_q_lora_rank) shape.q_lora_rank = latent->local_q_lora_rank;
+    if (latent->local_scale != 0.0f) shape.scale = latent->local_scale;
+    if (latent->local_attention_scale != 0.0f)
+        shape.attention_scale = latent->local_attention_scale;
+    return shape;
 }
 
 uint32_t config_ffn_dim(const Config *c, size_t l) {

@@ -118,7 +118,9 @@ typedef enum StackNumber {
     STACK_SCALED_SUMS,   /* both parts of each sum have weights and biases by element: ZAYA */
     STACK_CONVOLVED,     /* x + convolution(f(norm(x))): Inkling */
     STACK_BLOCK_SUMS, /* blocks read sums of some layers each by attention over them: Inkling 2 */
-    STACK_MTP,        /* one prediction layer (layers/mtp.h); no file has this */
+    STACK_RESIDUAL_GATES, /* each element of the stream and of what is added has a weight: Muse
+                           * Spark */
+    STACK_MTP,            /* one prediction layer (layers/mtp.h); no file has this */
     STACKS
 } StackNumber;
 
@@ -135,6 +137,13 @@ typedef struct LatentConfig {
     uint32_t q_lora_rank;  /* width of the latent that queries are made from; 0: from the input */
     float norm_eps;        /* of the norms of both latents */
     float scale;           /* of the normalized latent of keys and values: LongCat; 0 = 1 */
+    /* The same for layers with rope_table 1, where their heads differ: dots3 note. 0 = the model's
+     * field. */
+    uint32_t local_kv_lora_rank;
+    uint32_t local_q_lora_rank;
+    uint32_t local_value_dim; /* of Config.value_dim */
+    float local_scale;
+    float local_attention_scale; /* of Config.attention_scale */
     bool q_twice; /* queries and gates read their latent with and without its norm: A.X K2 */
     bool nope_without_shared_key; /* layers without RoPE have no part of keys that all heads share:
                                    * Mistral Large 4 */
@@ -184,7 +193,8 @@ typedef struct ExpertsConfig {
     uint32_t always;     /* the last so many are chosen for every token, and counted in per_token:
                           * Inkling's shared experts */
     uint32_t ffn_dim;    /* width inside an expert */
-    uint32_t dim;        /* width of what experts read and write in LAYER_LATENT_MOE; else 0 */
+    uint32_t dim;        /* width of what experts read and write in LAYER_LATENT_MOE and
+                          * STACK_RESIDUAL_GATES; else 0 */
     uint32_t shared_ffn_dim; /* of an expert that every token uses: Qwen 2 MoE; 0 = none */
     float shared_scale;      /* of its output: Cohere's average of both; 1 = none */
     bool weight_on_input;    /* routing weights multiply inputs, not outputs: Llama 4 */
@@ -210,6 +220,7 @@ typedef struct RouterConfig {
     float softcap;        /* cap * tanh(logit / cap) before the score: Laguna; 0 = none */
     uint32_t dim;         /* width of the last of several layers that make the logits: ZAYA; 0 = the
                            * logits are a product of the row itself */
+    float logit_scale;    /* of logits, before the score: Muse Spark; 0 = 1 */
 } RouterConfig;
 
 /* Layers that keep a state (layers/state_fields.h): gated DeltaNet, Mamba, lightning attention,
@@ -337,9 +348,10 @@ typedef struct Config {
     float query_scaling;
     uint32_t query_scaling_floor;
     bool query_scaling_unrotated; /* in layers without RoPE, positions counted from 1: Llama 4 */
-    bool query_power;     /* by (1 + position / query_scaling_floor) ^ query_scaling: Beam */
-    bool value_norm;      /* each head's value is normalized, without weights: Gemma 3n and 4 */
-    float alibi_max_bias; /* 8; for people, the slopes are a tensor */
+    bool query_power;      /* by (1 + position / query_scaling_floor) ^ query_scaling: Beam */
+    bool value_norm;       /* each head's value is normalized, without weights: Gemma 3n and 4 */
+    bool head_output_norm; /* so is each head's output, before its gate: Muse Spark */
+    float alibi_max_bias;  /* 8; for people, the slopes are a tensor */
 
     Activation activation;
     bool gated;        /* activation(gate(x)) * up(x), else activation(up(x)) */
@@ -411,6 +423,12 @@ typedef struct HeadShape {
     uint32_t n_heads, n_kv_heads, head_dim, value_dim, rotary_dim;
 } HeadShape;
 HeadShape config_heads(const Config *config, size_t layer);
+/* Latent attention of one layer: LatentConfig's fields, and Config's attention_scale. */
+typedef struct LatentShape {
+    uint32_t kv_lora_rank, q_lora_rank;
+    float scale, attention_scale;
+} LatentShape;
+LatentShape config_latent(const Config *config, size_t layer);
 /* Width inside the feed-forward block of the layer. */
 uint32_t config_ffn_dim(const Config *config, size_t layer);
 

@@ -19,10 +19,10 @@ static void self_attention_rows(Rows *memory, const Model *m, const Branch *b) {
     self_attention_take_rows(memory, m, b->layer);
 }
 
-/* Normalizes x[pass->n][width] in place. */
-static void normalize_rows(ForwardPass *pass, const Norm *norm, float *x, size_t width) {
+/* Normalizes x[n][width] in place. */
+static void normalize_rows(ForwardPass *pass, const Norm *norm, float *x, size_t n, size_t width) {
 #pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++)
+    for (size_t i = 0; i < n; i++)
         forward_normalize(pass->model, norm, x + i * width, x + i * width, width);
     forward_wait(pass);
 }
@@ -148,9 +148,12 @@ static void self_attention_run(ForwardPass *pass, const Branch *b) {
     prepare_heads(pass, l, &rows);
     attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
                       pass->n, rows.q, rows.attended, m->observer);
+    if (c->head_output_norm)
+        normalize_rows(pass, &(Norm){0}, rows.attended, pass->n * h.n_heads, h.value_dim);
     if (w->attention_gate.w.data) gate_heads(pass, &h, &w->attention_gate, &rows);
     forward_gather(pass, w->wo.inputs, rows.attended, pass->n);
-    if (w->inner_norm.present) normalize_rows(pass, &w->inner_norm, rows.attended, w->wo.w.cols);
+    if (w->inner_norm.present)
+        normalize_rows(pass, &w->inner_norm, rows.attended, pass->n, w->wo.w.cols);
     forward_add_time(pass, PART_ATTENTION);
     forward_multiply(m, rows.attended, pass->n, &out, 1);
     forward_gather(pass, w->wo.outputs, y, pass->n);

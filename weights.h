@@ -65,6 +65,8 @@ typedef struct LayerWeights {
                                      * router      chooses them */
     FeedForward *experts;           /* [n_experts] */
     const float *experts_bias;      /* [dim], of the sum of their outputs: JetMoE; NULL = none */
+    const float *expert_scale;      /* [expert_dim], multiplies each expert's output, which is then
+                                     * normalized (Config.post_norm_eps): Muse Spark; NULL: neither */
     FeedForward shared;             /* the expert that every token uses */
     Matrix shared_gate;     /* 1 x dim, gives the shared expert's share before the sigmoid */
     const BranchKind *kind; /* of Config.layer_kind; NULL: LAYER_ATTENTION */

@@ -127,6 +127,7 @@ static void divide_layer_ffns(Division *d, size_t l) {
     /* AltUp models: gate_cutoff takes the mean of a whole hidden vector, of which a rank has a
      * part. */
     if (c->stack == STACK_ALTUP || c->without_ffn[l]) return;
+    if (w->expert_scale) return; /* each expert's whole output is normalized */
     bool all = cut_ffn(d, &w->ffn, d->dim, w->ffn.up.w.data ? cut_codes(d, &w->ffn.down) : 0);
     size_t n = w->router.w.data ? c->experts.count - c->experts.identity : 0;
     all = cut_experts(d, w->experts, n, d->dim) && all;

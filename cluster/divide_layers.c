@@ -47,7 +47,7 @@ static void divide_latent(Division *d, size_t l, Latent *w) {
 /* ---- Mixtures of experts behind a narrower vector (LatentMoE) ---- */
 
 static void divide_latent_moe(Division *d, LatentMoe *w) {
-    LayerWeights *mixture = &w->mixture;
+    LayerWeights *mixture = w->mixture;
     const RankShare *inner = cut_find(d, d->whole->experts.dim, PANEL_ROWS, 0);
     if (!inner) return;
     cut_last(&w->in, inner);

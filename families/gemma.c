@@ -153,10 +153,10 @@ const Family families_gemma[] = {
         .bos_id = 2,
         .eos_id = 1,
         /* attn_logit_softcapping is ignored, as transformers does for Gemma 3. */
-        .steps =
-            STEPS(STEP("cap", "final_logit_softcapping logit_softcap 0"),
-                  STEP("score_scale", "query_pre_attn_scalar 256"), STEP("scale_embeddings"),
-                  STEP("windows", "4096 every sliding_window_pattern 6"), STEP("window_rope", "local")),
+        .steps = STEPS(STEP("cap", "final_logit_softcapping logit_softcap 0"),
+                       STEP("score_scale", "query_pre_attn_scalar 256"), STEP("scale_embeddings"),
+                       STEP("windows", "4096 every sliding_window_pattern 6"),
+                       STEP("window_rope", "local")),
         .gguf =
             (const GgufFamily[]){
                 {

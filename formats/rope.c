@@ -360,12 +360,45 @@ static Status compressed_parameters(const json_t *json, bool local, json_t **out
     return STATUS_OK;
 }
 
+/* dots3 note (RopeKeys.by_layer_type): makes *out the parameters of the layers with rope_table 1
+ * (`local`: sliding_attention) or 0 (indexed_attention and full_attention, which must be the same).
+ * Parameters that name no kind of layers are those of all, with one base. */
+static Status typed_parameters(const RopeKeys *keys, const json_t *json, bool local, json_t **out,
+                               Error *error) {
+    const json_t *all = json_value(json, "rope_parameters"), *scaling;
+    scaling = json_value(json, "rope_scaling");
+    if (!all && json_object_size(scaling) > 0) all = scaling;
+    if (all && !json_is_object(all))
+        return error_set(error, "config.json: rope_parameters is not an object");
+    const json_t *indexed = json_value(all, "indexed_attention"),
+                 *full = json_value(all, "full_attention"),
+                 *sliding = json_value(all, "sliding_attention");
+    if (!local && indexed && full && !json_equal((json_t *)indexed, (json_t *)full))
+        return error_set(error, "config.json: RoPE of indexed_attention and full_attention differ, "
+                                "which this program cannot compute");
+    bool nested = indexed || full || sliding;
+    const json_t *own = !nested ? all : local ? sliding : indexed ? indexed : full;
+    if (own && !json_is_object(own))
+        return error_set(error, "config.json: RoPE parameters of a kind of layers are no object");
+    *out = own ? json_copy((json_t *)own) : json_object();
+    if (!*out) return error_set(error, "no memory for RoPE parameters");
+    json_object_del(*out, "partial_rotary_factor"); /* qk_rope_head_dim decides */
+    inherit_truncate(*out, nested ? all : NULL);
+    if (!json_value(*out, "rope_theta")) {
+        double theta = !all && local ? json_number(json, keys->local_theta_key, keys->local_theta)
+                                     : json_number(json, "rope_theta", keys->local_theta_given);
+        json_object_set_new(*out, "rope_theta", json_real(theta));
+    }
+    return STATUS_OK;
+}
+
 /* Finds the parameters: *out is an object to free, or NULL where config.json has none. */
 static Status find_parameters(const RopeKeys *keys, const json_t *json, bool local, json_t **out,
                               Error *error) {
     *out = NULL;
     if (keys->none) return STATUS_OK;
     if (keys->compressed) return compressed_parameters(json, local, out, error);
+    if (keys->by_layer_type) return typed_parameters(keys, json, local, out, error);
     if (keys->layer_lists && !has_nested(json)) return listed_parameters(json, local, out, error);
     if (keys->local_theta > 0.0) return nested_parameters(keys, json, local, out, error);
     const json_t *chosen = json_value(json, "rope_scaling"), *value;
@@ -407,7 +440,7 @@ static Status read_part(const RopeKeys *keys, const json_t *json, const json_t *
     const json_t *beside = json_object_get(json, key);
     bool is_read = keys->part || rope->scaling != ROPE_DEFAULT;
     *part = keys->part ? keys->part_absent : 1.0;
-    if (keys->none || !is_read) return STATUS_OK;
+    if (keys->none || keys->by_layer_type || !is_read) return STATUS_OK;
     if (json_is_null(beside)) return error_set(error, "config.json: %s is null", key);
     if (keys->count && json_value(json, keys->count))
         *part = json_number(json, keys->count, 0.0) / config->head_dim;

@@ -100,6 +100,8 @@ typedef struct RopeKeys {
     bool compressed;     /* DeepSeek V4: the parameters `main` are those of layers with rope_table
                           * 0, `compress` those of the others. Where one of them is missing, all
                           * parameters belong to the latter */
+    bool by_layer_type;  /* the parameters may hold an object for each name in layer_types; those of
+                          * sliding_attention are of the layers with rope_table 1: dots3 note */
     bool reversed;       /* rotates the other way: NanoChat */
     const char *learned; /* tensor with Rope.exponents: Mistral Large 4; NULL: none */
     /* The kinds of layers are called hybrid and hybrid_sliding, `absent` is for both, and

@@ -142,9 +142,9 @@ static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
     case SIZE_STATE_RANK:
         return c->state.dt_rank;
     case SIZE_LATENT_DIM:
-        return c->latent.kv_lora_rank;
+        return config_latent(c, layer).kv_lora_rank;
     case SIZE_LATENT_Q_DIM:
-        return c->latent.q_lora_rank;
+        return config_latent(c, layer).q_lora_rank;
     case SIZE_ROTARY_DIM:
         return heads.rotary_dim;
     case SIZE_UNROTATED_DIM:

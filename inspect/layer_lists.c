@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "layers/latent_moe.h"
 #include "self_attention.h"
 
 __attribute__((format(printf, 2, 3))) static void write_text(TextBuffer *t, const char *format,
@@ -47,7 +48,7 @@ static void add_sizes(TextBuffer *t, const Model *m, const Branch *b) {
     bool is_ffn = b->last_linear == &w->ffn.down; /* also of kinds that do more than it */
     if (b->kind == &forward_ffn_kind || (is_ffn && !w->router.w.data)) {
         write_text(t, "{%u%s}", config_ffn_dim(c, b->layer), c->gated ? ", gated" : "");
-    } else if (is_ffn || b->kind == mixture_kind() || number == LAYER_LATENT_MOE) {
+    } else if (is_ffn || b->kind == mixture_kind() || b->kind == &latent_moe_layer) {
         add_experts(t, c);
     } else if (b->kind == &self_attention_kind || number == LAYER_DIFFERENCE ||
                number == LAYER_BLOCKS || number == LAYER_COMPRESSED || number == LAYER_CHOSEN ||
@@ -56,7 +57,7 @@ static void add_sizes(TextBuffer *t, const Model *m, const Branch *b) {
     } else if (number == LAYER_LATENT && b->kind == m->weights.layers[b->layer].kind) {
         const HeadShape h = config_heads(c, b->layer);
         write_text(t, "{%u heads of %u, latent of %u}", h.n_heads, h.head_dim,
-                   c->latent.kv_lora_rank);
+                   config_latent(c, b->layer).kv_lora_rank);
     }
 }
 

@@ -104,7 +104,23 @@ static Status validate_gated(const Config *c, Error *error) {
     return ngram_validate(c, error);
 }
 
+static Status validate_residual_gates(const Config *c, Error *error) {
+    if (c->norm != NORM_RMS || c->norm_place != NORM_AROUND || c->parallel_block)
+        return error_set(error, "stack 'residual_gates' needs norm 'rms' and norm_place 'around'");
+    if (c->experts.count > 0 && (c->experts.dim == 0 || c->experts.dim > c->dim ||
+                                 c->experts.identity > 0 || c->experts.shared_ffn_dim > 0))
+        return error_set(error,
+                         "stack 'residual_gates': expert_dim is %u, but must be 1 to dim (%u), "
+                         "without zero_experts and shared_ffn_dim",
+                         c->experts.dim, c->dim);
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (c->layer_kind[l] != LAYER_ATTENTION)
+            return error_set(error, "layer %u: every layer of this stack must attend", l);
+    return STATUS_OK;
+}
+
 Status arrangement_validate(const Config *c, Error *error) {
+    if (c->stack == STACK_RESIDUAL_GATES) return validate_residual_gates(c, error);
     if (c->stack == STACK_GATED_STREAMS) return validate_gated(c, error);
     if (c->stack == STACK_HYPER) return validate_hyper(c, error);
     if (c->stack == STACK_SCALED_SUMS || c->stack == STACK_CONVOLVED ||
@@ -135,6 +151,7 @@ double arrangement_work(const Config *c) {
     if (c->stack == STACK_GATED_STREAMS)
         return (2.0 * layers + 1.0) * c->gated_streams * dim * 2.0 * c->stream_gate_rank +
                2.0 * layers * c->gated_streams * c->gated_streams * dim + ngram_work(c);
+    if (c->stack == STACK_RESIDUAL_GATES) return layers * 2.0 * dim * c->experts.dim;
     if (c->stack == STACK_MIXED_NORMS) return layers * 4.0 * dim * c->norm_gate_rank;
     if (c->stack == STACK_HYPER) {
         double streams = c->hyper_streams;

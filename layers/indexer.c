@@ -16,9 +16,9 @@ Indexer indexer_find(Finder *f, uint32_t layer, size_t thread_offset) {
                  .chooses = c->indexer.layer[layer] == INDEXER_OWN,
                  .thread_offset = thread_offset};
     if (!w.chooses) return w;
-    size_t inputs = c->latent.q_lora_rank ? c->latent.q_lora_rank : c->dim;
+    size_t latent = config_latent(c, layer).q_lora_rank, inputs = latent ? latent : c->dim;
     w.wq = weights_matrix(f, "indexer.wq", c->indexer.n_heads * c->indexer.head_dim, inputs, true);
-    if (c->latent.q_lora_rank == 0) w.q_norm = weights_norm(f, "indexer.q_norm", c->dim, true);
+    if (latent == 0) w.q_norm = weights_norm(f, "indexer.q_norm", c->dim, true);
     w.q_scale = head_scale_find(f, "indexer.", c->indexer.n_heads);
     w.wk = weights_matrix(f, "indexer.wk", c->indexer.head_dim, c->dim, true);
     w.k_norm = weights_norm(f, "indexer.k_norm", c->indexer.head_dim, true);
@@ -46,9 +46,11 @@ static size_t n_best(const Config *c) {
 
 /* What the layers with an indexer store of a position. */
 static KvLayer widest_layer(const Config *c) {
-    KvLayer widest = {.n_kv_heads = 1, .value_dim = c->latent.kv_lora_rank, .values_in_keys = true};
+    KvLayer widest = {.n_kv_heads = 1, .values_in_keys = true};
     for (uint32_t l = 0; l < c->n_layers; l++) {
-        uint32_t key_dim = c->latent.kv_lora_rank + config_heads(c, l).rotary_dim;
+        uint32_t latent = config_latent(c, l).kv_lora_rank;
+        uint32_t key_dim = latent + config_heads(c, l).rotary_dim;
+        if (latent > widest.value_dim) widest.value_dim = latent;
         if (key_dim > widest.key_dim) widest.key_dim = key_dim;
     }
     return widest;

@@ -16,25 +16,26 @@ static Norm latent_norm(Finder *f, const char *name, size_t n) {
 }
 
 /* What queries are made from: the layer's input, or its latent, once or twice. */
-static size_t query_inputs(const Config *c) {
-    if (c->latent.q_lora_rank == 0) return c->dim;
-    return (c->latent.q_twice ? 2 : 1) * (size_t)c->latent.q_lora_rank;
+static size_t query_inputs(const Config *c, size_t l) {
+    size_t rank = config_latent(c, l).q_lora_rank;
+    return rank == 0 ? c->dim : (c->latent.q_twice ? 2 : 1) * rank;
 }
 
 /* The optional matrix "attention_gate": it has a row for each head, or for each element. */
-static Matrix find_gate(Finder *f, const HeadShape *h) {
+static Matrix find_gate(Finder *f, uint32_t l, const HeadShape *h) {
     char name[MODELFILE_NAME_BYTES];
     snprintf(name, sizeof name, "%.48sattention_gate", f->prefix);
     const FileTensor *tensor = modelfile_find(f->file, name);
     bool each_head = tensor && tensor->rows == h->n_heads;
     size_t rows = each_head ? h->n_heads : (size_t)h->n_heads * h->value_dim;
-    size_t inputs = f->config->latent.q_twice ? query_inputs(f->config) : f->config->dim;
+    size_t inputs = f->config->latent.q_twice ? query_inputs(f->config, l) : f->config->dim;
     return weights_matrix(f, "attention_gate", rows, inputs, f->config->latent.q_twice);
 }
 
 static void *latent_find(Finder *f, uint32_t l) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, l);
+    const LatentShape latent = config_latent(c, l);
     Latent *w = calloc(1, sizeof *w + 2 * (size_t)h.n_heads * sizeof *w->list);
     if (!w) {
         f->status = error_set(f->error, "no memory for %u heads", h.n_heads);
@@ -43,29 +44,29 @@ static void *latent_find(Finder *f, uint32_t l) {
     size_t q_dim = (size_t)h.n_heads * h.head_dim;
     w->k_b = w->list;
     w->v_b = w->list + h.n_heads;
-    if (c->latent.q_lora_rank > 0) {
-        w->wq_a = weights_linear(f, "wq_a", c->latent.q_lora_rank, c->dim, true);
-        w->q_norm = latent_norm(f, "q_norm", c->latent.q_lora_rank);
-        w->wq = weights_matrix(f, "wq_b", q_dim, query_inputs(c), true);
+    if (latent.q_lora_rank > 0) {
+        w->wq_a = weights_linear(f, "wq_a", latent.q_lora_rank, c->dim, true);
+        w->q_norm = latent_norm(f, "q_norm", latent.q_lora_rank);
+        w->wq = weights_matrix(f, "wq_b", q_dim, query_inputs(c, l), true);
     } else {
         w->wq = weights_matrix(f, "wq", q_dim, c->dim, true);
     }
     w->q_scale = head_scale_find(f, "", h.n_heads);
     if (c->kv_distance[l] == 0) {
-        w->wkv_a = weights_linear(f, "wkv_a", c->latent.kv_lora_rank + h.rotary_dim, c->dim, true);
-        w->kv_norm = latent_norm(f, "kv_norm", c->latent.kv_lora_rank);
+        w->wkv_a = weights_linear(f, "wkv_a", latent.kv_lora_rank + h.rotary_dim, c->dim, true);
+        w->kv_norm = latent_norm(f, "kv_norm", latent.kv_lora_rank);
+        w->shared_key_norm = weights_vector(f, "shared_key_norm", 1, h.rotary_dim, false);
     }
     w->wo = weights_linear(f, "wo", c->dim, (size_t)h.n_heads * h.value_dim, true);
-    w->gate = find_gate(f, &h);
+    w->gate = find_gate(f, l, &h);
     w->sinks = weights_vector(f, "sinks", 1, h.n_heads, false);
     w->indexer = indexer_find(f, l, head_floats(c));
     for (uint32_t i = 0; i < h.n_heads; i++) {
         char name[32];
         snprintf(name, sizeof name, "k_b.%u", i);
-        w->k_b[i] =
-            weights_matrix(f, name, c->latent.kv_lora_rank, h.head_dim - h.rotary_dim, true);
+        w->k_b[i] = weights_matrix(f, name, latent.kv_lora_rank, h.head_dim - h.rotary_dim, true);
         snprintf(name, sizeof name, "v_b.%u", i);
-        w->v_b[i] = weights_matrix(f, name, h.value_dim, c->latent.kv_lora_rank, true);
+        w->v_b[i] = weights_matrix(f, name, h.value_dim, latent.kv_lora_rank, true);
     }
     return w;
 }
@@ -76,9 +77,10 @@ static void *latent_find(Finder *f, uint32_t l) {
 static KvLayer latent_cached(const Config *c, uint32_t l) {
     bool own = c->kv_distance[l] == 0, chooses = c->indexer.layer[l] == INDEXER_OWN;
     bool pools = chooses && c->indexer.pool > 0;
+    uint32_t rank = config_latent(c, l).kv_lora_rank;
     return (KvLayer){.n_kv_heads = own || chooses,
-                     .key_dim = own ? c->latent.kv_lora_rank + config_heads(c, l).rotary_dim : 0,
-                     .value_dim = own ? c->latent.kv_lora_rank : 0,
+                     .key_dim = own ? rank + config_heads(c, l).rotary_dim : 0,
+                     .value_dim = own ? rank : 0,
                      .index_dim = chooses && !pools ? c->indexer.head_dim : 0,
                      .state_floats = pools ? pooling_state_floats(c->indexer.head_dim, false) : 0,
                      .pool = pools ? c->indexer.pool : 0,
@@ -107,15 +109,16 @@ static LatentRows latent_take_rows(Rows *memory, const Model *m, const Branch *b
     const Config *c = m->config;
     const Latent *w = b->weights;
     const HeadShape h = config_heads(c, b->layer);
-    size_t n = m->max_rows, heads = h.n_heads, key = c->latent.kv_lora_rank + h.rotary_dim;
+    const LatentShape latent = config_latent(c, b->layer);
+    size_t n = m->max_rows, heads = h.n_heads, key = latent.kv_lora_rank + h.rotary_dim;
     size_t q = heads * h.head_dim, gates = heads * h.value_dim;
     LatentRows rows;
     rows.q = rows_take(memory, n, q > w->wo.w.cols ? q : w->wo.w.cols);
-    rows.q_latent = rows_take(memory, n, c->latent.q_lora_rank);
-    rows.q_both = rows_take(memory, n, c->latent.q_twice ? query_inputs(c) : 0);
+    rows.q_latent = rows_take(memory, n, latent.q_lora_rank);
+    rows.q_both = rows_take(memory, n, c->latent.q_twice ? query_inputs(c, b->layer) : 0);
     rows.kv = rows_take(memory, n, key);
     rows.queries = rows_take(memory, n, heads * key > gates ? heads * key : gates);
-    rows.attended = rows_take(memory, n, heads * c->latent.kv_lora_rank);
+    rows.attended = rows_take(memory, n, heads * latent.kv_lora_rank);
     rows.index = indexer_take(memory, m);
     rows.index.in = b->in;
     rows.index.chosen = b->kept;
@@ -146,10 +149,11 @@ static size_t packed_floats(size_t cols) {
 
 /* A thread's memory for products of single heads; a multiple of 16. */
 static size_t head_floats(const Config *c) {
-    size_t widest = c->latent.kv_lora_rank, scratch = 0;
+    size_t widest = 0, scratch = 0;
     for (uint32_t l = 0; l < c->n_layers; l++) {
-        size_t head_dim = config_heads(c, l).head_dim;
+        size_t head_dim = config_heads(c, l).head_dim, latent = config_latent(c, l).kv_lora_rank;
         widest = head_dim > widest ? head_dim : widest;
+        widest = latent > widest ? latent : widest;
     }
     for (size_t i = 0; isa_available(i); i++) {
         size_t bytes = isa_available(i)->kernels->scratch_bytes;
@@ -227,7 +231,7 @@ static void normalize(const Model *m, const Linear *linear, const Norm *norm, fl
  * made from that. */
 static void normalize_queries(const Model *m, const Latent *w, float *latent, float *both) {
     const Config *c = m->config;
-    size_t n = c->latent.q_lora_rank;
+    size_t n = w->wq_a.w.rows;
     if (!c->latent.q_twice) {
         normalize(m, &w->wq_a, &w->q_norm, 0.0f, latent, n);
         return;
@@ -242,16 +246,21 @@ static void normalize_queries(const Model *m, const Latent *w, float *latent, fl
 static void prepare_latents(ForwardPass *pass, size_t l, const Latent *w, const LatentRows *rows) {
     Model *m = pass->model;
     const Config *c = m->config;
+    const LatentShape latent = config_latent(c, l);
     size_t key = w->wkv_a.w.rows; /* 0: the keys are an earlier layer's */
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         float *stored = rows->kv + i * key;
-        if (c->latent.q_lora_rank > 0)
-            normalize_queries(m, w, rows->q_latent + i * c->latent.q_lora_rank,
-                              rows->q_both + i * query_inputs(c));
+        if (latent.q_lora_rank > 0)
+            normalize_queries(m, w, rows->q_latent + i * latent.q_lora_rank,
+                              rows->q_both + i * query_inputs(c, l));
         if (key > 0) {
-            normalize(m, &w->wkv_a, &w->kv_norm, c->latent.scale, stored, c->latent.kv_lora_rank);
-            forward_rotate(m, l, i, stored + c->latent.kv_lora_rank);
+            float *shared = stored + latent.kv_lora_rank;
+            normalize(m, &w->wkv_a, &w->kv_norm, latent.scale, stored, latent.kv_lora_rank);
+            if (w->shared_key_norm)
+                m->isa->numeric->rms_norm(shared, shared, w->shared_key_norm,
+                                          key - latent.kv_lora_rank, c->latent.norm_eps);
+            forward_rotate(m, l, i, shared);
             kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, stored,
                           stored);
         }
@@ -280,12 +289,11 @@ static void rotate_queries(ForwardPass *pass, size_t l, const Latent *w, const H
                            const Heads *queries, const IndexRows *index) {
     Model *m = pass->model;
     const HeadShape h = config_heads(m->config, l);
-    size_t rest = h.head_dim - h.rotary_dim;
+    size_t rest = h.head_dim - h.rotary_dim, latent = config_latent(m->config, l).kv_lora_rank;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
         for (size_t head = 0; head < h.n_heads; head++) {
-            float *out = queries->data + i * queries->stride + head * queries->width +
-                         m->config->latent.kv_lora_rank;
+            float *out = queries->data + i * queries->stride + head * queries->width + latent;
             memcpy(out, q->data + i * q->stride + head * q->width + rest,
                    h.rotary_dim * sizeof *out);
             forward_rotate(m, l, i, out);
@@ -334,18 +342,18 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
     const Config *c = m->config;
     const Latent *w = b->weights;
     const HeadShape h = config_heads(c, l);
+    const LatentShape latent = config_latent(c, l);
     Rows memory = arena_rows(&m->arena);
     const LatentRows rows = latent_take_rows(&memory, m, b);
     const IndexRows *index = &rows.index;
-    size_t n_heads = h.n_heads, key = c->latent.kv_lora_rank + h.rotary_dim;
+    size_t n_heads = h.n_heads, key = latent.kv_lora_rank + h.rotary_dim;
     const Heads q = {rows.q, h.head_dim, n_heads * h.head_dim};
     const Heads queries = {rows.queries, key, n_heads * key};
-    const Heads attended = {rows.attended, c->latent.kv_lora_rank,
-                            n_heads * c->latent.kv_lora_rank};
+    const Heads attended = {rows.attended, latent.kv_lora_rank, n_heads * latent.kv_lora_rank};
     const Heads out = {rows.q, h.value_dim, n_heads * h.value_dim};
-    const Matrix *first = c->latent.q_lora_rank > 0 ? &w->wq_a.w : &w->wq;
+    const Matrix *first = latent.q_lora_rank > 0 ? &w->wq_a.w : &w->wq;
     Product projections[5] = {
-        {first, c->latent.q_lora_rank > 0 ? rows.q_latent : rows.q, first->rows}};
+        {first, latent.q_lora_rank > 0 ? rows.q_latent : rows.q, first->rows}};
     size_t n_projections = 1;
     const Product from_latent[] = {
         {&w->wq, rows.q, q.stride},
@@ -357,8 +365,8 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
                                     .n_heads = h.n_heads,
                                     .n_kv_heads = 1,
                                     .head_dim = (uint32_t)key,
-                                    .value_dim = c->latent.kv_lora_rank,
-                                    .scale = c->attention_scale,
+                                    .value_dim = latent.kv_lora_rank,
+                                    .scale = latent.attention_scale,
                                     .softcap = c->attention_softcap,
                                     .window = c->window[l],
                                     .sinks = w->sinks};
@@ -378,7 +386,7 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
     if (c->latent.q_twice) {
         forward_multiply(m, rows.q_both, pass->n, from_latent, 1);
         if (chooses) forward_multiply(m, rows.q_latent, pass->n, from_latent + 1, 1);
-    } else if (c->latent.q_lora_rank > 0) {
+    } else if (latent.q_lora_rank > 0) {
         forward_multiply(m, rows.q_latent, pass->n, from_latent, chooses ? 2 : 1);
     } else if (chooses) {
         forward_multiply(m, index->normed, pass->n, from_latent + 1, 1);

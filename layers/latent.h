@@ -7,6 +7,7 @@
  *
  *     q[head]       = wq x, or wq_b norm(wq_a x)                       head_dim elements
  *     latent, r     = norm(first kv_lora_rank of wkv_a x), rotate(rest)  stored as one key
+ *                     (dots3 note normalizes the rest before its rotation)
  *     query[head]   = k_b[head] (q[head] without its rotated part), rotate(rotated part)
  *                     (scaled by head_scale.h in Mistral Large 4)
  *     out[head]     = v_b[head] attention(query[head], keys; values are the keys' latents)
@@ -30,6 +31,7 @@ typedef struct Latent {
     HeadScale q_scale;
     Linear wkv_a; /* kv_lora_rank + rotary_dim x dim; absent: the latents are an earlier layer's */
     Norm kv_norm;
+    const float *shared_key_norm; /* [rotary_dim], before the rotation: dots3 note; NULL: none */
     Matrix
         gate; /* n_heads or n_heads * value_dim, from dim or from what wq_b reads; absent: none */
     const float *sinks; /* [n_heads], AttentionParams.sinks */

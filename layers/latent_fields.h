@@ -7,7 +7,7 @@
 extern const LayerFields latent_fields;
 
 /* The keys of Config.latent and Config.indexer. */
-enum { LATENT_KEYS = 16 };
+enum { LATENT_KEYS = 21 };
 extern const ConfigField latent_keys[LATENT_KEYS];
 
 #endif

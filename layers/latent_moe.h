@@ -1,17 +1,19 @@
 /* LatentMoE: layers that are a mixture of experts and nothing else, whose experts read and write a
  * vector narrower than the residual stream: Nemotron 3. One matrix makes that vector of the layer's
  * input, another one widens the experts' sum; the router and the shared expert read the input
- * itself. */
+ * itself. Muse Spark's feed-forwards do the same with a norm of the narrower vector
+ * (layers/residual_gates.c). */
 #ifndef LAYERS_LATENT_MOE_H
 #define LAYERS_LATENT_MOE_H
 
 #include "layer_kind.h"
 #include "weights.h"
 
-/* The weights of a layer: LayerWeights.own. */
+/* The weights of a branch of this kind: Branch.weights, LayerWeights.own. */
 typedef struct LatentMoe {
-    LayerWeights mixture;  /* the router, experts and shared expert */
+    LayerWeights *mixture; /* the router, experts and shared expert */
     Linear in, out;        /* expert_dim x dim, dim x expert_dim */
+    Norm in_norm;          /* of what `in` gives: Muse Spark */
     FeedForward experts[]; /* mixture.experts */
 } LatentMoe;
 

@@ -49,6 +49,7 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
 static const ConfigField plain_keys[] = {
     KEY_BOOL("query_power", query_power),
     KEY_BOOL("limit_first", limit_first),
+    KEY_BOOL("head_output_norm", head_output_norm),
 };
 
 /* The order in which model.bin holds the keys and --info prints them: rows of the mechanisms'
@@ -78,6 +79,9 @@ static const struct {
     {relative_keys, RELATIVE_KEYS},
     {rwkv_keys, RWKV_KEYS},
     {mlstm_keys, MLSTM_KEYS},
+    {plain_keys + 2, 1},    /* head_output_norm */
+    {mixture_keys + 24, 1}, /* router_logit_scale */
+    {latent_keys + 16, 5},  /* local_latent_dim to local_attention_scale */
 };
 
 const ConfigField *layer_kind_field(size_t i) {

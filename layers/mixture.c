@@ -140,12 +140,26 @@ static void find_inputs(ForwardPass *pass, Batch *b, const MixtureRows *r, const
     forward_wait(pass);
 }
 
+/* x[n][width] = norm(scale * x), without weights. */
+static void normalize_outputs(ForwardPass *pass, const float *scale, float *x, size_t n,
+                              size_t width) {
+    Model *m = pass->model;
+    const Norm norm = {.eps = m->config->post_norm_eps};
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < n; i++) {
+        float *row = x + i * width;
+        for (size_t k = 0; k < width; k++) row[k] *= scale[k];
+        forward_normalize(m, &norm, row, row, width);
+    }
+    forward_wait(pass);
+}
+
 /* y += the outputs of some experts for the rows that chose them. The outputs, or in Llama 4 the
  * inputs, are multiplied by the routing weights. Each thread adds up columns of its own, so that a
  * row takes its experts in the order of their numbers; and each rank the columns that its rows of
  * w_down give: y[n][these]. */
-static void run_experts(ForwardPass *pass, Batch *b, const MixtureRows *r, const float *in,
-                        float *y) {
+static void run_experts(ForwardPass *pass, const LayerWeights *w, Batch *b, const MixtureRows *r,
+                        const float *in, float *y) {
     Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
     const FeedForward *network = b->parts->network;
@@ -155,6 +169,7 @@ static void run_experts(ForwardPass *pass, Batch *b, const MixtureRows *r, const
     bool on_input = m->config->experts.weight_on_input;
     find_inputs(pass, b, r, in, network->up.w.cols);
     forward_ffns(pass, b->parts, b->n_parts, &r->hidden, r->out);
+    if (w->expert_scale) normalize_outputs(pass, w->expert_scale, r->out, b->n_routed, own);
 #pragma omp for schedule(static) nowait
     for (size_t at = 0; at < own; at += width) {
         size_t columns = own - at < width ? own - at : width, p = 0;
@@ -217,7 +232,7 @@ static uint32_t run_some_experts(ForwardPass *pass, const LayerWeights *w, const
         b.shared = true;
         e++;
     }
-    if (b.n_parts > 0) run_experts(pass, &b, r, in, y);
+    if (b.n_parts > 0) run_experts(pass, w, &b, r, in, y);
     return e;
 }
 

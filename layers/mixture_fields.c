@@ -31,6 +31,7 @@ const ConfigField mixture_keys[MIXTURE_KEYS] = {
     KEY_AMOUNT("gate_softcap", experts.gate_softcap),
     KEY_AMOUNT("up_softcap", experts.up_softcap),
     KEY_UINT("router_dim", router.dim, 1 << 16),
+    KEY_FLOAT("router_logit_scale", router.logit_scale),
 };
 /* clang-format on */
 

@@ -6,7 +6,7 @@
 #include "layers/fields.h"
 
 /* The keys of Config.experts and Config.router. */
-enum { MIXTURE_KEYS = 24 };
+enum { MIXTURE_KEYS = 25 };
 extern const ConfigField mixture_keys[MIXTURE_KEYS];
 
 #endif

@@ -32,6 +32,7 @@ static void route_sparse_mixer(const Numeric *numeric, const Config *c, const fl
 /* Turns logits into scores. */
 static void make_scores(const Numeric *numeric, const Config *c, float *logits) {
     size_t n = c->experts.count;
+    if (c->router.logit_scale != 0.0f) numeric->scale(logits, c->router.logit_scale, n);
     if (c->router.softcap > 0.0f) numeric->softcap(logits, c->router.softcap, n);
     if (c->router.kind == ROUTER_ROOT_SCORES) {
         numeric->activate(ACTIVATION_SOFTPLUS, logits, NULL, n);

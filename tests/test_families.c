@@ -260,6 +260,50 @@ static void a_key_of_glm_5_next_that_cannot_be_computed_is_refused(void **state)
     assert_texts_refused("glm5_next", cases, sizeof cases / sizeof *cases);
 }
 
+static void a_key_of_muse_spark_that_cannot_be_computed_is_refused(void **state) {
+    (void)state;
+    static const TextCase cases[] = {
+        {"residual_gate_temperature", "0", "residual_gate_temperature is 0"},
+        {"output_multiplier", "0", "output_multiplier is 0"},
+        {"final_logit_softcapping", "0", "final_logit_softcapping"},
+        {"moe_hidden_size", "0", "expert_dim is 0"},
+        {"moe_hidden_size", "61", "expert_dim is 61"},
+        {"moe_hidden_size", "35", "pre_expert_proj.weight' is 36 x 60, expected 35 x 60"},
+        {"num_experts_per_tok", "6", "n_experts_used is 6"},
+        {"layer_types", "[\"full_attention\"]", "layer_types is not a list of 3 layers"},
+    };
+    assert_texts_refused("muse_spark", cases, sizeof cases / sizeof *cases);
+}
+
+static void a_key_of_dots3_note_that_cannot_be_computed_is_refused(void **state) {
+    static const struct {
+        const char *key, *value, *reason;
+    } cases[] = {
+        {"layer_types", "[\"sliding_attention\", \"linear_attention\"]",
+         "layer type 'linear_attention'"},
+        {"layer_types", "[\"sliding_attention\"]", "layer type '(no text)'"},
+        {"q_lora_rank", "null", "q_lora_rank 0"},
+        {"kv_lora_rank", "1e9", "latent_dim"},
+        {"swa_head_dim", "21", "rotary_dim"},
+        {"swa_qk_rope_head_dim", "6", "20 elements, 12 + 6"},
+        {"swa_num_key_value_heads", "2", "4 and 2 heads"},
+        {"swa_kv_lora_rank", "0", "kv_lora_rank of layers with a window is 0"},
+        {"swa_v_head_dim", "5000", "v_head_dim of layers with a window is 5000"},
+        {"sliding_window_size", "0", "sliding_window is 0"},
+        {"n_shared_experts", "0", "shared experts of 0"},
+        {"index_head_dim", "4", "index_dim 4"},
+        {"per_layer_config", "{\"0\": {\"v_head_dim\": 9}}", "layer 0, which has no window"},
+        {"per_layer_config", "{\"2\": {\"hidden_size\": 60}}", "'hidden_size'"},
+        {"rope_parameters", "{\"indexed_attention\": 7}", "no object"},
+        {"rope_parameters",
+         "{\"indexed_attention\": {}, \"full_attention\": {\"rope_theta\": 5.0}}", "differ"},
+        {"rope_parameters", "{\"rope_type\": \"dynamic\", \"factor\": 2.0}", "'dynamic'"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_refused("dots3_note", cases[i].key, cases[i].value, cases[i].reason, "");
+}
+
 static void a_key_of_step_3_5_that_cannot_be_computed_is_refused(void **state) {
     (void)state;
     static const TextCase cases[] = {
@@ -845,6 +889,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_key_of_minimax_m3_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_deepseek_v4_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_qwen4_exp_that_cannot_be_computed_is_refused),
+        cmocka_unit_test(a_key_of_muse_spark_that_cannot_be_computed_is_refused),
+        cmocka_unit_test(a_key_of_dots3_note_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_key_of_step_3_5_that_cannot_be_computed_is_refused),
         cmocka_unit_test(a_beam_without_layers_is_refused),
         cmocka_unit_test(a_value_that_cannot_be_computed_is_refused_by_its_key),
