@@ -215,9 +215,6 @@ static void run_segment(const AttentionCall *call, const Item *item, size_t segm
             .end = end > begin ? end : begin,
             .position = index,
             .slope = params->alibi_slopes ? params->alibi_slopes[head] : 0.0f,
-            .relative = params->relative ? params->relative +
-                                               (row * params->n_heads + head) * params->relative_dim
-                                         : NULL,
             .partial = partials + i * call->memory->partial_floats,
             .scores = w->scores,
         };
@@ -239,8 +236,7 @@ static void clear_partial(const AttentionCall *call, float *partial) {
 
 static const float *head_sink(const AttentionCall *call, size_t row, size_t head) {
     const AttentionParams *params = call->params;
-    if (params->row_sinks) return params->row_sinks + row * params->n_heads + head;
-    return params->sinks ? params->sinks + head : NULL;
+    return params->sinks ? params->sinks + row * params->sink_stride + head : NULL;
 }
 
 static void finish_query(const AttentionCall *call, const Item *item, size_t query,

@@ -18,6 +18,17 @@
 
 enum { ATTENTION_SEGMENT = 1024 };
 
+/* A learned bias of distances. To the score of a position d < extent back, for the query q (of
+ * attention_forward) of a row and head, is added the sum over r of weights[row][head][r] * profile
+ * r at d. */
+typedef struct RelativeBias {
+    const float *weights; /* [n_rows][n_heads][dim] */
+    const float *q;       /* the queries of attention_forward: a query's place gives its weights' */
+    const float *profiles; /* [dim][KV_PAGE zeros, the distances from the largest to 0, KV_PAGE
+                            * zeros]: in the order of positions, readable a page beyond both ends */
+    size_t dim, extent;
+} RelativeBias;
+
 /* How one layer computes and modifies its attention scores. */
 typedef struct AttentionParams {
     size_t layer;       /* for the observer */
@@ -30,15 +41,9 @@ typedef struct AttentionParams {
     uint32_t window;    /* a query sees this many positions, itself included; 0: all */
     uint32_t chunk;     /* a query sees no position before the last multiple of this; 0: all */
     const float *alibi_slopes; /* [n_heads], times -(distance); NULL: none */
-    const float *sinks;     /* [n_heads], scores that take weight but have no value; NULL: none */
-    const float *row_sinks; /* [n_rows][n_heads], sinks of each query's own; NULL: none */
-    /* Added to the score of a position `distance` back, less than relative_extent: the sum over r
-     * of relative[row][head][r] * profile r at that distance. NULL: nothing is added. */
-    const float *relative; /* [n_rows][n_heads][relative_dim] */
-    const float *profiles; /* [relative_dim][KV_PAGE zeros, the distances from the largest to 0,
-                            * KV_PAGE zeros]: in the order of positions, and readable a page
-                            * beyond both ends */
-    size_t relative_dim, relative_extent;
+    const float *sinks; /* [n_heads], scores that take weight but have no value; NULL: none */
+    size_t sink_stride; /* floats to the sinks of the next row; 0: all rows have the same */
+    const RelativeBias *relative; /* NULL: none */
 } AttentionParams;
 
 /* The sequence and position of one row of queries. */
@@ -73,13 +78,12 @@ enum { PARTIAL_MAX, PARTIAL_SUM, PARTIAL_OUT = 16 };
 enum { ATTENTION_QUERIES = 128 }; /* the most of one job */
 
 typedef struct AttentionQuery {
-    const float *q;        /* [head_dim] */
-    size_t begin, end;     /* the positions that it sees, counted from the sequence's start */
-    size_t position;       /* its own, for the distance that ALiBi takes */
-    float slope;           /* ALiBi; 0: none */
-    const float *relative; /* [relative_dim]; NULL: none */
-    float *partial;        /* receives the result */
-    float *scores;         /* when not NULL, scores[i] receives the score of position i */
+    const float *q;    /* [head_dim] */
+    size_t begin, end; /* the positions that it sees, counted from the sequence's start */
+    size_t position;   /* its own, for the distance that ALiBi takes */
+    float slope;       /* ALiBi; 0: none */
+    float *partial;    /* receives the result */
+    float *scores;     /* when not NULL, scores[i] receives the score of position i */
 } AttentionQuery;
 
 /* Queries that share a key/value head of one sequence, and the positions of one segment. */

@@ -156,18 +156,20 @@ static lanes sloped(lanes x, float slope, size_t first, size_t position) {
 /* Adds the bias of each position's distance to the scores s of the block that starts at `first`. */
 static void add_relative(const AttentionParams *params, const AttentionQuery *query, size_t first,
                          lanes s[BLOCK_LANES]) {
-    size_t width = params->relative_extent + 2 * KV_PAGE;
-    size_t at = KV_PAGE + params->relative_extent - 1 + first;
-    lanes bias[BLOCK_LANES];
+    const RelativeBias *bias = params->relative;
+    const float *weights =
+        bias->weights + (size_t)(query->q - bias->q) / params->head_dim * bias->dim;
+    size_t width = bias->extent + 2 * KV_PAGE, at = KV_PAGE + bias->extent - 1 + first;
+    lanes sum[BLOCK_LANES];
     if (at < query->position) return; /* all positions are further back */
     at -= query->position;
-    for (size_t j = 0; j < BLOCK_LANES; j++) bias[j] = lanes_zero();
-    for (size_t r = 0; r < params->relative_dim; r++, at += width) {
-        lanes weight = lanes_set(query->relative[r]);
+    for (size_t j = 0; j < BLOCK_LANES; j++) sum[j] = lanes_zero();
+    for (size_t r = 0; r < bias->dim; r++, at += width) {
+        lanes weight = lanes_set(weights[r]);
         for (size_t j = 0; j < BLOCK_LANES; j++)
-            bias[j] = lanes_fma(weight, lanes_load(params->profiles + at + j * LANES), bias[j]);
+            sum[j] = lanes_fma(weight, lanes_load(bias->profiles + at + j * LANES), sum[j]);
     }
-    for (size_t j = 0; j < BLOCK_LANES; j++) s[j] = lanes_add(s[j], bias[j]);
+    for (size_t j = 0; j < BLOCK_LANES; j++) s[j] = lanes_add(s[j], sum[j]);
 }
 
 /* Makes the products q . k in scores[KV_PAGE] the scores of the block that starts at `first`:
@@ -183,7 +185,7 @@ LANES_INLINE lanes finish_scores(const AttentionParams *params, const AttentionQ
     if (query->slope != 0.0f)
         for (size_t j = 0; j < BLOCK_LANES; j++)
             s[j] = sloped(s[j], query->slope, first + j * LANES, query->position);
-    if (query->relative) add_relative(params, query, first, s);
+    if (params->relative) add_relative(params, query, first, s);
     for (size_t j = 0; j < BLOCK_LANES; j++) lanes_store(scores + j * LANES, s[j]);
     if (seen.begin != 0 || seen.end != KV_PAGE || query->scores) {
         for (size_t i = 0; i < seen.begin; i++) scores[i] = -INFINITY;

@@ -32,8 +32,7 @@ typedef struct Relative {
     Norm q_norm, k_norm;    /* [head_dim], without head_clip */
     const float *q_scale;   /* [n_heads * head_dim], with head_clip */
     const float *own_scale; /* [n_heads * relative_dim], with relative_clip */
-    const float
-        *profiles; /* [relative_dim][relative_extent + 2 pages], as AttentionParams has it */
+    const float *profiles;  /* [relative_dim][relative_extent + 2 pages], as RelativeBias has it */
 } Relative;
 
 /* ---- The layer's state ---- */
@@ -307,20 +306,24 @@ static void relative_run(ForwardPass *pass, const Branch *b) {
     float width = (float)h.head_dim;
     Rows memory = arena_rows(&m->arena);
     const RelativeRows r = relative_take_rows(&memory, m, l, w);
-    const AttentionParams params = {.layer = l,
-                                    .cache_layer = l,
-                                    .n_heads = h.n_heads,
-                                    .n_kv_heads = h.n_kv_heads,
-                                    .head_dim = h.head_dim,
-                                    .value_dim = h.head_dim,
-                                    .scale = c->attention_scale /
-                                             (c->relative.head_clip > 0.0f ? sqrtf(width) : width),
-                                    .window = c->window[l],
-                                    .row_sinks = w->sinks.data ? r.sinks : NULL,
-                                    .relative = r.relative,
-                                    .profiles = w->profiles,
-                                    .relative_dim = c->relative.dim,
-                                    .relative_extent = relative_extent(c, (uint32_t)l)};
+    const RelativeBias bias = {.weights = r.relative,
+                               .q = r.q,
+                               .profiles = w->profiles,
+                               .dim = c->relative.dim,
+                               .extent = relative_extent(c, (uint32_t)l)};
+    const AttentionParams params = {
+        .layer = l,
+        .cache_layer = l,
+        .n_heads = h.n_heads,
+        .n_kv_heads = h.n_kv_heads,
+        .head_dim = h.head_dim,
+        .value_dim = h.head_dim,
+        .scale = c->attention_scale / (c->relative.head_clip > 0.0f ? sqrtf(width) : width),
+        .window = c->window[l],
+        .sinks = w->sinks.data ? r.sinks : NULL,
+        .sink_stride = h.n_heads,
+        .relative = &bias,
+    };
     forward_add_time(pass, PART_REST);
     relative_project(pass, b, w, &r);
     forward_add_time(pass, PART_PROJECTIONS);
