@@ -46,7 +46,8 @@ def text_request(
 def prompt_of(prompt: Prompt) -> Union[str, List[int]]:
     if isinstance(prompt, str):
         return prompt
-    if not hasattr(prompt, "__iter__") or isinstance(prompt, (bytes, bytearray)) or any(isinstance(one, (str, dict)) for one in prompt):
+    given = hasattr(prompt, "__iter__") and not isinstance(prompt, (bytes, bytearray))
+    if not given or any(isinstance(one, (str, dict)) for one in prompt):
         raise TypeError("a prompt is a text, or a list of token ids: batch() takes several, chat() messages")
     return [operator.index(one) for one in prompt]
 
