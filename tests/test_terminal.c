@@ -221,6 +221,37 @@ static void the_remark_on_the_model_ends_its_lines_between_words(void **state) {
     free(shown);
 }
 
+/* What a shell shows at a terminal; "$0" is the program, "$1" the model. */
+static char *shown_by(const char *command) {
+    char *program = build_path("run"), *text = calloc(1, 1 << 16);
+    int terminal, status;
+    size_t length = 0;
+    ssize_t n;
+    pid_t child = terminal_fork(&terminal, NULL);
+    if (child == 0) {
+        execl("/bin/sh", "sh", "-c", command, program, model, NULL);
+        _exit(127);
+    }
+    while ((n = read(terminal, text + length, (1 << 16) - 1 - length)) > 0) length += (size_t)n;
+    close(terminal);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    free(program);
+    return text;
+}
+
+static void lines_of_a_pipe_are_messages_and_a_hint_says_so_once(void **state) {
+    static const char says[] =
+        "each line of stdin is a message; --single-turn takes all of it as one";
+    (void)state;
+    char *shown = shown_by("printf 'a\\nb\\nc\\n' | \"$0\" \"$1\" -m chat -n 1 -t 0");
+    const char *first = strstr(shown, says);
+    if (!first || strstr(first + 1, says)) fail_msg("shown: %s", shown);
+    free(shown);
+    shown = shown_by("printf 'a\\n' | \"$0\" \"$1\" -m chat -n 1 -t 0");
+    assert_null(strstr(shown, says));
+    free(shown);
+}
+
 static void who_types_the_text_is_told_how_it_ends(void **state) {
     (void)state;
     static const char says[] = "reading stdin; Ctrl-D ends it";
@@ -390,6 +421,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(results_on_a_terminal_stand_alone),
         cmocka_unit_test(progress_stays_on_one_line_of_a_narrow_terminal),
         cmocka_unit_test(the_remark_on_the_model_ends_its_lines_between_words),
+        cmocka_unit_test(lines_of_a_pipe_are_messages_and_a_hint_says_so_once),
         cmocka_unit_test(who_types_the_text_is_told_how_it_ends),
         cmocka_unit_test(a_pipe_gets_the_bytes_as_they_are),
         cmocka_unit_test(whatever_does_not_fit_at_once_comes_whole),
