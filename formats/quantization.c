@@ -140,8 +140,8 @@ Status quantization_read(const json_t *config, Quantization *out, Error *error) 
     const json_t *q = json_value(config, "quantization_config");
     const char *method = json_text(q, "quant_method"), *type = json_text(config, "model_type");
     *out = (Quantization){.kind = QUANTIZATION_NONE};
-    /* The first files of Inkling 2 do not say that their experts are MXFP8. Of weights that are not,
-     * nothing changes. */
+    /* The first files of Inkling 2 do not say that their experts are MXFP8. Of weights that are
+     * not, nothing changes. */
     if (!q && type && strcmp(type, "inkling2_text") == 0)
         *out = (Quantization){.kind = QUANTIZATION_SCALED, .block_rows = 1, .block_cols = 32};
     if (!q) return STATUS_OK;
