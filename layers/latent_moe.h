@@ -14,7 +14,6 @@ typedef struct LatentMoe {
     LayerWeights *mixture; /* the router, experts and shared expert */
     Linear in, out;        /* expert_dim x dim, dim x expert_dim */
     Norm in_norm;          /* of what `in` gives: Muse Spark */
-    FeedForward experts[]; /* mixture.experts */
 } LatentMoe;
 
 extern const BranchKind latent_moe_layer;

@@ -520,7 +520,7 @@ static void config_that_cannot_be_computed_is_refused_by_name(void **state) {
     static const struct {
         const char *config, *message;
     } cases[] = {
-        {"{\"model_type\":\"rwkv\"}", "model_type 'rwkv' is not known"},
+        {"{\"model_type\":\"rwkv7\"}", "model_type 'rwkv7' is not known"},
         {"{}", "model_type is missing"},
         {"[1]", "not a JSON object"},
         {"{\"model_type\":\"llama\",\"quantization_config\":{\"quant_method\":\"gptq\"}}",
