@@ -90,8 +90,9 @@ INLINE const uint8_t *prefetch_group(TensorType type, size_t rows, const Panel *
         for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
             _mm_prefetch((const char *)now->record + PREFETCH_DISTANCE + at, _MM_HINT_T1);
     }
+    if (rows <= FEW_ROWS) return lines;
     UNROLL
-    for (size_t at = 0; rows > FEW_ROWS && at < bytes; at += LINE_BYTES)
+    for (size_t at = 0; at < bytes; at += LINE_BYTES)
         _mm_prefetch((const char *)lines + at, _MM_HINT_T1);
     return lines;
 }

