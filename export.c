@@ -21,7 +21,7 @@
 #include "convert/target_size.h"
 #include "convert/type_choice.h"
 #include "convert/type_table.h"
-#include "formats/json_memory.h"
+#include "session/json_memory.h"
 #include "modelfile.h"
 #include "system/command_line.h"
 #include "system/descriptor.h"

@@ -21,7 +21,7 @@
 #include "convert/default_model.h"
 #include "convert/draft_opening.h"
 #include "convert/modelopen.h"
-#include "formats/json_memory.h"
+#include "session/json_memory.h"
 #include "inspect/fit.h"
 #include "inspect/overrides.h"
 #include "modes.h"

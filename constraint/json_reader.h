@@ -1,6 +1,6 @@
 /* Reading JSON of strangers into jansson's values, where memory may run out.
  *
- * jansson's own reader must never see a failed allocation (formats/json_memory.h says why), and a
+ * jansson's own reader must never see a failed allocation (session/json_memory.h says why), and a
  * library cannot end its host instead. This reader takes the same flags, makes the same values and
  * gives the same messages as json_loadb of jansson 2.14; tests/test_json_reader.c compares them. It
  * has one buffer, reserved before it begins, for the longest text that the document can hold. */

@@ -1,17 +1,15 @@
 #include "session/json_text.h"
 
-#include <stdint.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "base/unicode.h"
+#include "session/json_memory.h"
 
 void json_text_lacks_memory(void) {
-    json_malloc_t allocate;
-    json_free_t release;
-    json_get_alloc_funcs(&allocate, &release);
-    release(
-        allocate(PTRDIFF_MAX)); /* never granted: json_memory_guard's allocator ends the program */
+#ifndef VERBATIM_SHARED
+    json_memory_refused();
+#endif
 }
 
 json_t *json_lossy_text(const char *bytes, size_t n) {

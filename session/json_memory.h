@@ -8,4 +8,8 @@
  * refused in any thread, the program says so and exits with status 1. */
 void json_memory_guard(void);
 
+/* Where the program has called json_memory_guard, ends it in the same way: memory for a part of a
+ * JSON text was refused elsewhere. */
+void json_memory_refused(void);
+
 #endif
