@@ -393,6 +393,7 @@ lint: all $(BUILD)/core/run
 	scripts/cases --table
 	scripts/readme-counts $$($(CORE_LINES) | awk 'END { print $$1 }')
 	scripts/check-includes
+	scripts/circles $(BUILD)
 	scripts/check-names $(BUILD)
 	CC="$(CC)" scripts/test-checks
 	clang-format --dry-run -Werror $(FORMATTED)

@@ -5,6 +5,7 @@
 
 #include "config_fields.h"
 #include "formats/json.h"
+#include "formats/verb_steps.h"
 
 /* The value of the first of `keys` that the object has, if possible one that is not null; NULL:
  * none. */

@@ -8,6 +8,7 @@
 #include "formats/family_configure.h"
 #include "formats/json.h"
 #include "formats/sizes.h"
+#include "formats/verb_steps.h"
 
 /* ---- Kinds of tensors ---- */
 

@@ -8,6 +8,7 @@
 #include "formats/builtin_pages.h"
 #include "formats/page_tables.h"
 #include "formats/page_tensors.h"
+#include "formats/verb_steps.h"
 
 enum { CHAIN = 4, NAME_BYTES = 32 };
 

@@ -13,6 +13,7 @@
 #include "formats/gguf_positions.h"
 #include "formats/pooling.h"
 #include "formats/scale_join.h"
+#include "formats/verb_steps.h"
 
 /* ---- Split files ---- */
 

@@ -25,7 +25,7 @@ typedef struct StepCall {
     const Family *family;
     const json_t *json;
     const GgufModel *gguf;
-    const char *words; /* of the step; set by steps_run */
+    const char *words; /* of the step; set by steps_run (verb_steps.h) */
     Config *config;
     Error *error;
 } StepCall;
@@ -46,12 +46,6 @@ typedef struct Verb {
 /* The registry, in families/verbs.c; ends with a verb without a name. */
 extern const Verb verbs_all[];
 
-/* NULL: there is no such verb. */
-const Verb *verb_find(const char *name);
-
-/* Refuses words that the verb cannot take. */
-Status verb_check(const Verb *verb, const char *words, Error *error);
-
 enum { STEP_WORD = 64 };
 
 /* Reads the next word; false, and an empty word, where there is none. Of a word that is too long
@@ -60,8 +54,5 @@ bool step_word(const char **words, char word[STEP_WORD]);
 
 /* Reads a whole number, 0 to 2^28; false: the word is none. */
 bool step_number(const char *word, double *out);
-
-/* Runs the steps, which end with one without a verb (NULL: none), in their order. */
-Status steps_run(const Step *steps, StepCall call);
 
 #endif

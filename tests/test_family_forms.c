@@ -9,6 +9,7 @@
 
 #include "formats/families.h"
 #include "formats/sizes.h"
+#include "formats/verb_steps.h"
 #include "tests/fixture.h"
 #include "tests/hashed_weights.h"
 #include "tests/tiny_model.h"
