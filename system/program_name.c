@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 void program_names_put(const char *message, char *out, size_t size) {
@@ -10,19 +9,17 @@ void program_names_put(const char *message, char *out, size_t size) {
         const char *checkout, *installed;
     } names[] = {{"./export", "verbatim-export"}, {"./get", "verbatim-get"}};
     bool installed = strcmp(program_invocation_short_name, "verbatim") == 0;
-    FILE *to = size > 0 ? fmemopen(out, size, "w") : NULL;
-    if (size > 0) out[0] = '\0';
-    if (!to) return;
+    size_t used = 0;
+    if (size == 0) return;
     for (const char *at = message; *at;) {
         size_t i = 0, n = sizeof names / sizeof *names;
         while (i < n && strncmp(at, names[i].checkout, strlen(names[i].checkout)) != 0) i++;
-        if (installed && i < n) {
-            fputs(names[i].installed, to);
-            at += strlen(names[i].checkout);
-        } else {
-            fputc(*at++, to);
-        }
+        const char *put = installed && i < n ? names[i].installed : at;
+        size_t length = put == at ? 1 : strlen(put), left = size - 1 - used;
+        if (length > left) length = left;
+        memcpy(out + used, put, length);
+        used += length;
+        at += put == at ? 1 : strlen(names[i].checkout);
     }
-    fclose(to);
-    out[size - 1] = '\0';
+    out[used] = '\0';
 }
