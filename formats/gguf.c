@@ -50,6 +50,74 @@ static const struct {
     [42] = {"Q2_0", STORED_Q2_0},
 };
 
+/* Types of other programs, whose numbers llama.cpp does not use (ik_llama.cpp's ggml.h of August
+ * 2026; bitnet.cpp's has 36 and 38). They are refused, with what to take instead. */
+typedef enum ForeignKind { FOREIGN_IK, FOREIGN_REPACKED, FOREIGN_BITNET } ForeignKind;
+
+static const struct {
+    uint16_t number;
+    ForeignKind kind;
+    const char *name;
+} foreign_types[] = {
+    {36, FOREIGN_BITNET, "I2_S"},
+    {38, FOREIGN_BITNET, "TL1"},
+    {133, FOREIGN_IK, "Q6_0"},
+    {134, FOREIGN_BITNET, "IQ1_BN"},
+    {135, FOREIGN_BITNET, "IQ2_BN"},
+    {137, FOREIGN_IK, "IQ2_K"},
+    {138, FOREIGN_IK, "IQ3_K"},
+    {139, FOREIGN_IK, "IQ4_K"},
+    {140, FOREIGN_IK, "IQ5_K"},
+    {141, FOREIGN_IK, "IQ6_K"},
+    {144, FOREIGN_IK, "IQ4_KS"},
+    {145, FOREIGN_IK, "IQ2_KS"},
+    {146, FOREIGN_IK, "IQ4_KSS"},
+    {151, FOREIGN_IK, "Q8_KV"},
+    {152, FOREIGN_IK, "IQ5_KS"},
+    {153, FOREIGN_IK, "IQ2_KT"},
+    {154, FOREIGN_IK, "IQ3_KT"},
+    {155, FOREIGN_IK, "IQ4_KT"},
+    {156, FOREIGN_IK, "IQ3_KS"},
+    {157, FOREIGN_IK, "IQ2_KL"},
+    {158, FOREIGN_IK, "IQ1_KT"},
+    {202, FOREIGN_REPACKED, "Q4_0_R8"},
+    {206, FOREIGN_REPACKED, "Q5_0_R4"},
+    {208, FOREIGN_REPACKED, "Q8_0_R8"},
+    {210, FOREIGN_REPACKED, "Q2_K_R4"},
+    {211, FOREIGN_REPACKED, "Q3_K_R4"},
+    {212, FOREIGN_REPACKED, "Q4_K_R4"},
+    {213, FOREIGN_REPACKED, "Q5_K_R4"},
+    {214, FOREIGN_REPACKED, "Q6_K_R4"},
+    {216, FOREIGN_REPACKED, "IQ2_XXS_R4"},
+    {217, FOREIGN_REPACKED, "IQ2_XS_R4"},
+    {218, FOREIGN_REPACKED, "IQ3_XXS_R4"},
+    {219, FOREIGN_REPACKED, "IQ1_S_R4"},
+    {220, FOREIGN_REPACKED, "IQ4_NL_R4"},
+    {221, FOREIGN_REPACKED, "IQ3_S_R4"},
+    {222, FOREIGN_REPACKED, "IQ2_S_R4"},
+    {223, FOREIGN_REPACKED, "IQ4_XS_R8"},
+    {229, FOREIGN_REPACKED, "IQ1_M_R4"},
+    {230, FOREIGN_REPACKED, "BF16_R16"},
+    {233, FOREIGN_REPACKED, "Q6_0_R4"},
+    {335, FOREIGN_REPACKED, "IQ2_BN_R4"},
+    {337, FOREIGN_REPACKED, "IQ2_K_R4"},
+    {338, FOREIGN_REPACKED, "IQ3_K_R4"},
+    {339, FOREIGN_REPACKED, "IQ4_K_R4"},
+    {340, FOREIGN_REPACKED, "IQ5_K_R4"},
+    {344, FOREIGN_REPACKED, "IQ4_KS_R4"},
+    {352, FOREIGN_REPACKED, "IQ5_KS_R4"},
+    {353, FOREIGN_REPACKED, "MXFP4_R8"},
+    {397, FOREIGN_REPACKED, "Q8_K_R16"},
+    {398, FOREIGN_REPACKED, "Q8_KV_R8"},
+    {399, FOREIGN_REPACKED, "Q8_K_R8"},
+};
+
+static const char *const foreign_instead[] = {
+    [FOREIGN_IK] = "a file of llama.cpp's types (Q4_K_M, IQ4_XS ...), or the safetensors",
+    [FOREIGN_REPACKED] = "the file that ik_llama.cpp repacked into this one",
+    [FOREIGN_BITNET] = "a file of TQ2_0 or TQ1_0, or the safetensors",
+};
+
 /* ---- Reading forward ---- */
 
 typedef struct Cursor {
@@ -131,6 +199,11 @@ static Status read_tensor(Cursor *c, const InputFile *file, size_t index, RawTab
     const char *type_name = NULL;
     if (type < sizeof tensor_types / sizeof *tensor_types) type_name = tensor_types[type].name;
     if (type_name) raw->type = tensor_types[type].type;
+    for (size_t i = 0; i < sizeof foreign_types / sizeof *foreign_types; i++) {
+        if (foreign_types[i].number != type) continue;
+        type_name = foreign_types[i].name;
+        raw->instead = foreign_instead[foreign_types[i].kind];
+    }
     if (type_name) {
         strncpy(raw->type_name, type_name, sizeof raw->type_name - 1);
     } else {

@@ -247,8 +247,9 @@ static bool below_outer_model(const RuleContext *c, char *name, size_t size) {
 /* ---- Taking a tensor ---- */
 
 static Status cannot_read(const RuleContext *c, const RawTensor *raw, Error *error) {
-    return error_set(error, "%s: tensor '%.100s' is of type %s, which this program cannot read",
-                     c->source->path, raw->name, raw->type_name);
+    return error_set(error, "%s: tensor '%.100s' is of type %s, which this program cannot read%s%s",
+                     c->source->path, raw->name, raw->type_name, raw->instead ? "; take " : "",
+                     raw->instead ? raw->instead : "");
 }
 
 static Status wrong_shape(const RuleContext *c, const RawTensor *raw, size_t rows, size_t cols,

@@ -11,9 +11,10 @@ enum { RAW_MAX_DIMS = 4 };
 
 /* A tensor as its file describes it. */
 typedef struct RawTensor {
-    char *name;         /* owned by the table */
-    StoredType type;    /* STORED_TYPES: one that this program cannot read */
-    char type_name[16]; /* the source's name of the type, for messages */
+    char *name;          /* owned by the table */
+    StoredType type;     /* STORED_TYPES: one that this program cannot read */
+    char type_name[16];  /* the source's name of the type, for messages */
+    const char *instead; /* what to take in place of a type that cannot be read; NULL: not known */
     uint32_t n_dims;
     uint64_t dims[RAW_MAX_DIMS]; /* outermost first */
     size_t file;                 /* index into Source.files */

@@ -511,6 +511,17 @@ static void gguf_that_cannot_be_read_is_refused_by_name(void **state) {
     assert_change_refused("gguf/type8", from, 40, to, "ffn_up.weight' is of type number 31");
     to[39] = 99;
     assert_change_refused("gguf/type8", from, 40, to, "'blk.0.ffn_up.weight' is of type number 99");
+    to[39] = 36; /* types of other programs */
+    assert_change_refused("gguf/type8", from, 40, to,
+                          "is of type I2_S, which this program cannot read; take a file of TQ2_0");
+    to[39] = (char)139;
+    assert_change_refused(
+        "gguf/type8", from, 40, to,
+        "is of type IQ4_K, which this program cannot read; take a file of llama.cpp's types");
+    to[39] = (char)212;
+    assert_change_refused("gguf/type8", from, 40, to,
+                          "is of type Q4_K_R4, which this program cannot read; take the file that "
+                          "ik_llama.cpp repacked");
     assert_change_refused("gguf/type8", "blk.0.ffn_up", 12, "blk.0.ffn_xy",
                           "'blk.0.ffn_up.weight' is missing");
 }
