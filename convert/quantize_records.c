@@ -11,7 +11,7 @@
 #include "convert/quantize.h"
 #include "convert/quantize_lanes.h"
 
-enum { MAX_GROUP = 32, MAX_GROUPS = 16, BESIDE = REGISTER_FLOATS /* groups */ };
+enum { MAX_GROUP = 32, MAX_SHARED = 256, MAX_GROUPS = 16, BESIDE = REGISTER_FLOATS /* groups */ };
 
 /* A number of each of BESIDE groups. All groups are searched by the same steps, so that a vector
  * holds the same number of several groups, and every sum keeps its order: element i of a group adds
@@ -309,19 +309,22 @@ static void weigh_group(TensorType type, float *weight, const float *x, const fl
 
 /* ---- The types whose levels are those of a table, with one scale a group ---- */
 
+/* Tables have 16 entries; those that are no level are 0. */
+enum { TABLE_LEVELS = 16 };
+
 typedef struct LevelGroup {
     float x[MAX_GROUP], weight[MAX_GROUP];
 } LevelGroup;
 
 /* The nearest levels of the table for x[n] ~ scale * table[code]; code 0 where x / scale is not
  * finite. */
-FOR_EACH_ISA static void code_levels(const int8_t *table, const float *x, size_t n, float scale,
-                                     uint8_t *codes) {
+FOR_EACH_ISA static void code_levels(const int8_t *table, int n_levels, const float *x, size_t n,
+                                     float scale, uint8_t *codes) {
     float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
     for (size_t i = 0; i < n; i++) {
         float at = x[i] * inverse, nearest = INFINITY;
         codes[i] = 0;
-        for (int c = 0; c < 16; c++) {
+        for (int c = 0; c < n_levels; c++) {
             float distance = fabsf(at - (float)table[c]);
             codes[i] = distance < nearest ? (uint8_t)c : codes[i];
             nearest = distance < nearest ? distance : nearest;
@@ -330,14 +333,14 @@ FOR_EACH_ISA static void code_levels(const int8_t *table, const float *x, size_t
 }
 
 /* The error of the codes[n]; *fitted is the scale that suits them best. */
-static float level_error(const int8_t *table, const LevelGroup *g, size_t n, float scale,
-                         const uint8_t *codes, float *fitted) {
+static float level_error(const int8_t *table, const float *x, const float *weight, size_t n,
+                         float scale, const uint8_t *codes, float *fitted) {
     float error = 0.0f, wxq = 0.0f, wqq = 0.0f;
     for (size_t i = 0; i < n; i++) {
-        float q = (float)table[codes[i]], d = g->x[i] - scale * q;
-        error += g->weight[i] * (d * d);
-        wxq += g->weight[i] * g->x[i] * q;
-        wqq += g->weight[i] * q * q;
+        float q = (float)table[codes[i]], d = x[i] - scale * q;
+        error += weight[i] * (d * d);
+        wxq += weight[i] * x[i] * q;
+        wqq += weight[i] * q * q;
     }
     *fitted = wqq > 0.0f ? wxq / wqq : 0.0f;
     return error;
@@ -350,12 +353,12 @@ static void try_levels(TensorType type, const LevelGroup *g, float scale, float 
     const size_t n = type_group(type);
     uint8_t codes[MAX_GROUP];
     float fitted;
-    code_levels(table, g->x, n, scale, codes);
-    float error = level_error(table, g, n, scale, codes, &fitted);
+    code_levels(table, TABLE_LEVELS, g->x, n, scale, codes);
+    float error = level_error(table, g->x, g->weight, n, scale, codes, &fitted);
     if (record_scales(type) == SCALES_HALVES) {
         scale = as_half(clamp(fitted, -65504.0f, 65504.0f));
-        code_levels(table, g->x, n, scale, codes);
-        error = level_error(table, g, n, scale, codes, &fitted);
+        code_levels(table, TABLE_LEVELS, g->x, n, scale, codes);
+        error = level_error(table, g->x, g->weight, n, scale, codes, &fitted);
     }
     if (!(error < *best)) return;
     *best = error;
@@ -402,42 +405,63 @@ static void quantize_levels(TensorType type, const LevelGroup *g, const RecordCo
     }
 }
 
-/* ---- Types of levels whose scales are odd parts of one for the record ---- */
+/* ---- Types of levels whose scales are parts of one for the record ---- */
 
-/* The scale with which levels suit the group best, searched around the one that makes its extreme
- * weight the largest level. The levels have both signs, so it is positive. */
-static float search_odd_scale(TensorType type, const LevelGroup *g, size_t n) {
+/* The record's scale is multiplied by this for a part. */
+static float part_factor(TensorType type, int part) {
+    if (record_scales(type) == SCALES_ODD_PARTS)
+        return (float)(2 * part + 1) * record_part_unit(type);
+    return (float)part;
+}
+
+/* The smallest and the largest part. */
+typedef struct PartRange {
+    int least, most;
+} PartRange;
+
+static PartRange part_range(TensorType type) {
+    return record_scales(type) == SCALES_ODD_PARTS ? (PartRange){0, 15} : (PartRange){-32, 31};
+}
+
+/* The scale with which levels suit the group best, searched around those that make its extreme
+ * weight the largest level. Levels that have both signs need no negative scale, and odd parts have
+ * none. */
+static float search_part_scale(TensorType type, const LevelGroup *g, size_t n) {
     const int8_t *table = record_table(type);
     const float largest = weight_types[type].largest;
+    const int last_sign = part_range(type).least < 0 ? -1 : 1;
     float extreme = 0.0f, best = INFINITY, found = 0.0f;
     for (size_t i = 0; i < n; i++)
         if (fabsf(g->x[i]) > extreme) extreme = fabsf(g->x[i]);
-    for (int t = -7; t <= 7 && extreme > 0.0f; t++) {
-        const float scale = extreme / (largest * (1.0f + 0.04f * (float)t));
-        uint8_t codes[MAX_GROUP];
-        float fitted;
-        code_levels(table, g->x, n, scale, codes);
-        float error = level_error(table, g, n, scale, codes, &fitted);
-        if (error < best && fitted > 0.0f) best = error, found = fitted;
-    }
+    for (int sign = 1; sign >= last_sign; sign -= 2)
+        for (int t = -7; t <= 7 && extreme > 0.0f; t++) {
+            const float scale = (float)sign * extreme / (largest * (1.0f + 0.04f * (float)t));
+            uint8_t codes[MAX_GROUP];
+            float fitted;
+            code_levels(table, TABLE_LEVELS, g->x, n, scale, codes);
+            float error = level_error(table, g->x, g->weight, n, scale, codes, &fitted);
+            if (error < best && fitted * (float)sign > 0.0f) best = error, found = fitted;
+        }
     return found;
 }
 
 /* Chooses the part of group k, whose own scale is `scale`, among the nearest ones, and its codes.
- * `unit` is the record's scale times the type's power of two. */
-static void choose_odd_part(TensorType type, const LevelGroup *g, float scale, float unit,
-                            const RecordCodes *row, size_t k) {
+ * `record_scale` is the record's. */
+static void choose_part(TensorType type, const LevelGroup *g, float scale, float record_scale,
+                        const RecordCodes *row, size_t k) {
     const int8_t *table = record_table(type);
     const size_t n = type_group(type);
-    const float at = unit > 0.0f ? 0.5f * (scale / unit - 1.0f) : 0.0f;
-    const int nearest = (int)clamp(at + 0.5f, 0.0f, 15.0f);
+    const PartRange range = part_range(type);
+    const float none = part_factor(type, 0), step = part_factor(type, 1) - none;
+    const float at = record_scale != 0.0f ? (scale / record_scale - none) / step : 0.0f;
+    const int nearest = (int)floorf(clamp(at + 0.5f, (float)range.least, (float)range.most));
     float best = INFINITY;
     for (int part = nearest - 1; part <= nearest + 1; part++) {
         uint8_t codes[MAX_GROUP];
-        float fitted, own = unit * (float)(2 * part + 1);
-        if (part < 0 || part > 15) continue;
-        code_levels(table, g->x, n, own, codes);
-        float error = level_error(table, g, n, own, codes, &fitted);
+        float fitted, own = record_scale * part_factor(type, part);
+        if (part < range.least || part > range.most) continue;
+        code_levels(table, TABLE_LEVELS, g->x, n, own, codes);
+        float error = level_error(table, g->x, g->weight, n, own, codes, &fitted);
         if (!(error < best)) continue;
         best = error;
         row->sub_scales[k] = (uint8_t)part;
@@ -446,25 +470,64 @@ static void choose_odd_part(TensorType type, const LevelGroup *g, float scale, f
 }
 
 /* Quantizes groups [first, first + n_groups), which are one record. */
-static void quantize_odd_record(TensorType type, size_t first, size_t n_groups, const float *x,
-                                const float *importance, const RecordCodes *row) {
+static void quantize_part_record(TensorType type, size_t first, size_t n_groups, const float *x,
+                                 const float *importance, const RecordCodes *row) {
     const size_t n = type_group(type);
+    const PartRange range = part_range(type);
     LevelGroup groups[MAX_GROUPS];
     float scales[MAX_GROUPS], largest = 0.0f;
     for (size_t k = 0; k < n_groups; k++) {
         LevelGroup *g = &groups[k];
         memcpy(g->x, x + (first + k) * n, n * sizeof *x);
         weigh_group(type, g->weight, g->x, importance ? importance + (first + k) * n : NULL, n);
-        scales[k] = search_odd_scale(type, g, n);
-        if (scales[k] > largest) largest = scales[k];
+        scales[k] = search_part_scale(type, g, n);
+        if (fabsf(scales[k]) > fabsf(largest)) largest = scales[k];
     }
-    const float scale = as_half(clamp(largest / (31.0f * record_part_unit(type)), 0.0f, 65504.0f));
+    /* The part of the largest magnitude is the least one where parts have signs. */
+    const float extreme = part_factor(type, range.least < 0 ? range.least : range.most);
+    const float scale = as_half(clamp(largest / extreme, -65504.0f, 65504.0f));
     row->scales[first / record_groups(type)] = numbers_float_to_half(scale);
     for (size_t k = 0; k < n_groups; k++) {
         row->sub_scales[first + k] = 0;
         memset(row->codes + (first + k) * n, 0, n);
-        choose_odd_part(type, &groups[k], scales[k], scale * record_part_unit(type), row,
-                        first + k);
+        choose_part(type, &groups[k], scales[k], scale, row, first + k);
+    }
+}
+
+/* ---- Types of two or four levels, with a float16 scale for several groups ---- */
+
+/* Quantizes the weights x[n] that share a scale, which stands in the row from group k on. For few
+ * levels the best scale may be far below the extreme weight, so many are tried; each is refined
+ * twice by least squares. */
+static void quantize_shared(TensorType type, size_t k, size_t n, const float *x,
+                            const float *importance, const RecordCodes *row) {
+    const int n_levels = 1 << weight_types[type].bits;
+    int8_t levels[4];
+    uint8_t codes[MAX_SHARED];
+    float weight[MAX_SHARED], extreme = 0.0f, best = INFINITY;
+    for (int c = 0; c < n_levels; c++)
+        levels[c] = type_has_table(type) ? record_table(type)[c]
+                                         : (int8_t)(c - (int)weight_types[type].zero);
+    weigh_group(type, weight, x, importance, n);
+    for (size_t i = 0; i < n; i++)
+        if (fabsf(x[i]) > extreme) extreme = fabsf(x[i]);
+    memset(row->codes + k * type_group(type), weight_types[type].zero, n);
+    for (size_t g = 0; g < n / type_group(type); g++) row->scales[k + g] = 0;
+    for (int t = -16; t <= 16 && extreme > 0.0f; t++) {
+        float scale = extreme * (float)t / 16.0f;
+        for (int round = 0; round < 3; round++) {
+            float fitted, error;
+            scale = as_half(clamp(scale, -65504.0f, 65504.0f));
+            code_levels(levels, n_levels, x, n, scale, codes);
+            error = level_error(levels, x, weight, n, scale, codes, &fitted);
+            if (error < best) {
+                best = error;
+                memcpy(row->codes + k * type_group(type), codes, n);
+                for (size_t g = 0; g < n / type_group(type); g++)
+                    row->scales[k + g] = numbers_float_to_half(scale);
+            }
+            scale = fitted;
+        }
     }
 }
 
@@ -530,10 +593,17 @@ void quantize_records(TensorType type, size_t padded_cols, const float *x, const
     if (info->scales == SCALES_6_BIT_PARTS) r.least = -32.0f, r.most = 31.0f;
     if (info->scales == SCALES_NIBBLE_PARTS) r.most = 15.0f;
     size_t groups = padded_cols / r.group, per_record = record_groups(type);
-    for (size_t k = 0; k < groups && info->scales == SCALES_ODD_PARTS; k += per_record)
-        quantize_odd_record(type, k, groups - k < per_record ? groups - k : per_record, x,
-                            importance, row);
-    if (info->scales == SCALES_ODD_PARTS) return;
+    const bool has_parts = type_has_table(type) && record_has_parts(type);
+    for (size_t k = 0; k < groups && has_parts; k += per_record)
+        quantize_part_record(type, k, groups - k < per_record ? groups - k : per_record, x,
+                             importance, row);
+    if (has_parts) return;
+    for (size_t k = 0; k < groups && info->shared; k += info->shared) {
+        const size_t at = k * r.group, left = groups - k;
+        quantize_shared(type, k, (left < info->shared ? left : info->shared) * r.group, x + at,
+                        importance ? importance + at : NULL, row);
+    }
+    if (info->shared) return;
     if (type_has_table(type)) {
         quantize_level_groups(type, groups, x, importance, row);
         return;

@@ -41,12 +41,6 @@ static void block_codes(StoredType type, const uint8_t *block, uint8_t *codes) {
 void stored_to_codes(StoredType type, const void *stored, size_t n, uint8_t *codes,
                      uint16_t *scales, uint16_t *minima) {
     const uint8_t *block = stored;
-    size_t size = stored_type_info(type)->block;
-    if (size > 32) {
-        for (size_t i = 0; i < n; i += size, block += stored_type_info(type)->block_bytes)
-            stored_few_levels_to_codes(type, block, codes + i, scales + i / 32);
-        return;
-    }
     for (size_t b = 0; b < n / 32; b++, block += stored_type_info(type)->block_bytes) {
         block_codes(type, block, codes + 32 * b);
         scales[b] = stored_u16(block);
@@ -85,6 +79,8 @@ void stored_to_records(StoredType type, const void *stored, size_t n, const Reco
                                 row->sub_minima + b * groups};
         if (record_scales(info->lossless) == SCALES_ODD_PARTS) {
             stored_iq_block_to_records(type, block, &to);
+        } else if (weight_types[info->lossless].shared) {
+            stored_few_levels_to_records(type, block, &to);
         } else {
             stored_k_block_to_records(type, block, &to);
         }

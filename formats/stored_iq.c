@@ -206,38 +206,43 @@ static int digit_tq1(const uint8_t *block, size_t i) {
     return byte * 3 >> 8;
 }
 
-/* The code of weight i in Q4, whose zero is 8: its level (-1, 0, 1 or 2) + 8. */
+/* The code of weight i: its level (-1, 0, 1 or 2) + 1, in Q1_0 its bit. */
 static uint8_t code_of_few(StoredType type, const uint8_t *block, size_t i) {
     switch (type) {
     case STORED_TQ1_0:
-        return (uint8_t)(digit_tq1(block, i) + 7);
+        return (uint8_t)digit_tq1(block, i);
     case STORED_TQ2_0:
-        return (uint8_t)(stored_pair(block, i) + 7);
+        return (uint8_t)stored_pair(block, i);
     case STORED_Q2_0:
-        return (uint8_t)((block[2 + i / 4] >> i % 4 * 2 & 3) + 7);
+        return block[2 + i / 4] >> i % 4 * 2 & 3;
     default: /* Q1_0 */
-        return block[2 + i / 8] >> i % 8 & 1 ? 9 : 7;
+        return block[2 + i / 8] >> i % 8 & 1;
     }
 }
 
-void stored_few_levels_to_codes(StoredType type, const uint8_t *block, uint8_t *codes,
-                                uint16_t *scales) {
+void stored_few_levels_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
     size_t n = stored_type_info(type)->block;
     size_t at = type == STORED_TQ1_0 ? 52 : type == STORED_TQ2_0 ? 64 : 0;
-    for (size_t i = 0; i < n; i++) codes[i] = code_of_few(type, block, i);
-    for (size_t g = 0; g < n / 32; g++) scales[g] = stored_u16(block + at);
+    for (size_t i = 0; i < n; i++) to->codes[i] = code_of_few(type, block, i);
+    for (size_t g = 0; g < n / 32; g++) to->scales[g] = stored_u16(block + at);
+}
+
+static void few_levels_to_floats(StoredType type, const uint8_t *block, float *out) {
+    uint8_t codes[256];
+    uint16_t scales[8];
+    stored_few_levels_to_records(type, block, &(RecordCodes){.codes = codes, .scales = scales});
+    for (size_t i = 0; i < stored_type_info(type)->block; i++) {
+        int level = type == STORED_Q1_0 ? 2 * codes[i] - 1 : codes[i] - 1;
+        out[i] = numbers_half_to_float(scales[0]) * (float)level;
+    }
 }
 
 void stored_iq_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out) {
     const StoredTypeInfo *info = stored_type_info(type);
     const Book book = book_of(type);
     for (size_t i = 0; i < n; i += info->block, stored += info->block_bytes, out += info->block) {
-        if (info->lossless == TENSOR_Q4) {
-            uint8_t codes[256];
-            uint16_t scales[8];
-            stored_few_levels_to_codes(type, stored, codes, scales);
-            for (size_t k = 0; k < info->block; k++)
-                out[k] = numbers_half_to_float(scales[0]) * (float)(codes[k] - 8);
+        if (weight_types[info->lossless].shared) {
+            few_levels_to_floats(type, stored, out);
             continue;
         }
         for (size_t e = 0; e < 32; e++) eight_to_floats(type, &book, stored, e, out + 8 * e);

@@ -6,10 +6,9 @@
 #include "formats/stored_type.h"
 #include "kernels/records.h"
 
-/* Takes a block of a type with two to four levels apart for panel_pack_codes: a code for each
- * weight, a scale for each 32. */
-void stored_few_levels_to_codes(StoredType type, const uint8_t *block, uint8_t *codes,
-                                uint16_t *scales);
+/* Takes a block of a type with two to four levels apart for records_pack; `to` points at its
+ * elements, a scale for each 32 weights. */
+void stored_few_levels_to_records(StoredType type, const uint8_t *block, const RecordCodes *to);
 
 /* Takes a block of a type with a codebook apart for records_pack; `to` points at its elements. */
 void stored_iq_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to);

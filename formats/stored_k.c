@@ -60,9 +60,9 @@ static int code_q3_k(const uint8_t *block, size_t i) {
     return stored_pair(block + 32, i) | (block[i % 32] >> i / 32 & 1) << 2;
 }
 
-static float scale_iq4_xs(const uint8_t *block, size_t g) {
+static int sub_scale_iq4_xs(const uint8_t *block, size_t g) {
     int low = stored_nibble(block + 4, g), high = stored_u16(block + 2) >> 2 * g & 3;
-    return numbers_half_to_float(stored_u16(block)) * (float)((low | high << 4) - 32);
+    return (low | high << 4) - 32;
 }
 
 /* A scale of NVFP4: 4 bits of the exponent, 3 of the mantissa, halved because the levels are
@@ -104,8 +104,9 @@ void stored_k_block_to_records(StoredType type, const uint8_t *block, const Reco
         for (size_t i = 0; i < 256; i++) to->codes[i] = (uint8_t)stored_pair(block + 16, i);
         break;
     case STORED_IQ4_XS:
+        to->scales[0] = stored_u16(block);
         for (size_t g = 0; g < 8; g++) {
-            to->scales[g] = numbers_float_to_half(scale_iq4_xs(block, g));
+            to->sub_scales[g] = (uint8_t)sub_scale_iq4_xs(block, g);
             stored_nibbles_32(block + 8 + 16 * g, to->codes + 32 * g);
         }
         break;
@@ -125,15 +126,6 @@ void stored_k_block_to_records(StoredType type, const uint8_t *block, const Reco
     }
 }
 
-static void iq4_xs_to_floats(const uint8_t *block, float *out) {
-    for (size_t g = 0; g < 8; g++) {
-        uint8_t codes[32];
-        stored_nibbles_32(block + 8 + 16 * g, codes);
-        for (size_t i = 0; i < 32; i++)
-            out[32 * g + i] = scale_iq4_xs(block, g) * (float)records_table_q4_nl[codes[i]];
-    }
-}
-
 /* Takes the block apart as for a panel, and computes what records.h defines its values to be. */
 static void block_to_floats(StoredType type, const uint8_t *block, float *out) {
     uint8_t codes[256], sub_scales[16], sub_minima[16];
@@ -143,6 +135,9 @@ static void block_to_floats(StoredType type, const uint8_t *block, float *out) {
     for (size_t i = 0; i < stored_type_info(type)->block; i++) {
         if (type == STORED_IQ4_NL) {
             out[i] = numbers_half_to_float(scales[0]) * (float)records_table_q4_nl[codes[i]];
+        } else if (type == STORED_IQ4_XS) {
+            out[i] = numbers_half_to_float(scales[0]) * (float)(int8_t)sub_scales[i / 32] *
+                     (float)records_table_q4_nl[codes[i]];
         } else if (type == STORED_NVFP4) {
             out[i] = numbers_half_to_float(scales[i / 16]) * (float)records_table_mxfp4[codes[i]];
         } else if (type == STORED_MXFP4) {
@@ -161,11 +156,6 @@ static void block_to_floats(StoredType type, const uint8_t *block, float *out) {
 
 void stored_k_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out) {
     const StoredTypeInfo *info = stored_type_info(type);
-    for (size_t i = 0; i < n; i += info->block, stored += info->block_bytes) {
-        if (type == STORED_IQ4_XS) {
-            iq4_xs_to_floats(stored, out + i);
-        } else {
-            block_to_floats(type, stored, out + i);
-        }
-    }
+    for (size_t i = 0; i < n; i += info->block, stored += info->block_bytes)
+        block_to_floats(type, stored, out + i);
 }

@@ -20,7 +20,7 @@ typedef enum StoredType {
     STORED_MXFP4,  /* power of two, 32 floats of 4 bits */
     STORED_NVFP4,  /* 64 floats of 4 bits, a scale of 8 bits for each 16 */
     STORED_Q3_K,
-    STORED_IQ4_XS, /* fits into q4_nl but for the rounding of its scales */
+    STORED_IQ4_XS, /* IQ4_NL's levels, a scale and 6-bit sub-scales */
     STORED_Q2_K,
     STORED_IQ3_S, /* stored_iq.c has the layouts of this and the following types */
     STORED_IQ3_XXS,
@@ -29,8 +29,8 @@ typedef enum StoredType {
     STORED_IQ2_XXS,
     STORED_IQ1_M,
     STORED_IQ1_S,
-    STORED_TQ2_0, /* three levels; this and the three below fit into q4 */
-    STORED_TQ1_0,
+    STORED_TQ2_0,      /* three levels, one scale a block */
+    STORED_TQ1_0,      /* the same, as digits of base 3 */
     STORED_Q2_0,       /* four levels, -1 to 2, blocks of 64 */
     STORED_Q1_0,       /* plus or minus the scale, blocks of 128 */
     STORED_F8_E4M3,    /* floats of 8 bits: 4 of the exponent, 3 of the mantissa, no infinity */

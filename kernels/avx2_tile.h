@@ -21,15 +21,17 @@
  *     q3_k                4 * 4:        4 * 2 *  4 * 127 =  4064
  *     4-bit floats        8 * 4:        8 * 2 * 12 * 127 = 24384 (levels are raised by 16)
  *
+ *     q2_0, tq2_0         8 * 4:        8 * 2 *  2 * 127 =  4064
+ *     q1_0                8 * 4:        8 * 2 *  1 * 127 =  2032 (raised by 1)
  *     iq1                 4 * 4:        4 * 2 *  9 * 127 =  9144 (raised by 16)
  *     iq3_s               8 * 4:        8 * 2 * 15 * 127 = 30480 (raised by 16)
  *
  * The larger levels of iq2 and iq3_xxs are raised by 64, and a pair of their products, at most
  * 2 * 126 * 127 = 32004, is widened at once.
  *
- * Codes of 8 bits and the levels of q4_nl are split into magnitude and sign, and the sign moves to
- * the activation: a pair is at most 2 * 128 * 127 = 32512 and is widened at once. AVX-VNNI adds
- * four products to a sum of 32 bits (dpbusd), so all codes are made unsigned. */
+ * Codes of 8 bits and the levels of q4_nl and iq4_xs are split into magnitude and sign, and the
+ * sign moves to the activation: a pair is at most 2 * 128 * 127 = 32512 and is widened at once.
+ * AVX-VNNI adds four products to a sum of 32 bits (dpbusd), so all codes are made unsigned. */
 #ifndef KERNELS_AVX2_TILE_H
 #define KERNELS_AVX2_TILE_H
 
@@ -85,7 +87,8 @@ INLINE bool type_is_8_bit(TensorType type) {
 INLINE uint32_t largest_weight(TensorType type) {
     const TensorTypeInfo *info = &weight_types[type];
     if (info->has_table) return info->largest;
-    return info->zero ? info->zero : (1u << info->bits) - 1;
+    const uint32_t most = (1u << info->bits) - 1 - info->zero;
+    return info->zero > most ? info->zero : most;
 }
 
 /* True where maddubs takes a weight's magnitude, and the activation its sign. */

@@ -27,7 +27,11 @@ enum {
     MANY_IQ2 = 11,  /* and as q6_k */
     MANY_IQ1 = 11,
     MANY_IQ3_XXS = 48, /* and as q4_nl */
-    MANY_IQ3_S = 48
+    MANY_IQ3_S = 48,
+    MANY_IQ4_XS = 48,
+    MANY_Q2_0 = 48, /* and as q4 */
+    MANY_TQ2_0 = 48,
+    MANY_Q1_0 = 48
 };
 
 /* Their entry in a table of BlockKernels, with a stream kernel and without. */

@@ -37,7 +37,7 @@ INLINE __m512i upper_bits(TensorType type, __m512i upper, size_t c) {
 /* The line of upper bits of group g of a record, its fields from the lowest bits on. */
 INLINE __m512i load_upper_bits(TensorType type, const uint8_t *lines, size_t g) {
     if (!record_upper_bits(type)) return _mm512_setzero_si512();
-    __m512i upper = _mm512_load_si512(lines + record_upper_at(type, g));
+    __m512i upper = _mm512_loadu_si512(lines + record_upper_at(type, g));
     if (record_groups_beside(type) == 1) return upper;
     return _mm512_srl_epi16(upper, _mm_cvtsi64_si128((int64_t)record_upper_shift(type, g)));
 }
@@ -45,7 +45,7 @@ INLINE __m512i load_upper_bits(TensorType type, const uint8_t *lines, size_t g) 
 /* Lower bits of inputs 4 c to 4 c + 3 of a group, for 16 outputs. */
 INLINE __m512i lower_bits(TensorType type, const uint8_t *lines, size_t c) {
     const size_t bits = record_lower_bits(type), fields = 8 / bits; /* of a byte */
-    __m512i code = _mm512_load_si512(lines + c / fields * LINE_BYTES);
+    __m512i code = _mm512_loadu_si512(lines + c / fields * LINE_BYTES);
     if (c % fields) code = _mm512_srli_epi16(code, (unsigned)(c % fields * bits));
     return _mm512_and_si512(code, _mm512_set1_epi8(record_lower_mask(type)));
 }
@@ -56,8 +56,9 @@ INLINE __m512i lower_bits(TensorType type, const uint8_t *lines, size_t c) {
 INLINE void load_8_inputs(TensorType type, bool unshifted, const uint8_t *lines, size_t i,
                           __m512i upper, __m512i table, __m512i *a, __m512i *b) {
     *a = lower_bits(type, lines, 2 * i);
-    *b = unshifted ? _mm512_andnot_si512(lower_nibbles(), _mm512_load_si512(lines + i * LINE_BYTES))
-                   : lower_bits(type, lines, 2 * i + 1);
+    *b = unshifted
+             ? _mm512_andnot_si512(lower_nibbles(), _mm512_loadu_si512(lines + i * LINE_BYTES))
+             : lower_bits(type, lines, 2 * i + 1);
     if (record_upper_bits(type)) {
         const __m512i mask = _mm512_set1_epi8(record_upper_mask(type));
         *a = _mm512_ternarylogic_epi32(*a, upper_bits(type, upper, 2 * i), mask, 0xF8);

@@ -25,13 +25,13 @@ typedef struct Unpacked {
  */
 UNPACK_INLINE __m512i record_codes_512(TensorType type, const uint8_t *lines, size_t g, size_t c) {
     const size_t bits = record_lower_bits(type), fields = 8 / bits; /* of a byte */
-    __m512i code = _mm512_load_si512(lines + c / fields * LINE_BYTES);
+    __m512i code = _mm512_loadu_si512(lines + c / fields * LINE_BYTES);
     code = _mm512_srli_epi16(code, (unsigned)(c % fields * bits));
     code = _mm512_and_si512(code, _mm512_set1_epi8(record_lower_mask(type)));
     if (record_upper_bits(type)) {
         const unsigned from = (unsigned)(record_upper_bits(type) * c), to = (unsigned)bits;
         const __m128i shift = _mm_cvtsi64_si128((int64_t)record_upper_shift(type, g));
-        __m512i upper = _mm512_load_si512(lines + record_upper_at(type, g));
+        __m512i upper = _mm512_loadu_si512(lines + record_upper_at(type, g));
         if (record_groups_beside(type) > 1) upper = _mm512_srl_epi16(upper, shift);
         upper =
             from < to ? _mm512_slli_epi16(upper, to - from) : _mm512_srli_epi16(upper, from - to);

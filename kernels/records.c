@@ -11,6 +11,8 @@ const int8_t records_table_iq3_xxs[16] = {-62, -52, -44, -36, -28, -20, -12, -4,
 const int8_t records_table_iq3_s[16] = {-15, -13, -11, -9, -7, -5, -3, -1,
                                         1,   3,   5,   7,  9,  11, 13, 15};
 
+const int8_t records_table_q1_0[16] = {-1, 1};
+
 /* From this exponent on the largest level, 12, times the scale is infinite. */
 enum { MXFP4_TOO_LARGE = 253 };
 
@@ -24,7 +26,7 @@ static size_t records_bytes(TensorType type, size_t cols) {
     size_t bytes = whole * record_bytes(type);
     size_t padded = round_up(rest, record_groups_beside(type));
     if (rest) bytes += record_header_bytes(type) + padded * record_group_bytes(type);
-    return bytes;
+    return round_up(bytes, LINE_BYTES);
 }
 
 /* ---- Reading ---- */
@@ -133,7 +135,7 @@ static void pack_scales(TensorType type, const RecordCodes *rows, size_t at, siz
     const uint8_t *sub = rows->sub_scales + at;
     switch (record_scales(type)) {
     case SCALES_HALVES:
-        memcpy(own + r, &rows->scales[at], 2);
+        if (g % record_shared(type) == 0) memcpy(own + r, &rows->scales[at], 2);
         break;
     case SCALES_NIBBLE_PARTS:
         *own = (uint8_t)((*sub & 15) | rows->sub_minima[at] << 4);

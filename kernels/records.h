@@ -1,4 +1,4 @@
-/* Panels of the types with scales inside scales, of codes that are numbers of a table, and of 2 and
+/* Panels of the types with scales inside scales, of codes that are numbers of a table, and of 1 to
  * 3 bits.
  *
  * Such a panel is a run of records. A record holds 256 inputs of each of the panel's 16 rows (the
@@ -29,6 +29,13 @@
  *             nibbles of their sub-scales
  *     iq3_xxs, the same for 8 groups                        32 inputs: 4 lines of nibbles
  *     iq3_s
+ *     iq4_xs  f16 scale[16], then for each 4 of 8 groups    32 inputs: 4 lines of nibbles
+ *             16 bytes with the upper pairs of bits of
+ *             their sub-scales, then for each 2 of 8
+ *             groups 16 bytes with the lower nibbles
+ *     q2_0    for each 2 of 8 groups f16 scale[16]          32 inputs: 2 lines of pairs of bits
+ *     tq2_0   f16 scale[16]                                 32 inputs: 2 lines of pairs of bits
+ *     q1_0    for each 4 of 8 groups f16 scale[16]          32 inputs: 1 line of bits
  *
  * A line holds a field of a few bits of each code. Byte 4r + i % 4 of a line belongs to row r and
  * has the fields of its inputs i with i / 4 = 0, 1, ..., from the lowest bits on: 8 inputs of
@@ -39,6 +46,9 @@
  *     q6_k               (scale * sub_scale) * (q - 32)
  *     q3_k               (scale * (sub_scale - 32)) * (q - 4)
  *     q4_nl              scale * records_table_q4_nl[q]
+ *     iq4_xs             (scale * (sub_scale - 32)) * records_table_q4_nl[q]
+ *     q2_0, tq2_0        scale * (q - 1)
+ *     q1_0               scale * (2 q - 1)
  *     mxfp4              2^(exponent - 128) * records_table_mxfp4[q]
  *     nvfp4              scale * records_table_mxfp4[q]
  *     iq2, iq1           (scale * (2 sub_scale + 1) / 8) * level[q]
@@ -47,7 +57,7 @@
  *
  * and all products of scales are exact in float32. GGUF's types of these names, IQ4_NL being q4_nl,
  * hold the same numbers in another order, and so do IQ2_XXS, IQ2_XS and IQ2_S (iq2; a sub-scale of
- * 32 inputs is that of two groups), IQ1_S and IQ1_M (iq1). */
+ * 32 inputs is that of two groups), IQ1_S and IQ1_M (iq1), and TQ1_0 (tq2_0). */
 #ifndef RECORDS_H
 #define RECORDS_H
 
@@ -65,10 +75,16 @@ extern const int8_t records_table_q4_nl[16], records_table_mxfp4[16];
 extern const int8_t records_table_iq2[16], records_table_iq1[16], records_table_iq3_xxs[16],
     records_table_iq3_s[16];
 
+/* The two levels of q1_0. */
+extern const int8_t records_table_q1_0[16];
+
 TYPE_INLINE const int8_t *record_table(TensorType type) {
     switch (type) {
     case TENSOR_Q4_NL:
+    case TENSOR_IQ4_XS:
         return records_table_q4_nl;
+    case TENSOR_Q1_0:
+        return records_table_q1_0;
     case TENSOR_IQ2:
         return records_table_iq2;
     case TENSOR_IQ1:
@@ -102,6 +118,11 @@ TYPE_INLINE size_t record_groups(TensorType type) {
     return RECORD_INPUTS / type_group(type);
 }
 
+/* How many groups share a float16 scale of a type with SCALES_HALVES. */
+TYPE_INLINE size_t record_shared(TensorType type) {
+    return weight_types[type].shared ? weight_types[type].shared : 1;
+}
+
 /* Offset of the record's float16 minima; its float16 scales are at the beginning. */
 enum { RECORD_MINIMA = PANEL_ROWS * sizeof(uint16_t), RECORD_PARTS = 2 * RECORD_MINIMA };
 
@@ -110,7 +131,7 @@ enum { RECORD_MINIMA = PANEL_ROWS * sizeof(uint16_t), RECORD_PARTS = 2 * RECORD_
 TYPE_INLINE size_t record_scales_at(TensorType type, size_t g) {
     switch (record_scales(type)) {
     case SCALES_HALVES:
-        return g * sizeof(uint16_t) * PANEL_ROWS;
+        return g / record_shared(type) * sizeof(uint16_t) * PANEL_ROWS;
     case SCALES_POWERS:
         return g * PANEL_ROWS;
     case SCALES_PARTS:
@@ -123,9 +144,17 @@ TYPE_INLINE size_t record_scales_at(TensorType type, size_t g) {
     }
 }
 
+/* True where the upper pairs of 6-bit parts fit between the float16 scales and the nibbles: those
+ * of 8 groups fill the 32 bytes there. */
+TYPE_INLINE bool record_pairs_inside(TensorType type) {
+    return record_groups(type) == 8;
+}
+
 /* Offset of the upper pairs of bits of the 6-bit parts of group g, shifted by 2 (g % 4) bits. */
 TYPE_INLINE size_t record_pairs_at(TensorType type, size_t g) {
-    return record_scales_at(type, record_groups(type)) + g / 4 * PANEL_ROWS;
+    const size_t first =
+        record_pairs_inside(type) ? RECORD_MINIMA : record_scales_at(type, record_groups(type));
+    return first + g / 4 * PANEL_ROWS;
 }
 
 /* Offset of the sub-minima of group g: bytes, or the upper nibbles of bytes. */
@@ -135,12 +164,12 @@ TYPE_INLINE size_t record_minima_at(TensorType type, size_t g) {
 
 /* Bytes of the header, which the lines follow. */
 TYPE_INLINE size_t record_header_bytes(TensorType type) {
-    if (record_scales(type) == SCALES_6_BIT_PARTS)
+    if (record_scales(type) == SCALES_6_BIT_PARTS && !record_pairs_inside(type))
         return record_pairs_at(type, record_groups(type));
     return record_scales_at(type, record_groups(type));
 }
 
-/* Bits of a code in the lines that have its lowest bits: 4 or 2. */
+/* Bits of a code in the lines that have its lowest bits: 4, 2 or 1. */
 TYPE_INLINE size_t record_lower_bits(TensorType type) {
     return 32 / weight_types[type].line_inputs;
 }
@@ -227,11 +256,12 @@ static inline float mxfp4_scale(uint8_t exponent) {
  * in `codes` and at r * groups in every other array, even where a type has only one number for
  * each record. */
 typedef struct RecordCodes {
-    uint8_t *codes;      /* as stored: 0 ... 2^bits - 1 */
-    uint16_t *scales;    /* f16: one for each record; q4_nl, nvfp4: for each group; mxfp4: unused */
-    uint16_t *minima;    /* f16: one for each record; types with minima only */
-    uint8_t *sub_scales; /* one for each group; int8 for q6_k and q3_k (-32 ... 31); odd parts: n of
-                            2 n + 1; mxfp4's exponents; else unused */
+    uint8_t *codes;   /* as stored: 0 ... 2^bits - 1 */
+    uint16_t *scales; /* f16: one for each record; q4_nl, nvfp4, q2_0, tq2_0, q1_0: for each group
+                         (the first of those that share one counts); mxfp4: unused */
+    uint16_t *minima; /* f16: one for each record; types with minima only */
+    uint8_t *sub_scales; /* one for each group; int8 for q6_k, q3_k and iq4_xs (-32 ... 31); odd
+                            parts: n of 2 n + 1; mxfp4's exponents; else unused */
     uint8_t *sub_minima; /* one for each group; types with minima only */
 } RecordCodes;
 

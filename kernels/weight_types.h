@@ -37,6 +37,10 @@ typedef enum TensorType {
     TENSOR_IQ1 = 18,   /* the same, with other levels */
     TENSOR_IQ3_XXS = 19, /* 16 levels; for each 32 inputs an odd part of an f16 scale */
     TENSOR_IQ3_S = 20,   /* the same, with other levels */
+    TENSOR_IQ4_XS = 21,  /* q4_nl's levels; for each 32 inputs a 6-bit part of an f16 scale */
+    TENSOR_Q2_0 = 22,    /* the levels -1, 0, 1, 2; an f16 scale for each 64 inputs */
+    TENSOR_TQ2_0 = 23,   /* the same, for each 256 */
+    TENSOR_Q1_0 = 24,    /* the levels -1 and 1; an f16 scale for each 128 inputs */
     TENSOR_TYPES
 } TensorType;
 
@@ -53,7 +57,10 @@ typedef enum PanelFamily {
 #define EACH_CODE_TYPE(X) X(Q8) X(Q8_64) X(Q4) X(Q4_MIN) X(Q8_MIN)
 #define EACH_RECORD_TYPE(X)                                                                        \
     X(Q4_K)                                                                                        \
-    X(Q5_K) X(Q6_K) X(Q4_NL) X(MXFP4) X(NVFP4) X(Q2_K) X(Q3_K) X(IQ2) X(IQ1) X(IQ3_XXS) X(IQ3_S)
+    X(Q5_K)                                                                                        \
+    X(Q6_K)                                                                                        \
+    X(Q4_NL) X(MXFP4) X(NVFP4) X(Q2_K) X(Q3_K) X(IQ2) X(IQ1) X(IQ3_XXS) X(IQ3_S) X(IQ4_XS) X(Q2_0) \
+        X(TQ2_0) X(Q1_0)
 
 /* How a record stores the scales of its groups. */
 typedef enum RecordScales {
@@ -62,7 +69,7 @@ typedef enum RecordScales {
     SCALES_NIBBLE_PARTS, /* the same as SCALES_PARTS with a nibble each for scale and minimum */
     SCALES_6_BIT_PARTS,  /* a float16 for the record, times 6 bits less 32 for each group */
     SCALES_ODD_PARTS,    /* a float16 for the record, times 2 n + 1 for each group's nibble n */
-    SCALES_HALVES,       /* a float16 for each group */
+    SCALES_HALVES,       /* a float16 for each group, or for each few groups */
     SCALES_POWERS        /* an exponent of 2 for each group */
 } RecordScales;
 
@@ -70,8 +77,9 @@ typedef struct TensorTypeInfo {
     const char *name; /* "q8" */
     PanelFamily family;
     uint32_t line_inputs; /* inputs of each row in one 64-byte line; in a record, of a line with the
-                             lower bits of codes: 8 (4 bits of each) or 16 (2 bits) */
-    uint32_t group;       /* inputs that share a scale; 0 for types without scales */
+                             lower bits of codes: 8 (4 bits of each), 16 (2 bits) or 32 (1 bit) */
+    uint32_t group;       /* inputs that share a scale; 0 for types without scales. The activations
+                             have a scale for so many inputs, too */
     bool has_min;         /* a minimum for each group is subtracted from scale * code */
     uint8_t bits;         /* of a code */
     uint8_t zero;         /* the stored code that means 0: codes lie so far above their value */
@@ -80,6 +88,7 @@ typedef struct TensorTypeInfo {
     uint8_t largest;      /* the largest magnitude of its levels */
     uint8_t halved;       /* scales with odd parts: how often they are halved */
     RecordScales scales;  /* FAMILY_RECORDS only */
+    uint8_t shared;       /* SCALES_HALVES: how many groups share a float16; 0: each has its own */
 } TensorTypeInfo;
 
 static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
@@ -114,6 +123,14 @@ static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
                         .largest = 62, .halved = 2, .scales = SCALES_ODD_PARTS},
     [TENSOR_IQ3_S] = {"iq3_s", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true, .largest = 15,
                       .scales = SCALES_ODD_PARTS},
+    [TENSOR_IQ4_XS] = {"iq4_xs", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true,
+                       .largest = 127, .scales = SCALES_6_BIT_PARTS},
+    [TENSOR_Q2_0] = {"q2_0", FAMILY_RECORDS, 16, 32, .bits = 2, .zero = 1, .scales = SCALES_HALVES,
+                     .shared = 2},
+    [TENSOR_TQ2_0] = {"tq2_0", FAMILY_RECORDS, 16, 32, .bits = 2, .zero = 1,
+                      .scales = SCALES_HALVES, .shared = 8},
+    [TENSOR_Q1_0] = {"q1_0", FAMILY_RECORDS, 32, 32, .bits = 1, .has_table = true, .largest = 1,
+                     .scales = SCALES_HALVES, .shared = 4},
 };
 
 #define TYPE_INLINE static inline __attribute__((always_inline))

@@ -366,7 +366,7 @@ static void types_without_an_equal_say_what_their_conversion_cost(void **state) 
         {STORED_IQ2_XXS, 16, {0, -1}, NULL},
         {STORED_IQ1_S, 19, {0, -1}, NULL},
         {STORED_IQ3_S, 21, {0, -1}, NULL},
-        {STORED_IQ4_XS, 23, {0, -1}, "IQ4_XS has no equal here: converted to q4_nl, which moved"},
+        {STORED_IQ4_XS, 23, {0, -1}, NULL},
         {STORED_TQ1_0, 34, {52, -1}, NULL}};
     Source *source;
     Error error;

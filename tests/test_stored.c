@@ -14,6 +14,7 @@
 #include "convert/quantize.h"
 #include "formats/stored.h"
 #include "kernels/panel_pack.h"
+#include "tests/process.h"
 
 typedef struct Case {
     char name[17];
@@ -140,13 +141,19 @@ static void panels_hold_every_weight_of_the_blocks_unchanged(void **state) {
 static void panels_are_hardly_larger_than_the_blocks(void **state) {
     (void)state;
     static const StoredType types[] = {STORED_Q4_K,   STORED_Q5_K,  STORED_Q6_K, STORED_Q2_K,
-                                       STORED_IQ4_NL, STORED_MXFP4, STORED_Q3_K};
+                                       STORED_IQ4_NL, STORED_MXFP4, STORED_Q3_K, STORED_IQ4_XS,
+                                       STORED_Q2_0,   STORED_Q1_0};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         for (size_t cols = 256; cols < 10000; cols += 256) {
             size_t ours, source;
             assert_true(tensor_matrix_bytes(stored_type_info(types[i])->lossless, 64, cols, &ours));
             assert_true(stored_bytes(types[i], 64 * cols, &source));
             assert_true((double)ours <= 1.03 * (double)source);
+            /* A record of TQ2_0 ends in half a line of 64 bytes, which the next one begins with. */
+            if (i > 0) continue;
+            assert_true(tensor_matrix_bytes(TENSOR_TQ2_0, 64, cols, &ours));
+            assert_true(stored_bytes(STORED_TQ2_0, 64 * cols, &source));
+            assert_int_equal(ours, source + cols / 256 % 2 * 4 * 32);
         }
 }
 
@@ -179,12 +186,18 @@ static void a_scale_that_is_not_finite_is_found(void **state) {
     }
 }
 
-/* ---- Types of 1 to 3 bits ---- */
+/* ---- Types of 1 to 3 bits, and those of one scale ---- */
 
-/* Returns the offset in a block of the upper byte of the f16 scale, which make_gguf_blocks.py makes
- * finite. */
-static size_t upper_byte(StoredType type) {
-    return type == STORED_IQ1_M ? 55 : type == STORED_TQ1_0 ? 53 : type == STORED_TQ2_0 ? 65 : 1;
+/* Makes the f16 scale (and minimum) of a block finite, as make_gguf_blocks.py does: clears a bit of
+ * the exponent in its upper byte. */
+static void make_finite(StoredType type, uint8_t *block) {
+    static const uint8_t upper_bytes[STORED_TYPES] = {
+        [STORED_IQ1_M] = 55, [STORED_TQ1_0] = 53, [STORED_TQ2_0] = 65,
+        [STORED_Q6_K] = 209, [STORED_Q3_K] = 109, [STORED_Q2_K] = 81};
+    const size_t at = upper_bytes[type] ? upper_bytes[type] : 1;
+    if (type == STORED_NVFP4) return;
+    block[type == STORED_MXFP4 ? 0 : at] &= type == STORED_MXFP4 ? 0x7F : 0xBF;
+    if (weight_types[stored_type_info(type)->lossless].has_min) block[at + 2] &= 0xBF;
 }
 
 static uint8_t *generated_blocks(StoredType type, uint64_t state, size_t n_values) {
@@ -196,7 +209,7 @@ static uint8_t *generated_blocks(StoredType type, uint64_t state, size_t n_value
         state = state * 6364136223846793005u + 1442695040888963407u;
         blocks[i] = (uint8_t)(state >> 56);
     }
-    for (size_t i = upper_byte(type); i < bytes; i += block_bytes) blocks[i] &= 0xBF;
+    for (size_t i = 0; i < bytes; i += block_bytes) make_finite(type, blocks + i);
     return blocks;
 }
 
@@ -216,7 +229,7 @@ static void each_hashed(void (*check)(StoredType type, const uint8_t *blocks, si
         check(type, blocks, n_values, hash);
         free(blocks);
     }
-    assert_int_equal(n, 11);
+    assert_int_equal(n, 16);
     fclose(file);
 }
 
@@ -250,8 +263,9 @@ static uint8_t *panel_of_blocks(StoredType type, const uint8_t *blocks, size_t c
         }
         records_pack(info->lossless, cols, &codes, panel);
     } else {
-        stored_to_codes(type, blocks, PANEL_ROWS * cols, codes.codes, codes.scales, NULL);
-        panel_pack_codes(info->lossless, cols, codes.codes, codes.scales, NULL, panel);
+        uint16_t *minima = type_has_minima(info->lossless) ? codes.minima : NULL;
+        stored_to_codes(type, blocks, PANEL_ROWS * cols, codes.codes, codes.scales, minima);
+        panel_pack_codes(info->lossless, cols, codes.codes, codes.scales, minima, panel);
     }
     codes_free(&codes);
     return panel;
@@ -283,6 +297,74 @@ static void check_few_bits(StoredType type, const uint8_t *blocks, size_t n, uin
 static void panels_hold_every_weight_of_few_bits_unchanged(void **state) {
     (void)state;
     each_hashed(check_few_bits);
+}
+
+/* ---- The table of docs/quantization.md ---- */
+
+/* The largest difference between the values of the blocks, which the tests above compare with those
+ * of the gguf package, and the values of the panel that they become. */
+static double largest_difference(StoredType type) {
+    enum { COLS = 1024 };
+    const StoredTypeInfo *info = stored_type_info(type);
+    const size_t row_bytes = COLS / info->block * info->block_bytes;
+    float values[COLS], row[COLS];
+    double largest = 0;
+    uint8_t *blocks = generated_blocks(type, 1, PANEL_ROWS * COLS);
+    uint8_t *panel = panel_of_blocks(type, blocks, COLS);
+    size_t bytes;
+    assert_true(tensor_panel_bytes(info->lossless, COLS, &bytes));
+    const Matrix w = {info->lossless, PANEL_ROWS, COLS, bytes, panel};
+    for (size_t r = 0; r < PANEL_ROWS; r++) {
+        matrix_row(&w, r, row);
+        stored_to_floats(type, blocks + r * row_bytes, COLS, values);
+        for (size_t i = 0; i < COLS; i++) {
+            /* Not > : a difference that is no number counts. */
+            const double difference = fabs((double)row[i] - (double)values[i]);
+            if (!(difference <= largest)) largest = difference;
+        }
+    }
+    free(panel);
+    free(blocks);
+    return largest;
+}
+
+/* Writes the table: each block type of GGUF, in the order of bits. */
+static void write_table(FILE *out) {
+    static const StoredType types[] = {
+        STORED_Q8_0,  STORED_Q6_K,   STORED_Q5_1,   STORED_Q5_0,    STORED_Q5_K,
+        STORED_Q4_1,  STORED_Q4_0,   STORED_Q4_K,   STORED_IQ4_NL,  STORED_NVFP4,
+        STORED_MXFP4, STORED_IQ4_XS, STORED_Q3_K,   STORED_IQ3_S,   STORED_IQ3_XXS,
+        STORED_Q2_K,  STORED_IQ2_S,  STORED_IQ2_XS, STORED_IQ2_XXS, STORED_Q2_0,
+        STORED_TQ2_0, STORED_TQ1_0,  STORED_IQ1_M,  STORED_IQ1_S,   STORED_Q1_0};
+    enum { ROWS = 64, COLS = 4096 };
+    fprintf(out,
+            "| GGUF | bits a weight | here | bits a weight | larger by | largest difference |\n"
+            "| --- | ---: | --- | ---: | ---: | ---: |\n");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        const StoredTypeInfo *info = stored_type_info(types[i]);
+        size_t file, here;
+        assert_true(stored_bytes(types[i], ROWS * COLS, &file));
+        assert_true(tensor_matrix_bytes(info->lossless, ROWS, COLS, &here));
+        fprintf(out, "| %s | %.4g | `%s` | %.4g | %.1f%% | %g |\n", info->name,
+                8.0 * (double)file / (ROWS * COLS), tensor_type_info(info->lossless)->name,
+                8.0 * (double)here / (ROWS * COLS), 100 * ((double)here / (double)file - 1),
+                largest_difference(types[i]));
+    }
+}
+
+static void every_type_of_gguf_keeps_its_values_as_the_docs_say(void **state) {
+    (void)state;
+    char *table = NULL;
+    size_t length;
+    FILE *memory = open_memstream(&table, &length);
+    assert_non_null(memory);
+    write_table(memory);
+    fclose(memory);
+    char *page = file_read("docs/quantization.md", &length);
+    if (!strstr(page, table))
+        fail_msg("docs/quantization.md has another table than scripts/gguf-types:\n%s", table);
+    free(page);
+    free(table);
 }
 
 /* ---- Quantizing ---- */
@@ -337,7 +419,9 @@ static void quantizing_loses_no_more_than_it_must(void **state) {
                   {TENSOR_MXFP4, 0.0135, 0.0197},  {TENSOR_NVFP4, 0.0074, 0.0055},
                   {TENSOR_Q2_K, 0.076, 0.071},     {TENSOR_Q3_K, 0.0217, 0.024},
                   {TENSOR_IQ2, 0.035, 0.028},      {TENSOR_IQ1, 0.085, 0.053},
-                  {TENSOR_IQ3_XXS, 0.0072, 0.042}, {TENSOR_IQ3_S, 0.0075, 0.045}};
+                  {TENSOR_IQ3_XXS, 0.0072, 0.042}, {TENSOR_IQ3_S, 0.0075, 0.045},
+                  {TENSOR_IQ4_XS, 0.0059, 0.0086}, {TENSOR_Q2_0, 0.145, 0.17},
+                  {TENSOR_TQ2_0, 0.166, 0.28},     {TENSOR_Q1_0, 0.51, 4.2}};
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         double bell = error_of_quantizing(bounds[i].type, 512, 0.02f, false);
         double heavy = error_of_quantizing(bounds[i].type, 512, 0.02f, true);
@@ -345,6 +429,30 @@ static void quantizing_loses_no_more_than_it_must(void **state) {
                       heavy);
         assert_true(bell < bounds[i].bell);
         assert_true(heavy < bounds[i].heavy);
+    }
+}
+
+/* Weights that are three levels times a float16 need no block types: the quantizer finds the scale.
+ */
+static void ternary_weights_are_quantized_without_loss(void **state) {
+    (void)state;
+    enum { COLS = 512 };
+    static const TensorType types[] = {TENSOR_TQ2_0, TENSOR_Q2_0};
+    float x[COLS], row[COLS];
+    for (size_t i = 0; i < COLS; i++)
+        x[i] = ldexpf((float)(i * i % 7 % 3) - 1.0f, -5) * (i < 256 ? 1.375f : 3.0f);
+    for (size_t t = 0; t < 2; t++) {
+        size_t bytes;
+        RecordCodes codes = codes_new(COLS, COLS / 32);
+        quantize_records(types[t], COLS, x, NULL, &codes);
+        assert_true(tensor_panel_bytes(types[t], COLS, &bytes));
+        uint8_t *panel = aligned_alloc(64, bytes);
+        records_pack(types[t], COLS, &codes, panel);
+        const Matrix w = {types[t], 1, COLS, bytes, panel};
+        matrix_row(&w, 0, row);
+        for (size_t i = 0; i < COLS; i++) assert_true(row[i] == x[i]);
+        free(panel);
+        codes_free(&codes);
     }
 }
 
@@ -378,8 +486,12 @@ static void floats_of_8_bits_have_their_values(void **state) {
     }
 }
 
+/* --table prints the table of GGUF's types (scripts/gguf-types). */
 int main(int argc, char **argv) {
-    (void)argc, (void)argv;
+    if (argc > 1 && strcmp(argv[1], "--table") == 0) {
+        write_table(stdout);
+        return 0;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_those_of_the_gguf_package),
         cmocka_unit_test(panels_hold_every_weight_of_the_blocks_unchanged),
@@ -387,7 +499,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_scale_that_is_not_finite_is_found),
         cmocka_unit_test(values_of_few_bits_are_those_of_the_gguf_package),
         cmocka_unit_test(panels_hold_every_weight_of_few_bits_unchanged),
+        cmocka_unit_test(every_type_of_gguf_keeps_its_values_as_the_docs_say),
         cmocka_unit_test(quantizing_loses_no_more_than_it_must),
+        cmocka_unit_test(ternary_weights_are_quantized_without_loss),
         cmocka_unit_test(weights_of_any_size_and_shape_can_be_quantized),
         cmocka_unit_test(floats_of_8_bits_have_their_values),
     };

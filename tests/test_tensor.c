@@ -45,7 +45,10 @@ static void sizes_are_those_of_the_format(void **state) {
                  {TENSOR_NVFP4, 272, 272, 3200, 0, 3200},   {TENSOR_Q2_K, 257, 272, 1728, 0, 1728},
                  {TENSOR_Q3_K, 272, 272, 2240, 0, 2240},    {TENSOR_Q3_K, 512, 512, 3584, 0, 3584},
                  {TENSOR_IQ2, 256, 256, 1728, 0, 1728},     {TENSOR_IQ1, 33, 48, 576, 0, 576},
-                 {TENSOR_IQ3_XXS, 256, 256, 2176, 0, 2176}, {TENSOR_IQ3_S, 33, 64, 640, 0, 640}};
+                 {TENSOR_IQ3_XXS, 256, 256, 2176, 0, 2176}, {TENSOR_IQ3_S, 33, 64, 640, 0, 640},
+                 {TENSOR_IQ4_XS, 512, 512, 4352, 0, 4352},  {TENSOR_IQ4_XS, 33, 64, 640, 0, 640},
+                 {TENSOR_Q2_0, 320, 320, 1536, 0, 1536},    {TENSOR_TQ2_0, 512, 512, 2112, 0, 2112},
+                 {TENSOR_TQ2_0, 256, 256, 1088, 0, 1088},   {TENSOR_Q1_0, 384, 384, 896, 0, 896}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t panel, matrix;
         assert_int_equal(tensor_padded_cols(cases[i].type, cases[i].cols), cases[i].padded);
