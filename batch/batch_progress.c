@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "cache/kvcache_sizes.h"
 #include "session/drafting.h"
+#include "system/disk_reads.h"
 #include "system/peak_memory.h"
 #include "system/terminal.h"
 
@@ -77,6 +78,7 @@ void batch_progress_stats(const BatchProgress *p, size_t kv_bytes, const char *f
     fprintf(stderr, "memory:  %.1f MiB at most, %.1f MiB of them KV cache (allowed: %.1f MiB)\n",
             peak_memory_mib(p->session->peak_memory_fd), (double)s.most_bytes / (1 << 20),
             (double)kv_bytes / (1 << 20));
+    disk_reads_print(0.0, s.passes, "pass");
     if (kvcache_forgets(kvcache_shape(engine_cache(p->engine))))
         fprintf(stderr, "cache:   %.1f MiB at most for texts, %.1f MiB at most for snapshots\n",
                 (double)s.most_text_bytes / (1 << 20), (double)s.most_snapshot_bytes / (1 << 20));

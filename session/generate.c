@@ -11,10 +11,12 @@
 #include "session/drafting.h"
 #include "session/prompt_limit.h"
 #include "session/shape.h"
+#include "system/disk_reads.h"
 #include "system/peak_memory.h"
 
 typedef struct Timing {
     double start, prefilled, end;
+    double disk_prefilled; /* disk_reads_mib() at `prefilled` */
     size_t n_prompt, n_decoded;
 } Timing;
 
@@ -100,6 +102,7 @@ static Status generate_text(Session *session, Generation *g, Decoding *decoding,
     Status status = generate_prefill(session, decoding->cache, decoding->speculation.drafter,
                                      ids->ids, ids->length, logits, error);
     timing->prefilled = clock_seconds();
+    timing->disk_prefilled = disk_reads_mib();
     while (status == STATUS_OK) {
         /* The last token is printed but never fed back to the model. */
         if (position == context) g->options.max_tokens = g->n_tokens + 1;
@@ -154,6 +157,7 @@ static void print_stats(const Session *session, const Generation *g, const Decod
     fprintf(stderr, "text:    %zu tokens (%s)\n", g->n_tokens,
             session->output->closed ? "its reader has gone" : reasons[g->finish]);
     fprintf(stderr, "memory:  %.1f MiB at most\n", peak_memory_mib(session->peak_memory_fd));
+    disk_reads_print(t->disk_prefilled, t->n_decoded, "token");
     int n_threads = model_threads(model), now = session->threads ? session->threads->now : 0;
     fprintf(stderr, "machine: %s, %d threads%s, cache %s\n", model_isa(model)->name, n_threads,
             now > 0 && now < n_threads ? ", fewer in the end" : "", kv_type_name(session->kv_type));
