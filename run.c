@@ -29,6 +29,7 @@
 #include "proof/receipt.h"
 #include "session/drafting.h"
 #include "session/embedding.h"
+#include "session/kept_weights.h"
 #include "session/output_names.h"
 #include "session/shape.h"
 #include "system/descriptor.h"
@@ -67,6 +68,7 @@ typedef struct Opened {
     DraftOpening draft;
     AdapterOpening adapters;
     AdaptiveThreads threads;
+    KeptWeights *kept;    /* which of them stay in memory; NULL: all fit */
     Masks *masks;         /* of --override; NULL: the model's own */
     double begin_seconds; /* time to find the model's files */
 } Opened;
@@ -256,6 +258,19 @@ static Status change_model(Session *session, ModelOptions *options, MaskOverride
     return status;
 }
 
+/* Chooses which weights stay in memory when not all of them fit, and asks between few of them
+ * whether to stop, which a chat goes on after: a pass may then take seconds. Of ranks each reads a
+ * part, in its own order. */
+static void keep_weights(Opened *opened) {
+    static const double PART_FROM_DISK = 1e8; /* multiply-adds with some 100 MB */
+    Session *session = &opened->session;
+    size_t kept =
+        session->cluster ? SIZE_MAX : kept_weights_bytes(session->file, session->free_memory);
+    if (kept == SIZE_MAX) return;
+    opened->kept = kept_weights_open(session->model, session->file, kept, 0);
+    opened->threads.control.part_work = PART_FROM_DISK;
+}
+
 /* Opens the model with the changes that the options ask for: overridden fields and masks, ranks,
  * threads. */
 static Status open_weights(Opened *opened, unsigned traits, Error *error) {
@@ -280,6 +295,7 @@ static Status open_weights(Opened *opened, unsigned traits, Error *error) {
     adaptive_threads_init(&opened->threads, session->interrupted);
     session->threads = &opened->threads;
     model_set_pass_control(session->model, &opened->threads.control);
+    keep_weights(opened);
     session->kv_type = session_kv_type(session->model, o->kv_type);
     return STATUS_OK;
 }
@@ -339,6 +355,7 @@ static void close_everything(Opened *opened) {
     session_shape_close(&opened->shape);
     adapter_opening_close(&opened->adapters);
     model_close(session->model);
+    kept_weights_close(opened->kept);
     masks_free(opened->masks);
     tokenizer_close(session->tokenizer);
     modelfile_close(session->file);

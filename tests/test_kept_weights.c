@@ -1,0 +1,139 @@
+/* Models larger than the memory: which weights stay, that no bit depends on it, and what --stats
+ * says of the disk. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "session/kept_weights.h"
+#include "system/disk_reads.h"
+#include "tests/process.h"
+#include "tests/tiny_model.h"
+
+static const char MODEL[] = "models/stories.bin";
+static const int32_t IDS[] = {1, 30, 60, 90, 120, 40, 7, 250};
+enum { N_IDS = sizeof IDS / sizeof *IDS };
+
+static char *copy; /* of MODEL: its pages are this test's alone */
+
+static int make_copy(void **state) {
+    (void)state;
+    size_t length;
+    char *bytes = file_read(MODEL, &length);
+    copy = build_path("tests/kept-weights.bin");
+    file_write(copy, bytes, length);
+    free(bytes);
+    return 0;
+}
+
+static int remove_copy(void **state) {
+    (void)state;
+    unlink(copy);
+    free(copy);
+    return 0;
+}
+
+static void what_stays_is_most_of_the_free_memory_of_a_dense_model_that_does_not_fit(void **state) {
+    (void)state;
+    ModelFile *file;
+    Error error;
+    assert_int_equal(modelfile_open(&file, copy, -1, &error), STATUS_OK);
+    double bytes = (double)modelfile_bytes(file);
+    assert_true(kept_weights_bytes(file, bytes) == SIZE_MAX);
+    assert_true(kept_weights_bytes(file, 1e15) == SIZE_MAX);
+    size_t half = kept_weights_bytes(file, bytes / 2);
+    assert_true((double)half < bytes / 2 && (double)half > bytes / 3);
+    assert_int_equal(kept_weights_bytes(file, 0.0), 0);
+    modelfile_config_to_change(file)->experts.count = 8;
+    assert_true(kept_weights_bytes(file, bytes / 2) == SIZE_MAX);
+    modelfile_close(file);
+}
+
+/* Passes of several rows and of one, with this much of the file kept. */
+static void assert_same_logits(TinyModel *tiny, size_t kept, const float *expected) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = modelfile_bytes(tiny->file);
+    KeptWeights *weights = kept_weights_open(tiny->model, tiny->file, kept, page);
+    assert_non_null(weights);
+    size_t chunks[] = {N_IDS, 1, 3};
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+        float *logits = tiny_model_run(tiny, 0, 0, IDS, N_IDS, chunks[i]);
+        assert_memory_equal(logits, expected, N_IDS * tiny->vocab_size * sizeof *logits);
+        free(logits);
+    }
+    KeptWeightsCounts counts = kept_weights_counts(weights);
+    size_t n_kept = kept / page < bytes / page ? kept / page : bytes / page;
+    assert_int_equal(counts.passing, bytes / page - n_kept);
+    assert_true(n_kept == bytes / page ? counts.given_up == 0 : counts.given_up > counts.passing);
+    model_set_hook(tiny->model, NULL);
+    kept_weights_close(weights);
+}
+
+static void logits_do_not_depend_on_which_weights_stay(void **state) {
+    (void)state;
+    for (int n_threads = 1; n_threads <= 2; n_threads++) {
+        const ModelOptions options = {.n_threads = n_threads};
+        TinyModel tiny = tiny_model_map(copy, &options, KV_F16);
+        size_t bytes = modelfile_bytes(tiny.file);
+        float *expected = tiny_model_run(&tiny, 0, 0, IDS, N_IDS, N_IDS);
+        assert_same_logits(&tiny, 0, expected);
+        assert_same_logits(&tiny, bytes / 2, expected);
+        assert_same_logits(&tiny, bytes, expected);
+        free(expected);
+        tiny_model_close(&tiny);
+    }
+}
+
+/* Drops the file's pages from the page cache, where the file system has one that can be dropped. */
+static void drop_pages(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(fsync(fd), 0);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+}
+
+/* The MiB that --stats tells; `a_token`: of those, what a token took. */
+static double told(double *a_token) {
+    double all;
+    Process p = RUN("run", copy, "-i", "a", "-n", "4", "--ignore-eos", "--stats");
+    const char *at = strstr(p.err, "disk: ");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "disk: %lf MiB read, %lf MiB a token\n", &all, a_token), 2);
+    process_free(&p);
+    return all;
+}
+
+static void the_statistics_tell_what_came_from_disk(void **state) {
+    (void)state;
+    double a_token, before = disk_reads_mib();
+    size_t length;
+    drop_pages(copy);
+    free(file_read(copy, &length));
+    double read = disk_reads_mib() - before, file = (double)length / 0x1p20;
+    told(&a_token); /* the program itself is in memory from here on */
+    double again = told(&a_token);
+    assert_true(again < file / 2 && a_token < file / 2);
+    if (read < file / 2) {
+        print_message("(no disk is read here: a file system in memory or on a network)\n");
+        return;
+    }
+    drop_pages(copy);
+    assert_true(told(&a_token) > file / 2);
+    assert_true(a_token < file / 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_stays_is_most_of_the_free_memory_of_a_dense_model_that_does_not_fit),
+        cmocka_unit_test(logits_do_not_depend_on_which_weights_stay),
+        cmocka_unit_test(the_statistics_tell_what_came_from_disk),
+    };
+    return cmocka_run_group_tests(tests, make_copy, remove_copy);
+}
