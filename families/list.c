@@ -54,6 +54,8 @@
     X(molmo2) \
     X(mpt) \
     X(muse_glimmer) \
+    X(dots3_note) \
+    X(evolla) \
     X(nanochat) \
     X(nemotron_h) \
     X(olmo_hybrid) \
