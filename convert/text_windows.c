@@ -73,23 +73,30 @@ static Status after_chunk(void *context, const PrefillChunk *chunk, Error *error
 /* Runs tokens [first, first + n) of the text, after the bos if there is one. */
 static Status run_window(WindowState *s, const TextWindows *windows, size_t first, size_t n,
                          Error *error) {
-    size_t begin = windows->bos >= 0, left = SIZE_MAX;
+    size_t begin = windows->bos >= 0, left = SIZE_MAX, end = s->n_rows + begin + n;
     if (begin) s->ids[0] = windows->bos;
     memcpy(s->ids + begin, windows->ids.ids + first, n * sizeof *s->ids);
     s->tokens = first - begin;
     kvcache_reset(s->cache, 0, 0);
     if (s->run->most_rows) left = s->run->most_rows - s->n_rows;
+    if (s->run->cut) {
+        size_t wanted = s->run->cut(s->run->context, s->n_rows, begin + n);
+        if (wanted < left) left = wanted;
+    }
     const Prefill p = {.ids = s->ids,
                        .n = begin + n < left ? begin + n : left,
                        .max_rows = s->max_rows,
                        .logits = s->logits,
                        .after_chunk = after_chunk,
                        .context = s};
-    return prefill(s->run->model, s->cache, &p, error);
+    Status status = p.n > 0 ? prefill(s->run->model, s->cache, &p, error) : STATUS_OK;
+    if (s->run->cut) s->n_rows = end;
+    return status;
 }
 
 Status text_windows_run(const TextWindows *windows, const WindowRun *run, Error *error) {
-    const KvShape shape = model_kv_shape(run->model, model_kv_type(run->model));
+    const KvShape shape =
+        model_kv_shape(run->model, run->kv_type ? *run->kv_type : model_kv_type(run->model));
     WindowState s = {.run = run, .max_rows = logprobs_max_rows(run->model)};
     s.logits = malloc(s.max_rows * model_config(run->model)->vocab_size * sizeof *s.logits);
     s.ids = malloc((windows->window + 1) * sizeof *s.ids);

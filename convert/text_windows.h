@@ -26,7 +26,11 @@ size_t text_windows_rows(const TextWindows *windows);
 
 typedef struct WindowRun {
     Model *model;
-    size_t most_rows; /* ends after so many rows of the text; 0: never */
+    const KvType *kv_type; /* of the cache; NULL: the model's */
+    size_t most_rows;      /* ends after so many rows of the text; 0: never */
+    /* How many of a window's rows [first, first + n) run, beginning with its first; NULL: all. The
+     * rows of later windows keep their numbers. */
+    size_t (*cut)(void *context, size_t first, size_t n);
     /* Called after each forward pass with logits[n][vocab_size] of rows [first, first + n) of the
      * run. `tokens` of the text have run. A result other than STATUS_OK ends the run, which returns
      * it. May be NULL. */

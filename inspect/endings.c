@@ -50,14 +50,14 @@ void endings_free(Endings *e) {
     free(e);
 }
 
-Status endings_new(Endings **out, const Session *session, Model *model, Tokenizer *tokenizer,
-                   Error *error) {
+Status endings_new(Endings **out, const Session *session, Model *model, KvType kv_type,
+                   Tokenizer *tokenizer, Error *error) {
     Endings *e = calloc(1, sizeof *e);
     if (!e) return error_set(error, "no memory for a task");
     *out = e;
     size_t n_eos, vocab = model_config(model)->vocab_size, rows = logprobs_max_rows(model);
     const int32_t *eos = tokenizer_eos(tokenizer, &n_eos);
-    const KvShape shape = model_kv_shape(model, session_kv_type(model, session->options->kv_type));
+    const KvShape shape = model_kv_shape(model, kv_type);
     e->session = session;
     e->model = model;
     e->tokenizer = tokenizer;

@@ -23,9 +23,9 @@ typedef struct EndingText {
 
 typedef struct Endings Endings;
 
-/* `session` for the options; model and tokenizer are those to score with. */
-Status endings_new(Endings **out, const Session *session, Model *model, Tokenizer *tokenizer,
-                   Error *error);
+/* `session` for the options; model, type of the cache and tokenizer are those to score with. */
+Status endings_new(Endings **out, const Session *session, Model *model, KvType kv_type,
+                   Tokenizer *tokenizer, Error *error);
 void endings_free(Endings *endings); /* NULL is fine */
 
 /* Scores endings[n], 0 < n <= ENDINGS_MOST, behind the context. Text is split as

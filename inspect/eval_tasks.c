@@ -99,6 +99,7 @@ static Status open_models(EvalTasks *t, Session *session, Error *error) {
     }
     for (size_t i = 0; i < t->n_models && status == STATUS_OK; i++)
         status = endings_new(&t->models[i].endings, session, t->models[i].model,
+                             session_kv_type(t->models[i].model, session->options->kv_type),
                              t->models[i].tokenizer, error);
     return status;
 }
@@ -295,7 +296,9 @@ static Status tasks_run(void *state, Session *session, Error *error) {
     if (status == STATUS_OK) report(t, session);
     if (status != STATUS_OK || !session->options->why) return status;
     fflush(stdout);
-    return why_tasks_run(session, t->other_file, &t->items, error);
+    return why_tasks_run(session, t->other_file,
+                         session_kv_type(t->models[1].model, session->options->kv_type), &t->items,
+                         error);
 }
 
 const Mode eval_tasks_mode = {.name = "--eval-tasks",

@@ -230,8 +230,8 @@ static Status run_with_other(ModelOpening *opening, Session *session,
 
 static Status score(Session *session, ModelFile *file, Error *error) {
     Status status = score_run(session, error);
-    return status == STATUS_OK && session->options->why ? why_text_run(session, file, error)
-                                                        : status;
+    if (status != STATUS_OK || !session->options->why) return status;
+    return why_text_run(session, file, score_other_kv_type(session), error);
 }
 
 static Status run_eval(void *state, Session *session, Error *error) {

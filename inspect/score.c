@@ -236,6 +236,10 @@ static Status check_models(const Session *session, Error *error) {
     return STATUS_OK;
 }
 
+KvType score_other_kv_type(const Session *session) {
+    return session->kv_type == KV_F32 ? KV_F32 : model_kv_type(session->other);
+}
+
 static Status score_prepare(Scoring *s, Error *error) {
     const Session *session = s->session;
     const Model *model = session->model, *other = session->other;
@@ -254,9 +258,7 @@ static Status score_prepare(Scoring *s, Error *error) {
         return error_set(error, "no memory to score %zu tokens in", s->ids->length);
     if (kvcache_new(&s->cache, &shape, 1, 0, error) != STATUS_OK) return STATUS_FAILED;
     if (!other) return STATUS_OK;
-    /* The other model is the yardstick: --kv-type q8 does not make its cache coarser. */
-    const KvType type = session->kv_type == KV_F32 ? KV_F32 : model_kv_type(other);
-    const KvShape other_shape = model_kv_shape(other, type);
+    const KvShape other_shape = model_kv_shape(other, score_other_kv_type(session));
     return kvcache_new(&s->other_cache, &other_shape, 1, 0, error);
 }
 

@@ -25,4 +25,8 @@
  * model's distributions, and how often both models have the same likeliest token. */
 Status score_run(Session *session, Error *error);
 
+/* The type of the cache of session->other. It is the yardstick: --kv-type q8 does not make its
+ * cache coarser. */
+KvType score_other_kv_type(const Session *session);
+
 #endif

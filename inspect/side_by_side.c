@@ -167,7 +167,8 @@ static Status explain_parting(const Session *session, ModelFile *file, const Sid
     if (at == sides[0].answer.length || at == sides[1].answer.length) return STATUS_OK;
     if (sides[0].options.sampling.temperature != 0.0f)
         return error_set(error, "--why explains the likeliest token: give -t 0");
-    return why_text_parting(session, file, sides[0].prompt.ids, sides[0].prompt.length, error);
+    return why_text_parting(session, file, sides[1].session.kv_type, sides[0].prompt.ids,
+                            sides[0].prompt.length, error);
 }
 
 Status side_by_side_run(Session *session, ModelFile *file, Error *error) {

@@ -11,8 +11,8 @@
 enum { SHOWN = 20 };                /* changed answers and single tensors that are printed */
 static const double NEAR_TIE = 0.1; /* nats */
 
-/* A tensor of B that differs from A's in data or type. It stands also for B's other tensors that
- * share its data (tied embeddings). */
+/* A tensor of B that differs from A's in data or type. It stands also for other tensors that share
+ * its data in both models (tied embeddings). */
 typedef struct Difference {
     size_t own, other; /* its numbers in A's and in B's directory */
     double more;       /* bytes that A's tensor takes beyond B's */
@@ -38,11 +38,23 @@ static bool is_same(const ModelFile *a, const FileTensor *x, const ModelFile *b,
            memcmp(modelfile_data(a, x), modelfile_data(b, y), (size_t)x->bytes) == 0;
 }
 
-/* Whether an earlier tensor of B has the same data. */
-static bool is_shared(const ModelFile *other, size_t i) {
-    const void *data = modelfile_data(other, modelfile_tensor(other, i));
+static const void *data_of(const ModelFile *file, const FileTensor *tensor) {
+    return tensor ? modelfile_data(file, tensor) : NULL;
+}
+
+/* Whether tensors i and k of B share their data, and A's of these names do so, too. Where only one
+ * of the models is tied, its tensors are exchanged one by one. */
+static bool is_tied(const Why *w, size_t i, size_t k) {
+    const FileTensor *all = modelfile_tensor(w->other, 0);
+    return modelfile_data(w->other, all + i) == modelfile_data(w->other, all + k) &&
+           data_of(w->own, modelfile_find(w->own, all[i].name)) ==
+               data_of(w->own, modelfile_find(w->own, all[k].name));
+}
+
+/* Whether an earlier tensor of B stands for this one. */
+static bool is_shared(const Why *w, size_t i) {
     for (size_t k = 0; k < i; k++)
-        if (modelfile_data(other, modelfile_tensor(other, k)) == data) return true;
+        if (is_tied(w, i, k)) return true;
     return false;
 }
 
@@ -57,7 +69,7 @@ static Status list_differences(Why *w, Error *error) {
                              "%s: has no tensor '%s', which %s has: --why compares models of "
                              "one shape",
                              modelfile_path(w->own), t->name, modelfile_path(w->other));
-        if (is_shared(w->other, i) || is_same(w->own, own, w->other, t)) continue;
+        if (is_shared(w, i) || is_same(w->own, own, w->other, t)) continue;
         w->differences[w->n_differences++] =
             (Difference){.own = (size_t)(own - modelfile_tensor(w->own, 0)),
                          .other = i,
@@ -68,26 +80,25 @@ static Status list_differences(Why *w, Error *error) {
 
 /* ---- Trials ---- */
 
-/* Puts A's tensor in place of B's, and of all that share the data of B's. */
+/* Puts A's tensor in place of B's, and of all that it stands for: last of its own, whose data the
+ * others are compared with. */
 static Status put_tensor(Why *w, const Difference *d, Error *error) {
-    const FileTensor *all = modelfile_tensor(w->other, 0);
-    const void *data = modelfile_data(w->other, all + d->other);
-    for (size_t i = d->other; i < modelfile_n_tensors(w->other); i++) {
-        if (modelfile_data(w->other, modelfile_tensor(w->other, i)) != data) continue;
+    for (size_t i = modelfile_n_tensors(w->other); i-- > d->other;) {
+        if (!is_tied(w, i, d->other)) continue;
         Status status = modelfile_replace(w->other, i, w->own, d->own, error);
         if (status != STATUS_OK) return status;
     }
     return STATUS_OK;
 }
 
-/* Answers all items with B and A's tensors of these differences. */
-static Status why_try(Why *w, const size_t *things, size_t n, Error *error) {
+/* Answers items with B and A's tensors of these differences. */
+static Status why_try(Why *w, const size_t *things, size_t n, WhyAsked asked, Error *error) {
     Status status = STATUS_OK;
     modelfile_restore(w->other);
     for (size_t i = 0; i < n && status == STATUS_OK; i++)
         status = put_tensor(w, &w->differences[things[i]], error);
     if (status == STATUS_OK)
-        status = w->items->answer(w->items->context, w->other, w->answers, error);
+        status = w->items->answer(w->items->context, w->other, &asked, w->answers, error);
     w->n_trials++;
     session_progress(w->session, "trials", w->n_trials, w->n_trials + 1);
     return *w->session->interrupted ? STATUS_INTERRUPTED : status;
@@ -102,14 +113,14 @@ static size_t count_won(const Why *w) {
 
 static Status wins_all(void *context, const size_t *things, size_t n, bool *passes, Error *error) {
     Why *w = context;
-    Status status = why_try(w, things, n, error);
+    Status status = why_try(w, things, n, (WhyAsked){w->searched, w->own_answers}, error);
     *passes = status == STATUS_OK && count_won(w) == w->n_searched;
     return status;
 }
 
 static Status try_singles(Why *w, Error *error) {
     for (size_t i = 0; i < w->n_differences; i++) {
-        Status status = why_try(w, &i, 1, error);
+        Status status = why_try(w, &i, 1, (WhyAsked){.wanted = w->searched}, error);
         if (status != STATUS_OK) return status;
         w->differences[i].won = count_won(w);
     }
@@ -250,9 +261,8 @@ static Status search_set(Why *w, Error *error) {
     size_t n = w->n_differences, *set = malloc((n + 1) * sizeof *set);
     if (!set) return error_set(error, "no memory to search in");
     for (size_t i = 0; i < n; i++) set[i] = i;
-    bool passes = false;
-    Status status = wins_all(w, set, n, &passes, error);
-    if (status == STATUS_OK && !passes) {
+    Status status = why_try(w, set, n, (WhyAsked){.wanted = w->searched}, error);
+    if (status == STATUS_OK && count_won(w) < w->n_searched) {
         status = inspect_print(w->session, error,
                                "together            all tensors win back %zu of %zu: the models "
                                "differ in more than tensors\n",
@@ -260,7 +270,8 @@ static Status search_set(Why *w, Error *error) {
     } else if (status == STATUS_OK) {
         status = ddmin(set, &n, wins_all, w, error);
         if (status == STATUS_OK) status = print_set(w, set, n, error);
-        if (status == STATUS_OK && w->items->n > 1) status = why_try(w, set, n, error);
+        if (status == STATUS_OK && w->items->n > 1)
+            status = why_try(w, set, n, (WhyAsked){0}, error);
         if (status == STATUS_OK && w->items->n > 1) status = print_held_out(w, error);
     }
     free(set);
@@ -282,10 +293,12 @@ static void choose_searched(Why *w) {
 
 static Status explain(Why *w, Error *error) {
     const WhyItems *items = w->items;
+    const WhyAsked all = {0};
     Status status = list_differences(w, error);
-    if (status == STATUS_OK) status = items->answer(items->context, w->own, w->own_answers, error);
     if (status == STATUS_OK)
-        status = items->answer(items->context, w->other, w->other_answers, error);
+        status = items->answer(items->context, w->own, &all, w->own_answers, error);
+    if (status == STATUS_OK)
+        status = items->answer(items->context, w->other, &all, w->other_answers, error);
     if (status != STATUS_OK) return status;
     choose_searched(w);
     status = inspect_print(w->session, error,
@@ -297,8 +310,9 @@ static Status explain(Why *w, Error *error) {
     if (status == STATUS_OK) status = print_singles(w, error);
     if (status == STATUS_OK) status = search_set(w, error);
     if (status == STATUS_OK)
-        status = inspect_print(w->session, error, "trials              %zu passes over all items\n",
-                               w->n_trials);
+        status = inspect_print(w->session, error,
+                               "trials              %zu passes over the %zu items searched with\n",
+                               w->n_trials, w->n_searched);
     return status;
 }
 

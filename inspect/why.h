@@ -1,21 +1,29 @@
 /* --why: which tensors of a model A, put into another model B in memory, give back the answers that
  * B has changed.
  *
- * Every trial runs all items with B, some of whose tensors are A's (modelfile_replace). First each
- * tensor that differs is tried alone; then ddmin.h looks for a set without a superfluous tensor
- * that gives back every answer that is looked for. Where four answers or more have changed, every
- * second one is held out of both and only looked at in the end, as are the answers that have not
- * changed. */
+ * A trial asks B, some of whose tensors are A's (modelfile_replace). First each tensor that differs
+ * is tried alone; then ddmin.h looks for a set without a superfluous tensor that gives back every
+ * answer that is looked for. Where four answers or more have changed, every second one is held out
+ * of both. The held-out answers, and those that have not changed, are only asked for in the end:
+ * the trials before ask for the others alone, and ddmin's end
+ * soon after the first answer that is not given back. */
 #ifndef WHY_H
 #define WHY_H
 
 #include "session/session.h"
 
+/* The items that a trial asks for. */
+typedef struct WhyAsked {
+    const bool *wanted;     /* [n]; NULL: all */
+    const size_t *expected; /* [n]: the trial may end at the first other answer; or NULL */
+} WhyAsked;
+
 /* What the models are asked. An answer is a number: a token's id, or the index of a choice. */
 typedef struct WhyItems {
     size_t n;
-    /* Fills in answers[n] of the model in `file`. */
-    Status (*answer)(void *context, const ModelFile *file, size_t *answers, Error *error);
+    /* Fills in answers[n] of the model in `file`, or those alone that are asked for. */
+    Status (*answer)(void *context, const ModelFile *file, const WhyAsked *asked, size_t *answers,
+                     Error *error);
     /* Fills in logprobs[i] of each item where own[i] != other[i]: the log-probabilities of the
      * answers own[i] and other[i] by the model in `file`. */
     Status (*weigh)(void *context, const ModelFile *file, const size_t *own, const size_t *other,
@@ -26,7 +34,8 @@ typedef struct WhyItems {
 } WhyItems;
 
 /* Prints the report: changed answers, single tensors, the set as --keep options, held-out answers.
- * A is session->file; `other` is B, which is put back as it was. */
+ * A is session->file; `other` is B, which is put back as it was. Whoever answers gives every trial
+ * the cache that B has, whatever types A's tensors have. */
 Status why_run(const Session *session, ModelFile *other, const WhyItems *items, Error *error);
 
 #endif

@@ -9,12 +9,14 @@ typedef struct Questions {
     const Session *session;
     const TaskItem **items; /* [n] with choices */
     size_t n;
+    KvType other_kv_type;
 } Questions;
 
 /* What is wanted of each question: the number of its likeliest choice, or the log-probabilities of
  * two choices. */
 typedef struct Wanted {
     size_t *answers;
+    const WhyAsked *asked; /* with `answers` */
     const size_t *own, *other;
     double (*logprobs)[2];
 } Wanted;
@@ -38,6 +40,17 @@ static Status ask(const Questions *q, Endings *endings, size_t i, const Wanted *
     return STATUS_OK;
 }
 
+static bool is_wanted(const Wanted *wanted, size_t i) {
+    if (!wanted->answers) return wanted->own[i] != wanted->other[i];
+    return !wanted->asked->wanted || wanted->asked->wanted[i];
+}
+
+/* Whether the answer to question i, which has been asked, ends the trial. */
+static bool is_enough(const Wanted *wanted, size_t i) {
+    return wanted->answers && wanted->asked->expected &&
+           wanted->answers[i] != wanted->asked->expected[i];
+}
+
 static Status ask_all(const Questions *q, const ModelFile *file, const Wanted *wanted,
                       Error *error) {
     const ModelOptions options = session_model_options(q->session);
@@ -45,17 +58,22 @@ static Status ask_all(const Questions *q, const ModelFile *file, const Wanted *w
     Endings *endings = NULL;
     Status status = model_open(&model, file, &options, error);
     if (status == STATUS_OK)
-        status = endings_new(&endings, q->session, model, q->session->tokenizer, error);
+        status = endings_new(&endings, q->session, model,
+                             file == q->session->file ? q->session->kv_type : q->other_kv_type,
+                             q->session->tokenizer, error);
     for (size_t i = 0; i < q->n && status == STATUS_OK; i++)
-        if (wanted->answers || wanted->own[i] != wanted->other[i])
+        if (is_wanted(wanted, i)) {
             status = ask(q, endings, i, wanted, error);
+            if (status == STATUS_OK && is_enough(wanted, i)) break;
+        }
     endings_free(endings);
     model_close(model);
     return status;
 }
 
-static Status answer(void *context, const ModelFile *file, size_t *answers, Error *error) {
-    const Wanted wanted = {.answers = answers};
+static Status answer(void *context, const ModelFile *file, const WhyAsked *asked, size_t *answers,
+                     Error *error) {
+    const Wanted wanted = {.answers = answers, .asked = asked};
     return ask_all(context, file, &wanted, error);
 }
 
@@ -76,9 +94,9 @@ static void name(void *context, size_t i, size_t choice, char *place, char *text
     json_decref(json);
 }
 
-Status why_tasks_run(const Session *session, ModelFile *other, const TaskItems *items,
-                     Error *error) {
-    Questions questions = {.session = session};
+Status why_tasks_run(const Session *session, ModelFile *other, KvType kv_type,
+                     const TaskItems *items, Error *error) {
+    Questions questions = {.session = session, .other_kv_type = kv_type};
     if (modelfile_config(other)->vocab_size != modelfile_config(session->file)->vocab_size)
         return error_set(error,
                          "%s: has %u tokens, but %s has %u: --why compares models of one "

@@ -11,12 +11,20 @@
 typedef struct Asking {
     const Session *session;
     TextWindows windows;
+    KvType other_kv_type;
     size_t n_rows, first;      /* rows of a run; the first of them that is an item */
     size_t *answers;           /* of the run: [items] to fill in, or NULL */
+    const WhyAsked *asked;     /* with `answers` */
+    bool is_enough;            /* an answer was another than the one expected */
     const size_t *own, *other; /* candidates of each item, whose log-probabilities are wanted */
     double (*logprobs)[2];
     float *exps; /* [vocab_size] */
 } Asking;
+
+static bool is_wanted(const Asking *a, size_t item) {
+    if (!a->answers) return a->own[item] != a->other[item];
+    return !a->asked->wanted || a->asked->wanted[item];
+}
 
 /* WindowRun.rows: notes each row's likeliest token or, where `answers` is NULL, the
  * log-probabilities of its two candidates. */
@@ -30,6 +38,8 @@ static Status collect_rows(void *context, const float *logits, size_t first, siz
         size_t item = first + r - a->first;
         if (a->answers) {
             a->answers[item] = logprobs_argmax(logits, vocab_size);
+            a->is_enough |= a->asked->expected && is_wanted(a, item) &&
+                            a->answers[item] != a->asked->expected[item];
         } else if (a->own[item] != a->other[item]) {
             double sum =
                 logprobs_log_sum(a->session->isa->numeric, logits, vocab_size, a->exps, NULL);
@@ -40,18 +50,35 @@ static Status collect_rows(void *context, const float *logits, size_t first, siz
     return STATUS_OK;
 }
 
+/* WindowRun.cut: the rows up to the last item that is wanted; none behind the window that ends the
+ * trial. */
+static size_t wanted_rows(void *context, size_t first, size_t n) {
+    const Asking *a = context;
+    if (a->is_enough) return 0;
+    while (n > 0 && (first + n <= a->first || !is_wanted(a, first + n - 1 - a->first))) n--;
+    return n;
+}
+
 static Status run_windows(Asking *a, const ModelFile *file, Error *error) {
     const ModelOptions options = session_model_options(a->session);
-    WindowRun run = {.rows = collect_rows, .context = a, .cancel = a->session->interrupted};
+    const KvType kv_type = file == a->session->file ? a->session->kv_type : a->other_kv_type;
+    WindowRun run = {.kv_type = &kv_type,
+                     .cut = wanted_rows,
+                     .rows = collect_rows,
+                     .context = a,
+                     .cancel = a->session->interrupted};
     if (model_open(&run.model, file, &options, error) != STATUS_OK) return STATUS_FAILED;
     Status status = text_windows_run(&a->windows, &run, error);
     model_close(run.model);
     return status;
 }
 
-static Status answer(void *context, const ModelFile *file, size_t *answers, Error *error) {
+static Status answer(void *context, const ModelFile *file, const WhyAsked *asked, size_t *answers,
+                     Error *error) {
     Asking *a = context;
     a->answers = answers;
+    a->asked = asked;
+    a->is_enough = false;
     return run_windows(a, file, error);
 }
 
@@ -59,6 +86,7 @@ static Status weigh(void *context, const ModelFile *file, const size_t *own, con
                     double (*logprobs)[2], Error *error) {
     Asking *a = context;
     a->answers = NULL;
+    a->is_enough = false;
     a->own = own;
     a->other = other;
     a->logprobs = logprobs;
@@ -89,9 +117,9 @@ static Status explain(Asking *a, ModelFile *other, Error *error) {
     return status;
 }
 
-Status why_text_run(const Session *session, ModelFile *other, Error *error) {
+Status why_text_run(const Session *session, ModelFile *other, KvType kv_type, Error *error) {
     enum { WINDOW = 512 };
-    Asking a = {.session = session, .windows = {.bos = -1}};
+    Asking a = {.session = session, .windows = {.bos = -1}, .other_kv_type = kv_type};
     size_t context = model_context(session->model);
     unsigned flags = session->options->special ? TOKENIZE_PARSE_SPECIAL : 0;
     Status status = tokenizer_encode(session->tokenizer, session->prompt, session->prompt_length,
@@ -105,9 +133,12 @@ Status why_text_run(const Session *session, ModelFile *other, Error *error) {
     return status;
 }
 
-Status why_text_parting(const Session *session, ModelFile *other, const int32_t *ids, size_t n,
-                        Error *error) {
-    Asking a = {.session = session, .windows = {.bos = -1, .window = n}, .first = n - 1};
+Status why_text_parting(const Session *session, ModelFile *other, KvType kv_type,
+                        const int32_t *ids, size_t n, Error *error) {
+    Asking a = {.session = session,
+                .windows = {.bos = -1, .window = n},
+                .other_kv_type = kv_type,
+                .first = n - 1};
     for (size_t i = 0; i < n; i++)
         if (!token_list_push(&a.windows.ids, ids[i])) {
             text_windows_close(&a.windows);
