@@ -361,13 +361,9 @@ static void types_without_an_equal_say_what_their_conversion_cost(void **state) 
         uint32_t number;
         int scale[2];
         const char *note;
-    } cases[] = {
-        {STORED_Q2_K, 10, {80, 82}, NULL},
-        {STORED_IQ2_XXS, 16, {0, -1}, NULL},
-        {STORED_IQ1_S, 19, {0, -1}, NULL},
-        {STORED_IQ3_S, 21, {0, -1}, NULL},
-        {STORED_IQ4_XS, 23, {0, -1}, NULL},
-        {STORED_TQ1_0, 34, {52, -1}, NULL}};
+    } cases[] = {{STORED_Q2_K, 10, {80, 82}, NULL},  {STORED_IQ2_XXS, 16, {0, -1}, NULL},
+                 {STORED_IQ1_S, 19, {0, -1}, NULL},  {STORED_IQ3_S, 21, {0, -1}, NULL},
+                 {STORED_IQ4_XS, 23, {0, -1}, NULL}, {STORED_TQ1_0, 34, {52, -1}, NULL}};
     Source *source;
     Error error;
     assert_int_equal(source_open(&source, "random:tiny,dim=256,ffn_dim=512", NULL, &error),
