@@ -76,7 +76,7 @@ static const ConfigField fields[] = {
     FLOAT(logit_scale),
     AMOUNT(logit_softcap),
     ENUM(stack, "plain", "gemma4", "altup", "mixed_norms", "shortcut", "hyper", "gated_streams",
-         "scaled_sums", "convolved", "block_sums", "residual_gates"),
+         "scaled_sums", "convolved", "block_sums", "residual_gates", "cycles"),
     FIELD(window, FIELD_PER_LAYER, .most = UINT32_MAX),
     FIELD(rope_table, FIELD_PER_LAYER, .most = 2),
     FIELD(chunk, FIELD_PER_LAYER, .most = UINT32_MAX),

@@ -45,7 +45,7 @@ static Status add_part(const AdapterSpec *spec, const AdapterPart *part, const S
                          "adds %zu x %zu to '%s', which the model does not have in this shape",
                          part->rows, part->cols, part->name);
     const SourceTensor *data = t->shares ? merge_find(source, t->shares) : t;
-    if (!data || data->values || data->minus_exp)
+    if (!data || data->values || data->minus_exp || data->row_scales)
         return error_set(error, "adds to '%s', which is computed, not read", part->name);
     if (untie_copies(source, t, error) != STATUS_OK) return STATUS_FAILED;
     SourceSum *sums = realloc((void *)t->sums, (t->n_sums + 1) * sizeof *sums);

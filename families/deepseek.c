@@ -2,6 +2,7 @@
 #include "families/shared.h"
 
 static FamilyFinish deepseek_v2_finish;
+static FamilyMore unlimited_ocr_more;
 
 static const TensorRule experts_tensors[] = {
     EMBEDDING("model.embed_tokens"),
@@ -65,6 +66,7 @@ const Family families_deepseek[] = {
         .eos_id = 1,
         .steps = STEPS(STEP("shared_width", "n_shared_experts 2")),
         .finish = deepseek_v2_finish,
+        .more = unlimited_ocr_more,
     },
     {
         .model_type = "deepseek_v2",
@@ -110,6 +112,24 @@ const Family families_deepseek[] = {
     },
     {0},
 };
+
+/* Says where layers that forget tokens of the answer differ from transformers. */
+static Status unlimited_ocr_more(const RuleContext *context, const json_t *json, Error *error) {
+    const json_t *types = json_value(json, "layer_types"), *type;
+    bool forgets = !types;
+    size_t i;
+    (void)error;
+    json_array_foreach((json_t *)types, i, type) {
+        const char *name = json_string_value(type);
+        forgets = forgets || !name || strcmp(name, "full_attention") != 0;
+    }
+    if (forgets)
+        source_add_note(
+            context->source,
+            "a token sees the whole answer before it, where transformers keeps the last "
+            "sliding_window tokens of the answer: from there on the logits differ");
+    return STATUS_OK;
+}
 
 static Status deepseek_v2_finish(const json_t *json, Config *config, Error *error) {
     const char *method = json_text(json, "topk_method");

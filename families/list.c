@@ -19,6 +19,7 @@
     X(diffllama) \
     X(dots3_note) \
     X(ernie4_5) \
+    X(evolla) \
     X(exaone) \
     X(falcon) \
     X(falcon_h1) \
@@ -30,9 +31,11 @@
     X(gpt_neo) \
     X(granite_swa) \
     X(granitemoehybrid) \
+    X(hrm_text) \
     X(hunyuan) \
     X(hy_v4) \
     X(hyperclovax) \
+    X(idefics) \
     X(inkling) \
     X(internlm) \
     X(jetmoe) \
@@ -54,8 +57,6 @@
     X(molmo2) \
     X(mpt) \
     X(muse_glimmer) \
-    X(dots3_note) \
-    X(evolla) \
     X(nanochat) \
     X(nemotron_h) \
     X(olmo_hybrid) \

@@ -40,6 +40,7 @@ void source_close(Source *source) {
     for (size_t i = 0; i < source->n_tensors; i++) {
         free((void *)source->tensors[i].values);
         free((void *)source->tensors[i].sums);
+        free(source->tensors[i].row_scales);
     }
     if (source->tokenizer.bytes) tokenizer_blob_free(&source->tokenizer);
     input_close(&source->tokenizer_file);
@@ -147,6 +148,41 @@ Status source_share_layers(Source *source, uint32_t n_layers, Error *error) {
     }
     source->config.n_layers = n_layers;
     return status;
+}
+
+/* Adds the tensor that layer `layer` shares with the earlier one `names`, of another layer. */
+static Status repeat_tensor(Source *source, const char *shares, uint32_t layer, const char *rest,
+                            Error *error) {
+    const SourceTensor *first = NULL;
+    for (size_t i = 0; !first && i < source->n_tensors; i++)
+        if (strcmp(source->tensors[i].name, shares) == 0) first = &source->tensors[i];
+    if (!first) return error_set(error, "%s: tensor '%s' is missing", source->path, shares);
+    bool is_vector = first->is_vector;
+    char name[MODELFILE_NAME_BYTES];
+    snprintf(name, sizeof name, "layers.%u%.40s", layer, rest);
+    if (source_add_shared(source, name, shares, first->rows, first->cols, error) != STATUS_OK)
+        return STATUS_FAILED;
+    source->tensors[source->n_tensors - 1].is_vector = is_vector;
+    return STATUS_OK;
+}
+
+Status source_repeat_layers(Source *source, const uint32_t *like, Error *error) {
+    size_t n = source->n_tensors;
+    source->shared_names = calloc(n + 1, sizeof *source->shared_names);
+    if (!source->shared_names) return error_set(error, "%s: no memory", source->path);
+    for (size_t i = 0; i < n; i++)
+        memcpy(source->shared_names[i], source->tensors[i].name, sizeof *source->shared_names);
+    for (size_t i = 0; i < n; i++) {
+        const char *shares = source->shared_names[i];
+        char *rest;
+        if (strncmp(shares, "layers.", 7) != 0) continue;
+        unsigned long layer = strtoul(shares + 7, &rest, 10);
+        for (uint32_t l = 0; l < source->config.n_layers; l++)
+            if (like[l] == layer && l != layer &&
+                repeat_tensor(source, shares, l, rest, error) != STATUS_OK)
+                return STATUS_FAILED;
+    }
+    return STATUS_OK;
 }
 
 Status source_add_shared(Source *source, const char *name, const char *shares, size_t rows,
@@ -418,7 +454,7 @@ static Status read_blocks(const Source *source, const SourceTensor *t, size_t fi
 bool source_has_blocks(const SourceTensor *t) {
     size_t block = stored_type_info(t->stored)->block;
     bool cuts = t->columns.groups && (t->columns.first % block || t->columns.width % block);
-    return !t->transposed && !cuts;
+    return !t->transposed && !cuts && !t->row_scales;
 }
 
 Status source_read_blocks(const Source *source, const SourceTensor *t, size_t first, size_t n,
@@ -607,6 +643,8 @@ Status source_read_floats(const Source *source, const SourceTensor *t, size_t fi
         for (size_t i = 0; i < n * t->cols; i++) out[i] += t->add;
     for (size_t i = 0; status == STATUS_OK && t->minus_exp && i < n * t->cols; i++)
         out[i] = minus_exp(out[i]);
+    for (size_t i = 0; status == STATUS_OK && t->row_scales && i < n * t->cols; i++)
+        out[i] *= t->row_scales[first + i / t->cols];
     for (size_t i = 0; status == STATUS_OK && i < t->n_sums; i++)
         status = add_sum(&t->sums[i], t, first, n, out, error);
     return status;

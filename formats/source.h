@@ -93,6 +93,7 @@ typedef struct SourceTensor {
     bool transposed;       /* stored as inputs x outputs: GPT-2's Conv1D */
     float add;             /* added to every value: 1 for Gemma's norms */
     bool minus_exp;        /* every value x becomes -exp(x): decays of layers with a state */
+    float *row_scales;     /* [rows], multiplies each row of values; owned. NULL: nothing does */
     uint32_t group;        /* STORED_LLAMA2C_Q8: elements that share a scale */
     float spread, center;  /* STORED_RANDOM: values lie within center +- spread */
     TensorType panels;     /* STORED_PANELS: their type */
@@ -122,7 +123,7 @@ typedef struct Source {
     char *chat_template;     /* NULL: none; owned */
     size_t chat_template_bytes;
     Metadata metadata;                          /* beside Config's fields */
-    char (*shared_names)[MODELFILE_NAME_BYTES]; /* of source_share_layers; NULL: none */
+    char (*shared_names)[MODELFILE_NAME_BYTES]; /* of layers that share tensors; NULL: none */
     const char *notes[SOURCE_MAX_NOTES]; /* what the result will lack, or how it will differ */
     size_t n_notes;
 
@@ -160,6 +161,10 @@ Status source_add_shared(Source *source, const char *name, const char *shares, s
  * other share all tensors of one, as ALBERT's groups do (arXiv:1909.11942; one group is the
  * Universal Transformer's way, arXiv:1807.03819). */
 Status source_share_layers(Source *source, uint32_t n_layers, Error *error);
+
+/* Gives layer l all tensors of layer like[l], before it or l itself; like[config.n_layers]. Call it
+ * once, when all tensors of layers are there. */
+Status source_repeat_layers(Source *source, const uint32_t *like, Error *error);
 
 /* Adds a note (a string constant), for people who convert the source. */
 void source_add_note(Source *source, const char *note);

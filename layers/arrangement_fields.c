@@ -119,7 +119,25 @@ static Status validate_residual_gates(const Config *c, Error *error) {
     return STATUS_OK;
 }
 
+static Status validate_cycles(const Config *c, Error *error) {
+    if (c->norm != NORM_RMS || c->norm_place != NORM_BEFORE || c->parallel_block)
+        return error_set(error, "stack 'cycles' needs norm 'rms' and norm_place 'before'");
+    if (c->block_layers == 0 || c->low_cycles == 0 ||
+        c->n_layers % (c->block_layers * (c->low_cycles + 1)) != 0)
+        return error_set(error,
+                         "stack 'cycles': block_layers is %u, altup_streams %u, of n_layers %u",
+                         c->block_layers, c->low_cycles, c->n_layers);
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (c->without_ffn[l] || c->layer_kind[l] != LAYER_ATTENTION)
+            return error_set(error,
+                             "layer %u: every layer of a stack 'cycles' attends and has a "
+                             "feed-forward",
+                             l);
+    return STATUS_OK;
+}
+
 Status arrangement_validate(const Config *c, Error *error) {
+    if (c->stack == STACK_CYCLES) return validate_cycles(c, error);
     if (c->stack == STACK_RESIDUAL_GATES) return validate_residual_gates(c, error);
     if (c->stack == STACK_GATED_STREAMS) return validate_gated(c, error);
     if (c->stack == STACK_HYPER) return validate_hyper(c, error);
@@ -147,7 +165,8 @@ double arrangement_work(const Config *c) {
     if (c->stack == STACK_MTP) return 2.0 * dim * dim;
     if (c->stack == STACK_SCALED_SUMS)
         return layers * c->router.dim * (dim + 2.0 * c->router.dim + c->experts.count);
-    if (c->stack == STACK_CONVOLVED || c->stack == STACK_BLOCK_SUMS) return 0;
+    if (c->stack == STACK_CONVOLVED || c->stack == STACK_BLOCK_SUMS || c->stack == STACK_CYCLES)
+        return 0;
     if (c->stack == STACK_GATED_STREAMS)
         return (2.0 * layers + 1.0) * c->gated_streams * dim * 2.0 * c->stream_gate_rank +
                2.0 * layers * c->gated_streams * c->gated_streams * dim + ngram_work(c);

@@ -13,6 +13,7 @@ static const Arrangement *const arrangements[STACKS] = {
     [STACK_CONVOLVED] = &convolved_arrangement,
     [STACK_BLOCK_SUMS] = &block_sums_arrangement,
     [STACK_RESIDUAL_GATES] = &residual_gates_arrangement,
+    [STACK_CYCLES] = &cycles_arrangement,
 };
 
 const Arrangement *arrangement_of(StackNumber number) {

@@ -61,6 +61,9 @@ Fixture fixture_load(const char *name) {
     f.vocab_size = (size_t)json_integer_value(json_object_get(text ? text : config, "vocab_size"));
     json_int_t real = json_integer_value(json_object_get(config, "unpadded_vocab_size"));
     if (real > 0 && (size_t)real < f.vocab_size) f.vocab_size = (size_t)real;
+    if (strcmp(f.family, "idefics") == 0)
+        f.vocab_size +=
+            (size_t)json_integer_value(json_object_get(config, "additional_vocab_size"));
     f.context = (uint32_t)json_integer_value(json_object_get(f.json, "context"));
     f.ids = id_list(f.json, "ids", &f.n_ids);
     f.greedy = id_list(f.json, "greedy", &f.n_greedy);

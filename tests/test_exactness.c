@@ -71,6 +71,8 @@ static const Subject subjects[] = {
     {"recurrent_gemma", "q8"},   /* RG-LRU, gates of diagonal blocks */
     {"rwkv", "q4"},              /* RWKV, a stream that is halved */
     {"xlstm", "q8"},             /* matrix LSTM */
+    {"hrm_text", "q8"},          /* two modules that run in turn */
+    {"idefics", "f32"},          /* layers of a feed-forward alone */
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 

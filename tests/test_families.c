@@ -405,6 +405,17 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         {"gemma3n", "intermediate_size", "[92, 92]"},
         {"gemma3n", "activation_sparsity_pattern", "[0.5, 0.5, 0.5, 0.5, 0.5, 1.0]"},
         {"gemma3n", "final_logit_softcapping", "0.0"},
+        {"hrm_text", "H_cycles", "0"},
+        {"hrm_text", "H_cycles", "1e300"},
+        {"hrm_text", "L_cycles", "0"},
+        {"hrm_text", "L_cycles", "400"},
+        {"hrm_text", "num_layers_per_stack", "500"},
+        {"hrm_text", "initializer_range", "0"},
+        {"hrm_text", "embedding_scale", "-1"},
+        {"idefics", "cross_layer_interval", "0"},
+        {"idefics-every", "cross_layer_interval", "3"},
+        {"idefics", "additional_vocab_size", "-1"},
+        {"idefics", "num_hidden_layers", "400"},
         {"recurrent_gemma", "lru_width", "76"},
         {"recurrent_gemma", "logits_soft_cap", "0.0"},
         {"recurrent_gemma", "block_types", "[]"},
@@ -586,6 +597,10 @@ static void absent_keys_have_the_defaults_of_transformers(void **state) {
         {"mamba", "intermediate_size", NULL, "88"},
         {"falcon_h1", "mamba_expand", NULL, "2"},
         {"falcon_h1-bias", "mamba_norm_before_gate", NULL, "true"},
+        {"hrm_text", "H_cycles", NULL, "2"},
+        {"hrm_text", "L_cycles", NULL, "3"},
+        {"hrm_text", "initializer_range", NULL, "0.02"},
+        {"idefics", "cross_layer_interval", NULL, "1"},
         {"recurrent_gemma", "block_types", NULL, "[\"recurrent\", \"recurrent\", \"attention\"]"},
         {"recurrent_gemma", "partial_rotary_factor", NULL, "0.5"},
         {"recurrent_gemma", "attention_window_size", NULL, "2048"},
@@ -880,6 +895,29 @@ static void no_value_of_a_key_crashes(void **state) {
     free(names);
 }
 
+/* Whether opening the fixture notes that answers see more than in transformers. */
+static bool notes_the_answer(const char *name) {
+    Fixture f = fixture_load(name);
+    char *path = fixture_source(&f);
+    Source *source = NULL;
+    Error error = {0};
+    bool found = false;
+    assert_int_equal(source_open(&source, path, NULL, &error), STATUS_OK);
+    assert_int_equal(source_parse(source, &error), STATUS_OK);
+    for (size_t i = 0; i < source->n_notes; i++)
+        found = found || strstr(source->notes[i], "sliding_window tokens of the answer");
+    source_close(source);
+    fixture_remove_directory(path);
+    fixture_free(&f);
+    return found;
+}
+
+static void a_model_that_forgets_its_answer_is_noted(void **state) {
+    (void)state;
+    assert_true(notes_the_answer("unlimited_ocr"));
+    assert_false(notes_the_answer("deepseek_ocr2"));
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_known_is_refused_by_its_name),
@@ -910,6 +948,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(unknown_quantizations_are_refused_by_name),
         cmocka_unit_test(scales_of_another_shape_are_not_read),
         cmocka_unit_test(packed_codes_without_their_scales_are_refused),
+        cmocka_unit_test(a_model_that_forgets_its_answer_is_noted),
         cmocka_unit_test(no_value_of_a_key_crashes),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

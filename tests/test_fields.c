@@ -179,6 +179,8 @@ static const Flip flips[] = {
     {"chameleon", "qk_layer_norm_eps", 1},
     {"rwkv", "rwkv_rescale_every", 0},
     {"rwkv", "final_norm_eps", 0.5},
+    {"hrm_text", "altup_streams", 5}, /* 6 runs of a module: 5 low, one high */
+    {"hrm_text-bias", "block_layers", 1},
     {"xlstm", "mlstm_gate_cap", 1},
     {"xlstm-bias", "mlstm_eps", 0.5},
 };
