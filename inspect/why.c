@@ -17,6 +17,7 @@ typedef struct Difference {
     size_t own, other; /* its numbers in A's and in B's directory */
     double more;       /* bytes that A's tensor takes beyond B's */
     size_t won;        /* searched answers that A's tensor alone wins back */
+    double gap;        /* as mean_gap has it, with A's tensor alone */
 } Difference;
 
 typedef struct Why {
@@ -27,7 +28,10 @@ typedef struct Why {
     Difference *differences; /* [n_differences] */
     size_t n_differences, n_changed, n_searched, n_trials;
     size_t *own_answers, *other_answers, *answers; /* [items] of A, of B, of the latest trial */
+    size_t *searched_answers;                      /* [items] of B, or A's where not searched */
     bool *searched;                                /* [items] changed, and not held out */
+    double (*logprobs)[2];                         /* [items] of the latest mean_gap */
+    double own_gap, other_gap;                     /* mean_gap of A and of B */
 } Why;
 
 /* ---- Tensors ---- */
@@ -118,13 +122,27 @@ static Status wins_all(void *context, const size_t *things, size_t n, bool *pass
     return status;
 }
 
+/* The mean, over the searched items, of how far A's answer is ahead of B's, in nats. */
+static Status mean_gap(const Why *w, const ModelFile *file, double *gap, Error *error) {
+    const WhyItems *items = w->items;
+    double sum = 0.0;
+    Status status =
+        items->weigh(items->context, file, w->own_answers, w->searched_answers, w->logprobs, error);
+    for (size_t i = 0; i < items->n && status == STATUS_OK; i++)
+        if (w->searched[i]) sum += w->logprobs[i][0] - w->logprobs[i][1];
+    *gap = sum / (double)w->n_searched;
+    return status;
+}
+
 static Status try_singles(Why *w, Error *error) {
-    for (size_t i = 0; i < w->n_differences; i++) {
-        Status status = why_try(w, &i, 1, (WhyAsked){.wanted = w->searched}, error);
-        if (status != STATUS_OK) return status;
+    Status status = mean_gap(w, w->own, &w->own_gap, error);
+    if (status == STATUS_OK) status = mean_gap(w, w->other, &w->other_gap, error);
+    for (size_t i = 0; i < w->n_differences && status == STATUS_OK; i++) {
+        status = why_try(w, &i, 1, (WhyAsked){.wanted = w->searched}, error);
         w->differences[i].won = count_won(w);
+        if (status == STATUS_OK) status = mean_gap(w, w->other, &w->differences[i].gap, error);
     }
-    return STATUS_OK;
+    return status;
 }
 
 /* ---- The report ---- */
@@ -257,6 +275,33 @@ static Status print_set(Why *w, const size_t *set, size_t n, Error *error) {
     return status;
 }
 
+/* Prints the tensors that alone move the answers furthest towards A's, won back or not: a damaged
+ * tensor shows here even where another small difference decides a near tie. */
+static Status print_moves(Why *w, Error *error) {
+    enum { MOVES = 3 };
+    double all = w->own_gap - w->other_gap, last = INFINITY;
+    Status status = STATUS_OK;
+    for (size_t k = 0; k < MOVES && all > 0.0 && status == STATUS_OK; k++) {
+        size_t best = w->n_differences;
+        for (size_t i = 0; i < w->n_differences; i++) {
+            double gap = w->differences[i].gap;
+            if (gap > w->other_gap && gap < last &&
+                (best == w->n_differences || gap > w->differences[best].gap))
+                best = i;
+        }
+        if (best == w->n_differences) break;
+        last = w->differences[best].gap;
+        if (k == 0)
+            status = inspect_print(w->session, error,
+                                   "moves most          how much of the gap between both answers "
+                                   "one tensor closes, on the average\n");
+        if (status == STATUS_OK)
+            status = inspect_print(w->session, error, "  %-24s %6.1f%%\n", name_of(w, best),
+                                   100.0 * (last - w->other_gap) / all);
+    }
+    return status;
+}
+
 static Status search_set(Why *w, Error *error) {
     size_t n = w->n_differences, *set = malloc((n + 1) * sizeof *set);
     if (!set) return error_set(error, "no memory to search in");
@@ -284,8 +329,10 @@ static void choose_searched(Why *w) {
     for (size_t i = 0; i < w->items->n; i++)
         w->n_changed += w->own_answers[i] != w->other_answers[i];
     for (size_t i = 0; i < w->items->n; i++) {
+        w->searched_answers[i] = w->own_answers[i];
         if (w->own_answers[i] == w->other_answers[i]) continue;
         w->searched[i] = w->n_changed < 4 || seen % 2 == 0;
+        if (w->searched[i]) w->searched_answers[i] = w->other_answers[i];
         w->n_searched += w->searched[i];
         seen++;
     }
@@ -308,6 +355,7 @@ static Status explain(Why *w, Error *error) {
     if (status != STATUS_OK || w->n_changed == 0) return status;
     status = try_singles(w, error);
     if (status == STATUS_OK) status = print_singles(w, error);
+    if (status == STATUS_OK) status = print_moves(w, error);
     if (status == STATUS_OK) status = search_set(w, error);
     if (status == STATUS_OK)
         status = inspect_print(w->session, error,
@@ -322,8 +370,11 @@ Status why_run(const Session *session, ModelFile *other, const WhyItems *items, 
     w.own_answers = malloc(n * sizeof(size_t));
     w.other_answers = malloc(n * sizeof(size_t));
     w.answers = malloc(n * sizeof(size_t));
+    w.searched_answers = malloc(n * sizeof(size_t));
+    w.logprobs = malloc(n * sizeof *w.logprobs);
     w.searched = calloc(n, sizeof *w.searched);
-    Status status = w.own_answers && w.other_answers && w.answers && w.searched
+    Status status = w.own_answers && w.other_answers && w.answers && w.searched &&
+                            w.searched_answers && w.logprobs
                         ? explain(&w, error)
                         : error_set(error, "no memory for the answers");
     modelfile_restore(other);
@@ -333,5 +384,7 @@ Status why_run(const Session *session, ModelFile *other, const WhyItems *items, 
     free(w.other_answers);
     free(w.answers);
     free(w.searched);
+    free(w.searched_answers);
+    free(w.logprobs);
     return status;
 }

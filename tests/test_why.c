@@ -11,13 +11,16 @@
 
 #include <cmocka.h>
 
+#include "convert/text_windows.h"
 #include "fixture.h"
 #include "inspect/ddmin.h"
 #include "inspect/why.h"
 #include "process.h"
+#include "session/logprobs.h"
 #include "tests/tier.h"
 
 static const char shipped[] = "models/stories.bin";
+enum { VOCABULARY = 2048 }; /* of the shipped model */
 
 static uint32_t next_random(uint32_t *seed) {
     *seed = *seed * 1664525u + 1013904223u;
@@ -116,6 +119,19 @@ static ModelFile *opened(const char *path) {
     return file;
 }
 
+/* What why_run prints, by way of the file `path`. */
+static char *report_of(ModelFile *own, ModelFile *other, const WhyItems *items, const char *path) {
+    volatile sig_atomic_t interrupted = 0;
+    Output output = {.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)};
+    const Session session = {.file = own, .interrupted = &interrupted, .output = &output};
+    Error error;
+    size_t length;
+    assert_true(output.fd >= 0);
+    if (why_run(&session, other, items, &error) != STATUS_OK) fail_msg("%s", error.text);
+    close(output.fd);
+    return file_read(path, &length);
+}
+
 static void two_tensors_that_win_together_are_both_named_and_no_other(void **state) {
     (void)state;
     char *directory = fixture_directory(), *report = fixture_path(directory, "report");
@@ -134,17 +150,7 @@ static void two_tensors_that_win_together_are_both_named_and_no_other(void **sta
         if (modelfile_data(own, x) == modelfile_data(own, y)) continue;
         Planted planted = {own, {x->name, y->name}};
         const WhyItems items = {1, planted_answer, planted_weigh, planted_name, &planted};
-        volatile sig_atomic_t interrupted = 0;
-        Session session = {.file = own, .interrupted = &interrupted};
-        Error error;
-        char lines[2][100];
-        Output output = {.fd = open(report, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)};
-        session.output = &output;
-        assert_true(output.fd >= 0);
-        if (why_run(&session, other, &items, &error) != STATUS_OK) fail_msg("%s", error.text);
-        close(output.fd);
-        size_t length;
-        char *text = file_read(report, &length);
+        char lines[2][100], *text = report_of(own, other, &items, report);
         assert_non_null(strstr(text, "together            2 tensors"));
         snprintf(lines[0], sizeof lines[0], "  --keep %s=f16\n", x->name);
         snprintf(lines[1], sizeof lines[1], "  --keep %s=f16\n", y->name);
@@ -159,6 +165,197 @@ static void two_tensors_that_win_together_are_both_named_and_no_other(void **sta
     free(a);
     free(b);
     fixture_remove_directory(directory);
+}
+
+/* ---- Tensors of 2 bits among others of 4 ---- */
+
+/* The likeliest token behind each row of a text. */
+typedef struct Reading {
+    TextWindows windows;
+    size_t only; /* the row that is an item; SIZE_MAX: all are */
+    size_t *answers;
+    size_t own, other;     /* candidates of the item, whose logits become its log-probabilities, */
+    double (*logprobs)[2]; /* but for the same constant; NULL: answers are read */
+} Reading;
+
+static size_t rows_read(void *context, size_t first, size_t n) {
+    size_t only = ((const Reading *)context)->only;
+    return only == SIZE_MAX ? n : only < first || only >= first + n ? 0 : only - first + 1;
+}
+
+static Status read_rows(void *context, const float *logits, size_t first, size_t n, size_t tokens,
+                        Error *error) {
+    (void)tokens, (void)error;
+    Reading *r = context;
+    for (size_t i = 0; i < n; i++) {
+        if (r->logprobs && r->only == first + i) {
+            r->logprobs[0][0] = (double)logits[i * VOCABULARY + r->own];
+            r->logprobs[0][1] = (double)logits[i * VOCABULARY + r->other];
+        }
+        if (r->logprobs) continue;
+        size_t answer = logprobs_argmax(logits + i * VOCABULARY, VOCABULARY);
+        if (r->only == SIZE_MAX) r->answers[first + i] = answer;
+        if (r->only == first + i) r->answers[0] = answer;
+    }
+    return STATUS_OK;
+}
+
+static Status read_model(Reading *r, const ModelFile *file, Error *error) {
+    const ModelOptions options = {.n_threads = 1};
+    WindowRun run = {.cut = rows_read, .rows = read_rows, .context = r};
+    if (model_open(&run.model, file, &options, error) != STATUS_OK) return STATUS_FAILED;
+    Status status = text_windows_run(&r->windows, &run, error);
+    model_close(run.model);
+    return status;
+}
+
+static Status read_answer(void *context, const ModelFile *file, const WhyAsked *asked,
+                          size_t *answers, Error *error) {
+    (void)asked;
+    Reading *r = context;
+    r->answers = answers;
+    r->logprobs = NULL;
+    return read_model(r, file, error);
+}
+
+static Status read_weights(void *context, const ModelFile *file, const size_t *own,
+                           const size_t *other, double (*logprobs)[2], Error *error) {
+    Reading *r = context;
+    r->own = own[0];
+    r->other = other[0];
+    r->logprobs = logprobs;
+    return read_model(r, file, error);
+}
+
+static void read_all(Reading *r, const ModelFile *file, size_t *answers) {
+    Error error;
+    r->only = SIZE_MAX;
+    if (read_answer(r, file, NULL, answers, &error) != STATUS_OK) fail_msg("%s", error.text);
+}
+
+static bool is_named(const char *report, const char *name) {
+    char alone[100], keep[100];
+    snprintf(alone, sizeof alone, "\n  %s ", name);
+    snprintf(keep, sizeof keep, "\n  --keep %s=", name);
+    return strstr(report, alone) || strstr(report, keep);
+}
+
+typedef struct Damage {
+    char *directory, *path, *report;
+    ModelFile *own, *intact, *low; /* f16, q4m, q2_k */
+    Reading reading;
+    size_t n_rows, *own_answers, *intact_answers, *answers[3]; /* of two tensors, of both */
+    size_t turned, named, both;
+} Damage;
+
+/* The answers of the 4-bit model with these tensors in 2 bits. */
+static void read_damaged(Damage *d, const size_t *tensors, size_t n, size_t *answers) {
+    Error error;
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(modelfile_replace(d->intact, tensors[i], d->low, tensors[i], &error),
+                         STATUS_OK);
+    read_all(&d->reading, d->intact, answers);
+    modelfile_restore(d->intact);
+}
+
+/* A file with these tensors in 2 bits. */
+static ModelFile *damaged_file(const Damage *d, const size_t *tensors, size_t n) {
+    char keep[2][100];
+    for (size_t i = 0; i < n; i++)
+        snprintf(keep[i], sizeof keep[i], "%s=q2_k", modelfile_tensor(d->intact, tensors[i])->name);
+    Process p = RUN("export", shipped, d->path, "-q", "-f", "-t", "q4m", "--keep", keep[0],
+                    n > 1 ? "--keep" : NULL, keep[1]);
+    if (p.status) fail_msg("%s", p.err);
+    process_free(&p);
+    return opened(d->path);
+}
+
+/* Explains up to `most` answers that only the damage changes, of two tensors only both together.
+ * One of the two then wins the answer back and must be named; the other need not be. */
+static void explain_damage(Damage *d, const size_t *tensors, size_t n, size_t most) {
+    ModelFile *other = NULL;
+    read_damaged(d, tensors, n, d->answers[2]);
+    for (size_t i = 0; n > 1 && i < n; i++) read_damaged(d, &tensors[i], 1, d->answers[i]);
+    for (size_t row = 0; row < d->n_rows && most > 0; row++) {
+        bool turned = d->answers[2][row] != d->own_answers[row] &&
+                      d->intact_answers[row] == d->own_answers[row];
+        for (size_t i = 0; n > 1 && i < n; i++) turned &= d->answers[i][row] == d->own_answers[row];
+        if (!turned) continue;
+        if (!other) other = damaged_file(d, tensors, n);
+        d->reading.only = row;
+        const WhyItems items = {1, read_answer, read_weights, planted_name, &d->reading};
+        char *report = report_of(d->own, other, &items, d->report);
+        assert_non_null(strstr(report, "changed             1 of 1 answers"));
+        d->turned++;
+        size_t named = 0;
+        for (size_t i = 0; i < n; i++)
+            named += is_named(report, modelfile_tensor(d->own, tensors[i])->name);
+        d->named += named > 0;
+        d->both += named == 2;
+        if (named == 0) print_message("row %zu, not named:\n%s", row, report);
+        free(report);
+        most--;
+    }
+    modelfile_close(other);
+}
+
+static void damage_is_named_where_every_tensor_differs(void **state) {
+    (void)state;
+    Damage d = {.directory = fixture_directory()};
+    d.path = fixture_path(d.directory, "b.bin");
+    d.report = fixture_path(d.directory, "report");
+    char *paths[] = {fixture_path(d.directory, "f16"), fixture_path(d.directory, "q4m"),
+                     fixture_path(d.directory, "q2_k"), fixture_path(d.directory, "text")};
+    Process p = RUN("run", shipped, "-s", "5", "-n", "400", "-p", "1");
+    assert_int_equal(p.status, 0);
+    file_write(paths[3], p.out, p.out_length);
+    process_free(&p);
+    export_to(shipped, paths[0], "f16", NULL);
+    export_to(shipped, paths[1], "q4m", NULL);
+    export_to(shipped, paths[2], "q2_k", "token_embedding=q2_k");
+    d.own = opened(paths[0]), d.intact = opened(paths[1]), d.low = opened(paths[2]);
+    assert_int_equal(modelfile_config(d.own)->vocab_size, VOCABULARY);
+    InputFile text = {.fd = -1};
+    Error error;
+    assert_int_equal(input_open(&text, paths[3], &error), STATUS_OK);
+    assert_int_equal(text_windows_open(&d.reading.windows, d.own, &text, &error), STATUS_OK);
+    d.n_rows = text_windows_rows(&d.reading.windows);
+    size_t *all = malloc(5 * d.n_rows * sizeof *all);
+    assert_non_null(all);
+    d.own_answers = all, d.intact_answers = all + d.n_rows;
+    for (size_t i = 0; i < 3; i++) d.answers[i] = all + (2 + i) * d.n_rows;
+    read_all(&d.reading, d.own, d.own_answers);
+    read_all(&d.reading, d.intact, d.intact_answers);
+    size_t n = modelfile_n_tensors(d.own), matrices[64], n_matrices = 0,
+           trials = tier_count(1, 10, 57);
+    for (size_t i = 0; i < n && n_matrices < 64; i++) {
+        const FileTensor *t = modelfile_tensor(d.own, i);
+        if (t->type != TENSOR_VECTOR && strncmp(t->name, "layers.", 7) == 0)
+            matrices[n_matrices++] = i;
+    }
+    for (size_t i = 0; i < n_matrices && d.turned < trials - trials / 6; i++)
+        explain_damage(&d, &matrices[i], 1, tier() == TIER_ALL ? 5 : 1);
+    print_message("one tensor: named in %zu of %zu trials\n", d.named, d.turned);
+    uint32_t seed = 5;
+    while (d.turned < trials) {
+        size_t pair[] = {matrices[next_random(&seed) % n_matrices],
+                         matrices[next_random(&seed) % n_matrices]};
+        if (pair[0] != pair[1])
+            explain_damage(&d, pair, 2, trials - d.turned < 5 ? trials - d.turned : 5);
+    }
+    print_message("with two that turn an answer only together: %zu of %zu, both in %zu\n", d.named,
+                  d.turned, d.both);
+    assert_int_equal(d.named, d.turned);
+    free(all);
+    text_windows_close(&d.reading.windows);
+    input_close(&text);
+    modelfile_close(d.own);
+    modelfile_close(d.intact);
+    modelfile_close(d.low);
+    for (size_t i = 0; i < 4; i++) free(paths[i]);
+    free(d.path);
+    free(d.report);
+    fixture_remove_directory(d.directory);
 }
 
 /* ---- Damage to a real model ---- */
@@ -244,6 +441,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_set_passes_and_nothing_can_be_left_out),
         cmocka_unit_test(two_tensors_that_win_together_are_both_named_and_no_other),
+        cmocka_unit_test(damage_is_named_where_every_tensor_differs),
         cmocka_unit_test(a_damaged_tensor_is_named_where_it_turns_an_answer),
         cmocka_unit_test(questions_are_explained_by_their_choices),
     };
