@@ -327,7 +327,7 @@ static void damage_is_named_where_every_tensor_differs(void **state) {
     read_all(&d.reading, d.own, d.own_answers);
     read_all(&d.reading, d.intact, d.intact_answers);
     size_t n = modelfile_n_tensors(d.own), matrices[64], n_matrices = 0,
-           trials = tier_count(1, 10, 57);
+           trials = tier_count(1, 10, 24);
     for (size_t i = 0; i < n && n_matrices < 64; i++) {
         const FileTensor *t = modelfile_tensor(d.own, i);
         if (t->type != TENSOR_VECTOR && strncmp(t->name, "layers.", 7) == 0)
