@@ -314,7 +314,7 @@ $(SUITE) $(BUILD)/tests/test_faults $(BUILD)/tests/soak_faults: | $(BUILD)/tests
 # those that mostly wait for a terminal, a signal or a server stand between ones that compute.
 LONGEST = $(patsubst %,$(BUILD)/tests/test_%,chat_terminal reference_logits exactness planted sampler \
 	tokenizer_patterns get tokenizer_shared attacks batch faults cluster kernels families attention \
-	core dialogue constraint export)
+	core dialogue constraint export receipt bench engine inside)
 ORDERED_TESTS = $(filter $(TESTS),$(LONGEST)) $(filter-out $(LONGEST),$(TESTS))
 # Programs that take more in the tier all than in the tier test; the others are the same in both.
 SWEPT_TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(shell grep -l 'tier\.h"' tests/test_*.c))

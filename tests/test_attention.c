@@ -256,7 +256,7 @@ static void attention_is_the_textbook_formula(void **state) {
         float *out = malloc(p.n_rows * width * sizeof *out);
         double worst = 0, *weights = malloc(p.n * sizeof *weights);
         run(&p, &attention_reference, 1, 0, p.n_rows, out);
-        for (size_t i = 0, last = SIZE_MAX; i < p.n_rows * width; i += tier_count(385, 7, 7)) {
+        for (size_t i = 0, last = SIZE_MAX; i < p.n_rows * width; i += tier_count(1001, 7, 7)) {
             size_t row = i / width, head = i % width / p.params.value_dim;
             if (i / p.params.value_dim != last) oracle_weights(&p, row, head, weights);
             last = i / p.params.value_dim;
@@ -278,7 +278,7 @@ static void the_bits_are_the_same_on_any_kernel_threads_and_chunks(void **state)
     static const int threads[] = {1, 2, 3, 5};
     static const size_t chunks[] = {1, 7, 512};
     for (size_t c = 0; c < N_CASES; c++) {
-        if (!tier_takes(c, 5, 1)) continue;
+        if (!tier_takes(c, 7, 1)) continue;
         Problem p = problem_new(cases[c].params, cases[c].type, cases[c].n, cases[c].n_rows);
         size_t bytes = p.n_rows * p.params.n_heads * p.params.value_dim * sizeof(float);
         float *want = malloc(bytes), *got = malloc(bytes);
@@ -286,7 +286,7 @@ static void the_bits_are_the_same_on_any_kernel_threads_and_chunks(void **state)
         for (size_t k = 0; k < n_kernels(); k++) {
             for (size_t t = 0; t < 4; t++) {
                 for (size_t s = 0; s < 3; s++) {
-                    if (!tier_takes(c + k + t * 3 + s, 7, 1)) continue;
+                    if (!tier_takes(c + k + t * 3 + s, 11, 1)) continue;
                     memset(got, 0xFF, bytes);
                     for (size_t first = 0; first < p.n_rows; first += chunks[s]) {
                         size_t n = p.n_rows - first < chunks[s] ? p.n_rows - first : chunks[s];

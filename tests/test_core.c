@@ -27,7 +27,7 @@ static void the_core_prints_what_run_prints(void **state) {
     char *core = build_path("core/run");
     (void)state;
     char most[8];
-    snprintf(most, sizeof most, "%zu", tier_count(30, 0, 0)); /* 0: the whole story */
+    snprintf(most, sizeof most, "%zu", tier_count(15, 0, 0)); /* 0: the whole story */
     Process story = RUN("run", "-s", "3", "-n", most);
     CORE_PRINTS(story, "-s", "3", "-n", most, "-j", "2");
     CORE_PRINTS(story, "-s", "3", "-n", most, "-j", "1");

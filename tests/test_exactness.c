@@ -373,7 +373,7 @@ static void every_instruction_set_gives_the_same_bits(void **state) {
     int32_t *ids = text("instruction sets", N, 203);
     for (size_t t = 0; t < TYPES; t++) {
         for (KvType kv_type = KV_F32; kv_type < KV_TYPES; kv_type++) {
-            if (!tier_takes(t + (size_t)kv_type, 2, 1)) continue;
+            if (!tier_takes(t + (size_t)kv_type, 3, 1)) continue;
             float *expected = run_once(NARROW, types[t], isa_available(0), 1, kv_type, ids, N, N);
             for (size_t i = 1; isa_available(i); i++) {
                 for (size_t chunk = 1; chunk <= N; chunk = chunk == 1    ? 33

@@ -211,7 +211,7 @@ static void bits_are_the_reference_s_for_any_shape(void **state) {
     for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++)
         for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
             for (size_t o = 0; o < sizeof outputs / sizeof *outputs; o++) {
-                if (!tier_takes(t + i * 8 + o, 9, 1)) continue;
+                if (!tier_takes(t + i * 8 + o, 17, 1)) continue;
                 Matrix w = matrix_new((TensorType)t, outputs[o], inputs[i], t + 100);
                 for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) check(&w, rows[r], 1);
                 free((void *)w.data);
@@ -221,7 +221,7 @@ static void bits_are_the_reference_s_for_any_shape(void **state) {
 static void bits_are_the_reference_s_for_many_rows_and_long_sums(void **state) {
     (void)state;
     for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
-        if (!tier_takes(t, 5, 1)) continue;
+        if (!tier_takes(t, 9, 1)) continue;
         Matrix w = matrix_new((TensorType)t, 150, 1100, t + 200);
         check(&w, 512, 2);
         check(&w, 511, 2);

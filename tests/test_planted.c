@@ -115,7 +115,7 @@ static void a_link_that_appears_while_results_are_opened_is_not_followed(void **
     assert_int_equal(stat(victim, &victims), 0);
     assert_int_equal(chmod(directory, 0777), 0);
     pid_t planter = start_planting();
-    size_t tries = tier_count(150, 2000, 2000), followed = 0, made = 0;
+    size_t tries = tier_count(75, 2000, 2000), followed = 0, made = 0;
     for (size_t i = 0; i < tries; i++) {
         if (result_file_open(&file, planted, false, false, &error) == STATUS_OK) {
             assert_int_equal(fstat(file.fd, &opened), 0);

@@ -248,7 +248,7 @@ static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
         "fixture:xlstm",
     };
     for (uint32_t i = 0; i < sizeof models / sizeof *models; i++)
-        sharing_mix(models[i], i, tier_count(8, 40, 40));
+        sharing_mix(models[i], i, tier_count(4, 40, 40));
 }
 
 int main(int argc, char **argv) {

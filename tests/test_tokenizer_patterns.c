@@ -292,7 +292,7 @@ static void a_slow_pattern_is_refused_with_its_name_by_either_matcher(void **sta
                    {"(?>a+)b|.", "a", 1 << 20},
                    {"(?=(a*))\\1b|.", "a", 1 << 20}};
     for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
-        if (!tier_takes(i, 4, 1)) continue;
+        if (!tier_takes(i, 6, 1)) continue;
         Error error[2];
         double start = now();
         for (int jit = 0; jit < 2; jit++)

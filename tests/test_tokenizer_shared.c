@@ -187,7 +187,7 @@ static void a_megabyte_of_one_letter_or_of_spaces_takes_under_a_second(void **st
         Loaded l;
         const size_t v = i / n_letters;
         const char c = letters[i % n_letters], *path = shared_path(vocabularies[v].file);
-        if (!path || !tier_takes(i, 23, 2)) continue;
+        if (!path || !tier_takes(i, 46, 2)) continue;
         load(&l, vocabularies[v].kind, path);
         memset(text, c, n);
         double time = encode_time(l.tokenizer, text, n);
@@ -258,7 +258,7 @@ static void texts_decode_to_themselves(void **state) {
         TokenList ids = {0};
         char *decoded;
         size_t length;
-        if (!tier_takes(v, 8, 1) || !(path = shared_path(vocabularies[v].file))) continue;
+        if (!tier_takes(v, 16, 1) || !(path = shared_path(vocabularies[v].file))) continue;
         load(&l, vocabularies[v].kind, path);
         assert_int_equal(tokenizer_encode(l.tokenizer, text, n, NULL, 0, &ids, &error), STATUS_OK);
         assert_int_equal(

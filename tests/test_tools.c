@@ -158,7 +158,7 @@ static void a_required_call_comes_in_every_format(void **state) {
         "\"weather\"}},\"seed\":7,\"reasoning_budget\":3,\"n\":2}\n";
     const Place *p = *state;
     for (size_t i = 0; i < N_FORMATS; i++) {
-        if (!tier_takes(i, 2, 1)) continue;
+        if (!tier_takes(i, 3, 1)) continue;
         char marks[128];
         snprintf(marks, sizeof marks, "%s <think></think>", formats[i].marks);
         write_template(p, marks, "");
