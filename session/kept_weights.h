@@ -8,8 +8,9 @@
  * from disk what exceeds the memory, and no more.
  *
  * It is advice to the kernel alone: no bit of a result depends on it. The kernel keeps pages that
- * another process has mapped as well, and a kernel without MADV_PAGEOUT (before Linux 5.4) goes on
- * as without the advice.
+ * another process has mapped as well. It ignores the advice, and reports success, for a file that
+ * the user neither owns nor may write. A kernel without MADV_PAGEOUT (before Linux 5.4) goes on as
+ * without the advice.
  *
  * There is no reading ahead here. The products' own faults make the kernel read megabytes ahead in
  * large pages; MADV_WILLNEED, which reads pages of 4 KiB, halved the speed, and threads that fault
