@@ -101,6 +101,7 @@ typedef enum LayerKindNumber {
     LAYER_RG_LRU,       /* real-gated linear recurrent unit: RecurrentGemma */
     LAYER_RWKV,         /* time mixing and channel mixing: RWKV 4 */
     LAYER_MLSTM,        /* matrix LSTM: xLSTM */
+    LAYER_DYNAMIC_MASK, /* attention to the positions with the largest weights: Doge */
     LAYER_KINDS
 } LayerKindNumber;
 
@@ -119,7 +120,7 @@ typedef enum StackNumber {
     STACK_CONVOLVED,     /* x + convolution(f(norm(x))): Inkling */
     STACK_BLOCK_SUMS, /* blocks read sums of some layers each by attention over them: Inkling 2 */
     STACK_RESIDUAL_GATES, /* each element of the stream and of what is added has a weight: Muse
-                           * Spark */
+                           * Spark, Doge */
     STACK_CYCLES,         /* two stacks of layers run in turn, each on a state of its own: HRM */
     STACK_MTP,            /* one prediction layer (layers/mtp.h); no file has this */
     STACKS
@@ -183,6 +184,14 @@ typedef struct RelativeConfig {
                       * are normalized instead */
     float clip;      /* the same of the numbers that weigh the profiles; 0 = no limit */
 } RelativeConfig;
+
+/* Experts of one neuron each, which a router finds by two keys (layers/product_keys.h), beside the
+ * feed-forward of every layer. */
+typedef struct ProductConfig {
+    uint32_t keys;      /* of each of both parts of a number: keys * keys experts */
+    uint32_t count;     /* rows of the tables of experts, at least as many; 0: no such experts */
+    uint32_t per_token; /* experts that a token uses */
+} ProductConfig;
 
 /* Mixtures of experts (layers/mixture.h). A layer is one when it has a router; the feed-forwards of
  * other layers are ffn_dim wide. */
@@ -392,6 +401,8 @@ typedef struct Config {
     IndexerConfig indexer;
     CompressedConfig compressed;
     RelativeConfig relative;
+    uint32_t mask_keep; /* LAYER_DYNAMIC_MASK: positions that each key/value head attends to */
+    ProductConfig product;
     StateConfig state;
     RwkvConfig rwkv;
     MlstmConfig mlstm;

@@ -17,6 +17,7 @@
     X(deepseek) \
     X(deepseek_v4) \
     X(diffllama) \
+    X(doge) \
     X(dots3_note) \
     X(ernie4_5) \
     X(evolla) \

@@ -49,6 +49,8 @@ typedef enum SizeName {
     SIZE_STATE_MIX_KERNEL,
     SIZE_RELATIVE_DIM,
     SIZE_HALF_VALUES,
+    SIZE_PRODUCT_KEYS,
+    SIZE_PRODUCT_EXPERTS,
     SIZES
 } SizeName;
 
@@ -97,6 +99,8 @@ static const char *const names[SIZES] = {
     [SIZE_STATE_MIX_KERNEL] = "state_mix_kernel",
     [SIZE_RELATIVE_DIM] = "relative_dim",
     [SIZE_HALF_VALUES] = "half_values",
+    [SIZE_PRODUCT_KEYS] = "product_keys",
+    [SIZE_PRODUCT_EXPERTS] = "product_experts",
 };
 
 const char *size_name(size_t i) {
@@ -197,6 +201,10 @@ static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
         return c->relative.dim;
     case SIZE_HALF_VALUES:
         return (size_t)heads.n_kv_heads * heads.value_dim / 2;
+    case SIZE_PRODUCT_KEYS:
+        return c->product.keys;
+    case SIZE_PRODUCT_EXPERTS:
+        return c->product.count;
     case SIZES:
         break;
     }

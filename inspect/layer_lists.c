@@ -52,7 +52,8 @@ static void add_sizes(TextBuffer *t, const Model *m, const Branch *b) {
         add_experts(t, c);
     } else if (b->kind == &self_attention_kind || number == LAYER_DIFFERENCE ||
                number == LAYER_BLOCKS || number == LAYER_COMPRESSED || number == LAYER_CHOSEN ||
-               number == LAYER_CCA || number == LAYER_RELATIVE || number == LAYER_HEAD_MIXTURE) {
+               number == LAYER_CCA || number == LAYER_RELATIVE || number == LAYER_HEAD_MIXTURE ||
+               number == LAYER_DYNAMIC_MASK) {
         add_heads(t, c, b->layer);
     } else if (number == LAYER_LATENT && b->kind == m->weights.layers[b->layer].kind) {
         const HeadShape h = config_heads(c, b->layer);

@@ -19,6 +19,9 @@ const ConfigField arrangement_keys[ARRANGEMENT_KEYS] = {
     KEY_UINT("laurel_rank", altup.laurel_rank, 1 << 12),
     KEY_UINT("mtp_layers", mtp.n_layers, CONFIG_MAX_MTP_LAYERS),
     KEY_UINT("block_layers", block_layers, CONFIG_MAX_LAYERS),
+    KEY_UINT("product_keys", product.keys, 1 << 10),
+    KEY_UINT("product_experts", product.count, 1 << 20),
+    KEY_UINT("product_used", product.per_token, 1 << 10),
 };
 /* clang-format on */
 
@@ -104,17 +107,28 @@ static Status validate_gated(const Config *c, Error *error) {
     return ngram_validate(c, error);
 }
 
+/* Muse Spark, with norms around its blocks, and Doge, with norms before them. */
 static Status validate_residual_gates(const Config *c, Error *error) {
-    if (c->norm != NORM_RMS || c->norm_place != NORM_AROUND || c->parallel_block)
-        return error_set(error, "stack 'residual_gates' needs norm 'rms' and norm_place 'around'");
-    if (c->experts.count > 0 && (c->experts.dim == 0 || c->experts.dim > c->dim ||
+    bool around = c->norm_place == NORM_AROUND;
+    const ProductConfig *p = &c->product;
+    if (c->norm != NORM_RMS || (!around && c->norm_place != NORM_BEFORE) || c->parallel_block)
+        return error_set(error, "stack 'residual_gates' needs norm 'rms' and norm_place 'around' "
+                                "or 'before'");
+    if (c->experts.count > 0 && (!around || c->experts.dim == 0 || c->experts.dim > c->dim ||
                                  c->experts.identity > 0 || c->experts.shared_ffn_dim > 0))
         return error_set(error,
                          "stack 'residual_gates': expert_dim is %u, but must be 1 to dim (%u), "
-                         "without zero_experts and shared_ffn_dim",
+                         "with norm_place 'around' and without zero_experts and shared_ffn_dim",
                          c->experts.dim, c->dim);
+    if (p->count > 0 && (around || p->keys == 0 || (uint64_t)p->keys * p->keys > p->count ||
+                         p->per_token == 0 || (uint64_t)p->per_token > (uint64_t)p->keys * p->keys))
+        return error_set(error,
+                         "stack 'residual_gates': product_used is %u, product_keys %u, "
+                         "product_experts %u",
+                         p->per_token, p->keys, p->count);
     for (uint32_t l = 0; l < c->n_layers; l++)
-        if (c->layer_kind[l] != LAYER_ATTENTION)
+        if (c->without_ffn[l] || (c->layer_kind[l] != LAYER_ATTENTION &&
+                                  (around || c->layer_kind[l] != LAYER_DYNAMIC_MASK)))
             return error_set(error, "layer %u: every layer of this stack must attend", l);
     return STATUS_OK;
 }
@@ -170,7 +184,9 @@ double arrangement_work(const Config *c) {
     if (c->stack == STACK_GATED_STREAMS)
         return (2.0 * layers + 1.0) * c->gated_streams * dim * 2.0 * c->stream_gate_rank +
                2.0 * layers * c->gated_streams * c->gated_streams * dim + ngram_work(c);
-    if (c->stack == STACK_RESIDUAL_GATES) return layers * 2.0 * dim * c->experts.dim;
+    if (c->stack == STACK_RESIDUAL_GATES)
+        return layers * 2.0 * dim *
+               (c->experts.dim + (double)c->product.keys + c->product.per_token);
     if (c->stack == STACK_MIXED_NORMS) return layers * 4.0 * dim * c->norm_gate_rank;
     if (c->stack == STACK_HYPER) {
         double streams = c->hyper_streams;

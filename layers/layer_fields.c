@@ -10,6 +10,7 @@
 #include "layers/chosen_fields.h"
 #include "layers/compressed_fields.h"
 #include "layers/differential_fields.h"
+#include "layers/dynamic_mask_fields.h"
 #include "layers/head_mixture_fields.h"
 #include "layers/latent_fields.h"
 #include "layers/latent_moe_fields.h"
@@ -43,6 +44,7 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
     [LAYER_RG_LRU] = &rg_lru_fields,
     [LAYER_RWKV] = &rwkv_fields,
     [LAYER_MLSTM] = &mlstm_fields,
+    [LAYER_DYNAMIC_MASK] = &dynamic_mask_fields,
 };
 
 /* Fields that plain layers read as well. */
@@ -82,6 +84,8 @@ static const struct {
     {plain_keys + 2, 1},    /* head_output_norm */
     {mixture_keys + 24, 1}, /* router_logit_scale */
     {latent_keys + 16, 5},  /* local_latent_dim to local_attention_scale */
+    {dynamic_mask_keys, DYNAMIC_MASK_KEYS},
+    {arrangement_keys + 12, 3}, /* product_keys to product_used */
 };
 
 const ConfigField *layer_kind_field(size_t i) {

@@ -5,6 +5,7 @@
 #include "layers/convolution.h"
 #include "layers/delta.h"
 #include "layers/differential.h"
+#include "layers/dynamic_mask.h"
 #include "layers/head_mixture.h"
 #include "layers/blocks.h"
 #include "layers/cca.h"
@@ -44,6 +45,7 @@ static const BranchKind *const kinds[LAYER_KINDS] = {
     [LAYER_RG_LRU] = &rg_lru_layer,
     [LAYER_RWKV] = &rwkv_layer,
     [LAYER_MLSTM] = &mlstm_layer,
+    [LAYER_DYNAMIC_MASK] = &dynamic_mask_layer,
 };
 
 const BranchKind *layer_kind(uint32_t number) {

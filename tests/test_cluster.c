@@ -77,7 +77,7 @@ static void families_give_the_same_bits(void **state) {
         "bitnet",         "deepseek_v3", "gemma3n",       "deepseek_v32", "nemotron_h-latent",
         "mistral_large4", "beam",        "minimax_m3_vl", "glm5_next",    "deepseek_v4",
         "qwen4_exp",      "zaya",        "inkling",       "inkling2",     "muse_spark",
-        "dots3_note"};
+        "dots3_note",     "doge-moe"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!tier_takes(i, 2, 1)) continue;

@@ -57,6 +57,7 @@ static const Subject subjects[] = {
     {"glm5_next", "q8"},         /* streams that mix, pools of positions */
     {"muse_spark", "q8"},        /* a weighted residual stream, narrow experts with norms */
     {"dots3_note", "q8"},        /* latents of two sizes, in windows and chosen by indexers */
+    {"doge-moe", "q8"},          /* a dynamic mask, experts found by product keys */
     {"longcat_flash", "f32"},    /* a mixture that skips a layer, experts that give their input */
     {"bloom", "q4"},             /* ALiBi */
     {"qwen3_next", "q8"},        /* gated DeltaNet */

@@ -435,6 +435,7 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         assert_refused(cases[i].fixture, cases[i].key, cases[i].value, cases[i].key, "config.json");
     assert_refused("zamba2", "num_mem_blocks", "0", "shared_blocks", "0");
     assert_refused("jetmoe", "num_experts_per_tok", "60", "n_experts_used", "60");
+    assert_refused("doge-moe", "num_experts_per_tok", "26", "product_used is 26", "product_keys 5");
     assert_refused("zamba2", "adapter_rank", "8", "adapter_list.0.0.weight", "8 x 120");
     assert_refused("nemotron_h-latent", "moe_latent_size", "25", "up_proj.weight", "20 x 25");
     assert_refused("falcon_h1", "mamba_rms_norm", "false", "mamba_rms_norm", "mamba.norm.weight");

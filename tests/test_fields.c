@@ -130,6 +130,8 @@ static const Flip flips[] = {
     {"dots3_note", "local_attention_scale", 1},
     {"dots3_note", "index_topk", 3},
     {"dots3_note", "window", 5},
+    {"doge", "mask_keep", 5},
+    {"doge-moe", "product_used", 3},
     {"gemma4", "value_norm", 0},
     {"gemma4-moe", "router", ROUTER_SOFTMAX_CHOSEN},
     {"gemma3n", "altup_active", 1},
