@@ -160,7 +160,7 @@ static float key_element(KvType type, const void *keys, size_t key_dim, size_t e
     if (type == KV_F32) return ((const float *)keys)[e * KV_PAGE + slot];
     if (type == KV_F16) return numbers_half_to_float(((const uint16_t *)keys)[e * KV_PAGE + slot]);
     const int8_t *codes = keys;
-    const float *scales = (const float *)(codes + round_up(key_dim, 4) * KV_PAGE);
+    const float *scales = (const float *)(const void *)(codes + round_up(key_dim, 4) * KV_PAGE);
     return scales[e / Q8_GROUP * KV_PAGE + slot] *
            (float)codes[(e / 4 * KV_PAGE + slot) * 4 + e % 4];
 }
