@@ -392,6 +392,7 @@ format:
 lint: all $(BUILD)/core/run
 	scripts/cases --table
 	scripts/readme-counts $$($(CORE_LINES) | awk 'END { print $$1 }')
+	scripts/family-report --check
 	scripts/check-includes
 	scripts/circles $(BUILD)
 	scripts/check-names $(BUILD)

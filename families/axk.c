@@ -93,8 +93,8 @@ const Family families_axk[] = {
             },
         .bos_id = 163691,
         .eos_id = 163691,
-        .steps = STEPS(STEP("shared_width", "n_shared_experts 1"), STEP("indexers", "all"),
-                       STEP("latent_heads")),
+        .steps =
+            STEPS(STEP("shared_width", "n_shared_experts 1"), STEP("latent_heads", "indexers all")),
         .finish = axk2_finish,
         .more = axk2_more,
     },

@@ -33,7 +33,7 @@ const Family families_cohere_compass[] = {
         .tied = true,
         .bos_id = 5,
         .eos_id = 255001,
-        .steps = STEPS(STEP("windows", "4096 every 1"), STEP("refuse_zero", "logit_scale")),
+        .steps = STEPS(STEP("windows", "4096 every 1")),
         .finish = compass_finish,
     },
     {0},
@@ -41,7 +41,7 @@ const Family families_cohere_compass[] = {
 
 static Status compass_finish(const json_t *json, Config *config, Error *error) {
     const json_t *rope = json_value(json, "rope_parameters");
-    (void)error;
+    if (family_refuse_zero(json, "logit_scale", error) != STATUS_OK) return STATUS_FAILED;
     config->logit_scale = (float)json_number(json, "logit_scale", 1);
     for (uint32_t i = 0; i < config->n_layers; i++) {
         bool slides = config->window[i] > 0;

@@ -35,7 +35,6 @@ const Family families_falcon_h1[] = {
             },
         .bos_id = 1,
         .eos_id = 2,
-        .steps = STEPS(STEP("no_step_limit")),
         .finish = falcon_h1_finish,
         .more = falcon_h1_more,
         .gguf =
@@ -91,7 +90,8 @@ static Status falcon_h1_finish(const json_t *json, Config *config, Error *error)
     const json_t *width = json_value(json, "mamba_d_head");
     uint32_t expand = 1, values = 1024;
     double ffn[2];
-    Status status = read_ffn_multipliers(json, ffn, error);
+    Status status = family_state_no_step_limit(json, error);
+    if (status == STATUS_OK) status = read_ffn_multipliers(json, ffn, error);
     if (status == STATUS_OK)
         status = family_state_read_whole(json, "mamba_expand", 2, &expand, error);
     if (status == STATUS_OK && json_is_null(inner)) {
@@ -164,7 +164,8 @@ static Status falcon_h1_more(const RuleContext *context, const json_t *json, Err
         return error_set(error, "%s: mamba_rms_norm is %s, but the layers have %s",
                          context->source->path, has_norm ? "false" : "true",
                          has_norm ? "mamba.norm.weight" : "no mamba.norm.weight");
-    Status status = read_ffn_multipliers(json, ffn, error);
+    Status status = family_state_no_step_limit(json, error);
+    if (status == STATUS_OK) status = read_ffn_multipliers(json, ffn, error);
     if (status == STATUS_OK)
         status = read_multipliers(json, "ssm_multipliers", 5, mamba + 1, error);
     const struct {

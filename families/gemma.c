@@ -50,7 +50,7 @@ const Family families_gemma[] = {
         .tied = true,
         .bos_id = 2,
         .eos_id = 1,
-        .steps = STEPS(STEP("scale_embeddings")),
+        .steps = STEPS(STEP("scale", "embeddings")),
         .finish = gemma_finish,
         .gguf =
             (const GgufFamily[]){
@@ -98,8 +98,8 @@ const Family families_gemma[] = {
         .eos_id = 1,
         .steps = STEPS(STEP("cap", "attn_logit_softcapping attention_softcap 50"),
                        STEP("cap", "final_logit_softcapping logit_softcap 30"),
-                       STEP("score_scale", "query_pre_attn_scalar 256"), STEP("scale_embeddings"),
-                       STEP("windows", "4096 every 2")),
+                       STEP("scale", "scores query_pre_attn_scalar 256"),
+                       STEP("scale", "embeddings"), STEP("windows", "4096 every 2")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -153,10 +153,10 @@ const Family families_gemma[] = {
         .bos_id = 2,
         .eos_id = 1,
         /* attn_logit_softcapping is ignored, as transformers does for Gemma 3. */
-        .steps = STEPS(STEP("cap", "final_logit_softcapping logit_softcap 0"),
-                       STEP("score_scale", "query_pre_attn_scalar 256"), STEP("scale_embeddings"),
-                       STEP("windows", "4096 every sliding_window_pattern 6"),
-                       STEP("window_rope", "local")),
+        .steps = STEPS(
+            STEP("cap", "final_logit_softcapping logit_softcap 0"),
+            STEP("scale", "scores query_pre_attn_scalar 256"), STEP("scale", "embeddings"),
+            STEP("windows", "4096 every sliding_window_pattern 6"), STEP("rope_layers", "local")),
         .gguf =
             (const GgufFamily[]){
                 {

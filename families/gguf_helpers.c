@@ -23,16 +23,6 @@ Status gguf_latent_finish(const GgufModel *m, Config *c) {
     return STATUS_OK;
 }
 
-Status gguf_query_scaling(const GgufModel *m, Config *c) {
-    double scale = 0.0;
-    gguf_model_float(m, "attention.temperature_scale", &scale);
-    if (scale == 0.0) return STATUS_OK;
-    c->query_scaling = (float)scale;
-    c->query_scaling_floor = c->context;
-    gguf_model_uint(m, "rope.scaling.original_context_length", &c->query_scaling_floor);
-    return STATUS_OK;
-}
-
 /* Whether a layer ranks experts with a correction, which those with sigmoid scores do. */
 bool gguf_has_correction(const GgufModel *m, const Config *c) {
     for (uint32_t i = 0; i < c->n_layers && i < CONFIG_MAX_LAYERS; i++) {

@@ -7,9 +7,6 @@
 /* Reads the widths of latent attention, which all layers have. */
 GgufFinish gguf_latent_finish;
 
-/* Queries grow with the position by attention.temperature_scale. */
-Status gguf_query_scaling(const GgufModel *m, Config *c);
-
 /* Granite: the logits are divided by logit_scale; a model without RoPE is refused. */
 Status gguf_granite(const GgufModel *m, Config *c);
 

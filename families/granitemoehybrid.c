@@ -41,7 +41,7 @@ const Family families_granitemoehybrid[] = {
             },
         .bos_id = 1,
         .eos_id = 2,
-        .steps = STEPS(STEP("granite"), STEP("no_step_limit")),
+        .steps = STEPS(STEP("granite")),
         .finish = granitemoehybrid_finish,
         .more = granitemoehybrid_more,
         .gguf =
@@ -100,7 +100,6 @@ const Family families_granitemoehybrid[] = {
         .rope = {.part = "partial_rotary_factor", .part_absent = 0.5},
         .bos_id = 1,
         .eos_id = 2,
-        .steps = STEPS(STEP("no_step_limit")),
         .finish = bamba_finish,
     },
     {0},
@@ -124,6 +123,7 @@ static const TensorRule granite_dense[] = {
 static Status read_mamba_width(const json_t *json, Config *config, Error *error) {
     uint32_t expand = 1;
     const json_t *width = json_value(json, "mamba_d_head");
+    if (family_state_no_step_limit(json, error) != STATUS_OK) return STATUS_FAILED;
     if (json_is_number(width))
         return family_state_read_whole(json, "mamba_d_head", 0, &config->state.value_dim, error);
     if (family_state_read_whole(json, "mamba_expand", 2, &expand, error) != STATUS_OK)

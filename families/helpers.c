@@ -84,21 +84,6 @@ Status family_no_rope_layers(const json_t *json, Config *config, Error *error) {
     return STATUS_OK;
 }
 
-Status family_query_scaling(const json_t *json, const RopeKeys *keys, Config *config,
-                            Error *error) {
-    double beta, context;
-    if (rope_parameter(keys, json, "llama_4_scaling_beta", 0, &beta, error) != STATUS_OK ||
-        rope_parameter(keys, json, "original_max_position_embeddings", 0, &context, error) !=
-            STATUS_OK)
-        return STATUS_FAILED;
-    if (beta == 0.0) return STATUS_OK;
-    if (!(context >= 1 && context <= 1 << 28 && context == floor(context)))
-        return error_set(error, "config.json: original_max_position_embeddings is %g", context);
-    config->query_scaling = (float)beta;
-    config->query_scaling_floor = (uint32_t)context;
-    return STATUS_OK;
-}
-
 Status family_granite_windows(const json_t *json, Config *config, Error *error) {
     json_t *types = json_incref((json_t *)json_value(json, "layer_types"));
     if (!types) {
@@ -192,6 +177,7 @@ Status family_indexers(const json_t *json, Config *config, Error *error) {
 Status family_refuse_zero(const json_t *json, const char *key, Error *error) {
     const json_t *value = json_value(json, key);
     if (!value || (json_is_number(value) && json_number_value(value) > 0.0)) return STATUS_OK;
+    if (!json_is_number(value)) return error_set(error, "config.json: %s is not a number", key);
     return error_set(error, "config.json: %s is %g, which this program cannot compute", key,
                      json_number_value(value));
 }

@@ -30,9 +30,6 @@ void family_local_tables(const json_t *layer_types, Config *config);
  * without the list every no_rope_layer_interval-th (4 where the key is absent). */
 Status family_no_rope_layers(const json_t *json, Config *config, Error *error);
 
-/* Reads how queries grow with the position from the RoPE parameter llama_4_scaling_beta. */
-Status family_query_scaling(const json_t *json, const RopeKeys *keys, Config *config, Error *error);
-
 /* Granite with windows: three of four layers have one, and layers may have a RoPE base each. */
 Status family_granite_windows(const json_t *json, Config *config, Error *error);
 

@@ -40,7 +40,6 @@ const Family families_jetmoe[] = {
         .tied = true,
         .bos_id = 1,
         .eos_id = 2,
-        .steps = STEPS(STEP("refuse_zero", "rms_norm_eps")),
         .finish = jetmoe_finish,
     },
     {0},
@@ -49,7 +48,7 @@ const Family families_jetmoe[] = {
 /* Each expert of a token has a query head for each key/value head. */
 static Status jetmoe_finish(const json_t *json, Config *config, Error *error) {
     uint64_t n_heads = (uint64_t)config->n_kv_heads * config->experts.per_token;
-    (void)json;
+    if (family_refuse_zero(json, "rms_norm_eps", error) != STATUS_OK) return STATUS_FAILED;
     if (n_heads == 0 || n_heads > 1 << 12)
         return error_set(error, "config.json: num_key_value_heads is %u, num_experts_per_tok %u",
                          config->n_kv_heads, config->experts.per_token);

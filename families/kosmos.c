@@ -42,7 +42,7 @@ const Family families_kosmos[] = {
         .sinusoid_ends_at_base = true,
         .bos_id = 0,
         .eos_id = 2,
-        .steps = STEPS(STEP("scale_embeddings", .when = "scale_embedding", .absent = true)),
+        .steps = STEPS(STEP("scale", "embeddings", .when = "scale_embedding", .absent = true)),
         .finish = kosmos_finish,
     },
     {
@@ -59,7 +59,7 @@ const Family families_kosmos[] = {
         .tied = true,
         .bos_id = 0,
         .eos_id = 2,
-        .steps = STEPS(STEP("scale_embeddings", .when = "scale_embedding", .absent = true)),
+        .steps = STEPS(STEP("scale", "embeddings", .when = "scale_embedding", .absent = true)),
         .finish = kosmos_finish,
         .more = kosmos_2_5_more,
     },

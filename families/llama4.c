@@ -37,7 +37,7 @@ const Family families_llama4[] = {
         .bos_id = 1,
         .eos_id = 2,
         .steps = STEPS(STEP("set", "qk_norm head", .when = "use_qk_norm", .absent = true),
-                       STEP("no_rope_layers")),
+                       STEP("rope_layers", "listed")),
         .finish = llama4_finish,
         .gguf =
             (const GgufFamily[]){

@@ -165,7 +165,6 @@ const Family families_mamba[] = {
         .rope = {.none = true},
         .bos_id = 0,
         .eos_id = 2,
-        .steps = STEPS(STEP("no_step_limit")),
         .finish = mamba2_finish,
         .gguf =
             (const GgufFamily[]){
@@ -249,7 +248,8 @@ static Status falcon_mamba_finish(const json_t *json, Config *config, Error *err
 static Status mamba2_finish(const json_t *json, Config *config, Error *error) {
     uint32_t expand = 1;
     set_kinds(config, LAYER_MAMBA2);
-    if (family_state_read_whole(json, "expand", 2, &expand, error) != STATUS_OK)
+    if (family_state_no_step_limit(json, error) != STATUS_OK ||
+        family_state_read_whole(json, "expand", 2, &expand, error) != STATUS_OK)
         return STATUS_FAILED;
     if ((uint64_t)expand * config->dim != (uint64_t)config->state.n_heads * config->state.value_dim)
         return error_set(

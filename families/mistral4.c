@@ -34,7 +34,8 @@ const Family families_mistral4[] = {
                 {0},
             },
         .rope =
-            {.absent =
+            {.has_query_scaling = true,
+             .absent =
                  "{\"type\": \"yarn\", \"rope_theta\": 10000.0, \"factor\": 128.0, \"beta_fast\": "
                  "32.0, \"beta_slow\": 1.0, \"original_max_position_embeddings\": 8192, "
                  "\"mscale\": 1.0, \"mscale_all_dim\": 1.0, \"llama_4_scaling_beta\": 0.1}"},
@@ -42,8 +43,7 @@ const Family families_mistral4[] = {
         .eos_id = 2,
         .steps =
             STEPS(STEP("set", "rope_pairing halves", .unless = "rope_interleave", .absent = true),
-                  STEP("shared_width", "n_shared_experts 1"), STEP("query_scaling"),
-                  STEP("latent_heads")),
+                  STEP("shared_width", "n_shared_experts 1"), STEP("latent_heads")),
         .gguf =
             (const GgufFamily[]){
                 {
@@ -60,6 +60,7 @@ const Family families_mistral4[] = {
                             {0},
                         },
                     .mscales_are_equal = true,
+                    .scales_queries = true,
                     .finish = gguf_mistral4_finish,
                 },
                 {0},
@@ -68,12 +69,13 @@ const Family families_mistral4[] = {
     {0},
 };
 
-/* The converter writes no key of how its queries grow with the position. */
+/* llama.cpp's converter may write no key of how queries grow with the position. */
 static Status gguf_mistral4_finish(const GgufModel *m, Config *c) {
     c->router.group_pairs = true;
-    c->query_scaling = 0.1f;
-    c->query_scaling_floor = c->context;
-    gguf_model_uint(m, "rope.scaling.original_context_length", &c->query_scaling_floor);
-    if (gguf_query_scaling(m, c) != STATUS_OK) return STATUS_FAILED;
+    if (c->query_scaling == 0.0f) {
+        c->query_scaling = 0.1f;
+        c->query_scaling_floor = c->context;
+        gguf_model_uint(m, "rope.scaling.original_context_length", &c->query_scaling_floor);
+    }
     return gguf_deepseek2_finish(m, c);
 }

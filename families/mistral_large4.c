@@ -68,8 +68,7 @@ const Family families_mistral_large4[] = {
                  .learned = "model.lerope.alpha"},
         .bos_id = 1,
         .eos_id = 2,
-        .steps = STEPS(STEP("refuse_zero", "final_logit_softcapping"), STEP("no_rope_layers"),
-                       STEP("indexers"), STEP("shared_width", "n_shared_experts 1")),
+        .steps = STEPS(STEP("rope_layers", "listed"), STEP("shared_width", "n_shared_experts 1")),
         .finish = mistral_large4_finish,
     },
     {0},
@@ -117,6 +116,9 @@ static Status share_latents(const json_t *json, Config *config, Error *error) {
 static Status mistral_large4_finish(const json_t *json, Config *config, Error *error) {
     static const RopeKeys rope = MISTRAL_LARGE4_ROPE;
     config->latent.norm_eps = config->norm_eps;
+    if (family_refuse_zero(json, "final_logit_softcapping", error) != STATUS_OK ||
+        family_indexers(json, config, error) != STATUS_OK)
+        return STATUS_FAILED;
     if (share_latents(json, config, error) != STATUS_OK) return STATUS_FAILED;
     return family_latent_heads(json, &rope, config, error);
 }

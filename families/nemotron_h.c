@@ -86,7 +86,6 @@ const Family families_nemotron_h[] = {
         .rope = {.none = true},
         .bos_id = 1,
         .eos_id = 2,
-        .steps = STEPS(STEP("no_step_limit")),
         .finish = nemotron_h_finish,
         .gguf =
             (const GgufFamily[]){
@@ -125,6 +124,7 @@ static Status nemotron_h_finish(const json_t *json, Config *config, Error *error
     if (!list) list = json_value(json, "layer_types");
     size_t n = list ? json_array_size(list) : pattern ? strlen(pattern) : 4;
     bool mixes = false;
+    if (family_state_no_step_limit(json, error) != STATUS_OK) return STATUS_FAILED;
     if (n == 0 || n > CONFIG_MAX_LAYERS)
         return error_set(error, "config.json: layers_block_type has %zu layers", n);
     if (json_value(json, "moe_latent_size") && config->experts.dim == 0)

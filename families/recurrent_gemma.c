@@ -59,7 +59,6 @@ const Family families_recurrent_gemma[] = {
         .tied = true,
         .bos_id = 2,
         .eos_id = 1,
-        .steps = STEPS(STEP("refuse_zero", "logits_soft_cap")),
         .finish = recurrent_gemma_finish,
         .more = recurrent_gemma_more,
     },
@@ -103,7 +102,9 @@ static Status recurrent_gemma_finish(const json_t *json, Config *config, Error *
     uint32_t width = 0, window = 0;
     bool old = json_value(json, "attention_window_size") != NULL;
     const char *key = old ? "attention_window_size" : "sliding_window";
-    if (refuse_scaling(json, error) != STATUS_OK) return STATUS_FAILED;
+    if (family_refuse_zero(json, "logits_soft_cap", error) != STATUS_OK ||
+        refuse_scaling(json, error) != STATUS_OK)
+        return STATUS_FAILED;
     if (family_state_read_whole(json, key, 2048, &window, error) != STATUS_OK ||
         family_state_read_whole(json, "lru_width", config->dim, &width, error) != STATUS_OK)
         return STATUS_FAILED;

@@ -24,7 +24,7 @@ const Family families_smollm3[] = {
         .tied = true,
         .bos_id = 128000,
         .eos_id = 128001,
-        .steps = STEPS(STEP("no_rope_layers")),
+        .steps = STEPS(STEP("rope_layers", "listed")),
         .finish = smollm3_finish,
         .gguf =
             (const GgufFamily[]){

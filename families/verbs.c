@@ -73,33 +73,22 @@ static Status run_no_windows(const StepCall *c) {
     return family_no_windows(c->json, c->error);
 }
 
-static bool check_window_rope(const char *words) {
-    return strcmp(words, "alone") == 0 || strcmp(words, "alone_if_any") == 0 ||
-           strcmp(words, "local") == 0;
+static bool check_rope_layers(const char *words) {
+    return strcmp(words, "sliding") == 0 || strcmp(words, "sliding_if_any") == 0 ||
+           strcmp(words, "local") == 0 || strcmp(words, "listed") == 0;
 }
 
-static Status run_window_rope(const StepCall *c) {
-    if (!check_window_rope(c->words)) return wrong_words(c, "window_rope");
+static Status run_rope_layers(const StepCall *c) {
+    if (!check_rope_layers(c->words)) return wrong_words(c, "rope_layers");
+    if (strcmp(c->words, "listed") == 0) return family_no_rope_layers(c->json, c->config, c->error);
     bool none = json_is_null(json_object_get(c->json, "sliding_window"));
-    bool all = strcmp(c->words, "alone_if_any") == 0 && none;
+    bool all = strcmp(c->words, "sliding_if_any") == 0 && none;
     bool local = strcmp(c->words, "local") == 0;
     for (uint32_t i = 0; i < c->config->n_layers; i++) {
         bool slides = c->config->window[i] > 0;
         c->config->rope_table[i] = local ? (slides ? 1 : 0) : (slides || all ? 0 : 2);
     }
     return STATUS_OK;
-}
-
-static Status run_no_rope_layers(const StepCall *c) {
-    return family_no_rope_layers(c->json, c->config, c->error);
-}
-
-static Status run_query_scaling(const StepCall *c) {
-    return family_query_scaling(c->json, &c->family->rope, c->config, c->error);
-}
-
-static Status run_gguf_query_scaling(const StepCall *c) {
-    return gguf_query_scaling(c->gguf, c->config);
 }
 
 /* set FIELD VALUE */
@@ -125,24 +114,37 @@ static Status run_cap(const StepCall *c) {
 }
 
 /* Reads "KEY NUMBER". */
-static bool read_key_and_number(const char *words, char key[STEP_WORD], double *number) {
+static bool read_key_and_number(const char **words, char key[STEP_WORD], double *number) {
     char word[STEP_WORD];
-    return step_word(&words, key) && step_word(&words, word) && step_number(word, number);
+    return step_word(words, key) && step_word(words, word) && step_number(word, number);
 }
 
-/* score_scale KEY NUMBER: attention_scale is 1 / sqrt(KEY). */
-static Status run_score_scale(const StepCall *c) {
+/* Whether the words of `scale` are "scores KEY NUMBER". */
+static bool is_of_scores(const char *words, char key[STEP_WORD], double *absent) {
+    char what[STEP_WORD], more[STEP_WORD];
+    return step_word(&words, what) && strcmp(what, "scores") == 0 &&
+           read_key_and_number(&words, key, absent) && !step_word(&words, more);
+}
+
+static bool check_scale(const char *words) {
     char key[STEP_WORD];
     double absent;
-    if (!read_key_and_number(c->words, key, &absent)) return wrong_words(c, "score_scale");
+    return strcmp(words, "embeddings") == 0 || is_of_scores(words, key, &absent);
+}
+
+/* scale embeddings: embedding_scale is sqrt(dim); scale scores KEY NUMBER: attention_scale is
+ * 1 / sqrt(KEY). */
+static Status run_scale(const StepCall *c) {
+    char key[STEP_WORD];
+    double absent;
+    if (strcmp(c->words, "embeddings") == 0) {
+        c->config->embedding_scale = (float)sqrt((double)c->config->dim);
+        return STATUS_OK;
+    }
+    if (!c->json || !is_of_scores(c->words, key, &absent)) return wrong_words(c, "scale");
     double scalar = json_number(c->json, key, absent);
     if (!(scalar > 0)) return error_set(c->error, "config.json: %s is %g", key, scalar);
     c->config->attention_scale = (float)(1.0 / sqrt(scalar));
-    return STATUS_OK;
-}
-
-static Status run_scale_embeddings(const StepCall *c) {
-    c->config->embedding_scale = (float)sqrt((double)c->config->dim);
     return STATUS_OK;
 }
 
@@ -157,17 +159,14 @@ static Status run_gguf_granite(const StepCall *c) {
     return gguf_granite(c->gguf, c->config);
 }
 
-static Status run_refuse_zero(const StepCall *c) {
-    return family_refuse_zero(c->json, c->words, c->error);
-}
-
 /* wide_ffn [KEY NUMBER]: ffn_dim is KEY * dim, or 4 * dim where config.json has none. */
 static Status run_wide_ffn(const StepCall *c) {
     Config *config = c->config;
+    const char *words = c->words;
     char key[STEP_WORD];
     double times = 4;
     if (!*c->words && config->ffn_dim > 0) return STATUS_OK;
-    if (*c->words && !read_key_and_number(c->words, key, &times)) return wrong_words(c, "wide_ffn");
+    if (*c->words && !read_key_and_number(&words, key, &times)) return wrong_words(c, "wide_ffn");
     if (*c->words) times = json_number(c->json, key, times);
     double width = times * config->dim;
     if (!(width >= 1 && width <= 1 << 24))
@@ -179,61 +178,52 @@ static Status run_wide_ffn(const StepCall *c) {
 
 /* shared_width KEY NUMBER: the shared expert is as wide as KEY experts. */
 static Status run_shared_width(const StepCall *c) {
+    const char *words = c->words;
     char key[STEP_WORD];
     double absent;
-    if (!read_key_and_number(c->words, key, &absent)) return wrong_words(c, "shared_width");
+    if (!read_key_and_number(&words, key, &absent)) return wrong_words(c, "shared_width");
     return family_shared_width(c->json, key, absent, c->config, c->error);
 }
 
+static bool check_latent_heads(const char *words) {
+    return !*words || strcmp(words, "indexers") == 0 || strcmp(words, "indexers all") == 0;
+}
+
+/* latent_heads [indexers [all]] */
 static Status run_latent_heads(const StepCall *c) {
+    if (!check_latent_heads(c->words)) return wrong_words(c, "latent_heads");
+    if (strcmp(c->words, "indexers") == 0 &&
+        family_indexers(c->json, c->config, c->error) != STATUS_OK)
+        return STATUS_FAILED;
+    bool all = strcmp(c->words, "indexers all") == 0;
+    for (uint32_t i = 0; all && i < c->config->n_layers; i++)
+        c->config->indexer.layer[i] = INDEXER_OWN;
     return family_latent_heads(c->json, &c->family->rope, c->config, c->error);
 }
 
+/* latent_heads [indexers]: which layers have one, the file's tensors say. */
 static Status run_gguf_latent_heads(const StepCall *c) {
+    bool indexers = strcmp(c->words, "indexers") == 0;
+    if (*c->words && !indexers) return wrong_words(c, "latent_heads");
     if (gguf_latent_finish(c->gguf, c->config) != STATUS_OK) return STATUS_FAILED;
     gguf_scale_scores(c->gguf, c->config);
+    if (indexers) gguf_indexers(c->gguf, c->config);
     return STATUS_OK;
-}
-
-static bool check_indexers(const char *words) {
-    return !*words || strcmp(words, "all") == 0;
-}
-
-static Status run_indexers(const StepCall *c) {
-    if (!*c->words) return family_indexers(c->json, c->config, c->error);
-    for (uint32_t i = 0; i < c->config->n_layers; i++) c->config->indexer.layer[i] = INDEXER_OWN;
-    return STATUS_OK;
-}
-
-static Status run_gguf_indexers(const StepCall *c) {
-    if (*c->words) return wrong_words(c, "indexers");
-    gguf_indexers(c->gguf, c->config);
-    return STATUS_OK;
-}
-
-static Status run_no_step_limit(const StepCall *c) {
-    return family_state_no_step_limit(c->json, c->error);
 }
 
 const Verb verbs_all[] = {
     {"windows", run_windows, NULL, "NUMBER ...", check_windows, "sliding_window|layer_types"},
     {"no_windows", run_no_windows, NULL, "", NULL, "layer_types"},
-    {"window_rope", run_window_rope, NULL, "alone, alone_if_any or local", check_window_rope, NULL},
-    {"no_rope_layers", run_no_rope_layers, NULL, "", NULL, "no_rope_layers|no_rope_layer_interval"},
-    {"query_scaling", run_query_scaling, run_gguf_query_scaling, "", NULL,
-     "rope_scaling|rope_parameters"},
+    {"rope_layers", run_rope_layers, NULL, "sliding, sliding_if_any, local or listed",
+     check_rope_layers, NULL},
     {"set", run_set, run_set, "FIELD VALUE", NULL, NULL},
     {"cap", run_cap, NULL, "KEY FIELD VALUE", NULL, NULL},
-    {"score_scale", run_score_scale, NULL, "KEY NUMBER", NULL, NULL},
-    {"scale_embeddings", run_scale_embeddings, run_scale_embeddings, "", NULL, NULL},
+    {"scale", run_scale, run_scale, "embeddings, or scores KEY NUMBER", check_scale, NULL},
     {"granite", run_granite, run_gguf_granite, "[NUMBER]", NULL,
      "logits_scaling|attention_multiplier"},
-    {"refuse_zero", run_refuse_zero, NULL, "KEY", NULL, NULL},
     {"wide_ffn", run_wide_ffn, NULL, "[KEY NUMBER]", NULL, NULL},
     {"shared_width", run_shared_width, NULL, "KEY NUMBER", NULL, NULL},
-    {"latent_heads", run_latent_heads, run_gguf_latent_heads, "", NULL, NULL},
-    {"indexers", run_indexers, run_gguf_indexers, "all, or no word", check_indexers,
-     "indexer_types|index_topk_pattern|index_topk_freq|index_skip_topk_offset"},
-    {"no_step_limit", run_no_step_limit, NULL, "", NULL, "time_step_limit"},
+    {"latent_heads", run_latent_heads, run_gguf_latent_heads, "indexers, indexers all or no word",
+     check_latent_heads, NULL},
     {0},
 };

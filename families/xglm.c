@@ -32,7 +32,7 @@ const Family families_xglm[] = {
         .sinusoid_ends_at_base = true,
         .bos_id = 0,
         .eos_id = 2,
-        .steps = STEPS(STEP("scale_embeddings", .when = "scale_embedding", .absent = true)),
+        .steps = STEPS(STEP("scale", "embeddings", .when = "scale_embedding", .absent = true)),
         .finish = xglm_finish,
     },
     {0},

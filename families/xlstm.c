@@ -59,8 +59,6 @@ const Family families_xlstm[] = {
         .rope = {.none = true},
         .bos_id = 0,
         .eos_id = 2,
-        .steps = STEPS(STEP("refuse_zero", "gate_soft_cap"),
-                       STEP("refuse_zero", "output_logit_soft_cap")),
         .finish = xlstm_finish,
     },
     {0},
@@ -81,6 +79,9 @@ static Status read_heads(const json_t *json, const char *key, double absent, con
 static Status xlstm_finish(const json_t *json, Config *config, Error *error) {
     uint32_t multiple = 1;
     double width = config->dim * json_number(json, "ffn_proj_factor", 2.667);
+    if (family_refuse_zero(json, "gate_soft_cap", error) != STATUS_OK ||
+        family_refuse_zero(json, "output_logit_soft_cap", error) != STATUS_OK)
+        return STATUS_FAILED;
     if (json_number(json, "embedding_dim", config->dim) != (double)config->dim)
         return error_set(error, "config.json: embedding_dim is not hidden_size (%u)", config->dim);
     if (read_heads(json, "qk_dim_factor", 0.5, config, &config->state.key_dim, error) !=

@@ -126,6 +126,7 @@ Status family_configure(const Family *family, const json_t *json, Config *config
         return STATUS_FAILED;
     for (const FixedKey *fixed = family->fixed; fixed && fixed->key; fixed++)
         if (family_refuse(json, fixed->key, fixed->value, error) != STATUS_OK) return STATUS_FAILED;
+    if (rope_query_scaling(&family->rope, json, config, error) != STATUS_OK) return STATUS_FAILED;
     StepCall call = {.family = family, .json = json, .config = config, .error = error};
     if (steps_run(family->steps, call) != STATUS_OK) return STATUS_FAILED;
     return family->finish ? family->finish(json, config, error) : STATUS_OK;

@@ -50,8 +50,9 @@ typedef struct GgufFamily {
                                * their size */
     bool predicts;            /* prediction layers are kept; of other families they are left out */
     bool yarn_keeps_ends;     /* the ends of YaRN's ramp are not rounded to whole dimensions */
-    bool pads_rope_freqs;     /* rope_freqs.weight, which is for layers without a window, is as long
-                               * as the layers with one need */
+    bool scales_queries;  /* attention.temperature_scale says how queries grow with the position */
+    bool pads_rope_freqs; /* rope_freqs.weight, which is for layers without a window, is as long
+                           * as the layers with one need */
 } GgufFamily;
 
 #endif

@@ -443,6 +443,17 @@ static Status read_keys(const GgufModel *r, const GgufKey *keys) {
     return STATUS_OK;
 }
 
+/* How queries grow with the position (GgufFamily.scales_queries). */
+static void read_query_scaling(GgufModel *r) {
+    Config *c = &r->source->config;
+    double scale = 0.0;
+    gguf_model_float(r, "attention.temperature_scale", &scale);
+    if (scale == 0.0) return;
+    c->query_scaling = (float)scale;
+    c->query_scaling_floor = c->context;
+    gguf_model_uint(r, "rope.scaling.original_context_length", &c->query_scaling_floor);
+}
+
 /* Finds the family of the architecture and reads with it, in this order: keys, router and windows,
  * tensors, positions, pooling. A tensor that nothing reads is an error. */
 static Status read_tensors(GgufModel *r) {
@@ -457,6 +468,7 @@ static Status read_tensors(GgufModel *r) {
     if (steps_run(family->steps, (StepCall){.gguf = r, .config = c, .error = r->error}) !=
         STATUS_OK)
         return STATUS_FAILED;
+    if (family->scales_queries) read_query_scaling(r);
     if (family->finish && family->finish(r, c) != STATUS_OK) return STATUS_FAILED;
     if (c->position != POSITION_ROPE && c->latent.kv_lora_rank == 0) c->rotary_dim = 0;
     if (read_router(r) != STATUS_OK || read_windows(r, family) != STATUS_OK) return STATUS_FAILED;

@@ -25,6 +25,7 @@ const PageMember page_rope_members[] = {
     FLAG(RopeKeys, has_mscales),
     FLAG(RopeKeys, has_sections),
     FLAG(RopeKeys, has_alpha),
+    FLAG(RopeKeys, has_query_scaling),
     FLAG(RopeKeys, has_xdrope),
     FLAG(RopeKeys, layer_thetas),
     FLAG(RopeKeys, layer_lists),
@@ -47,6 +48,7 @@ const PageMember page_gguf_flags[] = {
     FLAG(GgufFamily, mscales_are_equal),
     FLAG(GgufFamily, predicts),
     FLAG(GgufFamily, yarn_keeps_ends),
+    FLAG(GgufFamily, scales_queries),
     FLAG(GgufFamily, pads_rope_freqs),
     {0},
 };

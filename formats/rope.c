@@ -593,6 +593,21 @@ Status rope_parameter(const RopeKeys *keys, const json_t *json, const char *key,
     return status;
 }
 
+Status rope_query_scaling(const RopeKeys *keys, const json_t *json, Config *config, Error *error) {
+    double beta, context;
+    if (!keys->has_query_scaling) return STATUS_OK;
+    if (rope_parameter(keys, json, "llama_4_scaling_beta", 0, &beta, error) != STATUS_OK ||
+        rope_parameter(keys, json, "original_max_position_embeddings", 0, &context, error) !=
+            STATUS_OK)
+        return STATUS_FAILED;
+    if (beta == 0.0) return STATUS_OK;
+    if (!(context >= 1 && context <= 1 << 28 && context == floor(context)))
+        return error_set(error, "config.json: original_max_position_embeddings is %g", context);
+    config->query_scaling = (float)beta;
+    config->query_scaling_floor = (uint32_t)context;
+    return STATUS_OK;
+}
+
 Status rope_from_json(Rope *rope, const RopeKeys *keys, const json_t *json, bool local,
                       const Config *config, Error *error) {
     json_t *parameters;

@@ -84,14 +84,16 @@ typedef struct RopeKeys {
     double local_theta_given; /* used instead where config.json has parameters, but no such base;
                                * 0: local_theta */
     bool yarn_is_longrope;    /* Phi 3's first files call it so */
-    bool has_mscales;    /* Phi 3.5 MoE: LongRoPE's attention factor is given twice, for long and
-                          * for short texts */
-    bool has_sections;   /* its scaling 'mrope' is none: the three positions of M-RoPE are equal in
-                          * a text */
-    bool has_alpha;      /* HunYuan: dynamic scaling with an alpha stretches the base by it, for
-                          * any context */
-    bool has_xdrope;     /* HunYuan VL: 'xdrope' is another name of dynamic scaling */
-    bool layer_thetas;   /* the list layer_rope_theta gives each layer its base */
+    bool has_mscales;  /* Phi 3.5 MoE: LongRoPE's attention factor is given twice, for long and
+                        * for short texts */
+    bool has_sections; /* its scaling 'mrope' is none: the three positions of M-RoPE are equal in
+                        * a text */
+    bool has_alpha;    /* HunYuan: dynamic scaling with an alpha stretches the base by it, for
+                        * any context */
+    bool has_query_scaling; /* Ministral 3: queries grow with the position by llama_4_scaling_beta,
+                             * which the parameters hold: rope_query_scaling */
+    bool has_xdrope;        /* HunYuan VL: 'xdrope' is another name of dynamic scaling */
+    bool layer_thetas;      /* the list layer_rope_theta gives each layer its base */
     bool layer_lists;    /* where rope_parameters has no object for each kind of layers, the lists
                           * rope_theta and partial_rotary_factors give each layer its own: Step 3.5 */
     bool scales_both;    /* rope_scaling is that of the layers with either table: ModernBERT */
@@ -112,6 +114,9 @@ typedef struct RopeKeys {
 /* Reads one number of the parameters of the layers with rope_table 0. */
 Status rope_parameter(const RopeKeys *keys, const json_t *json, const char *key, double absent,
                       double *out, Error *error);
+
+/* Reads how queries grow with the position (RopeKeys.has_query_scaling). */
+Status rope_query_scaling(const RopeKeys *keys, const json_t *json, Config *config, Error *error);
 
 /* Sets rope_table from the list layer_rope_theta: 0 for the layers with its first base, 1 for those
  * with another, 2 where the base is 0: not rotated. Refuses a third base. */

@@ -92,6 +92,8 @@ static bool read_piece(Field message, Piece *piece) {
            utf8_valid_prefix(piece->text, piece->n) == piece->n;
 }
 
+/* Reads the fields of TrainerSpec that decide ids: numbers are those of sentencepiece_model.proto.
+ */
 static bool read_trainer(Spm *m, Field message) {
     const char *p = message.bytes, *end = p + message.value;
     Field field;
