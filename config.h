@@ -373,7 +373,7 @@ typedef struct Config {
     float logit_scale;     /* logits times this: Cohere, Granite; 1 = none */
     float logit_softcap;   /* Gemma 2; 0 = none */
 
-    /* Per layer. */
+    /* Per layer, by value: config.c says why. */
     uint32_t window[CONFIG_MAX_LAYERS];     /* sees this many positions, itself included; 0 = all */
     uint32_t rope_table[CONFIG_MAX_LAYERS]; /* 0: rope.freqs, 1: rope.freqs.1; 2: not rotated */
     uint32_t chunk[CONFIG_MAX_LAYERS];      /* sees its chunk of this many positions: Llama 4 */

@@ -93,10 +93,12 @@ static Status read_from(PageReader *r, const TensorRule *rule, const char **from
     return page_reader_keep(r, name, from);
 }
 
+/* For sizes that are checked here, and not evaluated. */
+static const Config no_sizes;
+
 /* Reads one size of a shape, which ends at `,` or `]`. */
 static Status read_size(PageReader *r, const char **text, const char *end, const char **kept,
                         size_t *n_terms) {
-    static const Config config; /* sizes are not evaluated here, but for their form */
     char size[PAGE_LINE];
     SizeSum sum;
     while (**text == ' ') ++*text;
@@ -105,7 +107,7 @@ static Status read_size(PageReader *r, const char **text, const char *end, const
     snprintf(size, sizeof size, "%.*s", (int)n, *text);
     *text += n;
     for (n = strlen(size); n > 0 && size[n - 1] == ' ';) size[--n] = '\0';
-    if (!size_sum(size, &config, 0, &sum))
+    if (!size_sum(size, &no_sizes, 0, &sum))
         return page_fail(r->text, "'%s' is not a sum of products of sizes", size);
     *n_terms = sum.n_terms;
     return page_reader_keep(r, size, kept);
@@ -141,7 +143,6 @@ static Status read_shape(PageReader *r, TensorRule *rule) {
 /* Reads a word behind a tensor's shape: "tied", or a member of TensorRule that the page's tables
  * name. */
 static Status read_tensor_word(PageReader *r, const char *word, TensorRule *rule) {
-    static const Config config;
     SizeSum sum;
     if (strcmp(word, "tied") == 0) {
         rule->same_as = "token_embedding";
@@ -155,8 +156,8 @@ static Status read_tensor_word(PageReader *r, const char *word, TensorRule *rule
         const char **text = (const char **)((char *)rule + m->offset);
         if (page_reader_kept(r, word, text) != STATUS_OK) return STATUS_FAILED;
         if (strcmp(word, "by") == 0)
-            return size_sum(*text, &config, 0, &sum) ? STATUS_OK
-                                                     : page_fail(r->text, "no size '%s'", *text);
+            return size_sum(*text, &no_sizes, 0, &sum) ? STATUS_OK
+                                                       : page_fail(r->text, "no size '%s'", *text);
         return page_is_tensor(*text, strlen(*text)) ? STATUS_OK
                                                     : page_fail(r->text, "no tensor '%s'", *text);
     }
