@@ -78,7 +78,7 @@ Status token_decoder_push(TokenDecoder *d, int32_t id, const char **bytes, size_
     *bytes = "";
     *length = 0;
     if (id < 0 || (uint32_t)id >= t->header->n_tokens)
-        return error_set(error, "token %d is outside the vocabulary of %u", id,
+        return error_set(error, "token %d is outside the tokenizer's vocabulary of %u", id,
                          t->header->n_tokens);
     if (d->given > 0) { /* the caller no longer looks at it */
         d->text.length -= d->given;
@@ -100,7 +100,8 @@ Status token_decoder_push(TokenDecoder *d, int32_t id, const char **bytes, size_
     return decode_give(d, end, bytes, length, error);
 }
 
-/* DECODE_STRIP, over the whole text. */
+/* DECODE_STRIP: removes up to `left` of the step's character from the beginning of the text, unless
+ * that continues another one, and up to `right` from its end. */
 static void strip_text(TokenDecoder *d, const StepRecord *step) {
     size_t n, from = 0, to = d->text.length;
     const char *text = d->text.bytes, *character = table_section_text(d->tokenizer, step->a, &n);
