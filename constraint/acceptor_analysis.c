@@ -172,7 +172,7 @@ Status acceptor_analyse(Acceptor *m, Error *error) {
                                : STATUS_OK;
 }
 
-/* Whether `to` begins where `from` does, with something to follow: then recursion never ends. */
+/* A node on the path of acceptor_left_recursive, and which of its beginnings comes next. */
 typedef struct Visit {
     uint32_t node, at;
 } Visit;
@@ -192,9 +192,10 @@ static AcceptorNode beginning(const Acceptor *m, const Node *n, size_t i, bool *
     return m->items[n->a + i];
 }
 
-/* Strongly connected components would be exact; a cycle through any edge that pushes is found by
- * looking, for each such edge, whether its source can be reached again. Depth first, iterative:
- * `order` numbers nodes, `low` is Tarjan's. */
+/* A grammar is left-recursive when a cycle of nodes that begin with each other has an edge that
+ * pushes: both of its ends are then in one strongly connected component. The components are
+ * Tarjan's, found without recursion: `order` numbers nodes as they are met, `low` is the least
+ * number that a node reaches, `component` is 0 while a node is still open. */
 bool acceptor_left_recursive(Acceptor *m) {
     size_t n = m->n_nodes, depth = 0, n_open = 0, counter = 0;
     uint32_t *order = calloc(n + 1, sizeof *order), *low = calloc(n + 1, sizeof *low);
@@ -208,7 +209,10 @@ bool acceptor_left_recursive(Acceptor *m) {
         while (depth > 0) {
             Visit *v = &stack[depth - 1];
             uint32_t node = v->node;
-            if (v->at == 0) order[node] = low[node] = (uint32_t)++counter, open[n_open++] = node;
+            if (v->at == 0) {
+                order[node] = low[node] = (uint32_t)++counter;
+                open[n_open++] = node;
+            }
             AcceptorNode next = beginning(m, &m->nodes[node], v->at++, &pushes);
             if (next != ACCEPTOR_NO_NODE) {
                 if (!order[next])
@@ -233,6 +237,10 @@ bool acceptor_left_recursive(Acceptor *m) {
             if (next == ACCEPTOR_NO_NODE) break;
             found |= pushes && component[next] == component[i] && component[i] != 0;
         }
-    free(order), free(low), free(open), free(component), free(stack);
+    free(order);
+    free(low);
+    free(open);
+    free(component);
+    free(stack);
     return found;
 }

@@ -69,8 +69,9 @@ static size_t trusted(const Member *member, size_t most) {
     return trust < most ? trust : most;
 }
 
-/* The members in the order of their prospects, the best first. */
-static void sort(const DrafterSet *set, size_t most, size_t order[DRAFTER_SET_MOST]) {
+/* Sorts the members by the tokens a second that their drafts promise, the best first: order[i] is
+ * the index of the i-th. A drafter that asks to be `first` comes before all others. */
+static void sort_members(const DrafterSet *set, size_t most, size_t order[DRAFTER_SET_MOST]) {
     double speeds[DRAFTER_SET_MOST];
     for (size_t i = 0; i < set->n_members; i++) {
         double speed;
@@ -225,7 +226,7 @@ static size_t drafter_set_propose(Drafter *drafter, const int32_t *text, size_t 
     if (plain) return 0; /* the first pass, too, is measured without drafts */
     if (!array_reserve(&set->text, &set->capacity, n + most, sizeof *set->text)) return 0;
     memcpy(set->text, text, n * sizeof *text);
-    sort(set, most, order);
+    sort_members(set, most, order);
     for (size_t i = 0; i < set->n_members && set->n_drafts < most; i++) {
         Member *member = &set->members[order[i]];
         member->n = extend_drafts(set, member, n, most - set->n_drafts);

@@ -157,7 +157,8 @@ static const char *const openai_run_fields[] = {"id",
                                                 "response.body.system_fingerprint",
                                                 NULL};
 
-/* Sets the first difference: "field", and where texts differ. */
+/* Copies one difference of a comparison into the report. Where both values are texts (or "bytes",
+ * a text as numbers) it adds excerpts from the place where they part. */
 static void put_difference(json_t *report, const json_t *difference) {
     const json_t *expected = json_object_get(difference, "expected"),
                  *got = json_object_get(difference, "got");

@@ -25,7 +25,8 @@ static Value own_item(Machine *m, Value object, Value key) {
     return jinja_value_like(m, object, jinja_text_cut(t, at, at + size));
 }
 
-/* An undefined value that says why. */
+/* An undefined value whose message says that the attribute is unsafe, as jinja2's sandbox does. The
+ * last piece is built with its NUL: messages are C strings. */
 static Value unsafe_attr(Machine *m, Value object, Text name) {
     Builder b = {0};
     jinja_build_c(m, &b, "access to attribute '", FROM_TEMPLATE);
