@@ -2,7 +2,7 @@
 # make core       build/core/run: the core alone, on plain C, and its lines of code
 # make wasm       build/wasm/browser/index.html: the core and the story model in a browser (clang, wasi-libc)
 # make check      a sample of every promise, in about a minute: for editing
-# make check-numbers   of make check the programs that compute
+# make check-numbers   of make check the programs that compute; make check-bits: those whose numbers are known
 # make test       more of it, in less than three     make test-all   every case at its full size
 # make test-sweeps   of test-all the programs that take more there than in make test
 # make soak       the promises at full size, in minutes
@@ -316,18 +316,27 @@ LONGEST = $(patsubst %,$(BUILD)/tests/test_%,chat_terminal reference_logits exac
 	tokenizer_patterns get tokenizer_shared attacks batch faults cluster kernels families attention \
 	core dialogue constraint export receipt bench engine inside)
 ORDERED_TESTS = $(filter $(TESTS),$(LONGEST)) $(filter-out $(LONGEST),$(TESTS))
-# Programs that take more in the tier all than in the tier test; the others are the same in both.
-SWEPT_TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(shell grep -l 'tier\.h"' tests/test_*.c))
+# Programs that take more in the tier all than in the tier test, by the table of tests/README.md, which `make
+# lint` compares with the code; the others are the same in both.
+SWEPT_TESTS = $(addprefix $(BUILD)/tests/,$(shell awk -F'[ |]*[|][ |]*' \
+	'/^[|] test_/ && $$5 != $$6 { print $$2 }' tests/README.md | sort -u))
 # Programs that compute; the others are about texts, files, options and terminals.
 NUMBERS = $(patsubst %,$(BUILD)/tests/test_%,adapters attention batch bench calibrate check core drafts embeddings \
 	engine exactness experts export export_gguf families gguf_families guard indexer inside kernels kv_heads kvcache \
 	library live masks mix mtp numbers own planted pools prefill proof quantized receipt reference_logits sampler score \
 	scoring snapshots stacks states stored streams target_size tensor why)
-check test check-numbers: TIER = $(@:-numbers=)
+# Of these the ones whose numbers are known or compared with a reference; the others compare runs of this build with
+# each other.
+BITS = $(patsubst %,$(BUILD)/tests/test_%,adapters attention core drafts embeddings engine exactness experts export \
+	export_gguf gguf_families indexer kernels kv_heads kvcache live masks mix mtp numbers pools prefill quantized \
+	reference_logits sampler snapshots stacks stored streams tensor)
+check test: TIER = $@
+check-numbers check-bits: TIER = check
 check-numbers: ORDERED_TESTS := $(filter $(NUMBERS),$(ORDERED_TESTS))
+check-bits: ORDERED_TESTS := $(filter $(BITS),$(ORDERED_TESTS))
 test-all test-sweeps: TIER = all
 test-sweeps: ORDERED_TESTS := $(filter $(SWEPT_TESTS),$(ORDERED_TESTS))
-check check-numbers test test-all test-sweeps: all core $(BUILD)/core_annotated $(SUITE)
+check check-numbers check-bits test test-all test-sweeps: all core $(BUILD)/core_annotated $(SUITE)
 	@guard=; if [ $@/$(BUILD) = check/build ]; then \
 		JOBS=1 BUILD=$(BUILD) CC="$(CC)" scripts/guard --fast >$(BUILD)/guard.txt 2>&1 & guard=$$!; fi; \
 	status=0; VERBATIM_RUNNER="$(TEST_RUNNER)" scripts/run-tests $(TIER) $(BUILD) $(ORDERED_TESTS) || status=1; \

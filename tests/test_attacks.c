@@ -707,7 +707,7 @@ static void weights_that_are_no_numbers_end_in_text_or_an_error(void **state) {
         char *bytes = file_read(path, &length);
         for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
             for (size_t every = 1; every < 2000; every = every * 40 + 1) {
-                if (!tier_takes(t + w, 27, 3)) continue;
+                if (!tier_takes(t + w, 54, 3)) continue;
                 poison(bytes, length, words[w], every, path);
                 assert_bounded(types[t], COST("", "run", path, "-i", "the", "-n", "4", "-j", "2"));
             }

@@ -210,7 +210,7 @@ static void ctrl_c_keeps_what_is_done(void **state) {
     batch_write_cases(p->input, 80);
     batch_place_expect(p, 0, NULL, NULL);
     char *wanted = batch_sorted_lines(p->output);
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < tier_count(1, 3, 3); i++) {
         unlink(p->output);
         bool alive = batch_run_and_signal(p->model, p->input, p->output, NULL, 20000 + 20000 * i,
                                           SIGINT, &status);

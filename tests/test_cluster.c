@@ -112,7 +112,7 @@ static void every_type_gives_the_same_bits(void **state) {
     (void)state;
     for (uint32_t t = 1; t < TENSOR_TYPES; t++) {
         const TensorTypeInfo *info = tensor_type_info(t);
-        if (!info || t == TENSOR_VECTOR || !tier_takes(t + 2, 12, 1)) continue;
+        if (!info || t == TENSOR_VECTOR || !tier_takes(t + 2, 24, 1)) continue;
         check_random(model, info->name, 3, 3, KV_F16);
     }
     check_random(mixture, "q8", 3, 3, KV_Q8);

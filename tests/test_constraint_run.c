@@ -73,7 +73,7 @@ static void no_text_gets_lost_in_white_space(void **state) {
         "\"items\":{\"enum\":[\"cats\",\"dogs\",\"birds\"]},\"maxItems\":3}},\"required\":["
         "\"name\","
         "\"age\",\"likes\"],\"additionalProperties\":false}";
-    for (int seed = 1, last = (int)tier_count(12, 40, 40); seed <= last; seed++) {
+    for (int seed = 1, last = (int)tier_count(6, 40, 40); seed <= last; seed++) {
         char s[12];
         snprintf(s, sizeof s, "%d", seed);
         Process p = RUN("run", model, "-i", "Once upon a time", "-n", "100", "-t", "0.8", "-s", s,

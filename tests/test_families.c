@@ -871,7 +871,7 @@ static void no_value_of_a_key_crashes(void **state) {
         const char *key;
         size_t n_keys = 0;
         if (!seen) json_object_foreach(original, key, value) {
-                if (!tier_takes(i + n_keys++, 48, 2)) continue;
+                if (!tier_takes(i + n_keys++, 96, 2)) continue;
                 for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
                     Error error = {""};
                     Source *parsed;
