@@ -628,16 +628,16 @@ static size_t touched(const char *path) {
 static void only_the_chosen_experts_are_read(void **state) {
     (void)state;
 #ifdef __SANITIZE_ADDRESS__ /* folios of 10 MiB are mapped at opening beside the sanitizer */
-    enum { EXPERTS = 16 };
+    enum { FFN = 2048 };
 #else
-    enum { EXPERTS = 8 };
+    enum { FFN = 1024 };
 #endif
-    enum { LAYERS = 4, DIM = 256, FFN = 1024 };
+    enum { LAYERS = 4, DIM = 256, EXPERTS = 8 };
     char *path = build_path("tests/inside-large.bin"), shape[160];
     snprintf(shape, sizeof shape,
              "dim=256,n_layers=4,n_heads=4,ffn_dim=16,vocab_size=300,context=64,n_experts=%d,"
-             "n_experts_used=2,expert_ffn_dim=1024",
-             EXPERTS);
+             "n_experts_used=2,expert_ffn_dim=%d",
+             EXPERTS, FFN);
     Process p = RUN("export", "--random", shape, path, "-q");
     assert_done(&p);
     process_free(&p);
