@@ -110,7 +110,7 @@ static void the_best_type_that_fits_is_chosen_and_said_with_the_numbers(void **s
          "of free memory; its own type would take 3.2 MiB",
          0},
         {"auto:4500K", "takes q5: 2.2 MiB", 0},
-        {"auto:3M",
+        {"auto:3080K",
          "no type fits 3.0 MiB of free memory: q4, the smallest, takes 2.0 MiB, and the "
          "cache of 1024 positions 2.0 MiB; --type q4 -c 512 would fit",
          1},
@@ -124,9 +124,9 @@ static void the_best_type_that_fits_is_chosen_and_said_with_the_numbers(void **s
         process_free(&p);
     }
     /* What the refusal names fits, and a shorter text leaves room for a better type. */
-    Process p = RUN("run", MODEL, "--type", "auto:3M", "-c", "512", "--info");
+    Process p = RUN("run", MODEL, "--type", "auto:3080K", "-c", "512", "--info");
     PROCESS_SAYS(p, 0, "takes q4: ");
-    p = RUN("run", MODEL, "--type", "auto:3M", "-c", "200", "--info");
+    p = RUN("run", MODEL, "--type", "auto:3080K", "-c", "200", "--info");
     assert_non_null(strstr(p.err, "takes q5: "));
     assert_non_null(strstr(p.out, "q5_k "));
     process_free(&p);
