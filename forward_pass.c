@@ -20,6 +20,7 @@ void forward_add_time(ForwardPass *pass, ModelPart part) {
 void forward_multiply_sets(Model *m, const ProductSet *sets, size_t n_sets) {
     matmul(m->isa->kernels, m->matmul, sets->products->w->cols, sets, n_sets);
     if (m->hook) m->hook->multiplied(m->hook, sets, n_sets);
+    if (m->watch) m->watch->multiplied(m->watch, sets, n_sets);
 }
 
 void forward_multiply(Model *m, const float *in, size_t n, const Product *products,

@@ -30,6 +30,7 @@ struct Model {
     double row_work; /* multiply-adds of the matrix products of one row */
     const AttentionObserver *observer;
     const PassHook *hook;
+    const WeightWatch *watch;
     double *seconds; /* [MODEL_PARTS], or NULL */
     PassControl *control;
     Exchange *exchange;

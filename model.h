@@ -78,4 +78,7 @@ void model_set_attention_observer(Model *model, const AttentionObserver *observe
 /* From the next model_forward on, lets the hook take part; NULL stops that. */
 void model_set_hook(Model *model, const PassHook *hook);
 
+/* From the next model_forward on, tells the watch which weights are used; NULL stops that. */
+void model_set_weight_watch(Model *model, const WeightWatch *watch);
+
 #endif

@@ -7,6 +7,7 @@
 
 typedef struct Model Model;
 struct ForwardPass;
+struct FeedForward;
 
 /* One token at one position of one sequence. */
 typedef struct Row {
@@ -51,6 +52,18 @@ struct PassHook {
      * call it at once and must share its loops by `#pragma omp for`; it returns when all are done.
      * Which rows come together depends on the calls of model_forward alone. */
     void (*multiplied)(const PassHook *hook, const ProductSet *sets, size_t n_sets);
+};
+
+/* Is told which weights a pass uses, to advise the kernel about their pages
+ * (session/kept_weights.h): no result depends on it. All threads of the pass call a function at
+ * once, with the table that holds it. */
+typedef struct WeightWatch WeightWatch;
+struct WeightWatch {
+    /* The products of the sets are complete. */
+    void (*multiplied)(const WeightWatch *watch, const ProductSet *sets, size_t n_sets);
+    /* The router of a mixture has chosen: expert e runs next for first[e + 1] - first[e] rows. */
+    void (*chosen)(const WeightWatch *watch, const struct FeedForward *experts,
+                   const uint32_t *first, size_t n_experts);
 };
 
 /* Several processes, called ranks, that compute one model together (cluster/ has them; NULL: one

@@ -26,6 +26,7 @@ enum { MAX_SECTIONS = 64, MAX_TENSORS = 1 << 20 };
 struct ModelFile {
     char *path;
     int fd;
+    bool mapped; /* map is the file's own pages, not a copy */
     const uint8_t *map;
     size_t bytes;
     const FileSection *sections; /* in the mapping */
@@ -57,7 +58,8 @@ static Status take_mapping(ModelFile *file, void *map, Error *error) {
 static Status map_file(ModelFile *file, Error *error) {
     void *map = mmap(NULL, file->bytes, PROT_READ, MAP_SHARED, file->fd, 0);
     Status status = take_mapping(file, map, error);
-    if (status == STATUS_OK) mapped_remember(map, file->bytes, file->path);
+    file->mapped = status == STATUS_OK;
+    if (file->mapped) mapped_remember(map, file->bytes, file->path);
     return status;
 }
 
@@ -526,6 +528,10 @@ void modelfile_close(ModelFile *file) {
     free(file->entries);
     free(file->path);
     free(file);
+}
+
+int modelfile_mapped_fd(const ModelFile *file) {
+    return file->mapped ? file->fd : -1;
 }
 
 const char *modelfile_path(const ModelFile *file) {

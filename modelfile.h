@@ -80,6 +80,8 @@ Status modelfile_open(ModelFile **out, const char *path, int fd, Error *error);
 Status modelfile_read(ModelFile **out, const char *path, int fd, Error *error);
 void modelfile_close(ModelFile *file);
 
+/* The descriptor of the file whose mapping holds the bytes; -1 where they are a copy. */
+int modelfile_mapped_fd(const ModelFile *file);
 const char *modelfile_path(const ModelFile *file);
 size_t modelfile_bytes(const ModelFile *file);
 /* The header, checked. Its n_sections FileSections follow it, checked as well. */

@@ -262,7 +262,9 @@ static void sum_experts(ForwardPass *pass, const LayerWeights *w, const MixtureR
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) memset(y + i * width, 0, width * sizeof *y);
     route(pass, w, r, routed, shared); /* ends in a wait, so that y is zero for all threads */
-    uint32_t n_experts = c->experts.count - c->experts.identity + shared;
+    uint32_t n_routed = c->experts.count - c->experts.identity, n_experts = n_routed + shared;
+    const WeightWatch *watch = pass->model->watch;
+    if (watch) watch->chosen(watch, w->experts, r->first, n_routed);
     for (uint32_t e = 0; e < n_experts;) e = run_some_experts(pass, w, r, e, shared, in, y);
     forward_gather(pass, w->experts->down.outputs, y, pass->n);
 }

@@ -15,6 +15,10 @@ void model_set_hook(Model *m, const PassHook *hook) {
     m->hook = hook;
 }
 
+void model_set_weight_watch(Model *m, const WeightWatch *watch) {
+    m->watch = watch;
+}
+
 void model_set_clock(Model *m, double *seconds) {
     m->seconds = seconds;
 }

@@ -1,12 +1,12 @@
 #include "session/kept_weights.h"
 
+#include <fcntl.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#if !defined(MADV_PAGEOUT) /* older headers */
-#define MADV_PAGEOUT 21
-#endif
+#include "weights.h"
 
 /* A multiple of huge pages, and large enough that a disk reads at its full rate. */
 static const size_t CHUNK = (size_t)4 << 20;
@@ -16,7 +16,9 @@ static const size_t CHUNK = (size_t)4 << 20;
 enum { SPARE_PART = 8 };
 
 struct KeptWeights {
-    PassHook hook; /* the first field: its functions are called with it */
+    WeightWatch watch; /* the first field: its functions are called with it */
+    int fd;            /* of the mapped file */
+    size_t page;       /* bytes */
     char *map;
     size_t bytes; /* of the file */
     size_t chunk;
@@ -27,7 +29,8 @@ struct KeptWeights {
 
 size_t kept_weights_bytes(const ModelFile *file, double free_bytes) {
     double bytes = (double)modelfile_bytes(file);
-    if (bytes <= free_bytes || modelfile_config(file)->experts.count > 0) return SIZE_MAX;
+    if (modelfile_mapped_fd(file) < 0) return SIZE_MAX;
+    if (bytes <= free_bytes) return SIZE_MAX;
     return free_bytes > 0.0 ? (size_t)(free_bytes - free_bytes / SPARE_PART) : 0;
 }
 
@@ -40,17 +43,45 @@ static void kept_weights_used(KeptWeights *k, const Matrix *w) {
     size_t end = at + w->panel_bytes * ((w->rows + PANEL_ROWS - 1) / PANEL_ROWS);
     for (size_t c = at / k->chunk; c < k->n_chunks && (c + 1) * k->chunk <= end; c++) {
         if (k->stays[c]) continue;
-        madvise(k->map + c * k->chunk, k->chunk, MADV_PAGEOUT);
+        madvise(k->map + c * k->chunk, k->chunk, MADV_DONTNEED);
+        posix_fadvise(k->fd, (off_t)(c * k->chunk), (off_t)k->chunk, POSIX_FADV_DONTNEED);
         k->counts.given_up++;
     }
 }
 
-/* PassHook.multiplied: the products are complete, and one thread advises while others go on. */
-static void kept_weights_multiplied(const PassHook *hook, const ProductSet *sets, size_t n_sets) {
+/* WeightWatch.multiplied: the products are complete, and one thread advises while others go on. */
+static void kept_weights_multiplied(const WeightWatch *watch, const ProductSet *sets,
+                                    size_t n_sets) {
     if (omp_get_thread_num() != 0) return;
     for (size_t i = 0; i < n_sets; i++)
         for (size_t j = 0; j < sets[i].n_products; j++)
-            kept_weights_used((KeptWeights *)hook, sets[i].products[j].w);
+            kept_weights_used((KeptWeights *)watch, sets[i].products[j].w);
+}
+
+/* Asks the kernel to read the matrix's pages, without waiting for them. */
+static void kept_weights_ask(const KeptWeights *k, const Matrix *w) {
+    const char *data = (const char *)w->data;
+    if (!data || data < k->map || data >= k->map + k->bytes) return;
+    size_t at = (size_t)(data - k->map), from = at / k->page * k->page;
+    size_t end = at + w->panel_bytes * ((w->rows + PANEL_ROWS - 1) / PANEL_ROWS);
+    madvise(k->map + from, end - from, MADV_WILLNEED);
+}
+
+/* WeightWatch.chosen: the threads share the experts, and ask in the order in which the pass
+ * multiplies: gate and up of all of them, then down. */
+static void kept_weights_chosen(const WeightWatch *watch, const FeedForward *experts,
+                                const uint32_t *first, size_t n_experts) {
+    KeptWeights *k = (KeptWeights *)watch;
+    size_t thread = (size_t)omp_get_thread_num(), n_threads = (size_t)omp_get_num_threads(), i = 0;
+    for (size_t e = 0; e < n_experts; e++) {
+        if (first[e + 1] == first[e] || i++ % n_threads != thread) continue;
+        kept_weights_ask(k, &experts[e].gate.w);
+        kept_weights_ask(k, &experts[e].up.w);
+    }
+    for (size_t e = i = 0; e < n_experts; e++)
+        if (first[e + 1] != first[e] && i++ % n_threads == thread)
+            kept_weights_ask(k, &experts[e].down.w);
+    if (thread == 0) k->counts.asked += i;
 }
 
 /* Spreads the chunks that stay evenly: chunk c does where the sum reaches the next whole number of
@@ -67,9 +98,11 @@ static void kept_weights_choose(KeptWeights *k, size_t n_kept) {
 }
 
 KeptWeights *kept_weights_open(Model *model, const ModelFile *file, size_t kept, size_t chunk) {
-    KeptWeights *k = calloc(1, sizeof *k);
+    KeptWeights *k = modelfile_mapped_fd(file) < 0 ? NULL : calloc(1, sizeof *k);
     if (!k) return NULL;
-    k->hook = (PassHook){.multiplied = kept_weights_multiplied};
+    k->watch = (WeightWatch){kept_weights_multiplied, kept_weights_chosen};
+    k->fd = modelfile_mapped_fd(file);
+    k->page = (size_t)sysconf(_SC_PAGESIZE);
     k->map = (char *)modelfile_header(file);
     k->bytes = modelfile_bytes(file);
     k->chunk = chunk ? chunk : CHUNK;
@@ -79,8 +112,10 @@ KeptWeights *kept_weights_open(Model *model, const ModelFile *file, size_t kept,
         free(k);
         return NULL;
     }
-    kept_weights_choose(k, kept / k->chunk);
-    model_set_hook(model, &k->hook);
+    /* What a mixture used last is what it most likely uses next: all of it may stay. */
+    bool mixture = modelfile_config(file)->experts.count > 0;
+    kept_weights_choose(k, mixture ? k->n_chunks : kept / k->chunk);
+    model_set_weight_watch(model, &k->watch);
     return k;
 }
 

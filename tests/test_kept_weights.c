@@ -40,7 +40,8 @@ static int remove_copy(void **state) {
     return 0;
 }
 
-static void what_stays_is_most_of_the_free_memory_of_a_dense_model_that_does_not_fit(void **state) {
+static void what_stays_is_most_of_the_free_memory_of_a_mapped_model_that_does_not_fit(
+    void **state) {
     (void)state;
     ModelFile *file;
     Error error;
@@ -51,7 +52,8 @@ static void what_stays_is_most_of_the_free_memory_of_a_dense_model_that_does_not
     size_t half = kept_weights_bytes(file, bytes / 2);
     assert_true((double)half < bytes / 2 && (double)half > bytes / 3);
     assert_int_equal(kept_weights_bytes(file, 0.0), 0);
-    modelfile_config_to_change(file)->experts.count = 8;
+    modelfile_close(file);
+    assert_int_equal(modelfile_read(&file, copy, -1, &error), STATUS_OK);
     assert_true(kept_weights_bytes(file, bytes / 2) == SIZE_MAX);
     modelfile_close(file);
 }
@@ -71,7 +73,7 @@ static void assert_same_logits(TinyModel *tiny, size_t kept, const float *expect
     size_t n_kept = kept / page < bytes / page ? kept / page : bytes / page;
     assert_int_equal(counts.passing, bytes / page - n_kept);
     assert_true(n_kept == bytes / page ? counts.given_up == 0 : counts.given_up > counts.passing);
-    model_set_hook(tiny->model, NULL);
+    model_set_weight_watch(tiny->model, NULL);
     kept_weights_close(weights);
 }
 
@@ -129,9 +131,44 @@ static void the_statistics_tell_what_came_from_disk(void **state) {
     assert_true(a_token < file / 2);
 }
 
+/* A watch is told of each expert that runs, and asking for its weights changes no bit. */
+static void a_mixture_asks_for_its_experts_and_keeps_its_logits(void **state) {
+    (void)state;
+    char *path = build_path("tests/kept-mixture.bin");
+    unlink(path);
+    Process p = RUN("export", "--random",
+                    "dim=64,n_layers=2,n_heads=4,n_experts=8,n_experts_used=2,ffn_dim=32,"
+                    "vocab_size=512",
+                    path, "-q");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    for (int n_threads = 1; n_threads <= 2; n_threads++) {
+        const ModelOptions options = {.n_threads = n_threads};
+        TinyModel tiny = tiny_model_map(path, &options, KV_F16);
+        float *expected = tiny_model_run(&tiny, 0, 0, IDS, N_IDS, N_IDS);
+        KeptWeights *weights = kept_weights_open(tiny.model, tiny.file, 0, 0);
+        assert_non_null(weights);
+        assert_int_equal(kept_weights_counts(weights).passing, 0);
+        for (size_t chunk = 1; chunk <= N_IDS; chunk += N_IDS - 1) {
+            drop_pages(path);
+            float *logits = tiny_model_run(&tiny, 0, 0, IDS, N_IDS, chunk);
+            assert_memory_equal(logits, expected, N_IDS * tiny.vocab_size * sizeof *logits);
+            free(logits);
+        }
+        assert_true(kept_weights_counts(weights).asked > 0);
+        model_set_weight_watch(tiny.model, NULL);
+        kept_weights_close(weights);
+        free(expected);
+        tiny_model_close(&tiny);
+    }
+    unlink(path);
+    free(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_stays_is_most_of_the_free_memory_of_a_dense_model_that_does_not_fit),
+        cmocka_unit_test(what_stays_is_most_of_the_free_memory_of_a_mapped_model_that_does_not_fit),
+        cmocka_unit_test(a_mixture_asks_for_its_experts_and_keeps_its_logits),
         cmocka_unit_test(logits_do_not_depend_on_which_weights_stay),
         cmocka_unit_test(the_statistics_tell_what_came_from_disk),
     };
