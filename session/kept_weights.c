@@ -19,6 +19,7 @@ struct KeptWeights {
     WeightWatch watch; /* the first field: its functions are called with it */
     int fd;            /* of the mapped file */
     size_t page;       /* bytes */
+    size_t kept;       /* bytes of the file that the memory can hold */
     char *map;
     size_t bytes; /* of the file */
     size_t chunk;
@@ -34,13 +35,17 @@ size_t kept_weights_bytes(const ModelFile *file, double free_bytes) {
     return free_bytes > 0.0 ? (size_t)(free_bytes - free_bytes / SPARE_PART) : 0;
 }
 
+static size_t panels_bytes(const Matrix *w) {
+    return w->panel_bytes * ((w->rows + PANEL_ROWS - 1) / PANEL_ROWS);
+}
+
 /* Gives up the chunks that the matrix's bytes reach into, but for one that it shares with the
  * matrix after it. */
 static void kept_weights_used(KeptWeights *k, const Matrix *w) {
     const char *data = (const char *)w->data;
     if (data < k->map || data >= k->map + k->bytes) return; /* of another file, or made later */
     size_t at = (size_t)(data - k->map);
-    size_t end = at + w->panel_bytes * ((w->rows + PANEL_ROWS - 1) / PANEL_ROWS);
+    size_t end = at + panels_bytes(w);
     for (size_t c = at / k->chunk; c < k->n_chunks && (c + 1) * k->chunk <= end; c++) {
         if (k->stays[c]) continue;
         madvise(k->map + c * k->chunk, k->chunk, MADV_DONTNEED);
@@ -63,8 +68,19 @@ static void kept_weights_ask(const KeptWeights *k, const Matrix *w) {
     const char *data = (const char *)w->data;
     if (!data || data < k->map || data >= k->map + k->bytes) return;
     size_t at = (size_t)(data - k->map), from = at / k->page * k->page;
-    size_t end = at + w->panel_bytes * ((w->rows + PANEL_ROWS - 1) / PANEL_ROWS);
-    madvise(k->map + from, end - from, MADV_WILLNEED);
+    madvise(k->map + from, at + panels_bytes(w) - from, MADV_WILLNEED);
+}
+
+/* Whether the memory holds the experts that were chosen. Those of a long prompt, asked for at once,
+ * would push each other out before they are used. */
+static bool kept_weights_hold(const KeptWeights *k, const FeedForward *experts,
+                              const uint32_t *first, size_t n_experts) {
+    size_t bytes = 0;
+    for (size_t e = 0; e < n_experts; e++)
+        if (first[e + 1] != first[e])
+            bytes += panels_bytes(&experts[e].gate.w) + panels_bytes(&experts[e].up.w) +
+                     panels_bytes(&experts[e].down.w);
+    return bytes <= k->kept;
 }
 
 /* WeightWatch.chosen: the threads share the experts, and ask in the order in which the pass
@@ -73,6 +89,7 @@ static void kept_weights_chosen(const WeightWatch *watch, const FeedForward *exp
                                 const uint32_t *first, size_t n_experts) {
     KeptWeights *k = (KeptWeights *)watch;
     size_t thread = (size_t)omp_get_thread_num(), n_threads = (size_t)omp_get_num_threads(), i = 0;
+    if (!kept_weights_hold(k, experts, first, n_experts)) return;
     for (size_t e = 0; e < n_experts; e++) {
         if (first[e + 1] == first[e] || i++ % n_threads != thread) continue;
         kept_weights_ask(k, &experts[e].gate.w);
@@ -103,6 +120,7 @@ KeptWeights *kept_weights_open(Model *model, const ModelFile *file, size_t kept,
     k->watch = (WeightWatch){kept_weights_multiplied, kept_weights_chosen};
     k->fd = modelfile_mapped_fd(file);
     k->page = (size_t)sysconf(_SC_PAGESIZE);
+    k->kept = kept;
     k->map = (char *)modelfile_header(file);
     k->bytes = modelfile_bytes(file);
     k->chunk = chunk ? chunk : CHUNK;

@@ -10,8 +10,9 @@
  * and no more.
  *
  * Of a mixture of experts the kernel keeps what was used last. The experts of a pass are asked for
- * (MADV_WILLNEED) as soon as the router has chosen them: a page fault would read what lies around
- * it, up to the disk's read-ahead size, which is mostly experts that nothing uses.
+ * (MADV_WILLNEED) as soon as the router has chosen them, if the memory holds all that a layer
+ * uses, which long prompts exceed: a page fault would read what lies around it, up to the disk's
+ * read-ahead size, which is mostly experts that nothing uses.
  *
  * It is advice to the kernel alone: no bit of a result depends on it. The kernel keeps pages that
  * another process has mapped as well. Files that were copied into memory are left alone, because

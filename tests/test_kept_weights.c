@@ -146,18 +146,20 @@ static void a_mixture_asks_for_its_experts_and_keeps_its_logits(void **state) {
         const ModelOptions options = {.n_threads = n_threads};
         TinyModel tiny = tiny_model_map(path, &options, KV_F16);
         float *expected = tiny_model_run(&tiny, 0, 0, IDS, N_IDS, N_IDS);
-        KeptWeights *weights = kept_weights_open(tiny.model, tiny.file, 0, 0);
-        assert_non_null(weights);
-        assert_int_equal(kept_weights_counts(weights).passing, 0);
-        for (size_t chunk = 1; chunk <= N_IDS; chunk += N_IDS - 1) {
+        size_t bytes = modelfile_bytes(tiny.file);
+        for (size_t i = 0; i < 4; i++) { /* with memory for the experts and without */
+            size_t kept = i < 2 ? bytes : 0, chunk = i % 2 ? N_IDS : 1;
+            KeptWeights *weights = kept_weights_open(tiny.model, tiny.file, kept, 0);
+            assert_non_null(weights);
+            assert_int_equal(kept_weights_counts(weights).passing, 0);
             drop_pages(path);
             float *logits = tiny_model_run(&tiny, 0, 0, IDS, N_IDS, chunk);
             assert_memory_equal(logits, expected, N_IDS * tiny.vocab_size * sizeof *logits);
             free(logits);
+            assert_true((kept_weights_counts(weights).asked > 0) == (kept > 0));
+            model_set_weight_watch(tiny.model, NULL);
+            kept_weights_close(weights);
         }
-        assert_true(kept_weights_counts(weights).asked > 0);
-        model_set_weight_watch(tiny.model, NULL);
-        kept_weights_close(weights);
         free(expected);
         tiny_model_close(&tiny);
     }
