@@ -10,12 +10,12 @@
  * Objects and arrays of JSON are nodes of their own. An object's frame holds the set of members
  * that it has; its members come in any order.
  *
- *     acceptor_init(&m, &limits)
+ *     m = acceptor_new(&limits)
  *     ... acceptor_term, acceptor_sequence ...
- *     acceptor_finish(&m, root, &error)
- *     for (state = acceptor_start(&m); state != ACCEPTOR_DEAD && n > 0; n--)
- *         state = acceptor_step(&m, state, *bytes++);
- *     acceptor_accepts(&m, state)
+ *     acceptor_finish(m, root, &error)
+ *     for (state = acceptor_start(m); state != ACCEPTOR_DEAD && n > 0; n--)
+ *         state = acceptor_step(m, state, *bytes++);
+ *     acceptor_accepts(m, state)
  */
 #ifndef CONSTRAINT_ACCEPTOR_H
 #define CONSTRAINT_ACCEPTOR_H

@@ -170,9 +170,8 @@ AcceptorNode acceptor_object(Acceptor *m, const ObjectMember *members, size_t n,
     return add_node(m, (Node){.kind = N_OBJECT, .a = (uint32_t)m->n_objects - 1});
 }
 
-AcceptorNode acceptor_array_with(Acceptor *m, const AcceptorNode *first, size_t n,
-                                 AcceptorNode rest, uint32_t min, uint32_t max,
-                                 const ArrayHits *hits) {
+AcceptorNode acceptor_array(Acceptor *m, const AcceptorNode *first, size_t n, AcceptorNode rest,
+                            uint32_t min, uint32_t max, const ArrayHits *hits) {
     if (acceptor_gave_up(m) || !RESERVE(m, arrays, n_arrays, 1)) return ACCEPTOR_NO_NODE;
     Array a = {.n = n, .rest = rest, .min = min, .max = max, .max_hits = ACCEPTOR_NO_LIMIT};
     a.first = copy(m, first, n, sizeof *first);
@@ -184,11 +183,6 @@ AcceptorNode acceptor_array_with(Acceptor *m, const AcceptorNode *first, size_t 
     }
     m->arrays[m->n_arrays++] = a;
     return add_node(m, (Node){.kind = N_ARRAY, .a = (uint32_t)m->n_arrays - 1});
-}
-
-AcceptorNode acceptor_array(Acceptor *m, const AcceptorNode *first, size_t n, AcceptorNode rest,
-                            uint32_t min, uint32_t max) {
-    return acceptor_array_with(m, first, n, rest, min, max, NULL);
 }
 
 bool acceptor_member_needed(const Acceptor *m, const Object *o, uint32_t set, size_t member) {

@@ -58,20 +58,17 @@ AcceptorNode acceptor_repeat(Acceptor *acceptor, AcceptorNode item, uint32_t min
 AcceptorNode acceptor_object(Acceptor *acceptor, const ObjectMember *members, size_t n,
                              const ObjectDependency *dependencies, size_t n_dependencies,
                              uint32_t min, uint32_t max);
-/* A JSON array of from min to max items: the first n as given, others like `rest`
- * (ACCEPTOR_NO_NODE: there are no others). */
-AcceptorNode acceptor_array(Acceptor *acceptor, const AcceptorNode *first, size_t n,
-                            AcceptorNode rest, uint32_t min, uint32_t max);
-/* An array of which from `min` to `max` items are like hits[i], or like `rest` of the hits from the
- * n-th on: JSON Schema's `contains`. */
+/* JSON Schema's `contains`: from min to max items of an array are like first[i], or from the n-th
+ * on like `rest`. */
 typedef struct ArrayHits {
     const AcceptorNode *first; /* [n] as of the items */
     AcceptorNode rest;
     uint32_t min, max;
 } ArrayHits;
-AcceptorNode acceptor_array_with(Acceptor *acceptor, const AcceptorNode *first, size_t n,
-                                 AcceptorNode rest, uint32_t min, uint32_t max,
-                                 const ArrayHits *hits);
+/* A JSON array of from min to max items: the first n as given, others like `rest`
+ * (ACCEPTOR_NO_NODE: there are no others). hits NULL: none are counted. */
+AcceptorNode acceptor_array(Acceptor *acceptor, const AcceptorNode *first, size_t n,
+                            AcceptorNode rest, uint32_t min, uint32_t max, const ArrayHits *hits);
 /* A node that acceptor_define makes equal to another one, later: recursion. */
 AcceptorNode acceptor_forward(Acceptor *acceptor);
 void acceptor_define(Acceptor *acceptor, AcceptorNode forward, AcceptorNode target);

@@ -13,12 +13,10 @@ enum { MASK_BYTES = 32 << 20, MOST_CLOSING = 1 << 20 };
 struct MaskCache {
     uint64_t *words;
     size_t n_masks, capacity, most;
-    uint32_t *of_state; /* [state]: mask + 1; the sign bit of `start` ones is kept apart */
+    uint32_t *of_state; /* [state]: mask + 1; 0: none yet */
     size_t of_state_capacity;
     uint64_t epoch;
     AcceptorState *path; /* [deepest + 1] states on the way through a trie */
-    uint64_t *start;     /* the mask of a first token, where it differs */
-    bool has_start;
 };
 
 /* ---- Shapes ---------------------------------------------------------------------------------- */
@@ -33,10 +31,9 @@ Status shape_new(Shape **out, Acceptor *acceptor, const Vocabulary *vocabulary, 
     if (c) {
         c->most = MASK_BYTES / (8 * (vocabulary->words + 1)) + 1;
         c->path = calloc(deepest + 2, sizeof *c->path);
-        c->start = calloc(vocabulary->words + 1, sizeof *c->start);
     }
-    if (!s || !c || !c->path || !c->start || pthread_mutex_init(&s->lock, NULL) != 0) {
-        if (c) free(c->path), free(c->start);
+    if (!s || !c || !c->path || pthread_mutex_init(&s->lock, NULL) != 0) {
+        if (c) free(c->path);
         free(c);
         free(s);
         acceptor_free(acceptor);
@@ -56,7 +53,6 @@ void shape_free(Shape *s) {
     free(s->masks->words);
     free(s->masks->of_state);
     free(s->masks->path);
-    free(s->masks->start);
     free(s->masks);
     free(s);
 }

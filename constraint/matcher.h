@@ -22,7 +22,6 @@ typedef struct Shape {
     const Vocabulary *vocabulary;
     MaskCache *masks;
     pthread_mutex_t lock;
-    size_t n_users; /* the maker's own */
 } Shape;
 
 /* Makes a shape of an acceptor, which it then owns (also when it fails). The vocabulary is

@@ -222,10 +222,6 @@ static int compare_ids(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-Regex regex_anything(const RegexArena *arena) {
-    return arena->anything;
-}
-
 static bool items_push(RegexArena *arena, RegexItems *items, uint32_t id) {
     if (!items->ids) items->ids = items->few, items->capacity = 32;
     if (items->n == items->capacity) {
@@ -334,10 +330,6 @@ Regex regex_or(RegexArena *arena, const Regex *items, size_t n) {
 
 Regex regex_or2(RegexArena *arena, Regex a, Regex b) {
     return make_list(arena, RE_OR, (Regex[]){a, b}, 2);
-}
-
-Regex regex_and(RegexArena *arena, const Regex *items, size_t n) {
-    return make_list(arena, RE_AND, items, n);
 }
 
 Regex regex_and2(RegexArena *arena, Regex a, Regex b) {

@@ -87,7 +87,7 @@ typedef struct RegexArena {
     uint8_t class_of[256]; /* bytes that no set tells apart */
     uint8_t byte_of[256];  /* one byte of each class */
     size_t n_classes;
-    Regex anything;
+    Regex anything;           /* any bytes */
     struct Utf8Classes *utf8; /* of regex_safe_run; NULL: not made since the classes changed */
     size_t work, most_work, most_nodes;
     const char *failed; /* why the arena gave up; NULL: it did not */
@@ -126,13 +126,10 @@ Regex regex_texts(RegexArena *arena, RegexText *texts, size_t n);
 Regex regex_concat(RegexArena *arena, Regex a, Regex b);
 Regex regex_or(RegexArena *arena, const Regex *items, size_t n);
 Regex regex_or2(RegexArena *arena, Regex a, Regex b);
-Regex regex_and(RegexArena *arena, const Regex *items, size_t n);
 Regex regex_and2(RegexArena *arena, Regex a, Regex b);
 Regex regex_not(RegexArena *arena, Regex a);
 Regex regex_repeat(RegexArena *arena, Regex a, uint32_t min, uint32_t max);
 Regex regex_tag(RegexArena *arena, uint32_t tag);
-/* Any bytes. */
-Regex regex_anything(const RegexArena *arena);
 static inline bool regex_nullable(const RegexArena *arena, Regex regex) {
     return arena->nodes[regex].nullable;
 }

@@ -405,8 +405,8 @@ static Status build_array(SchemaCompiler *c, ArrayBuild *b, AcceptorNode *node) 
             return STATUS_FAILED;
     }
     const ArrayHits hits = {b->first_hits, b->first_hits[n], b->min_hits, b->max_hits};
-    *node = acceptor_array_with(c->acceptor, b->first, n, b->first[n], b->min, b->max,
-                                b->hit != SIZE_MAX ? &hits : NULL);
+    *node = acceptor_array(c->acceptor, b->first, n, b->first[n], b->min, b->max,
+                           b->hit != SIZE_MAX ? &hits : NULL);
     return STATUS_OK;
 }
 

@@ -86,7 +86,7 @@ typedef struct SchemaCompiler {
     size_t n_places, places_capacity;
     IndexTable place_table; /* by the address of their schemas */
     size_t work;
-    Regex any_string, any_char, canonical, comma;
+    Regex any_string, any_char, canonical;
 } SchemaCompiler;
 
 /* ---- schema_parts.c ---- */
