@@ -9,9 +9,7 @@ static utf8proc_category_t category(uint32_t c) {
 }
 
 bool jinja_char_is_space(uint32_t c) {
-    return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-           c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-           c == 0x202F || c == 0x205F || c == 0x3000;
+    return unicode_is_space(c) || (c >= 0x1C && c <= 0x1F);
 }
 
 bool jinja_char_ends_line(uint32_t c) {
@@ -69,12 +67,4 @@ int jinja_digit_value(uint8_t c) {
     if (c >= '0' && c <= '9') return c - '0';
     c |= 32;
     return c >= 'a' && c <= 'z' ? c - 'a' + 10 : 99;
-}
-
-bool jinja_is_utf8(const char *text, size_t length) {
-    return utf8_valid_prefix(text, length) == length;
-}
-
-size_t jinja_char_encode(uint32_t c, char utf8[4]) {
-    return utf8_encode(c, utf8);
 }

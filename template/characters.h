@@ -17,7 +17,5 @@ bool jinja_char_is_printable(uint32_t c);
 bool jinja_char_ends_line(uint32_t c);    /* for splitlines() */
 bool jinja_char_ignores_case(uint32_t c); /* Unicode's Case_Ignorable: does not end a word */
 int jinja_digit_value(uint8_t c);         /* of 0-9, a-z and A-Z; 99 for any other byte */
-bool jinja_is_utf8(const char *text, size_t length);
-size_t jinja_char_encode(uint32_t c, char utf8[4]); /* returns the length */
 
 #endif

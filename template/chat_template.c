@@ -1,7 +1,7 @@
 #include "template/chat_template.h"
 
+#include "base/unicode.h"
 #include "template/builtins.h"
-#include "template/characters.h"
 #include "template/compare.h"
 #include "template/eval.h"
 #include "template/parse.h"
@@ -33,7 +33,7 @@ static bool compile_guarded(ChatTemplate *t, const char *text, size_t length) {
 
 ChatTemplate *chat_template_compile(const char *text, size_t length, Error *error) {
     Error ignored;
-    if (length > MAX_TEMPLATE || !jinja_is_utf8(text, length)) {
+    if (length > MAX_TEMPLATE || utf8_valid_prefix(text, length) < length) {
         error_set(error, "chat template: %s",
                   length > MAX_TEMPLATE ? "longer than 256 KiB" : "not UTF-8");
         return NULL;

@@ -1,5 +1,6 @@
 #include "template/text.h"
 
+#include "base/unicode.h"
 #include "template/characters.h"
 
 #include <string.h>
@@ -58,18 +59,9 @@ static size_t char_size(uint8_t lead) {
 }
 
 uint32_t jinja_text_char(Text t, size_t at, size_t *size) {
-    const uint8_t *p = t.bytes + at;
-    *size = char_size(p[0]);
-    switch (*size) {
-    case 1:
-        return p[0];
-    case 2:
-        return (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu);
-    case 3:
-        return (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
-    default:
-        return (p[0] & 0x07u) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
-    }
+    uint32_t code;
+    *size = utf8_next((const char *)t.bytes + at, t.length - at, &code);
+    return code;
 }
 
 size_t jinja_text_count(Machine *m, Text t) {
@@ -87,9 +79,7 @@ size_t jinja_text_offset(Machine *m, Text t, size_t index) {
 }
 
 size_t jinja_text_before(Text t, size_t end) {
-    do end--;
-    while ((t.bytes[end] & 0xC0) == 0x80);
-    return end;
+    return utf8_previous((const char *)t.bytes, end);
 }
 
 size_t jinja_text_line(Text t, size_t at, size_t *next) {
@@ -256,7 +246,7 @@ void jinja_build_c(Machine *m, Builder *b, const char *s, uint8_t from_template)
 
 void jinja_build_char(Machine *m, Builder *b, uint32_t c, uint8_t from_template) {
     char utf8[4];
-    size_t length = jinja_char_encode(c, utf8);
+    size_t length = utf8_encode(c, utf8);
     jinja_build_bytes(m, b, utf8, length, from_template);
 }
 
