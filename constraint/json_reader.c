@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/unicode.h"
+
 /* As jansson's. */
 enum { MOST_LEVELS = 2048, MOST_CONTEXT = 20 };
 
@@ -96,26 +98,6 @@ static json_t *no_memory(Reader *r) {
 
 enum { AT_END = -1, AT_BROKEN = -2 };
 
-/* Bytes of the UTF-8 character at p[left]; 0: there is none. */
-static size_t character_bytes(const unsigned char *p, size_t left) {
-    size_t n = p[0] < 0x80   ? 1
-               : p[0] < 0xC2 ? 0
-               : p[0] < 0xE0 ? 2
-               : p[0] < 0xF0 ? 3
-               : p[0] < 0xF5 ? 4
-                             : 0;
-    if (n > left) return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xC0) != 0x80) return 0;
-    if (n == 3 && ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] >= 0xA0))) return 0;
-    if (n == 4 && ((p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] >= 0x90))) return 0;
-    return n;
-}
-
-static bool begins_character(int c) {
-    return ((unsigned)c & 0xC0) != 0x80;
-}
-
 /* Reads the next byte, or returns AT_END or AT_BROKEN. A character's UTF-8 is checked at its first
  * byte. */
 static int next_byte(Reader *r) {
@@ -124,7 +106,8 @@ static int next_byte(Reader *r) {
     if (p->at == r->length) return AT_END;
     int c = (unsigned char)r->text[p->at];
     if (p->at >= r->checked) {
-        size_t n = character_bytes((const unsigned char *)r->text + p->at, r->length - p->at);
+        uint32_t code;
+        size_t n = c < 0x80 ? 1 : utf8_decode(r->text + p->at, r->length - p->at, &code);
         r->checked = p->at + n;
         r->broken = n == 0;
         if (r->broken) {
@@ -138,7 +121,7 @@ static int next_byte(Reader *r) {
         p->line++;
         p->last_column = p->column;
         p->column = 0;
-    } else if (begins_character(c)) {
+    } else if (!utf8_continues((char)c)) {
         p->column++;
     }
     return c;
@@ -153,7 +136,7 @@ static void unread(Reader *r, int c) {
     if (c == '\n') {
         p->line--;
         p->column = p->last_column;
-    } else if (begins_character(c)) {
+    } else if (!utf8_continues((char)c)) {
         p->column--;
     }
 }
@@ -233,18 +216,6 @@ static unsigned code_unit(const char *digits) {
     return value;
 }
 
-static size_t write_utf8(char *out, unsigned code) {
-    if (code < 0x80) {
-        out[0] = (char)code;
-        return 1;
-    }
-    size_t n = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    static const unsigned char leads[] = {0, 0, 0xC0, 0xE0, 0xF0};
-    for (size_t i = n; i-- > 1; code >>= 6) out[i] = (char)(0x80 | (code & 0x3F));
-    out[0] = (char)(leads[n] | code);
-    return n;
-}
-
 /* Decodes the escape \uXXXX (of a surrogate pair: both) at text[*i] and moves *i behind it. False:
  * a surrogate stands alone. */
 static bool decode_unicode_escape(Reader *r, const char *text, size_t *i) {
@@ -263,7 +234,7 @@ static bool decode_unicode_escape(Reader *r, const char *text, size_t *i) {
         json_fails(r, json_error_invalid_syntax, "invalid Unicode '\\u%04X'", first);
         return false;
     }
-    r->value_length += write_utf8(r->value + r->value_length, first);
+    r->value_length += utf8_encode(first, r->value + r->value_length);
     return true;
 }
 
@@ -392,9 +363,9 @@ static void next_token(Reader *r) {
     } else if (is_letter(c)) {
         r->kind = read_word(r);
     } else { /* the whole character is wrong */
-        const unsigned char *character = (const unsigned char *)r->text + r->token_begin;
+        uint32_t code;
         r->kind = TOKEN_WRONG;
-        size_t n = character_bytes(character, r->length - r->token_begin);
+        size_t n = utf8_decode(r->text + r->token_begin, r->length - r->token_begin, &code);
         r->place.position += (int)n - 1;
         r->place.at = r->token_end = r->token_begin + n;
     }
