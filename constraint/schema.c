@@ -378,7 +378,7 @@ static Status add_no_match(SchemaCompiler *c, const ArrayBuild *b, SchemaList *s
     json_t *contains = json_object_get(b->a->schemas.items[b->hit], "contains");
     const json_t *no = schema_own(c, json_pack("{s:O}", "not", contains));
     if (!no) return STATUS_FAILED;
-    return schema_list_push(c, set, no) ? STATUS_OK : schema_no_memory(c);
+    return schema_list_push(set, no) ? STATUS_OK : schema_no_memory(c);
 }
 
 /* The node of item i; `hit`: of one that matches `contains`. */
@@ -511,7 +511,7 @@ Status schema_compile(Acceptor *acceptor, const json_t *schema, const json_t *di
     SchemaList list = {0};
     schema_prepare(&c, acceptor);
     Status status = c.made && c.nothing && c.negations ? schema_index(&c) : schema_no_memory(&c);
-    if (status == STATUS_OK && !schema_list_push(&c, &list, schema)) status = schema_no_memory(&c);
+    if (status == STATUS_OK && !schema_list_push(&list, schema)) status = schema_no_memory(&c);
     if (status == STATUS_OK) status = node_of(&c, &list, node);
     while (status == STATUS_OK && c.n_compiled < c.n_sets) {
         status = compile_set(&c, c.n_compiled++);

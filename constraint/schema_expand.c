@@ -380,7 +380,7 @@ static Status add_schema(SchemaCompiler *c, Branch *b, Todo todo, bool *dead) {
     if (!array_reserve(&b->a.parents, &b->parents_capacity, at + 1, sizeof *b->a.parents) ||
         !array_reserve(&b->a.negated, &b->negated_capacity, at + 1, sizeof *b->a.negated) ||
         !array_reserve(&b->origins, &b->origins_capacity, at + 1, sizeof *b->origins) ||
-        !schema_list_push(c, &b->a.schemas, kept))
+        !schema_list_push(&b->a.schemas, kept))
         return schema_no_memory(c);
     b->a.parents[at] = todo.parent;
     b->a.negated[at] = todo.negated;
@@ -446,7 +446,7 @@ static Status expand_take(SchemaCompiler *c, SchemaList *out, const json_t *sche
                           bool *possible) {
     if (json_is_false(schema)) *possible = false;
     if (json_is_true(schema) || json_is_false(schema)) return STATUS_OK;
-    return schema_list_push(c, out, schema) ? STATUS_OK : schema_no_memory(c);
+    return schema_list_push(out, schema) ? STATUS_OK : schema_no_memory(c);
 }
 
 Status schema_of_key(SchemaCompiler *c, const SchemaAlternative *a, const char *name, size_t length,

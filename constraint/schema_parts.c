@@ -14,8 +14,7 @@ bool schema_count(SchemaCompiler *c, size_t steps) {
     return false;
 }
 
-bool schema_list_push(SchemaCompiler *c, SchemaList *list, const json_t *schema) {
-    (void)c;
+bool schema_list_push(SchemaList *list, const json_t *schema) {
     if (!array_reserve(&list->items, &list->capacity, list->n + 1, sizeof *list->items))
         return false;
     list->items[list->n++] = schema;

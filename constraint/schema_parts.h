@@ -100,7 +100,7 @@ Status schema_size(SchemaCompiler *c, const json_t *schema, const char *keyword,
 Status schema_no_memory(SchemaCompiler *c); /* sets the error */
 /* Counts a step; false, and an error, past the limit. */
 bool schema_count(SchemaCompiler *c, size_t steps);
-bool schema_list_push(SchemaCompiler *c, SchemaList *list, const json_t *schema);
+bool schema_list_push(SchemaList *list, const json_t *schema); /* false: no memory */
 /* Takes over a reference to a schema that the compiler wrote and gives it back; NULL: no memory. */
 const json_t *schema_own(SchemaCompiler *c, json_t *schema);
 
