@@ -31,6 +31,11 @@ static void add_types(json_t **out, unsigned types) {
     negate_add(out, json_pack("{s:o}", "type", list));
 }
 
+/* Whether it is seen at once that all values are valid by the schema. */
+static bool allows_all(const json_t *schema) {
+    return json_is_true(schema) || (json_is_object(schema) && json_object_size(schema) == 0);
+}
+
 static json_t *negated(const json_t *schema) {
     return json_pack("{s:o}", "not", shared(schema));
 }
@@ -47,9 +52,7 @@ static Status negate_properties(SchemaCompiler *c, const json_t *value, json_t *
     json_t *schema;
     if (!json_is_object(value)) return error_set(c->error, "'properties' must be an object");
     json_object_foreach((json_t *)value, name, schema) {
-        bool anything =
-            json_is_true(schema) || (json_is_object(schema) && json_object_size(schema) == 0);
-        if (anything) continue;
+        if (allows_all(schema)) continue;
         json_t *properties = json_object();
         json_object_set_new_nocheck(properties, name, negated(schema));
         negate_add(out, json_pack("{s:s,s:[o],s:o}", "type", "object", "required",
@@ -192,11 +195,9 @@ static Status negate_keyword(SchemaCompiler *c, const json_t *schema, const char
             return STATUS_FAILED;
         negate_add(out, negated(target));
     } else {
-        bool anything =
-            json_is_true(value) || (json_is_object(value) && json_object_size(value) == 0);
-        if (anything || negate_items(schema, keyword, value, out)) return STATUS_OK;
+        if (allows_all(value) || negate_items(schema, keyword, value, out)) return STATUS_OK;
         for (i = 0; i < sizeof refused / sizeof *refused; i++)
-            if (strcmp(keyword, refused[i]) == 0 && !anything) return negate_refuse(c, keyword);
+            if (strcmp(keyword, refused[i]) == 0) return negate_refuse(c, keyword);
     }
     return STATUS_OK;
 }
