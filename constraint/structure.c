@@ -65,16 +65,16 @@ static Status token_node(Compiler *c, const json_t *name, Regex *out) {
 /* ---- Strings as plain text ------------------------------------------------------------------- */
 
 /* One of the strings in `list`. */
-static Status listed(Compiler *c, const json_t *list, Regex *out) {
-    *out = REGEX_NONE;
+static Regex listed(Compiler *c, const json_t *list) {
+    Regex out = REGEX_NONE;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *item = json_array_get(list, i);
         if (!json_is_string(item)) continue; /* no string is equal to it */
         Regex text = regex_string(c->regexes, json_string_value(item), json_string_length(item),
                                   WRITING_PLAIN);
-        *out = regex_or2(c->regexes, *out, text);
+        out = regex_or2(c->regexes, out, text);
     }
-    return STATUS_OK;
+    return out;
 }
 
 static Status read_length(Compiler *c, const json_t *schema, const char *key, uint32_t *out) {
@@ -115,10 +115,7 @@ static Status string_regex(Compiler *c, const json_t *schema, Regex *out) {
         read_length(c, schema, "maxLength", &max) != STATUS_OK)
         return STATUS_FAILED;
     *out = min > max ? REGEX_NONE : regex_repeat(r, regex_any_char(r, WRITING_PLAIN), min, max);
-    if (list) {
-        if (listed(c, list, &part) != STATUS_OK) return STATUS_FAILED;
-        *out = regex_and2(r, *out, part);
-    }
+    if (list) *out = regex_and2(r, *out, listed(c, list));
     if (json_is_string(one))
         *out = regex_and2(
             r, *out,

@@ -149,8 +149,7 @@ static const Args *after(Machine *m, const Args *args, size_t n) {
 static NORETURN void unknown(Machine *m, const char *what, Value name) {
     if (name.type == V_UNDEFINED) jinja_fail_undefined(m, name);
     Text t = jinja_repr_text(m, name);
-    jinja_fail(m, "No %s named %.*s.", what, t.length < 80 ? (int)t.length : 80,
-               (const char *)t.bytes);
+    jinja_fail(m, "No %s named %.*s.", what, jinja_text_shown(t), (const char *)t.bytes);
 }
 
 static bool next_mapped(Machine *m, Iter *it, Value *item) {
