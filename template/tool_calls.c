@@ -108,6 +108,16 @@ static bool add_object(json_t *calls, const json_t *object) {
     return add_call(calls, json_string_value(name), json_string_length(name), json_object());
 }
 
+/* Takes a JSON list of one call or more and appends them. */
+static bool take_list(Cursor *c, json_t *calls) {
+    json_t *list = take_json(c);
+    bool is_whole = json_array_size(list) > 0;
+    for (size_t i = 0; is_whole && i < json_array_size(list); i++)
+        is_whole = add_object(calls, json_array_get(list, i));
+    json_decref(list);
+    return is_whole;
+}
+
 /* ---- The formats ---- */
 
 /* <tool_call>{"name": "f", "arguments": {...}}</tool_call> */
@@ -219,12 +229,7 @@ static bool read_mistral(Cursor *c, const json_t *tools, json_t *calls) {
         trim(&name, &length);
         return add_call(calls, name, length, take_json(c));
     }
-    json_t *list = take_json(c);
-    bool is_whole = json_array_size(list) > 0;
-    for (size_t i = 0; is_whole && i < json_array_size(list); i++)
-        is_whole = add_object(calls, json_array_get(list, i));
-    json_decref(list);
-    return is_whole;
+    return take_list(c, calls);
 }
 
 /* <tool_calls>[{"name": "f", "arguments": {...}}, ...]</tool_calls>, or the same objects one a
@@ -235,11 +240,7 @@ static bool read_listed(Cursor *c, const json_t *tools, json_t *calls) {
     cursor_skip_space(c);
     bool is_whole = true;
     if (c->at < c->end && *c->at == '[') {
-        json_t *list = take_json(c);
-        is_whole = json_array_size(list) > 0;
-        for (size_t i = 0; is_whole && i < json_array_size(list); i++)
-            is_whole = add_object(calls, json_array_get(list, i));
-        json_decref(list);
+        is_whole = take_list(c, calls);
     } else {
         while (is_whole && c->at < c->end && *c->at == '{') {
             json_t *object = take_json(c);
