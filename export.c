@@ -1,4 +1,5 @@
-/* export: a model in somebody else's format in, a model.bin out. */
+/* export: a model in somebody else's format in, a model.bin out; or a GGUF file with other types.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -16,6 +17,7 @@
 #include "base/threads.h"
 #include "convert/adapter_opening.h"
 #include "convert/convert_target.h"
+#include "convert/gguf_write.h"
 #include "convert/mix.h"
 #include "convert/model_names.h"
 #include "convert/target_size.h"
@@ -50,6 +52,7 @@ typedef struct Export {
     const Arguments *arguments;
     char source[4096];
     const char *target;
+    bool gguf; /* the target is a GGUF file */
     double started;
     AdapterOpening adapters; /* merged into the weights */
     char *mix;               /* --type and all --keep; owned */
@@ -117,7 +120,8 @@ static void print_help(const CommandLine *line) {
            "\n"
            "Writes the model.bin TARGET. SOURCE is a Hugging Face directory (config.json and\n"
            "safetensors), a GGUF file (of a split model: the first), a llama2.c checkpoint, or\n"
-           "a model.bin, to change the type of its weights.\n"
+           "a model.bin, to change the type of its weights. A TARGET that ends in .gguf is\n"
+           "the GGUF file SOURCE with other types, for other programs.\n"
            "\n",
            name, name);
     command_line_help(stdout, line, true);
@@ -131,11 +135,20 @@ static Status choose_files(Export *e, Error *error) {
     if (a->n_operands > wanted) return usage(error, "too many operands: ", a->operands[wanted]);
     e->target = a->operands[wanted - 1];
     const char *ending = strrchr(e->target, '.');
-    if (ending && (strcasecmp(ending, ".gguf") == 0 || strcasecmp(ending, ".safetensors") == 0))
+    if (ending && strcasecmp(ending, ".safetensors") == 0)
         return usage(error,
                      "a model.bin is written, which no other program reads: "
                      "let the name of TARGET not end in ",
                      ending);
+    e->gguf = gguf_write_asked(e->target);
+    const char *kept = a->tokenizer  ? "--tokenizer"
+                       : a->kv_heads ? "--kv-heads"
+                       : a->pooling  ? "--pooling"
+                       : a->no_mtp   ? "--no-mtp"
+                       : a->random   ? "--random"
+                                     : NULL;
+    if (e->gguf && kept)
+        return usage(error, "a GGUF target has all of its source but the types: no ", kept);
     int length = a->random ? snprintf(e->source, sizeof e->source, "random:%s", a->random)
                            : snprintf(e->source, sizeof e->source, "%s", a->operands[0]);
     if (length >= (int)sizeof e->source) return usage(error, "SOURCE is too long", "");
@@ -248,7 +261,7 @@ static void show_note(const char *line, void *context) {
 }
 
 /* Opens the finished file as `run` would, and says what it is. */
-static Status report_result(void *context, int fd, Error *error) {
+static Status report_result(void *context, int fd, uint64_t gguf_bytes, Error *error) {
     const Export *e = context;
     ModelFile *file;
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* which modelfile_open takes over */
@@ -258,7 +271,8 @@ static Status report_result(void *context, int fd, Error *error) {
     modelfile_meta_uint(file, "source.parameters", 0, &parameters);
     if (!e->arguments->quiet)
         terminal_line(stderr, "%s: %.4g M parameters, %.1f MB, %.1f s", e->target,
-                      (double)parameters / 1e6, (double)modelfile_bytes(file) / 1e6,
+                      (double)parameters / 1e6,
+                      (double)(e->gguf ? gguf_bytes : modelfile_bytes(file)) / 1e6,
                       clock_seconds() - e->started);
     const char *table;
     size_t bytes;
@@ -290,6 +304,7 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
         .family = a->family,
         .no_mtp = a->no_mtp,
         .pooling = poolings[a->pooling],
+        .gguf = e->gguf,
         .keeps_target = !a->force,
         .n_threads = a->n_threads ? (int)a->n_threads : threads_default(),
         .cancel = stopped,

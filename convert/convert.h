@@ -28,6 +28,7 @@ typedef struct ConvertOptions {
     uint32_t kv_heads;   /* for convert_to_path: kv_heads_merge; 0: as the source has them */
     const char *target;  /* the target's name in messages; NULL: the source's path */
     const char *pooling; /* for convert_to_path: pooling_set; NULL: as the source says */
+    bool gguf;           /* for convert_to_path: the target is a GGUF file (gguf_write.h) */
     bool keeps_target;   /* for convert_to_path: fails where the target exists */
     int n_threads;       /* 0: threads_default() */
     /* For convert_to_path: the path of a text to calibrate with (calibrate.h). The model is
@@ -47,8 +48,9 @@ typedef struct ConvertOptions {
     /* For convert_to_path. Called when every file is open and before a byte of the source is
      * parsed: the moment to give up all rights. May be NULL. */
     Status (*ready)(void *context, Error *error);
-    /* Called when the target has its name, with a descriptor of it. May be NULL. */
-    Status (*written)(void *context, int fd, Error *error);
+    /* Called when the target has its name, with a descriptor of the model.bin. With `gguf` the
+     * target is another file, of gguf_bytes; else they are 0. May be NULL. */
+    Status (*written)(void *context, int fd, uint64_t gguf_bytes, Error *error);
     void *ready_context; /* of both */
     /* Called at the end for each type of the source that none of the runner's types holds without
      * loss, with a line that names the type it became and the error. `context` is

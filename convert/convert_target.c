@@ -12,6 +12,7 @@
 #include "convert/kv_heads.h"
 #include "convert/cache_directory.h"
 #include "convert/calibrate.h"
+#include "convert/gguf_write.h"
 #include "convert/target_size.h"
 #include "convert/type_choice.h"
 #include "formats/given_family.h"
@@ -168,10 +169,44 @@ static void close_calibration(CalibrationFiles *files) {
     if (files->has_types) target_size_close(&files->types);
 }
 
+/* What is written. */
+typedef struct Outputs {
+    int target;     /* the file that gets the name */
+    int model;      /* the model.bin: `target`, or for a GGUF target a file without a name */
+    uint64_t bytes; /* of a GGUF target when it is written; else 0 */
+} Outputs;
+
+static Status open_outputs(Outputs *out, bool gguf, const char *path, Error *error) {
+    char directory[PATH_BYTES];
+    out->model = out->target;
+    if (!gguf) return STATUS_OK;
+    out->model = replace_file_directory(path, directory, sizeof directory)
+                     ? convert_unlinked(directory)
+                     : -1;
+    return out->model < 0 ? error_set(error, "%s: %s", path, strerror(errno)) : STATUS_OK;
+}
+
+static void close_outputs(Outputs *out) {
+    if (out->model >= 0 && out->model != out->target) close(out->model);
+    close(out->target);
+}
+
+/* Writes the GGUF target from the model.bin. */
+static Status write_gguf(const Source *source, const ConvertOptions *options, Outputs *out,
+                         Error *error) {
+    ModelFile *model;
+    int own = fcntl(out->model, F_DUPFD_CLOEXEC, 0); /* which modelfile_open takes over */
+    if (own < 0) return error_set(error, "%s: %s", source->path, strerror(errno));
+    if (modelfile_open(&model, source->path, own, error) != STATUS_OK) return STATUS_FAILED;
+    Status status = gguf_write(source, model, options, out->target, &out->bytes, error);
+    modelfile_close(model);
+    return status;
+}
+
 /* Parses the source, applies what changes it (pooling, adapters, fewer key/value heads), chooses
- * types where asked to, and converts it to `fd`. */
+ * types where asked to, and converts it. */
 static Status parse_and_convert(Source *source, ConvertOptions *options, CalibrationFiles *files,
-                                int fd, Error *error) {
+                                Outputs *out, Error *error) {
     Calibration *calibration = NULL;
     TypeChoice choice;
     char *mix = NULL;
@@ -187,17 +222,22 @@ static Status parse_and_convert(Source *source, ConvertOptions *options, Calibra
         status = adapter_merge(options->adapters, source, error);
     if (status == STATUS_OK && options->kv_heads)
         status = kv_heads_merge(source, options->kv_heads, error);
+    if (status == STATUS_OK && options->gguf && !options->target_size)
+        status = gguf_write_check(source, options->type, error);
     if (status == STATUS_OK && options->target_size) {
         status = target_size_choose(source, options->target_size, &files->text, &files->types,
                                     options, &mix, &calibration, error);
         options->type = mix;
+        if (status == STATUS_OK && options->gguf)
+            status = gguf_write_check(source, options->type, error);
     } else if (status == STATUS_OK && options->calibrate)
         status = calibrate_source(&calibration, source, &files->text, &files->fd, options, error);
     if (calibration) {
         options->importance = calibration_importance_of;
         options->importance_context = calibration;
     }
-    if (status == STATUS_OK) status = convert_parsed(source, options, fd, error);
+    if (status == STATUS_OK) status = convert_parsed(source, options, out->model, error);
+    if (status == STATUS_OK && options->gguf) status = write_gguf(source, options, out, error);
     calibration_free(calibration);
     free(mix);
     return status;
@@ -249,24 +289,31 @@ static Status convert_opened(Source *source, const ConvertOptions *options, cons
     Errand errand = {0};
     Target target = {.path = path, .keeps = options->keeps_target};
     if (check_target(source, options, path, error) != STATUS_OK) return STATUS_FAILED;
+    if (options->gguf && source->kind != SOURCE_GGUF)
+        return error_set(error,
+                         "%s: only a GGUF file is written as GGUF again, because its keys, names "
+                         "and tokenizer are taken over: let TARGET be a model.bin",
+                         source->path);
     target.fd = open_beside(path, &target.temporary);
     if (target.fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
     const ErrandJob job = {name_target, drop_target, &target, {target.fd, -1}};
+    Outputs out = {.target = target.fd};
     CalibrationFiles files = {.fd = -1, .text = {.fd = -1}};
     Status status = errand_start(&errand, &job, error);
+    if (status == STATUS_OK) status = open_outputs(&out, options->gguf, path, error);
     if (status == STATUS_OK && options->calibrate)
         status = open_calibration(&files, options, path, error);
     if (status == STATUS_OK && options->ready)
         status = options->ready(options->ready_context, error);
-    if (status == STATUS_OK) status = parse_and_convert(source, &named, &files, target.fd, error);
+    if (status == STATUS_OK) status = parse_and_convert(source, &named, &files, &out, error);
     close_calibration(&files);
     if (status == STATUS_OK) status = replace_file_sync(target.fd, path, error);
     if (status == STATUS_OK) status = errand_finish(&errand, error);
     if (status == STATUS_OK && options->written)
-        status = options->written(options->ready_context, target.fd, error);
+        status = options->written(options->ready_context, out.model, out.bytes, error);
     errand_drop(&errand);
     drop_target(&target); /* where no errand could be started */
-    close(target.fd);
+    close_outputs(&out);
     return status;
 }
 

@@ -5,23 +5,6 @@
 
 #include "formats/extents.h"
 
-enum {
-    GGUF_UINT8,
-    GGUF_INT8,
-    GGUF_UINT16,
-    GGUF_INT16,
-    GGUF_UINT32,
-    GGUF_INT32,
-    GGUF_FLOAT32,
-    GGUF_BOOL,
-    GGUF_STRING,
-    GGUF_ARRAY,
-    GGUF_UINT64,
-    GGUF_INT64,
-    GGUF_FLOAT64,
-    GGUF_TYPES
-};
-
 static const size_t value_bytes[GGUF_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 /* Types of tensors by their number in the file (ggml_type). STORED_TYPES: known by name, but not
@@ -157,6 +140,7 @@ static TokenizerString read_string(Cursor *c) {
 }
 
 static void read_value(Cursor *c, GgufValue *value) {
+    value->start = c->at;
     value->key = read_string(c);
     value->type = read_u32(c);
     value->count = 1;
@@ -177,6 +161,7 @@ static void read_value(Cursor *c, GgufValue *value) {
         else
             read_bytes(c, bytes);
     }
+    value->end = c->at;
 }
 
 static Status read_tensor(Cursor *c, const InputFile *file, size_t index, RawTable *table,
@@ -289,6 +274,15 @@ Status gguf_read(Gguf *gguf, const InputFile *file, size_t index, RawTable *tabl
 void gguf_free(Gguf *gguf) {
     free(gguf->values);
     *gguf = (Gguf){0};
+}
+
+bool gguf_type_number(StoredType type, uint32_t *number) {
+    for (uint32_t i = 0; i < sizeof tensor_types / sizeof *tensor_types; i++) {
+        if (!tensor_types[i].name || tensor_types[i].type != type) continue;
+        *number = i;
+        return true;
+    }
+    return false;
 }
 
 /* ---- Looking values up ---- */

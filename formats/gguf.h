@@ -10,9 +10,28 @@ typedef struct GgufValue {
     TokenizerString key;
     uint32_t type; /* of the value, or of an array's elements */
     bool is_array;
-    uint64_t count;        /* 1 for a scalar */
-    const uint8_t *values; /* unaligned; texts: each a uint64 length and its bytes */
+    uint64_t count;             /* 1 for a scalar */
+    const uint8_t *values;      /* unaligned; texts: each a uint64 length and its bytes */
+    const uint8_t *start, *end; /* the whole pair, key and type included */
 } GgufValue;
+
+/* Types of values by their number in the file. */
+enum {
+    GGUF_UINT8,
+    GGUF_INT8,
+    GGUF_UINT16,
+    GGUF_INT16,
+    GGUF_UINT32,
+    GGUF_INT32,
+    GGUF_FLOAT32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_UINT64,
+    GGUF_INT64,
+    GGUF_FLOAT64,
+    GGUF_TYPES
+};
 
 typedef struct Gguf {
     const InputFile *file;
@@ -25,6 +44,9 @@ typedef struct Gguf {
  * Source.files. Free with gguf_free, also after a failure. */
 Status gguf_read(Gguf *gguf, const InputFile *file, size_t index, RawTable *table, Error *error);
 void gguf_free(Gguf *gguf);
+
+/* The number (ggml_type) of a type in the file; false: GGUF has no such type. */
+bool gguf_type_number(StoredType type, uint32_t *number);
 
 const GgufValue *gguf_find(const Gguf *gguf, const char *key); /* NULL: none */
 

@@ -333,6 +333,12 @@ static size_t contiguous_rows(const SourceTensor *t, size_t r, size_t n, size_t 
     return n < left ? n : left;
 }
 
+size_t source_stored_row(const SourceTensor *tensor, size_t row) {
+    size_t stored_row;
+    contiguous_rows(tensor, row, 1, &stored_row);
+    return stored_row;
+}
+
 /* Rearranges a block of 32 codes of 4 bits: byte i of codes[16] holds elements 2i and 2i + 1 (low
  * nibble first), byte i of out[16] elements i and i + 16, as GGUF has them. */
 static void join_nibbles(const uint8_t *codes, uint8_t *out) {

@@ -182,6 +182,9 @@ Status source_check_tensor(const Source *source, const SourceTensor *tensor, Err
 Status source_read_floats(const Source *source, const SourceTensor *tensor, size_t first, size_t n,
                           float *out, Error *error);
 
+/* The row of the stored tensor that holds row `row`; not for tensors stored transposed. */
+size_t source_stored_row(const SourceTensor *tensor, size_t row);
+
 /* Reads the one scale of a tensor whose BlockScales give all its weights the same. */
 Status source_read_scale(const Source *source, const SourceTensor *tensor, float *scale,
                          Error *error);

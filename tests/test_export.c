@@ -77,7 +77,10 @@ static void a_wrong_command_line_says_so(void **state) {
                  "no type is called 'Q4_K_M'; did you mean q4m?");
     assert_fails(RUN("export", "one", "two", "-t", "q4m", "--keep", "output=int8"), 2,
                  "no type is called 'int8'; did you mean q8?");
-    assert_fails(RUN("export", "one", "two.gguf"), 2, "a model.bin is written, which no other");
+    assert_fails(RUN("export", "one", "two.safetensors"), 2,
+                 "a model.bin is written, which no other");
+    assert_fails(RUN("export", "one", "two.gguf", "-z", "three"), 2,
+                 "but the types: no --tokenizer");
     assert_fails(RUN("export", "one", "-o", "two"), 2,
                  "no option -o: the result stands behind the source: SOURCE TARGET");
     assert_fails(RUN("export", "one", "two", "--outtype", "q8_0"), 2,

@@ -16,6 +16,7 @@
 #include "fixture.h"
 #include "formats/source_open.h"
 #include "process.h"
+#include "tier.h"
 #include "tiny_model.h"
 
 /* ---- Writing GGUF ---- */
@@ -463,11 +464,90 @@ static void factors_beside_nvfp4_weights_are_multiplied_in(void **state) {
     fixture_remove_directory(directory);
 }
 
+/* ---- GGUF files that export writes ---- */
+
+static void assert_refused(const char *from, const char *to, const char *type, const char *why) {
+    Process p = RUN("export", from, to, "-f", "-t", type);
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.err, why));
+    process_free(&p);
+}
+
+/* Converts `from` to `to` with --type `type` ("": as the source). */
+static void assert_exported(const char *from, const char *to, const char *type) {
+    Process p = type[0] ? RUN("export", from, to, "-f", "-q", "-t", type)
+                        : RUN("export", from, to, "-f", "-q");
+    if (p.status) print_message("%s", p.err);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+}
+
+static void assert_same_tensors(const char *a, const char *b) {
+    ModelFile *x, *y;
+    Error error;
+    if (modelfile_open(&x, a, -1, &error) != STATUS_OK) fail_msg("%s", error.text);
+    if (modelfile_open(&y, b, -1, &error) != STATUS_OK) fail_msg("%s", error.text);
+    assert_int_equal(modelfile_n_tensors(x), modelfile_n_tensors(y));
+    for (size_t i = 0; i < modelfile_n_tensors(x); i++) {
+        const FileTensor *t = modelfile_tensor(x, i), *u = modelfile_find(y, t->name);
+        assert_non_null(u);
+        assert_int_equal(t->type, u->type);
+        assert_int_equal(t->bytes, u->bytes);
+        assert_memory_equal(modelfile_data(x, t), modelfile_data(y, u), t->bytes);
+    }
+    modelfile_close(x);
+    modelfile_close(y);
+}
+
+static void a_gguf_file_that_export_writes_holds_the_tensors_of_its_model(void **state) {
+    (void)state;
+    static const char *const types[] = {"q8",    "f16",   "",     "q4",   "q4_min", "q5_k",
+                                        "q6_k",  "q3_k",  "q4_k", "q2_k", "q4_nl",  "iq4_xs",
+                                        "mxfp4", "tq2_0", "q2_0", "q1_0"};
+    char *directory = fixture_directory(), *path = fixture_path(directory, "m.gguf");
+    char *written = fixture_path(directory, "w.gguf"), *model = fixture_path(directory, "m.bin");
+    char *again = fixture_path(directory, "w.bin");
+    Source *source;
+    Error error;
+    /* All matrices have whole panels, so that all of their bytes are of weights. */
+    assert_int_equal(source_open(&source,
+                                 "random:tiny,dim=256,ffn_dim=256,vocab_size=272,n_layers=1", NULL,
+                                 &error),
+                     STATUS_OK);
+    assert_int_equal(source_parse(source, &error), STATUS_OK);
+    GgufTensor *tensors = calloc(source->n_tensors, sizeof *tensors);
+    size_t n = read_tensors(source, tensors);
+    write_gguf(path, &source->config, tensors, 0, n, 0, 1);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (!tier_takes(i, 8, 1)) continue;
+        assert_exported(path, written, types[i]);
+        assert_exported(path, model, types[i]);
+        assert_exported(written, again, "");
+        assert_same_tensors(model, again);
+    }
+    /* What cannot be written is named, and the file that was there stays. */
+    assert_exported(path, written, "");
+    assert_exported(path, model, "");
+    assert_refused(path, written, "iq2", "as GGUF: it has no blocks for iq2");
+    assert_exported(written, again, "");
+    assert_same_tensors(model, again);
+    assert_refused(model, written, "q8", "only a GGUF file is written as GGUF");
+    for (size_t k = 0; k < n; k++) free(tensors[k].values);
+    free(tensors);
+    source_close(source);
+    free(path);
+    free(written);
+    free(model);
+    free(again);
+    fixture_remove_directory(directory);
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_llama_gives_the_reference_logits),
         cmocka_unit_test(other_families_give_the_reference_logits),
+        cmocka_unit_test(a_gguf_file_that_export_writes_holds_the_tensors_of_its_model),
         cmocka_unit_test(split_files_give_the_reference_logits),
         cmocka_unit_test(parts_that_do_not_fit_are_refused),
         cmocka_unit_test(types_without_an_equal_say_what_their_conversion_cost),
