@@ -27,6 +27,16 @@ HeadShape config_heads(const Config *c, size_t l) {
     return heads;
 }
 
+Status config_check_rotary(const Config *c, uint32_t l, Error *error) {
+    const HeadShape h = config_heads(c, l);
+    bool rotates = c->position == POSITION_ROPE && c->rope_table[l] < 2;
+    if (rotates && (h.rotary_dim == 0 || h.rotary_dim % 2 != 0 || h.rotary_dim > h.head_dim))
+        return error_set(error,
+                         "layer %u: rotary_dim is %u, but must be even and at most head_dim (%u)",
+                         l, h.rotary_dim, h.head_dim);
+    return STATUS_OK;
+}
+
 LatentShape config_latent(const Config *c, size_t l) {
     const LatentConfig *latent = &c->latent;
     LatentShape shape = {latent->kv_lora_rank, latent->q_lora_rank, latent->scale,

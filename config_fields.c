@@ -124,17 +124,13 @@ static Status check_field(const Config *c, const ConfigField *field, Error *erro
 /* Checks the heads of a layer that attends. */
 static Status check_heads(const Config *c, uint32_t l, Error *error) {
     const HeadShape h = config_heads(c, l);
-    bool rotates = c->position == POSITION_ROPE && c->rope_table[l] < 2;
     if (h.n_heads % h.n_kv_heads != 0)
         return error_set(error, "layer %u: n_heads (%u) is not a multiple of n_kv_heads (%u)", l,
                          h.n_heads, h.n_kv_heads);
     if ((uint64_t)h.n_heads * (h.head_dim > h.value_dim ? h.head_dim : h.value_dim) > 1 << 20)
         return error_set(error, "layer %u: %u heads of %u elements are too many", l, h.n_heads,
                          h.head_dim);
-    if (rotates && (h.rotary_dim == 0 || h.rotary_dim % 2 != 0 || h.rotary_dim > h.head_dim))
-        return error_set(error,
-                         "layer %u: rotary_dim is %u, but must be even and at most head_dim (%u)",
-                         l, h.rotary_dim, h.head_dim);
+    if (config_check_rotary(c, l, error) != STATUS_OK) return STATUS_FAILED;
     if (c->position == POSITION_ALIBI && h.n_heads != c->n_heads)
         return error_set(error, "layer %u: %u heads, but ALiBi has slopes for %u", l, h.n_heads,
                          c->n_heads);

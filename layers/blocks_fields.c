@@ -10,11 +10,7 @@ static Status validate(const Config *c, uint32_t l, Error *error) {
     if (h.head_dim == 0 ||
         (uint64_t)h.n_heads * (h.head_dim > h.value_dim ? h.head_dim : h.value_dim) > 1 << 19)
         return error_set(error, "layer %u: %u heads of %u elements", l, h.n_heads, h.head_dim);
-    if (c->position == POSITION_ROPE && c->rope_table[l] < 2 &&
-        (h.rotary_dim == 0 || h.rotary_dim % 2 != 0 || h.rotary_dim > h.head_dim))
-        return error_set(error,
-                         "layer %u: rotary_dim is %u, but must be even and at most head_dim (%u)",
-                         l, h.rotary_dim, h.head_dim);
+    if (config_check_rotary(c, l, error) != STATUS_OK) return STATUS_FAILED;
     if (c->indexer.n_heads == 0 || c->indexer.topk == 0 || c->indexer.block == 0 ||
         c->indexer.head_dim == 0)
         return error_set(error,

@@ -15,11 +15,7 @@ static Status check(const Config *c, uint32_t l, Error *error) {
     if (h.value_dim != h.head_dim || (uint64_t)h.n_heads * h.head_dim > 1 << 19)
         return error_set(error, "layer %u: %u heads of %u elements, with values of %u", l,
                          h.n_heads, h.head_dim, h.value_dim);
-    if (c->position == POSITION_ROPE && c->rope_table[l] < 2 &&
-        (h.rotary_dim == 0 || h.rotary_dim % 2 != 0 || h.rotary_dim > h.head_dim))
-        return error_set(error,
-                         "layer %u: rotary_dim is %u, but must be even and at most head_dim (%u)",
-                         l, h.rotary_dim, h.head_dim);
+    if (config_check_rotary(c, l, error) != STATUS_OK) return STATUS_FAILED;
     if (c->chunk[l] > 0 || c->position == POSITION_ALIBI || c->kv_distance[l] > 0 ||
         c->query_scaling != 0.0f)
         return error_set(error,

@@ -177,17 +177,13 @@ const LayerFields rg_lru_fields = {.validate = check_rg_lru, .work = rg_lru_work
 /* Checks the heads of attention that is a part of a layer: all layers have the same. */
 static Status check_attention(const Config *c, uint32_t layer, Error *error) {
     const HeadShape h = config_heads(c, layer), first = config_heads(c, 0);
-    bool rotates = c->position == POSITION_ROPE && c->rope_table[layer] < 2;
     if (h.n_heads % h.n_kv_heads != 0)
         return error_set(error, "layer %u: n_heads (%u) is not a multiple of n_kv_heads (%u)",
                          layer, h.n_heads, h.n_kv_heads);
     if ((uint64_t)h.n_heads * ((uint64_t)h.head_dim + h.value_dim) > 1 << 20)
         return error_set(error, "layer %u: %u heads of %u elements are too many", layer, h.n_heads,
                          h.head_dim);
-    if (rotates && (h.rotary_dim == 0 || h.rotary_dim % 2 != 0 || h.rotary_dim > h.head_dim))
-        return error_set(error,
-                         "layer %u: rotary_dim is %u, but must be even and at most head_dim (%u)",
-                         layer, h.rotary_dim, h.head_dim);
+    if (config_check_rotary(c, layer, error) != STATUS_OK) return STATUS_FAILED;
     if (h.value_dim > h.head_dim)
         return error_set(error, "layer %u: value_dim (%u) is larger than head_dim (%u)", layer,
                          h.value_dim, h.head_dim);
