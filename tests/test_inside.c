@@ -638,6 +638,7 @@ static void only_the_chosen_experts_are_read(void **state) {
              "dim=256,n_layers=4,n_heads=4,ffn_dim=16,vocab_size=300,context=64,n_experts=%d,"
              "n_experts_used=2,expert_ffn_dim=%d",
              EXPERTS, FFN);
+    unlink(path); /* of a run that failed */
     Process p = RUN("export", "--random", shape, path, "-q");
     assert_done(&p);
     process_free(&p);
