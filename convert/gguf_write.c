@@ -61,6 +61,12 @@ bool gguf_write_asked(const char *target) {
     return ending && strcasecmp(ending, ".gguf") == 0;
 }
 
+bool gguf_write_holds(TensorType type, size_t cols) {
+    StoredType stored = stored_write_type(type);
+    size_t bytes;
+    return stored != STORED_TYPES && stored_bytes(stored, cols, &bytes);
+}
+
 /* ---- The source's tensors ---- */
 
 static Status read_source(GgufWriter *w) {

@@ -11,6 +11,7 @@
 #include "base/size.h"
 #include "convert/calibrate.h"
 #include "convert/divergence.h"
+#include "convert/gguf_write.h"
 #include "convert/knapsack.h"
 #include "convert/layout.h"
 #include "convert/mix.h"
@@ -125,7 +126,8 @@ static void add_to_unit(Search *s, size_t tensor, const Layout *lossless) {
     s->unit_of[tensor] = u;
     unit->parameters += (double)t->rows * (double)t->cols;
     for (size_t k = 0; k < unit->n; k++)
-        if (!matrix_bytes(unit->option_types[k], t, &unit->options[k].bytes))
+        if (!matrix_bytes(unit->option_types[k], t, &unit->options[k].bytes) ||
+            (k != OWN && s->options->gguf && !gguf_write_holds(unit->option_types[k], t->cols)))
             unit->options[k].bytes = UINT64_MAX / 2;
 }
 

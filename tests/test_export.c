@@ -81,6 +81,8 @@ static void a_wrong_command_line_says_so(void **state) {
                  "a model.bin is written, which no other");
     assert_fails(RUN("export", "one", "two.gguf", "-z", "three"), 2,
                  "but the types: no --tokenizer");
+    assert_fails(RUN("export", "one", "two.gguf", "--target-size", "40M", "--calibrate", "three"),
+                 2, "in bits a weight: --target-size 4.5b");
     assert_fails(RUN("export", "one", "-o", "two"), 2,
                  "no option -o: the result stands behind the source: SOURCE TARGET");
     assert_fails(RUN("export", "one", "two", "--outtype", "q8_0"), 2,

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "convert/convert.h"
+#include "convert/gguf_write.h"
 #include "fixture.h"
 #include "formats/source_open.h"
 #include "process.h"
@@ -542,12 +543,24 @@ static void a_gguf_file_that_export_writes_holds_the_tensors_of_its_model(void *
     fixture_remove_directory(directory);
 }
 
+/* --target-size chooses among these. */
+static void a_type_is_held_by_a_gguf_file_where_rows_are_whole_blocks(void **state) {
+    (void)state;
+    assert_true(gguf_write_holds(TENSOR_Q4_K, 512));
+    assert_false(gguf_write_holds(TENSOR_Q4_K, 544));
+    assert_true(gguf_write_holds(TENSOR_Q4_NL, 544));
+    assert_false(gguf_write_holds(TENSOR_Q8, 40));
+    assert_true(gguf_write_holds(TENSOR_F16, 40));
+    assert_false(gguf_write_holds(TENSOR_IQ2, 512));
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_llama_gives_the_reference_logits),
         cmocka_unit_test(other_families_give_the_reference_logits),
         cmocka_unit_test(a_gguf_file_that_export_writes_holds_the_tensors_of_its_model),
+        cmocka_unit_test(a_type_is_held_by_a_gguf_file_where_rows_are_whole_blocks),
         cmocka_unit_test(split_files_give_the_reference_logits),
         cmocka_unit_test(parts_that_do_not_fit_are_refused),
         cmocka_unit_test(types_without_an_equal_say_what_their_conversion_cost),
