@@ -436,7 +436,7 @@ typedef struct HeadShape {
     uint32_t n_heads, n_kv_heads, head_dim, value_dim, rotary_dim;
 } HeadShape;
 HeadShape config_heads(const Config *config, size_t layer);
-/* Refuses a rotary_dim of a layer's heads that rotation cannot use; fine where the layer's heads are
+/* Refuses a rotary_dim that the rotation of a layer's heads cannot use; any will do where they are
  * not rotated. */
 Status config_check_rotary(const Config *config, uint32_t layer, Error *error);
 /* Latent attention of one layer: LatentConfig's fields, and Config's attention_scale. */
