@@ -325,8 +325,8 @@ SWEPT_TESTS = $(addprefix $(BUILD)/tests/,$(shell awk -F'[ |]*[|][ |]*' \
 	'/^[|] test_/ && $$5 != $$6 { print $$2 }' tests/README.md | sort -u))
 # Programs that compute; the others are about texts, files, options and terminals.
 NUMBERS = $(patsubst %,$(BUILD)/tests/test_%,adapters attention batch bench calibrate check core drafts embeddings \
-	engine exactness experts export export_gguf families gguf_families guard indexer inside kernels kv_heads kvcache \
-	library live masks mix mtp numbers own planted pools prefill proof quantized receipt reference_logits sampler score \
+	engine exactness experts export export_gguf families family_keys gguf_families guard indexer inside kernels kv_heads kvcache \
+	library live masks mix mtp numbers own planted pools prefill proof quantized quantized_sources receipt reference_logits sampler score \
 	scoring snapshots stacks states stored streams target_size tensor why)
 # Of these the ones whose numbers are known or compared with a reference; the others compare runs of this build with
 # each other.
@@ -348,6 +348,8 @@ check check-numbers check-bits test test-all test-sweeps: all core $(BUILD)/core
 # test_guard counts the calls of these functions.
 GUARD_WRAPS = barrier_wait GOMP_barrier GOMP_loop_end GOMP_parallel __kmpc_barrier malloc calloc realloc aligned_alloc
 $(SUITE) $(BUILD)/tests/test_guard: ALL_LIBS += $(GUARD_WRAPS:%=-Wl,--wrap=%)
+# soak_drafts counts what its own drafters propose.
+$(BUILD)/tests/soak_drafts: ALL_LIBS += -Wl,--wrap=drafting_new
 
 guard: $(BUILD)/run $(BUILD)/export
 	BUILD=$(BUILD) CC="$(CC)" scripts/guard

@@ -389,7 +389,7 @@ static Status new_drafter(Sample *sample, size_t n_prompt, Error *error) {
     Drafter **drafter = &sample->task.drafter;
     GenerationOptions own = *o;
     own.rule = sample->rule;
-    if (!job->recorded) return session_drafter(session, &own, drafter, error);
+    if (!job->recorded) return drafting_new(session, &own, drafter, error);
     const RecordedDecoding decoding = {.tokenizer = session->tokenizer,
                                        .flags = o->decode_flags,
                                        .shown = o->shown,

@@ -10,6 +10,7 @@
 #include "cache/kvcache_sizes.h"
 #include "cache/kvcache_snapshots.h"
 #include "chat/made_with.h"
+#include "session/drafting.h"
 
 /* ---- Opening ----------------------------------------------------------------------------- */
 
@@ -483,7 +484,7 @@ Status dialogue_answer(Dialogue *d, const AnswerWatcher *watcher, AnswerStats *s
                                  model_config(model)->vocab_size, model_isa(model)->numeric, error);
     if (status == STATUS_OK) {
         generation_prompt(&g, ids.ids, ids.length);
-        status = session_drafter(d->session, &d->options, &drafter, error);
+        status = drafting_new(d->session, &d->options, &drafter, error);
     }
     if (status == STATUS_OK) {
         status = catch_up(d, &ids, drafter, &stats->n_cached, error);

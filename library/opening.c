@@ -199,7 +199,6 @@ static Status open_model(LibraryOpening *o, const char *path, Error *error) {
     Session *s = &o->session;
     s->options = &o->options;
     s->prompt = "";
-    s->new_drafter = drafting_new;
     s->drafting = &o->drafting;
     s->interrupted = &o->interrupted;
     s->chat_template = o->chat_template;

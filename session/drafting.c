@@ -131,6 +131,7 @@ Status drafting_new(const Session *session, const GenerationOptions *options, Dr
                     Error *error) {
     Drafting *d = session->drafting;
     *drafter = NULL;
+    if (!d) return STATUS_OK;
     TokenRule *rule = options->rule;
     unsigned kinds = d->kinds;
     if (!rule || !rule->forced) kinds &= ~(1u << DRAFT_SHAPE);

@@ -41,7 +41,8 @@ Status drafting_open(Drafting *drafting, const Session *session, DraftModel *mod
                      const ModelFile *model_file, Error *error);
 void drafting_close(Drafting *drafting); /* a Drafting of zeros is fine */
 
-/* Session.new_drafter for sessions that have a `drafting`: makes a set of all that may propose. */
+/* Makes a set of all that may propose tokens of one text with these options, freed by drafter_free.
+ * *drafter is NULL where nobody may, or the session has no drafting. */
 Status drafting_new(const Session *session, const GenerationOptions *options, Drafter **drafter,
                     Error *error);
 

@@ -85,7 +85,7 @@ void generated_text_free(GeneratedText *text) {
 static Status new_drafter(const Session *session, const GenerationOptions *options,
                           const GenerateRecord *record, size_t n_prompt, Drafter **drafter,
                           Error *error) {
-    if (!record) return session_drafter(session, options, drafter, error);
+    if (!record) return drafting_new(session, options, drafter, error);
     const RecordedDecoding decoding = {.tokenizer = session->tokenizer,
                                        .flags = options->decode_flags,
                                        .stops = options->n_stop > 0};

@@ -17,13 +17,6 @@ KvType session_kv_type(const Model *model, KvChoice choice) {
     return choice == KV_CHOICE_AUTO ? model_kv_type(model) : types[choice];
 }
 
-Status session_drafter(const Session *session, const GenerationOptions *options, Drafter **drafter,
-                       Error *error) {
-    *drafter = NULL;
-    return session->new_drafter ? session->new_drafter(session, options, drafter, error)
-                                : STATUS_OK;
-}
-
 void session_progress(const Session *session, const char *what, uint64_t done, uint64_t total) {
     if (!session->shows_progress) return;
     if (total == 0) {

@@ -31,12 +31,7 @@ struct Session {
     char *overridden;          /* what --override changed, for people, owned; NULL: nothing */
     bool sees_future;          /* --override mask lets queries look at later tokens */
     Output *output;
-    /* Makes a Drafter for one text with these options, freed by drafter_free; returns STATUS_OK and
-     * NULL where none pays: drafting_new, but in tests that have drafters of their own. NULL: this
-     * program has none. */
-    Status (*new_drafter)(const Session *session, const GenerationOptions *options,
-                          Drafter **drafter, Error *error);
-    struct Drafting *drafting; /* what new_drafter needs (drafting.h); NULL: nothing */
+    struct Drafting *drafting; /* who proposes tokens (drafting.h); NULL: nobody */
     ShapeStore *shapes;        /* of this model; NULL: it has no tokenizer */
     const ShapeSource *shape;  /* what the command line asks for; NULL: nothing */
     struct Receipt *receipt;   /* --receipt, --replay (proof/receipt.h); NULL: none is kept */
@@ -63,10 +58,6 @@ ModelOptions session_model_options(const Session *session);
 
 /* The type of the cache that --kv-type asks for. */
 KvType session_kv_type(const Model *model, KvChoice choice);
-
-/* Makes *drafter for a text with the session's new_drafter; NULL when it has none. */
-Status session_drafter(const Session *session, const GenerationOptions *options, Drafter **drafter,
-                       Error *error);
 
 /* "done of total" on one line of the terminal, drawn over itself; total 0 wipes it. Nothing
  * when stderr is no terminal. */

@@ -85,8 +85,11 @@ static Drafter *new_inner(Speaker *s, Who who, const GenerationOptions *options)
     return set;
 }
 
-static Status new_drafter(const Session *session, const GenerationOptions *options,
-                          Drafter **drafter, Error *error) {
+/* Stands in for drafting_new (the linker's --wrap), with drafters that are counted. */
+Status __wrap_drafting_new(const Session *session, const GenerationOptions *options,
+                           Drafter **drafter, Error *error);
+Status __wrap_drafting_new(const Session *session, const GenerationOptions *options,
+                           Drafter **drafter, Error *error) {
     Counted *c = calloc(1, sizeof *c);
     (void)session;
     (void)error;
@@ -162,7 +165,6 @@ static void answer(Speaker *s, const CheckCases *c, Who who, const char *at_once
                        .model = s->tiny.model,
                        .kv_type = session_kv_type(s->tiny.model, KV_CHOICE_AUTO),
                        .prompt = "",
-                       .new_drafter = new_drafter,
                        .interrupted = &interrupted};
     session.shapes = shape_store_new(s->tokenizer, s->tiny.vocab_size);
     the_speaker = s;
