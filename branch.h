@@ -2,12 +2,13 @@
  *
  * Whatever a layer does, it adds something to the residual stream x, again and again:
  *
- *     x = norm_after(after * (before * x + scale * post(f(pre(x)))))
+ *     x = norm_after(after * (before * x + scale * sum_post(post(f(pre(x))))))
  *
- * where most models have a part of this alone. A Branch is one such addition: f is attention, a
- * feed-forward network, a mixture of experts, a recurrent state and so on (BranchKind). branches.c
- * makes the list of each layer when the model is opened, from Config and the weights; model.c has
- * the one loop over them. `run MODEL --layers` prints them. For example
+ * where most models have a part of this alone. post is the norm of one output; where several are
+ * summed (ADD_TO_NEXT), sum_post is the norm of the sum. A Branch is one such addition: f is
+ * attention, a feed-forward network, a mixture of experts, a recurrent state and so on
+ * (BranchKind). branches.c makes the list of each layer when the model is opened, from Config and
+ * the weights; model.c has the one loop over them. `run MODEL --layers` prints them. For example
  *
  *     x += attention(norm(x));  x += feed-forward(norm(x))        a llama
  *     x = norm(x + attention(x));  x = norm(x + feed-forward(x))  the original transformer
@@ -20,10 +21,10 @@
  * Something new that a layer computes is a kind: a LayerKindNumber (config.h), a file of layers/
  * with a BranchKind, and a row in layers/layer_kinds.c. What it reads of Config, with the checks
  * and the multiply-adds, is in a file ..._fields.c of layers/ and a row in layers/layer_fields.c.
- * layer_kind.h has all that the core calls of them. Layers that put known kinds together in a new
- * way, or add weights and streams of the whole model, are an arrangement: a file of layers/ with an
- * Arrangement, and a row in layers/arrangement_table.c. layers/convolution.c and layers/gemma4.c
- * are short examples. */
+ * layer_kind.h has all that the core calls of them; its tensors' names are in docs/format.md and in
+ * the families that have it. Layers that put known kinds together in a new way, or add weights and
+ * streams of the whole model, are an arrangement: a file of layers/ with an Arrangement, and a row
+ * in layers/arrangement_table.c. layers/convolution.c and layers/gemma4.c are short examples. */
 #ifndef BRANCH_H
 #define BRANCH_H
 
@@ -37,6 +38,7 @@ struct ForwardPass;
 /* What f is. The kinds outside the core are files of layers/ (layer_kind.h). */
 struct BranchKind {
     const char *name; /* for people */
+    bool has_heads;   /* of config_heads: --layers prints them */
     /* Branch.out = f(Branch.in), without the bias of Branch.last_linear. All threads of the forward
      * pass call it, and it returns when all are done (forward_pass.h). */
     void (*run)(struct ForwardPass *pass, const Branch *branch);

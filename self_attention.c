@@ -161,4 +161,4 @@ static void self_attention_run(ForwardPass *pass, const Branch *b) {
 }
 
 const BranchKind self_attention_kind = {
-    .name = "attention", .run = self_attention_run, .rows = self_attention_rows};
+    .name = "attention", .has_heads = true, .run = self_attention_run, .rows = self_attention_rows};

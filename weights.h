@@ -58,11 +58,11 @@ typedef struct LayerWeights {
     FeedForward ffn;
     Norm post_ffn_norm;
     const float *sinks; /* [n_heads], attention scores that take weight but have no value */
-    /* A layer whose router has data is a mixture of experts and has no ffn. */
+    /* A layer whose router has data is a mixture of experts; only Gemma 4 has an ffn beside it. */
     Linear router;                  /* n_experts x dim, or Config.router.dim */
     const float *router_correction; /* [n_experts], added to scores where experts are ranked */
     const float *router_table;      /* [vocab_size][n_experts_used], each token's experts; NULL: the
-                                     * router      chooses them */
+                                     * router chooses them */
     FeedForward *experts;           /* [n_experts] */
     const float *experts_bias;      /* [dim], of the sum of their outputs: JetMoE; NULL = none */
     const float *expert_scale;      /* [expert_dim], multiplies each expert's output, which is then

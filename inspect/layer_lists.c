@@ -50,10 +50,7 @@ static void add_sizes(TextBuffer *t, const Model *m, const Branch *b) {
         write_text(t, "{%u%s}", config_ffn_dim(c, b->layer), c->gated ? ", gated" : "");
     } else if (is_ffn || b->kind == mixture_kind() || b->kind == &latent_moe_layer) {
         add_experts(t, c);
-    } else if (b->kind == &self_attention_kind || number == LAYER_DIFFERENCE ||
-               number == LAYER_BLOCKS || number == LAYER_COMPRESSED || number == LAYER_CHOSEN ||
-               number == LAYER_CCA || number == LAYER_RELATIVE || number == LAYER_HEAD_MIXTURE ||
-               number == LAYER_DYNAMIC_MASK) {
+    } else if (b->kind->has_heads) {
         add_heads(t, c, b->layer);
     } else if (number == LAYER_LATENT && b->kind == m->weights.layers[b->layer].kind) {
         const HeadShape h = config_heads(c, b->layer);

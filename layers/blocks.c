@@ -217,6 +217,7 @@ static void blocks_run(ForwardPass *pass, const Branch *b) {
 
 const BranchKind blocks_layer = {
     .name = "block attention",
+    .has_heads = true,
     .find = blocks_find,
     .rows = blocks_rows,
     .thread_floats = thread_floats,

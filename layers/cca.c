@@ -245,6 +245,7 @@ static void cca_run(ForwardPass *pass, const Branch *b) {
 
 const BranchKind cca_layer = {
     .name = "convolutional attention",
+    .has_heads = true,
     .find = cca_find,
     .rows = cca_rows,
     .cached = cca_cached,

@@ -248,6 +248,7 @@ static void chosen_run(ForwardPass *pass, const Branch *b) {
 
 const BranchKind chosen_layer = {
     .name = "attention to chosen pools",
+    .has_heads = true,
     .find = chosen_find,
     .rows = chosen_rows,
     .thread_floats = thread_floats,

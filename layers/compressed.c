@@ -439,6 +439,7 @@ static void compressed_run(ForwardPass *pass, const Branch *b) {
 
 const BranchKind compressed_layer = {
     .name = "compressed attention",
+    .has_heads = true,
     .find = compressed_find,
     .rows = compressed_rows,
     .thread_floats = thread_floats,

@@ -145,6 +145,7 @@ static void differential_run(ForwardPass *pass, const Branch *b) {
 
 const BranchKind differential_kind = {
     .name = "differential attention",
+    .has_heads = true,
     .find = differential_find,
     .rows = differential_rows,
     .cached = differential_cached,

@@ -260,6 +260,7 @@ static void dynamic_mask_run(ForwardPass *pass, const Branch *b) {
 
 const BranchKind dynamic_mask_layer = {
     .name = "dynamic mask attention",
+    .has_heads = true,
     .find = dynamic_mask_find,
     .rows = dynamic_mask_rows,
     .thread_floats = dynamic_mask_thread_floats,

@@ -278,6 +278,7 @@ static void head_mixture_run(ForwardPass *pass, const Branch *b) {
 
 const BranchKind head_mixture_layer = {
     .name = "mixture of heads",
+    .has_heads = true,
     .find = head_mixture_find,
     .rows = head_mixture_rows,
     .cached = head_mixture_cached,

@@ -1,7 +1,6 @@
 /* The table of the kinds of layers (layer_kind.h). */
 #include "layer_kind.h"
 
-#include "layers/parallel_mamba.h"
 #include "layers/convolution.h"
 #include "layers/delta.h"
 #include "layers/differential.h"
@@ -18,6 +17,7 @@
 #include "layers/latent_moe.h"
 #include "layers/mlstm.h"
 #include "layers/none.h"
+#include "layers/parallel_mamba.h"
 #include "layers/relative.h"
 #include "layers/rg_lru.h"
 #include "layers/rwkv.h"

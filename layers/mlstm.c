@@ -116,22 +116,22 @@ static void complete(ForwardPass *pass, const Mlstm *w, const MlstmRows *rows) {
     forward_wait(pass);
 }
 
-/* Takes the gates of the run's rows into the running maximum of one head, and leaves their
- * logarithms relative to it. */
-static void stabilize(const StateRun *run, const MlstmRows *rows, float *maximum, size_t heads,
+/* One head's stabilizer (xLSTM's m = max(log f + m, log i)) over the run's rows: leaves the
+ * logarithms of the gates relative to it, and that of the normalizer's lower bound, exp(-m). */
+static void stabilize(const StateRun *run, const MlstmRows *rows, float *stabilizer, size_t heads,
                       size_t head) {
-    float most = *maximum;
+    float most = *stabilizer;
     for (size_t i = 0; i < run->n; i++) {
         size_t at = (run->first + i) * heads + head;
-        if (run->held && i == run->n_before) run->held[maximum - run->state] = most;
+        if (run->held && i == run->n_before) run->held[stabilizer - run->state] = most;
         float kept = rows->forget[at] + most, taken = rows->input[at];
         most = kept > taken ? kept : taken;
         rows->forget[at] = kept - most;
         rows->input[at] = taken - most;
         rows->least[at] = -most;
     }
-    if (run->held && run->n_before == run->n) run->held[maximum - run->state] = most;
-    *maximum = most;
+    if (run->held && run->n_before == run->n) run->held[stabilizer - run->state] = most;
+    *stabilizer = most;
 }
 
 /* Makes the factors of all rows of the gates' logarithms. */
@@ -202,7 +202,7 @@ static void run_sequence(ForwardPass *pass, const MlstmRows *rows, const StateRu
     }
 }
 
-/* gate = sigmoid(gate) * layer norm(output / normalizer), head by head. */
+/* gate = sigmoid(gate) * layer norm(output / max(|normalizer|, its lower bound)), head by head. */
 static void mlstm_gate(ForwardPass *pass, const Mlstm *w, const MlstmRows *rows) {
     const Model *m = pass->model;
     const Config *c = m->config;

@@ -339,6 +339,7 @@ static void relative_run(ForwardPass *pass, const Branch *b) {
 
 const BranchKind relative_layer = {
     .name = "relative attention",
+    .has_heads = true,
     .find = relative_find,
     .rows = relative_rows,
     .kept_floats = relative_kept_floats,
