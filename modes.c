@@ -59,8 +59,7 @@ static const OptionRow more_machine_rows[] = {
              "speculative decoding; --lookup N, --draft-model M"),
     TEXT_ROW(RARE, 0, "draft-model", "MODEL", FIELD(draft_model), NULL),
     UINT_ROW(RARE, 0, "lookup", FIELD(lookup), 0, DRAFTS_MAX, NULL),
-    FLAG_ROW(RARE, 0, "no-sandbox", FIELD(no_sandbox),
-             "do not give up access to files and network"),
+    FLAG_ROW(RARE, 0, "no-sandbox", FIELD(no_sandbox), "run without the sandbox (files, network)"),
     END_ROW,
 };
 
@@ -70,11 +69,11 @@ static const OptionRow shape_rows[] = {
              "JSON valid under a JSON Schema; @FILE reads it"),
     FLAG_ROW(RARE, 0, "json", FIELD(json_object), "any JSON object"),
     TEXT_ROW(RARE, 0, "regex", "TEXT", FIELD(regex),
-             "text that the regular expression matches; or @FILE"),
-    TEXT_ROW(RARE, 0, "grammar", "TEXT", FIELD(grammar), "text of a GBNF grammar; or @FILE"),
-    LIST_ROW(RARE, "choice", "TEXT", FIELD(choice), "one of several texts; repeat it for each"),
+             "text matching a regular expression; or @FILE"),
+    TEXT_ROW(RARE, 0, "grammar", "TEXT", FIELD(grammar), "a GBNF grammar; or @FILE"),
+    LIST_ROW(RARE, "choice", "TEXT", FIELD(choice), "one of these texts; repeatable"),
     CHOICE_ROW(RARE, 0, "on-length", "cut|close", FIELD(on_length), NULL,
-               "at -n's limit: cut, or end it validly [cut]"),
+               "at the -n limit: cut, or complete it [cut]"),
     TEXT_ROW(RARE, 0, "shape-test", "FILE", FIELD(shape_test), "check each line against the shape"),
     END_ROW,
 };

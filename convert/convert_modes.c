@@ -21,7 +21,7 @@ const OptionRow convert_options[] = {
              "instead of the model's; .tiktoken: --split-pattern"),
     TEXT_ROW(RARE, 0, "split-pattern", "REGEX", FIELD(split_pattern), NULL),
     TEXT_ROW(RARE, 0, "family", "FILE", FIELD(family),
-             "describes a new model_type; --families lists all"),
+             "defines a new model_type; --families lists all"),
     {OPTION_TEXT, 0, "families", "NAME", FIELD(families), 0, 0, NULL, RARE, ""},
     TEXT_ROW(RARE, 0, "cache-dir", "DIR", FIELD(cache_dir),
              "cached conversions; none: off [~/.cache/verbatim]"),
