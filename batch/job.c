@@ -117,8 +117,8 @@ static Status add_logits(Sample *sample, const float *logits) {
                                             &sample->error);
 }
 
-/* With echo: records the log-probabilities of the prompt's next token and of the likeliest in its
- * place. */
+/* EngineTask.seen, for each token of the prompt: stores its logits (return_logits), and with echo
+ * the log-probabilities of the next token and of the likeliest in its place. */
 static void sample_seen(EngineTask *task, size_t position, const float *logits) {
     Sample *sample = task->context;
     const Request *r = &sample->job->request;

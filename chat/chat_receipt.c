@@ -44,12 +44,14 @@ static json_t *make_item(const Dialogue *d, size_t first, size_t i) {
     return item;
 }
 
+/* Items are the answers made with this run's settings (made_with.under is a digest of them); any
+ * other message is a part of the next item's prompt. */
 Status chat_receipt_add(const Dialogue *d, Error *error) {
     size_t n = conversation_length(&d->conversation), first = 0;
     for (size_t i = 0; i < n; i++) {
         const json_t *made_with = json_object_get(message_at(d, i), "made_with");
         const char *under = json_string_value(json_object_get(made_with, "under"));
-        if (!under || strcmp(under, d->common) != 0) continue; /* it is part of the next prompt */
+        if (!under || strcmp(under, d->settings_digest) != 0) continue;
         if (receipt_item(d->session->receipt, i + 1, make_item(d, first, i), error) != STATUS_OK)
             return STATUS_FAILED;
         first = i + 1;

@@ -101,7 +101,7 @@ static Status check_answer(CheckSession *c, Dialogue *d, size_t i, Error *error)
     if (status != STATUS_OK) return error_prefix(error, "%s: line %zu", c->name, i + 2);
     const char *under = json_string_value(json_object_get(made_with, "under"));
     size_t before = c->report.n_of[VERDICT_SAME];
-    c->n_under += under && strcmp(under, d->common) != 0;
+    c->n_under += under && strcmp(under, d->settings_digest) != 0;
     report_compare(&c->report, "message", i + 1, recorded,
                    json_array_get(d->conversation.messages, i), NULL);
     if (c->report.n_of[VERDICT_SAME] > before) c->n_covered = i + 1;

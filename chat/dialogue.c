@@ -60,7 +60,8 @@ static Status finish_opening(Dialogue *d, Status status, Error *note, Error *err
     KvShape shape = model_kv_shape(session->model, session->kv_type);
     size_t vocab_size = model_config(session->model)->vocab_size;
     if (status == STATUS_OK) status = open_prompt(d, note, error);
-    if (status == STATUS_OK) status = settings_common(session, &d->options, d->common, error);
+    if (status == STATUS_OK)
+        status = settings_common(session, &d->options, d->settings_digest, error);
     if (status == STATUS_OK) status = kvcache_new(&d->cache, &shape, 1, 0, error);
     if (status == STATUS_OK) kvcache_limit_snapshots(d->cache, snapshot_bytes(session->options));
     if (status == STATUS_OK && !(d->logits = malloc(vocab_size * sizeof *d->logits)))
@@ -168,41 +169,41 @@ static void search_tried(Search *s, size_t at, bool holds) {
 }
 
 /* The numbers of messages, above `first` and up to n, after which the user waits for an answer; the
- * caller frees *asks. */
-static Status find_asks(const Dialogue *d, size_t first, size_t n, size_t **asks, size_t *n_asks,
-                        Error *error) {
+ * caller frees *questions. */
+static Status find_questions(const Dialogue *d, size_t first, size_t n, size_t **questions,
+                             size_t *n_questions, Error *error) {
     size_t capacity = 0;
-    *asks = NULL;
-    *n_asks = 0;
+    *questions = NULL;
+    *n_questions = 0;
     for (size_t i = first + 1; i <= n; i++) {
         if (strcmp(conversation_role(&d->conversation, i - 1), "user") != 0) continue;
-        if (!array_reserve(asks, &capacity, *n_asks + 1, sizeof **asks))
+        if (!array_reserve(questions, &capacity, *n_questions + 1, sizeof **questions))
             return error_set(error, "no memory for %zu messages", n);
-        (*asks)[(*n_asks)++] = i;
+        (*questions)[(*n_questions)++] = i;
     }
     return STATUS_OK;
 }
 
 /* Finds the first question for which the messages from `first` on take more than three quarters of
  * the context. */
-static Status find_full(Dialogue *d, size_t first, const size_t *asks, Search *s, TokenList *ids,
-                        Error *error) {
+static Status find_full(Dialogue *d, size_t first, const size_t *questions, Search *s,
+                        TokenList *ids, Error *error) {
     size_t context = model_context(d->session->model);
     while (s->begin < s->end) {
         size_t at = search_next(s);
-        if (render(d, first, asks[at], ids, error) != STATUS_OK) return STATUS_FAILED;
+        if (render(d, first, questions[at], ids, error) != STATUS_OK) return STATUS_FAILED;
         search_tried(s, at, ids->length > context - context / 4);
     }
     return STATUS_OK;
 }
 
 /* Finds the first question from which on the messages before n take at most half of the context. */
-static Status find_half(Dialogue *d, size_t n, const size_t *asks, Search *s, TokenList *ids,
+static Status find_half(Dialogue *d, size_t n, const size_t *questions, Search *s, TokenList *ids,
                         Error *error) {
     size_t context = model_context(d->session->model);
     while (s->begin < s->end) {
         size_t at = search_next(s);
-        if (render(d, asks[at] - 1, n, ids, error) != STATUS_OK) return STATUS_FAILED;
+        if (render(d, questions[at] - 1, n, ids, error) != STATUS_OK) return STATUS_FAILED;
         search_tried(s, at, ids->length <= context / 2);
     }
     return STATUS_OK;
@@ -216,38 +217,42 @@ static bool may_all_fit(const Dialogue *d, size_t n) {
     return bytes <= most;
 }
 
-/* Fills d->firsts up to n; asks[n_asks] are the questions after the first message that was rendered
- * last. When the messages before a question's answer take more than three quarters of the context,
- * whole exchanges (a question and what follows it) are left out, the oldest first, until they take
- * half; the last question alone stays. Searches for these questions, because a conversation may
- * have 100,000 of them. In most conversations everything fits, which one rendering tells. */
-static Status fill_firsts(Dialogue *d, size_t n, const size_t *asks, size_t n_asks, TokenList *ids,
-                          Error *error) {
+/* Fills d->firsts up to n; questions[n_questions] are the questions after the first message that
+ * was rendered last. When the messages before a question's answer take more than three quarters of
+ * the context, whole exchanges (a question and what follows it) are left out, the oldest first,
+ * until they take half; the last question alone stays. Searches for these questions, because a
+ * conversation may have 100,000 of them. In most conversations everything fits, which one rendering
+ * tells. */
+static Status fill_firsts(Dialogue *d, size_t n, const size_t *questions, size_t n_questions,
+                          TokenList *ids, Error *error) {
     size_t first = d->firsts[d->n_firsts - 1], begin = 0, oldest = 0;
-    size_t fitted = may_all_fit(d, n) ? n_asks : 1, left_out = 1;
-    while (begin < n_asks && asks[begin] < d->n_firsts) begin++;
+    size_t fitted = may_all_fit(d, n) ? n_questions : 1, left_out = 1;
+    while (begin < n_questions && questions[begin] < d->n_firsts) begin++;
     while (d->n_firsts <= n) {
-        Search full = {.begin = begin, .end = n_asks, .guess = begin + fitted - 1, .step = 1};
-        if (find_full(d, first, asks, &full, ids, error) != STATUS_OK) return STATUS_FAILED;
-        size_t stop = full.end < n_asks ? asks[full.end] : n + 1;
+        Search full = {.begin = begin, .end = n_questions, .guess = begin + fitted - 1, .step = 1};
+        if (find_full(d, first, questions, &full, ids, error) != STATUS_OK) return STATUS_FAILED;
+        size_t stop = full.end < n_questions ? questions[full.end] : n + 1;
         while (d->n_firsts < stop) d->firsts[d->n_firsts++] = first;
-        if (full.end == n_asks) break;
-        while (oldest < full.end && asks[oldest] - 1 <= first) oldest++;
+        if (full.end == n_questions) break;
+        while (oldest < full.end && questions[oldest] - 1 <= first) oldest++;
         Search half = {.begin = oldest, .end = full.end, .guess = oldest + left_out - 1, .step = 1};
-        if (find_half(d, stop, asks, &half, ids, error) != STATUS_OK) return STATUS_FAILED;
+        if (find_half(d, stop, questions, &half, ids, error) != STATUS_OK) return STATUS_FAILED;
         fitted = full.end - begin + 1;
         left_out = half.end - oldest + 1;
         oldest = half.end;
-        d->firsts[d->n_firsts++] = first = asks[half.end] - 1;
+        d->firsts[d->n_firsts++] = first = questions[half.end] - 1;
         begin = full.end + 1;
     }
     return STATUS_OK;
 }
 
-/* Extends d->firsts (the first rendered message for each number of messages) to n messages. It can
- * change only at a user's message, because only these are answered. */
-static Status extend_firsts(Dialogue *d, size_t n, TokenList *ids, Error *error) {
-    size_t *asks, n_asks;
+/* Makes d->firsts hold firsts[0..n]: firsts[k] is the first message in the prompt of k messages,
+ * later than the start once the oldest exchanges were dropped to fit the context. It changes only
+ * at a user's message, because only these are answered. A conversation that became shorter cuts the
+ * list.
+ */
+static Status firsts_up_to(Dialogue *d, size_t n, TokenList *ids, Error *error) {
+    size_t *questions, n_questions;
     if (d->n_firsts > n) {
         d->n_firsts = n + 1;
         return STATUS_OK;
@@ -255,15 +260,16 @@ static Status extend_firsts(Dialogue *d, size_t n, TokenList *ids, Error *error)
     if (!array_reserve(&d->firsts, &d->firsts_capacity, n + 1, sizeof *d->firsts))
         return error_set(error, "no memory for %zu messages", n);
     if (d->n_firsts == 0) d->firsts[d->n_firsts++] = has_system(d) ? 1 : 0;
-    Status status = find_asks(d, d->firsts[d->n_firsts - 1], n, &asks, &n_asks, error);
-    if (status == STATUS_OK) status = fill_firsts(d, n, asks, n_asks, ids, error);
-    free(asks);
+    Status status =
+        find_questions(d, d->firsts[d->n_firsts - 1], n, &questions, &n_questions, error);
+    if (status == STATUS_OK) status = fill_firsts(d, n, questions, n_questions, ids, error);
+    free(questions);
     return status;
 }
 
 static Status prompt_tokens(Dialogue *d, TokenList *ids, size_t *left_out, Error *error) {
     size_t n = conversation_length(&d->conversation), start = has_system(d) ? 1 : 0;
-    if (extend_firsts(d, n, ids, error) != STATUS_OK) return STATUS_FAILED;
+    if (firsts_up_to(d, n, ids, error) != STATUS_OK) return STATUS_FAILED;
     if (render(d, d->firsts[n], n, ids, error) != STATUS_OK) return STATUS_FAILED;
     *left_out = d->firsts[n] - start;
     return STATUS_OK;
@@ -400,7 +406,7 @@ static Status keep_answer(Dialogue *d, const Generation *g, char *text, size_t l
     const MadeWith how = {.options = &d->options,
                           .prompt = &d->prompt,
                           .budget = d->budget,
-                          .common = d->common,
+                          .common = d->settings_digest,
                           .n_generated = g->n_tokens,
                           .finish = g->finish};
     Status status =

@@ -22,19 +22,20 @@ typedef struct Dialogue {
     Conversation conversation;
     GenerationOptions options;
     ChatPrompt prompt;
-    KvCache *cache;                   /* sequence 0 */
-    TokenList cached;                 /* its tokens */
-    float *logits;                    /* [vocab_size] */
-    uint64_t attempt;                 /* /retry: the sample of the next answer */
-    ReasoningStart start;             /* how the last prompt leaves the reasoning */
-    bool may_reason;                  /* the model was not told to leave it out */
-    int64_t budget;                   /* tokens of reasoning; REASONING_UNLIMITED */
-    char common[SETTINGS_COMMON_HEX]; /* settings_common, for the answers' made_with */
-    char *effort;                     /* of dialogue_set_effort; NULL: none */
+    KvCache *cache;                            /* sequence 0 */
+    TokenList cached;                          /* its tokens */
+    float *logits;                             /* [vocab_size] */
+    uint64_t attempt;                          /* /retry: the sample of the next answer */
+    ReasoningStart start;                      /* how the last prompt leaves the reasoning */
+    bool may_reason;                           /* the model was not told to leave it out */
+    int64_t budget;                            /* tokens of reasoning; REASONING_UNLIMITED */
+    char settings_digest[SETTINGS_COMMON_HEX]; /* settings_common, for the answers' made_with */
+    char *effort;                              /* of dialogue_set_effort; NULL: none */
     size_t shown_left_out;
     bool told_unkept; /* that PATH.kv cannot be written */
 
-    /* firsts[n]: of n messages, the first that is rendered (beside the system prompt). */
+    /* firsts[n]: of n messages, the first in the prompt (beside the system prompt): later than the
+     * start once the oldest exchanges were dropped to fit the context. */
     size_t *firsts, n_firsts, firsts_capacity;
 } Dialogue;
 

@@ -121,6 +121,8 @@ static void divide_attention(Division *d) {
 
 /* ---- Feed-forwards, experts, output ---- */
 
+/* Leaves this rank its rows of the layer's feed-forward, experts and shared expert; one that cannot
+ * be divided is computed whole by every rank. */
 static void divide_layer_ffns(Division *d, size_t l) {
     const Config *c = d->whole;
     LayerWeights *w = &d->model->weights.layers[l];
@@ -128,12 +130,12 @@ static void divide_layer_ffns(Division *d, size_t l) {
      * part. */
     if (c->stack == STACK_ALTUP || c->without_ffn[l]) return;
     if (w->expert_scale) return; /* each expert's whole output is normalized */
-    bool all = cut_ffn(d, &w->ffn, d->dim, w->ffn.up.w.data ? cut_codes(d, &w->ffn.down) : 0);
+    bool divided = cut_ffn(d, &w->ffn, d->dim, w->ffn.up.w.data ? cut_codes(d, &w->ffn.down) : 0);
     size_t n = w->router.w.data ? c->experts.count - c->experts.identity : 0;
-    all = cut_experts(d, w->experts, n, d->dim) && all;
+    divided = cut_experts(d, w->experts, n, d->dim) && divided;
     if (w->shared.up.w.data)
-        all = cut_ffn(d, &w->shared, d->dim, cut_codes(d, &w->shared.down)) && all;
-    d->divided->ffn += all;
+        divided = cut_ffn(d, &w->shared, d->dim, cut_codes(d, &w->shared.down)) && divided;
+    if (divided) d->divided->ffn++;
 }
 
 static Status divide(Division *d, Error *error) {

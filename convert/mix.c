@@ -114,6 +114,7 @@ static TensorType with_more_bits(TensorType type, const char *name) {
     return info->family == FAMILY_RECORDS ? TENSOR_Q6_K : TENSOR_Q8;
 }
 
+/* Goes from one ",NAME=TYPE" of the mix to the next. */
 const char *mix_name(const char *mix, size_t number, size_t *length) {
     for (;; number--) {
         mix = strchr(mix, ',');

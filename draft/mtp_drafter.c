@@ -79,9 +79,11 @@ void mtp_drafts_close(MtpDrafts *s) {
 void mtp_drafts_warm_up(MtpDrafts *s) {
     enum { WARM_ROWS = 32 }; /* about as many as are read at first (drafter_set.c) */
     Row rows[WARM_ROWS];
-    Error ignored; /* a draft that fails so is silent */
+    Error ignored; /* texts are generated without drafts then */
     memset(s->next, 0, WARM_ROWS * s->dim * sizeof *s->next);
-    for (int32_t i = 0; i < WARM_ROWS; i++) rows[i] = (Row){0, 1 + i, 0, i == WARM_ROWS - 1};
+    /* From position 1: a row needs the hidden state of the position before it. */
+    for (int32_t i = 0; i < WARM_ROWS; i++)
+        rows[i] = (Row){.position = 1 + i, .wants_logits = i == WARM_ROWS - 1};
     kvcache_reset(s->cache, 0, 1);
     mtp_forward(s->mtp, s->cache, 0, rows, WARM_ROWS, s->next, s->logits, NULL, &ignored);
     kvcache_reset(s->cache, 0, 0);

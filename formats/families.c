@@ -99,7 +99,7 @@ typedef struct Search {
     const char *architecture;
     const char *model_type; /* NULL: any */
     const GgufModel *model; /* needs_tensor is looked up in it; NULL: entries are not tested */
-    bool with_needs;        /* entries with needs_tensor are meant, else those without */
+    bool needing_tensor;    /* entries with needs_tensor are meant, else those without */
     const Family *family;
 } Search;
 
@@ -107,7 +107,7 @@ static const GgufFamily *search_family(Search *s, const Family *family) {
     if (!family || (s->model_type && strcmp(family->model_type, s->model_type) != 0)) return NULL;
     for (const GgufFamily *f = family->gguf; f && f->architecture; f++) {
         if (strcmp(f->architecture, s->architecture) != 0) continue;
-        if (s->model && s->with_needs != (f->needs_tensor != NULL)) continue;
+        if (s->model && s->needing_tensor != (f->needs_tensor != NULL)) continue;
         if (s->model && f->needs_tensor && !gguf_model_has(s->model, f->needs_tensor)) continue;
         if (!s->model && !s->model_type && f->needs_tensor) continue;
         s->family = family;
@@ -127,13 +127,16 @@ static const GgufFamily *search(Search *s) {
     return found;
 }
 
+/* Several entries may have one architecture (two layouts of Falcon): one whose needs_tensor the
+ * file holds comes before one that needs none. */
 const GgufFamily *family_gguf_find(const GgufModel *model, const char **model_type) {
-    const GgufFamily *found = NULL;
-    for (int i = 0; i < 2 && !found; i++) {
-        Search s = {.architecture = model->architecture, .model = model, .with_needs = i == 0};
+    Search s = {.architecture = model->architecture, .model = model, .needing_tensor = true};
+    const GgufFamily *found = search(&s);
+    if (!found) {
+        s.needing_tensor = false;
         found = search(&s);
-        if (found) *model_type = s.family->model_type;
     }
+    if (found) *model_type = s.family->model_type;
     return found;
 }
 

@@ -99,14 +99,18 @@ static void print_size(FILE *out, const FamilyMatch *match, uint64_t n) {
     fprintf(out, "%llu", (unsigned long long)n);
 }
 
-/* A tensor as the line that would take it; '?' stands for our name. */
-static void print_tensor(FILE *out, const FamilyMatch *match, const TensorKind *kind) {
+/* Prints, as a comment, the line of a page that would take a tensor which no line takes yet:
+ *
+ *     #   linear ? <- .mlp.gate_up_proj [ffn_dim + ffn_dim, dim]
+ *
+ * where '?' is for the name that this program gives it. The forms norm and linear add ".weight". */
+static void print_tensor_draft(FILE *out, const FamilyMatch *match, const TensorKind *kind) {
     const RawTensor *t = kind->first;
     char name[MATCH_NAME];
     snprintf(name, sizeof name, "%s", short_name(match, kind->name));
     size_t length = strlen(name), end = strlen(".weight");
     bool is_weight = length > end && strcmp(name + length - end, ".weight") == 0;
-    uint32_t first = t->n_dims > 2 ? t->n_dims - 2 : 0;
+    uint32_t n_stacked = t->n_dims > 2 ? t->n_dims - 2 : 0; /* leading dimensions of a stack */
     bool is_norm = is_weight && t->n_dims == 1;
     if (is_weight && t->n_dims <= 2) name[length - end] = '\0';
     const char *form = is_norm                       ? "norm"
@@ -116,13 +120,13 @@ static void print_tensor(FILE *out, const FamilyMatch *match, const TensorKind *
     fprintf(out, "#   %-6s ? <- ", form);
     print_safely(out, name, sizeof name);
     fputs(" [", out);
-    for (uint32_t i = first; i < t->n_dims; i++) {
-        if (i > first) fputs(", ", out);
+    for (uint32_t i = n_stacked; i < t->n_dims; i++) {
+        if (i > n_stacked) fputs(", ", out);
         print_size(out, match, t->dims[i]);
     }
     fputs("]", out);
-    if (first > 0) fputs("   a stack of ", out);
-    for (uint32_t i = 0; i < first; i++)
+    if (n_stacked > 0) fputs("   a stack of ", out);
+    for (uint32_t i = 0; i < n_stacked; i++)
         fprintf(out, "%s%llu", i ? " x " : "", (unsigned long long)t->dims[i]);
     fputs("\n", out);
 }
@@ -160,7 +164,7 @@ static void print_tensors(FILE *out, const FamilyMatch *match) {
                   "which is meant:\n",
                   out);
         any = true;
-        print_tensor(out, match, &match->kinds[i]);
+        print_tensor_draft(out, match, &match->kinds[i]);
     }
     const TensorRule *rule;
     for (size_t i = 0; (rule = family_match_missing(match, i, name)); i++) {

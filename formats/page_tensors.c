@@ -9,6 +9,7 @@
 
 enum { FROM_BYTES = 160 };
 
+/* '-' is the part of a tensor that nothing takes, and no name. */
 bool page_tensors_share_name(const char *a, const char *b) {
     for (const char *p = a; *p; p += strspn(p, " ")) {
         size_t n = strcspn(p, " ");

@@ -107,7 +107,8 @@ Status source_add_values(Source *source, const char *name, size_t rows, size_t c
 
 /* Renumbers the tensors of layers for n_layers, and lists the names of those that are shared, with
  * their indices. */
-static size_t renumber_layers(Source *source, uint32_t every, char (*names)[MODELFILE_NAME_BYTES]) {
+static size_t renumber_layers(Source *source, uint32_t sharers,
+                              char (*names)[MODELFILE_NAME_BYTES]) {
     size_t n = 0;
     for (size_t i = 0; i < source->n_tensors; i++) {
         SourceTensor *t = &source->tensors[i];
@@ -115,21 +116,23 @@ static size_t renumber_layers(Source *source, uint32_t every, char (*names)[MODE
         if (strncmp(t->name, "layers.", 7) != 0) continue;
         unsigned long layer = strtoul(t->name + 7, &end, 10);
         memcpy(rest, end, strlen(end) + 1);
-        snprintf(t->name, sizeof t->name, "layers.%u%.40s", (uint32_t)layer * every, rest);
+        snprintf(t->name, sizeof t->name, "layers.%u%.40s", (uint32_t)layer * sharers, rest);
         memcpy(names[n++], t->name, sizeof *names);
     }
     return n;
 }
 
+/* shared_names lists the tensors of the stored layers in their order, so that `at` follows i. */
 Status source_share_layers(Source *source, uint32_t n_layers, Error *error) {
-    uint32_t stored = source->config.n_layers, every = stored ? n_layers / stored : 0;
+    uint32_t stored = source->config.n_layers, sharers = stored ? n_layers / stored : 0;
     if (stored == n_layers) return STATUS_OK;
-    if (n_layers > CONFIG_MAX_LAYERS || every < 1 || n_layers % stored != 0)
+    if (n_layers > CONFIG_MAX_LAYERS || sharers < 1 || n_layers % stored != 0)
         return error_set(error, "%s: %u layers cannot share the weights of %u", source->path,
                          n_layers, stored);
     source->shared_names = calloc(source->n_tensors + 1, sizeof *source->shared_names);
     if (!source->shared_names) return error_set(error, "%s: no memory", source->path);
-    size_t n = renumber_layers(source, every, source->shared_names), n_tensors = source->n_tensors;
+    size_t n = renumber_layers(source, sharers, source->shared_names),
+           n_tensors = source->n_tensors;
     Status status = STATUS_OK;
     for (size_t i = 0, at = 0; status == STATUS_OK && i < n_tensors && at < n; i++) {
         const SourceTensor first = source->tensors[i];
@@ -137,7 +140,7 @@ Status source_share_layers(Source *source, uint32_t n_layers, Error *error) {
         if (strcmp(first.name, shares) != 0) continue;
         char *rest;
         unsigned long layer = strtoul(first.name + 7, &rest, 10);
-        for (uint32_t k = 1; status == STATUS_OK && k < every; k++) {
+        for (uint32_t k = 1; status == STATUS_OK && k < sharers; k++) {
             char name[MODELFILE_NAME_BYTES];
             snprintf(name, sizeof name, "layers.%u%.40s", (uint32_t)layer + k, rest);
             status = source_add_shared(source, name, shares, first.rows, first.cols, error);

@@ -203,7 +203,9 @@ typedef struct RecordedText {
     bool ends;     /* it has that newline */
 } RecordedText;
 
-static Status open_text(void **state, const Session *session, SandboxRules *rules, Error *error) {
+/* Mode.open: opens the recorded text of --check. */
+static Status open_recorded_text(void **state, const Session *session, SandboxRules *rules,
+                                 Error *error) {
     const char *path = session->options->check;
     RecordedText *record = calloc(1, sizeof *record);
     (void)rules;
@@ -213,7 +215,7 @@ static Status open_text(void **state, const Session *session, SandboxRules *rule
     return path && record->fd < 0 ? error_set(error, "%s: %s", path, strerror(errno)) : STATUS_OK;
 }
 
-static void close_text(void *state) {
+static void close_recorded_text(void *state) {
     RecordedText *record = state;
     if (!record) return;
     if (record->fd >= 0) close(record->fd);
@@ -261,4 +263,4 @@ static Status run_text(void *state, Session *session, Error *error) {
 }
 
 const Mode proof_replay_text = {
-    .name = "text", .open = open_text, .run = run_text, .close = close_text};
+    .name = "text", .open = open_recorded_text, .run = run_text, .close = close_recorded_text};
