@@ -175,6 +175,32 @@ static size_t copy_piece(const json_t *piece, const json_t *recipes, size_t widt
     return rows;
 }
 
+/* Returns the description of a tensor as an object. Where the fixture has a name alone, it is the
+ * source's tensor as it stands; a "*" in the name stands for all numbers from 0, whose tensors are
+ * stacked. Whole numbers of the source become I32. The caller calls json_decref. */
+static json_t *described(const json_t *tensor, const json_t *recipes) {
+    if (!json_is_string(tensor)) return json_incref((json_t *)tensor);
+    const char *name = json_string_value(tensor), *star = strchr(name, '*');
+    json_t *from = json_array(), *shape = NULL;
+    bool whole = false;
+    for (int i = 0; i == 0 || star; i++) {
+        char one[128];
+        snprintf(one, sizeof one, "%s", name);
+        if (star) snprintf(one, sizeof one, "%.*s%d%s", (int)(star - name), name, i, star + 1);
+        const json_t *recipe = json_object_get(recipes, one);
+        if (!recipe && i > 0) break;
+        if (!recipe) fail_msg("the source has no tensor %s", one);
+        shape = json_array_get(recipe, 3);
+        whole = json_is_string(json_array_get(recipe, 5));
+        size_t width = integer(shape, json_array_size(shape) - 1);
+        json_array_append_new(from, json_pack("[s, i, [[i, I, I]]]", one, 1, 0, (json_int_t)width,
+                                              (json_int_t)(element_count(shape) / width)));
+    }
+    shape = json_deep_copy(shape);
+    if (star) json_array_insert_new(shape, 0, json_integer((json_int_t)json_array_size(from)));
+    return json_pack("{s: o, s: o, s: b}", "shape", shape, "from", from, "whole", whole);
+}
+
 /* Returns the number of elements in a row of the description: n / rows. The description of a
  * permuted vector has one row for each element. */
 static size_t row_width(const json_t *tensor, size_t n) {
@@ -262,6 +288,10 @@ static void put_mxfp4(Out *o, const float *values, size_t n, bool widened) {
     }
 }
 
+static void put_whole_numbers(Out *o, const float *values, size_t n) {
+    for (size_t i = 0; i < n; i++) put_u32(o, (uint32_t)values[i]);
+}
+
 static void put_values(Out *o, const float *values, size_t n, StoredType type, bool widened) {
     if (type == STORED_MXFP4) {
         put_mxfp4(o, values, n, widened);
@@ -297,10 +327,15 @@ static void put_tensor(Out *infos, Out *data, const char *name, const json_t *te
     put_text(infos, name);
     put_u32(infos, (uint32_t)n_dims);
     for (size_t i = n_dims; i-- > 0;) put_u64(infos, integer(shape, i));
-    put_u32(infos, widened ? 0 : numbers[type]);
+    bool whole = json_is_true(json_object_get(tensor, "whole"));
+    put_u32(infos, whole ? 26 : widened ? 0 : numbers[type]);
     put_u64(infos, data->n);
     float *values = tensor_values(tensor, recipes, n);
-    put_values(data, values, n, type, widened);
+    if (whole) {
+        put_whole_numbers(data, values, n);
+    } else {
+        put_values(data, values, n, type, widened);
+    }
     put_align(data);
     free(values);
 }
@@ -319,8 +354,11 @@ void gguf_fixture_write(const json_t *fixture, const char *path, StoredType type
     put_u64(&file, json_object_size(tensors));
     put_u64(&file, json_array_size(keys));
     for (size_t i = 0; i < json_array_size(keys); i++) put_key(&file, json_array_get(keys, i));
-    json_object_foreach(tensors, name, tensor)
-        put_tensor(&infos, &data, name, tensor, recipes, type, widened);
+    json_object_foreach(tensors, name, tensor) {
+        json_t *description = described(tensor, recipes);
+        put_tensor(&infos, &data, name, description, recipes, type, widened);
+        json_decref(description);
+    }
     put(&file, infos.bytes, infos.n);
     put_align(&file);
     put(&file, data.bytes, data.n);
