@@ -6,6 +6,8 @@
 
 static FamilyFinish hrm_text_finish;
 static FamilyMore hrm_text_more;
+static GgufFinish gguf_hrm_text_finish;
+static GgufMore gguf_hrm_text_more;
 
 #define HEADS "n_heads * head_dim"
 
@@ -31,6 +33,26 @@ const Family families_hrm_text[] = {
         .eos_id = -1,
         .finish = hrm_text_finish,
         .more = hrm_text_more,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "hrm_text",
+                    .set = SET({"stack", STACK_CYCLES}),
+                    .keys = GGUF_KEYS({"embedding_scale", "embedding_scale"},
+                                      {"hrm.layers_per_stack", "block_layers"},
+                                      {"hrm.l_cycles", "altup_streams"}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            VECTOR("low_start", "hrm.z_l_init", "dim"),
+                            OUTPUT("output"),
+                            {0},
+                        },
+                    .finish = gguf_hrm_text_finish,
+                    .more = gguf_hrm_text_more,
+                },
+                {0},
+            },
     },
     {0},
 };
@@ -56,7 +78,37 @@ static Status hrm_text_finish(const json_t *json, Config *c, Error *error) {
     return STATUS_OK;
 }
 
-/* Adds the tensors of both modules in the first run of each, which the later runs share. */
+/* Writes what stands before the names of a module's layer. */
+typedef void LayerPrefix(const Config *config, bool is_high, uint32_t in_module, char *out,
+                         size_t size);
+
+/* Adds the tensors of both modules in the first run of each, which the later runs share. tables[]
+ * ends with NULL. */
+static Status add_modules(const RuleContext *context, LayerPrefix *prefix,
+                          const TensorRule *const *tables, Error *error) {
+    const Config *c = &context->source->config;
+    uint32_t per_module = c->block_layers, runs = c->low_cycles + 1, like[CONFIG_MAX_LAYERS];
+    RuleContext at = *context;
+    char name[48];
+    at.layers = name;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        bool is_high = l / per_module % runs == c->low_cycles;
+        uint32_t in_module = l % per_module;
+        like[l] = (is_high ? c->low_cycles * per_module : 0) + in_module;
+        if (like[l] != l) continue;
+        prefix(c, is_high, in_module, name, sizeof name);
+        for (size_t i = 0; tables[i]; i++)
+            if (rules_apply_to_layer(&at, tables[i], l, error) != STATUS_OK) return STATUS_FAILED;
+    }
+    return source_repeat_layers(context->source, like, error);
+}
+
+static void hrm_text_prefix(const Config *config, bool is_high, uint32_t in_module, char *out,
+                            size_t size) {
+    (void)config;
+    snprintf(out, size, "model.%c_module.layers.%u.", is_high ? 'H' : 'L', in_module);
+}
+
 static Status hrm_text_more(const RuleContext *context, const json_t *json, Error *error) {
     static const TensorRule rules[] = {
         MATRIX("attention_gate wq wk wv", ".attn.gqkv_proj.weight",
@@ -78,24 +130,48 @@ static Status hrm_text_more(const RuleContext *context, const json_t *json, Erro
         VECTOR("w_up.bias", ".mlp.up_proj.bias", "ffn_dim"),
         {0},
     };
-    bool has_attention_biases = json_flag(json, "attention_bias", false);
-    bool has_ffn_biases = json_flag(json, "mlp_bias", false);
-    const Config *c = &context->source->config;
-    uint32_t per_module = c->block_layers, runs = c->low_cycles + 1, like[CONFIG_MAX_LAYERS];
-    RuleContext at = *context;
-    char name[48];
-    at.layers = name;
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        bool is_high = l / per_module % runs == c->low_cycles;
-        uint32_t in_module = l % per_module;
-        like[l] = (is_high ? c->low_cycles * per_module : 0) + in_module;
-        if (like[l] != l) continue;
-        snprintf(name, sizeof name, "model.%c_module.layers.%u.", is_high ? 'H' : 'L', in_module);
-        if (rules_apply_to_layer(&at, rules, l, error) != STATUS_OK ||
-            (has_attention_biases &&
-             rules_apply_to_layer(&at, attention_biases, l, error) != STATUS_OK) ||
-            (has_ffn_biases && rules_apply_to_layer(&at, ffn_biases, l, error) != STATUS_OK))
-            return STATUS_FAILED;
-    }
-    return source_repeat_layers(context->source, like, error);
+    const TensorRule *tables[4] = {rules};
+    size_t n = 1;
+    if (json_flag(json, "attention_bias", false)) tables[n++] = attention_biases;
+    if (json_flag(json, "mlp_bias", false)) tables[n++] = ffn_biases;
+    return add_modules(context, hrm_text_prefix, tables, error);
+}
+
+/* ---- GGUF ---- */
+
+/* The low module's layers are the first blocks, the high module's follow. */
+static void gguf_hrm_text_prefix(const Config *config, bool is_high, uint32_t in_module, char *out,
+                                 size_t size) {
+    snprintf(out, size, "blk.%u.", (is_high ? config->block_layers : 0) + in_module);
+}
+
+/* block_count counts all runs of the layers. */
+static Status gguf_hrm_text_finish(const GgufModel *m, Config *c) {
+    uint32_t high = 0;
+    gguf_model_uint(m, "hrm.h_cycles", &high);
+    if (c->low_cycles < 1 || c->low_cycles > 16 || high < 1 || c->block_layers < 1 ||
+        c->n_layers > CONFIG_MAX_LAYERS || high > CONFIG_MAX_LAYERS ||
+        c->block_layers > CONFIG_MAX_LAYERS ||
+        high * (c->low_cycles + 1) * c->block_layers != c->n_layers)
+        return error_set(
+            m->error,
+            "%s: hrm.h_cycles %u, hrm.l_cycles %u and hrm.layers_per_stack %u do not make "
+            "block_count %u",
+            m->source->path, high, c->low_cycles, c->block_layers, c->n_layers);
+    return STATUS_OK;
+}
+
+static Status gguf_hrm_text_more(GgufModel *m) {
+    static const TensorRule rules[] = {
+        LINEAR("wq", ".attn_q", HEADS, "dim"),
+        LINEAR("wk", ".attn_k", HEADS, "dim"),
+        LINEAR("wv", ".attn_v", HEADS, "dim"),
+        LINEAR("attention_gate", ".attn_gate", HEADS, "dim"),
+        LINEAR("wo", ".attn_output", "dim", HEADS),
+        GGUF_FFN,
+        {0},
+    };
+    static const TensorRule *const tables[] = {rules, NULL};
+    const RuleContext context = {.source = m->source, .table = &m->table};
+    return add_modules(&context, gguf_hrm_text_prefix, tables, m->error);
 }

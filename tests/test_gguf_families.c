@@ -105,10 +105,10 @@ static void logits_are_those_of_the_source(void **state) {
 static void states_from_gguf_give_the_bits_of_the_directory(void **state) {
     (void)state;
     static const char *const names[] = {
-        "granitemoehybrid",  "lfm2",   "lfm2_moe",       "qwen3_5",        "qwen3_5_moe",
-        "qwen3_next",        "bamba",  "falcon_h1-gguf", "jamba",          "mamba",
-        "falcon_mamba-bias", "mamba2", "nemotron_h",     "nemotron_h-moe", "nemotron_h-latent",
-        "kimi_linear",       "minimax"};
+        "granitemoehybrid",  "lfm2",    "lfm2_moe",       "qwen3_5",        "qwen3_5_moe",
+        "qwen3_next",        "bamba",   "falcon_h1-gguf", "jamba",          "mamba",
+        "falcon_mamba-bias", "mamba2",  "nemotron_h",     "nemotron_h-moe", "nemotron_h-latent",
+        "kimi_linear",       "minimax", "hrm_text",       "hrm_text-bias"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         json_t *gguf = gguf_fixture_load(names[i]);
         Fixture f = fixture_load(json_string_value(json_object_get(gguf, "source")));
@@ -214,8 +214,8 @@ static void a_matrix_given_twice_is_refused(void **state) {
 
 static void what_cannot_be_computed_is_refused_by_name(void **state) {
     (void)state;
-    static const char *const unknown[] = {"deepseek4", "plamo2",           "arwkv7",
-                                          "t5",        "gemma4-assistant", "rwkv7"};
+    static const char *const unknown[] = {"kimi-k3", "plamo2",           "arwkv7",
+                                          "t5",      "gemma4-assistant", "rwkv7"};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         assert_refused("llama-mha", "general.architecture", json_string(unknown[i]), "string",
                        unknown[i]);
