@@ -2,6 +2,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "formats/convolutions.h"
 
 Status gguf_latent_finish(const GgufModel *m, Config *c) {
     c->value_dim = c->n_heads ? c->dim / c->n_heads : 0;
@@ -104,5 +107,71 @@ Status gguf_kinds_by_heads(const GgufModel *m, Config *c, LayerKindNumber attend
         c->layer_kind[l] = n == 0.0 ? other : attends;
     }
     if (c->n_kv_heads == 0) c->n_kv_heads = c->n_heads; /* no layer attends: any divisor will do */
+    return STATUS_OK;
+}
+
+Status gguf_delta_kinds(const GgufModel *m, Config *c, LayerKindNumber attends) {
+    const GgufValue *recurrent = gguf_model_find(m, "attention.recurrent_layers");
+    uint32_t interval = 4;
+    double is_recurrent;
+    gguf_model_uint(m, "full_attention_interval", &interval);
+    if (interval == 0)
+        return error_set(m->error, "%s: full_attention_interval is 0", m->source->path);
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
+        is_recurrent = (l + 1) % interval != 0;
+        if (recurrent && !gguf_element(recurrent, l, &is_recurrent))
+            return error_set(m->error, "%s: attention.recurrent_layers is not a list of %u layers",
+                             m->source->path, c->n_layers);
+        c->layer_kind[l] = is_recurrent != 0.0 ? LAYER_DELTA : attends;
+    }
+    return STATUS_OK;
+}
+
+Status gguf_kda_sizes(const GgufModel *m, Config *c) {
+    if (gguf_kinds_by_heads(m, c, LAYER_LATENT, LAYER_DELTA) != STATUS_OK) return STATUS_FAILED;
+    memset(c->layer_n_kv_heads, 0, sizeof c->layer_n_kv_heads);
+    gguf_model_uint(m, "ssm.conv_kernel", &c->state.conv_kernel);
+    gguf_model_uint(m, "kda.head_dim", &c->state.key_dim);
+    c->state.value_dim = c->state.key_dim;
+    c->state.n_heads = c->state.n_key_heads = c->n_heads;
+    return STATUS_OK;
+}
+
+Status gguf_add_kda(const RuleContext *context, const TensorRule *latent, const TensorRule *delta,
+                    Error *error) {
+    const Config *c = &context->source->config;
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (rules_apply_to_layer(context, c->layer_kind[l] == LAYER_LATENT ? latent : delta, l,
+                                 error) != STATUS_OK)
+            return STATUS_FAILED;
+    return convolutions_join(context, "blk.%u.ssm_conv1d_%c.weight", error);
+}
+
+/* Sets *limit from a list with one number for all layers; 0 where there is no list. */
+static Status one_limit(const GgufModel *m, const char *key, double *limit) {
+    const GgufValue *found = gguf_model_find(m, key);
+    double first = 0.0, other = 0.0;
+    uint64_t n = found && found->is_array ? m->source->config.n_layers : 1;
+    for (uint64_t l = 0; found && l < n; l++) {
+        if (!gguf_element(found, l, &other) || !(other >= 0.0 && other <= 1e6) ||
+            (l > 0 && other != first))
+            return error_set(m->error, "%s: %s.%s is not one limit for all layers", m->source->path,
+                             m->architecture, key);
+        first = other;
+    }
+    *limit = first;
+    return STATUS_OK;
+}
+
+Status gguf_gate_limit(const GgufModel *m, float *limit) {
+    double experts, shared;
+    if (one_limit(m, "swiglu_clamp_exp", &experts) != STATUS_OK ||
+        one_limit(m, "swiglu_clamp_shexp", &shared) != STATUS_OK)
+        return STATUS_FAILED;
+    bool has_shared = gguf_model_find(m, "swiglu_clamp_shexp") != NULL;
+    if (has_shared && shared != experts)
+        return error_set(m->error, "%s: gates of experts are limited by %g, shared ones by %g",
+                         m->source->path, experts, shared);
+    *limit = (float)experts;
     return STATUS_OK;
 }

@@ -27,4 +27,21 @@ GgufFinish gguf_read_state;
 Status gguf_kinds_by_heads(const GgufModel *m, Config *c, LayerKindNumber attends,
                            LayerKindNumber other);
 
+/* Sets *limit to the limit of all gates, from swiglu_clamp_exp and _shexp, lists of one number for
+ * each layer; 0 where the file has none. Refuses limits that differ. */
+Status gguf_gate_limit(const GgufModel *m, float *limit);
+
+/* Layers with delta attention beside latent attention: those have no key/value heads in the file,
+ * and as many heads of a state, kda.head_dim wide, as the others have heads. */
+Status gguf_kda_sizes(const GgufModel *m, Config *c);
+
+/* Adds the tensors of both kinds of these layers, and the convolutions ssm_conv1d_q, _k and _v,
+ * joined. */
+Status gguf_add_kda(const RuleContext *context, const TensorRule *latent, const TensorRule *delta,
+                    Error *error);
+
+/* Every full_attention_interval-th layer, or those that attention.recurrent_layers leaves out, is
+ * of the kind `attends`, the others are LAYER_DELTA. */
+Status gguf_delta_kinds(const GgufModel *m, Config *c, LayerKindNumber attends);
+
 #endif

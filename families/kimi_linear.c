@@ -95,21 +95,7 @@ static const TensorRule gguf_kimi_latent[] = {
 };
 
 static const TensorRule gguf_kimi_delta[] = {
-    MATRIX("delta.q", ".attn_q.weight", "state_key_heads * state_key_dim", "dim", .optional = true),
-    MATRIX("delta.k", ".attn_k.weight", "state_key_heads * state_key_dim", "dim", .optional = true),
-    MATRIX("delta.v", ".attn_v.weight", "state_heads * state_value_dim", "dim", .optional = true),
-    MATRIX("delta.a_low", ".ssm_f_a.weight", "state_value_dim", "dim", .optional = true),
-    MATRIX("delta.a", ".ssm_f_b.weight", "state_key_heads * state_key_dim", "state_value_dim",
-           .optional = true),
-    MATRIX("delta.z_low", ".ssm_g_a.weight", "state_value_dim", "dim", .optional = true),
-    MATRIX("delta.z", ".ssm_g_b.weight", "state_heads * state_value_dim", "state_value_dim",
-           .optional = true),
-    MATRIX("delta.b", ".ssm_beta.weight", "state_heads", "dim", .optional = true),
-    MATRIX("delta.out", ".attn_output.weight", "dim", "state_heads * state_value_dim",
-           .optional = true),
-    VECTOR("delta.decay", ".ssm_a", "state_heads", .optional = true),
-    VECTOR("delta.step_bias", ".ssm_dt.bias", "state_key_heads * state_key_dim", .optional = true),
-    VECTOR("delta.norm", ".ssm_norm.weight", "state_value_dim", .optional = true),
+    GGUF_KIMI_DELTA,
     {0},
 };
 
@@ -175,16 +161,9 @@ static Status kimi_linear_finish(const json_t *json, Config *config, Error *erro
     return kimi_linear_kinds(json, linear, config, error);
 }
 
-/* As in llama.cpp, layers with a state have as many heads as those that attend. */
 static Status gguf_kimi_linear_finish(const GgufModel *m, Config *c) {
-    if (gguf_latent_finish(m, c) != STATUS_OK ||
-        gguf_kinds_by_heads(m, c, LAYER_LATENT, LAYER_DELTA) != STATUS_OK)
+    if (gguf_latent_finish(m, c) != STATUS_OK || gguf_kda_sizes(m, c) != STATUS_OK)
         return STATUS_FAILED;
-    memset(c->layer_n_kv_heads, 0, sizeof c->layer_n_kv_heads);
-    gguf_model_uint(m, "ssm.conv_kernel", &c->state.conv_kernel);
-    gguf_model_uint(m, "kda.head_dim", &c->state.key_dim);
-    c->state.value_dim = c->state.key_dim;
-    c->state.n_heads = c->state.n_key_heads = c->n_heads;
     c->state.decay_by_key = true;
     c->position = POSITION_NONE;
     c->router.kind = ROUTER_SIGMOID_SCORES;
@@ -194,11 +173,5 @@ static Status gguf_kimi_linear_finish(const GgufModel *m, Config *c) {
 
 static Status gguf_kimi_linear_more(GgufModel *m) {
     const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
-    const Config *c = &m->source->config;
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        const TensorRule *rules =
-            c->layer_kind[l] == LAYER_LATENT ? gguf_kimi_latent : gguf_kimi_delta;
-        if (rules_apply_to_layer(&context, rules, l, m->error) != STATUS_OK) return STATUS_FAILED;
-    }
-    return convolutions_join(&context, "blk.%u.ssm_conv1d_%c.weight", m->error);
+    return gguf_add_kda(&context, gguf_kimi_latent, gguf_kimi_delta, m->error);
 }

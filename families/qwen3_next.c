@@ -21,32 +21,7 @@ static const TensorRule gguf_qwen35_tensors[] = {
     EMBEDDING("token_embd"),
     NORM("attention_norm", ".attn_norm"),
     NORM("ffn_norm", ".post_attention_norm"),
-    MATRIX("wq attention_gate", ".attn_q.weight", "n_heads * head_dim + n_heads * value_dim", "dim",
-           .by = "n_heads", .optional = true),
-    MATRIX("wk", ".attn_k.weight", "n_kv_heads * head_dim", "dim", .optional = true),
-    MATRIX("wv", ".attn_v.weight", "n_kv_heads * value_dim", "dim", .optional = true),
-    MATRIX("wo", ".attn_output.weight", "dim", "n_heads * value_dim", .optional = true),
-    VECTOR("q_norm", ".attn_q_norm.weight", "head_dim", .optional = true),
-    VECTOR("k_norm", ".attn_k_norm.weight", "head_dim", .optional = true),
-    MATRIX("delta.q delta.k delta.v", ".attn_qkv.weight",
-           "state_key_heads * state_key_dim + state_key_heads * state_key_dim + state_heads * "
-           "state_value_dim",
-           "dim", .optional = true, .order = ORDER_TILED_STATES),
-    MATRIX("delta.z", ".attn_gate.weight", "state_heads * state_value_dim", "dim",
-           .order = ORDER_TILED_STATES, .optional = true),
-    MATRIX("delta.out", ".ssm_out.weight", "dim", "state_heads * state_value_dim",
-           .order = ORDER_TILED_STATES, .optional = true),
-    TABLE("delta.convolution", ".ssm_conv1d.weight", "state_kernel",
-          "2 * state_key_heads * state_key_dim + state_heads * state_value_dim",
-          .turned = TURNED_ALWAYS, .order = ORDER_TILED_STATES, .optional = true),
-    VECTOR("delta.decay", ".ssm_a", "state_heads", .order = ORDER_TILED_STATES, .optional = true),
-    VECTOR("delta.step_bias", ".ssm_dt.bias", "state_heads", .order = ORDER_TILED_STATES,
-           .optional = true),
-    VECTOR("delta.norm", ".ssm_norm.weight", "state_value_dim", .optional = true),
-    MATRIX("delta.b", ".ssm_beta.weight", "state_heads", "dim", .order = ORDER_TILED_STATES,
-           .optional = true),
-    MATRIX("delta.a", ".ssm_alpha.weight", "state_heads", "dim", .order = ORDER_TILED_STATES,
-           .optional = true),
+    GGUF_GATED_LAYER,
     GGUF_SOME_FFN_WEIGHTS,
     GGUF_SOME_EXPERTS,
     GGUF_END,
@@ -276,19 +251,7 @@ static Status read_qwen_kinds(const json_t *json, Config *config, Error *error) 
 }
 
 static Status gguf_qwen3next_finish(const GgufModel *m, Config *c) {
-    const GgufValue *recurrent = gguf_model_find(m, "attention.recurrent_layers");
-    uint32_t interval = 4;
-    double is_recurrent;
-    gguf_model_uint(m, "full_attention_interval", &interval);
-    if (interval == 0)
-        return error_set(m->error, "%s: full_attention_interval is 0", m->source->path);
-    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
-        is_recurrent = (l + 1) % interval != 0;
-        if (recurrent && !gguf_element(recurrent, l, &is_recurrent))
-            return error_set(m->error, "%s: attention.recurrent_layers is not a list of %u layers",
-                             m->source->path, c->n_layers);
-        c->layer_kind[l] = is_recurrent != 0.0 ? LAYER_DELTA : LAYER_ATTENTION;
-    }
+    if (gguf_delta_kinds(m, c, LAYER_ATTENTION) != STATUS_OK) return STATUS_FAILED;
     c->qk_norm = QK_NORM_HEAD;
     c->router.kind = ROUTER_SOFTMAX_CHOSEN;
     if (c->experts.count > 0 && c->ffn_dim == 0) c->ffn_dim = c->experts.ffn_dim;

@@ -488,6 +488,60 @@
                .optional = true),                                                                  \
         MATRIX("shared.router", ".ffn_gate_inp_shexp.weight", "1", "dim", .optional = true)
 
+/* Gated DeltaNet beside gated attention, as the converter of Qwen 3.5 has them: heads of states
+ * are tiled. */
+#define GGUF_GATED_LAYER                                                                           \
+    MATRIX("wq attention_gate", ".attn_q.weight", "n_heads * head_dim + n_heads * value_dim",      \
+           "dim", .by = "n_heads", .optional = true),                                              \
+        MATRIX("wk", ".attn_k.weight", "n_kv_heads * head_dim", "dim", .optional = true),          \
+        MATRIX("wv", ".attn_v.weight", "n_kv_heads * value_dim", "dim", .optional = true),         \
+        MATRIX("wo", ".attn_output.weight", "dim", "n_heads * value_dim", .optional = true),       \
+        VECTOR("q_norm", ".attn_q_norm.weight", "head_dim", .optional = true),                     \
+        VECTOR("k_norm", ".attn_k_norm.weight", "head_dim", .optional = true),                     \
+        MATRIX(                                                                                    \
+            "delta.q delta.k delta.v", ".attn_qkv.weight",                                         \
+            "state_key_heads * state_key_dim + state_key_heads * state_key_dim + state_heads * "   \
+            "state_value_dim",                                                                     \
+            "dim", .optional = true, .order = ORDER_TILED_STATES),                                 \
+        MATRIX("delta.z", ".attn_gate.weight", "state_heads * state_value_dim", "dim",             \
+               .order = ORDER_TILED_STATES, .optional = true),                                     \
+        MATRIX("delta.out", ".ssm_out.weight", "dim", "state_heads * state_value_dim",             \
+               .order = ORDER_TILED_STATES, .optional = true),                                     \
+        TABLE("delta.convolution", ".ssm_conv1d.weight", "state_kernel",                           \
+              "2 * state_key_heads * state_key_dim + state_heads * state_value_dim",               \
+              .turned = TURNED_ALWAYS, .order = ORDER_TILED_STATES, .optional = true),             \
+        VECTOR("delta.decay", ".ssm_a", "state_heads", .order = ORDER_TILED_STATES,                \
+               .optional = true),                                                                  \
+        VECTOR("delta.step_bias", ".ssm_dt.bias", "state_heads", .order = ORDER_TILED_STATES,      \
+               .optional = true),                                                                  \
+        VECTOR("delta.norm", ".ssm_norm.weight", "state_value_dim", .optional = true),             \
+        MATRIX("delta.b", ".ssm_beta.weight", "state_heads", "dim", .order = ORDER_TILED_STATES,   \
+               .optional = true),                                                                  \
+        MATRIX("delta.a", ".ssm_alpha.weight", "state_heads", "dim", .order = ORDER_TILED_STATES,  \
+               .optional = true)
+
+/* Delta attention with decays by key. */
+#define GGUF_KIMI_DELTA                                                                            \
+    MATRIX("delta.q", ".attn_q.weight", "state_key_heads * state_key_dim", "dim",                  \
+           .optional = true),                                                                      \
+        MATRIX("delta.k", ".attn_k.weight", "state_key_heads * state_key_dim", "dim",              \
+               .optional = true),                                                                  \
+        MATRIX("delta.v", ".attn_v.weight", "state_heads * state_value_dim", "dim",                \
+               .optional = true),                                                                  \
+        MATRIX("delta.a_low", ".ssm_f_a.weight", "state_value_dim", "dim", .optional = true),      \
+        MATRIX("delta.a", ".ssm_f_b.weight", "state_key_heads * state_key_dim", "state_value_dim", \
+               .optional = true),                                                                  \
+        MATRIX("delta.z_low", ".ssm_g_a.weight", "state_value_dim", "dim", .optional = true),      \
+        MATRIX("delta.z", ".ssm_g_b.weight", "state_heads * state_value_dim", "state_value_dim",   \
+               .optional = true),                                                                  \
+        MATRIX("delta.b", ".ssm_beta.weight", "state_heads", "dim", .optional = true),             \
+        MATRIX("delta.out", ".attn_output.weight", "dim", "state_heads * state_value_dim",         \
+               .optional = true),                                                                  \
+        VECTOR("delta.decay", ".ssm_a", "state_heads", .optional = true),                          \
+        VECTOR("delta.step_bias", ".ssm_dt.bias", "state_key_heads * state_key_dim",               \
+               .optional = true),                                                                  \
+        VECTOR("delta.norm", ".ssm_norm.weight", "state_value_dim", .optional = true)
+
 #define GGUF_MAMBA                                                                                 \
     LINEAR("mamba.x mamba.z", ".ssm_in",                                                           \
            "state_heads * state_value_dim + state_heads * state_value_dim", "dim",                 \
@@ -548,6 +602,13 @@
         MATRIX("v_b.%u", ".attn_v_b.weight", "value_dim", "latent_dim", .optional = true,          \
                .each_head = true),                                                                 \
         LINEAR("wo", ".attn_output", "dim", "n_heads * value_dim")
+
+#define GGUF_INDEXER                                                                               \
+    MATRIX("indexer.wq", ".indexer.attn_q_b.weight", "index_heads * index_dim", "latent_q_dim",    \
+           .optional = true),                                                                      \
+        MATRIX("indexer.wk", ".indexer.attn_k.weight", "index_dim", "dim", .optional = true),      \
+        NORM("indexer.k_norm", ".indexer.k_norm", "index_dim", .optional = true),                  \
+        MATRIX("indexer.weights", ".indexer.proj.weight", "index_heads", "dim", .optional = true)
 
 #define GGUF_END                                                                                   \
     NORM("final_norm", "output_norm"), LINEAR("output", "output", "vocab_size", "dim",             \
