@@ -93,6 +93,8 @@ static void put_scalar(Out *o, const char *kind, const json_t *value) {
         put(o, &flag, 1);
     } else if (strcmp(kind, "float32") == 0) {
         put(o, &number, sizeof number);
+    } else if (strcmp(kind, "uint64") == 0) {
+        put_u64(o, (uint64_t)json_integer_value(value));
     } else {
         put_u32(o, (uint32_t)json_integer_value(value));
     }
@@ -104,7 +106,8 @@ static void put_key(Out *o, const json_t *pair) {
     static const struct {
         const char *name;
         uint32_t number;
-    } kinds[] = {{"uint32", 4}, {"int32", 5}, {"float32", 6}, {"bool", 7}, {"string", 8}};
+    } kinds[] = {{"uint32", 4}, {"int32", 5},  {"float32", 6},
+                 {"bool", 7},   {"string", 8}, {"uint64", 10}};
     const char *kind = json_string_value(json_array_get(pair, 1));
     const json_t *value = json_array_get(pair, 2);
     char scalar[16];
