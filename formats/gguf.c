@@ -199,6 +199,15 @@ static Status read_tensor(Cursor *c, const InputFile *file, size_t index, RawTab
     return STATUS_OK;
 }
 
+/* Sets the bytes of a tensor whose type no weights have: those of whole numbers that a family reads
+ * itself, else 0. Returns whether they can be counted. */
+static bool whole_bytes(const RawTensor *raw, uint64_t elements, size_t *bytes) {
+    size_t width = strcmp(raw->type_name, "I32") == 0   ? 4
+                   : strcmp(raw->type_name, "I64") == 0 ? 8
+                                                        : 0;
+    return !__builtin_mul_overflow(elements, width, bytes);
+}
+
 /* Turns the tensors' offsets, which count from the end of the header, into offsets in the file, and
  * checks that each tensor lies inside it. */
 static Status resolve_offsets(const Gguf *gguf, const Cursor *c, RawTable *table, size_t first,
@@ -220,7 +229,8 @@ static Status resolve_offsets(const Gguf *gguf, const Cursor *c, RawTable *table
         size_t bytes = 0;
         for (uint32_t k = 0; k < raw->n_dims; k++)
             if (__builtin_mul_overflow(elements, raw->dims[k], &elements)) elements = UINT64_MAX;
-        bool fits = raw->type == STORED_TYPES || stored_bytes(raw->type, elements, &bytes);
+        bool fits = raw->type == STORED_TYPES ? whole_bytes(raw, elements, &bytes)
+                                              : stored_bytes(raw->type, elements, &bytes);
         if (raw->offset % alignment != 0)
             return error_set(error,
                              "%s: tensor '%.100s': its offset %llu is not a multiple of "
@@ -343,6 +353,18 @@ bool gguf_element(const GgufValue *value, uint64_t index, double *number) {
         break;
     }
     return true;
+}
+
+bool gguf_whole(const GgufValue *value, uint64_t index, uint64_t *number) {
+    double wide;
+    if (!value || index >= value->count) return false;
+    if (value->type == GGUF_UINT64 || value->type == GGUF_INT64) {
+        memcpy(number, value->values + index * sizeof *number, sizeof *number);
+        return value->type == GGUF_UINT64 || *number <= INT64_MAX;
+    }
+    if (!gguf_element(value, index, &wide) || !(wide >= 0.0 && wide <= UINT32_MAX)) return false;
+    *number = (uint64_t)wide;
+    return (double)*number == wide;
 }
 
 bool gguf_float(const Gguf *gguf, const char *key, double *value) {

@@ -52,12 +52,14 @@ const GgufValue *gguf_find(const Gguf *gguf, const char *key); /* NULL: none */
 
 /* Read a scalar; false when the key is absent or its value is of another kind. gguf_uint and
  * gguf_float take any of GGUF's number types whose value they can hold. gguf_element reads one
- * number of an array (or a scalar, index 0); false where there is none. */
+ * number of an array (or a scalar, index 0), gguf_whole a whole number, also one above 2^53; false
+ * where there is none. */
 bool gguf_uint(const Gguf *gguf, const char *key, uint64_t *value);
 bool gguf_float(const Gguf *gguf, const char *key, double *value);
 bool gguf_bool(const Gguf *gguf, const char *key, bool *value);
 bool gguf_text(const Gguf *gguf, const char *key, TokenizerString *value);
 bool gguf_element(const GgufValue *value, uint64_t index, double *number);
+bool gguf_whole(const GgufValue *value, uint64_t index, uint64_t *number);
 
 /* Reads an array of texts into malloc'ed *texts; NULL and *n 0 when the key is absent. */
 Status gguf_texts(const Gguf *gguf, const char *key, TokenizerString **texts, size_t *n,

@@ -19,7 +19,8 @@ typedef struct RawTensor {
     uint64_t dims[RAW_MAX_DIMS]; /* outermost first */
     size_t file;                 /* index into Source.files */
     uint64_t offset;             /* from that file's start */
-    uint64_t bytes;              /* in that file; GGUF: 0 for types that cannot be read */
+    uint64_t bytes;              /* in that file; GGUF: 0 for types that cannot be read,
+                                  * but I32 and I64 */
     SeparateScales scales;
     BlockScales blocks;
     float ternary_scale; /* as SourceTensor has it */
