@@ -4,6 +4,8 @@
 
 static FamilyFinish qwen4_exp_finish;
 static FamilyMore qwen4_exp_more;
+static GgufFinish gguf_qwen4_exp_finish;
+static GgufMore gguf_qwen4_exp_more;
 
 #define STREAM_GATE(to, at)                                                                        \
     VECTOR("streams." to ".norm", at "hc_norm.weight", "altup_streams * dim",                      \
@@ -12,6 +14,11 @@ static FamilyMore qwen4_exp_more;
                "altup_streams * dim"),                                                             \
         MATRIX("streams." to ".up", at "input_mix_weight_up.weight", "altup_streams * dim",        \
                "adapter_rank")
+
+#define GGUF_STREAM_GATE(to, from)                                                                 \
+    VECTOR("streams." to ".norm", from "_norm.weight", "altup_streams * dim"),                     \
+        MATRIX("streams." to ".down", from "_down.weight", "adapter_rank", "altup_streams * dim"), \
+        MATRIX("streams." to ".up", from "_up.weight", "altup_streams * dim", "adapter_rank")
 
 const Family families_qwen4_exp[] = {
     {
@@ -82,6 +89,59 @@ const Family families_qwen4_exp[] = {
             STEPS(STEP("set", "router softmax_chosen", .when = "norm_topk_prob", .absent = true)),
         .finish = qwen4_exp_finish,
         .more = qwen4_exp_more,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "qwen4exp",
+                    .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SOFTMAX_CHOSEN},
+                               {"state_tiled", 1}, {"state_sigmoid_gate", 1},
+                               {"stack", STACK_GATED_STREAMS}, {"final_norm", 0}),
+                    .keys = GGUF_KEYS(
+                        {"hyper_connection.count", "altup_streams"},
+                        {"hyper_connection.low_rank", "adapter_rank"},
+                        {"attention.indexer.head_count", "index_heads"},
+                        {"attention.indexer.key_length", "index_dim"},
+                        {"attention.indexer.top_k", "index_topk"}, {"ple.ngram_size", "ngram_size"},
+                        {"ple.heads_per_ngram", "ngram_heads"}, {"ple.conv_kernel", "ngram_kernel"},
+                        {"ple.eos_token_id", "ngram_end_token"}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            GGUF_GATED_LAYER,
+                            MATRIX("indexer.wq", ".indexer.q_proj.weight",
+                                   "index_heads * index_dim", "dim", .optional = true),
+                            MATRIX("indexer.wk", ".indexer.k_proj.weight", "index_dim", "dim",
+                                   .optional = true),
+                            VECTOR("indexer.q_norm", ".indexer.q_norm.weight", "index_dim",
+                                   .optional = true),
+                            VECTOR("indexer.k_norm", ".indexer.k_norm.weight", "index_dim",
+                                   .optional = true),
+                            GGUF_SOME_EXPERTS,
+                            GGUF_STREAM_GATE("attention", ".hc_attn"),
+                            MATRIX("streams.attention.inject", ".hc_attn_inject.weight",
+                                   "altup_streams", "altup_streams * dim"),
+                            GGUF_STREAM_GATE("ffn", ".hc_ffn"),
+                            MATRIX("streams.ffn.inject", ".hc_ffn_inject.weight", "altup_streams",
+                                   "altup_streams * dim"),
+                            MATRIX("ngram.key", ".ple_key.weight", "altup_streams * dim",
+                                   "ngram_dim", .optional = true),
+                            MATRIX("ngram.value", ".ple_value.weight", "dim", "ngram_dim",
+                                   .optional = true),
+                            VECTOR("ngram.norm_key", ".ple_norm_key.weight", "altup_streams * dim",
+                                   .optional = true),
+                            VECTOR("ngram.norm_query", ".ple_norm_query.weight",
+                                   "altup_streams * dim", .optional = true),
+                            VECTOR("ngram.norm_conv", ".ple_norm_conv.weight",
+                                   "altup_streams * dim", .optional = true),
+                            GGUF_STREAM_GATE("end", "output_hc"),
+                            OUTPUT("output"),
+                            {0},
+                        },
+                    .finish = gguf_qwen4_exp_finish,
+                    .more = gguf_qwen4_exp_more,
+                },
+                {0},
+            },
     },
     {0},
 };
@@ -190,16 +250,15 @@ static Status add_tables(const RuleContext *context, uint32_t l, const NgramHash
     return STATUS_OK;
 }
 
-/* The convolution's taps, with zeros for the positions between them. */
-static Status add_taps(const RuleContext *context, uint32_t l, Error *error) {
+/* The convolution's taps, with zeros for the positions between them, from the source's `from`. */
+static Status add_taps(const RuleContext *context, uint32_t l, const char *from, Error *error) {
     const Config *c = &context->source->config;
     size_t channels = (size_t)c->gated_streams * c->dim, taps = c->ngram.conv_kernel;
     size_t rows = (taps - 1) * c->ngram.hash.size + 1;
     char name[96];
     float *stored, *values = calloc(rows * channels, sizeof *values);
     if (!values) return error_set(error, "no memory for a convolution");
-    snprintf(name, sizeof name, FROM_LAYER "ple.conv1d.weight", l);
-    if (rules_read(context, name, channels, taps, &stored, error) != STATUS_OK) {
+    if (rules_read(context, from, channels, taps, &stored, error) != STATUS_OK) {
         free(values);
         return STATUS_FAILED;
     }
@@ -214,7 +273,9 @@ static Status add_taps(const RuleContext *context, uint32_t l, Error *error) {
 static Status add_ngrams(const RuleContext *context, uint32_t l, Error *error) {
     const Config *c = &context->source->config;
     size_t n = ngram_hash_tables(&c->ngram.hash);
+    char taps[64];
     NgramHash hash;
+    snprintf(taps, sizeof taps, FROM_LAYER "ple.conv1d.weight", l);
     ngram_hash_make(&c->ngram.hash, c->ngram.layer[l] - 1, c->vocab_size, &hash);
     if (check_numbers(context, l, "layer_multipliers", hash.factors, c->ngram.hash.size, error) !=
             STATUS_OK ||
@@ -222,7 +283,7 @@ static Status add_ngrams(const RuleContext *context, uint32_t l, Error *error) {
         check_numbers(context, l, "ngram_heads_offsets", hash.offsets, n, error) != STATUS_OK ||
         add_tables(context, l, &hash, error) != STATUS_OK)
         return STATUS_FAILED;
-    return add_taps(context, l, error);
+    return add_taps(context, l, taps, error);
 }
 
 static Status qwen4_exp_more(const RuleContext *context, const json_t *json, Error *error) {
@@ -231,5 +292,141 @@ static Status qwen4_exp_more(const RuleContext *context, const json_t *json, Err
     for (uint32_t l = 0; l < c->n_layers; l++)
         if (c->ngram.layer[l] > 0 && add_ngrams(context, l, error) != STATUS_OK)
             return STATUS_FAILED;
+    return STATUS_OK;
+}
+
+/* ---- GGUF ---- */
+
+/* Reads n whole numbers of a list of the n-gram layer. */
+static Status gguf_numbers(const GgufModel *m, const char *key, uint64_t *out, size_t n) {
+    const GgufValue *found = gguf_model_find(m, key);
+    for (size_t i = 0; i < n; i++)
+        if (!gguf_whole(found, i, &out[i]))
+            return error_set(m->error, "%s: %s.%s is not a list of %zu whole numbers",
+                             m->source->path, m->architecture, key, n);
+    return STATUS_OK;
+}
+
+/* Finds the seed that makes the file's factors: the file holds them, but not the seed. */
+static bool find_seed(NgramHashing *hashing, uint32_t vocab_size, const uint64_t *factors) {
+    NgramHashing short_tables = *hashing;
+    NgramHash made;
+    short_tables.heads = 0;
+    for (uint32_t seed = 0; seed < 1 << 20; seed++) {
+        short_tables.seed = seed;
+        ngram_hash_make(&short_tables, 0, vocab_size, &made);
+        if (memcmp(made.factors, factors, hashing->size * sizeof *factors) != 0) continue;
+        hashing->seed = seed;
+        return true;
+    }
+    return false;
+}
+
+/* Sets the hashing of the only layer with n-grams, whose tables' sizes are primes from the first
+ * one on. */
+static Status gguf_hashing(const GgufModel *m, Config *c) {
+    NgramHashing *hashing = &c->ngram.hash;
+    size_t tables = ngram_hash_tables(hashing);
+    uint64_t factors[NGRAM_HASH_MAX_SIZE];
+    NgramHash stored = {.rows = 0}, made;
+    if (hashing->size > NGRAM_HASH_MAX_SIZE || tables == 0 || tables > NGRAM_HASH_MAX_TABLES)
+        return error_set(m->error, "%s: ple.ngram_size %u with ple.heads_per_ngram %u",
+                         m->source->path, hashing->size, hashing->heads);
+    if (gguf_numbers(m, "ple.layer_multipliers", factors, hashing->size) != STATUS_OK ||
+        gguf_numbers(m, "ple.head_offsets", stored.offsets, tables) != STATUS_OK ||
+        gguf_numbers(m, "ple.head_vocab_sizes", stored.sizes, tables) != STATUS_OK)
+        return STATUS_FAILED;
+    hashing->row_factor = hashing->parts = 1;
+    hashing->vocab_base = stored.sizes[0] < 1 << 27 ? (uint32_t)stored.sizes[0] : 0;
+    if (hashing->vocab_base == 0 || !find_seed(hashing, c->vocab_size, factors))
+        return error_set(m->error, "%s: no seed below %u makes ple.layer_multipliers",
+                         m->source->path, 1u << 20);
+    ngram_hash_make(hashing, 0, c->vocab_size, &made);
+    if (memcmp(made.sizes, stored.sizes, tables * sizeof *made.sizes) != 0 ||
+        memcmp(made.offsets, stored.offsets, tables * sizeof *made.offsets) != 0)
+        return error_set(m->error,
+                         "%s: ple.head_vocab_sizes are not neighbouring primes, or "
+                         "ple.head_offsets not their sums",
+                         m->source->path);
+    return STATUS_OK;
+}
+
+static Status gguf_ngrams(const GgufModel *m, Config *c) {
+    const GgufValue *layers = gguf_model_find(m, "ple.layers");
+    uint64_t layer;
+    uint32_t width = 0;
+    if (!layers || layers->count == 0) {
+        c->ngram = (NgramConfig){.dim = 0};
+        return STATUS_OK;
+    }
+    if (layers->count != 1 || !gguf_whole(layers, 0, &layer) || layer >= c->n_layers ||
+        layer >= CONFIG_MAX_LAYERS)
+        return error_set(m->error, "%s: ple.layers is not the number of one layer",
+                         m->source->path);
+    c->ngram.layer[layer] = 1;
+    gguf_model_uint(m, "embedding_length_per_layer_input", &width);
+    if (gguf_hashing(m, c) != STATUS_OK) return STATUS_FAILED;
+    if (width < 1 || width > 1 << 12)
+        return error_set(m->error, "%s: embedding_length_per_layer_input is %u", m->source->path,
+                         width);
+    c->ngram.dim = width * (uint32_t)ngram_hash_tables(&c->ngram.hash);
+    return STATUS_OK;
+}
+
+/* Sets the positions of a pool, of which all layers that attend have as many. */
+static Status gguf_pools(const GgufModel *m, Config *c) {
+    const GgufValue *ratios = gguf_model_find(m, "attention.compress_ratios");
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
+        double ratio = 0.0;
+        if (c->layer_kind[l] != LAYER_CHOSEN) continue;
+        if (!gguf_element(ratios, l, &ratio) || !(ratio >= 1.0 && ratio <= 1 << 16) ||
+            ratio != floor(ratio) || (c->indexer.pool != 0 && c->indexer.pool != ratio))
+            return error_set(m->error,
+                             "%s: attention.compress_ratios is not one number of positions for "
+                             "all layers that attend",
+                             m->source->path);
+        c->indexer.pool = (uint32_t)ratio;
+    }
+    return STATUS_OK;
+}
+
+static Status gguf_qwen4_exp_finish(const GgufModel *m, Config *c) {
+    if (gguf_delta_kinds(m, c, LAYER_CHOSEN) != STATUS_OK || gguf_read_state(m, c) != STATUS_OK ||
+        gguf_pools(m, c) != STATUS_OK)
+        return STATUS_FAILED;
+    c->ffn_dim = c->experts.ffn_dim;
+    return gguf_ngrams(m, c);
+}
+
+/* Adds the layer's tables of n-grams, the first rows of one tensor, which is filled up. */
+static Status gguf_add_tables(const RuleContext *context, uint32_t l, Error *error) {
+    static const char from[] = "per_layer_token_embd.weight";
+    const Config *c = &context->source->config;
+    const RawTensor *raw = rules_find(context, from);
+    char rows[64], cols[32];
+    NgramHash hash;
+    ngram_hash_make(&c->ngram.hash, c->ngram.layer[l] - 1, c->vocab_size, &hash);
+    if (!raw || raw->n_dims != 2 || raw->dims[0] < hash.rows)
+        return error_set(error, "%s: has no tensor '%s' of %llu rows or more",
+                         context->source->path, from, (unsigned long long)hash.rows);
+    uint64_t rest = raw->dims[0] - hash.rows;
+    snprintf(rows, sizeof rows, rest > 0 ? "%llu + %llu" : "%llu", (unsigned long long)hash.rows,
+             (unsigned long long)rest);
+    snprintf(cols, sizeof cols, "%zu", c->ngram.dim / ngram_hash_tables(&c->ngram.hash));
+    const TensorRule rules[] = {
+        MATRIX(rest > 0 ? "ngram.table.0 -" : "ngram.table.0", from, rows, cols), {0}};
+    return rules_apply_to_layer(context, rules, l, error);
+}
+
+static Status gguf_qwen4_exp_more(GgufModel *m) {
+    const RuleContext context = {.source = m->source, .table = &m->table};
+    const Config *c = &m->source->config;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        char taps[64];
+        snprintf(taps, sizeof taps, GGUF_LAYERS "ple_conv1d.weight", l);
+        if (c->ngram.layer[l] > 0 && (gguf_add_tables(&context, l, m->error) != STATUS_OK ||
+                                      add_taps(&context, l, taps, m->error) != STATUS_OK))
+            return STATUS_FAILED;
+    }
     return STATUS_OK;
 }
