@@ -4,6 +4,8 @@
 
 static FamilyFinish deepseek_v4_finish;
 static FamilyMore deepseek_v4_more;
+static GgufFinish gguf_deepseek_v4_finish;
+static GgufMore gguf_deepseek_v4_more;
 
 const Family families_deepseek_v4[] = {
     /* In files as DeepSeek has them no name begins with "model."; transformers saves a mixture of
@@ -101,6 +103,81 @@ const Family families_deepseek_v4[] = {
         .eos_id = 1,
         .finish = deepseek_v4_finish,
         .more = deepseek_v4_more,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "deepseek4",
+                    .pairing = ROPE_INTERLEAVED,
+                    .set = SET({"stack", STACK_HYPER}, {"router", ROUTER_ROOT_SCORES},
+                               {"router_normalize", 1}, {"limit_first", 1}, {"hyper_scale", 2},
+                               {"n_kv_heads", 1}),
+                    .keys = GGUF_KEYS({"attention.q_lora_rank", "latent_q_dim"},
+                                      {"attention.output_group_count", "out_groups"},
+                                      {"attention.output_lora_rank", "out_rank"},
+                                      {"attention.indexer.top_k", "index_topk"},
+                                      {"attention.indexer.key_length", "index_dim"},
+                                      {"attention.indexer.head_count", "index_heads"},
+                                      {"hyper_connection.count", "altup_streams"},
+                                      {"hyper_connection.epsilon", "hyper_eps"},
+                                      {"hyper_connection.sinkhorn_iterations", "hyper_rounds"}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            NORM("attention_norm", ".attn_norm"),
+                            NORM("ffn_norm", ".ffn_norm"),
+                            MATRIX("wq_a", ".attn_q_a.weight", "latent_q_dim", "dim"),
+                            VECTOR("q_norm", ".attn_q_a_norm.weight", "latent_q_dim"),
+                            MATRIX("wq_b", ".attn_q_b.weight", "n_heads * head_dim",
+                                   "latent_q_dim"),
+                            MATRIX("wkv", ".attn_kv.weight", "head_dim", "dim"),
+                            VECTOR("kv_norm", ".attn_kv_a_norm.weight", "head_dim"),
+                            VECTOR("sinks", ".attn_sinks.weight", "n_heads"),
+                            MATRIX("wo_a.%u", ".attn_output_a.weight", "out_rank",
+                                   "out_group_width", .each_head = true, .parts = "out_groups"),
+                            MATRIX("wo", ".attn_output_b.weight", "dim", "out_groups * out_rank"),
+                            MATRIX("pool_kv", ".attn_compressor_kv.weight",
+                                   "pool_series * head_dim", "dim", .optional = true),
+                            MATRIX("pool_gate", ".attn_compressor_gate.weight",
+                                   "pool_series * head_dim", "dim", .optional = true),
+                            TABLE("pool_bias", ".attn_compressor_ape.weight", "pool_rate",
+                                  "pool_series * head_dim", .optional = true),
+                            VECTOR("pool_norm", ".attn_compressor_norm.weight", "head_dim",
+                                   .optional = true),
+                            MATRIX("indexer.wk", ".indexer_compressor_kv.weight",
+                                   "pool_series * index_dim", "dim", .optional = true),
+                            MATRIX("indexer.pool_gate", ".indexer_compressor_gate.weight",
+                                   "pool_series * index_dim", "dim", .optional = true),
+                            TABLE("indexer.pool_bias", ".indexer_compressor_ape.weight",
+                                  "pool_rate", "pool_series * index_dim", .optional = true),
+                            VECTOR("indexer.k_norm", ".indexer_compressor_norm.weight", "index_dim",
+                                   .optional = true),
+                            MATRIX("indexer.wq", ".indexer.attn_q_b.weight",
+                                   "index_heads * index_dim", "latent_q_dim", .optional = true),
+                            MATRIX("indexer.weights", ".indexer.proj.weight", "index_heads",
+                                   "dim", .optional = true),
+                            GGUF_ROUTED,
+                            MATRIX("hyper.attention", ".hc_attn_fn.weight", "hyper_maps",
+                                   "altup_streams * dim"),
+                            VECTOR("hyper.attention.base", ".hc_attn_base.weight", "hyper_maps"),
+                            VECTOR("hyper.attention.scale", ".hc_attn_scale.weight", "3"),
+                            MATRIX("hyper.ffn", ".hc_ffn_fn.weight", "hyper_maps",
+                                   "altup_streams * dim"),
+                            VECTOR("hyper.ffn.base", ".hc_ffn_base.weight", "hyper_maps"),
+                            VECTOR("hyper.ffn.scale", ".hc_ffn_scale.weight", "3"),
+                            MATRIX("hyper.end", "output_hc_fn.weight", "altup_streams",
+                                   "altup_streams * dim"),
+                            VECTOR("hyper.end.base", "output_hc_base.weight", "altup_streams"),
+                            VECTOR("hyper.end.scale", "output_hc_scale.weight", "1"),
+                            GGUF_END,
+                            {0},
+                        },
+                    .full_every = 1,
+                    .compressed_rope = true,
+                    .finish = gguf_deepseek_v4_finish,
+                    .more = gguf_deepseek_v4_more,
+                },
+                {0},
+            },
     },
     {0},
 };
@@ -212,14 +289,14 @@ static Status read_numbers(const RuleContext *context, const RawTensor *raw, boo
     return status;
 }
 
-/* Adds the table of each token's experts. */
-static Status add_router_table(const RuleContext *context, uint32_t l, Error *error) {
+/* Adds the table of each token's experts, the source's tensor `from`. */
+static Status add_router_table(const RuleContext *context, uint32_t l, const char *from,
+                               Error *error) {
     Source *source = context->source;
     size_t rows = source->config.vocab_size, used = source->config.experts.per_token, n;
     char name[96];
-    snprintf(name, sizeof name, FROM_LAYER "ffn.gate.tid2eid", l);
-    RawTensor *raw = rules_find(context, name);
-    if (!raw) return error_set(error, "%s: tensor '%s' is missing", source->path, name);
+    RawTensor *raw = rules_find(context, from);
+    if (!raw) return error_set(error, "%s: tensor '%s' is missing", source->path, from);
     bool wide = strcmp(raw->type_name, "I64") == 0;
     if (!size_mul(rows, used, &n) || n > SIZE_MAX / 8 || raw->n_dims != 2 || raw->dims[0] != rows ||
         raw->dims[1] != used || (!wide && strcmp(raw->type_name, "I32") != 0) ||
@@ -227,7 +304,7 @@ static Status add_router_table(const RuleContext *context, uint32_t l, Error *er
         return error_set(error, "%s: tensor '%.100s' must be %zu x %zu whole numbers, I64 or I32",
                          source->path, raw->name, rows, used);
     float *values = malloc((n + 1) * sizeof *values);
-    if (!values) return error_set(error, "no memory for '%s'", name);
+    if (!values) return error_set(error, "no memory for '%s'", from);
     if (read_numbers(context, raw, wide, n, values, error) != STATUS_OK) {
         free(values);
         return STATUS_FAILED;
@@ -240,8 +317,44 @@ static Status add_router_table(const RuleContext *context, uint32_t l, Error *er
 static Status deepseek_v4_more(const RuleContext *context, const json_t *json, Error *error) {
     for (uint32_t l = 0; l < context->source->config.n_layers; l++) {
         bool hashed;
+        char from[96];
+        snprintf(from, sizeof from, FROM_LAYER "ffn.gate.tid2eid", l);
         if (is_hashed(json, l, &hashed, error) != STATUS_OK ||
-            (hashed && add_router_table(context, l, error) != STATUS_OK))
+            (hashed && add_router_table(context, l, from, error) != STATUS_OK))
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+/* ---- GGUF ---- */
+
+/* Layers with pools have a rate, and those that choose among them an indexer. */
+static Status gguf_deepseek_v4_finish(const GgufModel *m, Config *c) {
+    const GgufValue *rates = gguf_model_find(m, "attention.compress_ratios");
+    if (gguf_gate_limit(m, &c->experts.swiglu_limit) != STATUS_OK) return STATUS_FAILED;
+    c->ffn_dim = c->experts.ffn_dim;
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
+        double rate = -1.0;
+        if (!gguf_element(rates, l, &rate) ||
+            !(rate >= 0.0 && rate <= 1 << 12 && rate == floor(rate)))
+            return error_set(m->error, "%s: attention.compress_ratios gives layer %u no rate",
+                             m->source->path, l);
+        c->compressed.pool_rate[l] = (uint32_t)rate;
+        c->layer_kind[l] = LAYER_COMPRESSED;
+        c->rope_table[l] = rate != 0.0;
+        c->indexer.layer[l] =
+            gguf_model_layer_has(m, l, "indexer.proj.weight") ? INDEXER_OWN : INDEXER_NONE;
+    }
+    return STATUS_OK;
+}
+
+static Status gguf_deepseek_v4_more(GgufModel *m) {
+    const RuleContext context = {.source = m->source, .table = &m->table};
+    for (uint32_t l = 0; l < m->source->config.n_layers; l++) {
+        char from[64];
+        snprintf(from, sizeof from, GGUF_LAYERS "ffn_gate_tid2eid.weight", l);
+        if (rules_find(&context, from) &&
+            add_router_table(&context, l, from, m->error) != STATUS_OK)
             return STATUS_FAILED;
     }
     return STATUS_OK;

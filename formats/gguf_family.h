@@ -51,6 +51,8 @@ typedef struct GgufFamily {
     bool predicts;            /* prediction layers are kept; of other families they are left out */
     bool yarn_keeps_ends;     /* the ends of YaRN's ramp are not rounded to whole dimensions */
     bool scales_queries;  /* attention.temperature_scale says how queries grow with the position */
+    bool compressed_rope; /* the scaling is that of layers with rope_table 1, whose base is
+                           * attention.compress_rope_freq_base; the others have none */
     bool pads_rope_freqs; /* rope_freqs.weight, which is for layers without a window, is as long
                            * as the layers with one need */
 } GgufFamily;

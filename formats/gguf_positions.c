@@ -68,11 +68,13 @@ static Status read_factors(GgufModel *m, const char *name, size_t n, size_t stor
     return STATUS_OK;
 }
 
-/* Reads the RoPE of all layers, or of those without a window: base, scaling, LongRoPE's factors. */
+/* Reads the RoPE of all layers, or of those without a window or with pools: base, scaling,
+ * LongRoPE's factors. */
 static Status read_rope(GgufModel *m, const GgufFamily *family, Rope *rope) {
     const Config *c = &m->source->config;
     double theta = 10000.0;
     gguf_model_float(m, "rope.freq_base", &theta);
+    if (family->compressed_rope) gguf_model_float(m, "attention.compress_rope_freq_base", &theta);
     *rope = rope_default(theta, c->rotary_dim);
     rope->original_context = c->context;
     rope->truncate = !family->yarn_keeps_ends;
@@ -94,6 +96,7 @@ static Status read_rope(GgufModel *m, const GgufFamily *family, Rope *rope) {
     gguf_model_float(m, "rope.scaling.yarn_beta_fast", &rope->beta_fast);
     gguf_model_float(m, "rope.scaling.yarn_beta_slow", &rope->beta_slow);
     read_attention_factor(m, family, rope);
+    if (family->compressed_rope && isnan(rope->attention_factor)) rope->attention_factor = 1.0;
     if (!(theta > 1.0) || !isfinite((float)theta) || !(rope->factor > 0.0) ||
         !(rope->original_context > 0.0 && rope->original_context < 1 << 28))
         return error_set(m->error, "%s: RoPE with base %g, factor %g and original context %g",
@@ -145,6 +148,20 @@ static Status add_local_rope(GgufModel *m, const GgufFamily *family) {
     return rope_add_local(m->source, &rope, m->error);
 }
 
+/* Adds both tables of GgufFamily.compressed_rope; `rope` is that of layers with pools. */
+static Status add_compressed_rope(GgufModel *m, const Rope *rope) {
+    double theta = 10000.0;
+    gguf_model_float(m, "rope.freq_base", &theta);
+    if (!(theta > 1.0) || !isfinite((float)theta))
+        return error_set(m->error, "%s: rope.freq_base is %g", m->source->path, theta);
+    if (rope->scaling == ROPE_LONGROPE)
+        return error_set(m->error, "%s: LongRoPE is not known for the architecture '%s'",
+                         m->source->path, m->architecture);
+    const Rope plain = rope_default(theta, rope->dim);
+    if (rope_add(m->source, "rope.freqs", &plain, m->error) != STATUS_OK) return STATUS_FAILED;
+    return rope_add_local(m->source, rope, m->error);
+}
+
 Status gguf_add_positions(GgufModel *m, const GgufFamily *family) {
     Config *c = &m->source->config;
     if (c->position == POSITION_ALIBI)
@@ -153,6 +170,11 @@ Status gguf_add_positions(GgufModel *m, const GgufFamily *family) {
     if (c->position != POSITION_ROPE) return STATUS_OK;
     Rope rope;
     Status status = read_rope(m, family, &rope);
+    if (family->compressed_rope) {
+        if (status == STATUS_OK) status = add_compressed_rope(m, &rope);
+        rope_free(&rope);
+        return status;
+    }
     if (status == STATUS_OK) status = rope_add(m->source, "rope.freqs", &rope, m->error);
     if (status == STATUS_OK) status = divide_frequencies(m, family);
     if (status == STATUS_OK) status = add_local_rope(m, family);

@@ -119,6 +119,11 @@ static void read_vocab_size(GgufModel *r) {
         c->vocab_size = (uint32_t)embedding->dims[0];
 }
 
+/* Whether the file has a prediction layer of this number. */
+static bool has_prediction(const GgufModel *r, uint32_t layer) {
+    return gguf_model_layer_has(r, layer, "nextn.eh_proj.weight");
+}
+
 /* Reads the Config's sizes: layers, widths, heads and vocabulary. A key that is absent leaves the
  * value that the keys before it gave. */
 static Status read_sizes(GgufModel *r) {
@@ -129,6 +134,9 @@ static Status read_sizes(GgufModel *r) {
     uint32_t n_further = 0;
     gguf_model_uint(r, "block_count", &c->n_layers);
     gguf_model_uint(r, "nextn_predict_layers", &n_further); /* prediction.h */
+    /* DeepSeek V4's converter writes the number of those that it leaves out. */
+    if (strcmp(r->architecture, "deepseek4") == 0 && !has_prediction(r, c->n_layers - n_further))
+        n_further = 0;
     if (n_further > 0 && n_further >= c->n_layers)
         return error_set(r->error, "%s: nextn_predict_layers is %u of %u layers", r->source->path,
                          n_further, c->n_layers);
@@ -192,8 +200,8 @@ static Status read_widths(GgufModel *r) {
 }
 
 /* Reads what overrides the family's router: expert_gating_func (0: the family's; 1: softmax; 2:
- * sigmoid; 3: softmax over the chosen), expert_weights_norm, expert_weights_scale (0: 1) and
- * groups. */
+ * sigmoid; 3: softmax over the chosen; 4: the root of softplus), expert_weights_norm,
+ * expert_weights_scale (0: 1) and groups. */
 static Status read_router(const GgufModel *r) {
     Config *c = &r->source->config;
     bool by_scores = c->router.kind >= ROUTER_SIGMOID_SCORES, sums_to_one = c->router.normalize;
@@ -206,8 +214,9 @@ static Status read_router(const GgufModel *r) {
     gguf_model_uint(r, "expert_gating_func", &gating);
     gguf_model_uint(r, "expert_group_count", &c->router.groups);
     gguf_model_uint(r, "expert_group_used_count", &c->router.groups_used);
-    bool plain = (scale == 1.0 || scale == 0.0) && c->router.groups <= 1 && gating != 2;
-    if (gating > 3 || (by_scores && gating == 3) || (!by_scores && !plain))
+    bool plain =
+        (scale == 1.0 || scale == 0.0) && c->router.groups <= 1 && gating != 2 && gating != 4;
+    if (gating > 4 || (by_scores && gating == 3) || (!by_scores && !plain))
         return error_set(r->error,
                          "%s: experts with expert_weights_scale %g, expert_gating_func %u and "
                          "expert_group_count %u are not known to this program",
@@ -215,7 +224,9 @@ static Status read_router(const GgufModel *r) {
     bool given = gguf_model_bool(r, "expert_weights_norm", &sums_to_one);
     if (by_scores) {
         c->router.normalize = sums_to_one;
-        if (gating) c->router.kind = gating == 1 ? ROUTER_SOFTMAX_SCORES : ROUTER_SIGMOID_SCORES;
+        static const RouterKind kinds[] = {
+            [1] = ROUTER_SOFTMAX_SCORES, [2] = ROUTER_SIGMOID_SCORES, [4] = ROUTER_ROOT_SCORES};
+        if (gating) c->router.kind = kinds[gating];
         if (scale != 0.0) c->router.scale *= (float)scale;
     } else if (given || gating == 3) {
         c->router.kind = sums_to_one || gating == 3 ? ROUTER_SOFTMAX_CHOSEN : ROUTER_SOFTMAX;

@@ -49,6 +49,7 @@ const PageMember page_gguf_flags[] = {
     FLAG(GgufFamily, predicts),
     FLAG(GgufFamily, yarn_keeps_ends),
     FLAG(GgufFamily, scales_queries),
+    FLAG(GgufFamily, compressed_rope),
     FLAG(GgufFamily, pads_rope_freqs),
     {0},
 };
