@@ -2,6 +2,7 @@
 #include "families/shared.h"
 
 static FamilyFinish minimax_m3_finish;
+static GgufFinish gguf_minimax_m3_finish;
 
 const Family families_minimax_m3[] = {
     /* MiniMax's own files, and models of images, have other names than transformers gives the text
@@ -69,6 +70,39 @@ const Family families_minimax_m3[] = {
         .bos_id = 200034,
         .eos_id = 200020,
         .finish = minimax_m3_finish,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "minimax-m3",
+                    .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
+                               {"router_normalize", 1}, {"swiglu_limit", 7}),
+                    .keys = GGUF_KEYS({"attention.indexer.head_count", "index_heads"},
+                                      {"attention.indexer.key_length", "index_dim"},
+                                      {"attention.indexer.top_k", "index_topk"},
+                                      {"attention.indexer.block_size", "index_block"},
+                                      {"attention.indexer.local_blocks", "index_local"}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            GGUF_ATTENTION,
+                            GGUF_QK_HEAD_NORMS,
+                            NORM("ffn_norm", ".ffn_norm"),
+                            MATRIX("indexer.wq", ".indexer.q_proj.weight",
+                                   "index_heads * index_dim", "dim", .optional = true),
+                            MATRIX("indexer.wk", ".indexer.k_proj.weight", "index_dim", "dim",
+                                   .optional = true),
+                            VECTOR("indexer.q_norm", ".indexer.q_norm.weight", "index_dim",
+                                   .optional = true),
+                            VECTOR("indexer.k_norm", ".indexer.k_norm.weight", "index_dim",
+                                   .optional = true),
+                            GGUF_ROUTED,
+                            GGUF_END,
+                            {0},
+                        },
+                    .finish = gguf_minimax_m3_finish,
+                },
+                {0},
+            },
     },
     {0},
 };
@@ -124,5 +158,14 @@ static Status minimax_m3_finish(const json_t *json, Config *config, Error *error
         if (attends_to_blocks(types, freq, i, &blocks, error) != STATUS_OK) return STATUS_FAILED;
         config->layer_kind[i] = blocks ? LAYER_BLOCKS : LAYER_ATTENTION;
     }
+    return STATUS_OK;
+}
+
+/* Layers that choose blocks are those with an index. */
+static Status gguf_minimax_m3_finish(const GgufModel *m, Config *c) {
+    c->activation = ACTIVATION_GELU_QUICK;
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++)
+        c->layer_kind[l] =
+            gguf_model_layer_has(m, l, "indexer.k_proj.weight") ? LAYER_BLOCKS : LAYER_ATTENTION;
     return STATUS_OK;
 }
