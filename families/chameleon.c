@@ -4,6 +4,15 @@
 
 static FamilyFinish chameleon_finish;
 static FamilyMore chameleon_more;
+static GgufFinish gguf_chameleon_finish;
+static GgufMore gguf_chameleon_more;
+
+/* llama.cpp's converter brings the elements of each head into the order of interleaved RoPE, and
+ * gives all heads the norm of the first. */
+#define PAIRED_QK(to, from, rows) LINEAR(to, from, rows, "dim", .order = ORDER_PAIRED)
+#define PAIRED_NORM(to, from, n)                                                                   \
+    VECTOR(to, from ".weight", n, .order = ORDER_PAIRED),                                          \
+        VECTOR(to ".bias", from ".bias", n, .order = ORDER_PAIRED)
 
 const Family families_chameleon[] = {
     /* chameleon_more adds the norms of layers and what forbids image tokens. */
@@ -31,6 +40,29 @@ const Family families_chameleon[] = {
         .eos_id = 2,
         .finish = chameleon_finish,
         .more = chameleon_more,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "chameleon",
+                    .set = SET({"qk_norm", QK_NORM_EACH}, {"qk_layer_norm_eps", 1e-5}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            PAIRED_QK("wq", ".attn_q", "n_heads * head_dim"),
+                            PAIRED_QK("wk", ".attn_k", "n_kv_heads * head_dim"),
+                            LINEAR("wv", ".attn_v", "n_kv_heads * head_dim", "dim"),
+                            LINEAR("wo", ".attn_output", "dim", "n_heads * head_dim"),
+                            PAIRED_NORM("q_norm", ".attn_q_norm", "n_heads * head_dim"),
+                            PAIRED_NORM("k_norm", ".attn_k_norm", "n_kv_heads * head_dim"),
+                            GGUF_FFN,
+                            GGUF_END,
+                            {0},
+                        },
+                    .finish = gguf_chameleon_finish,
+                    .more = gguf_chameleon_more,
+                },
+                {0},
+            },
     },
     {0},
 };
@@ -51,10 +83,11 @@ static Status add_norms(const RuleContext *context, Error *error) {
     return rules_apply(context, swin ? behind : before, error);
 }
 
+static const float forbidden = -1e30f;
+
 /* Adds a bias of the logits which makes image tokens impossible: transformers sets their logits to
  * the least float32, and a bias of it gives the same probabilities at any temperature. */
 static Status forbid_images(const RuleContext *context, const json_t *map, Error *error) {
-    const float forbidden = -1e30f;
     size_t vocab = context->source->config.vocab_size, n = 0;
     const char *name;
     json_t *id;
@@ -78,4 +111,32 @@ static Status forbid_images(const RuleContext *context, const json_t *map, Error
 static Status chameleon_more(const RuleContext *context, const json_t *json, Error *error) {
     if (add_norms(context, error) != STATUS_OK) return STATUS_FAILED;
     return forbid_images(context, json_value(json, "vocabulary_map"), error);
+}
+
+static Status gguf_chameleon_finish(const GgufModel *m, Config *c) {
+    bool swin = false;
+    if (gguf_model_bool(m, "swin_norm", &swin) && swin) c->norm_place = NORM_OUTPUT;
+    return STATUS_OK;
+}
+
+/* Files do not say which tokens are of images: llama.cpp takes those of the released models. */
+static Status gguf_forbid_images(GgufModel *m) {
+    enum { FIRST_IMAGE = 4, END_OF_IMAGES = 8196 };
+    size_t vocab = m->source->config.vocab_size;
+    if (vocab < END_OF_IMAGES) return STATUS_OK;
+    float *bias = calloc(vocab, sizeof *bias);
+    if (!bias) return error_set(m->error, "%s: no memory", m->source->path);
+    for (size_t i = FIRST_IMAGE; i < END_OF_IMAGES; i++) bias[i] = forbidden;
+    return source_add_values(m->source, "output.bias", 1, vocab, bias, m->error);
+}
+
+static Status gguf_chameleon_more(GgufModel *m) {
+    static const TensorRule before[] = {
+        NORM("attention_norm", ".attn_norm"), NORM("ffn_norm", ".ffn_norm"), {0}};
+    static const TensorRule behind[] = {
+        NORM("post_attention_norm", ".attn_norm"), NORM("post_ffn_norm", ".ffn_norm"), {0}};
+    const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
+    bool swin = m->source->config.norm_place == NORM_OUTPUT;
+    if (rules_apply(&context, swin ? behind : before, m->error) != STATUS_OK) return STATUS_FAILED;
+    return gguf_forbid_images(m);
 }
