@@ -4,6 +4,8 @@
 
 static FamilyFinish bailing_hybrid_finish;
 static FamilyMore bailing_hybrid_more;
+static GgufFinish gguf_bailing_finish;
+static GgufMore gguf_bailing_more;
 
 const Family families_bailing_hybrid[] = {
     /* The activation of the feed-forward is that of the convolution as well. What transformers has
@@ -44,6 +46,28 @@ const Family families_bailing_hybrid[] = {
         .eos_id = 156895,
         .finish = bailing_hybrid_finish,
         .more = bailing_hybrid_more,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "bailingmoe3",
+                    .pairing = ROPE_INTERLEAVED,
+                    .set = SET({"router", ROUTER_SIGMOID_SCORES}, {"state_by_key", 1}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            NORM("attention_norm", ".attn_norm"),
+                            NORM("ffn_norm", ".ffn_norm"),
+                            GGUF_SOME_FFN_WEIGHTS,
+                            GGUF_SOME_EXPERTS,
+                            CORRECTION(".exp_probs_b.bias"),
+                            GGUF_END,
+                            {0},
+                        },
+                    .finish = gguf_bailing_finish,
+                    .more = gguf_bailing_more,
+                },
+                {0},
+            },
     },
     {0},
 };
@@ -136,4 +160,62 @@ static Status bailing_hybrid_finish(const json_t *json, Config *config, Error *e
     config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim) * factor);
     if (family_shared_width(json, key, 1, config, error) != STATUS_OK) return STATUS_FAILED;
     return bailing_hybrid_kinds(json, config, error);
+}
+
+/* ---- GGUF ---- */
+
+static const TensorRule gguf_bailing_latent[] = {
+    GGUF_LATENT_ATTENTION,
+    MATRIX("attention_gate", ".attn_gate.weight", "n_heads", "dim"),
+    {0},
+};
+
+static const TensorRule gguf_bailing_delta[] = {
+    MATRIX("delta.q", ".attn_q.weight", "state_key_heads * state_key_dim", "dim"),
+    MATRIX("delta.k", ".attn_k.weight", "state_key_heads * state_key_dim", "dim"),
+    MATRIX("delta.v", ".attn_v.weight", "state_heads * state_value_dim", "dim"),
+    MATRIX("delta.a", ".ssm_f_a.weight", "state_key_heads * state_key_dim", "dim"),
+    MATRIX("delta.z", ".ssm_g_a.weight", "state_heads * state_value_dim", "dim"),
+    MATRIX("delta.b", ".ssm_beta.weight", "state_heads", "dim"),
+    MATRIX("delta.out", ".attn_output.weight", "dim", "state_heads * state_value_dim"),
+    VECTOR("delta.step_bias", ".ssm_dt.bias", "state_key_heads * state_key_dim"),
+    VECTOR("delta.norm", ".ssm_norm.weight", "state_value_dim"),
+    {0},
+};
+
+/* Layers with a state have no key/value heads, and as many heads as those that attend. */
+static Status gguf_bailing_finish(const GgufModel *m, Config *c) {
+    double bound = -5;
+    bool safe = true;
+    if (gguf_latent_finish(m, c) != STATUS_OK || gguf_kda_sizes(m, c) != STATUS_OK)
+        return STATUS_FAILED;
+    gguf_model_float(m, "kda.gate_lower_bound", &bound);
+    gguf_model_bool(m, "kda.safe_gate", &safe);
+    if (safe && !(bound < 0 && bound > -1e3))
+        return error_set(m->error, "%s: kda.gate_lower_bound is %g, which must be below 0",
+                         m->source->path, bound);
+    if (safe) c->state.decay_most = (float)-bound;
+    gguf_scale_scores(m, c);
+    return STATUS_OK;
+}
+
+/* The file holds exp(A_log), without the sign that other architectures' files have. */
+static Status gguf_add_decay(const RuleContext *context, uint32_t l, Error *error) {
+    size_t n = context->source->config.state.n_heads;
+    char name[48];
+    float *values;
+    snprintf(name, sizeof name, GGUF_LAYERS "ssm_a", l);
+    if (rules_read(context, name, 1, n, &values, error) != STATUS_OK) return STATUS_FAILED;
+    for (size_t i = 0; i < n; i++) values[i] = -values[i];
+    snprintf(name, sizeof name, "layers.%u.delta.decay", l);
+    return source_add_values(context->source, name, 1, n, values, error);
+}
+
+static Status gguf_bailing_more(GgufModel *m) {
+    const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
+    const Config *c = &m->source->config;
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (c->layer_kind[l] == LAYER_DELTA && gguf_add_decay(&context, l, m->error) != STATUS_OK)
+            return STATUS_FAILED;
+    return gguf_add_kda(&context, gguf_bailing_latent, gguf_bailing_delta, m->error);
 }

@@ -104,12 +104,30 @@ static void logits_are_those_of_the_source(void **state) {
  * differs in the last bit of that decay.) */
 static void states_from_gguf_give_the_bits_of_the_directory(void **state) {
     (void)state;
-    static const char *const names[] = {
-        "granitemoehybrid",  "lfm2",        "lfm2_moe",       "qwen3_5",        "qwen3_5_moe",
-        "qwen3_next",        "bamba",       "falcon_h1-gguf", "jamba",          "mamba",
-        "falcon_mamba-bias", "mamba2",      "nemotron_h",     "nemotron_h-moe", "nemotron_h-latent",
-        "kimi_linear",       "minimax",     "hrm_text",       "hrm_text-bias",  "chameleon-gguf",
-        "minimax_m3_vl",     "deepseek_v4", "qwen4_exp-gguf"};
+    static const char *const names[] = {"granitemoehybrid",
+                                        "lfm2",
+                                        "lfm2_moe",
+                                        "qwen3_5",
+                                        "qwen3_5_moe",
+                                        "qwen3_next",
+                                        "bamba",
+                                        "falcon_h1-gguf",
+                                        "jamba",
+                                        "mamba",
+                                        "falcon_mamba-bias",
+                                        "mamba2",
+                                        "nemotron_h",
+                                        "nemotron_h-moe",
+                                        "nemotron_h-latent",
+                                        "kimi_linear",
+                                        "minimax",
+                                        "hrm_text",
+                                        "hrm_text-bias",
+                                        "bailing_hybrid-gguf",
+                                        "chameleon-gguf",
+                                        "minimax_m3_vl",
+                                        "deepseek_v4",
+                                        "qwen4_exp-gguf"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         json_t *gguf = gguf_fixture_load(names[i]);
         Fixture f = fixture_load(json_string_value(json_object_get(gguf, "source")));
