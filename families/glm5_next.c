@@ -4,6 +4,8 @@
 
 static FamilyFinish glm5_next_finish;
 static FamilyMore glm5_next_more;
+static GgufFinish gguf_glm5_next_finish;
+static GgufMore gguf_glm5_next_more;
 
 const Family families_glm5_next[] = {
     /* Without the tail, the first queries would see nothing, of which transformers makes the mean
@@ -61,6 +63,39 @@ const Family families_glm5_next[] = {
         .eos_id = -1,
         .finish = glm5_next_finish,
         .more = glm5_next_more,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "glm5-next",
+                    .set = SET({"position", POSITION_NONE}, {"stack", STACK_HYPER},
+                               {"router", ROUTER_SIGMOID_SCORES}, {"limit_first", 1},
+                               {"hyper_scale", 2}, {"state_by_key", 1}),
+                    .keys = GGUF_KEYS({"attention.indexer.kpool", "index_pool"},
+                                      {"hyper_connection.count", "altup_streams"},
+                                      {"hyper_connection.epsilon", "hyper_eps"},
+                                      {"hyper_connection.sinkhorn_iterations", "hyper_rounds"}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            NORM("attention_norm", ".attn_norm"),
+                            NORM("ffn_norm", ".ffn_norm"),
+                            MATRIX("hyper.attention", ".hc_attn_fn.weight", "hyper_maps",
+                                   "altup_streams * dim"),
+                            VECTOR("hyper.attention.base", ".hc_attn_base.weight", "hyper_maps"),
+                            VECTOR("hyper.attention.scale", ".hc_attn_scale.weight", "3"),
+                            MATRIX("hyper.ffn", ".hc_ffn_fn.weight", "hyper_maps",
+                                   "altup_streams * dim"),
+                            VECTOR("hyper.ffn.base", ".hc_ffn_base.weight", "hyper_maps"),
+                            VECTOR("hyper.ffn.scale", ".hc_ffn_scale.weight", "3"),
+                            GGUF_ROUTED,
+                            GGUF_END,
+                            {0},
+                        },
+                    .finish = gguf_glm5_next_finish,
+                    .more = gguf_glm5_next_more,
+                },
+                {0},
+            },
     },
     {0},
 };
@@ -171,4 +206,44 @@ static Status glm5_next_finish(const json_t *json, Config *config, Error *error)
     if (family_shared_width(json, "n_shared_experts", 1, config, error) != STATUS_OK)
         return STATUS_FAILED;
     return check_sharing(config, error);
+}
+
+/* ---- GGUF ---- */
+
+static Status gguf_glm5_next_finish(const GgufModel *m, Config *c) {
+    bool selects_tail = true;
+    double bound = 0;
+    if (gguf_latent_finish(m, c) != STATUS_OK || gguf_kda_sizes(m, c) != STATUS_OK ||
+        gguf_gate_limit(m, &c->experts.swiglu_limit) != STATUS_OK)
+        return STATUS_FAILED;
+    gguf_model_bool(m, "attention.indexer.kpool_select_tail", &selects_tail);
+    if (!selects_tail)
+        return error_set(m->error, "%s: attention.indexer.kpool_select_tail is false",
+                         m->source->path);
+    if (gguf_model_float(m, "kda.gate_lower_bound", &bound)) {
+        if (!(bound < 0 && bound > -1e3))
+            return error_set(m->error, "%s: kda.gate_lower_bound is %g, which must be below 0",
+                             m->source->path, bound);
+        c->state.decay_most = (float)-bound;
+    }
+    c->latent.norm_eps = c->norm_eps;
+    gguf_indexers(m, c);
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++)
+        if (c->layer_kind[l] != LAYER_LATENT) c->indexer.layer[l] = INDEXER_NONE;
+    return STATUS_OK;
+}
+
+static Status gguf_glm5_next_more(GgufModel *m) {
+    static const TensorRule latent[] = {
+        GGUF_LATENT_ATTENTION,
+        GGUF_INDEXER,
+        MATRIX("indexer.pool_gate", ".indexer_compressor_gate.weight", "index_dim", "dim",
+               .optional = true),
+        TABLE("indexer.pool_bias", ".indexer_compressor_ape.weight", "index_pool", "index_dim",
+              .optional = true),
+        {0},
+    };
+    static const TensorRule delta[] = {GGUF_KIMI_DELTA, {0}};
+    const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
+    return gguf_add_kda(&context, latent, delta, m->error);
 }
