@@ -3,6 +3,8 @@
 
 static FamilyFinish hy_v4_finish;
 static FamilyMore hy_v4_more;
+static GgufFinish gguf_hy_v4_finish;
+static GgufMore gguf_hy_v4_more;
 
 const Family families_hy_v4[] = {
     /* Hy 4's experts take SiLU whatever hidden_act says, its other feed-forwards do not. */
@@ -85,6 +87,47 @@ const Family families_hy_v4[] = {
         .steps = STEPS(STEP("shared_width", "n_shared_experts 1"), STEP("latent_heads")),
         .finish = hy_v4_finish,
         .more = hy_v4_more,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "hy_v4",
+                    .set = SET({"stack", STACK_HYPER}, {"router", ROUTER_SIGMOID_SCORES},
+                               {"index_rotates_end", 1}, {"limit_first", 1}),
+                    .keys = GGUF_KEYS({"hyper_connection.count", "altup_streams"},
+                                      {"hyper_connection.epsilon", "hyper_eps"},
+                                      {"hyper_connection.magnitude", "hyper_scale"}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            NORM("attention_norm", ".attn_norm"),
+                            NORM("ffn_norm", ".ffn_norm"),
+                            GGUF_LATENT_ATTENTION,
+                            MATRIX("attention_gate", ".attn_gate.weight", "n_heads * value_dim",
+                                   "dim"),
+                            VECTOR("sinks", ".attn_sinks.weight", "n_heads"),
+                            GGUF_INDEXER,
+                            GGUF_ROUTED,
+                            MATRIX("hyper.attention", ".hc_attn_fn.weight", "hyper_maps",
+                                   "altup_streams * dim"),
+                            VECTOR("hyper.attention.base", ".hc_attn_base.weight", "hyper_maps"),
+                            VECTOR("hyper.attention.scale", ".hc_attn_scale.weight", "2"),
+                            MATRIX("hyper.ffn", ".hc_ffn_fn.weight", "hyper_maps",
+                                   "altup_streams * dim"),
+                            VECTOR("hyper.ffn.base", ".hc_ffn_base.weight", "hyper_maps"),
+                            VECTOR("hyper.ffn.scale", ".hc_ffn_scale.weight", "2"),
+                            MATRIX("hyper.end", "output_hc_fn.weight", "altup_streams",
+                                   "altup_streams * dim"),
+                            VECTOR("hyper.end.base", "output_hc_base.weight", "altup_streams"),
+                            VECTOR("hyper.end.scale", "output_hc_scale.weight", "1"),
+                            GGUF_END,
+                            {0},
+                        },
+                    .mscales_are_equal = true,
+                    .finish = gguf_hy_v4_finish,
+                    .more = gguf_hy_v4_more,
+                },
+                {0},
+            },
     },
     {0},
 };
@@ -115,6 +158,30 @@ static Status hy_v4_more(const RuleContext *context, const json_t *json, Error *
         snprintf(name, sizeof name, FROM_LAYER "mlp.gate.weight", l);
         if (rules_find(context, name) &&
             gate_limit_add(context->source, l, true, limit, error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
+static Status gguf_hy_v4_finish(const GgufModel *m, Config *c) {
+    if (gguf_latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    gguf_scale_scores(m, c);
+    gguf_indexers(m, c);
+    c->indexer.norm_eps = c->norm_eps;
+    return STATUS_OK;
+}
+
+/* The limits of the experts' gates, which layers without experts do not use. */
+static Status gguf_hy_v4_more(GgufModel *m) {
+    const GgufValue *limits = gguf_model_find(m, "swiglu_clamp_exp");
+    for (uint32_t l = 0; limits && l < m->source->config.n_layers; l++) {
+        double limit = 0.0;
+        if (!gguf_element(limits, limits->is_array ? l : 0, &limit) ||
+            !(limit >= 0.0 && limit < 1e6))
+            return error_set(m->error, "%s: swiglu_clamp_exp gives layer %u no limit",
+                             m->source->path, l);
+        if (limit > 0.0 && gguf_model_layer_has(m, l, "ffn_gate_inp.weight") &&
+            gate_limit_add(m->source, l, true, limit, m->error) != STATUS_OK)
             return STATUS_FAILED;
     }
     return STATUS_OK;

@@ -123,6 +123,7 @@ static void states_from_gguf_give_the_bits_of_the_directory(void **state) {
                                         "minimax",
                                         "hrm_text",
                                         "hrm_text-bias",
+                                        "hy_v4",
                                         "glm5_next",
                                         "bailing_hybrid-gguf",
                                         "chameleon-gguf",
