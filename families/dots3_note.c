@@ -3,6 +3,8 @@
 #include "families/shared.h"
 
 static FamilyFinish dots3_finish;
+static GgufFinish gguf_dots3_finish;
+static GgufFinish gguf_dots3_by_layer;
 
 const Family families_dots3_note[] = {
     {
@@ -47,6 +49,33 @@ const Family families_dots3_note[] = {
         .bos_id = 151643,
         .eos_id = 151668,
         .finish = dots3_finish,
+        /* The converter multiplies the norms of latents by what the class multiplies latents by. */
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "dots3note",
+                    .pairing = ROPE_INTERLEAVED,
+                    .set = SET({"router", ROUTER_SIGMOID_SCORES}, {"index_interleaved", 1}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            NORM("attention_norm", ".attn_norm"),
+                            NORM("ffn_norm", ".ffn_norm"),
+                            GGUF_LATENT_ATTENTION,
+                            VECTOR("shared_key_norm", ".attn_k_norm.weight", "rotary_dim"),
+                            MATRIX("attention_gate", ".attn_gate.weight", "n_heads", "dim"),
+                            GGUF_INDEXER,
+                            GGUF_ROUTED,
+                            GGUF_END,
+                            {0},
+                        },
+                    .full_every = 1,
+                    .local_theta = -1,
+                    .finish = gguf_dots3_finish,
+                    .by_layer = gguf_dots3_by_layer,
+                },
+                {0},
+            },
     },
     {0},
 };
@@ -238,5 +267,44 @@ static Status dots3_finish(const json_t *json, Config *config, Error *error) {
     config->latent.scale = (float)latent_scale(config, config->latent.kv_lora_rank);
     config->attention_scale =
         (float)(latent_scale(config, config->latent.q_lora_rank) / sqrt((double)config->head_dim));
+    return STATUS_OK;
+}
+
+/* ---- GGUF ---- */
+
+static Status gguf_dots3_finish(const GgufModel *m, Config *c) {
+    if (gguf_latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    c->latent.norm_eps = c->norm_eps;
+    gguf_indexers(m, c);
+    return STATUS_OK;
+}
+
+/* The sizes of the layers with a window, which have no indexer. */
+static Status gguf_dots3_by_layer(const GgufModel *m, Config *c) {
+    uint32_t rank = c->latent.kv_lora_rank, head_dim = c->head_dim, value_dim = c->value_dim;
+    bool slides = false;
+    gguf_model_uint(m, "attention.kv_lora_rank_swa", &rank);
+    gguf_model_uint(m, "attention.key_length_mla_swa", &head_dim);
+    gguf_model_uint(m, "attention.value_length_mla_swa", &value_dim);
+    if (rank == 0 || head_dim == 0 || value_dim == 0)
+        return error_set(m->error,
+                         "%s: layers with a window have keys of %u, values of %u and a latent of "
+                         "%u elements",
+                         m->source->path, head_dim, value_dim, rank);
+    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
+        if (!c->window[l]) continue;
+        slides = true;
+        if (c->layer_n_heads[l] == 0) c->layer_n_heads[l] = c->n_heads;
+        c->layer_n_kv_heads[l] = c->layer_n_heads[l];
+        c->layer_head_dim[l] = head_dim;
+        c->rope_table[l] = 1;
+        c->indexer.layer[l] = INDEXER_NONE;
+    }
+    if (!slides) return STATUS_OK;
+    c->rope_local_rotary_dim = c->rotary_dim;
+    c->latent.local_kv_lora_rank = rank;
+    c->latent.local_q_lora_rank = c->latent.q_lora_rank;
+    c->latent.local_value_dim = value_dim;
+    c->latent.local_attention_scale = (float)(1.0 / sqrt((double)head_dim));
     return STATUS_OK;
 }
