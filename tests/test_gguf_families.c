@@ -98,13 +98,8 @@ static void logits_are_those_of_the_source(void **state) {
     json_decref(gguf);
 }
 
-/* Converters store -exp(A_log) of layers with a state, and some reorder heads or their elements.
- * Our conversion of the directory has the same order and the same values, and so the same bits. (A
- * file whose converter rounded -exp(A_log) otherwise, as torch does for one value in a hundred,
- * differs in the last bit of that decay.) */
-static void states_from_gguf_give_the_bits_of_the_directory(void **state) {
-    (void)state;
-    static const char *const names[] = {"granitemoehybrid",
+/* GGUF fixtures whose file gives the bits of the directory. */
+static const char *const same_bits[] = {"granitemoehybrid",
                                         "lfm2",
                                         "lfm2_moe",
                                         "qwen3_5",
@@ -130,8 +125,15 @@ static void states_from_gguf_give_the_bits_of_the_directory(void **state) {
                                         "minimax_m3_vl",
                                         "deepseek_v4",
                                         "qwen4_exp-gguf"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        json_t *gguf = gguf_fixture_load(names[i]);
+
+/* Converters store -exp(A_log) of layers with a state, and some reorder heads or their elements.
+ * Our conversion of the directory has the same order and the same values, and so the same bits. (A
+ * file whose converter rounded -exp(A_log) otherwise, as torch does for one value in a hundred,
+ * differs in the last bit of that decay.) */
+static void states_from_gguf_give_the_bits_of_the_directory(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof same_bits / sizeof *same_bits; i++) {
+        json_t *gguf = gguf_fixture_load(same_bits[i]);
         Fixture f = fixture_load(json_string_value(json_object_get(gguf, "source")));
         char *directory = fixture_source(&f);
         const ModelOptions options = {.n_threads = 2, .context = f.context};
@@ -140,7 +142,7 @@ static void states_from_gguf_give_the_bits_of_the_directory(void **state) {
         float *other = logits_of(gguf, &f, STORED_F32, false, NULL, NULL, NULL);
         for (size_t k = 0; k < f.n_ids * f.vocab_size; k++)
             if (memcmp(&own[k], &other[k], sizeof *own) != 0)
-                fail_msg("%s: logit %zu is %.9g, from GGUF %.9g", names[i], k, (double)own[k],
+                fail_msg("%s: logit %zu is %.9g, from GGUF %.9g", same_bits[i], k, (double)own[k],
                          (double)other[k]);
         free(own);
         free(other);
@@ -265,6 +267,43 @@ static void what_cannot_be_computed_is_refused_by_name(void **state) {
                    "'rope_freqs.weight' must hold 8 values");
 }
 
+/* Keys of the architectures with hashed n-grams, pools, cycles and delta attention. */
+static void numbers_that_do_not_fit_are_refused_by_name(void **state) {
+    (void)state;
+    const char *qwen4 = "qwen4_exp-gguf", *deepseek = "deepseek_v4";
+    assert_refused(qwen4, "qwen4exp.ple.layers", json_pack("[i]", 3), "uint32[]",
+                   "ple.layers is not the number of one layer");
+    assert_refused(qwen4, "qwen4exp.ple.layers", json_pack("[i, i]", 0, 1), "uint32[]",
+                   "ple.layers is not the number of one layer");
+    assert_refused(qwen4, "qwen4exp.ple.layer_multipliers", json_pack("[i, i, i]", 3, 5, 7),
+                   "uint64[]", "no seed below 1048576 makes ple.layer_multipliers");
+    assert_refused(qwen4, "qwen4exp.ple.layer_multipliers", json_pack("[i]", 3), "uint64[]",
+                   "ple.layer_multipliers is not a list of 3 whole numbers");
+    assert_refused(qwen4, "qwen4exp.ple.head_vocab_sizes",
+                   json_pack("[i, i, i, i]", 53, 59, 61, 71), "uint64[]",
+                   "ple.head_vocab_sizes are not neighbouring primes");
+    assert_refused(qwen4, "qwen4exp.ple.heads_per_ngram", json_integer(4000000000), "uint32",
+                   "ple.ngram_size 3 with ple.heads_per_ngram 4000000000");
+    assert_refused(qwen4, "qwen4exp.attention.compress_ratios", json_pack("[i, i]", 0, 0),
+                   "uint32[]", "attention.compress_ratios is not one number of positions");
+    assert_refused(deepseek, "deepseek4.attention.compress_ratios", json_pack("[i, i]", 0, 4),
+                   "uint32[]", "attention.compress_ratios gives layer 2 no rate");
+    assert_refused(deepseek, "deepseek4.swiglu_clamp_shexp", json_real(3.0), "float32",
+                   "limited by 2, shared ones by 3");
+    assert_refused(deepseek, "deepseek4.rope.freq_base", json_real(0.0), "float32",
+                   "rope.freq_base is 0");
+    assert_refused("hrm_text", "hrm_text.hrm.h_cycles", json_integer(3), "uint32",
+                   "do not make block_count 6");
+    assert_refused("bailing_hybrid-gguf", "bailingmoe3.kda.gate_lower_bound", json_real(1.0),
+                   "float32", "kda.gate_lower_bound is 1, which must be below 0");
+    assert_refused("glm5_next", "glm5-next.attention.indexer.kpool_select_tail", json_false(),
+                   "bool", "kpool_select_tail is false");
+    assert_refused("dots3_note-gguf", "dots3note.attention.kv_lora_rank_swa", json_integer(0),
+                   "uint32", "a latent of 0 elements");
+    assert_refused("hy_v4", "hy_v4.swiglu_clamp_exp", json_pack("[f]", 1.0), "float32[]",
+                   "swiglu_clamp_exp gives layer 1 no limit");
+}
+
 int main(int argc, char **argv) {
     char **names = gguf_fixture_names();
     struct CMUnitTest tests[256];
@@ -280,6 +319,8 @@ int main(int argc, char **argv) {
     if (argc <= 1) {
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test(what_cannot_be_computed_is_refused_by_name);
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test(numbers_that_do_not_fit_are_refused_by_name);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test(states_from_gguf_give_the_bits_of_the_directory);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_matrix_given_twice_is_refused);
