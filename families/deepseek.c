@@ -3,6 +3,8 @@
 
 static FamilyFinish deepseek_v2_finish;
 static FamilyMore unlimited_ocr_more;
+static GgufFinish gguf_ocr_finish;
+static GgufFinish gguf_ocr_by_layer;
 
 static const TensorRule experts_tensors[] = {
     EMBEDDING("model.embed_tokens"),
@@ -47,6 +49,26 @@ const Family families_deepseek[] = {
         .eos_id = 2,
         .steps = STEPS(STEP("shared_width", "n_shared_experts 2")),
         .finish = deepseek_v2_finish,
+        .gguf =
+            (const GgufFamily[]){
+                {
+                    .architecture = "deepseek2-ocr",
+                    .set = SET({"router", ROUTER_SOFTMAX_SCORES}),
+                    .tensors =
+                        (const TensorRule[]){
+                            EMBEDDING("token_embd"),
+                            GGUF_ATTENTION,
+                            NORM("ffn_norm", ".ffn_norm"),
+                            GGUF_ROUTED,
+                            GGUF_END,
+                            {0},
+                        },
+                    .full_every = 1,
+                    .finish = gguf_ocr_finish,
+                    .by_layer = gguf_ocr_by_layer,
+                },
+                {0},
+            },
     },
     /* The text half of Unlimited-OCR. Each token sees the whole prompt and the last sliding_window
      * tokens of the answer; here it sees the whole answer (docs/families.md). */
@@ -113,6 +135,24 @@ const Family families_deepseek[] = {
     {0},
 };
 
+/* Whole heads are rotated: rope.dimension_count is that of latent attention, 0. */
+static Status gguf_ocr_finish(const GgufModel *m, Config *c) {
+    (void)m;
+    c->rotary_dim = c->head_dim;
+    return STATUS_OK;
+}
+
+static const char *const forgets_answer =
+    "a token sees the whole answer before it, where transformers keeps the last sliding_window "
+    "tokens of the answer: from there on the logits differ";
+
+/* The window of Unlimited-OCR's files is one of the answer alone. */
+static Status gguf_ocr_by_layer(const GgufModel *m, Config *c) {
+    if (c->n_layers > 0 && c->window[0] > 0) source_add_note(m->source, forgets_answer);
+    memset(c->window, 0, sizeof c->window);
+    return STATUS_OK;
+}
+
 /* Says where layers that forget tokens of the answer differ from transformers. */
 static Status unlimited_ocr_more(const RuleContext *context, const json_t *json, Error *error) {
     const json_t *types = json_value(json, "layer_types"), *type;
@@ -123,11 +163,7 @@ static Status unlimited_ocr_more(const RuleContext *context, const json_t *json,
         const char *name = json_string_value(type);
         forgets = forgets || !name || strcmp(name, "full_attention") != 0;
     }
-    if (forgets)
-        source_add_note(
-            context->source,
-            "a token sees the whole answer before it, where transformers keeps the last "
-            "sliding_window tokens of the answer: from there on the logits differ");
+    if (forgets) source_add_note(context->source, forgets_answer);
     return STATUS_OK;
 }
 
