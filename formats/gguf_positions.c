@@ -68,6 +68,14 @@ static Status read_factors(GgufModel *m, const char *name, size_t n, size_t stor
     return STATUS_OK;
 }
 
+/* Stretches the base by rope.scaling.alpha, as HunYuan VL's dynamic scaling does for any context.
+ */
+static void stretch_base(const GgufModel *m, double *theta) {
+    double alpha = 0.0, dim = m->source->config.rotary_dim;
+    if (gguf_model_float(m, "rope.scaling.alpha", &alpha) && alpha > 0.0 && dim > 2.0)
+        *theta *= pow(alpha, dim / (dim - 2.0));
+}
+
 /* Reads the RoPE of all layers, or of those without a window or with pools: base, scaling,
  * LongRoPE's factors. */
 static Status read_rope(GgufModel *m, const GgufFamily *family, Rope *rope) {
@@ -75,6 +83,7 @@ static Status read_rope(GgufModel *m, const GgufFamily *family, Rope *rope) {
     double theta = 10000.0;
     gguf_model_float(m, "rope.freq_base", &theta);
     if (family->compressed_rope) gguf_model_float(m, "attention.compress_rope_freq_base", &theta);
+    stretch_base(m, &theta);
     *rope = rope_default(theta, c->rotary_dim);
     rope->original_context = c->context;
     rope->truncate = !family->yarn_keeps_ends;

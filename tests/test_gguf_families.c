@@ -99,13 +99,36 @@ static void logits_are_those_of_the_source(void **state) {
 }
 
 /* GGUF fixtures whose file gives the bits of the directory. */
-static const char *const same_bits[] = {
-    "granitemoehybrid",  "lfm2",          "lfm2_moe",       "qwen3_5",        "qwen3_5_moe",
-    "qwen3_next",        "bamba",         "falcon_h1-gguf", "jamba",          "mamba",
-    "falcon_mamba-bias", "mamba2",        "nemotron_h",     "nemotron_h-moe", "nemotron_h-latent",
-    "kimi_linear",       "minimax",       "hrm_text",       "hrm_text-bias",  "paddleocr_vl",
-    "deepseek_ocr2",     "unlimited_ocr", "hy_v4",          "glm5_next",      "bailing_hybrid-gguf",
-    "chameleon-gguf",    "minimax_m3_vl", "deepseek_v4",    "qwen4_exp-gguf"};
+static const char *const same_bits[] = {"granitemoehybrid",
+                                        "lfm2",
+                                        "lfm2_moe",
+                                        "qwen3_5",
+                                        "qwen3_5_moe",
+                                        "qwen3_next",
+                                        "bamba",
+                                        "falcon_h1-gguf",
+                                        "jamba",
+                                        "mamba",
+                                        "falcon_mamba-bias",
+                                        "mamba2",
+                                        "nemotron_h",
+                                        "nemotron_h-moe",
+                                        "nemotron_h-latent",
+                                        "kimi_linear",
+                                        "minimax",
+                                        "hrm_text",
+                                        "hrm_text-bias",
+                                        "hunyuan_vl-older",
+                                        "paddleocr_vl",
+                                        "deepseek_ocr2",
+                                        "unlimited_ocr",
+                                        "hy_v4",
+                                        "glm5_next",
+                                        "bailing_hybrid-gguf",
+                                        "chameleon-gguf",
+                                        "minimax_m3_vl",
+                                        "deepseek_v4",
+                                        "qwen4_exp-gguf"};
 
 /* Converters store -exp(A_log) of layers with a state, and some reorder heads or their elements.
  * Our conversion of the directory has the same order and the same values, and so the same bits. (A
