@@ -183,6 +183,19 @@ static const TensorRule gguf_bailing_delta[] = {
     {0},
 };
 
+/* Says that limits of gates do not count: transformers' class knows none. */
+static void gguf_note_limits(const GgufModel *m) {
+    static const char *const keys[] = {"swiglu_clamp_exp", "swiglu_clamp_shexp"};
+    double limit = 0;
+    for (size_t i = 0; i < 2; i++) {
+        const GgufValue *found = gguf_model_find(m, keys[i]);
+        for (uint64_t l = 0; limit == 0 && gguf_element(found, l, &limit); l++) continue;
+    }
+    if (limit != 0)
+        source_add_note(m->source, "limits of gates (swiglu_clamp_exp, swiglu_clamp_shexp) are not "
+                                   "applied, as in transformers");
+}
+
 /* Layers with a state have no key/value heads, and as many heads as those that attend. */
 static Status gguf_bailing_finish(const GgufModel *m, Config *c) {
     double bound = -5;
@@ -196,6 +209,7 @@ static Status gguf_bailing_finish(const GgufModel *m, Config *c) {
                          m->source->path, bound);
     if (safe) c->state.decay_most = (float)-bound;
     gguf_scale_scores(m, c);
+    gguf_note_limits(m);
     return STATUS_OK;
 }
 
