@@ -161,6 +161,8 @@ void family_gguf_names(char *text, size_t size) {
             if (at[n] != ' ')
                 length += (size_t)snprintf(text + length, size - length, "%s%.*s",
                                            length ? ", " : "", (int)n, at);
+    char *last = length >= size ? strrchr(text, ',') : NULL;
+    if (last) snprintf(last, size - (size_t)(last - text), " ...");
 }
 
 /* ---- Why a model cannot run ---- */

@@ -31,7 +31,8 @@ const GgufFamily *family_gguf_find(const GgufModel *model, const char **model_ty
  * the architecture; NULL: the architecture is not known. */
 const GgufFamily *family_gguf_of(const char *architecture, const char *model_type);
 
-/* Lists the names of all architectures, for the message that refuses another. */
+/* Lists the names of all architectures, for the message that refuses another; ends with "..." where
+ * they do not fit. */
 void family_gguf_names(char *text, size_t size);
 
 #endif
