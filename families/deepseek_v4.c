@@ -352,6 +352,9 @@ static Status gguf_deepseek_v4_more(GgufModel *m) {
     const RuleContext context = {.source = m->source, .table = &m->table};
     for (uint32_t l = 0; l < m->source->config.n_layers; l++) {
         char from[64];
+        snprintf(from, sizeof from, GGUF_LAYERS "exp_probs_b_vl.bias", l); /* of image tokens */
+        RawTensor *of_images = rules_find(&context, from);
+        if (of_images) of_images->used = true;
         snprintf(from, sizeof from, GGUF_LAYERS "ffn_gate_tid2eid.weight", l);
         if (rules_find(&context, from) &&
             add_router_table(&context, l, from, m->error) != STATUS_OK)
