@@ -203,9 +203,15 @@ static RowOrigin *new_origins(const GgufWriter *w, Item *item, size_t *rows, siz
 
 static Status plan_item(const GgufWriter *w, Item *item) {
     const RawTensor *raw = item->raw;
-    if (raw->type == STORED_TYPES)
+    if (raw->type == STORED_TYPES && raw->bytes == 0)
         return error_set(w->error, "cannot write '%.100s' as GGUF: its type %s is not known here",
                          raw->name, raw->type_name);
+    if (raw->type == STORED_TYPES) { /* whole numbers */
+        item->copied = true;
+        item->type = raw->type;
+        item->bytes = raw->bytes;
+        return STATUS_OK;
+    }
     find_places(w, item);
     item->copied = true;
     for (size_t k = 0; k < item->n_places; k++) {
@@ -297,7 +303,11 @@ static void put_pairs(const GgufWriter *w, const ModelFile *model, FILE *f) {
 
 static void put_item(const Item *item, FILE *f) {
     uint32_t type = 0;
-    gguf_type_number(item->type, &type);
+    if (item->type == STORED_TYPES) {
+        gguf_type_named(item->raw->type_name, &type);
+    } else {
+        gguf_type_number(item->type, &type);
+    }
     put_text(f, item->raw->name, strlen(item->raw->name));
     put_u32(f, item->raw->n_dims);
     for (uint32_t i = item->raw->n_dims; i-- > 0;) put_u64(f, item->raw->dims[i]);

@@ -295,6 +295,15 @@ bool gguf_type_number(StoredType type, uint32_t *number) {
     return false;
 }
 
+bool gguf_type_named(const char *name, uint32_t *number) {
+    for (uint32_t i = 0; i < sizeof tensor_types / sizeof *tensor_types; i++) {
+        if (!tensor_types[i].name || strcmp(tensor_types[i].name, name) != 0) continue;
+        *number = i;
+        return true;
+    }
+    return false;
+}
+
 /* ---- Looking values up ---- */
 
 const GgufValue *gguf_find(const Gguf *gguf, const char *key) {

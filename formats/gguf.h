@@ -47,6 +47,8 @@ void gguf_free(Gguf *gguf);
 
 /* The number (ggml_type) of a type in the file; false: GGUF has no such type. */
 bool gguf_type_number(StoredType type, uint32_t *number);
+/* The same by the name of a type, which may be one that no weights have: I32. */
+bool gguf_type_named(const char *name, uint32_t *number);
 
 const GgufValue *gguf_find(const Gguf *gguf, const char *key); /* NULL: none */
 

@@ -16,6 +16,7 @@
 #include "convert/gguf_write.h"
 #include "fixture.h"
 #include "formats/source_open.h"
+#include "gguf_fixture.h"
 #include "process.h"
 #include "tier.h"
 #include "tiny_model.h"
@@ -543,6 +544,26 @@ static void a_gguf_file_that_export_writes_holds_the_tensors_of_its_model(void *
     fixture_remove_directory(directory);
 }
 
+/* DeepSeek V4's table of each token's experts. */
+static void whole_numbers_of_a_gguf_file_are_copied(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), *path = fixture_path(directory, "m.gguf");
+    char *written = fixture_path(directory, "w.gguf"), *model = fixture_path(directory, "m.bin");
+    char *again = fixture_path(directory, "w.bin");
+    json_t *gguf = gguf_fixture_load("deepseek_v4");
+    gguf_fixture_write(gguf, path, STORED_F32, false);
+    assert_exported(path, written, "f16");
+    assert_exported(path, model, "f16");
+    assert_exported(written, again, "");
+    assert_same_tensors(model, again);
+    json_decref(gguf);
+    free(path);
+    free(written);
+    free(model);
+    free(again);
+    fixture_remove_directory(directory);
+}
+
 /* --target-size chooses among these. */
 static void a_type_is_held_by_a_gguf_file_where_rows_are_whole_blocks(void **state) {
     (void)state;
@@ -560,6 +581,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_llama_gives_the_reference_logits),
         cmocka_unit_test(other_families_give_the_reference_logits),
         cmocka_unit_test(a_gguf_file_that_export_writes_holds_the_tensors_of_its_model),
+        cmocka_unit_test(whole_numbers_of_a_gguf_file_are_copied),
         cmocka_unit_test(a_type_is_held_by_a_gguf_file_where_rows_are_whole_blocks),
         cmocka_unit_test(split_files_give_the_reference_logits),
         cmocka_unit_test(parts_that_do_not_fit_are_refused),
