@@ -8,12 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "process.h"
+#include "tests/tier.h"
 
 enum { DIM = 64, HIDDEN = 96, LAYERS = 2, HEADS = 4, VOCAB = 259, CONTEXT = 64 };
 
@@ -246,6 +249,19 @@ static void clear_the_cache(void) {
     process_free(&p);
 }
 
+static size_t bytes_in_cache(void) {
+    char pattern[512];
+    struct stat info;
+    glob_t found;
+    size_t bytes = 0;
+    snprintf(pattern, sizeof pattern, "%s/*.bin", cache);
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        if (stat(found.gl_pathv[i], &info) == 0) bytes += (size_t)info.st_size;
+    globfree(&found);
+    return bytes;
+}
+
 static void a_limit_drops_what_was_longest_unused(void **state) {
     (void)state;
     static const char *const types[] = {"f32", "f16", "bf16", "q8", "q6", "q5", "q4m", "q4"};
@@ -257,16 +273,12 @@ static void a_limit_drops_what_was_longest_unused(void **state) {
     struct stat info;
     assert_int_equal(fstat(held, &info), 0);
     size_t limit = (size_t)info.st_size * 2;
-    char text[32], *command = NULL;
+    char text[32];
     snprintf(text, sizeof text, "%zu", limit);
     setenv("VERBATIM_CACHE_LIMIT", text, 1);
     for (size_t i = 1; i < sizeof types / sizeof *types; i++) {
         assert_true(converts(RUN(FROM_CHECKPOINT, "--type", types[i]), NULL));
-        assert_true(asprintf(&command, "cat %s/*.bin | wc -c", cache) > 0);
-        Process p = RUN("/bin/sh", "-c", command);
-        assert_true((size_t)atol(p.out) <= limit);
-        process_free(&p);
-        free(command);
+        assert_true(bytes_in_cache() <= limit);
     }
     assert_false(converts(RUN(FROM_CHECKPOINT, "--type", "f32"), NULL)); /* it was not dropped */
     assert_true(converts(RUN(FROM_CHECKPOINT, "--type", "f16"), NULL));  /* it was */
@@ -283,6 +295,87 @@ static void a_limit_drops_what_was_longest_unused(void **state) {
     assert_int_equal(p.status, 2);
     process_free(&p);
     free(oldest);
+}
+
+/* A chat that has opened the conversion of `checkpoint` and waits for its input. */
+typedef struct Reader {
+    pid_t process;
+    int input; /* the chat ends when this is closed */
+} Reader;
+
+static Reader start_reader(const char *conversion) {
+    char *program = program_command("run"), *command = NULL;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_true(asprintf(&command, "exec %s %s -z %s --cache-dir %s -m chat -n 2 >/dev/null 2>&1",
+                         program, checkpoint, tokenizer, cache) > 0);
+    Reader reader = {.process = fork(), .input = ends[1]};
+    assert_true(reader.process >= 0);
+    if (reader.process == 0) {
+        dup2(ends[0], STDIN_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[0]);
+    int fd = open(conversion, O_RDONLY | O_CLOEXEC), tries = 0;
+    while (flock(fd, LOCK_EX | LOCK_NB) == 0) { /* until the chat has its lock */
+        flock(fd, LOCK_UN);
+        assert_true(tries++ < 3000);
+        usleep(10000);
+    }
+    close(fd);
+    free(program);
+    free(command);
+    return reader;
+}
+
+static void assert_reader_answers(Reader *reader) {
+    int status;
+    assert_int_equal(write(reader->input, "a\n", 2), 2);
+    close(reader->input);
+    assert_int_equal(waitpid(reader->process, &status, 0), reader->process);
+    assert_int_equal(status, 0);
+}
+
+/* Conversions of changing files, two at once, beside a process that reads the first one. */
+static void a_limit_holds_over_many_conversions_beside_a_reader(void **state) {
+    (void)state;
+    static const char *const types[] = {"q8", "q6", "q5", "f16", "q4m"};
+    const size_t n = tier_count(6, 10, 50);
+    char *others[2], *program = program_command("run"), *command = NULL, *expected, *text;
+    others[0] = build_path("tests/conversions-many-0.ckpt");
+    others[1] = build_path("tests/conversions-many-1.ckpt");
+    clear_the_cache();
+    converts(RUN(FROM_CHECKPOINT), &expected);
+    char *first = sibling(".bin");
+    const size_t limit = 2 * bytes_in_cache();
+    Reader reader = start_reader(first);
+    for (size_t i = 0; i < n; i += 2) {
+        for (size_t k = 0; k < 2; k++) write_checkpoint(others[k], (uint32_t)(100 + i + k));
+        assert_true(asprintf(&command,
+                             "%s %s -z %s --cache-dir %s --cache-limit %zu -n 1 --type %s & p=$!; "
+                             "%s %s -z %s --cache-dir %s --cache-limit %zu -n 1 --type q4 && "
+                             "wait $p",
+                             program, others[0], tokenizer, cache, limit, types[i / 2 % 5], program,
+                             others[1], tokenizer, cache, limit) > 0);
+        Process p = RUN("/bin/sh", "-c", command);
+        if (p.status || !strstr(p.err, "converting")) fail_msg("%d: %s", p.status, p.err);
+        process_free(&p);
+        free(command);
+        assert_true(bytes_in_cache() <= limit);
+        assert_int_equal(access(first, F_OK), 0);
+    }
+    assert_true(n < 10 || conversions_in_cache() < n);
+    assert_false(converts(RUN(FROM_CHECKPOINT), &text));
+    assert_string_equal(text, expected);
+    assert_reader_answers(&reader);
+    for (size_t k = 0; k < 2; k++) {
+        unlink(others[k]);
+        free(others[k]);
+    }
+    free(first), free(program), free(expected), free(text);
 }
 
 static void without_a_cache_it_converts_into_memory(void **state) {
@@ -722,6 +815,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_failed_conversion_leaves_nothing),
         cmocka_unit_test(clearing_deletes_conversions_and_nothing_else),
         cmocka_unit_test(a_limit_drops_what_was_longest_unused),
+        cmocka_unit_test(a_limit_holds_over_many_conversions_beside_a_reader),
         cmocka_unit_test(without_a_cache_it_converts_into_memory),
         cmocka_unit_test(a_full_disk_is_no_reason_to_stop),
         cmocka_unit_test(one_is_cleared_by_what_people_call_it),
