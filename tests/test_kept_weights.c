@@ -101,6 +101,61 @@ static void drop_pages(const char *path) {
     close(fd);
 }
 
+/* How many pages of the file are in the page cache. */
+static size_t pages_in_memory(const char *path) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    off_t bytes = lseek(fd, 0, SEEK_END);
+    assert_true(fd >= 0 && bytes > 0);
+    size_t n_pages = ((size_t)bytes + page - 1) / page;
+    void *map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, fd, 0);
+    unsigned char *held = malloc(n_pages);
+    assert_true(map != MAP_FAILED && held);
+    assert_int_equal(mincore(map, (size_t)bytes, held), 0);
+    for (size_t i = 0; i < n_pages; i++) n += held[i] & 1;
+    munmap(map, (size_t)bytes);
+    close(fd);
+    free(held);
+    return n;
+}
+
+/* Chunks are a multiple of the kernel's large pages here, of which no part can be dropped. */
+static void what_is_given_up_leaves_the_memory(void **state) {
+    (void)state;
+    char *path = build_path("tests/kept-dropped.bin");
+    unlink(path);
+    Process p =
+        RUN("export", "--random", "dim=512,n_layers=1,n_heads=8,ffn_dim=8192,vocab_size=512", path,
+            "-q", "-t", "q8");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    size_t all = pages_in_memory(path);
+    drop_pages(path);
+    if (pages_in_memory(path) > all / 4) {
+        print_message("(nothing can be dropped here: a file system in memory)\n");
+        unlink(path);
+        free(path);
+        return;
+    }
+    const ModelOptions options = {.n_threads = 2};
+    TinyModel tiny = tiny_model_map(path, &options, KV_F16);
+    size_t bytes = modelfile_bytes(tiny.file);
+    for (size_t keeps = 2; keeps-- > 0;) {
+        KeptWeights *weights =
+            kept_weights_open(tiny.model, tiny.file, keeps ? bytes : 0, (size_t)2 << 20);
+        assert_non_null(weights);
+        free(tiny_model_run(&tiny, 0, 0, IDS, 2, 1));
+        size_t held = pages_in_memory(path);
+        if (keeps ? held < all * 3 / 4 : held > all / 4)
+            fail_msg("%zu of %zu pages are in memory", held, all);
+        model_set_weight_watch(tiny.model, NULL);
+        kept_weights_close(weights);
+    }
+    tiny_model_close(&tiny);
+    unlink(path);
+    free(path);
+}
+
 /* The MiB that --stats tells; `a_token`: of those, what a token took. */
 static double told(double *a_token) {
     double all;
@@ -172,6 +227,7 @@ int main(void) {
         cmocka_unit_test(what_stays_is_most_of_the_free_memory_of_a_mapped_model_that_does_not_fit),
         cmocka_unit_test(a_mixture_asks_for_its_experts_and_keeps_its_logits),
         cmocka_unit_test(logits_do_not_depend_on_which_weights_stay),
+        cmocka_unit_test(what_is_given_up_leaves_the_memory),
         cmocka_unit_test(the_statistics_tell_what_came_from_disk),
     };
     return cmocka_run_group_tests(tests, make_copy, remove_copy);
