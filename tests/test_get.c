@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -155,6 +156,37 @@ static void a_directory_comes_once_and_runs_by_its_name(void **state) {
     free(start);
 }
 
+/* On a machine that has nothing but the program: the line that ./get prints is run as it is. The
+ * time of the whole is printed. */
+static void a_fresh_machine_gets_an_answer(void **state) {
+    (void)state;
+    NEEDS_CURL();
+    char *start = getcwd(NULL, 0), *program = program_command("run"), *command = NULL;
+    struct timespec from, to;
+    prepare("cp -r hub/Org/tiny hub/Org/talk && cd hub/Org/talk && "
+            "printf '{{ messages[-1].content }}' >chat_template.jinja && "
+            "awk 'BEGIN { printf \"{\\\"model\\\":{\\\"type\\\":\\\"BPE\\\",\\\"vocab\\\":{\"; "
+            "for (i = 0; i < 203; i++) printf \"%s\\\"%s\\\":%d\", i ? \",\" : \"\", "
+            "i < 26 ? sprintf(\"%c\", 97 + i) : \"w\" i, i; "
+            "print \"},\\\"merges\\\":[]}}\" }' >tokenizer.json");
+    assert_true(asprintf(&command,
+                         "mkdir other && export HF_HUB_CACHE=\"$PWD/other/hub\" "
+                         "XDG_CACHE_HOME=\"$PWD/other/cache\" && line=$($get Org/talk) && "
+                         "test \"$line\" = './run Org/talk -m chat' && cd '%s' && "
+                         "echo hello | %s ${line#./run} -n 4",
+                         start, program) > 0);
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    Process p = shell(command);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    if (p.status || p.out_length < 3) fail_msg("%d: %s%s", p.status, p.out, p.err);
+    expect_text(p.err, "converting");
+    print_message("from ./get to the end of an answer: %.2f s\n",
+                  (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec));
+    process_free(&p);
+    prepare("rm -r other");
+    free(command), free(program), free(start);
+}
+
 static void names_of_a_stranger_write_nothing_outside(void **state) {
     (void)state;
     NEEDS_CURL();
@@ -267,6 +299,7 @@ static void two_at_once_bring_it_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_directory_comes_once_and_runs_by_its_name),
+        cmocka_unit_test(a_fresh_machine_gets_an_answer),
         cmocka_unit_test(names_of_a_stranger_write_nothing_outside),
         cmocka_unit_test(a_download_that_breaks_off_goes_on),
         cmocka_unit_test(what_came_wrong_is_removed),
