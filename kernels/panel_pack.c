@@ -93,6 +93,36 @@ void panel_pack_floats(TensorType type, size_t cols, const float *x, uint8_t *pa
     }
 }
 
+/* Writes the 32-bit words of 16 rows as lines of one word a row, or (halves) each word as two lines
+ * of 16 bits a row. A row is read a cache line at a time: rows are often a multiple of 4 KiB apart,
+ * where a first-level cache has room for fewer lines than there are rows. */
+static inline void transpose_words(const uint8_t *rows, size_t row_bytes, bool halves,
+                                   uint8_t *panel) {
+    enum { LINE = 64 };
+    uint32_t *words = (uint32_t *)panel;
+    uint16_t *half = (uint16_t *)panel;
+    for (size_t from = 0; from < row_bytes; from += LINE) {
+        size_t to = row_bytes - from < LINE ? row_bytes : from + LINE;
+        for (size_t r = 0; r < PANEL_ROWS; r++)
+            for (size_t at = from; at < to; at += sizeof *words) {
+                uint32_t word = load_word(rows + r * row_bytes + at);
+                size_t line = at / sizeof *words * PANEL_ROWS;
+                if (!halves) words[line + r] = word;
+                if (halves) half[2 * line + r] = (uint16_t)word;
+                if (halves) half[2 * line + PANEL_ROWS + r] = (uint16_t)(word >> 16);
+            }
+    }
+}
+
+void panel_pack_numbers(TensorType type, size_t cols, const void *rows, uint8_t *panel) {
+    if (type == TENSOR_F16) {
+        transpose_words(rows, cols * sizeof(uint16_t), true, panel);
+    } else {
+        transpose_words(rows, cols * (type == TENSOR_F32 ? sizeof(float) : sizeof(uint16_t)), false,
+                        panel);
+    }
+}
+
 /* ---- Checking ---- */
 
 /* Index of the first of n numbers that is infinite or NaN: the bits of its exponent are all ones. n

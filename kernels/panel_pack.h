@@ -18,6 +18,10 @@ void panel_pack_codes(TensorType type, size_t cols, const uint8_t *codes, const 
 /* Packs x[16][cols] into a panel of a float type, rounded to nearest even. */
 void panel_pack_floats(TensorType type, size_t cols, const float *x, uint8_t *panel);
 
+/* Packs rows[16][cols] that are numbers of the panel's own type, F32, F16 or BF16, for an even
+ * number of columns: what panel_pack_floats does with their values, without converting them. */
+void panel_pack_numbers(TensorType type, size_t cols, const void *rows, uint8_t *panel);
+
 /* The first row of a panel that holds a weight, scale or minimum which is not finite; PANEL_ROWS
  * when there is none. */
 size_t panel_bad_row(const Matrix *w, size_t panel);

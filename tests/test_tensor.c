@@ -95,6 +95,32 @@ static void check_float_type(TensorType type, size_t cols) {
     free(panel);
 }
 
+/* Numbers that are packed by their bits make the panel that their values make. */
+static void check_numbers(TensorType type, size_t cols) {
+    size_t bytes, n = PANEL_ROWS * cols;
+    float *x = malloc(n * sizeof *x);
+    uint16_t *halves = malloc(n * sizeof *halves);
+    assert_true(tensor_panel_bytes(type, cols, &bytes));
+    uint8_t *panel = aligned_alloc(64, bytes), *expected = aligned_alloc(64, bytes);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = value_at(i / cols, i % cols);
+        halves[i] = type == TENSOR_F16 ? numbers_float_to_half(x[i]) : panel_float_to_bfloat(x[i]);
+    }
+    panel_pack_floats(type, cols, x, expected);
+    panel_pack_numbers(type, cols, type == TENSOR_F32 ? (void *)x : halves, panel);
+    assert_memory_equal(panel, expected, bytes);
+    free(x);
+    free(halves);
+    free(panel);
+    free(expected);
+}
+
+static void numbers_of_the_panels_type_are_packed_by_their_bits(void **state) {
+    (void)state;
+    for (uint32_t t = TENSOR_F32; t <= TENSOR_BF16; t++)
+        for (size_t cols = 2; cols < 140; cols += 2) check_numbers((TensorType)t, cols);
+}
+
 static void float_rows_come_back_as_rounded_to_their_type(void **state) {
     (void)state;
     for (uint32_t t = TENSOR_F32; t <= TENSOR_BF16; t++)
@@ -150,6 +176,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(sizes_are_those_of_the_format),
         cmocka_unit_test(sizes_that_overflow_are_refused),
         cmocka_unit_test(float_rows_come_back_as_rounded_to_their_type),
+        cmocka_unit_test(numbers_of_the_panels_type_are_packed_by_their_bits),
         cmocka_unit_test(quantized_rows_come_back_as_scale_times_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
