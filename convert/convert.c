@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <omp.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +24,9 @@
 /* A piece of the target that one thread makes at once: panels of a matrix, or rows of a vector. */
 enum { JOB_BYTES = 1 << 20 };
 
+/* What the disk is asked to write at once. */
+enum { SYNC_BYTES = 32 << 20 };
+
 typedef struct ConvertJob {
     size_t tensor;
     size_t first, n; /* panels, or rows of a vector */
@@ -40,6 +43,10 @@ typedef struct Conversion {
     size_t n_jobs;
     size_t target_bytes, floats, codes, groups, stored_bytes; /* what the largest job needs */
     XXH3_state_t *checksum;
+    atomic_size_t taken; /* jobs that threads have begun */
+    size_t turn;         /* the job that enters the checksum next */
+    pthread_mutex_t mutex;
+    pthread_cond_t passed;                              /* `turn` has changed */
     double errors[STORED_TYPES], squares[STORED_TYPES]; /* of approximate types */
     atomic_int stopped;
     Status status; /* of the first failure; written inside a critical section */
@@ -165,13 +172,34 @@ static Status repack_records(const Conversion *c, const SourceTensor *t, TensorT
     return bad == PANEL_ROWS ? STATUS_OK : not_finite(t, first + bad, "scale", error);
 }
 
-/* Copies a panel of a model.bin whose type stays. Its weights are read to refuse infinities and
- * NaN. */
+/* Refuses infinities and NaN in a panel that was made of rows from `first` on. */
+static Status check_panel(const SourceTensor *t, TensorType type, size_t first, size_t panel_bytes,
+                          const uint8_t *panel, Error *error) {
+    const Matrix w = {type, PANEL_ROWS, t->cols, panel_bytes, panel};
+    size_t bad = panel_bad_row(&w, 0);
+    return bad == PANEL_ROWS ? STATUS_OK : not_finite(t, first + bad, "weight", error);
+}
+
+/* Copies a panel of a model.bin whose type stays. */
 static Status copy_panel(const Conversion *c, const SourceTensor *t, size_t first,
-                         size_t panel_bytes, Worker *w, uint8_t *panel, Error *error) {
+                         size_t panel_bytes, uint8_t *panel, Error *error) {
     uint64_t at = t->offset + (uint64_t)(first / PANEL_ROWS) * panel_bytes;
-    if (read_panel(c, t, first, t->cols, w->floats, error) != STATUS_OK) return STATUS_FAILED;
-    return input_read(&c->source->files[t->file], at, panel, panel_bytes, error);
+    if (input_read(&c->source->files[t->file], at, panel, panel_bytes, error) != STATUS_OK)
+        return STATUS_FAILED;
+    return check_panel(t, t->panels, first, panel_bytes, panel, error);
+}
+
+/* Packs rows whose numbers are of the panel's type. */
+static Status pack_numbers(const Conversion *c, const SourceTensor *t, TensorType type,
+                           size_t first, size_t panel_bytes, Worker *w, uint8_t *panel,
+                           Error *error) {
+    size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS, row_bytes;
+    stored_bytes(t->stored, t->cols, &row_bytes);
+    if (source_read_blocks(c->source, t, first, n, w->stored, error) != STATUS_OK)
+        return STATUS_FAILED;
+    memset(w->stored + n * row_bytes, 0, (PANEL_ROWS - n) * row_bytes);
+    panel_pack_numbers(type, t->cols, w->stored, panel);
+    return check_panel(t, type, first, panel_bytes, panel, error);
 }
 
 /* Packs the codes and scales of the source's blocks without rounding them again. */
@@ -271,6 +299,13 @@ static bool same_blocks(const SourceTensor *t, TensorType type) {
            t->add == 0.0f && (!t->blocks.present || type == TENSOR_NVFP4);
 }
 
+/* True when the target holds the source's own numbers. */
+static bool same_numbers(const SourceTensor *t, TensorType type) {
+    return t->stored <= STORED_BF16 && stored_type_info(t->stored)->lossless == type &&
+           t->cols % 2 == 0 && !t->values && !t->sums && source_has_blocks(t) && t->add == 0.0f &&
+           !t->minus_exp && !t->blocks.present;
+}
+
 /* Converts one job, some panels of a matrix or rows of a vector, into w->target. */
 static Status do_job(Conversion *c, const ConvertJob *job, Worker *w, Error *error) {
     const SourceTensor *t = &c->source->tensors[job->tensor];
@@ -293,7 +328,9 @@ static Status do_job(Conversion *c, const ConvertJob *job, Worker *w, Error *err
         size_t first = (job->first + p) * PANEL_ROWS;
         uint8_t *panel = w->target + p * panel_bytes;
         if (t->stored == STORED_PANELS && t->panels == type && !t->sums) {
-            status = copy_panel(c, t, first, panel_bytes, w, panel, error);
+            status = copy_panel(c, t, first, panel_bytes, panel, error);
+        } else if (same_numbers(t, type)) {
+            status = pack_numbers(c, t, type, first, panel_bytes, w, panel, error);
         } else if (same_blocks(t, type)) {
             status = is_record_type(type) ? repack_records(c, t, type, first, w, panel, error)
                                           : repack_panel(c, t, type, first, w, panel, error);
@@ -348,7 +385,7 @@ static void raise_sizes(Conversion *c, const ConvertJob *job) {
     size_t padded = tensor_padded_cols(type, t->cols), row_bytes = 0;
     c->target_bytes = convert_larger(c->target_bytes, round_up(job->bytes, MODELFILE_ALIGNMENT));
     if (type == TENSOR_VECTOR) return;
-    if (same_blocks(t, type)) {
+    if (same_blocks(t, type) || same_numbers(t, type)) {
         stored_bytes(t->stored, t->cols, &row_bytes);
         c->stored_bytes = convert_larger(c->stored_bytes, PANEL_ROWS * row_bytes);
     } else {
@@ -406,11 +443,34 @@ static void stop(Conversion *c, Status status, const Error *error) {
     }
 }
 
-/* Runs every job. Any thread may make any job; they enter the checksum in the order of the file. */
+/* Waits until every job before job i has entered the checksum. A thread sleeps meanwhile: `ordered`
+ * of OpenMP would spin, and would let the next job on only when this one is written. */
+static void wait_for_turn(Conversion *c, size_t i) {
+    pthread_mutex_lock(&c->mutex);
+    while (c->turn != i) pthread_cond_wait(&c->passed, &c->mutex);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+static void pass_turn(Conversion *c) {
+    pthread_mutex_lock(&c->mutex);
+    c->turn++;
+    pthread_cond_broadcast(&c->passed);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+/* Lets the disk begin with a stretch of the target as soon as it is written. The sync at the end
+ * then finds most of it done. */
+static void begin_to_sync(const Conversion *c, uint64_t end, size_t bytes) {
+    uint64_t stretch = end / SYNC_BYTES;
+    if (!c->options->synced || stretch == (end - bytes) / SYNC_BYTES) return;
+    sync_file_range(c->fd, (off_t)((stretch - 1) * SYNC_BYTES), SYNC_BYTES, SYNC_FILE_RANGE_WRITE);
+}
+
+/* Takes jobs until there are none. Any thread may make any job; they enter the checksum in the
+ * order of the file. */
 static void run_jobs(Conversion *c, Worker *w) {
     const ConvertOptions *options = c->options;
-#pragma omp for ordered schedule(dynamic, 1)
-    for (size_t i = 0; i < c->n_jobs; i++) {
+    for (size_t i; (i = atomic_fetch_add(&c->taken, 1)) < c->n_jobs;) {
         const ConvertJob *job = &c->jobs[i];
         Error error;
         if (options->cancel && *options->cancel && !atomic_load(&c->stopped)) {
@@ -424,7 +484,7 @@ static void run_jobs(Conversion *c, Worker *w) {
             going = false;
         }
         size_t bytes = round_up(job->bytes, MODELFILE_ALIGNMENT);
-#pragma omp ordered
+        wait_for_turn(c, i);
         if (going) {
             XXH3_64bits_update(c->checksum, w->target, bytes);
             uint64_t start = c->layout->data_offset;
@@ -432,8 +492,11 @@ static void run_jobs(Conversion *c, Worker *w) {
                 options->progress(CONVERT_WRITING, job->offset + bytes - start,
                                   c->layout->file_bytes - start, options->progress_context);
         }
-        if (going && layout_write_at(c->fd, w->target, bytes, job->offset, &error) != STATUS_OK)
+        pass_turn(c);
+        if (!going) continue;
+        if (layout_write_at(c->fd, w->target, bytes, job->offset, &error) != STATUS_OK)
             stop(c, name_target(c, &error), &error);
+        begin_to_sync(c, job->offset + bytes, bytes);
     }
 }
 
@@ -458,6 +521,9 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
     Conversion c = {
         .source = source, .layout = &layout, .options = options, .fd = out_fd, .error = error};
     atomic_init(&c.stopped, 0);
+    atomic_init(&c.taken, 0);
+    pthread_mutex_init(&c.mutex, NULL);
+    pthread_cond_init(&c.passed, NULL);
     Status status = layout_make(&layout, source, options->type, error);
     if (status != STATUS_OK) error_prefix(error, "%s", source->path);
     c.checksum = XXH3_createState();
@@ -483,6 +549,8 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
         layout_write(&layout, XXH3_64bits_digest(c.checksum), out_fd, error) != STATUS_OK)
         status = name_target(&c, error);
     XXH3_freeState(c.checksum);
+    pthread_cond_destroy(&c.passed);
+    pthread_mutex_destroy(&c.mutex);
     free(c.jobs);
     layout_free(&layout);
     return status;

@@ -31,6 +31,8 @@ typedef struct ConvertOptions {
     bool gguf;           /* for convert_to_path: the target is a GGUF file (gguf_write.h) */
     bool keeps_target;   /* for convert_to_path: fails where the target exists */
     int n_threads;       /* 0: threads_default() */
+    bool synced; /* for convert_parsed: the caller syncs the target, so that the disk may begin with
+                  * what is written; false: it may never reach the disk */
     /* For convert_to_path: the path of a text to calibrate with (calibrate.h). The model is
      * converted losslessly into an unlinked file beside the target and runs over the text. NULL:
      * all inputs matter alike. */

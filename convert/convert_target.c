@@ -236,6 +236,7 @@ static Status parse_and_convert(Source *source, ConvertOptions *options, Calibra
         options->importance = calibration_importance_of;
         options->importance_context = calibration;
     }
+    options->synced = !options->gguf;
     if (status == STATUS_OK) status = convert_parsed(source, options, out->model, error);
     if (status == STATUS_OK && options->gguf) status = write_gguf(source, options, out, error);
     calibration_free(calibration);

@@ -168,6 +168,7 @@ static Status convert_weights(ModelOpening *opening, const Session *session, int
     Status status = reserve(opening, error);
     if (status != STATUS_OK) return status;
     options.target = opening->conversion.path;
+    options.synced = opening->conversion.partial != NULL;
     status = convert_parsed(opening->source, &options, opening->conversion.fd, error);
     session_progress(session, "converting", 0, 0);
     return status == STATUS_OK ? conversion_cache_finish(&opening->conversion, error) : status;
