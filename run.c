@@ -264,8 +264,10 @@ static Status change_model(Session *session, ModelOptions *options, MaskOverride
 static void keep_weights(Opened *opened) {
     static const double PART_FROM_DISK = 1e8; /* multiply-adds with some 100 MB */
     Session *session = &opened->session;
-    size_t kept =
-        session->cluster ? SIZE_MAX : kept_weights_bytes(session->file, session->free_memory);
+    double free_bytes = session->free_memory;
+    for (size_t i = 0; session->adapters && i < session->adapters->n; i++)
+        free_bytes -= (double)session->adapters->items[i].bytes;
+    size_t kept = session->cluster ? SIZE_MAX : kept_weights_bytes(session->file, free_bytes);
     if (kept == SIZE_MAX) return;
     opened->kept = kept_weights_open(session->model, session->file, kept, 0);
     opened->threads.control.part_work = PART_FROM_DISK;
@@ -295,7 +297,6 @@ static Status open_weights(Opened *opened, unsigned traits, Error *error) {
     adaptive_threads_init(&opened->threads, session->interrupted);
     session->threads = &opened->threads;
     model_set_pass_control(session->model, &opened->threads.control);
-    keep_weights(opened);
     session->kv_type = session_kv_type(session->model, o->kv_type);
     return STATUS_OK;
 }
@@ -330,6 +331,7 @@ static Status parse_model(Opened *opened, Error *error) {
     if (!(traits & MODE_WITHOUT_WEIGHTS)) status = open_weights(opened, traits, error);
     if (status == STATUS_OK && session->model) warn_of_size(session);
     if (status == STATUS_OK) status = adapter_opening_start(&opened->adapters, session, error);
+    if (status == STATUS_OK && session->model) keep_weights(opened);
     if (status == STATUS_OK && session->tokenizer && session->model) {
         session->shapes =
             shape_store_new(session->tokenizer, model_config(session->model)->vocab_size);

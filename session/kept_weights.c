@@ -1,6 +1,7 @@
 #include "session/kept_weights.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -11,9 +12,12 @@
 /* A multiple of huge pages, and large enough that a disk reads at its full rate. */
 static const size_t CHUNK = (size_t)4 << 20;
 
-/* The share of the free memory that is left for the cache, the working memory, what the kernel
- * reads ahead, and other programs. */
+/* The share of the free memory that is left for the cache, the working memory and other programs.
+ */
 enum { SPARE_PART = 8 };
+
+/* What the kernel reads ahead of the products. */
+static const double READ_AHEAD = 32 << 20;
 
 struct KeptWeights {
     WeightWatch watch; /* the first field: its functions are called with it */
@@ -28,11 +32,26 @@ struct KeptWeights {
     KeptWeightsCounts counts;
 };
 
+/* The bytes of the largest matrix. */
+static double largest_matrix(const ModelFile *file) {
+    double largest = 0.0;
+    for (size_t i = 0; i < modelfile_n_tensors(file); i++) {
+        const FileTensor *t = modelfile_tensor(file, i);
+        double bytes = (double)t->bytes / (t->count ? t->count : 1);
+        if (bytes > largest) largest = bytes;
+    }
+    return largest;
+}
+
+/* A matrix is given up when all of its products are complete: until then it is in memory beside
+ * what stays. With less room than that the kernel drops what was to stay. */
 size_t kept_weights_bytes(const ModelFile *file, double free_bytes) {
     double bytes = (double)modelfile_bytes(file);
     if (modelfile_mapped_fd(file) < 0) return SIZE_MAX;
     if (bytes <= free_bytes) return SIZE_MAX;
-    return free_bytes > 0.0 ? (size_t)(free_bytes - free_bytes / SPARE_PART) : 0;
+    if (free_bytes <= 0.0) return 0;
+    double spare = fmax(free_bytes / SPARE_PART, largest_matrix(file) + READ_AHEAD);
+    return (size_t)(free_bytes - fmin(spare, free_bytes / 2.0));
 }
 
 static size_t panels_bytes(const Matrix *w) {

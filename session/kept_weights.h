@@ -28,8 +28,9 @@
 
 typedef struct KeptWeights KeptWeights;
 
-/* Returns how many bytes of the file stay when `free_bytes` of memory can be taken; SIZE_MAX: all,
- * and there is nothing to advise: the file fits, or is a copy in memory. */
+/* Returns how many bytes of the file stay when `free_bytes` of memory can be taken: at least half
+ * of them, and seven eighths where that leaves room for the largest matrix. SIZE_MAX: all, and
+ * there is nothing to advise: the file fits, or is a copy in memory. */
 size_t kept_weights_bytes(const ModelFile *file, double free_bytes);
 
 /* Advises the kernel in each pass of the model, by its watch (model_set_weight_watch). `chunk`:

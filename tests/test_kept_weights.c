@@ -40,8 +40,7 @@ static int remove_copy(void **state) {
     return 0;
 }
 
-static void what_stays_is_most_of_the_free_memory_of_a_mapped_model_that_does_not_fit(
-    void **state) {
+static void what_stays_fits_the_free_memory_beside_a_matrix_where_the_model_does_not(void **state) {
     (void)state;
     ModelFile *file;
     Error error;
@@ -50,7 +49,7 @@ static void what_stays_is_most_of_the_free_memory_of_a_mapped_model_that_does_no
     assert_true(kept_weights_bytes(file, bytes) == SIZE_MAX);
     assert_true(kept_weights_bytes(file, 1e15) == SIZE_MAX);
     size_t half = kept_weights_bytes(file, bytes / 2);
-    assert_true((double)half < bytes / 2 && (double)half > bytes / 3);
+    assert_true((double)half < bytes / 2 && (double)half > bytes / 5);
     assert_int_equal(kept_weights_bytes(file, 0.0), 0);
     modelfile_close(file);
     assert_int_equal(modelfile_read(&file, copy, -1, &error), STATUS_OK);
@@ -224,7 +223,7 @@ static void a_mixture_asks_for_its_experts_and_keeps_its_logits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_stays_is_most_of_the_free_memory_of_a_mapped_model_that_does_not_fit),
+        cmocka_unit_test(what_stays_fits_the_free_memory_beside_a_matrix_where_the_model_does_not),
         cmocka_unit_test(a_mixture_asks_for_its_experts_and_keeps_its_logits),
         cmocka_unit_test(logits_do_not_depend_on_which_weights_stay),
         cmocka_unit_test(what_is_given_up_leaves_the_memory),
