@@ -20,8 +20,8 @@
 
 /* From the smallest up. A type of the others' size that fits no matrix better is not among them. */
 static const TensorType types[TARGET_SIZE_TYPES] = {
-    TENSOR_Q2_K, TENSOR_IQ2,  TENSOR_Q3_K, TENSOR_Q4, TENSOR_Q4_NL,
-    TENSOR_Q4_K, TENSOR_Q5_K, TENSOR_Q6_K, TENSOR_Q8, TENSOR_F16};
+    TENSOR_Q2_K, TENSOR_IQ2,    TENSOR_Q3_K, TENSOR_IQ4_XS, TENSOR_Q4, TENSOR_Q4_NL,
+    TENSOR_Q4_K, TENSOR_Q4_MIN, TENSOR_Q5_K, TENSOR_Q6_K,   TENSOR_Q8, TENSOR_F16};
 
 enum { OWN = TARGET_SIZE_TYPES, OPTIONS, ROUNDS = 1 };
 

@@ -18,7 +18,7 @@
 
 #include "convert/convert.h"
 
-enum { TARGET_SIZE_TYPES = 10 }; /* types that are tried beside the source's own */
+enum { TARGET_SIZE_TYPES = 12 }; /* types that are tried beside the source's own */
 
 typedef struct TargetSize {
     uint64_t bytes; /* the most of the file; 0: `bits` is given */
