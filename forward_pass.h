@@ -31,6 +31,7 @@ struct Model {
     const AttentionObserver *observer;
     const PassHook *hook;
     const WeightWatch *watch;
+    PassResume *resume;
     double *seconds; /* [MODEL_PARTS], or NULL */
     PassControl *control;
     Exchange *exchange;
@@ -59,6 +60,8 @@ typedef struct PassPath {
     const Norm *final_norm;
     const Linear *output;
     const float *hidden; /* [n][dim], beside the tokens' embeddings: prediction layers; or NULL */
+    const PassResume *resume; /* is told of the layers that the pass reaches; or NULL */
+    const float *x; /* [n][dim], the residual stream before first_layer; NULL: the embedding */
 } PassPath;
 
 /* One call of model_forward, shared by its threads. */

@@ -74,8 +74,26 @@ static void add_sinusoid(const Model *m, float *x, int32_t position) {
     }
 }
 
-/* x = the embedding of each row's token, scaled, plus its position where the model adds positions.
- * Also reads it for the first branches, where that needs nothing else. */
+/* x = the embedding of row `i`'s token, scaled, plus its position where the model adds positions.
+ */
+static void embed_row(const ForwardPass *pass, size_t i, float *x) {
+    const Model *m = pass->model;
+    const Config *c = m->config;
+    const Row *row = &pass->rows[i];
+    int32_t position = row->position + (int32_t)c->position_offset;
+    matrix_row(pass->path->embedding, (size_t)row->token, x);
+    if (m->hook && m->hook->embedded) m->hook->embedded(m->hook, i, x);
+    if (c->embedding_scale != 1.0f) m->isa->numeric->scale(x, c->embedding_scale, c->dim);
+    if (c->position == POSITION_LEARNED)
+        m->isa->numeric->add_scaled(x, m->weights.position_embedding + (size_t)position * c->dim,
+                                    1.0f, c->dim);
+    if (c->position == POSITION_SINUSOIDAL) add_sinusoid(m, x, position);
+    if (m->weights.embedding_norm.present)
+        forward_normalize(m, &m->weights.embedding_norm, x, x, c->dim);
+}
+
+/* Prepares each row: x, the angles of its position, and what the first branches read, where that
+ * needs nothing else. */
 static void embed(ForwardPass *pass) {
     Model *m = pass->model;
     const Config *c = m->config;
@@ -86,17 +104,11 @@ static void embed(ForwardPass *pass) {
     for (size_t i = 0; i < pass->n; i++) {
         const Row *row = &pass->rows[i];
         float *x = m->x + i * c->dim;
-        int32_t position = row->position + (int32_t)c->position_offset;
-        matrix_row(path->embedding, (size_t)row->token, x);
-        if (m->hook && m->hook->embedded) m->hook->embedded(m->hook, i, x);
-        if (c->embedding_scale != 1.0f) m->isa->numeric->scale(x, c->embedding_scale, c->dim);
-        if (c->position == POSITION_LEARNED)
-            m->isa->numeric->add_scaled(
-                x, m->weights.position_embedding + (size_t)position * c->dim, 1.0f, c->dim);
-        if (c->position == POSITION_SINUSOIDAL) add_sinusoid(m, x, position);
+        if (path->x)
+            memcpy(x, path->x + i * c->dim, c->dim * sizeof *x);
+        else
+            embed_row(pass, i, x);
         if (c->position == POSITION_ROPE) position_angles(m, i, row->position);
-        if (m->weights.embedding_norm.present)
-            forward_normalize(m, &m->weights.embedding_norm, x, x, c->dim);
         m->attention_rows[i] = (AttentionRow){row->sequence, row->position};
         if (reads) read_group(pass, first, i);
     }
@@ -161,7 +173,9 @@ static const Branch *run_group(ForwardPass *pass, const Branch *b) {
  * branches and reads what the next group needs, of the next layer as well, because every loop over
  * rows ends in a wait. */
 static void run_branches(ForwardPass *pass) {
-    const BranchList *list = &pass->model->branches;
+    const Model *m = pass->model;
+    const BranchList *list = &m->branches;
+    const PassResume *resume = pass->path->resume;
     const Branch *b = list->all + list->first[pass->first_layer];
     const Branch *end = list->all + list->first[pass->end_layer];
     const Branch *last = list->all + list->first[pass->path->end_layer];
@@ -174,9 +188,11 @@ static void run_branches(ForwardPass *pass) {
         }
         const Branch *group = b, *next = run_group(pass, b);
         bool reads = next < last && reads_at_once(next);
+        bool reaches = resume && next < last && next->layer != group->layer;
 #pragma omp for schedule(static) nowait
         for (size_t i = 0; i < pass->n; i++) {
             add_group(pass, group, next, i);
+            if (reaches) resume->reached(resume, next->layer, i, m->x + i * m->config->dim);
             if (reads) read_group(pass, next, i);
         }
         forward_wait(pass);
@@ -357,9 +373,11 @@ Status model_forward_along(Model *m, const PassPath *path, KvCache *cache, const
 
 Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float *logits,
                      Error *error) {
-    const PassPath path = {.end_layer = m->config->n_layers,
-                           .embedding = &m->weights.token_embedding,
-                           .final_norm = &m->weights.final_norm,
-                           .output = &m->weights.output};
+    PassPath path = {.end_layer = m->config->n_layers,
+                     .embedding = &m->weights.token_embedding,
+                     .final_norm = &m->weights.final_norm,
+                     .output = &m->weights.output,
+                     .resume = m->resume};
+    if (m->resume) path.first_layer = m->resume->begin(m->resume, rows, n, &path.x);
     return model_forward_along(m, &path, cache, rows, n, logits, error);
 }

@@ -78,6 +78,13 @@ void model_set_attention_observer(Model *model, const AttentionObserver *observe
 /* From the next model_forward on, lets the hook take part; NULL stops that. */
 void model_set_hook(Model *model, const PassHook *hook);
 
+/* Whether a layer reads of earlier ones the residual stream alone, so that a pass can begin at any
+ * layer: one stream, attention over the layer's own keys and values, one process. */
+bool model_can_resume(const Model *model);
+/* From the next model_forward on, lets passes begin at later layers; NULL stops that. Ignored where
+ * !model_can_resume(). */
+void model_set_resume(Model *model, PassResume *resume);
+
 /* From the next model_forward on, tells the watch which weights are used; NULL stops that. */
 void model_set_weight_watch(Model *model, const WeightWatch *watch);
 

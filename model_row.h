@@ -66,6 +66,20 @@ struct WeightWatch {
                    const uint32_t *first, size_t n_experts);
 };
 
+/* Lets passes begin behind layers whose result is known, for trials of other weights in later
+ * layers (inspect/residuals.h). A function is called with the table that holds it. */
+typedef struct PassResume PassResume;
+struct PassResume {
+    /* The layer that a pass of n rows begins with. Where that is not 0, *x becomes the residual
+     * stream [n][dim] before it, valid during the pass; the cache gets nothing of the layers
+     * before.
+     */
+    size_t (*begin)(PassResume *resume, const Row *rows, size_t n, const float **x);
+    /* x[dim] is row `row` of the residual stream before layer `layer`, which is not 0 and not the
+     * layer that the pass began with. Threads call it at once, each with rows of its own. */
+    void (*reached)(const PassResume *resume, size_t layer, size_t row, const float *x);
+};
+
 /* Several processes, called ranks, that compute one model together (cluster/ has them; NULL: one
  * process computes it alone). Each rank multiplies with some rows of each matrix, over all inputs
  * and in the definition's order, and the ranks gather the results (weights.h: Share): nothing is

@@ -15,7 +15,7 @@ Status prefill(Model *model, KvCache *cache, const Prefill *p, Error *error) {
         PrefillChunk chunk = {.rows = rows, .total = p->n, .logits = p->logits};
         chunk.n = kvcache_call_rows(cache, p->sequence, p->n - done, most);
         for (size_t i = 0; i < chunk.n; i++, done++) {
-            bool wants = done >= p->first_wanted;
+            bool wants = p->wanted ? p->wanted[done] : done >= p->first_wanted;
             rows[i] = (Row){p->sequence, start + (int32_t)done, p->ids[done], wants};
             chunk.n_logits += wants;
         }

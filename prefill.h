@@ -19,7 +19,7 @@ typedef struct PrefillChunk {
     size_t n;
     size_t done;         /* tokens that have run so far, including these */
     size_t total;        /* tokens of the whole prefill */
-    const float *logits; /* [n_logits][vocab_size], for ids[done - n_logits ... done - 1] */
+    const float *logits; /* [n_logits][vocab_size], of the rows that want them */
     size_t n_logits;
 } PrefillChunk;
 
@@ -28,6 +28,7 @@ typedef struct Prefill {
     const int32_t *ids; /* [n] */
     size_t n;
     size_t first_wanted; /* tokens from this index on want logits; n: no token does */
+    const bool *wanted;  /* [n], the tokens that want logits instead; NULL: first_wanted says it */
     size_t max_rows;     /* of one chunk; 0: model_max_rows() */
     float *logits; /* [rows of a chunk that want them][vocab_size]; each chunk overwrites it */
     const volatile sig_atomic_t *interrupted; /* nonzero: stop between two chunks; NULL: never */

@@ -55,6 +55,7 @@ typedef struct WindowState {
     size_t n_rows;   /* rows that have run */
     size_t tokens;   /* of the text before this window, less its bos */
     int32_t *ids;    /* [window + 1] */
+    bool *wanted;    /* [window + 1] rows of this window that want logits */
 } WindowState;
 
 static Status after_chunk(void *context, const PrefillChunk *chunk, Error *error) {
@@ -83,8 +84,11 @@ static Status run_window(WindowState *s, const TextWindows *windows, size_t firs
         size_t wanted = s->run->cut(s->run->context, s->n_rows, begin + n);
         if (wanted < left) left = wanted;
     }
+    for (size_t i = 0; i < begin + n; i++)
+        s->wanted[i] = !s->run->wants || s->run->wants(s->run->context, s->n_rows + i);
     const Prefill p = {.ids = s->ids,
                        .n = begin + n < left ? begin + n : left,
+                       .wanted = s->wanted,
                        .max_rows = s->max_rows,
                        .logits = s->logits,
                        .after_chunk = after_chunk,
@@ -100,8 +104,10 @@ Status text_windows_run(const TextWindows *windows, const WindowRun *run, Error 
     WindowState s = {.run = run, .max_rows = logprobs_max_rows(run->model)};
     s.logits = malloc(s.max_rows * model_config(run->model)->vocab_size * sizeof *s.logits);
     s.ids = malloc((windows->window + 1) * sizeof *s.ids);
-    Status status =
-        s.logits && s.ids ? STATUS_OK : error_set(error, "no memory to run over a text");
+    s.wanted = malloc((windows->window + 1) * sizeof *s.wanted);
+    Status status = s.logits && s.ids && s.wanted
+                        ? STATUS_OK
+                        : error_set(error, "no memory to run over a text");
     if (status == STATUS_OK) status = kvcache_new(&s.cache, &shape, 1, 0, error);
     for (size_t first = 0; status == STATUS_OK && first < windows->ids.length &&
                            (!run->most_rows || s.n_rows < run->most_rows);
@@ -113,5 +119,6 @@ Status text_windows_run(const TextWindows *windows, const WindowRun *run, Error 
     kvcache_free(s.cache);
     free(s.logits);
     free(s.ids);
+    free(s.wanted);
     return status;
 }

@@ -31,16 +31,19 @@ typedef struct WindowRun {
     /* How many of a window's rows [first, first + n) run, beginning with its first; NULL: all. The
      * rows of later windows keep their numbers. */
     size_t (*cut)(void *context, size_t first, size_t n);
-    /* Called after each forward pass with logits[n][vocab_size] of rows [first, first + n) of the
-     * run. `tokens` of the text have run. A result other than STATUS_OK ends the run, which returns
-     * it. May be NULL. */
+    /* Whether a row wants logits; NULL: all do. */
+    bool (*wants)(void *context, size_t row);
+    /* Called after each forward pass with logits[][vocab_size] of those rows of [first, first + n)
+     * of the run that want them, one after another. `tokens` of the text have run. A result other
+     * than STATUS_OK ends the run, which returns it. May be NULL. */
     Status (*rows)(void *context, const float *logits, size_t first, size_t n, size_t tokens,
                    Error *error);
     void *context;
     const volatile sig_atomic_t *cancel; /* nonzero: stop with STATUS_INTERRUPTED; may be NULL */
 } WindowRun;
 
-/* Runs the model over the windows. All rows want logits, so that the output head takes part. */
+/* Runs the model over the windows. Where all rows want logits, the output head takes part in all.
+ */
 Status text_windows_run(const TextWindows *windows, const WindowRun *run, Error *error);
 
 #endif

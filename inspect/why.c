@@ -7,18 +7,29 @@
 #include "base/size.h"
 #include "inspect/ddmin.h"
 #include "inspect/inspect.h"
+#include "inspect/residuals.h"
 
-enum { SHOWN = 20 };                /* changed answers and single tensors that are printed */
+enum {
+    SHOWN = 20, /* changed answers and single tensors that are printed */
+    MOST_KEPT = 256 << 20
+};                                  /* bytes of a run's residual streams */
 static const double NEAR_TIE = 0.1; /* nats */
 
 /* A tensor of B that differs from A's in data or type. It stands also for other tensors that share
  * its data in both models (tied embeddings). */
 typedef struct Difference {
     size_t own, other; /* its numbers in A's and in B's directory */
+    size_t layer;      /* the first that reads it */
     double more;       /* bytes that A's tensor takes beyond B's */
     size_t won;        /* searched answers that A's tensor alone wins back */
     double gap;        /* as mean_gap has it, with A's tensor alone */
 } Difference;
+
+/* A run of B, with some tensors of A, whose residual stream is kept for trials. */
+typedef struct KeptRun {
+    Residuals *residuals;
+    bool *with; /* [n_differences] whether it had A's tensor */
+} KeptRun;
 
 typedef struct Why {
     const Session *session;
@@ -27,11 +38,14 @@ typedef struct Why {
     const WhyItems *items;
     Difference *differences; /* [n_differences] */
     size_t n_differences, n_changed, n_searched, n_trials;
-    size_t *own_answers, *other_answers, *answers; /* [items] of A, of B, of the latest trial */
-    size_t *searched_answers;                      /* [items] of B, or A's where not searched */
+    size_t *own_answers, *other_answers, *answers; /* [items] of A, of B, of the latest run */
+    bool *changed;                                 /* [items] */
     bool *searched;                                /* [items] changed, and not held out */
-    double (*logprobs)[2];                         /* [items] of the latest mean_gap */
+    double (*logprobs)[2];                         /* [items] of the latest run */
     double own_gap, other_gap;                     /* mean_gap of A and of B */
+    bool *in_trial;                /* [n_differences] whether B has A's tensor now */
+    KeptRun of_other, of_set;      /* of B, and of the smallest set that has won all back so far */
+    size_t layers_run, layers_all; /* of all runs of B: computed, and all that they have */
 } Why;
 
 /* ---- Tensors ---- */
@@ -53,6 +67,26 @@ static bool is_tied(const Why *w, size_t i, size_t k) {
     return modelfile_data(w->other, all + i) == modelfile_data(w->other, all + k) &&
            data_of(w->own, modelfile_find(w->own, all[i].name)) ==
                data_of(w->own, modelfile_find(w->own, all[k].name));
+}
+
+/* The first layer that reads a tensor of this name. */
+static size_t layer_of(const Why *w, const char *name) {
+    static const char *const last[] = {"final_norm", "final_norm.bias", "output", "output.bias"};
+    size_t layer;
+    if (sscanf(name, "layers.%zu.", &layer) == 1) return layer;
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++)
+        if (strcmp(name, last[i]) == 0) return modelfile_config(w->other)->n_layers;
+    return 0;
+}
+
+/* The first layer that reads B's tensor i or one of those that it stands for. */
+static size_t first_layer(const Why *w, size_t i) {
+    size_t first = SIZE_MAX;
+    for (size_t k = i; k < modelfile_n_tensors(w->other); k++) {
+        size_t layer = layer_of(w, modelfile_tensor(w->other, k)->name);
+        if (layer < first && is_tied(w, k, i)) first = layer;
+    }
+    return first;
 }
 
 /* Whether an earlier tensor of B stands for this one. */
@@ -77,6 +111,7 @@ static Status list_differences(Why *w, Error *error) {
         w->differences[w->n_differences++] =
             (Difference){.own = (size_t)(own - modelfile_tensor(w->own, 0)),
                          .other = i,
+                         .layer = first_layer(w, i),
                          .more = (double)own->bytes - (double)t->bytes};
     }
     return STATUS_OK;
@@ -95,17 +130,51 @@ static Status put_tensor(Why *w, const Difference *d, Error *error) {
     return STATUS_OK;
 }
 
-/* Answers items with B and A's tensors of these differences. */
-static Status why_try(Why *w, const size_t *things, size_t n, WhyAsked asked, Error *error) {
+/* The first layer that differs between B as it is now and a kept run. */
+static size_t first_change(const Why *w, const KeptRun *kept) {
+    size_t first = modelfile_config(w->other)->n_layers;
+    for (size_t i = 0; i < w->n_differences; i++)
+        if (w->in_trial[i] != kept->with[i] && w->differences[i].layer < first)
+            first = w->differences[i].layer;
+    return first;
+}
+
+/* Asks B as it is now. Where the searched items are asked for, it begins at the first layer that
+ * differs from a kept run; `keeps`, unless it is NULL, keeps this run instead of its own. */
+static Status ask_other(Why *w, WhyAsked asked, KeptRun *keeps, Error *error) {
+    size_t n_layers = modelfile_config(w->other)->n_layers;
+    KeptRun *from = keeps ? keeps : &w->of_other;
+    if (!keeps && first_change(w, &w->of_set) > first_change(w, from)) from = &w->of_set;
+    if (asked.wanted == w->searched)
+        asked.resume = residuals_begin(from->residuals, first_change(w, from), keeps != NULL);
+    Status status = w->items->answer(w->items->context, w->other, &asked, w->answers, error);
+    w->layers_all += n_layers;
+    w->layers_run += n_layers - (asked.resume ? residuals_first(from->residuals) : 0);
+    if (keeps) memcpy(keeps->with, w->in_trial, w->n_differences * sizeof *keeps->with);
+    if (status != STATUS_OK || !asked.resume || residuals_matched(from->residuals)) return status;
+    asked.resume = NULL;
+    return w->items->answer(w->items->context, w->other, &asked, w->answers, error);
+}
+
+/* Asks B with A's tensors of these differences; `keeps` as in ask_other. */
+static Status ask_with(Why *w, const size_t *things, size_t n, WhyAsked asked, KeptRun *keeps,
+                       Error *error) {
     Status status = STATUS_OK;
     modelfile_restore(w->other);
-    for (size_t i = 0; i < n && status == STATUS_OK; i++)
+    memset(w->in_trial, 0, w->n_differences * sizeof *w->in_trial);
+    for (size_t i = 0; i < n && status == STATUS_OK; i++) {
+        w->in_trial[things[i]] = true;
         status = put_tensor(w, &w->differences[things[i]], error);
-    if (status == STATUS_OK)
-        status = w->items->answer(w->items->context, w->other, &asked, w->answers, error);
+    }
+    if (status == STATUS_OK) status = ask_other(w, asked, keeps, error);
+    return *w->session->interrupted ? STATUS_INTERRUPTED : status;
+}
+
+static Status why_try(Why *w, const size_t *things, size_t n, WhyAsked asked, Error *error) {
+    Status status = ask_with(w, things, n, asked, NULL, error);
     w->n_trials++;
     session_progress(w->session, "trials", w->n_trials, w->n_trials + 1);
-    return *w->session->interrupted ? STATUS_INTERRUPTED : status;
+    return status;
 }
 
 static size_t count_won(const Why *w) {
@@ -117,30 +186,42 @@ static size_t count_won(const Why *w) {
 
 static Status wins_all(void *context, const size_t *things, size_t n, bool *passes, Error *error) {
     Why *w = context;
-    Status status = why_try(w, things, n, (WhyAsked){w->searched, w->own_answers}, error);
+    const WhyAsked searched = {.wanted = w->searched};
+    *passes = false;
+    if (n == 1 && w->differences[things[0]].won < w->n_searched) return STATUS_OK; /* was tried */
+    Status status =
+        why_try(w, things, n, (WhyAsked){.wanted = w->searched, .expected = w->own_answers}, error);
     *passes = status == STATUS_OK && count_won(w) == w->n_searched;
-    return status;
+    return *passes ? ask_with(w, things, n, searched, &w->of_set, error) : status;
 }
 
-/* The mean, over the searched items, of how far A's answer is ahead of B's, in nats. */
-static Status mean_gap(const Why *w, const ModelFile *file, double *gap, Error *error) {
-    const WhyItems *items = w->items;
+/* What weighs both answers of the searched items. */
+static WhyAsked weighing(const Why *w) {
+    return (WhyAsked){.wanted = w->searched,
+                      .own = w->own_answers,
+                      .other = w->other_answers,
+                      .logprobs = w->logprobs};
+}
+
+/* The mean, over the searched items, of how far A's answer is ahead of B's, in nats: of the latest
+ * run, which has weighed them. */
+static double mean_gap(const Why *w) {
     double sum = 0.0;
-    Status status =
-        items->weigh(items->context, file, w->own_answers, w->searched_answers, w->logprobs, error);
-    for (size_t i = 0; i < items->n && status == STATUS_OK; i++)
+    for (size_t i = 0; i < w->items->n; i++)
         if (w->searched[i]) sum += w->logprobs[i][0] - w->logprobs[i][1];
-    *gap = sum / (double)w->n_searched;
-    return status;
+    return sum / (double)w->n_searched;
 }
 
 static Status try_singles(Why *w, Error *error) {
-    Status status = mean_gap(w, w->own, &w->own_gap, error);
-    if (status == STATUS_OK) status = mean_gap(w, w->other, &w->other_gap, error);
+    const WhyAsked asked = weighing(w);
+    Status status = w->items->answer(w->items->context, w->own, &asked, w->answers, error);
+    w->own_gap = mean_gap(w);
+    if (status == STATUS_OK) status = ask_with(w, NULL, 0, asked, &w->of_other, error);
+    w->other_gap = mean_gap(w);
     for (size_t i = 0; i < w->n_differences && status == STATUS_OK; i++) {
-        status = why_try(w, &i, 1, (WhyAsked){.wanted = w->searched}, error);
+        status = why_try(w, &i, 1, asked, error);
         w->differences[i].won = count_won(w);
-        if (status == STATUS_OK) status = mean_gap(w, w->other, &w->differences[i].gap, error);
+        w->differences[i].gap = mean_gap(w);
     }
     return status;
 }
@@ -161,13 +242,13 @@ static bool is_near_tie(double logprobs[2][2]) {
 static Status print_changed(Why *w, Error *error) {
     const WhyItems *items = w->items;
     double(*logprobs)[2][2] = calloc(items->n + 1, sizeof *logprobs);
-    double(*one)[2] = calloc(items->n + 1, sizeof *one);
-    Status status = logprobs && one ? STATUS_OK : error_set(error, "no memory for probabilities");
+    WhyAsked asked = weighing(w);
+    Status status = logprobs ? STATUS_OK : error_set(error, "no memory for probabilities");
+    asked.wanted = w->changed;
     for (size_t m = 0; m < 2 && status == STATUS_OK; m++) {
-        status = items->weigh(items->context, m ? w->other : w->own, w->own_answers,
-                              w->other_answers, one, error);
+        status = items->answer(items->context, m ? w->other : w->own, &asked, w->answers, error);
         for (size_t i = 0; i < items->n && status == STATUS_OK; i++)
-            memcpy(logprobs[i][m], one[i], sizeof *one);
+            if (w->changed[i]) memcpy(logprobs[i][m], w->logprobs[i], sizeof w->logprobs[i]);
     }
     size_t shown = 0;
     for (size_t i = 0; i < items->n && status == STATUS_OK && shown < SHOWN; i++) {
@@ -195,7 +276,6 @@ static Status print_changed(Why *w, Error *error) {
                           "other here and there; any small change turns such an answer\n",
                           ties, NEAR_TIE);
     free(logprobs);
-    free(one);
     return status;
 }
 
@@ -306,7 +386,8 @@ static Status search_set(Why *w, Error *error) {
     size_t n = w->n_differences, *set = malloc((n + 1) * sizeof *set);
     if (!set) return error_set(error, "no memory to search in");
     for (size_t i = 0; i < n; i++) set[i] = i;
-    Status status = why_try(w, set, n, (WhyAsked){.wanted = w->searched}, error);
+    w->n_trials++;
+    Status status = ask_with(w, set, n, (WhyAsked){.wanted = w->searched}, &w->of_set, error);
     if (status == STATUS_OK && count_won(w) < w->n_searched) {
         status = inspect_print(w->session, error,
                                "together            all tensors win back %zu of %zu: the models "
@@ -326,22 +407,40 @@ static Status search_set(Why *w, Error *error) {
 /* Counts what changed, and holds every second change out where there are more than three. */
 static void choose_searched(Why *w) {
     size_t seen = 0;
-    for (size_t i = 0; i < w->items->n; i++)
-        w->n_changed += w->own_answers[i] != w->other_answers[i];
     for (size_t i = 0; i < w->items->n; i++) {
-        w->searched_answers[i] = w->own_answers[i];
-        if (w->own_answers[i] == w->other_answers[i]) continue;
+        w->changed[i] = w->own_answers[i] != w->other_answers[i];
+        w->n_changed += w->changed[i];
+    }
+    for (size_t i = 0; i < w->items->n; i++) {
+        if (!w->changed[i]) continue;
         w->searched[i] = w->n_changed < 4 || seen % 2 == 0;
-        if (w->searched[i]) w->searched_answers[i] = w->other_answers[i];
         w->n_searched += w->searched[i];
         seen++;
     }
+}
+
+static bool kept_run_new(KeptRun *kept, const Why *w) {
+    kept->residuals = residuals_new(modelfile_config(w->other), MOST_KEPT);
+    kept->with = calloc(w->n_differences + 1, sizeof *kept->with);
+    return kept->residuals && kept->with;
+}
+
+static void kept_run_free(KeptRun *kept) {
+    residuals_free(kept->residuals);
+    free(kept->with);
+}
+
+static Status prepare_trials(Why *w, Error *error) {
+    w->in_trial = calloc(w->n_differences + 1, sizeof *w->in_trial);
+    bool has_memory = w->in_trial && kept_run_new(&w->of_other, w) && kept_run_new(&w->of_set, w);
+    return has_memory ? STATUS_OK : error_set(error, "no memory for trials");
 }
 
 static Status explain(Why *w, Error *error) {
     const WhyItems *items = w->items;
     const WhyAsked all = {0};
     Status status = list_differences(w, error);
+    if (status == STATUS_OK) status = prepare_trials(w, error);
     if (status == STATUS_OK)
         status = items->answer(items->context, w->own, &all, w->own_answers, error);
     if (status == STATUS_OK)
@@ -359,8 +458,10 @@ static Status explain(Why *w, Error *error) {
     if (status == STATUS_OK) status = search_set(w, error);
     if (status == STATUS_OK)
         status = inspect_print(w->session, error,
-                               "trials              %zu passes over the %zu items searched with\n",
-                               w->n_trials, w->n_searched);
+                               "trials              %zu passes over the %zu items searched with, "
+                               "which compute %.0f%% of their layers\n",
+                               w->n_trials, w->n_searched,
+                               100.0 * (double)w->layers_run / (double)w->layers_all);
     return status;
 }
 
@@ -370,21 +471,24 @@ Status why_run(const Session *session, ModelFile *other, const WhyItems *items, 
     w.own_answers = malloc(n * sizeof(size_t));
     w.other_answers = malloc(n * sizeof(size_t));
     w.answers = malloc(n * sizeof(size_t));
-    w.searched_answers = malloc(n * sizeof(size_t));
     w.logprobs = malloc(n * sizeof *w.logprobs);
+    w.changed = calloc(n, sizeof *w.changed);
     w.searched = calloc(n, sizeof *w.searched);
-    Status status = w.own_answers && w.other_answers && w.answers && w.searched &&
-                            w.searched_answers && w.logprobs
-                        ? explain(&w, error)
-                        : error_set(error, "no memory for the answers");
+    Status status =
+        w.own_answers && w.other_answers && w.answers && w.changed && w.searched && w.logprobs
+            ? explain(&w, error)
+            : error_set(error, "no memory for the answers");
     modelfile_restore(other);
     session_progress(session, "trials", 0, 0);
     free(w.differences);
     free(w.own_answers);
     free(w.other_answers);
     free(w.answers);
+    free(w.changed);
     free(w.searched);
-    free(w.searched_answers);
+    free(w.in_trial);
+    kept_run_free(&w.of_other);
+    kept_run_free(&w.of_set);
     free(w.logprobs);
     return status;
 }

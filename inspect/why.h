@@ -5,29 +5,34 @@
  * is tried alone; then ddmin.h looks for a set without a superfluous tensor that gives back every
  * answer that is looked for. Where four answers or more have changed, every second one is held out
  * of both. The held-out answers, and those that have not changed, are only asked for in the end:
- * the trials before ask for the others alone, and ddmin's end
- * soon after the first answer that is not given back. */
+ * the trials before ask for the others alone, and ddmin's end soon after the first answer that is
+ * not given back.
+ *
+ * A trial begins at the first layer in which it differs from a run whose residual stream is kept
+ * (residuals.h): that of B, or that of the smallest set which has won all back so far. */
 #ifndef WHY_H
 #define WHY_H
 
 #include "session/session.h"
 
-/* The items that a trial asks for. */
+/* What a model is asked for. */
 typedef struct WhyAsked {
-    const bool *wanted;     /* [n]; NULL: all */
-    const size_t *expected; /* [n]: the trial may end at the first other answer; or NULL */
+    const bool *wanted;     /* [n], the items; NULL: all */
+    const size_t *expected; /* [n]: the run may end at the first other answer; or NULL */
+    /* Where `logprobs` is not NULL: logprobs[i] becomes the log-probabilities of own[i] and
+     * other[i], two answers to each item that is asked for. */
+    const size_t *own, *other; /* [n] */
+    double (*logprobs)[2];
+    PassResume *resume; /* for model_set_resume; or NULL */
 } WhyAsked;
 
 /* What the models are asked. An answer is a number: a token's id, or the index of a choice. */
 typedef struct WhyItems {
     size_t n;
-    /* Fills in answers[n] of the model in `file`, or those alone that are asked for. */
+    /* Fills in answers[n] of the model in `file`, or those alone that are asked for. The passes of
+     * two runs for the same items are the same, up to the first that is ended early. */
     Status (*answer)(void *context, const ModelFile *file, const WhyAsked *asked, size_t *answers,
                      Error *error);
-    /* Fills in logprobs[i] of each item where own[i] != other[i]: the log-probabilities of the
-     * answers own[i] and other[i] by the model in `file`. */
-    Status (*weigh)(void *context, const ModelFile *file, const size_t *own, const size_t *other,
-                    double (*logprobs)[2], Error *error);
     /* Writes where item i is into place[size], and answer `answer` of it into text[size]. */
     void (*name)(void *context, size_t i, size_t answer, char *place, char *text, size_t size);
     void *context;

@@ -12,47 +12,26 @@ typedef struct Questions {
     KvType other_kv_type;
 } Questions;
 
-/* What is wanted of each question: the number of its likeliest choice, or the log-probabilities of
- * two choices. */
-typedef struct Wanted {
-    size_t *answers;
-    const WhyAsked *asked; /* with `answers` */
-    const size_t *own, *other;
-    double (*logprobs)[2];
-} Wanted;
-
-static Status ask(const Questions *q, Endings *endings, size_t i, const Wanted *wanted,
-                  Error *error) {
+static Status ask(const Questions *q, Endings *endings, size_t i, const WhyAsked *asked,
+                  size_t *answers, Error *error) {
     const TaskItem *item = q->items[i];
     EndingScore scores[ENDINGS_MOST];
     bool cut;
     Status status =
         endings_score(endings, &item->context, item->choices, item->n_choices, scores, &cut, error);
     if (status != STATUS_OK) return status;
-    if (!wanted->answers) {
-        wanted->logprobs[i][0] = scores[wanted->own[i]].logprob;
-        wanted->logprobs[i][1] = scores[wanted->other[i]].logprob;
-        return STATUS_OK;
-    }
-    wanted->answers[i] = 0;
+    answers[i] = 0;
     for (size_t k = 1; k < item->n_choices; k++)
-        if (scores[k].logprob > scores[wanted->answers[i]].logprob) wanted->answers[i] = k;
+        if (scores[k].logprob > scores[answers[i]].logprob) answers[i] = k;
+    if (!asked->logprobs) return STATUS_OK;
+    asked->logprobs[i][0] = scores[asked->own[i]].logprob;
+    asked->logprobs[i][1] = scores[asked->other[i]].logprob;
     return STATUS_OK;
 }
 
-static bool is_wanted(const Wanted *wanted, size_t i) {
-    if (!wanted->answers) return wanted->own[i] != wanted->other[i];
-    return !wanted->asked->wanted || wanted->asked->wanted[i];
-}
-
-/* Whether the answer to question i, which has been asked, ends the trial. */
-static bool is_enough(const Wanted *wanted, size_t i) {
-    return wanted->answers && wanted->asked->expected &&
-           wanted->answers[i] != wanted->asked->expected[i];
-}
-
-static Status ask_all(const Questions *q, const ModelFile *file, const Wanted *wanted,
-                      Error *error) {
+static Status answer(void *context, const ModelFile *file, const WhyAsked *asked, size_t *answers,
+                     Error *error) {
+    const Questions *q = context;
     const ModelOptions options = session_model_options(q->session);
     Model *model = NULL;
     Endings *endings = NULL;
@@ -61,26 +40,15 @@ static Status ask_all(const Questions *q, const ModelFile *file, const Wanted *w
         status = endings_new(&endings, q->session, model,
                              file == q->session->file ? q->session->kv_type : q->other_kv_type,
                              q->session->tokenizer, error);
-    for (size_t i = 0; i < q->n && status == STATUS_OK; i++)
-        if (is_wanted(wanted, i)) {
-            status = ask(q, endings, i, wanted, error);
-            if (status == STATUS_OK && is_enough(wanted, i)) break;
-        }
+    if (status == STATUS_OK) model_set_resume(model, asked->resume);
+    for (size_t i = 0; i < q->n && status == STATUS_OK; i++) {
+        if (asked->wanted && !asked->wanted[i]) continue;
+        status = ask(q, endings, i, asked, answers, error);
+        if (asked->expected && answers[i] != asked->expected[i]) break;
+    }
     endings_free(endings);
     model_close(model);
     return status;
-}
-
-static Status answer(void *context, const ModelFile *file, const WhyAsked *asked, size_t *answers,
-                     Error *error) {
-    const Wanted wanted = {.answers = answers, .asked = asked};
-    return ask_all(context, file, &wanted, error);
-}
-
-static Status weigh(void *context, const ModelFile *file, const size_t *own, const size_t *other,
-                    double (*logprobs)[2], Error *error) {
-    const Wanted wanted = {.own = own, .other = other, .logprobs = logprobs};
-    return ask_all(context, file, &wanted, error);
 }
 
 static void name(void *context, size_t i, size_t choice, char *place, char *text, size_t size) {
@@ -108,8 +76,7 @@ Status why_tasks_run(const Session *session, ModelFile *other, KvType kv_type,
     if (!questions.items) return error_set(error, "no memory for the questions");
     for (size_t i = 0; i < items->n; i++)
         if (items->items[i].choices) questions.items[questions.n++] = &items->items[i];
-    const WhyItems why = {
-        .n = questions.n, .answer = answer, .weigh = weigh, .name = name, .context = &questions};
+    const WhyItems why = {.n = questions.n, .answer = answer, .name = name, .context = &questions};
     Status status = why_run(session, other, &why, error);
     free(questions.items);
     return status;

@@ -12,40 +12,40 @@ typedef struct Asking {
     const Session *session;
     TextWindows windows;
     KvType other_kv_type;
-    size_t n_rows, first;      /* rows of a run; the first of them that is an item */
-    size_t *answers;           /* of the run: [items] to fill in, or NULL */
-    const WhyAsked *asked;     /* with `answers` */
-    bool is_enough;            /* an answer was another than the one expected */
-    const size_t *own, *other; /* candidates of each item, whose log-probabilities are wanted */
-    double (*logprobs)[2];
-    float *exps; /* [vocab_size] */
+    size_t n_rows, first;  /* rows of a run; the first of them that is an item */
+    const WhyAsked *asked; /* of the run */
+    size_t *answers;       /* [items] */
+    bool is_enough;        /* an answer was another than the one expected */
+    float *exps;           /* [vocab_size] */
 } Asking;
 
-static bool is_wanted(const Asking *a, size_t item) {
-    if (!a->answers) return a->own[item] != a->other[item];
-    return !a->asked->wanted || a->asked->wanted[item];
+/* WindowRun.wants */
+static bool is_wanted(void *context, size_t row) {
+    const Asking *a = context;
+    return row >= a->first && (!a->asked->wanted || a->asked->wanted[row - a->first]);
 }
 
-/* WindowRun.rows: notes each row's likeliest token or, where `answers` is NULL, the
- * log-probabilities of its two candidates. */
+static void collect_row(Asking *a, const float *logits, size_t item) {
+    const WhyAsked *asked = a->asked;
+    size_t vocab_size = modelfile_config(a->session->file)->vocab_size;
+    a->answers[item] = logprobs_argmax(logits, vocab_size);
+    a->is_enough |= asked->expected && a->answers[item] != asked->expected[item];
+    if (!asked->logprobs) return;
+    double sum = logprobs_log_sum(a->session->isa->numeric, logits, vocab_size, a->exps, NULL);
+    asked->logprobs[item][0] = (double)logits[asked->own[item]] - sum;
+    asked->logprobs[item][1] = (double)logits[asked->other[item]] - sum;
+}
+
+/* WindowRun.rows */
 static Status collect_rows(void *context, const float *logits, size_t first, size_t n,
                            size_t tokens, Error *error) {
     (void)tokens, (void)error;
     Asking *a = context;
     size_t vocab_size = modelfile_config(a->session->file)->vocab_size;
-    for (size_t r = 0; r < n; r++, logits += vocab_size) {
-        if (first + r < a->first) continue;
-        size_t item = first + r - a->first;
-        if (a->answers) {
-            a->answers[item] = logprobs_argmax(logits, vocab_size);
-            a->is_enough |= a->asked->expected && is_wanted(a, item) &&
-                            a->answers[item] != a->asked->expected[item];
-        } else if (a->own[item] != a->other[item]) {
-            double sum =
-                logprobs_log_sum(a->session->isa->numeric, logits, vocab_size, a->exps, NULL);
-            a->logprobs[item][0] = (double)logits[a->own[item]] - sum;
-            a->logprobs[item][1] = (double)logits[a->other[item]] - sum;
-        }
+    for (size_t row = first; row < first + n; row++) {
+        if (!is_wanted(a, row)) continue;
+        collect_row(a, logits, row - a->first);
+        logits += vocab_size;
     }
     return STATUS_OK;
 }
@@ -53,44 +53,31 @@ static Status collect_rows(void *context, const float *logits, size_t first, siz
 /* WindowRun.cut: the rows up to the last item that is wanted; none behind the window that ends the
  * trial. */
 static size_t wanted_rows(void *context, size_t first, size_t n) {
-    const Asking *a = context;
+    Asking *a = context;
     if (a->is_enough) return 0;
-    while (n > 0 && (first + n <= a->first || !is_wanted(a, first + n - 1 - a->first))) n--;
+    while (n > 0 && !is_wanted(a, first + n - 1)) n--;
     return n;
-}
-
-static Status run_windows(Asking *a, const ModelFile *file, Error *error) {
-    const ModelOptions options = session_model_options(a->session);
-    const KvType kv_type = file == a->session->file ? a->session->kv_type : a->other_kv_type;
-    WindowRun run = {.kv_type = &kv_type,
-                     .cut = wanted_rows,
-                     .rows = collect_rows,
-                     .context = a,
-                     .cancel = a->session->interrupted};
-    if (model_open(&run.model, file, &options, error) != STATUS_OK) return STATUS_FAILED;
-    Status status = text_windows_run(&a->windows, &run, error);
-    model_close(run.model);
-    return status;
 }
 
 static Status answer(void *context, const ModelFile *file, const WhyAsked *asked, size_t *answers,
                      Error *error) {
     Asking *a = context;
-    a->answers = answers;
+    const ModelOptions options = session_model_options(a->session);
+    const KvType kv_type = file == a->session->file ? a->session->kv_type : a->other_kv_type;
+    WindowRun run = {.kv_type = &kv_type,
+                     .cut = wanted_rows,
+                     .wants = is_wanted,
+                     .rows = collect_rows,
+                     .context = a,
+                     .cancel = a->session->interrupted};
     a->asked = asked;
+    a->answers = answers;
     a->is_enough = false;
-    return run_windows(a, file, error);
-}
-
-static Status weigh(void *context, const ModelFile *file, const size_t *own, const size_t *other,
-                    double (*logprobs)[2], Error *error) {
-    Asking *a = context;
-    a->answers = NULL;
-    a->is_enough = false;
-    a->own = own;
-    a->other = other;
-    a->logprobs = logprobs;
-    return run_windows(a, file, error);
+    if (model_open(&run.model, file, &options, error) != STATUS_OK) return STATUS_FAILED;
+    model_set_resume(run.model, asked->resume);
+    Status status = text_windows_run(&a->windows, &run, error);
+    model_close(run.model);
+    return status;
 }
 
 static void name(void *context, size_t i, size_t token, char *place, char *text, size_t size) {
@@ -107,7 +94,7 @@ static void name(void *context, size_t i, size_t token, char *place, char *text,
 
 static Status explain(Asking *a, ModelFile *other, Error *error) {
     const Config *own = modelfile_config(a->session->file);
-    WhyItems items = {.answer = answer, .weigh = weigh, .name = name, .context = a};
+    WhyItems items = {.answer = answer, .name = name, .context = a};
     a->n_rows = text_windows_rows(&a->windows);
     items.n = a->n_rows - a->first;
     a->exps = malloc(own->vocab_size * sizeof *a->exps);

@@ -19,6 +19,18 @@ void model_set_weight_watch(Model *m, const WeightWatch *watch) {
     m->watch = watch;
 }
 
+bool model_can_resume(const Model *m) {
+    const Config *c = m->config;
+    if (c->stack != STACK_PLAIN || m->exchange) return false;
+    for (size_t l = 0; l < c->n_layers; l++)
+        if (c->layer_kind[l] != LAYER_ATTENTION || c->kv_distance[l] > 0) return false;
+    return true;
+}
+
+void model_set_resume(Model *m, PassResume *resume) {
+    m->resume = model_can_resume(m) ? resume : NULL;
+}
+
 void model_set_clock(Model *m, double *seconds) {
     m->seconds = seconds;
 }

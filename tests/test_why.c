@@ -14,6 +14,7 @@
 #include "convert/text_windows.h"
 #include "fixture.h"
 #include "inspect/ddmin.h"
+#include "inspect/residuals.h"
 #include "inspect/why.h"
 #include "process.h"
 #include "session/logprobs.h"
@@ -82,20 +83,14 @@ typedef struct Planted {
 /* 7 for A, and for B where both tensors are A's; else 8. */
 static Status planted_answer(void *context, const ModelFile *file, const WhyAsked *asked,
                              size_t *answers, Error *error) {
-    (void)asked, (void)error;
+    (void)error;
     const Planted *p = context;
     answers[0] = 7;
+    if (asked->logprobs) asked->logprobs[0][0] = asked->logprobs[0][1] = -1.0;
     for (size_t i = 0; i < 2; i++)
         if (modelfile_data(file, modelfile_find(file, p->names[i])) !=
             modelfile_data(p->own, modelfile_find(p->own, p->names[i])))
             answers[0] = 8;
-    return STATUS_OK;
-}
-
-static Status planted_weigh(void *context, const ModelFile *file, const size_t *own,
-                            const size_t *other, double (*logprobs)[2], Error *error) {
-    (void)context, (void)file, (void)own, (void)other, (void)error;
-    logprobs[0][0] = logprobs[0][1] = -1.0;
     return STATUS_OK;
 }
 
@@ -149,7 +144,7 @@ static void two_tensors_that_win_together_are_both_named_and_no_other(void **sta
         if (x == y || x->type == TENSOR_VECTOR || y->type == TENSOR_VECTOR) continue;
         if (modelfile_data(own, x) == modelfile_data(own, y)) continue;
         Planted planted = {own, {x->name, y->name}};
-        const WhyItems items = {1, planted_answer, planted_weigh, planted_name, &planted};
+        const WhyItems items = {1, planted_answer, planted_name, &planted};
         char lines[2][100], *text = report_of(own, other, &items, report);
         assert_non_null(strstr(text, "together            2 tensors"));
         snprintf(lines[0], sizeof lines[0], "  --keep %s=f16\n", x->name);
@@ -172,10 +167,11 @@ static void two_tensors_that_win_together_are_both_named_and_no_other(void **sta
 /* The likeliest token behind each row of a text. */
 typedef struct Reading {
     TextWindows windows;
-    size_t only; /* the row that is an item; SIZE_MAX: all are */
+    size_t only;           /* the row that is an item; SIZE_MAX: all are */
+    const KvType *kv_type; /* NULL: the model's */
     size_t *answers;
-    size_t own, other;     /* candidates of the item, whose logits become its log-probabilities, */
-    double (*logprobs)[2]; /* but for the same constant; NULL: answers are read */
+    const WhyAsked *asked; /* log-probabilities are logits here, which differ by a constant; NULL:
+                              answers alone */
 } Reading;
 
 static size_t rows_read(void *context, size_t first, size_t n) {
@@ -188,11 +184,10 @@ static Status read_rows(void *context, const float *logits, size_t first, size_t
     (void)tokens, (void)error;
     Reading *r = context;
     for (size_t i = 0; i < n; i++) {
-        if (r->logprobs && r->only == first + i) {
-            r->logprobs[0][0] = (double)logits[i * VOCABULARY + r->own];
-            r->logprobs[0][1] = (double)logits[i * VOCABULARY + r->other];
+        if (r->asked && r->asked->logprobs && r->only == first + i) {
+            r->asked->logprobs[0][0] = (double)logits[i * VOCABULARY + r->asked->own[0]];
+            r->asked->logprobs[0][1] = (double)logits[i * VOCABULARY + r->asked->other[0]];
         }
-        if (r->logprobs) continue;
         size_t answer = logprobs_argmax(logits + i * VOCABULARY, VOCABULARY);
         if (r->only == SIZE_MAX) r->answers[first + i] = answer;
         if (r->only == first + i) r->answers[0] = answer;
@@ -200,31 +195,18 @@ static Status read_rows(void *context, const float *logits, size_t first, size_t
     return STATUS_OK;
 }
 
-static Status read_model(Reading *r, const ModelFile *file, Error *error) {
+static Status read_answer(void *context, const ModelFile *file, const WhyAsked *asked,
+                          size_t *answers, Error *error) {
+    Reading *r = context;
     const ModelOptions options = {.n_threads = 1};
-    WindowRun run = {.cut = rows_read, .rows = read_rows, .context = r};
+    WindowRun run = {.kv_type = r->kv_type, .cut = rows_read, .rows = read_rows, .context = r};
+    r->answers = answers;
+    r->asked = asked;
     if (model_open(&run.model, file, &options, error) != STATUS_OK) return STATUS_FAILED;
+    if (asked) model_set_resume(run.model, asked->resume);
     Status status = text_windows_run(&r->windows, &run, error);
     model_close(run.model);
     return status;
-}
-
-static Status read_answer(void *context, const ModelFile *file, const WhyAsked *asked,
-                          size_t *answers, Error *error) {
-    (void)asked;
-    Reading *r = context;
-    r->answers = answers;
-    r->logprobs = NULL;
-    return read_model(r, file, error);
-}
-
-static Status read_weights(void *context, const ModelFile *file, const size_t *own,
-                           const size_t *other, double (*logprobs)[2], Error *error) {
-    Reading *r = context;
-    r->own = own[0];
-    r->other = other[0];
-    r->logprobs = logprobs;
-    return read_model(r, file, error);
 }
 
 static void read_all(Reading *r, const ModelFile *file, size_t *answers) {
@@ -283,7 +265,7 @@ static void explain_damage(Damage *d, const size_t *tensors, size_t n, size_t mo
         if (!turned) continue;
         if (!other) other = damaged_file(d, tensors, n);
         d->reading.only = row;
-        const WhyItems items = {1, read_answer, read_weights, planted_name, &d->reading};
+        const WhyItems items = {1, read_answer, planted_name, &d->reading};
         char *report = report_of(d->own, other, &items, d->report);
         assert_non_null(strstr(report, "changed             1 of 1 answers"));
         d->turned++;
@@ -356,6 +338,100 @@ static void damage_is_named_where_every_tensor_differs(void **state) {
     free(d.path);
     free(d.report);
     fixture_remove_directory(d.directory);
+}
+
+/* ---- Trials that begin at a later layer ---- */
+
+enum { PASSES = 2, PASS_ROWS = 6, TRIAL_LAYERS = 5 };
+
+/* Two sequences in two passes; `first_token` tells one run's tokens from another's. */
+static float *run_passes(const ModelFile *file, PassResume *resume, int32_t first_token) {
+    const ModelOptions options = {.n_threads = 2};
+    size_t each = (size_t)modelfile_config(file)->vocab_size * PASS_ROWS;
+    float *logits = malloc(PASSES * each * sizeof *logits);
+    Model *model;
+    KvCache *cache;
+    Error error;
+    if (model_open(&model, file, &options, &error) != STATUS_OK) fail_msg("%s", error.text);
+    const KvShape shape = model_kv_shape(model, KV_F16);
+    assert_int_equal(kvcache_new(&cache, &shape, 2, 0, &error), STATUS_OK);
+    assert_non_null(logits);
+    assert_true(model_can_resume(model));
+    model_set_resume(model, resume);
+    for (int pass = 0; pass < PASSES; pass++) {
+        Row rows[PASS_ROWS];
+        for (int i = 0; i < PASS_ROWS; i++)
+            rows[i] = (Row){i / 3, 3 * pass + i % 3, first_token + 7 * pass + i, true};
+        assert_int_equal(
+            model_forward(model, cache, rows, PASS_ROWS, logits + (size_t)pass * each, &error),
+            STATUS_OK);
+    }
+    kvcache_free(cache);
+    model_close(model);
+    return logits;
+}
+
+static void replace_tensor(ModelFile *file, const ModelFile *from, const char *name) {
+    Error error;
+    size_t i = (size_t)(modelfile_find(file, name) - modelfile_tensor(file, 0));
+    size_t k = (size_t)(modelfile_find(from, name) - modelfile_tensor(from, 0));
+    assert_int_equal(modelfile_replace(file, i, from, k, &error), STATUS_OK);
+}
+
+/* Runs the passes from `layer` on and in full: the bits must be the same. */
+static void assert_resumes(Residuals *r, const ModelFile *file, size_t layer, bool keeps,
+                           size_t begins) {
+    size_t bytes = (size_t)modelfile_config(file)->vocab_size * PASSES * PASS_ROWS * sizeof(float);
+    PassResume *resume = residuals_begin(r, layer, keeps);
+    float *resumed = run_passes(file, resume, 3), *full = run_passes(file, NULL, 3);
+    assert_int_equal(residuals_first(r), begins);
+    assert_true(residuals_matched(r));
+    assert_memory_equal(resumed, full, bytes);
+    free(resumed);
+    free(full);
+}
+
+static void a_trial_that_begins_at_a_later_layer_has_the_same_bits(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), name[32];
+    char *a = fixture_path(directory, "a.bin"), *b = fixture_path(directory, "b.bin");
+    Process made = RUN("export", "--random", "tiny,n_layers=5,tied=0", a, "-q", "-t", "f16");
+    if (made.status) fail_msg("%s", made.err);
+    process_free(&made);
+    export_to(a, b, "q4", NULL);
+    ModelFile *own = opened(a), *file = opened(b);
+    size_t dim = modelfile_config(file)->dim;
+    /* Room for all four layers' streams, for two, and for none. */
+    for (size_t stride = 1; stride <= 8; stride += stride) {
+        size_t layers = stride < TRIAL_LAYERS ? (TRIAL_LAYERS - 1) / stride : 0;
+        Residuals *r = residuals_new(modelfile_config(file),
+                                     layers * PASSES * PASS_ROWS * dim * sizeof(float));
+        assert_non_null(r);
+        for (size_t layer = 1; layer <= TRIAL_LAYERS; layer++) {
+            size_t last = layer < TRIAL_LAYERS ? layer : TRIAL_LAYERS - 1;
+            size_t begins = layers > 0 ? last / stride * stride : 0;
+            snprintf(name, sizeof name, layer < TRIAL_LAYERS ? "layers.%zu.wk" : "output", layer);
+            modelfile_restore(file);
+            assert_resumes(r, file, 0, true, 0);
+            replace_tensor(file, own, name);
+            assert_resumes(r, file, layer, false, begins);
+            assert_resumes(r, file, layer, true, begins);
+            replace_tensor(file, own, "layers.4.w_down");
+            assert_resumes(r, file, 4, false, layers > 0 ? 4 : 0);
+        }
+        residuals_free(r);
+    }
+    Residuals *r = residuals_new(modelfile_config(file), 1 << 20);
+    free(run_passes(file, residuals_begin(r, 0, true), 3));
+    free(run_passes(file, residuals_begin(r, 3, false), 4)); /* other tokens */
+    assert_false(residuals_matched(r));
+    assert_null(residuals_begin(r, 3, false));
+    residuals_free(r);
+    modelfile_close(own);
+    modelfile_close(file);
+    free(a);
+    free(b);
+    fixture_remove_directory(directory);
 }
 
 /* ---- Damage to a real model ---- */
@@ -442,6 +518,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_set_passes_and_nothing_can_be_left_out),
         cmocka_unit_test(two_tensors_that_win_together_are_both_named_and_no_other),
         cmocka_unit_test(damage_is_named_where_every_tensor_differs),
+        cmocka_unit_test(a_trial_that_begins_at_a_later_layer_has_the_same_bits),
         cmocka_unit_test(a_damaged_tensor_is_named_where_it_turns_an_answer),
         cmocka_unit_test(questions_are_explained_by_their_choices),
     };
