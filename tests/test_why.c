@@ -16,6 +16,7 @@
 #include "inspect/ddmin.h"
 #include "inspect/residuals.h"
 #include "inspect/why.h"
+#include "inspect/why_text.h"
 #include "process.h"
 #include "session/logprobs.h"
 #include "tests/tier.h"
@@ -159,6 +160,46 @@ static void two_tensors_that_win_together_are_both_named_and_no_other(void **sta
     free(report);
     free(a);
     free(b);
+    fixture_remove_directory(directory);
+}
+
+/* ---- Tied embeddings ---- */
+
+/* Plants an answer that the embeddings and the output head win back together, in a model A whose
+ * two are tied or not, and a model B. Returns the report. */
+static char *report_of_tied(const char *directory, bool own_tied, bool other_tied) {
+    char *a = fixture_path(directory, "a.bin"), *b = fixture_path(directory, "b.bin");
+    char *report = fixture_path(directory, "report");
+    for (int i = 0; i < 2; i++) {
+        bool tied = i ? other_tied : own_tied;
+        Process made = RUN("export", "--random", tied ? "tiny,tied=1" : "tiny,tied=0", i ? b : a,
+                           "-q", "-f", "-t", i ? "q8" : "f16");
+        if (made.status) fail_msg("%s", made.err);
+        process_free(&made);
+    }
+    ModelFile *own = opened(a), *other = opened(b);
+    Planted planted = {own, {"token_embedding", "output"}};
+    const WhyItems items = {1, planted_answer, planted_name, &planted};
+    char *text = report_of(own, other, &items, report);
+    modelfile_close(own);
+    modelfile_close(other);
+    free(a);
+    free(b);
+    free(report);
+    return text;
+}
+
+static void embeddings_that_one_model_alone_ties_are_exchanged_one_by_one(void **state) {
+    (void)state;
+    char *directory = fixture_directory();
+    for (int tied = 0; tied < 4; tied++) {
+        char *text = report_of_tied(directory, tied & 1, tied & 2);
+        assert_non_null(strstr(text, tied == 3 ? "together            1 tensors"
+                                               : "together            2 tensors"));
+        assert_non_null(strstr(text, "  --keep token_embedding=f16\n"));
+        assert_int_equal(strstr(text, "  --keep output=f16\n") != NULL, tied != 3);
+        free(text);
+    }
     fixture_remove_directory(directory);
 }
 
@@ -340,6 +381,78 @@ static void damage_is_named_where_every_tensor_differs(void **state) {
     fixture_remove_directory(d.directory);
 }
 
+/* ---- The cache ---- */
+
+/* The first row at which a cache of 8 bits turns the answer of both models to another one. */
+static size_t row_that_the_cache_turns(Reading *r, const ModelFile *own, const ModelFile *other) {
+    static const KvType types[] = {KV_F32, KV_Q8, KV_Q8};
+    size_t n = text_windows_rows(&r->windows), row = 0, *answers = malloc(3 * n * sizeof *answers);
+    assert_non_null(answers);
+    for (size_t i = 0; i < 3; i++) {
+        r->kv_type = &types[i];
+        read_all(r, i < 2 ? own : other, answers + i * n);
+    }
+    while (row < n &&
+           (answers[row] == answers[n + row] || answers[n + row] != answers[2 * n + row]))
+        row++;
+    free(answers);
+    assert_true(row < n);
+    return row;
+}
+
+/* A and B differ in the cache, and in a tensor that is rounded to float16, which turns nothing: no
+ * tensor wins the answer back, because every trial has B's cache whatever types its tensors have.
+ */
+static void a_trial_has_the_cache_of_the_other_model(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), *report = fixture_path(directory, "report");
+    char *a = fixture_path(directory, "a.bin"), *b = fixture_path(directory, "b.bin");
+    char *story = fixture_path(directory, "text");
+    Process p = RUN("run", shipped, "-s", "5", "-n", "400", "-p", "1");
+    assert_int_equal(p.status, 0);
+    file_write(story, p.out, p.out_length);
+    process_free(&p);
+    export_to(shipped, a, "f32", NULL);
+    export_to(shipped, b, "f32", "layers.3.wo=f16");
+    ModelFile *own = opened(a), *other = opened(b);
+    Reading reading = {.only = SIZE_MAX};
+    InputFile text = {.fd = -1};
+    TokenList ids = {0};
+    Error error;
+    size_t bytes;
+    assert_int_equal(input_open(&text, story, &error), STATUS_OK);
+    assert_int_equal(text_windows_open(&reading.windows, own, &text, &error), STATUS_OK);
+    size_t row = row_that_the_cache_turns(&reading, own, other);
+    if (reading.windows.bos >= 0) token_list_push(&ids, reading.windows.bos);
+    for (size_t i = 0; ids.length <= row; i++) token_list_push(&ids, reading.windows.ids.ids[i]);
+    volatile sig_atomic_t interrupted = 0;
+    Output output = {.fd = open(report, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
+    const Options options = {.model = a};
+    Session session = {.options = &options, .file = own, .kv_type = KV_F32, .output = &output};
+    session.interrupted = &interrupted;
+    session.isa = isa_choose(NULL, &error);
+    const void *section = modelfile_section(own, SECTION_TOKENIZER, &bytes);
+    assert_int_equal(tokenizer_open(&session.tokenizer, section, bytes, &error), STATUS_OK);
+    if (why_text_parting(&session, other, KV_Q8, ids.ids, ids.length, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    close(output.fd);
+    char *printed = file_read(report, &bytes);
+    assert_non_null(strstr(printed, "changed             1 of 1 answers"));
+    assert_non_null(strstr(printed, "all tensors win back 0 of 1: the models differ in more"));
+    free(printed);
+    tokenizer_close(session.tokenizer);
+    token_list_free(&ids);
+    text_windows_close(&reading.windows);
+    input_close(&text);
+    modelfile_close(own);
+    modelfile_close(other);
+    free(a);
+    free(b);
+    free(report);
+    free(story);
+    fixture_remove_directory(directory);
+}
+
 /* ---- Trials that begin at a later layer ---- */
 
 enum { PASSES = 2, PASS_ROWS = 6, TRIAL_LAYERS = 5 };
@@ -517,7 +630,9 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_set_passes_and_nothing_can_be_left_out),
         cmocka_unit_test(two_tensors_that_win_together_are_both_named_and_no_other),
+        cmocka_unit_test(embeddings_that_one_model_alone_ties_are_exchanged_one_by_one),
         cmocka_unit_test(damage_is_named_where_every_tensor_differs),
+        cmocka_unit_test(a_trial_has_the_cache_of_the_other_model),
         cmocka_unit_test(a_trial_that_begins_at_a_later_layer_has_the_same_bits),
         cmocka_unit_test(a_damaged_tensor_is_named_where_it_turns_an_answer),
         cmocka_unit_test(questions_are_explained_by_their_choices),
