@@ -172,7 +172,18 @@ static bool asks_side_by_side(const Options *o) {
     return o->against && !o->eval && !o->eval_tasks;
 }
 
+static Status check_why(const Options *o, Error *error) {
+    if (o->why && !o->against)
+        return usage(error, "--why needs --against MODEL, whose answers it explains");
+    if (o->why && o->lora.n > 0)
+        return usage(error, "--why exchanges the tensors of two files, and --lora changes neither "
+                            "file: merge the adapter (export --lora) and compare the result");
+    if (o->why && o->override.n > 0) return usage(error, "--why exchanges tensors: no --override");
+    return STATUS_OK;
+}
+
 static Status check_eval(Options *o, Error *error) {
+    if (check_why(o, error) != STATUS_OK) return STATUS_USAGE;
     bool shaped = o->json_schema || o->regex || o->grammar || o->choice.n > 0 || o->json_object;
     if (asks_side_by_side(o) && !o->prompt && !o->prompt_file)
         return usage(error, "--against MODEL compares on a text: --eval FILE, or -i TEXT for the "
@@ -181,10 +192,6 @@ static Status check_eval(Options *o, Error *error) {
                                  o->lora.n > 0 || o->echo || o->stats || shaped))
         return usage(error, "--against beside -i or -f continues one text with two models: no -m, "
                             "--batch, --check, --receipt, --lora, --echo, --stats or shape");
-    if (o->why && !o->against)
-        return usage(error, "--why needs --against MODEL, whose answers it explains");
-    if (o->why && (o->override.n > 0 || o->lora.n > 0))
-        return usage(error, "--why exchanges tensors: no --override and no --lora");
     if (o->eval_tasks && (o->prompt || o->prompt_file || o->mode || o->batch || o->check ||
                           o->eval || o->score || o->info || o->replay || o->receipt))
         return usage(error, "--eval-tasks FILE names the questions: no -i, -f, -m, --batch or "

@@ -765,6 +765,27 @@ static void info_and_wrong_arguments_name_the_adapter(void **state) {
     free_place(&p);
 }
 
+/* --why with one model against the same with an adapter. */
+static void why_compares_a_model_with_itself_and_a_merged_adapter(void **state) {
+    (void)state;
+    Place p;
+    make_place(&p);
+    char *merged = fixture_path(p.directory, "merged.bin");
+    file_write(p.input, PROMPT, strlen(PROMPT));
+    Process beside =
+        RUN("run", p.model, "--lora", p.specs[0], "--eval", p.input, "--against", p.model, "--why");
+    PROCESS_SAYS(beside, 2, "merge the adapter (export --lora) and compare the result");
+    Process made = RUN("export", p.model, merged, "-q", "--lora", p.specs[0]);
+    if (made.status) fail_msg("%s", made.err);
+    Process why = RUN("run", merged, "--eval", p.input, "--against", p.model, "--why");
+    if (why.status) fail_msg("%s", why.err);
+    assert_non_null(strstr(why.out, "answers; 2 tensors differ\n"));
+    assert_non_null(strstr(why.out, "\n  --keep layers."));
+    process_free(&made), process_free(&why);
+    free(merged);
+    free_place(&p);
+}
+
 /* test_adapters [NAME...]: only the logits of these fixtures. */
 int main(int argc, char **argv) {
     static char *usual[] = {"llama-attention", "phi3-fused",        "qwen2-two",
@@ -787,6 +808,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_batch_refuses_a_model_that_is_no_adapter),
         cmocka_unit_test(a_conversation_with_other_adapters_is_refused),
         cmocka_unit_test(info_and_wrong_arguments_name_the_adapter),
+        cmocka_unit_test(why_compares_a_model_with_itself_and_a_merged_adapter),
     };
     enum { OTHERS = sizeof others / sizeof *others };
     struct CMUnitTest tests[2 * MOST_NAMES + OTHERS];
