@@ -164,8 +164,10 @@ static Status repack_records(const Conversion *c, const SourceTensor *t, TensorT
         RecordCodes row = record_row(w, t->cols, groups, r);
         stored_to_records(t->stored, w->stored + r * row_bytes, t->cols, &row);
     }
-    for (size_t i = 0; t->blocks.present && i < n * groups; i++)
-        w->scales[i] = numbers_float_to_half(numbers_half_to_float(w->scales[i]) * scale);
+    for (size_t i = 0; t->blocks.present && i < n * groups; i++) { /* NVFP4's factor */
+        w->scales[i] = (uint16_t)float_bits(scale);
+        w->scales[all + i] = (uint16_t)(float_bits(scale) >> 16);
+    }
     RecordCodes rows = record_row(w, t->cols, groups, 0);
     records_pack(type, t->cols, &rows, panel);
     size_t bad = records_bad_row(type, t->cols, panel);
@@ -296,7 +298,7 @@ static void note_second_rounding(const Conversion *c) {
 static bool same_blocks(const SourceTensor *t, TensorType type) {
     const StoredTypeInfo *info = stored_type_info(t->stored);
     return info->same_blocks && info->lossless == type && !t->sums && source_has_blocks(t) &&
-           t->add == 0.0f && (!t->blocks.present || type == TENSOR_NVFP4);
+           t->add == 0.0f && (!t->blocks.present || type == TENSOR_NVFP4_T);
 }
 
 /* True when the target holds the source's own numbers. */
@@ -341,7 +343,7 @@ static Status do_job(Conversion *c, const ConvertJob *job, Worker *w, Error *err
         } else {
             status = make_float_panel(c, t, type, first, w, panel, error);
         }
-        if (status == STATUS_OK && is_approximated(c, t))
+        if (status == STATUS_OK && is_approximated(c, t) && !same_blocks(t, type))
             status = add_errors(c, t, type, first, panel, w, error);
     }
     return status;

@@ -409,6 +409,7 @@ static void quantize_levels(TensorType type, const LevelGroup *g, const RecordCo
 
 /* The record's scale is multiplied by this for a part. */
 static float part_factor(TensorType type, int part) {
+    if (record_scales(type) == SCALES_FLOAT_PARTS) return record_small_float((uint8_t)part);
     if (record_scales(type) == SCALES_ODD_PARTS)
         return (float)(2 * part + 1) * record_part_unit(type);
     return (float)part;
@@ -419,7 +420,10 @@ typedef struct PartRange {
     int least, most;
 } PartRange;
 
+enum { LARGEST_E4M3 = 126 }; /* 448 */
+
 static PartRange part_range(TensorType type) {
+    if (record_scales(type) == SCALES_FLOAT_PARTS) return (PartRange){0, LARGEST_E4M3};
     return record_scales(type) == SCALES_ODD_PARTS ? (PartRange){0, 15} : (PartRange){-32, 31};
 }
 
@@ -445,6 +449,32 @@ static float search_part_scale(TensorType type, const LevelGroup *g, size_t n) {
     return found;
 }
 
+/* The part whose factor is about `factor`. */
+static int nearest_part(TensorType type, float factor) {
+    const PartRange range = part_range(type);
+    const float none = part_factor(type, 0), step = part_factor(type, 1) - none;
+    if (record_scales(type) == SCALES_FLOAT_PARTS) {
+        /* The bits of a float rise with it; 20 of them are cut off. */
+        factor = clamp(factor, 0.0f, part_factor(type, range.most));
+        return (int)((float_bits(factor * 0x1p-119f) + (1u << 19)) >> 20);
+    }
+    factor = (factor - none) / step;
+    return (int)floorf(clamp(factor + 0.5f, (float)range.least, (float)range.most));
+}
+
+/* Stores the scale of record k, and returns it as it is stored. */
+static float store_record_scale(TensorType type, float scale, const RecordCodes *row, size_t k) {
+    if (record_scale_is_float(type)) {
+        scale = clamp(scale, -RECORD_LARGEST_SCALE, RECORD_LARGEST_SCALE);
+        row->scales[k] = (uint16_t)float_bits(scale);
+        row->minima[k] = (uint16_t)(float_bits(scale) >> 16);
+        return scale;
+    }
+    scale = as_half(clamp(scale, -65504.0f, 65504.0f));
+    row->scales[k] = numbers_float_to_half(scale);
+    return scale;
+}
+
 /* Chooses the part of group k, whose own scale is `scale`, among the nearest ones, and its codes.
  * `record_scale` is the record's. */
 static void choose_part(TensorType type, const LevelGroup *g, float scale, float record_scale,
@@ -452,9 +482,7 @@ static void choose_part(TensorType type, const LevelGroup *g, float scale, float
     const int8_t *table = record_table(type);
     const size_t n = type_group(type);
     const PartRange range = part_range(type);
-    const float none = part_factor(type, 0), step = part_factor(type, 1) - none;
-    const float at = record_scale != 0.0f ? (scale / record_scale - none) / step : 0.0f;
-    const int nearest = (int)floorf(clamp(at + 0.5f, (float)range.least, (float)range.most));
+    const int nearest = record_scale != 0.0f ? nearest_part(type, scale / record_scale) : 0;
     float best = INFINITY;
     for (int part = nearest - 1; part <= nearest + 1; part++) {
         uint8_t codes[MAX_GROUP];
@@ -485,8 +513,8 @@ static void quantize_part_record(TensorType type, size_t first, size_t n_groups,
     }
     /* The part of the largest magnitude is the least one where parts have signs. */
     const float extreme = part_factor(type, range.least < 0 ? range.least : range.most);
-    const float scale = as_half(clamp(largest / extreme, -65504.0f, 65504.0f));
-    row->scales[first / record_groups(type)] = numbers_float_to_half(scale);
+    const float scale =
+        store_record_scale(type, largest / extreme, row, first / record_groups(type));
     for (size_t k = 0; k < n_groups; k++) {
         row->sub_scales[first + k] = 0;
         memset(row->codes + (first + k) * n, 0, n);

@@ -11,6 +11,7 @@
 #include "formats/panel_rows.h"
 #include "formats/random_values.h"
 #include "formats/stored.h"
+#include "formats/stored_k.h"
 
 /* Weights of one block of MXFP4 or Q4_0 whose scales are stored separately. */
 enum { BLOCK = 32 };
@@ -520,13 +521,21 @@ static Status read_llama2c(const Source *source, const SourceTensor *t, size_t f
     return status;
 }
 
+/* Whether the factor beside an NVFP4 matrix is multiplied in where its blocks are widened. */
+static bool has_factor(const SourceTensor *t) {
+    return t->stored == STORED_NVFP4 && t->blocks.present && !t->transposed;
+}
+
 /* Reads the stored rows into the end of `out` (no stored type is wider than float32, so they fit)
  * and widens them from there to its beginning, a few blocks at a time through a small buffer. */
 static Status read_plain(const Source *source, const SourceTensor *t, size_t first, size_t n,
                          float *out, Error *error) {
     size_t row_bytes, block = stored_type_info(t->stored)->block;
     size_t block_bytes = stored_type_info(t->stored)->block_bytes;
+    float factor = 1.0f;
     stored_bytes(t->stored, t->cols, &row_bytes);
+    if (has_factor(t) && source_read_scale(source, t, &factor, error) != STATUS_OK)
+        return STATUS_FAILED;
     const char *raw = (char *)(out + n * t->cols) - n * row_bytes;
     if (read_blocks(source, t, first, n, (char *)raw, error) != STATUS_OK) return STATUS_FAILED;
     if (t->stored == STORED_F32) return STATUS_OK;
@@ -535,7 +544,11 @@ static Status read_plain(const Source *source, const SourceTensor *t, size_t fir
     for (size_t i = 0; i < total; i += step) {
         size_t now = total - i < step ? total - i : step;
         memcpy(buffer, raw + i / block * block_bytes, now / block * block_bytes);
-        stored_to_floats(t->stored, buffer, now, out + i);
+        if (has_factor(t)) {
+            stored_k_nvfp4_to_floats((const uint8_t *)buffer, now, factor, out + i);
+        } else {
+            stored_to_floats(t->stored, buffer, now, out + i);
+        }
     }
     return STATUS_OK;
 }
@@ -567,6 +580,10 @@ static float *read_scales(const Source *source, const BlockScales *b, size_t row
 }
 
 Status source_read_scale(const Source *source, const SourceTensor *t, float *scale, Error *error) {
+    /* A tensor that is read while the source is parsed was not checked yet. */
+    if (!blocks_are_in_file(source, t))
+        return error_set(error, "%s: tensor '%s': its scales have another shape",
+                         source->files[t->file].path, t->name);
     float *scales = read_scales(source, &t->blocks, 0, 1, error);
     if (!scales) return error_prefix(error, "tensor '%s'", t->name);
     *scale = scales[0];
@@ -645,7 +662,7 @@ Status source_read_floats(const Source *source, const SourceTensor *t, size_t fi
     } else {
         status = read_plain(source, t, first, n, out, error);
     }
-    if (status == STATUS_OK && t->blocks.present)
+    if (status == STATUS_OK && t->blocks.present && !has_factor(t))
         status = apply_scales(source, t, first, n, out, error);
     if (status == STATUS_OK) status = order_columns(t, 1, sizeof *out, n, out, error);
     if (status == STATUS_OK && t->add != 0.0f)

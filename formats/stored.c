@@ -73,7 +73,7 @@ void stored_to_records(StoredType type, const void *stored, size_t n, const Reco
     bool by_group = !record_has_parts(info->lossless);
     size_t groups = info->block / type_group(info->lossless);
     for (size_t b = 0; b < n / info->block; b++, block += info->block_bytes) {
-        size_t scale = by_group ? b * groups : b;
+        size_t scale = by_group ? b * groups : b * info->block / RECORD_INPUTS;
         const RecordCodes to = {row->codes + b * info->block, row->scales + scale,
                                 row->minima + scale, row->sub_scales + b * groups,
                                 row->sub_minima + b * groups};

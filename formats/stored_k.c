@@ -8,11 +8,11 @@
  *     IQ4_NL  f16 scale, nibbles[16]
  *     IQ4_XS  f16 scale, upper bits of sub-scales[2], lower bits[4], nibbles[128]
  *     MXFP4   exponent, nibbles[16]
- *     NVFP4   scales[4] (unsigned floats of 4 + 3 bits), nibbles[4][8]
+ *     NVFP4   scales[4] (unsigned floats of 4 + 3 bits), nibbles[4][8]; a tensor beside the matrix
+ *             may hold a factor
  */
 #include "formats/stored_k.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/numbers.h"
@@ -65,13 +65,18 @@ static int sub_scale_iq4_xs(const uint8_t *block, size_t g) {
     return (low | high << 4) - 32;
 }
 
-/* A scale of NVFP4: 4 bits of the exponent, 3 of the mantissa, halved because the levels are
- * doubled. The upper bit means nothing, and 127 is 0. */
-static uint16_t scale_nvfp4(uint8_t code) {
-    int exponent = code >> 3 & 15, mantissa = code & 7;
-    if (code == 127) return 0;
-    return numbers_float_to_half(
-        ldexpf((float)(exponent ? 8 + mantissa : mantissa), exponent ? exponent - 11 : -10));
+/* A scale of NVFP4 (record_small_float). The upper bit means nothing, and 127 is 0. */
+static uint8_t scale_nvfp4(uint8_t code) {
+    return code == 127 ? 0 : code & 127;
+}
+
+static void block_nvfp4(const uint8_t *block, const RecordCodes *to) {
+    const uint32_t factor = float_bits(1.0f);
+    for (size_t i = 0; i < 64; i++)
+        to->codes[i] = block[4 + i / 16 * 8 + i % 8] >> (i % 16 < 8 ? 0 : 4) & 15;
+    for (size_t g = 0; g < 4; g++) to->sub_scales[g] = scale_nvfp4(block[g]);
+    to->scales[0] = (uint16_t)factor;
+    to->minima[0] = (uint16_t)(factor >> 16);
 }
 
 void stored_k_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
@@ -115,9 +120,7 @@ void stored_k_block_to_records(StoredType type, const uint8_t *block, const Reco
         stored_nibbles_32(block + 2, to->codes);
         break;
     case STORED_NVFP4:
-        for (size_t i = 0; i < 64; i++)
-            to->codes[i] = block[4 + i / 16 * 8 + i % 8] >> (i % 16 < 8 ? 0 : 4) & 15;
-        for (size_t g = 0; g < 4; g++) to->scales[g] = scale_nvfp4(block[g]);
+        block_nvfp4(block, to);
         break;
     default: /* MXFP4 */
         to->sub_scales[0] = block[0];
@@ -139,7 +142,7 @@ static void block_to_floats(StoredType type, const uint8_t *block, float *out) {
             out[i] = numbers_half_to_float(scales[0]) * (float)(int8_t)sub_scales[i / 32] *
                      (float)records_table_q4_nl[codes[i]];
         } else if (type == STORED_NVFP4) {
-            out[i] = numbers_half_to_float(scales[i / 16]) * (float)records_table_mxfp4[codes[i]];
+            out[i] = record_small_float(sub_scales[i / 16]) * (float)records_table_mxfp4[codes[i]];
         } else if (type == STORED_MXFP4) {
             out[i] = mxfp4_scale(sub_scales[0]) * (float)records_table_mxfp4[codes[i]];
         } else if (type == STORED_Q6_K || type == STORED_Q3_K) {
@@ -151,6 +154,17 @@ static void block_to_floats(StoredType type, const uint8_t *block, float *out) {
             out[i] = numbers_half_to_float(scales[0]) * (float)sub_scales[g] * (float)codes[i] -
                      numbers_half_to_float(minima[0]) * (float)sub_minima[g];
         }
+    }
+}
+
+void stored_k_nvfp4_to_floats(const uint8_t *stored, size_t n, float factor, float *out) {
+    uint8_t codes[64], sub_scales[4];
+    uint16_t scales[1], minima[1];
+    for (size_t b = 0; b < n / 64; b++, stored += 36, out += 64) {
+        block_nvfp4(stored, &(RecordCodes){codes, scales, minima, sub_scales, NULL});
+        for (size_t i = 0; i < 64; i++)
+            out[i] = factor * record_small_float(sub_scales[i / 16]) *
+                     (float)records_table_mxfp4[codes[i]];
     }
 }
 

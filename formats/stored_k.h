@@ -12,4 +12,8 @@ void stored_k_block_to_records(StoredType type, const uint8_t *block, const Reco
 /* Converts n elements (whole blocks) to float32. */
 void stored_k_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out);
 
+/* The same for NVFP4 beside a factor, in ModelOpt's order: factor times scale, rounded, times the
+ * level. */
+void stored_k_nvfp4_to_floats(const uint8_t *stored, size_t n, float factor, float *out);
+
 #endif

@@ -203,6 +203,11 @@ INLINE __m256 load_scales(TensorType type, Form form, const GroupWeights *w, siz
         bits = _mm256_max_epu32(bits, _mm256_set1_epi32(0x00400000));
         return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0.5f));
     }
+    if (record_scales(type) == SCALES_FLOAT_PARTS) {
+        __m256 floats = _mm256_castsi256_ps(_mm256_slli_epi32(part, 20));
+        floats = _mm256_mul_ps(floats, _mm256_set1_ps(0x1p119f));
+        return _mm256_mul_ps(_mm256_loadu_ps((const float *)w->record + 8 * half), floats);
+    }
     switch (record_scales(type)) {
     case SCALES_SIGNED_PARTS:
         part = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)own));

@@ -31,7 +31,8 @@ enum {
     MANY_IQ4_XS = 48,
     MANY_Q2_0 = 48, /* and as q4 */
     MANY_TQ2_0 = 48,
-    MANY_Q1_0 = 48
+    MANY_Q1_0 = 48,
+    MANY_NVFP4_T = 48
 };
 
 /* Their entry in a table of BlockKernels, with a stream kernel and without. */

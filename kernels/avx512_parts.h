@@ -6,7 +6,14 @@
 
 #include "kernels/records.h"
 
-/* The integers that the 16 float16 scales of a record are multiplied by for group g. */
+/* The 16 scales of a record. */
+static inline __attribute__((always_inline)) __m512 record_scale_512(TensorType type,
+                                                                     const uint8_t *record) {
+    if (record_scale_is_float(type)) return _mm512_loadu_ps(record);
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)record));
+}
+
+/* The integers that the 16 scales of a record are multiplied by for group g. */
 static inline __attribute__((always_inline)) __m512i record_parts_512(TensorType type,
                                                                       const uint8_t *record,
                                                                       size_t g) {
@@ -30,10 +37,15 @@ static inline __attribute__((always_inline)) __m512i record_parts_512(TensorType
     return _mm512_cvtepu8_epi32(bytes);
 }
 
-/* record_parts_512 as floats, times the type's power of two. */
+/* What the 16 scales of a record are multiplied by for group g: 8-bit floats, or integers times the
+ * type's power of two. */
 static inline __attribute__((always_inline)) __m512 record_factors_512(TensorType type,
                                                                        const uint8_t *record,
                                                                        size_t g) {
+    if (record_scales(type) == SCALES_FLOAT_PARTS) {
+        __m512i bits = _mm512_slli_epi32(record_parts_512(type, record, g), 20);
+        return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0x1p119f));
+    }
     __m512 factors = _mm512_cvtepi32_ps(record_parts_512(type, record, g));
     if (!weight_types[type].halved) return factors;
     return _mm512_mul_ps(factors, _mm512_set1_ps(record_part_unit(type)));

@@ -79,7 +79,7 @@ INLINE __m512 load_scales(TensorType type, const uint8_t *record, size_t g) {
         bits = _mm512_max_epu32(bits, _mm512_set1_epi32(0x00400000));
         return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0.5f));
     }
-    return _mm512_mul_ps(load_halves(record), record_factors_512(type, record, g));
+    return _mm512_mul_ps(record_scale_512(type, record), record_factors_512(type, record, g));
 }
 
 /* Minima of group g of a record. */

@@ -59,7 +59,7 @@ UNPACK_INLINE __m512 record_scales_512(TensorType type, const uint8_t *record, s
         __m512i bits = _mm512_max_epu32(_mm512_slli_epi32(wide, 23), _mm512_set1_epi32(0x00400000));
         return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0.5f));
     }
-    return _mm512_mul_ps(halves_512(record), record_factors_512(type, record, g));
+    return _mm512_mul_ps(record_scale_512(type, record), record_factors_512(type, record, g));
 }
 
 /* Minima of group g of a record. */

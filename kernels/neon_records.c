@@ -53,6 +53,11 @@ INLINE float32x4_t load_scales(TensorType type, const uint8_t *record, size_t g,
         bits = vmaxq_u32(bits, vdupq_n_u32(0x00400000));
         return vmulq_n_f32(vreinterpretq_f32_u32(bits), 0.5f);
     }
+    if (record_scales(type) == SCALES_FLOAT_PARTS) {
+        float32x4_t floats = vreinterpretq_f32_u32(vshlq_n_u32(part, 20));
+        return vmulq_f32(vld1q_f32((const float *)record + 4 * quarter),
+                         vmulq_n_f32(floats, 0x1p119f));
+    }
     float32x4_t scale = load_4_halves(record + 8 * quarter);
     if (record_scales(type) == SCALES_NIBBLE_PARTS) part = vandq_u32(part, vdupq_n_u32(15));
     if (record_scales(type) == SCALES_6_BIT_PARTS) {

@@ -1,5 +1,7 @@
 #include "kernels/records.h"
 
+#include <math.h>
+
 const int8_t records_table_q4_nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                         1,    13,   25,  38,  53,  69,  89,  113};
 const int8_t records_table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
@@ -80,10 +82,18 @@ static int part_at(TensorType type, const uint8_t *record, size_t g, size_t r) {
     }
 }
 
+static float float_at(const uint8_t *floats, size_t r) {
+    float value;
+    memcpy(&value, floats + r * sizeof value, sizeof value);
+    return value;
+}
+
 static float scale_at(TensorType type, const uint8_t *record, size_t g, size_t r) {
     const uint8_t *own = record + record_scales_at(type, g);
     if (record_scales(type) == SCALES_HALVES) return half_at(own, r);
     if (record_scales(type) == SCALES_POWERS) return mxfp4_scale(own[r]);
+    if (record_scales(type) == SCALES_FLOAT_PARTS)
+        return float_at(record, r) * record_small_float(own[r]);
     return half_at(record, r) * ((float)part_at(type, record, g, r) * record_part_unit(type));
 }
 
@@ -114,6 +124,7 @@ static bool is_good(TensorType type, const uint8_t *record, size_t g, size_t r) 
     const uint8_t *own = record + record_scales_at(type, g);
     if (record_scales(type) == SCALES_POWERS) return own[r] < MXFP4_TOO_LARGE;
     if (record_scales(type) == SCALES_HALVES) return is_finite_half(half_bits(own, r));
+    if (record_scale_is_float(type)) return fabsf(float_at(record, r)) <= RECORD_LARGEST_SCALE;
     return is_finite_half(half_bits(record, r)) &&
            (!type_has_minima(type) || is_finite_half(half_bits(record + RECORD_MINIMA, r)));
 }
@@ -162,7 +173,12 @@ static void pack_header(TensorType type, const RecordCodes *rows, size_t groups,
     size_t number = first / record_groups(type);
     for (size_t r = 0; r < PANEL_ROWS; r++) {
         size_t row = r * groups;
-        if (record_has_parts(type)) memcpy(record + 2 * r, &rows->scales[row + number], 2);
+        if (record_scale_is_float(type)) {
+            memcpy(record + 4 * r, &rows->scales[row + number], 2);
+            memcpy(record + 4 * r + 2, &rows->minima[row + number], 2);
+        } else if (record_has_parts(type)) {
+            memcpy(record + 2 * r, &rows->scales[row + number], 2);
+        }
         if (type_has_minima(type))
             memcpy(record + RECORD_MINIMA + 2 * r, &rows->minima[row + number], 2);
         for (size_t g = 0; g < n; g++) pack_scales(type, rows, row + first + g, g, r, record);

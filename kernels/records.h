@@ -16,6 +16,8 @@
  *     q4_nl   for each of 8 groups f16 scale[16]            32 inputs: 4 lines of nibbles
  *     mxfp4   for each of 8 groups uint8 exponent[16]       32 inputs: 4 lines of nibbles
  *     nvfp4   for each of 16 groups f16 scale[16]           16 inputs: 2 lines of nibbles
+ *     nvfp4_t float32 scale[16], then for each of 16        16 inputs: 2 lines of nibbles
+ *             groups uint8 sub_scale[16]
  *     q2_k    f16 scale[16], f16 minimum[16], then for      16 inputs: 1 line of pairs of bits
  *             each of 16 groups 16 bytes: sub_scale in
  *             the lower, sub_minimum in the upper nibble
@@ -51,13 +53,15 @@
  *     q1_0               scale * (2 q - 1)
  *     mxfp4              2^(exponent - 128) * records_table_mxfp4[q]
  *     nvfp4              scale * records_table_mxfp4[q]
+ *     nvfp4_t            (scale * record_small_float(sub_scale)) * records_table_mxfp4[q]
  *     iq2, iq1           (scale * (2 sub_scale + 1) / 8) * level[q]
  *     iq3_xxs            (scale * (2 sub_scale + 1) / 4) * level[q]
  *     iq3_s              (scale * (2 sub_scale + 1)) * level[q]
  *
- * and all products of scales are exact in float32. GGUF's types of these names, IQ4_NL being q4_nl,
- * hold the same numbers in another order, and so do IQ2_XXS, IQ2_XS and IQ2_S (iq2; a sub-scale of
- * 32 inputs is that of two groups), IQ1_S and IQ1_M (iq1), and TQ1_0 (tq2_0). */
+ * and all products of scales are exact in float32, but for nvfp4_t's, which is rounded. GGUF's
+ * types of these names, IQ4_NL being q4_nl, hold the same numbers in another order (NVFP4 is
+ * nvfp4_t), and so do IQ2_XXS, IQ2_XS and IQ2_S (iq2; a sub-scale of 32 inputs is that of two
+ * groups), IQ1_S and IQ1_M (iq1), and TQ1_0 (tq2_0). */
 #ifndef RECORDS_H
 #define RECORDS_H
 
@@ -108,9 +112,14 @@ TYPE_INLINE RecordScales record_scales(TensorType type) {
     return weight_types[type].scales;
 }
 
-/* True for types with a float16 scale (and minimum) for the record and a part for each group. */
+/* True for types with a scale (and minimum) for the record and a part for each group. */
 TYPE_INLINE bool record_has_parts(TensorType type) {
     return record_scales(type) != SCALES_HALVES && record_scales(type) != SCALES_POWERS;
+}
+
+/* True where the record's scale is a float32; else it is a float16. */
+TYPE_INLINE bool record_scale_is_float(TensorType type) {
+    return record_scales(type) == SCALES_FLOAT_PARTS;
 }
 
 /* Groups of a whole record. */
@@ -123,7 +132,8 @@ TYPE_INLINE size_t record_shared(TensorType type) {
     return weight_types[type].shared ? weight_types[type].shared : 1;
 }
 
-/* Offset of the record's float16 minima; its float16 scales are at the beginning. */
+/* Offset of the record's float16 minima; its scales are at the beginning, and float32 ones end
+ * where minima would. */
 enum { RECORD_MINIMA = PANEL_ROWS * sizeof(uint16_t), RECORD_PARTS = 2 * RECORD_MINIMA };
 
 /* Offset of the scales of group g: 16 sub-scales, float16 scales or exponents. Of 6-bit and of odd
@@ -250,6 +260,16 @@ static inline float mxfp4_scale(uint8_t exponent) {
     return 0.5f * float_from_bits(bits > least ? bits : least);
 }
 
+/* The 8-bit floats of nvfp4_t, halved because the levels are doubled: as E4M3 has them, 4 bits of
+ * the exponent and 3 of the mantissa, and the upper bit is a fifth one of the exponent. All are
+ * finite. */
+static inline float record_small_float(uint8_t code) {
+    return float_from_bits((uint32_t)code << 20) * 0x1p119f;
+}
+
+/* Larger float32 scales than this are refused: no weight may be infinite. */
+#define RECORD_LARGEST_SCALE 0x1p96f
+
 /* ---- Writing; tensor.h reads ---- */
 
 /* The contents of 16 rows, as quantizers and importers make them. Row r begins at r * padded cols
@@ -258,10 +278,12 @@ static inline float mxfp4_scale(uint8_t exponent) {
 typedef struct RecordCodes {
     uint8_t *codes;   /* as stored: 0 ... 2^bits - 1 */
     uint16_t *scales; /* f16: one for each record; q4_nl, nvfp4, q2_0, tq2_0, q1_0: for each group
-                         (the first of those that share one counts); mxfp4: unused */
-    uint16_t *minima; /* f16: one for each record; types with minima only */
+                         (the first of those that share one counts); mxfp4: unused. Of float32
+                         scales: the lower halves of their bits */
+    uint16_t *minima; /* f16: one for each record; types with minima only. Of float32 scales: the
+                         upper halves of their bits */
     uint8_t *sub_scales; /* one for each group; int8 for q6_k, q3_k and iq4_xs (-32 ... 31); odd
-                            parts: n of 2 n + 1; mxfp4's exponents; else unused */
+                            parts: n of 2 n + 1; mxfp4's exponents; 8-bit floats; else unused */
     uint8_t *sub_minima; /* one for each group; types with minima only */
 } RecordCodes;
 

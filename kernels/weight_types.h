@@ -41,6 +41,7 @@ typedef enum TensorType {
     TENSOR_Q2_0 = 22,    /* the levels -1, 0, 1, 2; an f16 scale for each 64 inputs */
     TENSOR_TQ2_0 = 23,   /* the same, for each 256 */
     TENSOR_Q1_0 = 24,    /* the levels -1 and 1; an f16 scale for each 128 inputs */
+    TENSOR_NVFP4_T = 25, /* nvfp4 with a float32 factor; for each 16 inputs an 8-bit float */
     TENSOR_TYPES
 } TensorType;
 
@@ -61,7 +62,9 @@ typedef enum PanelFamily {
     X(Q6_K)                                                                                        \
     X(Q4_NL)                                                                                       \
     X(MXFP4)                                                                                       \
-    X(NVFP4) X(Q2_K) X(Q3_K) X(IQ2) X(IQ1) X(IQ3_XXS) X(IQ3_S) X(IQ4_XS) X(Q2_0) X(TQ2_0) X(Q1_0)
+    X(NVFP4)                                                                                       \
+    X(Q2_K) X(Q3_K) X(IQ2) X(IQ1) X(IQ3_XXS) X(IQ3_S) X(IQ4_XS) X(Q2_0) X(TQ2_0) X(Q1_0)           \
+        X(NVFP4_T)
 
 /* How a record stores the scales of its groups. */
 typedef enum RecordScales {
@@ -70,6 +73,7 @@ typedef enum RecordScales {
     SCALES_NIBBLE_PARTS, /* the same as SCALES_PARTS with a nibble each for scale and minimum */
     SCALES_6_BIT_PARTS,  /* a float16 for the record, times 6 bits less 32 for each group */
     SCALES_ODD_PARTS,    /* a float16 for the record, times 2 n + 1 for each group's nibble n */
+    SCALES_FLOAT_PARTS,  /* a float32 for the record, times an 8-bit float for each group */
     SCALES_HALVES,       /* a float16 for each group, or for each few groups */
     SCALES_POWERS        /* an exponent of 2 for each group */
 } RecordScales;
@@ -132,6 +136,8 @@ static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
                       .scales = SCALES_HALVES, .shared = 8},
     [TENSOR_Q1_0] = {"q1_0", FAMILY_RECORDS, 32, 32, .bits = 1, .has_table = true, .largest = 1,
                      .scales = SCALES_HALVES, .shared = 4},
+    [TENSOR_NVFP4_T] = {"nvfp4_t", FAMILY_RECORDS, 8, 16, .bits = 4, .has_table = true,
+                        .largest = 12, .scales = SCALES_FLOAT_PARTS},
 };
 
 #define TYPE_INLINE static inline __attribute__((always_inline))

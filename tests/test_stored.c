@@ -13,6 +13,7 @@
 
 #include "convert/quantize.h"
 #include "formats/stored.h"
+#include "formats/stored_k.h"
 #include "kernels/panel_pack.h"
 #include "tests/process.h"
 
@@ -142,7 +143,7 @@ static void panels_are_hardly_larger_than_the_blocks(void **state) {
     (void)state;
     static const StoredType types[] = {STORED_Q4_K,   STORED_Q5_K,  STORED_Q6_K, STORED_Q2_K,
                                        STORED_IQ4_NL, STORED_MXFP4, STORED_Q3_K, STORED_IQ4_XS,
-                                       STORED_Q2_0,   STORED_Q1_0};
+                                       STORED_Q2_0,   STORED_Q1_0,  STORED_NVFP4};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         for (size_t cols = 256; cols < 10000; cols += 256) {
             size_t ours, source;
@@ -155,6 +156,22 @@ static void panels_are_hardly_larger_than_the_blocks(void **state) {
             assert_true(stored_bytes(STORED_TQ2_0, 64 * cols, &source));
             assert_int_equal(ours, source + cols / 256 % 2 * 4 * 32);
         }
+}
+
+/* The scale at `at` is one of row 5: infinities, NaN and what makes weights infinite are found. */
+static void check_float_scales(TensorType type, size_t cols, const RecordCodes *codes, size_t at,
+                               uint8_t *panel) {
+    static const struct {
+        float scale;
+        bool is_good;
+    } cases[] = {{INFINITY, false},   {-INFINITY, false}, {NAN, false},     {0x1p97f, false},
+                 {-0x1.8p96f, false}, {0x1p96f, true},    {-0x1p96f, true}, {0x1p-149f, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        codes->scales[at] = (uint16_t)float_bits(cases[i].scale);
+        codes->minima[at] = (uint16_t)(float_bits(cases[i].scale) >> 16);
+        records_pack(type, cols, codes, panel);
+        assert_int_equal(records_bad_row(type, cols, panel), cases[i].is_good ? PANEL_ROWS : 5);
+    }
 }
 
 static void a_scale_that_is_not_finite_is_found(void **state) {
@@ -171,22 +188,24 @@ static void a_scale_that_is_not_finite_is_found(void **state) {
         /* Spoil a scale, then a minimum, of row 5 in the second record. */
         bool by_group = !record_has_parts(type);
         size_t at = 5 * groups + (by_group ? 8 : 1);
-        codes.scales[at] = 0x7C00;
-        if (record_scales(type) == SCALES_POWERS) codes.sub_scales[at] = 255;
-        records_pack(type, cols, &codes, panel);
-        assert_int_equal(records_bad_row(type, cols, panel), 5);
-        codes.scales[at] = 0;
-        codes.minima[at] = 0x7E00;
-        codes.sub_scales[at] = 0;
-        records_pack(type, cols, &codes, panel);
-        size_t bad = type_has_minima(type) ? 5 : PANEL_ROWS;
-        assert_int_equal(records_bad_row(type, cols, panel), bad);
+        if (record_scale_is_float(type)) {
+            check_float_scales(type, cols, &codes, at, panel);
+        } else {
+            codes.scales[at] = 0x7C00;
+            if (record_scales(type) == SCALES_POWERS) codes.sub_scales[at] = 255;
+            records_pack(type, cols, &codes, panel);
+            assert_int_equal(records_bad_row(type, cols, panel), 5);
+            codes.scales[at] = 0;
+            codes.minima[at] = 0x7E00;
+            codes.sub_scales[at] = 0;
+            records_pack(type, cols, &codes, panel);
+            size_t bad = type_has_minima(type) ? 5 : PANEL_ROWS;
+            assert_int_equal(records_bad_row(type, cols, panel), bad);
+        }
         free(panel);
         codes_free(&codes);
     }
 }
-
-/* ---- Types of 1 to 3 bits, and those of one scale ---- */
 
 /* Makes the f16 scale (and minimum) of a block finite, as make_gguf_blocks.py does: clears a bit of
  * the exponent in its upper byte. */
@@ -212,6 +231,57 @@ static uint8_t *generated_blocks(StoredType type, uint64_t state, size_t n_value
     for (size_t i = 0; i < bytes; i += block_bytes) make_finite(type, blocks + i);
     return blocks;
 }
+
+/* The value of an NVFP4 weight beside a factor: as NVIDIA's ModelOpt multiplies, factor times
+ * scale, rounded to float32, times the 4-bit float. */
+static float value_of_nvfp4(const uint8_t *block, size_t i, float factor) {
+    static const float floats[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    const uint8_t scale = block[i / 16] & 127;
+    const int code = block[4 + i / 16 * 8 + i % 8] >> (i % 16 < 8 ? 0 : 4) & 15;
+    const float wide = block[i / 16] == 127 ? 0.0f
+                       : scale < 8          ? ldexpf((float)scale, -9)
+                                            : ldexpf((float)(8 + scale % 8), scale / 8 - 10);
+    const float product = factor * wide;
+    return product * (code < 8 ? floats[code] : -floats[code - 8]);
+}
+
+static void nvfp4_beside_a_factor_is_held_without_loss(void **state) {
+    (void)state;
+    enum { COLS = 320, ROW_BYTES = COLS / 64 * 36, GROUPS = COLS / 16 };
+    static const float factors[] = {1.0f, 1.1f, -3.7e-5f, 2.3e9f, 1e-30f};
+    float values[COLS], row[COLS];
+    uint8_t *blocks = generated_blocks(STORED_NVFP4, 40, PANEL_ROWS * COLS);
+    for (size_t f = 0; f < sizeof factors / sizeof *factors; f++) {
+        size_t bytes;
+        RecordCodes codes = codes_new(COLS, GROUPS);
+        assert_true(tensor_panel_bytes(TENSOR_NVFP4_T, COLS, &bytes));
+        uint8_t *panel = aligned_alloc(64, bytes);
+        for (size_t r = 0; r < PANEL_ROWS; r++) {
+            RecordCodes to = row_of(&codes, COLS, GROUPS, r);
+            stored_to_records(STORED_NVFP4, blocks + r * ROW_BYTES, COLS, &to);
+        }
+        for (size_t i = 0; i < PANEL_ROWS * GROUPS; i++) {
+            codes.scales[i] = (uint16_t)float_bits(factors[f]);
+            codes.minima[i] = (uint16_t)(float_bits(factors[f]) >> 16);
+        }
+        records_pack(TENSOR_NVFP4_T, COLS, &codes, panel);
+        const Matrix w = {TENSOR_NVFP4_T, PANEL_ROWS, COLS, bytes, panel};
+        for (size_t r = 0; r < PANEL_ROWS; r++) {
+            const uint8_t *blocks_of_row = blocks + r * ROW_BYTES;
+            matrix_row(&w, r, row);
+            stored_k_nvfp4_to_floats(blocks_of_row, COLS, factors[f], values);
+            for (size_t i = 0; i < COLS; i++) {
+                float value = value_of_nvfp4(blocks_of_row + i / 64 * 36, i % 64, factors[f]);
+                assert_true(values[i] == value && row[i] == value);
+            }
+        }
+        free(panel);
+        codes_free(&codes);
+    }
+    free(blocks);
+}
+
+/* ---- Types of 1 to 3 bits, and those of one scale ---- */
 
 /* Calls `check` for each type in the file of hashes, with random blocks of the type and their
  * expected hash. */
@@ -421,7 +491,8 @@ static void quantizing_loses_no_more_than_it_must(void **state) {
                   {TENSOR_IQ2, 0.035, 0.028},      {TENSOR_IQ1, 0.085, 0.053},
                   {TENSOR_IQ3_XXS, 0.0072, 0.042}, {TENSOR_IQ3_S, 0.0075, 0.045},
                   {TENSOR_IQ4_XS, 0.0059, 0.0086}, {TENSOR_Q2_0, 0.145, 0.17},
-                  {TENSOR_TQ2_0, 0.166, 0.28},     {TENSOR_Q1_0, 0.51, 4.2}};
+                  {TENSOR_TQ2_0, 0.166, 0.28},     {TENSOR_Q1_0, 0.51, 4.2},
+                  {TENSOR_NVFP4_T, 0.0095, 0.0095}};
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         double bell = error_of_quantizing(bounds[i].type, 512, 0.02f, false);
         double heavy = error_of_quantizing(bounds[i].type, 512, 0.02f, true);
@@ -497,6 +568,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(panels_hold_every_weight_of_the_blocks_unchanged),
         cmocka_unit_test(panels_are_hardly_larger_than_the_blocks),
         cmocka_unit_test(a_scale_that_is_not_finite_is_found),
+        cmocka_unit_test(nvfp4_beside_a_factor_is_held_without_loss),
         cmocka_unit_test(values_of_few_bits_are_those_of_the_gguf_package),
         cmocka_unit_test(panels_hold_every_weight_of_few_bits_unchanged),
         cmocka_unit_test(every_type_of_gguf_keeps_its_values_as_the_docs_say),

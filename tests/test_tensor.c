@@ -48,7 +48,8 @@ static void sizes_are_those_of_the_format(void **state) {
                  {TENSOR_IQ3_XXS, 256, 256, 2176, 0, 2176}, {TENSOR_IQ3_S, 33, 64, 640, 0, 640},
                  {TENSOR_IQ4_XS, 512, 512, 4352, 0, 4352},  {TENSOR_IQ4_XS, 33, 64, 640, 0, 640},
                  {TENSOR_Q2_0, 320, 320, 1536, 0, 1536},    {TENSOR_TQ2_0, 512, 512, 2112, 0, 2112},
-                 {TENSOR_TQ2_0, 256, 256, 1088, 0, 1088},   {TENSOR_Q1_0, 384, 384, 896, 0, 896}};
+                 {TENSOR_TQ2_0, 256, 256, 1088, 0, 1088},   {TENSOR_Q1_0, 384, 384, 896, 0, 896},
+                 {TENSOR_NVFP4_T, 257, 272, 2816, 0, 2816}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t panel, matrix;
         assert_int_equal(tensor_padded_cols(cases[i].type, cases[i].cols), cases[i].padded);
