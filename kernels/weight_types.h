@@ -63,8 +63,7 @@ typedef enum PanelFamily {
     X(Q4_NL)                                                                                       \
     X(MXFP4)                                                                                       \
     X(NVFP4)                                                                                       \
-    X(Q2_K) X(Q3_K) X(IQ2) X(IQ1) X(IQ3_XXS) X(IQ3_S) X(IQ4_XS) X(Q2_0) X(TQ2_0) X(Q1_0)           \
-        X(NVFP4_T)
+    X(Q2_K) X(Q3_K) X(IQ2) X(IQ1) X(IQ3_XXS) X(IQ3_S) X(IQ4_XS) X(Q2_0) X(TQ2_0) X(Q1_0) X(NVFP4_T)
 
 /* How a record stores the scales of its groups. */
 typedef enum RecordScales {

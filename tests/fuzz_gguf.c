@@ -152,7 +152,7 @@ static void change_key(uint8_t *key, size_t n, uint64_t *state) {
 
 static void change_tensor(uint8_t *tensor, uint64_t *state) {
     size_t at = 8 + (size_t)u64_at(tensor);
-    uint32_t n_dims = u32_at(tensor + at), type = (uint32_t)fuzz_random(state, 42);
+    uint32_t n_dims = u32_at(tensor + at), type = (uint32_t)fuzz_random(state, 160);
     uint64_t value = interesting(state);
     switch (fuzz_random(state, 4)) {
     case 0:

@@ -139,10 +139,17 @@ static void tokenizer_json_seeds(const char *directory) {
     free(path);
 }
 
+/* A mix for --type by its number: each type of weights in turn, q4m, and none. */
+static const char *mix_of(size_t number) {
+    number %= TENSOR_TYPES + 1;
+    if (number >= TENSOR_F32 && number < TENSOR_TYPES)
+        return tensor_type_info((uint32_t)number)->name;
+    return number == 0 ? NULL : "q4m";
+}
+
 /* Writes a fixture's model as a model.bin seed without data; the type changes with `number`. */
 static void modelfile_seed(const char *directory, const char *name, size_t number) {
-    static const char *const types[] = {NULL, "f16", "q8", "q4", "q4m", "q6", "q5"};
-    const char *type = types[number % (sizeof types / sizeof *types)];
+    const char *type = mix_of(number);
     Fixture f = fixture_load(name);
     char *source_path = fixture_source(&f), *path = seed_path(directory, "modelfile", name);
     Source *source;
@@ -195,6 +202,84 @@ static void gguf_seed(const char *directory, const char *name) {
     char *path = seed_path(directory, "gguf", name);
     gguf_fixture_write(fixture, path, STORED_F16, false);
     cut_data(path);
+    free(path);
+    json_decref(fixture);
+}
+
+/* ---- A GGUF seed of each block type ---- */
+
+/* The fixture, its width, and the width that holds whole blocks of every type. */
+#define BLOCKS_FIXTURE "llama-gqa"
+enum { FIXTURE_WIDTH = 72, BLOCKS_WIDTH = 256 };
+
+/* Leaves one layer of the fixture and makes its width BLOCKS_WIDTH in the keys. */
+static void widen_keys(json_t *fixture) {
+    json_t *keys = json_object_get(fixture, "keys"), *tensors = json_object_get(fixture, "tensors");
+    for (size_t i = 0; i < json_array_size(keys); i++) {
+        json_t *pair = json_array_get(keys, i);
+        const char *key = json_string_value(json_array_get(pair, 0));
+        if (strcmp(key, "llama.block_count") == 0) json_array_set_new(pair, 2, json_integer(1));
+        if (strcmp(key, "llama.embedding_length") == 0)
+            json_array_set_new(pair, 2, json_integer(BLOCKS_WIDTH));
+    }
+    const char *name;
+    json_t *tensor;
+    void *next;
+    json_object_foreach_safe(tensors, next, name, tensor) if (strncmp(name, "blk.", 4) == 0 &&
+                                                              strncmp(name, "blk.0.", 6) != 0)
+        json_object_del(tensors, name);
+}
+
+/* Changes the entry of a tensor in the list of a GGUF file's header: the fixture's width becomes
+ * BLOCKS_WIDTH, matrices that have it for their rows get the type, and the data begins at *offset,
+ * which moves past it. */
+static void widen_tensor(char *bytes, size_t n, const char *name, StoredType type,
+                         uint64_t *offset) {
+    const uint64_t length = strlen(name);
+    char sought[128];
+    uint64_t dims[2] = {1, 1};
+    uint32_t n_dims, number = 0, stored = STORED_F32;
+    size_t size;
+    memcpy(sought, &length, sizeof length);
+    memcpy(sought + sizeof length, name, length);
+    char *at = memmem(bytes, n, sought, sizeof length + length);
+    assert_non_null(at);
+    at += sizeof length + length;
+    memcpy(&n_dims, at, sizeof n_dims);
+    assert_in_range(n_dims, 1, 2);
+    memcpy(dims, at + 4, n_dims * sizeof *dims);
+    const bool is_output = strstr(name, "attn_output") || strstr(name, "ffn_down");
+    if (is_output) {
+        dims[1] = BLOCKS_WIDTH;
+    } else if (dims[0] == FIXTURE_WIDTH) {
+        dims[0] = BLOCKS_WIDTH;
+    }
+    if (n_dims == 2) stored = is_output ? STORED_F16 : (uint32_t)type;
+    assert_true(gguf_type_number((StoredType)stored, &number));
+    assert_true(stored_bytes((StoredType)stored, (size_t)(dims[0] * dims[1]), &size));
+    memcpy(at + 4, dims, n_dims * sizeof *dims);
+    at += 4 + n_dims * sizeof *dims;
+    memcpy(at, &number, sizeof number);
+    memcpy(at + sizeof number, offset, sizeof *offset);
+    *offset += round_up(size, 32);
+}
+
+static void block_seed(const char *directory, StoredType type) {
+    json_t *fixture = gguf_fixture_load(BLOCKS_FIXTURE), *tensor;
+    char name[64];
+    const char *tensor_name;
+    size_t n;
+    uint64_t offset = 0;
+    snprintf(name, sizeof name, "blocks-%s", stored_type_info(type)->name);
+    char *path = seed_path(directory, "gguf", name);
+    widen_keys(fixture);
+    gguf_fixture_write(fixture, path, STORED_F16, false);
+    cut_data(path);
+    char *bytes = file_read(path, &n);
+    json_object_foreach(json_object_get(fixture, "tensors"), tensor_name, tensor)
+        widen_tensor(bytes, n, tensor_name, type, &offset);
+    file_write(path, bytes, n);
+    free(bytes);
     free(path);
     json_decref(fixture);
 }
@@ -276,6 +361,11 @@ int main(int argc, char **argv) {
         modelfile_seed(argv[1], names[i], i);
     }
     for (size_t i = 0; gguf_names[i]; free(gguf_names[i++])) gguf_seed(argv[1], gguf_names[i]);
+    for (StoredType type = STORED_F32; type < STORED_TYPES; type++) {
+        uint32_t number;
+        if (stored_type_info(type)->block > 1 && gguf_type_number(type, &number))
+            block_seed(argv[1], type);
+    }
     static const char *const own[] = {"torch", "nanogpt", "lecture", "annotated", "universal"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) own_seed(argv[1], own[i]);
     template_seeds(argv[1]);

@@ -207,13 +207,18 @@ static void a_scale_that_is_not_finite_is_found(void **state) {
     }
 }
 
-/* Makes the f16 scale (and minimum) of a block finite, as make_gguf_blocks.py does: clears a bit of
- * the exponent in its upper byte. */
-static void make_finite(StoredType type, uint8_t *block) {
+/* The upper byte of the scale of a block, which a minimum follows. */
+static size_t upper_byte(StoredType type) {
     static const uint8_t upper_bytes[STORED_TYPES] = {
         [STORED_IQ1_M] = 55, [STORED_TQ1_0] = 53, [STORED_TQ2_0] = 65,
         [STORED_Q6_K] = 209, [STORED_Q3_K] = 109, [STORED_Q2_K] = 81};
-    const size_t at = upper_bytes[type] ? upper_bytes[type] : 1;
+    return upper_bytes[type] ? upper_bytes[type] : 1;
+}
+
+/* Makes the f16 scale (and minimum) of a block finite, as make_gguf_blocks.py does: clears a bit of
+ * the exponent in its upper byte. */
+static void make_finite(StoredType type, uint8_t *block) {
+    const size_t at = upper_byte(type);
     if (type == STORED_NVFP4) return;
     block[type == STORED_MXFP4 ? 0 : at] &= type == STORED_MXFP4 ? 0x7F : 0xBF;
     if (weight_types[stored_type_info(type)->lossless].has_min) block[at + 2] &= 0xBF;
@@ -367,6 +372,51 @@ static void check_few_bits(StoredType type, const uint8_t *blocks, size_t n, uin
 static void panels_hold_every_weight_of_few_bits_unchanged(void **state) {
     (void)state;
     each_hashed(check_few_bits);
+}
+
+/* Gives a block the scale (or, with `minimum`, the minimum) of these float16 bits; false where the
+ * type has none: MXFP4 has exponents, of which 255 is NaN, and all scales of NVFP4 are finite. */
+static bool spoil_block(StoredType type, bool minimum, uint16_t bits, uint8_t *block) {
+    if (type == STORED_NVFP4 ||
+        (minimum && !weight_types[stored_type_info(type)->lossless].has_min))
+        return false;
+    if (type == STORED_MXFP4) {
+        block[0] = 255;
+    } else if (type == STORED_IQ1_M) { /* four bits each in the upper halves of four numbers */
+        for (int i = 0; i < 4; i++)
+            block[49 + 2 * i] = (uint8_t)((block[49 + 2 * i] & 15) | (bits >> 4 * i & 15) << 4);
+    } else {
+        memcpy(block + upper_byte(type) - 1 + 2 * minimum, &bits, sizeof bits);
+    }
+    return true;
+}
+
+/* An infinity or a NaN in a block of a file is found in the row of the panel that it becomes, and
+ * part of a block is no size of a row. */
+static void blocks_with_scales_that_are_no_numbers_are_found(void **state) {
+    (void)state;
+    enum { COLS = 512 };
+    static const uint16_t bad[] = {0x7C00, 0xFC00, 0x7E00, 0x7C01};
+    for (StoredType type = STORED_F32; type < STORED_TYPES; type++) {
+        const StoredTypeInfo *info = stored_type_info(type);
+        size_t bytes;
+        if (info->block == 1) continue;
+        assert_false(stored_bytes(type, COLS + 1, &bytes));
+        assert_false(stored_bytes(type, info->block / 2, &bytes));
+        for (size_t i = 0; i < 2 * sizeof bad / sizeof *bad; i++) {
+            uint8_t *blocks = generated_blocks(type, 7, PANEL_ROWS * COLS);
+            uint8_t *of_row = blocks + 5 * COLS / info->block * info->block_bytes;
+            if (spoil_block(type, i % 2, bad[i / 2], of_row + info->block_bytes)) {
+                uint8_t *panel = panel_of_blocks(type, blocks, COLS);
+                assert_true(tensor_panel_bytes(info->lossless, COLS, &bytes));
+                const Matrix w = {info->lossless, PANEL_ROWS, COLS, bytes, panel};
+                if (panel_bad_row(&w, 0) != 5)
+                    fail_msg("%s: the scale %x is not found", info->name, bad[i / 2]);
+                free(panel);
+            }
+            free(blocks);
+        }
+    }
 }
 
 /* ---- The table of docs/quantization.md ---- */
@@ -571,6 +621,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(nvfp4_beside_a_factor_is_held_without_loss),
         cmocka_unit_test(values_of_few_bits_are_those_of_the_gguf_package),
         cmocka_unit_test(panels_hold_every_weight_of_few_bits_unchanged),
+        cmocka_unit_test(blocks_with_scales_that_are_no_numbers_are_found),
         cmocka_unit_test(every_type_of_gguf_keeps_its_values_as_the_docs_say),
         cmocka_unit_test(quantizing_loses_no_more_than_it_must),
         cmocka_unit_test(ternary_weights_are_quantized_without_loss),
