@@ -47,8 +47,9 @@ static Status add_tensor(PageReader *r, const TensorRule *rule) {
         place = i;
     }
     if (part->n_tensors == TENSORS) return page_reader_full(r, "tensors", TENSORS);
-    if (place == SIZE_MAX) place = part->next;
-    if (place == 0 && part->n_tensors && part->next == 0) {
+    bool replaces = place != SIZE_MAX;
+    if (!replaces) place = part->next;
+    if (!replaces && place == 0) {
         place = part->n_tensors;
         while (is_in_layer(rule) && place > 0 && !is_in_layer(&part->tensors[place - 1])) place--;
     }

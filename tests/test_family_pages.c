@@ -74,6 +74,7 @@ static void a_page_that_is_like_another_changes_what_it_names(void **state) {
                                  "key    head_dim = 128\n"
                                  "key    norm_eps <- layer_norm_eps required\n"
                                  "without w_gate w_up\n"
+                                 "matrix token_embedding <- model.words.weight [vocab_size, dim]\n"
                                  "linear wq wk wv <- .self_attn.pack [n_heads * head_dim + "
                                  "n_kv_heads * head_dim + n_kv_heads * head_dim, dim]\n"
                                  "norm   post_ffn_norm <- .last\n");
@@ -95,7 +96,7 @@ static void a_page_that_is_like_another_changes_what_it_names(void **state) {
                         "bias   w_up w_down w_gate if mlp_bias\n"
                         "bos    1\n"
                         "eos    2\n"
-                        "matrix token_embedding <- model.embed_tokens.weight [vocab_size, dim]\n"
+                        "matrix token_embedding <- model.words.weight [vocab_size, dim]\n"
                         "norm   attention_norm <- .input_layernorm\n"
                         "norm   ffn_norm <- .post_attention_layernorm\n"
                         "linear wq wk wv <- .self_attn.pack [n_heads * head_dim + n_kv_heads * "
