@@ -136,7 +136,9 @@ Status family_add_mamba_norms(const RuleContext *context, Error *error) {
 
 Status family_shared_width(const json_t *json, const char *key, double absent, Config *config,
                            Error *error) {
-    double n = json_number(json, key, absent), width = n * config->experts.ffn_dim;
+    const json_t *value = json_first(json, key);
+    double n = json_is_number(value) ? json_number_value(value) : absent;
+    double width = n * config->experts.ffn_dim;
     if (!(n >= 0 && n == floor(n) && width <= 1 << 20))
         return error_set(error, "config.json: %s is %g", key, n);
     config->experts.shared_ffn_dim = (uint32_t)width;

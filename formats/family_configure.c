@@ -7,22 +7,6 @@
 #include "formats/json.h"
 #include "formats/verb_steps.h"
 
-/* The value of the first of `keys` that the object has, if possible one that is not null; NULL:
- * none. */
-static const json_t *first_value(const json_t *json, const char *keys) {
-    const json_t *null = NULL;
-    while (*keys) {
-        char key[64];
-        size_t n = strcspn(keys, "|");
-        snprintf(key, sizeof key, "%.*s", (int)n, keys);
-        const json_t *value = json_object_get(json, key);
-        if (value && !json_is_null(value)) return value;
-        if (value) null = value;
-        keys += n + (keys[n] == '|');
-    }
-    return null;
-}
-
 static Status set_activation(Config *config, const json_t *value, Error *error) {
     static const struct {
         const char *name;
@@ -90,7 +74,7 @@ static bool may_be_null(const ConfigRule *rule) {
 }
 
 static Status apply_rule(const ConfigRule *rule, const json_t *json, Config *config, Error *error) {
-    const json_t *value = first_value(json, rule->keys);
+    const json_t *value = json_first(json, rule->keys);
     if (!value && isnan(rule->absent))
         return error_set(error, "config.json: %s is missing", rule->keys);
     if (json_is_null(value) && !may_be_null(rule))

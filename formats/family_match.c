@@ -246,7 +246,7 @@ static bool is_named(const Family *family, const char *key) {
     for (const FixedKey *fixed = family->fixed; fixed && fixed->key; fixed++)
         if (strcmp(fixed->key, key) == 0) return true;
     for (const BiasRule *rule = family->biases; rule && rule->matrices; rule++)
-        if (rule->key && strcmp(rule->key, key) == 0) return true;
+        if (rule->key && is_one_of(rule->key, '|', key)) return true;
     for (const Step *step = family->steps; step && step->verb; step++)
         if (step_reads(step, key)) return true;
     return false;

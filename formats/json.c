@@ -84,6 +84,20 @@ const json_t *json_value(const json_t *object, const char *key) {
     return value && !json_is_null(value) ? value : NULL;
 }
 
+const json_t *json_first(const json_t *object, const char *keys) {
+    const json_t *null = NULL;
+    while (*keys) {
+        char key[64];
+        size_t n = strcspn(keys, "|");
+        snprintf(key, sizeof key, "%.*s", (int)n, keys);
+        const json_t *value = json_object_get(object, key);
+        if (value && !json_is_null(value)) return value;
+        if (value) null = value;
+        keys += n + (keys[n] == '|');
+    }
+    return null;
+}
+
 double json_number(const json_t *object, const char *key, double absent) {
     const json_t *value = json_value(object, key);
     return json_is_number(value) ? json_number_value(value) : absent;

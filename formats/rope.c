@@ -177,6 +177,7 @@ static Status scaling_from_name(Rope *rope, const char *name, Error *error) {
                  {"linear", ROPE_LINEAR},
                  {"llama3", ROPE_LLAMA3},
                  {"yarn", ROPE_YARN},
+                 {"deepseek_yarn", ROPE_YARN}, /* its name in the first files of Sarvam 105B */
                  {"longrope", ROPE_LONGROPE},
                  {"su", ROPE_LONGROPE}, /* its name in the first files of Phi 3 */
                  {"dynamic", ROPE_DYNAMIC},
