@@ -324,17 +324,8 @@ static Status add_profiles(const RuleContext *context, uint32_t l, Error *error)
  */
 static Status add_tokens(const RuleContext *context, const char *to, const char *new_name,
                          const char *old_name, Error *error) {
-    const Config *c = &context->source->config;
     const char *from = rules_find(context, old_name) ? old_name : new_name;
-    const RawTensor *raw = rules_find(context, from);
-    char rows[64], name[64];
-    bool padded = raw && raw->n_dims == 2 && raw->dims[0] > c->vocab_size;
-    snprintf(name, sizeof name, padded ? "%s -" : "%s", to);
-    if (padded)
-        snprintf(rows, sizeof rows, "vocab_size + %zu", (size_t)raw->dims[0] - c->vocab_size);
-    else
-        snprintf(rows, sizeof rows, "vocab_size");
-    const TensorRule rules[] = {MATRIX(name, from, rows, "dim"), {0}};
+    const TensorRule rules[] = {MATRIX(to, from, "vocab_size", "dim", .longer = true), {0}};
     return rules_apply(context, rules, error);
 }
 

@@ -106,6 +106,7 @@ static const Wrapper wrappers[] = {
     {"molmo2", "molmo2_text", .tied = false},
     {"inkling_mm_model", "inkling_text", .tied = false},
     {"inkling2", "inkling2_text", .tied = false},
+    {"apertus1p5", "apertus1p5_text", .tied = false},
 };
 enum { WRAPPERS = sizeof wrappers / sizeof *wrappers };
 

@@ -56,6 +56,7 @@ const PageMember page_gguf_flags[] = {
 
 const PageMember page_tensor_members[] = {
     FLAG(TensorRule, optional),
+    FLAG(TensorRule, longer),
     FLAG(TensorRule, own_keys),
     FLAG(TensorRule, each_head),
     FLAG(TensorRule, first_of_pair),

@@ -364,6 +364,7 @@ static Status rules_take(const RuleContext *c, const Part *part, const RawTensor
                          uint32_t layer, const char *to, Error *error) {
     const TensorRule *rule = part->rule;
     size_t rows = part->rows, cols = part->cols, fused = part->fused;
+    if (rule->longer && raw->n_dims == 2 && raw->dims[0] > rows) fused = (size_t)raw->dims[0];
     /* MXFP4's blocks run along the inputs, so those tensors are outputs x inputs already. */
     bool turned = is_turned(part) || (rule->turned == TURNED_WHERE_IT_FITS && !part->is_vector &&
                                       !has_shape(raw, fused ? fused : rows, cols));

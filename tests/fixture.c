@@ -60,6 +60,8 @@ Fixture fixture_load(const char *name) {
     if (!text) text = json_object_get(config, "llm_config");
     f.vocab_size = (size_t)json_integer_value(json_object_get(text ? text : config, "vocab_size"));
     json_int_t real = json_integer_value(json_object_get(config, "unpadded_vocab_size"));
+    if (real <= 0)
+        real = json_integer_value(json_object_get(text ? text : config, "output_vocab_size"));
     if (real > 0 && (size_t)real < f.vocab_size) f.vocab_size = (size_t)real;
     if (strcmp(f.family, "idefics") == 0)
         f.vocab_size +=
