@@ -27,8 +27,12 @@ struct KeptWeights {
     char *map;
     size_t bytes; /* of the file */
     size_t chunk;
-    size_t n_chunks; /* whole ones; the rest of the file stays */
-    bool *stays;     /* [n_chunks] */
+    size_t n_chunks;    /* whole ones; the rest of the file stays */
+    bool *stays;        /* [n_chunks] */
+    bool *multiplied;   /* [n_chunks]: products have read them; tables are only looked up */
+    size_t n_kept;      /* how many of those may stay */
+    size_t n_chosen_of; /* counts.multiplied when `stays` was chosen last */
+    const void *first;  /* data of the matrix with which a pass begins; NULL: none was seen */
     KeptWeightsCounts counts;
 };
 
@@ -58,6 +62,23 @@ static size_t panels_bytes(const Matrix *w) {
     return w->panel_bytes * ((w->rows + PANEL_ROWS - 1) / PANEL_ROWS);
 }
 
+/* Spreads the chunks that stay evenly: chunk c does where the sum reaches the next whole number of
+ * files. Chunks that no pass has multiplied with, such as those of an embedding table, are left to
+ * the kernel and take no part; before the first pass all do. */
+static void kept_weights_choose(KeptWeights *k) {
+    size_t among = k->counts.multiplied ? k->counts.multiplied : k->n_chunks, sum = 0;
+    size_t n_kept = k->n_kept < among ? k->n_kept : among;
+    k->counts.passing = 0;
+    k->n_chosen_of = k->counts.multiplied;
+    for (size_t c = 0; c < k->n_chunks; c++) {
+        bool takes_part = !k->counts.multiplied || k->multiplied[c];
+        if (takes_part) sum += n_kept;
+        k->stays[c] = !takes_part || sum >= among;
+        if (takes_part && k->stays[c]) sum -= among;
+        k->counts.passing += !k->stays[c];
+    }
+}
+
 /* Gives up the chunks that the matrix's bytes reach into, but for one that it shares with the
  * matrix after it. */
 static void kept_weights_used(KeptWeights *k, const Matrix *w) {
@@ -65,7 +86,11 @@ static void kept_weights_used(KeptWeights *k, const Matrix *w) {
     if (data < k->map || data >= k->map + k->bytes) return; /* of another file, or made later */
     size_t at = (size_t)(data - k->map);
     size_t end = at + panels_bytes(w);
+    if (!k->first) k->first = data;
+    if (k->first == data && k->counts.multiplied != k->n_chosen_of) kept_weights_choose(k);
     for (size_t c = at / k->chunk; c < k->n_chunks && (c + 1) * k->chunk <= end; c++) {
+        if (!k->multiplied[c]) k->counts.multiplied++;
+        k->multiplied[c] = true;
         if (k->stays[c]) continue;
         madvise(k->map + c * k->chunk, k->chunk, MADV_DONTNEED);
         posix_fadvise(k->fd, (off_t)(c * k->chunk), (off_t)k->chunk, POSIX_FADV_DONTNEED);
@@ -120,19 +145,6 @@ static void kept_weights_chosen(const WeightWatch *watch, const FeedForward *exp
     if (thread == 0) k->counts.asked += i;
 }
 
-/* Spreads the chunks that stay evenly: chunk c does where the sum reaches the next whole number of
- * files. */
-static void kept_weights_choose(KeptWeights *k, size_t n_kept) {
-    size_t sum = 0;
-    if (n_kept > k->n_chunks) n_kept = k->n_chunks;
-    for (size_t c = 0; c < k->n_chunks; c++) {
-        sum += n_kept;
-        k->stays[c] = sum >= k->n_chunks;
-        if (k->stays[c]) sum -= k->n_chunks;
-        k->counts.passing += !k->stays[c];
-    }
-}
-
 KeptWeights *kept_weights_open(Model *model, const ModelFile *file, size_t kept, size_t chunk) {
     KeptWeights *k = modelfile_mapped_fd(file) < 0 ? NULL : calloc(1, sizeof *k);
     if (!k) return NULL;
@@ -145,13 +157,15 @@ KeptWeights *kept_weights_open(Model *model, const ModelFile *file, size_t kept,
     k->chunk = chunk ? chunk : CHUNK;
     k->n_chunks = k->bytes / k->chunk;
     k->stays = calloc(k->n_chunks + 1, sizeof *k->stays);
-    if (!k->stays) {
-        free(k);
+    k->multiplied = calloc(k->n_chunks + 1, sizeof *k->multiplied);
+    if (!k->stays || !k->multiplied) {
+        kept_weights_close(k);
         return NULL;
     }
     /* What a mixture used last is what it most likely uses next: all of it may stay. */
     bool mixture = modelfile_config(file)->experts.count > 0;
-    kept_weights_choose(k, mixture ? k->n_chunks : kept / k->chunk);
+    k->n_kept = mixture ? k->n_chunks : kept / k->chunk;
+    kept_weights_choose(k);
     model_set_weight_watch(model, &k->watch);
     return k;
 }
@@ -159,6 +173,7 @@ KeptWeights *kept_weights_open(Model *model, const ModelFile *file, size_t kept,
 void kept_weights_close(KeptWeights *k) {
     if (!k) return;
     free(k->stays);
+    free(k->multiplied);
     free(k);
 }
 

@@ -3,11 +3,12 @@
  * A pass reads the weights in the order of the file. When they do not fit, the kernel gives up the
  * pages that were used longest ago, which are the ones that the next pass needs first: every pass
  * then reads the whole file from disk, however much of it the memory could hold. Here the file is
- * divided into chunks. As many of them as fit stay, spread evenly over the file, and each of the
- * others is given up as soon as a pass has multiplied with it: unmapped (MADV_DONTNEED) and dropped
- * from the page cache (posix_fadvise), which also works for files that the user neither owns nor
- * may write, where MADV_PAGEOUT does nothing. A pass then reads from disk what exceeds the memory,
- * and no more.
+ * divided into chunks. Of those that products read, as many as fit stay, spread evenly over the
+ * file (tables of which a token reads a few rows are left to the kernel), and each of the others is
+ * given up as soon as a pass has multiplied with it: unmapped (MADV_DONTNEED) and dropped from the
+ * page cache (posix_fadvise), which also works for files that the user neither owns nor may write,
+ * where MADV_PAGEOUT does nothing. A pass then reads from disk what exceeds the memory, and no
+ * more.
  *
  * Of a mixture of experts the kernel keeps what was used last. The experts of a pass are asked for
  * (MADV_WILLNEED) as soon as the router has chosen them, if the memory holds all that a layer
@@ -39,9 +40,11 @@ size_t kept_weights_bytes(const ModelFile *file, double free_bytes);
 KeptWeights *kept_weights_open(Model *model, const ModelFile *file, size_t kept, size_t chunk);
 void kept_weights_close(KeptWeights *kept);
 
-/* Chunks that do not stay, how often one was given up, and how many experts were asked for. */
 typedef struct KeptWeightsCounts {
-    size_t passing, given_up, asked;
+    size_t multiplied; /* chunks that products have read */
+    size_t passing;    /* chunks that do not stay */
+    size_t given_up;   /* how often one was */
+    size_t asked;      /* how many experts were asked for */
 } KeptWeightsCounts;
 
 KeptWeightsCounts kept_weights_counts(const KeptWeights *kept);
