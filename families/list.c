@@ -43,6 +43,7 @@
     X(kimi_linear) \
     X(kosmos) \
     X(laguna) \
+    X(lara_mini) \
     X(lfm2) \
     X(llama4) \
     X(longcat_flash) \
