@@ -128,7 +128,8 @@ static const char *const same_bits[] = {"granitemoehybrid",
                                         "chameleon-gguf",
                                         "minimax_m3_vl",
                                         "deepseek_v4",
-                                        "qwen4_exp-gguf"};
+                                        "qwen4_exp-gguf",
+                                        "sarvam_moe"};
 
 /* Converters store -exp(A_log) of layers with a state, and some reorder heads or their elements.
  * Our conversion of the directory has the same order and the same values, and so the same bits. (A
