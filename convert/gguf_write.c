@@ -143,8 +143,8 @@ static bool shape_of(const RawTensor *raw, size_t *rows, size_t *cols, size_t *r
     *rows = n;
     *cols = (size_t)raw->dims[raw->n_dims - 1];
     /* With no empty row there are no more rows than bytes. */
-    return *cols > 0 && n > 0 && stored_bytes(raw->type, *cols, row_bytes) && *row_bytes > 0 &&
-           raw->bytes / *row_bytes == n;
+    return *cols > 0 && n > 0 && stored_file_bytes(raw->type, *cols, *cols, row_bytes) &&
+           *row_bytes > 0 && raw->bytes / *row_bytes == n;
 }
 
 /* Whether the rows of `t` are whole rows of the stored tensor with no other values. */

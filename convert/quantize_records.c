@@ -309,8 +309,18 @@ static void weigh_group(TensorType type, float *weight, const float *x, const fl
 
 /* ---- The types whose levels are those of a table, with one scale a group ---- */
 
-/* Tables have 16 entries; those that are no level are 0. */
-enum { TABLE_LEVELS = 16 };
+enum { MAX_LEVELS = 16 * MOST_TABLES };
+
+/* The number of codes; those of a table that are no level have the level 0. */
+static int level_count(TensorType type) {
+    return 1 << weight_types[type].bits;
+}
+
+/* The levels of a group, raised or not. */
+static void group_levels(TensorType type, bool raised, int8_t *levels) {
+    for (int c = 0; c < level_count(type); c++)
+        levels[c] = (int8_t)(record_table(type)[c] + (raised ? weight_types[type].raise : 0));
+}
 
 typedef struct LevelGroup {
     float x[MAX_GROUP], weight[MAX_GROUP];
@@ -353,11 +363,11 @@ static void try_levels(TensorType type, const LevelGroup *g, float scale, float 
     const size_t n = type_group(type);
     uint8_t codes[MAX_GROUP];
     float fitted;
-    code_levels(table, TABLE_LEVELS, g->x, n, scale, codes);
+    code_levels(table, level_count(type), g->x, n, scale, codes);
     float error = level_error(table, g->x, g->weight, n, scale, codes, &fitted);
     if (record_scales(type) == SCALES_HALVES) {
         scale = as_half(clamp(fitted, -65504.0f, 65504.0f));
-        code_levels(table, TABLE_LEVELS, g->x, n, scale, codes);
+        code_levels(table, level_count(type), g->x, n, scale, codes);
         error = level_error(table, g->x, g->weight, n, scale, codes, &fitted);
     }
     if (!(error < *best)) return;
@@ -410,7 +420,7 @@ static void quantize_levels(TensorType type, const LevelGroup *g, const RecordCo
 /* The record's scale is multiplied by this for a part. */
 static float part_factor(TensorType type, int part) {
     if (record_scales(type) == SCALES_FLOAT_PARTS) return record_small_float((uint8_t)part);
-    if (record_scales(type) == SCALES_ODD_PARTS)
+    if (record_scales(type) == SCALES_ODD_PARTS || record_scales(type) == SCALES_WIDE_PARTS)
         return (float)(2 * part + 1) * record_part_unit(type);
     return (float)part;
 }
@@ -424,6 +434,8 @@ enum { LARGEST_E4M3 = 126 }; /* 448 */
 
 static PartRange part_range(TensorType type) {
     if (record_scales(type) == SCALES_FLOAT_PARTS) return (PartRange){0, LARGEST_E4M3};
+    if (record_scales(type) == SCALES_WIDE_PARTS) return (PartRange){-64, 63};
+    if (record_scales(type) == SCALES_SIGNED_PARTS) return (PartRange){-128, 127};
     return record_scales(type) == SCALES_ODD_PARTS ? (PartRange){0, 15} : (PartRange){-32, 31};
 }
 
@@ -442,7 +454,7 @@ static float search_part_scale(TensorType type, const LevelGroup *g, size_t n) {
             const float scale = (float)sign * extreme / (largest * (1.0f + 0.04f * (float)t));
             uint8_t codes[MAX_GROUP];
             float fitted;
-            code_levels(table, TABLE_LEVELS, g->x, n, scale, codes);
+            code_levels(table, level_count(type), g->x, n, scale, codes);
             float error = level_error(table, g->x, g->weight, n, scale, codes, &fitted);
             if (error < best && fitted * (float)sign > 0.0f) best = error, found = fitted;
         }
@@ -479,20 +491,24 @@ static float store_record_scale(TensorType type, float scale, const RecordCodes 
  * `record_scale` is the record's. */
 static void choose_part(TensorType type, const LevelGroup *g, float scale, float record_scale,
                         const RecordCodes *row, size_t k) {
-    const int8_t *table = record_table(type);
     const size_t n = type_group(type);
     const PartRange range = part_range(type);
+    const int choices = weight_types[type].raise ? 2 : 1; /* not raised, or raised */
     const int nearest = record_scale != 0.0f ? nearest_part(type, scale / record_scale) : 0;
     float best = INFINITY;
-    for (int part = nearest - 1; part <= nearest + 1; part++) {
+    for (int i = 0; i < 3 * choices; i++) {
+        const int part = nearest - 1 + i % 3;
         uint8_t codes[MAX_GROUP];
+        int8_t levels[MAX_LEVELS];
         float fitted, own = record_scale * part_factor(type, part);
         if (part < range.least || part > range.most) continue;
-        code_levels(table, TABLE_LEVELS, g->x, n, own, codes);
-        float error = level_error(table, g->x, g->weight, n, own, codes, &fitted);
+        group_levels(type, i >= 3, levels);
+        code_levels(levels, level_count(type), g->x, n, own, codes);
+        float error = level_error(levels, g->x, g->weight, n, own, codes, &fitted);
         if (!(error < best)) continue;
         best = error;
         row->sub_scales[k] = (uint8_t)part;
+        if (choices > 1) row->sub_minima[k] = i >= 3;
         memcpy(row->codes + k * n, codes, n);
     }
 }
@@ -517,6 +533,7 @@ static void quantize_part_record(TensorType type, size_t first, size_t n_groups,
         store_record_scale(type, largest / extreme, row, first / record_groups(type));
     for (size_t k = 0; k < n_groups; k++) {
         row->sub_scales[first + k] = 0;
+        if (weight_types[type].raise) row->sub_minima[first + k] = 0;
         memset(row->codes + (first + k) * n, 0, n);
         choose_part(type, &groups[k], scales[k], scale, row, first + k);
     }

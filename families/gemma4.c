@@ -619,7 +619,7 @@ static Status gguf_unstack(GgufModel *m, const char *name) {
     uint32_t n = m->source->config.altup_streams - 1;
     size_t bytes;
     if (!found || found->n_dims != 3 || found->dims[0] != n || found->type == STORED_TYPES ||
-        !stored_bytes(found->type, found->dims[1] * found->dims[2], &bytes))
+        !stored_file_bytes(found->type, found->dims[1] * found->dims[2], found->dims[2], &bytes))
         return error_set(m->error, "%s: tensor '%s' is missing or does not hold %u matrices",
                          m->source->path, full, n);
     RawTensor stack = *found; /* raw_table_add may move it */

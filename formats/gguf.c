@@ -8,29 +8,35 @@
 static const size_t value_bytes[GGUF_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 /* Types of tensors by their number in the file (ggml_type). STORED_TYPES: known by name, but not
- * readable. Numbers without a name were withdrawn. */
+ * readable. Numbers below 43 without a name were withdrawn; those above are ik_llama.cpp's, which
+ * llama.cpp does not use. */
 static const struct {
     const char *name;
     StoredType type;
 } tensor_types[] = {
-    [0] = {"F32", STORED_F32},          [1] = {"F16", STORED_F16},
-    [2] = {"Q4_0", STORED_Q4_0},        [3] = {"Q4_1", STORED_Q4_1},
-    [6] = {"Q5_0", STORED_Q5_0},        [7] = {"Q5_1", STORED_Q5_1},
-    [8] = {"Q8_0", STORED_Q8_0},        [9] = {"Q8_1", STORED_TYPES},
-    [10] = {"Q2_K", STORED_Q2_K},       [11] = {"Q3_K", STORED_Q3_K},
-    [12] = {"Q4_K", STORED_Q4_K},       [13] = {"Q5_K", STORED_Q5_K},
-    [14] = {"Q6_K", STORED_Q6_K},       [15] = {"Q8_K", STORED_TYPES},
-    [16] = {"IQ2_XXS", STORED_IQ2_XXS}, [17] = {"IQ2_XS", STORED_IQ2_XS},
-    [18] = {"IQ3_XXS", STORED_IQ3_XXS}, [19] = {"IQ1_S", STORED_IQ1_S},
-    [20] = {"IQ4_NL", STORED_IQ4_NL},   [21] = {"IQ3_S", STORED_IQ3_S},
-    [22] = {"IQ2_S", STORED_IQ2_S},     [23] = {"IQ4_XS", STORED_IQ4_XS},
-    [24] = {"I8", STORED_TYPES},        [25] = {"I16", STORED_TYPES},
-    [26] = {"I32", STORED_TYPES},       [27] = {"I64", STORED_TYPES},
-    [28] = {"F64", STORED_TYPES},       [29] = {"IQ1_M", STORED_IQ1_M},
-    [30] = {"BF16", STORED_BF16},       [34] = {"TQ1_0", STORED_TQ1_0},
-    [35] = {"TQ2_0", STORED_TQ2_0},     [39] = {"MXFP4", STORED_MXFP4},
-    [40] = {"NVFP4", STORED_NVFP4},     [41] = {"Q1_0", STORED_Q1_0},
-    [42] = {"Q2_0", STORED_Q2_0},
+    [0] = {"F32", STORED_F32},           [1] = {"F16", STORED_F16},
+    [2] = {"Q4_0", STORED_Q4_0},         [3] = {"Q4_1", STORED_Q4_1},
+    [6] = {"Q5_0", STORED_Q5_0},         [7] = {"Q5_1", STORED_Q5_1},
+    [8] = {"Q8_0", STORED_Q8_0},         [9] = {"Q8_1", STORED_TYPES},
+    [10] = {"Q2_K", STORED_Q2_K},        [11] = {"Q3_K", STORED_Q3_K},
+    [12] = {"Q4_K", STORED_Q4_K},        [13] = {"Q5_K", STORED_Q5_K},
+    [14] = {"Q6_K", STORED_Q6_K},        [15] = {"Q8_K", STORED_TYPES},
+    [16] = {"IQ2_XXS", STORED_IQ2_XXS},  [17] = {"IQ2_XS", STORED_IQ2_XS},
+    [18] = {"IQ3_XXS", STORED_IQ3_XXS},  [19] = {"IQ1_S", STORED_IQ1_S},
+    [20] = {"IQ4_NL", STORED_IQ4_NL},    [21] = {"IQ3_S", STORED_IQ3_S},
+    [22] = {"IQ2_S", STORED_IQ2_S},      [23] = {"IQ4_XS", STORED_IQ4_XS},
+    [24] = {"I8", STORED_TYPES},         [25] = {"I16", STORED_TYPES},
+    [26] = {"I32", STORED_TYPES},        [27] = {"I64", STORED_TYPES},
+    [28] = {"F64", STORED_TYPES},        [29] = {"IQ1_M", STORED_IQ1_M},
+    [30] = {"BF16", STORED_BF16},        [34] = {"TQ1_0", STORED_TQ1_0},
+    [35] = {"TQ2_0", STORED_TQ2_0},      [39] = {"MXFP4", STORED_MXFP4},
+    [40] = {"NVFP4", STORED_NVFP4},      [41] = {"Q1_0", STORED_Q1_0},
+    [42] = {"Q2_0", STORED_Q2_0},        [137] = {"IQ2_K", STORED_IQ2_K},
+    [138] = {"IQ3_K", STORED_IQ3_K},     [139] = {"IQ4_K", STORED_IQ4_K},
+    [140] = {"IQ5_K", STORED_IQ5_K},     [141] = {"IQ6_K", STORED_IQ6_K},
+    [144] = {"IQ4_KS", STORED_IQ4_KS},   [145] = {"IQ2_KS", STORED_IQ2_KS},
+    [146] = {"IQ4_KSS", STORED_IQ4_KSS}, [152] = {"IQ5_KS", STORED_IQ5_KS},
+    [156] = {"IQ3_KS", STORED_IQ3_KS},   [157] = {"IQ2_KL", STORED_IQ2_KL},
 };
 
 /* Types of other programs, whose numbers llama.cpp does not use (ik_llama.cpp's ggml.h of August
@@ -47,21 +53,10 @@ static const struct {
     {133, FOREIGN_IK, "Q6_0"},
     {134, FOREIGN_BITNET, "IQ1_BN"},
     {135, FOREIGN_BITNET, "IQ2_BN"},
-    {137, FOREIGN_IK, "IQ2_K"},
-    {138, FOREIGN_IK, "IQ3_K"},
-    {139, FOREIGN_IK, "IQ4_K"},
-    {140, FOREIGN_IK, "IQ5_K"},
-    {141, FOREIGN_IK, "IQ6_K"},
-    {144, FOREIGN_IK, "IQ4_KS"},
-    {145, FOREIGN_IK, "IQ2_KS"},
-    {146, FOREIGN_IK, "IQ4_KSS"},
     {151, FOREIGN_IK, "Q8_KV"},
-    {152, FOREIGN_IK, "IQ5_KS"},
     {153, FOREIGN_IK, "IQ2_KT"},
     {154, FOREIGN_IK, "IQ3_KT"},
     {155, FOREIGN_IK, "IQ4_KT"},
-    {156, FOREIGN_IK, "IQ3_KS"},
-    {157, FOREIGN_IK, "IQ2_KL"},
     {158, FOREIGN_IK, "IQ1_KT"},
     {202, FOREIGN_REPACKED, "Q4_0_R8"},
     {206, FOREIGN_REPACKED, "Q5_0_R4"},
@@ -96,7 +91,7 @@ static const struct {
 };
 
 static const char *const foreign_instead[] = {
-    [FOREIGN_IK] = "a file of llama.cpp's types (Q4_K_M, IQ4_XS ...), or the safetensors",
+    [FOREIGN_IK] = "a file of other types (Q4_K_M, IQ4_XS, IQ4_KS ...), or the safetensors",
     [FOREIGN_REPACKED] = "the file that ik_llama.cpp repacked into this one",
     [FOREIGN_BITNET] = "a file of TQ2_0 or TQ1_0, or the safetensors",
 };
@@ -229,8 +224,10 @@ static Status resolve_offsets(const Gguf *gguf, const Cursor *c, RawTable *table
         size_t bytes = 0;
         for (uint32_t k = 0; k < raw->n_dims; k++)
             if (__builtin_mul_overflow(elements, raw->dims[k], &elements)) elements = UINT64_MAX;
-        bool fits = raw->type == STORED_TYPES ? whole_bytes(raw, elements, &bytes)
-                                              : stored_bytes(raw->type, elements, &bytes);
+        const uint64_t cols = raw->n_dims ? raw->dims[raw->n_dims - 1] : 1;
+        bool fits = raw->type == STORED_TYPES
+                        ? whole_bytes(raw, elements, &bytes)
+                        : stored_file_bytes(raw->type, elements, cols, &bytes);
         if (raw->offset % alignment != 0)
             return error_set(error,
                              "%s: tensor '%.100s': its offset %llu is not a multiple of "

@@ -282,7 +282,8 @@ static Status unstack(const RuleContext *c, const RawTensor *stacked, uint32_t n
         if (__builtin_mul_overflow(n, one->dims[i], &n)) n = UINT64_MAX;
     }
     if (stacked->type == STORED_TYPES) return STATUS_OK; /* `take` refuses the type */
-    bool fits = stored_bytes(stacked->type, n, &bytes);
+    const uint64_t cols = one->n_dims ? one->dims[one->n_dims - 1] : 1;
+    bool fits = stored_file_bytes(stacked->type, n, cols, &bytes);
     if (stacked->scales.present && stacked->type != STORED_MXFP4)
         return error_set(error, "%s: the experts of tensor '%.100s' cannot be told apart",
                          c->source->path, stacked->name);
@@ -337,7 +338,7 @@ static Status split_head(const RuleContext *c, const Part *part, const RawTensor
     uint64_t skip = head * of_head + part->skip;
     one->blocks.first = skip;
     if (all->scales.present || (stacked && all->blocks.per_matrix) ||
-        !stored_bytes(all->type, cols, &row_bytes) ||
+        !stored_file_bytes(all->type, cols, cols, &row_bytes) ||
         __builtin_mul_overflow(skip, (uint64_t)row_bytes, &skip) ||
         __builtin_add_overflow(all->offset, skip, &one->offset))
         return error_set(error, "%s: the heads of tensor '%.100s' cannot be told apart",

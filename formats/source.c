@@ -204,7 +204,7 @@ Status source_add_shared(Source *source, const char *name, const char *shares, s
 static bool stored_size(const SourceTensor *t, size_t rows, size_t cols, size_t *data,
                         size_t *scales) {
     *scales = 0;
-    if (!stored_bytes(t->stored, cols, data)) return false;
+    if (!stored_file_bytes(t->stored, cols, cols, data)) return false;
     if (t->scales.present) {
         bool is_q4 = t->stored == STORED_Q4_0;
         if (is_q4 && (t->scales.group == 0 || cols % t->scales.group != 0)) return false;
@@ -270,6 +270,10 @@ Status source_check_tensor(const Source *source, const SourceTensor *t, Error *e
                          file->path, t->name, t->stored_rows, t->stored_cols,
                          stored_type_info(t->stored)->name, (unsigned long long)t->offset,
                          (unsigned long long)file->bytes);
+    if (t->transposed && stored_type_info(t->stored)->row_scale)
+        return error_set(error,
+                         "%s: tensor '%s': %s has a scale for each row, but its rows are inputs",
+                         file->path, t->name, stored_type_info(t->stored)->name);
     size_t have_rows = t->transposed ? t->stored_cols : t->stored_rows;
     size_t have_cols = t->transposed ? t->stored_rows : t->stored_cols;
     if (t->rows == 0 || end_of_rows(&t->map, t->rows) > have_rows || t->cols != have_cols)
@@ -381,6 +385,21 @@ static bool join_blocks(const SourceTensor *t, const uint8_t *codes, const uint8
     return true;
 }
 
+/* Puts the scale of each of n rows before each of its blocks. The rows end where the result ends,
+ * so no block is overwritten before it is moved. */
+static void spread_scales(const StoredTypeInfo *info, size_t n, size_t data_bytes,
+                          const uint8_t *rows, uint8_t *out) {
+    const size_t scale_bytes = info->row_scale, bytes = info->block_bytes - scale_bytes;
+    for (size_t r = 0; r < n; r++, rows += data_bytes) {
+        uint8_t scale[8];
+        memcpy(scale, rows, scale_bytes);
+        for (size_t at = scale_bytes; at < data_bytes; at += bytes, out += info->block_bytes) {
+            memmove(out + scale_bytes, rows + at, bytes);
+            memcpy(out, scale, scale_bytes);
+        }
+    }
+}
+
 /* Reads n stored rows from `row` on as blocks into `out`; a row is data_bytes in the tensor's own
  * file and scale_bytes elsewhere, and row_bytes as blocks. */
 static Status read_rows(const Source *source, const SourceTensor *t, size_t row, size_t n,
@@ -391,6 +410,8 @@ static Status read_rows(const Source *source, const SourceTensor *t, size_t row,
     if (input_read(file, t->offset + (uint64_t)row * data_bytes, data, n * data_bytes, error) !=
         STATUS_OK)
         return STATUS_FAILED;
+    if (stored_type_info(t->stored)->row_scale)
+        spread_scales(stored_type_info(t->stored), n, data_bytes, data, out);
     if (!scale_bytes) return STATUS_OK;
     uint8_t *scales = malloc(n * scale_bytes);
     if (!scales) return error_set(error, "%s: no memory", file->path);

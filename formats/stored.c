@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/numbers.h"
+#include "formats/stored_ik.h"
 #include "formats/stored_iq.h"
 #include "formats/stored_k.h"
 #include "formats/stored_parts.h"
@@ -77,7 +78,9 @@ void stored_to_records(StoredType type, const void *stored, size_t n, const Reco
         const RecordCodes to = {row->codes + b * info->block, row->scales + scale,
                                 row->minima + scale, row->sub_scales + b * groups,
                                 row->sub_minima + b * groups};
-        if (record_scales(info->lossless) == SCALES_ODD_PARTS) {
+        if (stored_is_ik(type)) {
+            stored_ik_block_to_records(type, block, &to);
+        } else if (record_scales(info->lossless) == SCALES_ODD_PARTS) {
             stored_iq_block_to_records(type, block, &to);
         } else if (weight_types[info->lossless].shared) {
             stored_few_levels_to_records(type, block, &to);
@@ -149,6 +152,10 @@ void stored_to_floats(StoredType type, const void *stored, size_t n, float *out)
         stored_iq_to_floats(type, stored, n, out);
         break;
     default:
+        if (stored_is_ik(type)) {
+            stored_ik_to_floats(type, stored, n, out);
+            break;
+        }
         stored_k_to_floats(type, stored, n, out);
         break;
     }

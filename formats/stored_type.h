@@ -29,10 +29,21 @@ typedef enum StoredType {
     STORED_IQ2_XXS,
     STORED_IQ1_M,
     STORED_IQ1_S,
-    STORED_TQ2_0,      /* three levels, one scale a block */
-    STORED_TQ1_0,      /* the same, as digits of base 3 */
-    STORED_Q2_0,       /* four levels, -1 to 2, blocks of 64 */
-    STORED_Q1_0,       /* plus or minus the scale, blocks of 128 */
+    STORED_TQ2_0, /* three levels, one scale a block */
+    STORED_TQ1_0, /* the same, as digits of base 3 */
+    STORED_Q2_0,  /* four levels, -1 to 2, blocks of 64 */
+    STORED_Q1_0,  /* plus or minus the scale, blocks of 128 */
+    STORED_IQ2_K, /* ik_llama.cpp's: stored_ik.c has the layouts */
+    STORED_IQ3_K,
+    STORED_IQ4_K,
+    STORED_IQ5_K,
+    STORED_IQ6_K,
+    STORED_IQ2_KS,
+    STORED_IQ3_KS,
+    STORED_IQ4_KS,
+    STORED_IQ4_KSS,
+    STORED_IQ5_KS,
+    STORED_IQ2_KL,
     STORED_F8_E4M3,    /* floats of 8 bits: 4 of the exponent, 3 of the mantissa, no infinity */
     STORED_F8_E8M0,    /* powers of two: scales */
     STORED_I8,         /* int8, whose scales are elsewhere */
@@ -45,15 +56,22 @@ typedef enum StoredType {
 typedef struct StoredTypeInfo {
     const char *name;
     uint32_t block;       /* elements of one block */
-    uint32_t block_bytes; /* bytes of one block */
+    uint32_t block_bytes; /* bytes of one block, with the scale of its row if that has one */
     TensorType lossless;  /* the runner's type that holds every value unchanged */
     bool same_blocks;     /* `lossless` takes the codes and scales over as they are */
     bool approximate;     /* no type holds every value: `lossless` is only the nearest one */
+    uint32_t row_scale;   /* bytes of a scale that a file has once, before the blocks of a row, and
+                             that begins each block once it is read; 0: none */
 } StoredTypeInfo;
 
 const StoredTypeInfo *stored_type_info(StoredType type);
 
-/* The bytes of n elements; false when n is not a whole number of blocks or the size overflows. */
+/* The bytes of n elements as they are read; false when n is not a whole number of blocks or the
+ * size overflows. */
 bool stored_bytes(StoredType type, size_t n, size_t *bytes);
+
+/* The bytes of n elements in a file, in rows of `cols`; false also where rows with a scale are not
+ * whole. */
+bool stored_file_bytes(StoredType type, size_t n, size_t cols, size_t *bytes);
 
 #endif

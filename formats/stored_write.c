@@ -13,7 +13,8 @@ StoredType stored_write_type(TensorType type) {
     if (type == TENSOR_Q8_MIN || type == TENSOR_VECTOR) return STORED_TYPES;
     if (type == TENSOR_NVFP4) return STORED_NVFP4;
     if (is_record_type(type) && record_scales(type) == SCALES_ODD_PARTS) return STORED_TYPES;
-    if (is_record_type(type) && record_scale_is_float(type)) return STORED_TYPES;
+    if (is_record_type(type) && (record_scale_is_float(type) || weight_types[type].raise))
+        return STORED_TYPES;
     /* The first of the types that `type` holds is the one that holds all of its values. */
     for (StoredType s = STORED_F32; s < STORED_TYPES; s++)
         if (stored_type_info(s)->lossless == type) return s;

@@ -101,14 +101,14 @@ INLINE const uint8_t *prefetch_group(TensorType type, size_t rows, const Panel *
 INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t rows,
                            const uint8_t *block, float *out, size_t stride, size_t outputs) {
     const size_t group = type_group(type), groups = activation_groups(group, w->cols);
-    const __m256i table = table_of(type);
+    const Levels table = table_of(type);
     const Panel panel = packed_panel(type, w, p);
     __m256 sums[BLOCK_ROWS][HALVES];
     start_sums(rows, false, out, stride, outputs, sums);
     for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
         GroupWeights weights = packed_group(type, &panel, g);
         weights.later = prefetch_group(type, rows, &panel, g, groups, &weights);
-        add_group(type, PACKED, rows, &weights, block, table, sums);
+        add_group(type, PACKED, rows, &weights, block, &table, sums);
     }
     store_sums(rows, sums, out, stride, outputs);
 }
@@ -133,7 +133,7 @@ _Static_assert(sizeof(Unpacked) <= SCRATCH_BYTES, "scratch");
 /* Unpacks groups [first, first + n) of a panel. */
 INLINE void unpack_run(TensorType type, const Panel *panel, size_t first, size_t n, Unpacked *to) {
     const size_t group = type_group(type);
-    const __m256i table = table_of(type);
+    const Levels table = table_of(type);
     for (size_t g = 0; g < n; g++) {
         const GroupWeights weights = packed_group(type, panel, first + g);
         uint8_t *codes = to->codes + g * group * PANEL_ROWS;
@@ -143,11 +143,12 @@ INLINE void unpack_run(TensorType type, const Panel *panel, size_t first, size_t
             if (type_has_minima(type))
                 _mm256_store_ps(to->scales[g][1] + 8 * h, load_minima(type, PACKED, &weights, h));
             if (type_is_8_bit(type)) continue;
+            const __m256i raise = load_raise(type, PACKED, &weights, h);
             UNROLL
             for (size_t c = 0; c < group / 4; c++)
                 _mm256_store_si256(
                     (__m256i *)(codes + c * LINE_BYTES + 32 * h),
-                    load_weights(type, PACKED, weights.lines, weights.g, c, h, table));
+                    load_weights(type, PACKED, weights.lines, weights.g, c, h, &table, raise));
         }
     }
 }
@@ -183,12 +184,13 @@ INLINE void multiply_tile(TensorType type, size_t rows, size_t n, const uint8_t 
     const size_t group = type_group(type);
     __m256 sums[BLOCK_ROWS][HALVES];
     start_sums(rows, to->go_on, to->out, to->stride, to->outputs, sums);
+    const Levels no_levels = {{_mm256_setzero_si256()}};
     for (size_t g = 0; g < n; g++, block += rows * activation_bytes(group)) {
         const GroupWeights weights = {.lines = lines + g * group * PANEL_ROWS,
                                       .scales = (const uint8_t *)from->scales[g][0],
                                       .minima = (const uint8_t *)from->scales[g][1]};
         prefetch_lines(&range);
-        add_group(type, UNPACKED, rows, &weights, block, _mm256_setzero_si256(), sums);
+        add_group(type, UNPACKED, rows, &weights, block, &no_levels, sums);
     }
     store_sums(rows, sums, to->out, to->stride, to->outputs);
 }

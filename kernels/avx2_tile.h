@@ -25,13 +25,15 @@
  *     q1_0                8 * 4:        8 * 2 *  1 * 127 =  2032 (raised by 1)
  *     iq1                 4 * 4:        4 * 2 *  9 * 127 =  9144 (raised by 16)
  *     iq3_s               8 * 4:        8 * 2 * 15 * 127 = 30480 (raised by 16)
+ *     iq2_k               4 * 4:        4 * 2 * 31 * 127 = 31496 (raised by 32)
  *
- * The larger levels of iq2 and iq3_xxs are raised by 64, and a pair of their products, at most
- * 2 * 126 * 127 = 32004, is widened at once.
+ * The larger levels of iq2, iq3_xxs, iq3_k and iq3_ks are raised by 64, those of iq2_ks by 32, and
+ * a pair of their products, at most 2 * 126 * 127 = 32004, is widened at once.
  *
- * Codes of 8 bits and the levels of q4_nl and iq4_xs are split into magnitude and sign, and the
- * sign moves to the activation: a pair is at most 2 * 128 * 127 = 32512 and is widened at once.
- * AVX-VNNI adds four products to a sum of 32 bits (dpbusd), so all codes are made unsigned. */
+ * Codes of 8 bits and the levels of q4_nl, iq4_xs and iq4_k to iq6_k are split into magnitude and
+ * sign, and the sign moves to the activation: a pair is at most 2 * 128 * 127 = 32512 and is
+ * widened at once. AVX-VNNI adds four products to a sum of 32 bits (dpbusd), so all codes are made
+ * unsigned. */
 #ifndef KERNELS_AVX2_TILE_H
 #define KERNELS_AVX2_TILE_H
 
@@ -120,12 +122,33 @@ INLINE bool is_wide_product(TensorType type) {
     return is_signed_product(type) || (!VNNI && sums_that_fit(type) == 1);
 }
 
-/* The levels of the type's table, as they are multiplied, for a byte shuffle. */
-INLINE __m256i table_of(TensorType type) {
-    const int8_t *table = record_table(type);
-    __m128i levels = _mm_loadu_si128((const __m128i *)table);
-    levels = _mm_add_epi8(levels, _mm_set1_epi8((char)raised_by(type)));
-    return _mm256_broadcastsi128_si256(levels);
+/* The levels of the type's table, as they are multiplied, for byte shuffles. */
+typedef struct Levels {
+    __m256i runs[MOST_TABLES]; /* [record_tables] of 16 levels, in both halves */
+} Levels;
+
+INLINE Levels table_of(TensorType type) {
+    const __m128i raised = _mm_set1_epi8((char)raised_by(type));
+    Levels levels = {{_mm256_setzero_si256()}};
+    for (size_t i = 0; type_has_table(type) && i < record_tables(type); i++) {
+        __m128i run = _mm_loadu_si128((const __m128i *)(record_table(type) + 16 * i));
+        levels.runs[i] = _mm256_broadcastsi128_si256(_mm_add_epi8(run, raised));
+    }
+    return levels;
+}
+
+/* The levels of codes. Bits 4 and 5 of a code, moved to the byte's uppermost bit, choose the run.
+ */
+INLINE __m256i look_up(TensorType type, const Levels *levels, __m256i codes) {
+    const __m256i *runs = levels->runs;
+    __m256i low = _mm256_shuffle_epi8(runs[0], codes);
+    if (record_tables(type) == 1) return low;
+    const __m256i second = _mm256_slli_epi16(codes, 3);
+    low = _mm256_blendv_epi8(low, _mm256_shuffle_epi8(runs[1], codes), second);
+    if (record_tables(type) == 2) return low;
+    __m256i high = _mm256_blendv_epi8(_mm256_shuffle_epi8(runs[2], codes),
+                                      _mm256_shuffle_epi8(runs[3], codes), second);
+    return _mm256_blendv_epi8(low, high, _mm256_slli_epi16(codes, 2));
 }
 
 /* ---- The weights of a group ---- */
@@ -147,9 +170,34 @@ INLINE __m256i load_line(const uint8_t *p) {
     return _mm256_load_si256((const __m256i *)p);
 }
 
+INLINE __m256i load_bytes(const uint8_t *p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+}
+
+/* What is added to the levels of a group, 4 bytes for each of 8 outputs. */
+INLINE __m256i load_raise(TensorType type, Form form, const GroupWeights *w, size_t half) {
+    if (!weight_types[type].raise || form == UNPACKED) return _mm256_setzero_si256();
+    __m256i bit = _mm256_set1_epi32(1), rows = bit;
+    if (record_scales(type) == SCALES_WIDE_PARTS) {
+        rows = load_bytes(w->scales + 8 * half);
+    } else {
+        bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+        rows = _mm256_set1_epi32(record_raised(w->record, w->g) >> 8 * half);
+    }
+    rows = _mm256_cmpeq_epi32(_mm256_and_si256(rows, bit), bit);
+    return _mm256_and_si256(rows, _mm256_set1_epi8((char)weight_types[type].raise));
+}
+
+/* The levels, raised where they are, or the codes of types without a table. */
+INLINE __m256i weights_of(TensorType type, __m256i codes, const Levels *levels, __m256i raise) {
+    if (!type_has_table(type)) return codes;
+    codes = look_up(type, levels, codes);
+    return weight_types[type].raise ? _mm256_add_epi8(codes, raise) : codes;
+}
+
 /* Inputs 4 c to 4 c + 3 of group number g (of a record) for 8 outputs, as bytes to multiply. */
 INLINE __m256i load_weights(TensorType type, Form form, const uint8_t *lines, size_t g, size_t c,
-                            size_t half, __m256i table) {
+                            size_t half, const Levels *levels, __m256i raise) {
     const uint8_t *own = lines + 32 * half;
     if (type_is_8_bit(type) || form == UNPACKED) {
         __m256i w = load_line(own + c * LINE_BYTES);
@@ -160,8 +208,7 @@ INLINE __m256i load_weights(TensorType type, Form form, const uint8_t *lines, si
     __m256i code = load_line(own + c / fields * LINE_BYTES);
     if (c % fields) code = _mm256_srli_epi16(code, (int)(c % fields * lower));
     code = _mm256_and_si256(code, _mm256_set1_epi8(record_lower_mask(type)));
-    if (!record_upper_bits(type))
-        return type_has_table(type) ? _mm256_shuffle_epi8(table, code) : code;
+    if (!record_upper_bits(type)) return weights_of(type, code, levels, raise);
     size_t from = record_upper_bits(type) * c;
     __m256i upper = load_line(own + record_upper_at(type, g));
     if (record_groups_beside(type) > 1)
@@ -170,16 +217,12 @@ INLINE __m256i load_weights(TensorType type, Form form, const uint8_t *lines, si
                          : _mm256_srli_epi16(upper, (int)(from - lower));
     const __m256i mask = _mm256_set1_epi8(record_upper_mask(type));
     code = _mm256_or_si256(code, _mm256_and_si256(upper, mask));
-    return type_has_table(type) ? _mm256_shuffle_epi8(table, code) : code;
+    return weights_of(type, code, levels, raise);
 }
 
 /* 8 float16 numbers as floats. */
 INLINE __m256 load_halves(const uint8_t *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
-}
-
-INLINE __m256i load_bytes(const uint8_t *p) {
-    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
 }
 
 /* The 6-bit parts of group g from the bytes that hold their nibbles and their upper pairs. */
@@ -212,6 +255,10 @@ INLINE __m256 load_scales(TensorType type, Form form, const GroupWeights *w, siz
     case SCALES_SIGNED_PARTS:
         part = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)own));
         break;
+    case SCALES_WIDE_PARTS:
+        part = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)own));
+        part = _mm256_or_si256(part, _mm256_set1_epi32(1));
+        break;
     case SCALES_NIBBLE_PARTS:
         part = _mm256_and_si256(part, _mm256_set1_epi32(15));
         break;
@@ -229,6 +276,8 @@ INLINE __m256 load_scales(TensorType type, Form form, const GroupWeights *w, siz
     __m256 factor = _mm256_cvtepi32_ps(part);
     if (weight_types[type].halved)
         factor = _mm256_mul_ps(factor, _mm256_set1_ps(record_part_unit(type)));
+    if (record_scale_is_float(type))
+        return _mm256_mul_ps(_mm256_loadu_ps((const float *)w->record + 8 * half), factor);
     return _mm256_mul_ps(load_halves(w->record + 16 * half), factor);
 }
 
@@ -273,9 +322,10 @@ INLINE __m256i correction(TensorType type, const int32_t *offset) {
 
 /* Unsigned codes of few bits. */
 INLINE void dots_unsigned(TensorType type, Form form, size_t rows, const GroupWeights *w,
-                          const int8_t *codes, const int32_t *offsets, __m256i table,
+                          const int8_t *codes, const int32_t *offsets, const Levels *table,
                           __m256i (*dot)[HALVES]) {
     const size_t group = type_group(type), run = sums_that_fit(type), end = group / 4;
+    const __m256i raise_a = load_raise(type, form, w, 0), raise_b = load_raise(type, form, w, 1);
     const __m256i ones = _mm256_set1_epi16(1);
     __m256i earlier[BLOCK_ROWS][HALVES]; /* the 32-bit sums of the first run, in memory */
     UNROLL
@@ -283,8 +333,8 @@ INLINE void dots_unsigned(TensorType type, Form form, size_t rows, const GroupWe
         UNROLL
         for (size_t c = first; c < first + run; c++) {
             prefetch_part(type, form, rows, w, c);
-            __m256i a = load_weights(type, form, w->lines, w->g, c, 0, table);
-            __m256i b = load_weights(type, form, w->lines, w->g, c, 1, table);
+            __m256i a = load_weights(type, form, w->lines, w->g, c, 0, table, raise_a);
+            __m256i b = load_weights(type, form, w->lines, w->g, c, 1, table, raise_b);
 #define STEP(r)                                                                                    \
     do {                                                                                           \
         __m256i x = broadcast_4_codes(codes + (r)*group + 4 * c);                                  \
@@ -330,8 +380,9 @@ INLINE __m256i with_signs(__m256i x, __m256i w, bool in_memory, const uint8_t *l
 
 /* Codes whose products of pairs are widened at once: signed ones, and raised levels. */
 INLINE void dots_wide(TensorType type, Form form, size_t rows, const GroupWeights *w,
-                      const int8_t *codes, __m256i table, __m256i (*dot)[HALVES]) {
+                      const int8_t *codes, const Levels *table, __m256i (*dot)[HALVES]) {
     const size_t group = type_group(type);
+    const __m256i raise_a = load_raise(type, form, w, 0), raise_b = load_raise(type, form, w, 1);
     const bool has_signs = is_signed_product(type);
     const bool in_memory = type_is_8_bit(type) ? !is_unsigned_8(type) : form == UNPACKED;
     const __m256i ones = _mm256_set1_epi16(1);
@@ -339,8 +390,8 @@ INLINE void dots_wide(TensorType type, Form form, size_t rows, const GroupWeight
     for (size_t c = 0; c < group / 4; c++) {
         const uint8_t *line = w->lines + c * LINE_BYTES;
         prefetch_part(type, form, rows, w, c);
-        __m256i a = load_weights(type, form, w->lines, w->g, c, 0, table);
-        __m256i b = load_weights(type, form, w->lines, w->g, c, 1, table);
+        __m256i a = load_weights(type, form, w->lines, w->g, c, 0, table, raise_a);
+        __m256i b = load_weights(type, form, w->lines, w->g, c, 1, table, raise_b);
         __m256i size_a = has_signs ? _mm256_abs_epi8(a) : a;
         __m256i size_b = has_signs ? _mm256_abs_epi8(b) : b;
 #define STEP(r)                                                                                    \
@@ -364,13 +415,14 @@ INLINE void dots_wide(TensorType type, Form form, size_t rows, const GroupWeight
 
 /* All codes, with AVX-VNNI. `dot` holds what the sums begin with. */
 INLINE void dots_vnni(TensorType type, Form form, size_t rows, const GroupWeights *w,
-                      const int8_t *codes, __m256i table, __m256i (*dot)[HALVES]) {
+                      const int8_t *codes, const Levels *table, __m256i (*dot)[HALVES]) {
     const size_t group = type_group(type);
+    const __m256i raise_a = load_raise(type, form, w, 0), raise_b = load_raise(type, form, w, 1);
     UNROLL
     for (size_t c = 0; c < group / 4; c++) {
         prefetch_part(type, form, rows, w, c);
-        __m256i a = load_weights(type, form, w->lines, w->g, c, 0, table);
-        __m256i b = load_weights(type, form, w->lines, w->g, c, 1, table);
+        __m256i a = load_weights(type, form, w->lines, w->g, c, 0, table, raise_a);
+        __m256i b = load_weights(type, form, w->lines, w->g, c, 1, table, raise_b);
 #define STEP(r)                                                                                    \
     do {                                                                                           \
         __m256i x = broadcast_4_codes(codes + (r)*group + 4 * c);                                  \
@@ -388,7 +440,7 @@ INLINE void dots_vnni(TensorType type, Form form, size_t rows, const GroupWeight
 
 /* Adds the products of a group of weights with a group of a packed block to the float sums. */
 INLINE void add_group(TensorType type, Form form, size_t rows, const GroupWeights *w,
-                      const uint8_t *block, __m256i table, __m256 (*sums)[HALVES]) {
+                      const uint8_t *block, const Levels *table, __m256 (*sums)[HALVES]) {
     const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
     const int32_t *offsets = (const int32_t *)block + 2 * rows;
     const int8_t *codes = (const int8_t *)block + ACTIVATION_HEADER * rows;

@@ -32,7 +32,16 @@ enum {
     MANY_Q2_0 = 48, /* and as q4 */
     MANY_TQ2_0 = 48,
     MANY_Q1_0 = 48,
-    MANY_NVFP4_T = 48
+    MANY_NVFP4_T = 48,
+    MANY_IQ2_K = 11, /* and those of ik_llama.cpp as q6_k, or as q4_nl */
+    MANY_IQ2_KS = 48,
+    MANY_IQ3_K = 11,
+    MANY_IQ3_KS = 48,
+    MANY_IQ4_K = 48,
+    MANY_IQ4_KS = 48,
+    MANY_IQ5_K = 11,
+    MANY_IQ5_KS = 11,
+    MANY_IQ6_K = 11
 };
 
 /* Their entry in a table of BlockKernels, with a stream kernel and without. */

@@ -6,6 +6,49 @@
 
 #include "kernels/records.h"
 
+/* The levels of a type's table, for byte shuffles. */
+typedef struct Levels512 {
+    __m512i runs[MOST_TABLES]; /* [record_tables] of 16 levels, in each quarter */
+} Levels512;
+
+/* The levels, each xored with `flip`. */
+static inline __attribute__((always_inline)) Levels512 levels_512(TensorType type, char flip) {
+    Levels512 levels = {{_mm512_setzero_si512()}};
+    for (size_t i = 0; type_has_table(type) && i < record_tables(type); i++) {
+        __m128i run = _mm_loadu_si128((const __m128i *)(record_table(type) + 16 * i));
+        levels.runs[i] = _mm512_broadcast_i32x4(_mm_xor_si128(run, _mm_set1_epi8(flip)));
+    }
+    return levels;
+}
+
+/* The levels of codes. */
+static inline __attribute__((always_inline)) __m512i look_up_512(TensorType type,
+                                                                 const Levels512 *levels,
+                                                                 __m512i codes) {
+    const __m512i *runs = levels->runs;
+    __m512i low = _mm512_shuffle_epi8(runs[0], codes);
+    if (record_tables(type) == 1) return low;
+    const __mmask64 second = _mm512_test_epi8_mask(codes, _mm512_set1_epi8(16));
+    low = _mm512_mask_shuffle_epi8(low, second, runs[1], codes);
+    if (record_tables(type) == 2) return low;
+    __m512i high = _mm512_shuffle_epi8(runs[2], codes);
+    high = _mm512_mask_shuffle_epi8(high, second, runs[3], codes);
+    return _mm512_mask_mov_epi8(low, _mm512_test_epi8_mask(codes, _mm512_set1_epi8(32)), high);
+}
+
+/* What is added to the levels of group g of a record, 4 bytes for each row. */
+static inline __attribute__((always_inline)) __m512i record_raise_512(TensorType type,
+                                                                      const uint8_t *record,
+                                                                      size_t g) {
+    if (!weight_types[type].raise) return _mm512_setzero_si512();
+    __mmask16 rows = record_raised(record, g);
+    if (record_scales(type) == SCALES_WIDE_PARTS) {
+        __m128i parts = _mm_loadu_si128((const __m128i *)(record + record_scales_at(type, g)));
+        rows = _mm_test_epi8_mask(parts, _mm_set1_epi8(1));
+    }
+    return _mm512_maskz_set1_epi32(rows, 0x01010101 * weight_types[type].raise);
+}
+
 /* The 16 scales of a record. */
 static inline __attribute__((always_inline)) __m512 record_scale_512(TensorType type,
                                                                      const uint8_t *record) {
@@ -19,6 +62,8 @@ static inline __attribute__((always_inline)) __m512i record_parts_512(TensorType
                                                                       size_t g) {
     __m128i bytes = _mm_loadu_si128((const __m128i *)(record + record_scales_at(type, g)));
     if (record_scales(type) == SCALES_SIGNED_PARTS) return _mm512_cvtepi8_epi32(bytes);
+    if (record_scales(type) == SCALES_WIDE_PARTS)
+        return _mm512_cvtepi8_epi32(_mm_or_si128(bytes, _mm_set1_epi8(1)));
     if (record_scales(type) == SCALES_NIBBLE_PARTS) bytes = _mm_and_si128(bytes, _mm_set1_epi8(15));
     if (record_scales(type) == SCALES_6_BIT_PARTS) {
         const __m128i low = _mm_set1_epi8(15), two = _mm_set1_epi8(3);

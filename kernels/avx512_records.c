@@ -19,13 +19,6 @@ INLINE __m512i load_bytes(const uint8_t *p) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
 }
 
-/* The table's levels, each raised by 128, for a byte shuffle. */
-INLINE __m512i raised_table(TensorType type) {
-    const int8_t *table = record_table(type);
-    __m128i levels = _mm_loadu_si128((const __m128i *)table);
-    return _mm512_broadcast_i32x4(_mm_xor_si128(levels, _mm_set1_epi8(-128)));
-}
-
 /* Moves the upper bits of inputs 4 c to 4 c + 3 to their place above the lower bits; other bits
  * remain. */
 INLINE __m512i upper_bits(TensorType type, __m512i upper, size_t c) {
@@ -51,10 +44,11 @@ INLINE __m512i lower_bits(TensorType type, const uint8_t *lines, size_t c) {
 }
 
 /* Loads inputs 8 i to 8 i + 7 of a group as unsigned bytes, for 16 outputs: the first four in *a,
- * the others in *b. `upper` is the group's line of upper bits. With `unshifted`, upper nibbles stay
- * in the upper half of their bytes. */
+ * the others in *b. `upper` is the group's line of upper bits, and `raise` is added to levels. With
+ * `unshifted`, upper nibbles stay in the upper half of their bytes. */
 INLINE void load_8_inputs(TensorType type, bool unshifted, const uint8_t *lines, size_t i,
-                          __m512i upper, __m512i table, __m512i *a, __m512i *b) {
+                          __m512i upper, const Levels512 *levels, __m512i raise, __m512i *a,
+                          __m512i *b) {
     *a = lower_bits(type, lines, 2 * i);
     *b = unshifted
              ? _mm512_andnot_si512(lower_nibbles(), _mm512_loadu_si512(lines + i * LINE_BYTES))
@@ -65,8 +59,12 @@ INLINE void load_8_inputs(TensorType type, bool unshifted, const uint8_t *lines,
         *b = _mm512_ternarylogic_epi32(*b, upper_bits(type, upper, 2 * i + 1), mask, 0xF8);
     }
     if (type_has_table(type)) {
-        *a = _mm512_shuffle_epi8(table, *a);
-        *b = _mm512_shuffle_epi8(table, *b);
+        *a = look_up_512(type, levels, *a);
+        *b = look_up_512(type, levels, *b);
+    }
+    if (weight_types[type].raise) {
+        *a = _mm512_add_epi8(*a, raise);
+        *b = _mm512_add_epi8(*b, raise);
     }
 }
 
@@ -90,9 +88,11 @@ INLINE __m512 load_minima(TensorType type, const uint8_t *record, size_t g) {
 }
 
 /* Adds up the integer products of a group's lines with a block's codes. */
-INLINE void add_products(TensorType type, size_t rows, const uint8_t *lines, size_t g,
-                         const uint8_t *codes, __m512i table, Dots *dots) {
+INLINE void add_products(TensorType type, size_t rows, const uint8_t *record, size_t g,
+                         const uint8_t *codes, const Levels512 *levels, Dots *dots) {
     const size_t group = type_group(type);
+    const uint8_t *lines = record + record_lines_at(type, g);
+    const __m512i raise = record_raise_512(type, record, g);
     const bool nibbles = is_nibbles(type), unshifted = upper_unshifted(nibbles, 1, rows);
     const __m512i upper = load_upper_bits(type, lines, g);
     UNROLL
@@ -101,21 +101,20 @@ INLINE void add_products(TensorType type, size_t rows, const uint8_t *lines, siz
     UNROLL
     for (size_t i = 0; i < group / 8; i++) {
         __m512i a, b;
-        load_8_inputs(type, unshifted, lines, i, upper, table, &a, &b);
+        load_8_inputs(type, unshifted, lines, i, upper, levels, raise, &a, &b);
         add_8_inputs(nibbles, 1, rows, 0, a, b, codes + 8 * i, group, dots);
     }
 }
 
 /* Adds the products of group g of a record with a group of a packed block to the float sums. */
 INLINE void add_group(TensorType type, size_t rows, const uint8_t *record, size_t g,
-                      const uint8_t *block, __m512i table, __m512 *acc) {
+                      const uint8_t *block, const Levels512 *levels, __m512 *acc) {
     const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
     const int32_t *offsets = (const int32_t *)block + 2 * rows;
     const uint32_t raised = type_has_table(type) ? 128 : weight_types[type].zero;
     Dots dots;
     start_dots(raised, 1, rows, offsets, &dots);
-    add_products(type, rows, record + record_lines_at(type, g), g, block + ACTIVATION_HEADER * rows,
-                 table, &dots);
+    add_products(type, rows, record, g, block + ACTIVATION_HEADER * rows, levels, &dots);
     __m512 scale = load_scales(type, record, g), minimum = scale;
     if (type_has_minima(type)) minimum = load_minima(type, record, g);
     add_scaled(is_nibbles(type), type_has_minima(type), 1, rows, 0, scale, minimum, x_scales,
@@ -130,7 +129,7 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
     const size_t group = type_group(type), groups = activation_groups(group, w->cols);
     const size_t per_record = record_groups(type);
     const uint8_t *record = matrix_panel(w, p);
-    const __m512i table = raised_table(type);
+    const Levels512 levels = levels_512(type, -128);
     __m512 acc[BLOCK_SUMS];
 #define STEP(r) acc[r] = _mm512_setzero_ps()
     EACH(rows, STEP);
@@ -141,7 +140,7 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
         for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
             _mm_prefetch(record + PREFETCH_DISTANCE + at, _MM_HINT_T0);
         for (size_t g = 0; g < n; g++) {
-            add_group(type, rows, record, g, block, table, acc);
+            add_group(type, rows, record, g, block, &levels, acc);
             block += rows * activation_bytes(group);
         }
     }

@@ -22,8 +22,9 @@ typedef struct Unpacked {
 } Unpacked;
 
 /* Codes of inputs 4 c to 4 c + 3 of group g of a record, for 16 outputs: one line of signed bytes.
- */
-UNPACK_INLINE __m512i record_codes_512(TensorType type, const uint8_t *lines, size_t g, size_t c) {
+ * `raise` is added to levels. */
+UNPACK_INLINE __m512i record_codes_512(TensorType type, const uint8_t *lines, size_t g, size_t c,
+                                       const Levels512 *levels, __m512i raise) {
     const size_t bits = record_lower_bits(type), fields = 8 / bits; /* of a byte */
     __m512i code = _mm512_loadu_si512(lines + c / fields * LINE_BYTES);
     code = _mm512_srli_epi16(code, (unsigned)(c % fields * bits));
@@ -38,11 +39,7 @@ UNPACK_INLINE __m512i record_codes_512(TensorType type, const uint8_t *lines, si
         upper = _mm512_and_si512(upper, _mm512_set1_epi8(record_upper_mask(type)));
         code = _mm512_or_si512(code, upper);
     }
-    if (type_has_table(type)) {
-        const int8_t *table = record_table(type);
-        __m128i levels = _mm_loadu_si128((const __m128i *)table);
-        return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(levels), code);
-    }
+    if (type_has_table(type)) return _mm512_add_epi8(look_up_512(type, levels, code), raise);
     return _mm512_sub_epi8(code, _mm512_set1_epi8((char)weight_types[type].zero));
 }
 
@@ -74,13 +71,17 @@ UNPACK_INLINE void unpack_records(TensorType type, const uint8_t *panel, size_t 
                                   const Unpacked *to) {
     const size_t group = type_group(type);
     const __m512i flip = _mm512_set1_epi8(to->flip);
+    const Levels512 levels = levels_512(type, 0);
     for (size_t g = 0; g < valid; g++) {
         const uint8_t *record = record_of(type, panel, first + g);
         const uint8_t *lines = record_lines(type, panel, first + g);
         const size_t number = (first + g) % record_groups(type);
-        for (size_t c = 0; c < group / 4; c++)
+        const __m512i raise = record_raise_512(type, record, number);
+        for (size_t c = 0; c < group / 4; c++) {
+            __m512i line = record_codes_512(type, lines, number, c, &levels, raise);
             _mm512_store_si512(to->codes + g * group * PANEL_ROWS + c * LINE_BYTES,
-                               _mm512_xor_si512(record_codes_512(type, lines, number, c), flip));
+                               _mm512_xor_si512(line, flip));
+        }
         _mm512_store_ps(to->scales[g], record_scales_512(type, record, number));
         if (type_has_minima(type))
             _mm512_store_ps(to->minima[g], record_minima_512(type, record, number));

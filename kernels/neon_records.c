@@ -6,29 +6,49 @@
 /* Prefetch distance in bytes. */
 enum { PREFETCH_DISTANCE = 4096 };
 
-/* The levels of the type's table, for a byte look-up. */
-INLINE int8x16_t table_of(TensorType type) {
-    return vld1q_s8(record_table(type));
+/* The levels of the type's table, for byte look-ups. */
+typedef struct Levels {
+    int8x16_t runs[MOST_TABLES]; /* [record_tables] */
+} Levels;
+
+INLINE Levels table_of(TensorType type) {
+    Levels levels = {{vdupq_n_s8(0)}};
+    for (size_t i = 0; type_has_table(type) && i < record_tables(type); i++)
+        levels.runs[i] = vld1q_s8(record_table(type) + 16 * i);
+    return levels;
+}
+
+/* The levels of codes, or the codes of types without a table; `raise` is added to levels. */
+INLINE int8x16_t weights_of(TensorType type, uint8x16_t codes, const Levels *levels,
+                            int8x16_t raise) {
+    if (!type_has_table(type)) return vreinterpretq_s8_u8(codes);
+    const int8x16_t *runs = levels->runs;
+    int8x16_t found;
+    if (record_tables(type) == 4) {
+        found = vqtbl4q_s8((int8x16x4_t){{runs[0], runs[1], runs[2], runs[3]}}, codes);
+    } else if (record_tables(type) == 2) {
+        found = vqtbl2q_s8((int8x16x2_t){{runs[0], runs[1]}}, codes);
+    } else {
+        found = vqtbl1q_s8(runs[0], codes);
+    }
+    return weight_types[type].raise ? vaddq_s8(found, raise) : found;
 }
 
 /* Inputs 4 c to 4 c + 3 of group g of a record, for four outputs. */
 INLINE int8x16_t load_record_weights(TensorType type, const uint8_t *lines, size_t g, size_t c,
-                                     size_t quarter, int8x16_t table) {
+                                     size_t quarter, const Levels *table, int8x16_t raise) {
     const uint8_t *own = lines + 16 * quarter;
     const size_t bits = record_lower_bits(type), fields = 8 / bits; /* of a byte */
     uint8x16_t code = vld1q_u8(own + c / fields * LINE_BYTES);
     if (c % fields) code = vshlq_u8(code, vdupq_n_s8(-(int8_t)(c % fields * bits)));
     if (c % fields + 1 < fields)
         code = vandq_u8(code, vdupq_n_u8((uint8_t)record_lower_mask(type)));
-    const bool levels = type_has_table(type);
-    if (!record_upper_bits(type))
-        return levels ? vqtbl1q_s8(table, code) : vreinterpretq_s8_u8(code);
+    if (!record_upper_bits(type)) return weights_of(type, code, table, raise);
     int from = (int)(record_upper_bits(type) * c + record_upper_shift(type, g));
     uint8x16_t upper = vld1q_u8(own + record_upper_at(type, g));
     upper = vshlq_u8(upper, vdupq_n_s8((int8_t)((int)bits - from)));
     upper = vandq_u8(upper, vdupq_n_u8((uint8_t)record_upper_mask(type)));
-    code = vorrq_u8(code, upper);
-    return levels ? vqtbl1q_s8(table, code) : vreinterpretq_s8_u8(code);
+    return weights_of(type, vorrq_u8(code, upper), table, raise);
 }
 
 /* Four float16 numbers as floats. */
@@ -41,6 +61,21 @@ INLINE uint32x4_t load_4_bytes(const uint8_t *p) {
     uint32_t word;
     memcpy(&word, p, sizeof word);
     return vmovl_u16(vget_low_u16(vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(word)))));
+}
+
+/* What is added to the levels of group g of a record, 4 bytes for each of four outputs. */
+INLINE int8x16_t load_raise(TensorType type, const uint8_t *record, size_t g, size_t quarter) {
+    if (!weight_types[type].raise) return vdupq_n_s8(0);
+    uint32x4_t rows, bits = vdupq_n_u32(1);
+    if (record_scales(type) == SCALES_WIDE_PARTS) {
+        rows = load_4_bytes(record + record_scales_at(type, g) + 4 * quarter);
+    } else {
+        const uint32_t places[4] = {1, 2, 4, 8};
+        bits = vld1q_u32(places);
+        rows = vdupq_n_u32((uint32_t)record_raised(record, g) >> 4 * quarter);
+    }
+    const uint32x4_t raised = vtstq_u32(rows, bits);
+    return vandq_s8(vreinterpretq_s8_u32(raised), vdupq_n_s8((int8_t)weight_types[type].raise));
 }
 
 /* Scales of group g of a record, for the outputs from 4 * quarter on. */
@@ -57,6 +92,11 @@ INLINE float32x4_t load_scales(TensorType type, const uint8_t *record, size_t g,
         float32x4_t floats = vreinterpretq_f32_u32(vshlq_n_u32(part, 20));
         return vmulq_f32(vld1q_f32((const float *)record + 4 * quarter),
                          vmulq_n_f32(floats, 0x1p119f));
+    }
+    if (record_scales(type) == SCALES_WIDE_PARTS) {
+        int32x4_t wide = vshlq_n_s32(vreinterpretq_s32_u32(vorrq_u32(part, vdupq_n_u32(1))), 24);
+        return vmulq_f32(vld1q_f32((const float *)record + 4 * quarter),
+                         vcvtq_f32_s32(vshrq_n_s32(wide, 24)));
     }
     float32x4_t scale = load_4_halves(record + 8 * quarter);
     if (record_scales(type) == SCALES_NIBBLE_PARTS) part = vandq_u32(part, vdupq_n_u32(15));
@@ -91,14 +131,17 @@ INLINE float32x4_t load_minima(TensorType type, const uint8_t *record, size_t g,
 
 /* Adds one group's products with a group of a packed block to the float sums. */
 INLINE void add_record_group(TensorType type, size_t rows, const uint8_t *record, size_t g,
-                             const uint8_t *block, int8x16_t table, float32x4_t (*acc)[QUARTERS]) {
+                             const uint8_t *block, const Levels *table,
+                             float32x4_t (*acc)[QUARTERS]) {
     const uint8_t *lines = record + record_lines_at(type, g);
     const size_t group = type_group(type);
     const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
     const int32_t *offsets = (const int32_t *)block + 2 * rows;
     const int8_t *codes = (const int8_t *)block + ACTIVATION_HEADER * rows;
     int32x4_t dot[BLOCK_ROWS][QUARTERS];
-    int8x16_t x[BLOCK_ROWS];
+    int8x16_t x[BLOCK_ROWS], raise[QUARTERS];
+    UNROLL
+    for (size_t q = 0; q < QUARTERS; q++) raise[q] = load_raise(type, record, g, q);
 #define STEP(r)                                                                                    \
     dot[r][0] = dot[r][1] = dot[r][2] = dot[r][3] =                                                \
         vdupq_n_s32(activation_offset(weight_types[type].zero, offsets[r]))
@@ -112,7 +155,7 @@ INLINE void add_record_group(TensorType type, size_t rows, const uint8_t *record
 #undef STEP
         UNROLL
         for (size_t q = 0; q < QUARTERS; q++) {
-            int8x16_t w = load_record_weights(type, lines, g, c, q, table);
+            int8x16_t w = load_record_weights(type, lines, g, c, q, table, raise[q]);
 #define STEP(r)                                                                                    \
     do {                                                                                           \
         dot[r][q] = dot_lane(dot[r][q], w, x[r], c % 4);                                           \
@@ -144,7 +187,7 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
     const size_t group = type_group(type), groups = activation_groups(group, w->cols);
     const size_t per_record = record_groups(type);
     const uint8_t *record = matrix_panel(w, p);
-    const int8x16_t table = table_of(type);
+    const Levels table = table_of(type);
     float32x4_t acc[BLOCK_ROWS][QUARTERS];
     start_sums(rows, acc);
     for (size_t first = 0; first < groups; first += per_record, record += record_bytes(type)) {
@@ -154,7 +197,7 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
         for (size_t g = 0; g < n; g++) {
             for (size_t at = 0; at < record_group_bytes(type); at += LINE_BYTES)
                 __builtin_prefetch(record + record_lines_at(type, g) + PREFETCH_DISTANCE + at);
-            add_record_group(type, rows, record, g, block, table, acc);
+            add_record_group(type, rows, record, g, block, &table, acc);
             block += rows * activation_bytes(group);
         }
     }

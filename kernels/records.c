@@ -15,6 +15,17 @@ const int8_t records_table_iq3_s[16] = {-15, -13, -11, -9, -7, -5, -3, -1,
 
 const int8_t records_table_q1_0[16] = {-1, 1};
 
+const int8_t records_table_iq2_k[16] = {-31, -13, 1, 17};
+const int8_t records_table_iq3_k[16] = {-63, -40, -23, -10, 1, 13, 28, 47};
+const int8_t records_table_iq5_k[32] = {-126, -114, -103, -92, -83, -74, -65, -57, -50, -43, -36,
+                                        -30,  -24,  -18,  -12, -6,  -1,  5,   11,  17,  23,  29,
+                                        36,   43,   51,   59,  68,  77,  87,  97,  109, 121};
+const int8_t records_table_iq6_k[64] = {
+    -127, -121, -115, -109, -104, -98, -93, -88, -84, -79, -74, -70, -66, -62, -58, -54,
+    -51,  -47,  -44,  -40,  -37,  -34, -31, -28, -25, -22, -19, -16, -13, -11, -8,  -5,
+    -2,   0,    3,    6,    9,    12,  14,  17,  20,  23,  27,  30,  33,  36,  40,  44,
+    47,   51,   55,   59,   63,   68,  72,  77,  82,  87,  92,  98,  103, 109, 115, 121};
+
 /* From this exponent on the largest level, 12, times the scale is infinite. */
 enum { MXFP4_TOO_LARGE = 253 };
 
@@ -51,6 +62,12 @@ static int field_at(const uint8_t *lines, size_t bits, size_t i, size_t r) {
     return byte >> i % line / 4 * bits & ((1 << bits) - 1);
 }
 
+static bool is_raised(TensorType type, const uint8_t *record, size_t g, size_t r) {
+    if (!weight_types[type].raise) return false;
+    if (record_scales(type) == SCALES_WIDE_PARTS) return record[record_scales_at(type, g) + r] & 1;
+    return record_raised(record, g) >> r & 1;
+}
+
 /* The value of input i of group g of a record in row r. */
 static int32_t code_at(TensorType type, const uint8_t *record, size_t g, size_t i, size_t r) {
     const size_t lower = record_lower_bits(type), upper = record_upper_bits(type);
@@ -60,7 +77,9 @@ static int32_t code_at(TensorType type, const uint8_t *record, size_t g, size_t 
         size_t before = g % record_groups_beside(type) * type_group(type);
         code |= field_at(lines + record_upper_at(type, g), upper, before + i, r) << lower;
     }
-    return type_has_table(type) ? record_table(type)[code] : code - weight_types[type].zero;
+    if (!type_has_table(type)) return code - weight_types[type].zero;
+    return record_table(type)[code] +
+           (is_raised(type, record, g, r) ? weight_types[type].raise : 0);
 }
 
 /* The integer that the record's float16 scale is multiplied by for group g. */
@@ -75,6 +94,8 @@ static int part_at(TensorType type, const uint8_t *record, size_t g, size_t r) {
         return ((byte >> g % 2 * 4 & 15) | (record[record_pairs_at(type, g) + r] >> g % 4 * 2 & 3)
                                                << 4) -
                32;
+    case SCALES_WIDE_PARTS:
+        return (int8_t)(byte | 1);
     case SCALES_ODD_PARTS:
         return 2 * (byte >> g % 2 * 4 & 15) + 1;
     default:
@@ -94,7 +115,8 @@ static float scale_at(TensorType type, const uint8_t *record, size_t g, size_t r
     if (record_scales(type) == SCALES_POWERS) return mxfp4_scale(own[r]);
     if (record_scales(type) == SCALES_FLOAT_PARTS)
         return float_at(record, r) * record_small_float(own[r]);
-    return half_at(record, r) * ((float)part_at(type, record, g, r) * record_part_unit(type));
+    const float whole = record_scale_is_float(type) ? float_at(record, r) : half_at(record, r);
+    return whole * ((float)part_at(type, record, g, r) * record_part_unit(type));
 }
 
 static float minimum_at(TensorType type, const uint8_t *record, size_t g, size_t r) {
@@ -144,6 +166,11 @@ static void pack_scales(TensorType type, const RecordCodes *rows, size_t at, siz
                         uint8_t *record) {
     uint8_t *own = record + record_scales_at(type, g) + r;
     const uint8_t *sub = rows->sub_scales + at;
+    if (weight_types[type].raise && record_scales(type) != SCALES_WIDE_PARTS) {
+        const uint16_t raised =
+            (uint16_t)(record_raised(record, g) | (rows->sub_minima[at] & 1) << r);
+        memcpy(record + record_raised_at(g), &raised, sizeof raised);
+    }
     switch (record_scales(type)) {
     case SCALES_HALVES:
         if (g % record_shared(type) == 0) memcpy(own + r, &rows->scales[at], 2);
@@ -157,6 +184,9 @@ static void pack_scales(TensorType type, const RecordCodes *rows, size_t at, siz
         record[record_pairs_at(type, g) + r] |= (uint8_t)(part >> 4 << g % 4 * 2);
         break;
     }
+    case SCALES_WIDE_PARTS:
+        *own = (uint8_t)(*sub * 2 | (rows->sub_minima[at] & 1));
+        break;
     case SCALES_ODD_PARTS:
         *own |= (uint8_t)((*sub & 15) << g % 2 * 4);
         break;

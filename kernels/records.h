@@ -35,6 +35,24 @@
  *             16 bytes with the upper pairs of bits of
  *             their sub-scales, then for each 2 of 8
  *             groups 16 bytes with the lower nibbles
+ *     iq2_k   f16 scale[16], for each of 16 groups uint16   16 inputs: 1 line of pairs of bits
+ *             raised, then as q3_k
+ *     iq2_ks  the same for 8 groups; 16 bytes of zeros      32 inputs: 2 lines of pairs of bits
+ *             follow their bits
+ *     iq3_k   as iq2_k                                      as q3_k
+ *     iq3_ks  as iq2_ks                                     32 inputs: 2 lines of pairs of bits,
+ *                                                           1 line of third bits
+ *     iq4_k   as iq2_k                                      16 inputs: 2 lines of nibbles
+ *     iq5_k   as iq2_k                                      two groups of 16 inputs: 2 lines of
+ *                                                           nibbles each, then 1 line of fifth
+ *                                                           bits of both
+ *     iq6_k   f16 scale[16], for each of 16 groups uint16   16 inputs: 2 lines of nibbles,
+ *             raised, then for each int8 sub_scale[16]      1 line of upper pairs of bits
+ *     iq4_ks  float32 scale[16], then for each of 8 groups  32 inputs: 4 lines of nibbles
+ *             int8 sub_scale[16], an odd number in whose
+ *             place of the lowest bit is raised
+ *     iq5_ks  the same                                      32 inputs: 4 lines of nibbles,
+ *                                                           1 line of fifth bits
  *     q2_0    for each 2 of 8 groups f16 scale[16]          32 inputs: 2 lines of pairs of bits
  *     tq2_0   f16 scale[16]                                 32 inputs: 2 lines of pairs of bits
  *     q1_0    for each 4 of 8 groups f16 scale[16]          32 inputs: 1 line of bits
@@ -54,16 +72,23 @@
  *     mxfp4              2^(exponent - 128) * records_table_mxfp4[q]
  *     nvfp4              scale * records_table_mxfp4[q]
  *     nvfp4_t            (scale * record_small_float(sub_scale)) * records_table_mxfp4[q]
+ *     iq2_k ... iq5_k,   (scale * (sub_scale - 32)) * (level[q] + raised[row] * RAISE)
+ *     iq2_ks, iq3_ks
+ *     iq6_k              (scale * sub_scale) * (level[q] + raised[row] * RAISE)
+ *     iq4_ks, iq5_ks     (scale * (sub_scale | 1)) * (level[q] + (sub_scale & 1) * RAISE)
  *     iq2, iq1           (scale * (2 sub_scale + 1) / 8) * level[q]
  *     iq3_xxs            (scale * (2 sub_scale + 1) / 4) * level[q]
  *     iq3_s              (scale * (2 sub_scale + 1)) * level[q]
  *
- * and all products of scales are exact in float32, but for nvfp4_t's, which is rounded. GGUF's
- * types of these names, IQ4_NL being q4_nl, hold the same numbers in another order (NVFP4 is
- * nvfp4_t), and so do IQ2_XXS, IQ2_XS and IQ2_S (iq2; a sub-scale of 32 inputs is that of two
- * groups), IQ1_S and IQ1_M (iq1), and TQ1_0 (tq2_0). */
+ * and all products of scales are exact in float32, but for those of float32 scales, which are
+ * rounded. RAISE is 5 for iq2_k and iq2_ks, 4 for those of 3 and 4 bits, 2 and 1 for those of 5
+ * and 6. GGUF's types of these names, IQ4_NL being q4_nl, hold the same numbers in another order
+ * (NVFP4 is nvfp4_t), and so do IQ2_XXS, IQ2_XS and IQ2_S (iq2; a sub-scale of 32 inputs is that of
+ * two groups), IQ1_S and IQ1_M (iq1), and TQ1_0 (tq2_0). */
 #ifndef RECORDS_H
 #define RECORDS_H
+
+#include <string.h>
 
 #include "base/numbers.h"
 #include "kernels/weight_types.h"
@@ -82,10 +107,16 @@ extern const int8_t records_table_iq2[16], records_table_iq1[16], records_table_
 /* The two levels of q1_0. */
 extern const int8_t records_table_q1_0[16];
 
+/* The levels of ik_llama.cpp's types, those of 4 bits being q4_nl's. */
+extern const int8_t records_table_iq2_k[16], records_table_iq3_k[16], records_table_iq5_k[32],
+    records_table_iq6_k[64];
+
 TYPE_INLINE const int8_t *record_table(TensorType type) {
     switch (type) {
     case TENSOR_Q4_NL:
     case TENSOR_IQ4_XS:
+    case TENSOR_IQ4_K:
+    case TENSOR_IQ4_KS:
         return records_table_q4_nl;
     case TENSOR_Q1_0:
         return records_table_q1_0;
@@ -97,9 +128,27 @@ TYPE_INLINE const int8_t *record_table(TensorType type) {
         return records_table_iq3_xxs;
     case TENSOR_IQ3_S:
         return records_table_iq3_s;
+    case TENSOR_IQ2_K:
+    case TENSOR_IQ2_KS:
+        return records_table_iq2_k;
+    case TENSOR_IQ3_K:
+    case TENSOR_IQ3_KS:
+        return records_table_iq3_k;
+    case TENSOR_IQ5_K:
+    case TENSOR_IQ5_KS:
+        return records_table_iq5_k;
+    case TENSOR_IQ6_K:
+        return records_table_iq6_k;
     default:
         return records_table_mxfp4;
     }
+}
+
+/* How many runs of 16 levels the table has. */
+enum { MOST_TABLES = 4 };
+TYPE_INLINE size_t record_tables(TensorType type) {
+    const uint8_t bits = weight_types[type].bits;
+    return bits > 4 ? (size_t)1 << (bits - 4) : 1;
 }
 
 static inline bool is_record_type(TensorType type) {
@@ -119,7 +168,7 @@ TYPE_INLINE bool record_has_parts(TensorType type) {
 
 /* True where the record's scale is a float32; else it is a float16. */
 TYPE_INLINE bool record_scale_is_float(TensorType type) {
-    return record_scales(type) == SCALES_FLOAT_PARTS;
+    return record_scales(type) == SCALES_FLOAT_PARTS || record_scales(type) == SCALES_WIDE_PARTS;
 }
 
 /* Groups of a whole record. */
@@ -155,9 +204,20 @@ TYPE_INLINE size_t record_scales_at(TensorType type, size_t g) {
 }
 
 /* True where the upper pairs of 6-bit parts fit between the float16 scales and the nibbles: those
- * of 8 groups fill the 32 bytes there. */
+ * of 8 groups fill the 32 bytes there, if no bits of raised groups are there. */
 TYPE_INLINE bool record_pairs_inside(TensorType type) {
-    return record_groups(type) == 8;
+    return record_groups(type) == 8 && !weight_types[type].raise;
+}
+
+/* Offset of the 16 bits that tell in which rows the levels of group g are raised; types with
+ * SCALES_WIDE_PARTS have them in the lowest bits of their parts. */
+TYPE_INLINE size_t record_raised_at(size_t g) {
+    return RECORD_MINIMA + g * sizeof(uint16_t);
+}
+TYPE_INLINE uint16_t record_raised(const uint8_t *record, size_t g) {
+    uint16_t rows;
+    memcpy(&rows, record + record_raised_at(g), sizeof rows);
+    return rows;
 }
 
 /* Offset of the upper pairs of bits of the 6-bit parts of group g, shifted by 2 (g % 4) bits. */
@@ -282,9 +342,11 @@ typedef struct RecordCodes {
                          scales: the lower halves of their bits */
     uint16_t *minima; /* f16: one for each record; types with minima only. Of float32 scales: the
                          upper halves of their bits */
-    uint8_t *sub_scales; /* one for each group; int8 for q6_k, q3_k and iq4_xs (-32 ... 31); odd
-                            parts: n of 2 n + 1; mxfp4's exponents; 8-bit floats; else unused */
-    uint8_t *sub_minima; /* one for each group; types with minima only */
+    uint8_t *sub_scales; /* one for each group; int8 for q6_k, q3_k and iq4_xs (-32 ... 31) and
+                            others; odd parts: n of 2 n + 1 (iq4_ks, iq5_ks: -64 ... 63); mxfp4's
+                            exponents; 8-bit floats; else unused */
+    uint8_t *sub_minima; /* one for each group; types with minima only. Types with raised levels: 1
+                            where they are raised, else 0 */
 } RecordCodes;
 
 /* Makes a panel of 16 rows, as panel_pack_codes does for the other types. Rows past the matrix's

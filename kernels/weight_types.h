@@ -42,6 +42,15 @@ typedef enum TensorType {
     TENSOR_TQ2_0 = 23,   /* the same, for each 256 */
     TENSOR_Q1_0 = 24,    /* the levels -1 and 1; an f16 scale for each 128 inputs */
     TENSOR_NVFP4_T = 25, /* nvfp4 with a float32 factor; for each 16 inputs an 8-bit float */
+    TENSOR_IQ2_K = 26,   /* 4 levels, raised or not, and a 6-bit part for each 16 inputs */
+    TENSOR_IQ2_KS = 27,  /* the same for each 32 inputs */
+    TENSOR_IQ3_K = 28,   /* 8 levels, raised or not, and a 6-bit part for each 16 inputs */
+    TENSOR_IQ3_KS = 29,  /* the same for each 32 inputs */
+    TENSOR_IQ4_K = 30,   /* q4_nl's levels, raised or not, and a 6-bit part for each 16 inputs */
+    TENSOR_IQ4_KS = 31,  /* the same, with an odd part of a float32 for each 32 inputs */
+    TENSOR_IQ5_K = 32,   /* 32 levels, raised or not, and a 6-bit part for each 16 inputs */
+    TENSOR_IQ5_KS = 33,  /* the same, with an odd part of a float32 for each 32 inputs */
+    TENSOR_IQ6_K = 34,   /* 64 levels, raised or not, and an int8 part for each 16 inputs */
     TENSOR_TYPES
 } TensorType;
 
@@ -63,7 +72,10 @@ typedef enum PanelFamily {
     X(Q4_NL)                                                                                       \
     X(MXFP4)                                                                                       \
     X(NVFP4)                                                                                       \
-    X(Q2_K) X(Q3_K) X(IQ2) X(IQ1) X(IQ3_XXS) X(IQ3_S) X(IQ4_XS) X(Q2_0) X(TQ2_0) X(Q1_0) X(NVFP4_T)
+    X(Q2_K)                                                                                        \
+    X(Q3_K)                                                                                        \
+    X(IQ2) X(IQ1) X(IQ3_XXS) X(IQ3_S) X(IQ4_XS) X(Q2_0) X(TQ2_0) X(Q1_0) X(NVFP4_T) X(IQ2_K)       \
+        X(IQ2_KS) X(IQ3_K) X(IQ3_KS) X(IQ4_K) X(IQ4_KS) X(IQ5_K) X(IQ5_KS) X(IQ6_K)
 
 /* How a record stores the scales of its groups. */
 typedef enum RecordScales {
@@ -73,6 +85,7 @@ typedef enum RecordScales {
     SCALES_6_BIT_PARTS,  /* a float16 for the record, times 6 bits less 32 for each group */
     SCALES_ODD_PARTS,    /* a float16 for the record, times 2 n + 1 for each group's nibble n */
     SCALES_FLOAT_PARTS,  /* a float32 for the record, times an 8-bit float for each group */
+    SCALES_WIDE_PARTS,   /* a float32 for the record, times an odd int8 for each group */
     SCALES_HALVES,       /* a float16 for each group, or for each few groups */
     SCALES_POWERS        /* an exponent of 2 for each group */
 } RecordScales;
@@ -90,6 +103,8 @@ typedef struct TensorTypeInfo {
     bool is_signed;       /* codes are int8 as stored */
     bool has_table;       /* codes are numbers of a table's levels */
     uint8_t largest;      /* the largest magnitude of its levels */
+    uint8_t raise;        /* how much higher the levels of some groups are, which a bit of each
+                             group tells; 0: of none */
     uint8_t halved;       /* scales with odd parts: how often they are halved */
     RecordScales scales;  /* FAMILY_RECORDS only */
     uint8_t shared;       /* SCALES_HALVES: how many groups share a float16; 0: each has its own */
@@ -137,6 +152,24 @@ static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
                      .scales = SCALES_HALVES, .shared = 4},
     [TENSOR_NVFP4_T] = {"nvfp4_t", FAMILY_RECORDS, 8, 16, .bits = 4, .has_table = true,
                         .largest = 12, .scales = SCALES_FLOAT_PARTS},
+    [TENSOR_IQ2_K] = {"iq2_k", FAMILY_RECORDS, 16, 16, .bits = 2, .has_table = true, .largest = 31,
+                      .raise = 5, .scales = SCALES_6_BIT_PARTS},
+    [TENSOR_IQ2_KS] = {"iq2_ks", FAMILY_RECORDS, 16, 32, .bits = 2, .has_table = true,
+                       .largest = 31, .raise = 5, .scales = SCALES_6_BIT_PARTS},
+    [TENSOR_IQ3_K] = {"iq3_k", FAMILY_RECORDS, 16, 16, .bits = 3, .has_table = true, .largest = 63,
+                      .raise = 4, .scales = SCALES_6_BIT_PARTS},
+    [TENSOR_IQ3_KS] = {"iq3_ks", FAMILY_RECORDS, 16, 32, .bits = 3, .has_table = true,
+                       .largest = 63, .raise = 4, .scales = SCALES_6_BIT_PARTS},
+    [TENSOR_IQ4_K] = {"iq4_k", FAMILY_RECORDS, 8, 16, .bits = 4, .has_table = true, .largest = 127,
+                      .raise = 4, .scales = SCALES_6_BIT_PARTS},
+    [TENSOR_IQ4_KS] = {"iq4_ks", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true,
+                       .largest = 127, .raise = 4, .scales = SCALES_WIDE_PARTS},
+    [TENSOR_IQ5_K] = {"iq5_k", FAMILY_RECORDS, 8, 16, .bits = 5, .has_table = true, .largest = 126,
+                      .raise = 2, .scales = SCALES_6_BIT_PARTS},
+    [TENSOR_IQ5_KS] = {"iq5_ks", FAMILY_RECORDS, 8, 32, .bits = 5, .has_table = true,
+                       .largest = 126, .raise = 2, .scales = SCALES_WIDE_PARTS},
+    [TENSOR_IQ6_K] = {"iq6_k", FAMILY_RECORDS, 8, 16, .bits = 6, .has_table = true, .largest = 127,
+                      .raise = 1, .scales = SCALES_SIGNED_PARTS},
 };
 
 #define TYPE_INLINE static inline __attribute__((always_inline))

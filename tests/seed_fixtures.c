@@ -256,7 +256,8 @@ static void widen_tensor(char *bytes, size_t n, const char *name, StoredType typ
     }
     if (n_dims == 2) stored = is_output ? STORED_F16 : (uint32_t)type;
     assert_true(gguf_type_number((StoredType)stored, &number));
-    assert_true(stored_bytes((StoredType)stored, (size_t)(dims[0] * dims[1]), &size));
+    assert_true(
+        stored_file_bytes((StoredType)stored, (size_t)(dims[0] * dims[1]), (size_t)dims[0], &size));
     memcpy(at + 4, dims, n_dims * sizeof *dims);
     at += 4 + n_dims * sizeof *dims;
     memcpy(at, &number, sizeof number);

@@ -16,6 +16,7 @@
 #include "convert/gguf_write.h"
 #include "fixture.h"
 #include "formats/source_open.h"
+#include "formats/stored.h"
 #include "gguf_fixture.h"
 #include "process.h"
 #include "tier.h"
@@ -339,6 +340,7 @@ static void make_blocks(GgufTensor *tensors, size_t n, StoredType type, uint32_t
 static void assert_note(const char *path, const char *directory, const char *note) {
     char *target = fixture_path(directory, "m.bin"), *cache = fixture_path(directory, "cache");
     Process p = RUN("export", path, target, "--force");
+    if (p.status) print_message("%s", p.err);
     assert_int_equal(p.status, 0);
     if (note) assert_non_null(strstr(p.err, note));
     assert_int_equal(strstr(p.err, "has no equal") != NULL, note != NULL);
@@ -385,6 +387,92 @@ static void types_without_an_equal_say_what_their_conversion_cost(void **state) 
         fixture_remove_directory(directory);
     }
     source_close(source);
+}
+
+/* Fills a matrix with random blocks of a type whose rows have a scale. Returns the blocks as they
+ * are read, each with its row's scale; the tensor has them as a file does, the scale once. */
+static uint8_t *make_scaled_rows(GgufTensor *t, StoredType type, uint32_t number) {
+    const StoredTypeInfo *info = stored_type_info(type);
+    const size_t scale = info->row_scale, of_row = t->cols / info->block;
+    size_t bytes;
+    make_blocks(t, 1, type, number, (int[]){(int)scale - 2, -1});
+    assert_true(stored_file_bytes(type, t->rows * t->cols, t->cols, &bytes));
+    uint8_t *blocks = malloc(t->bytes), *file = (uint8_t *)t->values;
+    assert_non_null(blocks);
+    memcpy(blocks, file, t->bytes);
+    for (size_t b = 0; b < t->rows * of_row; b++) {
+        uint8_t *block = blocks + b * info->block_bytes;
+        if (b % of_row == 0) {
+            memcpy(file, block, scale);
+            file += scale;
+        } else {
+            memcpy(block, block - info->block_bytes, scale);
+        }
+        memcpy(file, block + scale, info->block_bytes - scale);
+        file += info->block_bytes - scale;
+    }
+    assert_int_equal(file - (uint8_t *)t->values, bytes);
+    t->bytes = bytes;
+    return blocks;
+}
+
+/* Expects that the rows of the file's matrix have the values of the blocks. */
+static void assert_rows(const char *path, const char *name, StoredType type,
+                        const uint8_t *blocks) {
+    Source *source;
+    Error error;
+    assert_int_equal(source_open(&source, path, NULL, &error), STATUS_OK);
+    assert_int_equal(source_parse(source, &error), STATUS_OK);
+    size_t i = 0;
+    while (strcmp(source->tensors[i].name, name) != 0) assert_true(++i < source->n_tensors);
+    const SourceTensor *t = &source->tensors[i];
+    const size_t n = t->rows * t->cols;
+    float *read = malloc(n * sizeof *read), *values = malloc(n * sizeof *values);
+    stored_to_floats(type, blocks, n, values);
+    assert_int_equal(source_read_floats(source, t, 0, t->rows, read, &error), STATUS_OK);
+    assert_memory_equal(read, values, n * sizeof *read);
+    assert_int_equal(source_read_floats(source, t, 3, 2, read, &error), STATUS_OK);
+    assert_memory_equal(read, values + 3 * t->cols, 2 * t->cols * sizeof *read);
+    free(read);
+    free(values);
+    source_close(source);
+}
+
+static void scales_of_rows_belong_to_all_blocks_of_a_row(void **state) {
+    (void)state;
+    static const struct {
+        StoredType type;
+        uint32_t number;
+    } cases[] = {{STORED_IQ4_KS, 144}, {STORED_IQ2_KS, 145}};
+    char *directory = fixture_directory(), *path = fixture_path(directory, "m.gguf");
+    Source *source;
+    Error error;
+    assert_int_equal(source_open(&source, "random:tiny,dim=256,ffn_dim=512", NULL, &error),
+                     STATUS_OK);
+    assert_int_equal(source_parse(source, &error), STATUS_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        GgufTensor *tensors = calloc(source->n_tensors, sizeof *tensors);
+        uint8_t *down = NULL;
+        size_t n = read_tensors(source, tensors);
+        for (size_t k = 0; k < n; k++) {
+            if (tensors[k].rows == 0) continue;
+            uint8_t *blocks = make_scaled_rows(&tensors[k], cases[i].type, cases[i].number);
+            if (strcmp(tensors[k].name, "blk.0.ffn_down.weight") == 0) {
+                down = blocks;
+            } else {
+                free(blocks);
+            }
+        }
+        write_gguf(path, &source->config, tensors, 0, n, 0, 1);
+        assert_rows(path, "layers.0.w_down", cases[i].type, down);
+        assert_note(path, directory, NULL);
+        free(down);
+        for (size_t k = 0; k < n; k++) free(tensors[k].values);
+        free(tensors);
+    }
+    source_close(source);
+    free(path);
+    fixture_remove_directory(directory);
 }
 
 /* Adds "NAME.scale" and "NAME.input_scale" of `count` numbers beside the first n tensors. Returns
@@ -613,6 +701,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(split_files_give_the_reference_logits),
         cmocka_unit_test(parts_that_do_not_fit_are_refused),
         cmocka_unit_test(types_without_an_equal_say_what_their_conversion_cost),
+        cmocka_unit_test(scales_of_rows_belong_to_all_blocks_of_a_row),
         cmocka_unit_test(factors_beside_nvfp4_weights_are_multiplied_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -514,10 +514,16 @@ static void gguf_that_cannot_be_read_is_refused_by_name(void **state) {
     to[39] = 36; /* types of other programs */
     assert_change_refused("gguf/type8", from, 40, to,
                           "is of type I2_S, which this program cannot read; take a file of TQ2_0");
-    to[39] = (char)139;
-    assert_change_refused(
-        "gguf/type8", from, 40, to,
-        "is of type IQ4_K, which this program cannot read; take a file of llama.cpp's types");
+    to[39] = (char)139; /* ik_llama.cpp's, of which one has a scale for each row */
+    assert_change_refused("gguf/type8", from, 40, to, "w_up': 32 x 32 values of IQ4_K");
+    to[39] = (char)144;
+    assert_change_refused("gguf/type8", from, 40, to, "its 1024 values of IQ4_KS do not lie");
+    to[39] = (char)153;
+    assert_change_refused("gguf/type8", from, 40, to,
+                          "is of type IQ2_KT, which this program cannot read; take a file of other "
+                          "types (Q4_K_M");
+    to[39] = (char)142; /* ik_llama.cpp's, withdrawn */
+    assert_change_refused("gguf/type8", from, 40, to, "ffn_up.weight' is of type number 142");
     to[39] = (char)212;
     assert_change_refused("gguf/type8", from, 40, to,
                           "is of type Q4_K_R4, which this program cannot read; take the file that "

@@ -210,8 +210,9 @@ static void a_scale_that_is_not_finite_is_found(void **state) {
 /* The upper byte of the scale of a block, which a minimum follows. */
 static size_t upper_byte(StoredType type) {
     static const uint8_t upper_bytes[STORED_TYPES] = {
-        [STORED_IQ1_M] = 55, [STORED_TQ1_0] = 53, [STORED_TQ2_0] = 65,
-        [STORED_Q6_K] = 209, [STORED_Q3_K] = 109, [STORED_Q2_K] = 81};
+        [STORED_IQ1_M] = 55, [STORED_TQ1_0] = 53,  [STORED_TQ2_0] = 65,
+        [STORED_Q6_K] = 209, [STORED_Q3_K] = 109,  [STORED_Q2_K] = 81,
+        [STORED_IQ4_KS] = 3, [STORED_IQ4_KSS] = 3, [STORED_IQ5_KS] = 3};
     return upper_bytes[type] ? upper_bytes[type] : 1;
 }
 
@@ -304,7 +305,7 @@ static void each_hashed(void (*check)(StoredType type, const uint8_t *blocks, si
         check(type, blocks, n_values, hash);
         free(blocks);
     }
-    assert_int_equal(n, 16);
+    assert_int_equal(n, 27);
     fclose(file);
 }
 
@@ -403,6 +404,11 @@ static void blocks_with_scales_that_are_no_numbers_are_found(void **state) {
         if (info->block == 1) continue;
         assert_false(stored_bytes(type, COLS + 1, &bytes));
         assert_false(stored_bytes(type, info->block / 2, &bytes));
+        assert_false(stored_file_bytes(type, COLS + info->block / 2, COLS, &bytes));
+        if (info->row_scale) {
+            assert_false(stored_file_bytes(type, COLS, COLS + info->block, &bytes));
+            assert_false(stored_file_bytes(type, COLS, 0, &bytes));
+        }
         for (size_t i = 0; i < 2 * sizeof bad / sizeof *bad; i++) {
             uint8_t *blocks = generated_blocks(type, 7, PANEL_ROWS * COLS);
             uint8_t *of_row = blocks + 5 * COLS / info->block * info->block_bytes;
@@ -448,14 +454,15 @@ static double largest_difference(StoredType type) {
     return largest;
 }
 
-/* Writes the table: each block type of GGUF, in the order of bits. */
+/* Writes the table: each block type of GGUF, in the order of bits, then ik_llama.cpp's. */
 static void write_table(FILE *out) {
     static const StoredType types[] = {
-        STORED_Q8_0,  STORED_Q6_K,   STORED_Q5_1,   STORED_Q5_0,    STORED_Q5_K,
-        STORED_Q4_1,  STORED_Q4_0,   STORED_Q4_K,   STORED_IQ4_NL,  STORED_NVFP4,
-        STORED_MXFP4, STORED_IQ4_XS, STORED_Q3_K,   STORED_IQ3_S,   STORED_IQ3_XXS,
-        STORED_Q2_K,  STORED_IQ2_S,  STORED_IQ2_XS, STORED_IQ2_XXS, STORED_Q2_0,
-        STORED_TQ2_0, STORED_TQ1_0,  STORED_IQ1_M,  STORED_IQ1_S,   STORED_Q1_0};
+        STORED_Q8_0,    STORED_Q6_K,  STORED_Q5_1,    STORED_Q5_0,   STORED_Q5_K,  STORED_Q4_1,
+        STORED_Q4_0,    STORED_Q4_K,  STORED_IQ4_NL,  STORED_NVFP4,  STORED_MXFP4, STORED_IQ4_XS,
+        STORED_Q3_K,    STORED_IQ3_S, STORED_IQ3_XXS, STORED_Q2_K,   STORED_IQ2_S, STORED_IQ2_XS,
+        STORED_IQ2_XXS, STORED_Q2_0,  STORED_TQ2_0,   STORED_TQ1_0,  STORED_IQ1_M, STORED_IQ1_S,
+        STORED_Q1_0,    STORED_IQ6_K, STORED_IQ5_K,   STORED_IQ5_KS, STORED_IQ4_K, STORED_IQ4_KS,
+        STORED_IQ4_KSS, STORED_IQ3_K, STORED_IQ3_KS,  STORED_IQ2_KL, STORED_IQ2_K, STORED_IQ2_KS};
     enum { ROWS = 64, COLS = 4096 };
     fprintf(out,
             "| GGUF | bits a weight | here | bits a weight | larger by | largest difference |\n"
@@ -463,7 +470,7 @@ static void write_table(FILE *out) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         const StoredTypeInfo *info = stored_type_info(types[i]);
         size_t file, here;
-        assert_true(stored_bytes(types[i], ROWS * COLS, &file));
+        assert_true(stored_file_bytes(types[i], ROWS * COLS, COLS, &file));
         assert_true(tensor_matrix_bytes(info->lossless, ROWS, COLS, &here));
         fprintf(out, "| %s | %.4g | `%s` | %.4g | %.1f%% | %g |\n", info->name,
                 8.0 * (double)file / (ROWS * COLS), tensor_type_info(info->lossless)->name,
@@ -534,15 +541,19 @@ static void quantizing_loses_no_more_than_it_must(void **state) {
     static const struct {
         TensorType type;
         double bell, heavy;
-    } bounds[] = {{TENSOR_Q4_K, 0.0053, 0.0085},   {TENSOR_Q5_K, 0.0013, 0.0024},
-                  {TENSOR_Q6_K, 0.00031, 0.00063}, {TENSOR_Q4_NL, 0.0059, 0.0086},
-                  {TENSOR_MXFP4, 0.0135, 0.0197},  {TENSOR_NVFP4, 0.0074, 0.0055},
-                  {TENSOR_Q2_K, 0.076, 0.071},     {TENSOR_Q3_K, 0.0217, 0.024},
-                  {TENSOR_IQ2, 0.035, 0.028},      {TENSOR_IQ1, 0.085, 0.053},
-                  {TENSOR_IQ3_XXS, 0.0072, 0.042}, {TENSOR_IQ3_S, 0.0075, 0.045},
-                  {TENSOR_IQ4_XS, 0.0059, 0.0086}, {TENSOR_Q2_0, 0.145, 0.17},
-                  {TENSOR_TQ2_0, 0.166, 0.28},     {TENSOR_Q1_0, 0.51, 4.2},
-                  {TENSOR_NVFP4_T, 0.0095, 0.0095}};
+    } bounds[] = {{TENSOR_Q4_K, 0.0053, 0.0085},    {TENSOR_Q5_K, 0.0013, 0.0024},
+                  {TENSOR_Q6_K, 0.00031, 0.00063},  {TENSOR_Q4_NL, 0.0059, 0.0086},
+                  {TENSOR_MXFP4, 0.0135, 0.0197},   {TENSOR_NVFP4, 0.0074, 0.0055},
+                  {TENSOR_Q2_K, 0.076, 0.071},      {TENSOR_Q3_K, 0.0217, 0.024},
+                  {TENSOR_IQ2, 0.035, 0.028},       {TENSOR_IQ1, 0.085, 0.053},
+                  {TENSOR_IQ3_XXS, 0.0072, 0.042},  {TENSOR_IQ3_S, 0.0075, 0.045},
+                  {TENSOR_IQ4_XS, 0.0059, 0.0086},  {TENSOR_Q2_0, 0.145, 0.17},
+                  {TENSOR_TQ2_0, 0.166, 0.28},      {TENSOR_Q1_0, 0.51, 4.2},
+                  {TENSOR_NVFP4_T, 0.0074, 0.0057}, {TENSOR_IQ2_K, 0.083, 0.085},
+                  {TENSOR_IQ2_KS, 0.105, 0.135},    {TENSOR_IQ3_K, 0.0193, 0.02},
+                  {TENSOR_IQ3_KS, 0.0243, 0.0325},  {TENSOR_IQ4_K, 0.0042, 0.0051},
+                  {TENSOR_IQ4_KS, 0.0055, 0.0081},  {TENSOR_IQ5_K, 0.0011, 0.00165},
+                  {TENSOR_IQ5_KS, 0.0014, 0.0026},  {TENSOR_IQ6_K, 0.00025, 0.00037}};
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         double bell = error_of_quantizing(bounds[i].type, 512, 0.02f, false);
         double heavy = error_of_quantizing(bounds[i].type, 512, 0.02f, true);

@@ -49,7 +49,11 @@ static void sizes_are_those_of_the_format(void **state) {
                  {TENSOR_IQ4_XS, 512, 512, 4352, 0, 4352},  {TENSOR_IQ4_XS, 33, 64, 640, 0, 640},
                  {TENSOR_Q2_0, 320, 320, 1536, 0, 1536},    {TENSOR_TQ2_0, 512, 512, 2112, 0, 2112},
                  {TENSOR_TQ2_0, 256, 256, 1088, 0, 1088},   {TENSOR_Q1_0, 384, 384, 896, 0, 896},
-                 {TENSOR_NVFP4_T, 257, 272, 2816, 0, 2816}};
+                 {TENSOR_NVFP4_T, 257, 272, 2816, 0, 2816}, {TENSOR_IQ2_K, 256, 256, 1280, 0, 1280},
+                 {TENSOR_IQ2_KS, 512, 512, 2368, 0, 2368},  {TENSOR_IQ3_K, 272, 272, 2240, 0, 2240},
+                 {TENSOR_IQ3_KS, 512, 512, 3392, 0, 3392},  {TENSOR_IQ4_K, 256, 256, 2304, 0, 2304},
+                 {TENSOR_IQ4_KS, 288, 288, 2688, 0, 2688},  {TENSOR_IQ5_K, 272, 272, 3392, 0, 3392},
+                 {TENSOR_IQ5_KS, 256, 256, 2752, 0, 2752},  {TENSOR_IQ6_K, 1, 16, 512, 0, 512}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t panel, matrix;
         assert_int_equal(tensor_padded_cols(cases[i].type, cases[i].cols), cases[i].padded);
