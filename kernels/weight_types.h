@@ -74,8 +74,24 @@ typedef enum PanelFamily {
     X(NVFP4)                                                                                       \
     X(Q2_K)                                                                                        \
     X(Q3_K)                                                                                        \
-    X(IQ2) X(IQ1) X(IQ3_XXS) X(IQ3_S) X(IQ4_XS) X(Q2_0) X(TQ2_0) X(Q1_0) X(NVFP4_T) X(IQ2_K)       \
-        X(IQ2_KS) X(IQ3_K) X(IQ3_KS) X(IQ4_K) X(IQ4_KS) X(IQ5_K) X(IQ5_KS) X(IQ6_K)
+    X(IQ2)                                                                                         \
+    X(IQ1)                                                                                         \
+    X(IQ3_XXS)                                                                                     \
+    X(IQ3_S)                                                                                       \
+    X(IQ4_XS)                                                                                      \
+    X(Q2_0)                                                                                        \
+    X(TQ2_0)                                                                                       \
+    X(Q1_0)                                                                                        \
+    X(NVFP4_T)                                                                                     \
+    X(IQ2_K)                                                                                       \
+    X(IQ2_KS)                                                                                      \
+    X(IQ3_K)                                                                                       \
+    X(IQ3_KS)                                                                                      \
+    X(IQ4_K)                                                                                       \
+    X(IQ4_KS)                                                                                      \
+    X(IQ5_K)                                                                                       \
+    X(IQ5_KS)                                                                                      \
+    X(IQ6_K)
 
 /* How a record stores the scales of its groups. */
 typedef enum RecordScales {
