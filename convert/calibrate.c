@@ -157,7 +157,7 @@ Status calibrate_windows(Calibration **out, const ModelFile *file, const TextWin
 Status calibrate(Calibration **out, const ModelFile *file, const InputFile *text,
                  const ConvertOptions *options, Error *error) {
     TextWindows windows;
-    Status status = text_windows_open(&windows, file, text, error);
+    Status status = text_windows_open(&windows, file, text, TEXT_WINDOW, error);
     if (status == STATUS_OK) status = calibrate_windows(out, file, &windows, options, error);
     text_windows_close(&windows);
     return status;

@@ -25,6 +25,9 @@ static const TensorType types[TARGET_SIZE_TYPES] = {
 
 enum { OWN = TARGET_SIZE_TYPES, OPTIONS, ROUNDS = 1 };
 
+/* Tokens: low bits cost most far behind a text's beginning, so that short windows mislead. */
+enum { WINDOW = 1024 };
+
 /* Matrices that have one type. */
 typedef struct Unit {
     char key[MODELFILE_NAME_BYTES]; /* the name without the number of an expert */
@@ -510,7 +513,8 @@ Status target_size_choose(Source *source, const TargetSize *target, const InputF
     Status status = list_units(&s, error);
     if (status == STATUS_OK) status = set_limit(&s, target, error);
     if (status == STATUS_OK) status = open_lossless(&s, text, &files->fds[OWN], options, error);
-    if (status == STATUS_OK) status = text_windows_open(&s.windows, s.files[OWN], text, error);
+    if (status == STATUS_OK)
+        status = text_windows_open(&s.windows, s.files[OWN], text, WINDOW, error);
     if (status == STATUS_OK)
         status = calibrate_windows(calibration, s.files[OWN], &s.windows, options, error);
     own.importance = calibration_importance_of;

@@ -7,10 +7,8 @@
 #include "session/logprobs.h"
 #include "tokenizer.h"
 
-enum { WINDOW = 512 }; /* tokens, with the bos */
-
 Status text_windows_open(TextWindows *windows, const ModelFile *file, const InputFile *text,
-                         Error *error) {
+                         size_t most, Error *error) {
     *windows = (TextWindows){.bos = -1};
     const Config *config = modelfile_config(file);
     Tokenizer *tokenizer;
@@ -28,7 +26,7 @@ Status text_windows_open(TextWindows *windows, const ModelFile *file, const Inpu
     } else if (windows->ids.length == 0) {
         status = error_set(error, "%s: holds no token", text->path);
     }
-    windows->window = config->context < WINDOW ? config->context : WINDOW;
+    windows->window = config->context < most ? config->context : most;
     /* A context of one has no room for the bos. */
     if (tokenizer_adds_bos(tokenizer) && windows->window > 1) {
         windows->bos = tokenizer_bos(tokenizer);

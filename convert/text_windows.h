@@ -1,8 +1,8 @@
 /* A text cut into windows, and models that run over them: for calibration and for all that is
  * measured on the same text.
  *
- * A window is 512 tokens, or the model's context if that is shorter. Each begins like a text: at
- * position 0, with the beginning-of-text token where the tokenizer adds one. */
+ * Each window begins like a text: at position 0, with the beginning-of-text token where the
+ * tokenizer adds one. */
 #ifndef TEXT_WINDOWS_H
 #define TEXT_WINDOWS_H
 
@@ -16,9 +16,13 @@ typedef struct TextWindows {
     size_t window; /* tokens of the text in each; the last may have fewer */
 } TextWindows;
 
-/* Reads the text with the model's tokenizer. Free with text_windows_close, also after a failure. */
+enum { TEXT_WINDOW = 512 }; /* the usual length, in tokens */
+
+/* Reads the text with the model's tokenizer, and cuts it into windows of `most` tokens, with the
+ * one that begins them, or of the model's context if that is shorter. Free with text_windows_close,
+ * also after a failure. */
 Status text_windows_open(TextWindows *windows, const ModelFile *file, const InputFile *text,
-                         Error *error);
+                         size_t most, Error *error);
 void text_windows_close(TextWindows *windows);
 
 /* The rows of a run over the whole text: its tokens, and the token that begins each window. */

@@ -341,7 +341,8 @@ static void damage_is_named_where_every_tensor_differs(void **state) {
     InputFile text = {.fd = -1};
     Error error;
     assert_int_equal(input_open(&text, paths[3], &error), STATUS_OK);
-    assert_int_equal(text_windows_open(&d.reading.windows, d.own, &text, &error), STATUS_OK);
+    assert_int_equal(text_windows_open(&d.reading.windows, d.own, &text, TEXT_WINDOW, &error),
+                     STATUS_OK);
     d.n_rows = text_windows_rows(&d.reading.windows);
     size_t *all = malloc(5 * d.n_rows * sizeof *all);
     assert_non_null(all);
@@ -421,7 +422,8 @@ static void a_trial_has_the_cache_of_the_other_model(void **state) {
     Error error;
     size_t bytes;
     assert_int_equal(input_open(&text, story, &error), STATUS_OK);
-    assert_int_equal(text_windows_open(&reading.windows, own, &text, &error), STATUS_OK);
+    assert_int_equal(text_windows_open(&reading.windows, own, &text, TEXT_WINDOW, &error),
+                     STATUS_OK);
     size_t row = row_that_the_cache_turns(&reading, own, other);
     if (reading.windows.bos >= 0) token_list_push(&ids, reading.windows.bos);
     for (size_t i = 0; ids.length <= row; i++) token_list_push(&ids, reading.windows.ids.ids[i]);
