@@ -122,6 +122,7 @@ typedef enum StackNumber {
     STACK_RESIDUAL_GATES, /* each element of the stream and of what is added has a weight: Muse
                            * Spark, Doge */
     STACK_CYCLES,         /* two stacks of layers run in turn, each on a state of its own: HRM */
+    STACK_LOOPED,         /* middle layers run again and again, on a stream of length 1: Dory */
     STACK_MTP,            /* one prediction layer (layers/mtp.h); no file has this */
     STACKS
 } StackNumber;
@@ -416,6 +417,7 @@ typedef struct Config {
         uint32_t altup_streams; /* STACK_ALTUP: residual streams */
         uint32_t hyper_streams; /* STACK_HYPER: residual streams */
         uint32_t gated_streams; /* STACK_GATED_STREAMS: residual streams */
+        uint32_t loops;         /* STACK_LOOPED: runs of the middle layers */
         uint32_t low_cycles; /* STACK_CYCLES: runs of the low stack before each of the high one */
     };
     union {
@@ -423,7 +425,9 @@ typedef struct Config {
         uint32_t norm_gate_rank;   /* STACK_MIXED_NORMS: rank of the gates of norms; 0 = no gates */
         uint32_t stream_gate_rank; /* STACK_GATED_STREAMS: rank of the gates that read them */
     };
-    uint32_t block_layers; /* STACK_BLOCK_SUMS: layers of a block; STACK_CYCLES: of each stack */
+    uint32_t block_layers; /* STACK_BLOCK_SUMS: layers of a block; STACK_CYCLES: of each stack;
+                            * STACK_LOOPED: of each run */
+    uint32_t loop_from;    /* STACK_LOOPED: layers before the first run */
     PerLayerConfig per_layer;
     NgramConfig ngram;
     bool residual_by_depth; /* divides each sum so that all its parts weigh the same: Beam */

@@ -76,7 +76,7 @@ static const ConfigField fields[] = {
     FLOAT(logit_scale),
     AMOUNT(logit_softcap),
     ENUM(stack, "plain", "gemma4", "altup", "mixed_norms", "shortcut", "hyper", "gated_streams",
-         "scaled_sums", "convolved", "block_sums", "residual_gates", "cycles"),
+         "scaled_sums", "convolved", "block_sums", "residual_gates", "cycles", "looped"),
     FIELD(window, FIELD_PER_LAYER, .most = UINT32_MAX),
     FIELD(rope_table, FIELD_PER_LAYER, .most = 2),
     FIELD(chunk, FIELD_PER_LAYER, .most = UINT32_MAX),
@@ -179,8 +179,8 @@ static Status check_positions(const Config *c, Error *error) {
 static Status check_operations(const Config *c, Error *error) {
     if (c->query_scaling != 0.0f && c->query_scaling_floor == 0)
         return error_set(error, "query_scaling is set, but query_scaling_floor is 0");
-    if (c->qk_norm_after_rope && c->qk_norm != QK_NORM_NONE && c->qk_norm != QK_NORM_HEAD)
-        return error_set(error, "qk_norm_after_rope is set, but qk_norm is not 'head'");
+    if (c->qk_norm_after_rope && c->qk_norm == QK_NORM_ALL)
+        return error_set(error, "qk_norm_after_rope is set, but qk_norm is 'all'");
     if (c->gate_activation == ACTIVATION_XIELU ||
         (c->activation == ACTIVATION_XIELU &&
          (c->gated || c->experts.count > 0 || c->stack != STACK_PLAIN)))

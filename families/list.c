@@ -18,6 +18,7 @@
     X(deepseek_v4) \
     X(diffllama) \
     X(doge) \
+    X(dory) \
     X(dots3_note) \
     X(ernie4_5) \
     X(evolla) \

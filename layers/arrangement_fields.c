@@ -22,6 +22,7 @@ const ConfigField arrangement_keys[ARRANGEMENT_KEYS] = {
     KEY_UINT("product_keys", product.keys, 1 << 10),
     KEY_UINT("product_experts", product.count, 1 << 20),
     KEY_UINT("product_used", product.per_token, 1 << 10),
+    KEY_UINT("loop_from", loop_from, CONFIG_MAX_LAYERS),
 };
 /* clang-format on */
 
@@ -150,7 +151,26 @@ static Status validate_cycles(const Config *c, Error *error) {
     return STATUS_OK;
 }
 
+static Status validate_looped(const Config *c, Error *error) {
+    if (c->norm != NORM_RMS || c->norm_place != NORM_AROUND || c->parallel_block)
+        return error_set(error, "stack 'looped' needs norm 'rms' and norm_place 'around'");
+    if (c->block_layers == 0 || c->loops == 0 ||
+        (uint64_t)c->loop_from + (uint64_t)c->loops * c->block_layers > c->n_layers)
+        return error_set(error,
+                         "stack 'looped': loop_from is %u, altup_streams %u, block_layers %u, of "
+                         "n_layers %u",
+                         c->loop_from, c->loops, c->block_layers, c->n_layers);
+    for (uint32_t l = 0; l < c->n_layers; l++)
+        if (c->without_ffn[l] || c->layer_kind[l] != LAYER_ATTENTION || c->experts.count > 0)
+            return error_set(error,
+                             "layer %u: every layer of a stack 'looped' attends and has a "
+                             "feed-forward without experts",
+                             l);
+    return STATUS_OK;
+}
+
 Status arrangement_validate(const Config *c, Error *error) {
+    if (c->stack == STACK_LOOPED) return validate_looped(c, error);
     if (c->stack == STACK_CYCLES) return validate_cycles(c, error);
     if (c->stack == STACK_RESIDUAL_GATES) return validate_residual_gates(c, error);
     if (c->stack == STACK_GATED_STREAMS) return validate_gated(c, error);
@@ -179,7 +199,8 @@ double arrangement_work(const Config *c) {
     if (c->stack == STACK_MTP) return 2.0 * dim * dim;
     if (c->stack == STACK_SCALED_SUMS)
         return layers * c->router.dim * (dim + 2.0 * c->router.dim + c->experts.count);
-    if (c->stack == STACK_CONVOLVED || c->stack == STACK_BLOCK_SUMS || c->stack == STACK_CYCLES)
+    if (c->stack == STACK_CONVOLVED || c->stack == STACK_BLOCK_SUMS || c->stack == STACK_CYCLES ||
+        c->stack == STACK_LOOPED)
         return 0;
     if (c->stack == STACK_GATED_STREAMS)
         return (2.0 * layers + 1.0) * c->gated_streams * dim * 2.0 * c->stream_gate_rank +

@@ -14,6 +14,7 @@ static const Arrangement *const arrangements[STACKS] = {
     [STACK_BLOCK_SUMS] = &block_sums_arrangement,
     [STACK_RESIDUAL_GATES] = &residual_gates_arrangement,
     [STACK_CYCLES] = &cycles_arrangement,
+    [STACK_LOOPED] = &looped_arrangement,
 };
 
 const Arrangement *arrangement_of(StackNumber number) {

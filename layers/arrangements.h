@@ -7,7 +7,7 @@
 extern const Arrangement gemma4_arrangement, altup_arrangement, shortcut_arrangement,
     mixed_norms_arrangement, mtp_arrangement, hyper_arrangement, gated_streams_arrangement,
     scaled_sums_arrangement, convolved_arrangement, block_sums_arrangement,
-    residual_gates_arrangement, cycles_arrangement;
+    residual_gates_arrangement, cycles_arrangement, looped_arrangement;
 
 /* Zeroed memory for weights that weights_free gives to free(); NULL after a failure, which the
  * finder then holds. */

@@ -183,6 +183,8 @@ static const Flip flips[] = {
     {"rwkv", "final_norm_eps", 0.5},
     {"hrm_text", "altup_streams", 5}, /* 6 runs of a module: 5 low, one high */
     {"hrm_text-bias", "block_layers", 1},
+    {"dory-pairs", "altup_streams", 2},
+    {"dory", "loop_from", 0},
     {"xlstm", "mlstm_gate_cap", 1},
     {"xlstm-bias", "mlstm_eps", 0.5},
 };
