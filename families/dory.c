@@ -101,15 +101,18 @@ static Status dory_finish(const json_t *json, Config *c, Error *error) {
     return STATUS_OK;
 }
 
+static const uint32_t NO_LAYER = UINT32_MAX;
+
 /* Adds a vector of n equal values, as `layers.N.to` or, where l is NO_LAYER, as `to`. */
-enum { NO_LAYER = UINT32_MAX };
 static Status add_constant(const RuleContext *c, uint32_t l, const char *to, size_t n, double value,
                            Error *error) {
     char name[MODELFILE_NAME_BYTES];
     float *values = malloc((n + 1) * sizeof *values);
     for (size_t i = 0; values && i < n; i++) values[i] = (float)value;
-    snprintf(name, sizeof name, l == NO_LAYER ? "%.0u%s" : "layers.%u.%s", l == NO_LAYER ? 0 : l,
-             to);
+    if (l == NO_LAYER)
+        snprintf(name, sizeof name, "%s", to);
+    else
+        snprintf(name, sizeof name, "layers.%u.%s", l, to);
     return source_add_values(c->source, name, 1, n, values, error);
 }
 
