@@ -1,5 +1,6 @@
-/* The residual stream before each layer of a run of passes, kept for trials: runs of the same passes
- * in which weights of later layers differ begin at the first layer that differs, with the same bits.
+/* The residual stream before each layer of a run of passes, kept for trials: runs of the same
+ * passes in which weights of later layers differ begin at the first layer that differs, with the
+ * same bits.
  *
  *     resume = residuals_begin(r, 0, true);         the run that is kept
  *     resume = residuals_begin(r, layer, false);    a trial with other weights from `layer` on
