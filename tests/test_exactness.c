@@ -73,6 +73,7 @@ static const Subject subjects[] = {
     {"rwkv", "q4"},              /* RWKV, a stream that is halved */
     {"xlstm", "q8"},             /* matrix LSTM */
     {"hrm_text", "q8"},          /* two modules that run in turn */
+    {"dory", "q8"},              /* middle layers that run again, on a stream of length 1 */
     {"idefics", "f32"},          /* layers of a feed-forward alone */
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
