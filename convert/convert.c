@@ -19,6 +19,7 @@
 #include "formats/source_open.h"
 #include "formats/stored.h"
 #include "kernels/panel_pack.h"
+#include "model.h"
 #include "numeric.h"
 
 /* A piece of the target that one thread makes at once: panels of a matrix, or rows of a vector. */
@@ -517,6 +518,22 @@ static void run_workers(Conversion *c) {
     }
 }
 
+/* Opens the target as a model before it has weights: a tensor that the model would miss is found
+ * before hours of work, not after them. */
+static Status check_model(Conversion *c, Layout *layout, Error *error) {
+    const ModelOptions options = {.n_threads = 1, .max_rows = 1};
+    ModelFile *file = NULL;
+    Model *model = NULL;
+    if (layout_write(layout, 0, c->fd, error) != STATUS_OK) return name_target(c, error);
+    int fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) return error_set(error, "%s: %s", c->source->path, strerror(errno));
+    Status status = modelfile_open(&file, c->source->path, fd, error);
+    if (status == STATUS_OK) status = model_open(&model, file, &options, error);
+    model_close(model);
+    modelfile_close(file);
+    return status;
+}
+
 Status convert_parsed(const Source *source, const ConvertOptions *options, int out_fd,
                       Error *error) {
     Layout layout;
@@ -538,6 +555,7 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
                   strerror(errno));
         status = name_target(&c, error);
     }
+    if (status == STATUS_OK && source->n_tensors > 0) status = check_model(&c, &layout, error);
     if (status == STATUS_OK) {
         XXH3_64bits_reset(c.checksum);
         run_workers(&c);

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "convert/convert_target.h"
 #include "formats/source_open.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"
@@ -209,12 +210,11 @@ static void assert_refused(const char *name, const char *key, json_t *value, con
     json_t *gguf = gguf_fixture_load(name);
     set_key(gguf, key, value, kind);
     gguf_fixture_write(gguf, path, STORED_F32, false);
-    Source *source;
+    const ConvertOptions options = {.n_threads = 1};
     Error error = {.text = ""};
-    assert_int_equal(source_open(&source, path, NULL, &error), STATUS_OK);
-    assert_int_equal(source_parse(source, &error), STATUS_FAILED);
+    int fd = -1;
+    assert_int_equal(convert_temporary(path, &options, &fd, &error), STATUS_FAILED);
     if (!strstr(error.text, expected)) fail_msg("'%s' does not say '%s'", error.text, expected);
-    source_close(source);
     json_decref(gguf);
     free(path);
     fixture_remove_directory(directory);
@@ -293,6 +293,8 @@ static void numbers_that_do_not_fit_are_refused_by_name(void **state) {
                    "uint32[]", "attention.compress_ratios is not one number of positions");
     assert_refused(deepseek, "deepseek4.attention.compress_ratios", json_pack("[i, i]", 0, 4),
                    "uint32[]", "attention.compress_ratios gives layer 2 no rate");
+    assert_refused(deepseek, "deepseek4.attention.compress_ratios", json_pack("[i, i, i]", 4, 4, 7),
+                   "uint32[]", "tensor 'layers.0.pool_kv' is missing");
     assert_refused(deepseek, "deepseek4.swiglu_clamp_shexp", json_real(3.0), "float32",
                    "limited by 2, shared ones by 3");
     assert_refused(deepseek, "deepseek4.rope.freq_base", json_real(0.0), "float32",
