@@ -55,14 +55,10 @@ const PageMember page_gguf_flags[] = {
 };
 
 const PageMember page_tensor_members[] = {
-    FLAG(TensorRule, optional),
-    FLAG(TensorRule, longer),
-    FLAG(TensorRule, own_keys),
-    FLAG(TensorRule, each_head),
-    FLAG(TensorRule, first_of_pair),
-    TEXT(TensorRule, by),
-    TEXT(TensorRule, same_as),
-    {0},
+    FLAG(TensorRule, optional),      FLAG(TensorRule, longer),
+    FLAG(TensorRule, own_keys),      FLAG(TensorRule, each_head),
+    FLAG(TensorRule, first_of_pair), TEXT(TensorRule, by),
+    TEXT(TensorRule, same_as),       {0},
 };
 
 #define CHOICE(name, member, value)                                                                \
