@@ -158,8 +158,8 @@ static void block_to_floats(StoredType type, const uint8_t *block, float *out) {
 }
 
 void stored_k_nvfp4_to_floats(const uint8_t *stored, size_t n, float factor, float *out) {
-    uint8_t codes[64], sub_scales[4];
-    uint16_t scales[1], minima[1];
+    uint8_t codes[64] = {0}, sub_scales[4] = {0};
+    uint16_t scales[1] = {0}, minima[1] = {0};
     for (size_t b = 0; b < n / 64; b++, stored += 36, out += 64) {
         block_nvfp4(stored, &(RecordCodes){codes, scales, minima, sub_scales, NULL});
         for (size_t i = 0; i < 64; i++)
