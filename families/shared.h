@@ -610,6 +610,21 @@
         NORM("indexer.k_norm", ".indexer.k_norm", "index_dim", .optional = true),                  \
         MATRIX("indexer.weights", ".indexer.proj.weight", "index_heads", "dim", .optional = true)
 
+/* Hyper-connections: the maps of each block with `scales` scales, and those behind the last layer.
+ */
+#define GGUF_HYPER(scales)                                                                         \
+    MATRIX("hyper.attention", ".hc_attn_fn.weight", "hyper_maps", "altup_streams * dim"),          \
+        VECTOR("hyper.attention.base", ".hc_attn_base.weight", "hyper_maps"),                      \
+        VECTOR("hyper.attention.scale", ".hc_attn_scale.weight", scales),                          \
+        MATRIX("hyper.ffn", ".hc_ffn_fn.weight", "hyper_maps", "altup_streams * dim"),             \
+        VECTOR("hyper.ffn.base", ".hc_ffn_base.weight", "hyper_maps"),                             \
+        VECTOR("hyper.ffn.scale", ".hc_ffn_scale.weight", scales)
+
+#define GGUF_HYPER_END                                                                             \
+    MATRIX("hyper.end", "output_hc_fn.weight", "altup_streams", "altup_streams * dim"),            \
+        VECTOR("hyper.end.base", "output_hc_base.weight", "altup_streams"),                        \
+        VECTOR("hyper.end.scale", "output_hc_scale.weight", "1")
+
 #define GGUF_END                                                                                   \
     NORM("final_norm", "output_norm"), LINEAR("output", "output", "vocab_size", "dim",             \
                                               .same_as = "token_embedding", .if_tied = true)
