@@ -79,7 +79,7 @@ void mtp_drafts_close(MtpDrafts *s) {
 void mtp_drafts_warm_up(MtpDrafts *s) {
     enum { WARM_ROWS = 32 }; /* about as many as are read at first (drafter_set.c) */
     Row rows[WARM_ROWS];
-    Error ignored; /* texts are generated without drafts then */
+    Error ignored; /* the first draft fails in the same way */
     memset(s->next, 0, WARM_ROWS * s->dim * sizeof *s->next);
     /* From position 1: a row needs the hidden state of the position before it. */
     for (int32_t i = 0; i < WARM_ROWS; i++)

@@ -123,7 +123,8 @@ static size_t renumber_layers(Source *source, uint32_t sharers,
     return n;
 }
 
-/* shared_names lists the tensors of the stored layers in their order, so that `at` follows i. */
+/* Each stored layer becomes `sharers` consecutive ones with the same weights. shared_names lists
+ * the tensors of the stored layers in their order, so that `at` follows i. */
 Status source_share_layers(Source *source, uint32_t n_layers, Error *error) {
     uint32_t stored = source->config.n_layers, sharers = stored ? n_layers / stored : 0;
     if (stored == n_layers) return STATUS_OK;
