@@ -26,22 +26,41 @@ bool mix_type_by_name(const char *name, TensorType *type) {
     return false;
 }
 
-/* The type of this name, where q5, q6 and q4m are short for types with records; false: unknown. */
+/* Names that stand for a type with records and, but for q5 and q6, for more bits in the matrices
+ * whose errors cost most. */
+typedef struct Mixture {
+    const char *name;
+    TensorType type, wv, wo, w_down;
+    bool half_wv, half_w_down; /* in chosen layers alone: is_chosen_layer */
+} Mixture;
+static const Mixture mixtures[] = {
+    {.name = "q6", TENSOR_Q6_K, TENSOR_Q6_K, TENSOR_Q6_K, TENSOR_Q6_K},
+    {.name = "q5", TENSOR_Q5_K, TENSOR_Q5_K, TENSOR_Q5_K, TENSOR_Q5_K},
+    {.name = "q4m", TENSOR_Q4_K, TENSOR_Q6_K, TENSOR_Q4_K, TENSOR_Q6_K, true, true},
+    {.name = "q3", TENSOR_Q3_K, TENSOR_Q5_K, TENSOR_Q4_K, TENSOR_Q4_K, .half_w_down = true},
+    {.name = "q2", TENSOR_Q2_K, TENSOR_Q4_K, TENSOR_Q3_K, TENSOR_Q3_K},
+};
+
+/* The mixture called name[length], or NULL. */
+static const Mixture *mixture_of(const char *name, size_t length) {
+    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++)
+        if (strlen(mixtures[i].name) == length && memcmp(mixtures[i].name, name, length) == 0)
+            return &mixtures[i];
+    return NULL;
+}
+
+/* The type of this name, which of a mixture is that of most matrices; false: unknown. */
 static bool type_of(const char *text, size_t length, TensorType *type) {
     char name[NAME_BYTES];
+    const Mixture *mixture = mixture_of(text, length);
+    if (mixture) {
+        *type = mixture->type;
+        return true;
+    }
     if (length >= sizeof name) return false;
     memcpy(name, text, length);
     name[length] = '\0';
-    if (strcmp(name, "q5") == 0) {
-        *type = TENSOR_Q5_K;
-    } else if (strcmp(name, "q6") == 0) {
-        *type = TENSOR_Q6_K;
-    } else if (strcmp(name, "q4m") == 0) {
-        *type = TENSOR_Q4_K;
-    } else {
-        return mix_type_by_name(name, type) && *type != TENSOR_VECTOR;
-    }
-    return true;
+    return mix_type_by_name(name, type) && *type != TENSOR_VECTOR;
 }
 
 /* What other programs call our types, in lower case. */
@@ -53,13 +72,15 @@ static const struct {
     {"8bit", "q8"},     {"8", "q8"},          {"q6_k_m", "q6"}, {"q5_0", "q5"},
     {"q5_1", "q5"},     {"q5_k_m", "q5"},     {"q5_k_s", "q5"}, {"q4_k_m", "q4m"},
     {"q4_k_s", "q4m"},  {"bfloat16", "bf16"}, {"q4_0", "q4"},   {"q4_1", "q4"},
-    {"int4", "q4m"},    {"4bit", "q4m"},      {"4", "q4m"},
+    {"int4", "q4m"},    {"4bit", "q4m"},      {"4", "q4m"},     {"q3_k_m", "q3"},
+    {"q3_k_s", "q3_k"}, {"q3_k_l", "q3"},     {"int3", "q3"},   {"3bit", "q3"},
+    {"q2_k_s", "q2_k"}, {"q2_k_m", "q2"},     {"int2", "q2"},   {"2bit", "q2"},
 };
 
 /* Refuses a type that does not exist, with its name here if other programs have it, else with all
  * names. */
 static Status unknown_type(const char *text, size_t length, Error *error) {
-    char name[NAME_BYTES] = "", list[400] = "q4m, q5, q6";
+    char name[NAME_BYTES] = "", list[400] = "q2, q3, q4m, q5, q6";
     TensorType type;
     for (size_t i = 0; i < length && i < sizeof name - 1; i++)
         name[i] = (char)tolower((unsigned char)text[i]);
@@ -93,8 +114,8 @@ Status mix_check(const char *mix, Error *error) {
     return STATUS_OK;
 }
 
-/* Whether q4m gives this layer more bits: the first and the last eighth of the layers, and every
- * third between (llama.cpp's use_more_bits). */
+/* Whether a mixture gives this layer more bits: the first and the last eighth of the layers, and
+ * every third between (llama.cpp's use_more_bits). */
 static bool is_chosen_layer(const char *name, const Config *config) {
     unsigned layer = 0, n = config->n_layers;
     if (sscanf(name, "layers.%u.", &layer) != 1) return false;
@@ -130,15 +151,25 @@ bool mix_stays_float(const char *name) {
     return strstr(name, "hyper.") != NULL;
 }
 
+/* The type that a mixture gives this matrix, where it gives none of its own `type`. */
+static TensorType type_in(const Mixture *mixture, const char *name, const Config *config,
+                          TensorType type) {
+    bool chosen = is_chosen_layer(name, config);
+    if (mix_is_named(name, "wo", 2)) return mixture->wo;
+    if (mix_is_named(name, "wv", 2) && (chosen || !mixture->half_wv)) return mixture->wv;
+    if (mix_is_named(name, "w_down", 6) && (chosen || !mixture->half_w_down))
+        return mixture->w_down;
+    return type;
+}
+
 TensorType mix_choose(const char *mix, const char *name, const Config *config) {
     TensorType type = TENSOR_F32;
     size_t length = strcspn(mix, ",");
     type_of(mix, length, &type);
     type = with_more_bits(type, name);
     if (mix_stays_float(name)) type = TENSOR_F32;
-    if (length == 3 && memcmp(mix, "q4m", 3) == 0 && is_chosen_layer(name, config) &&
-        (mix_is_named(name, "wv", 2) || mix_is_named(name, "w_down", 6)))
-        type = TENSOR_Q6_K;
+    const Mixture *mixture = mixture_of(mix, length);
+    if (mixture && !mix_stays_float(name)) type = type_in(mixture, name, config, type);
     for (mix += length; *mix; mix += length) {
         mix++;
         length = strcspn(mix, ",");

@@ -3,6 +3,9 @@
  *     f32, f16, bf16, q8, q8_64, ...   that type for all matrices; with fewer than 6 bits, the
  *                                      embedding and the output head get more
  *     q5, q6                           q5_k, q6_k
+ *     q3                               q3_k, with q5_k for wv, q4_k for wo and for w_down of half
+ *                                      the layers
+ *     q2                               q2_k, with q4_k for wv, q3_k for wo and w_down
  *     q4m                              q4_k, and q6_k where errors matter most: embedding, output
  *                                      head, and wv and w_down of half the layers, among them the
  *                                      first and the last (the choice that llama.cpp's Q4_K_M has

@@ -71,8 +71,8 @@ static void a_wrong_command_line_says_so(void **state) {
     assert_fails(RUN("export"), 2, "SOURCE and TARGET");
     assert_fails(RUN("export", "one"), 2, "SOURCE and TARGET");
     assert_fails(RUN("export", "one", "two", "three"), 2, "too many operands: three");
-    assert_fails(RUN("export", "one", "two", "--type", "q3"), 2,
-                 "no type is called 'q3'; there are q4m, q5, q6, f32, ");
+    assert_fails(RUN("export", "one", "two", "--type", "q1"), 2,
+                 "no type is called 'q1'; there are q2, q3, q4m, q5, q6, f32, ");
     assert_fails(RUN("export", "one", "two", "-t", "Q4_K_M"), 2,
                  "no type is called 'Q4_K_M'; did you mean q4m?");
     assert_fails(RUN("export", "one", "two", "-t", "q4m", "--keep", "output=int8"), 2,

@@ -42,6 +42,30 @@ static void the_mix_chooses_layers_at_both_ends_and_each_third(void **state) {
     }
 }
 
+static void mixtures_of_few_bits_spare_values_and_outputs(void **state) {
+    (void)state;
+    static const struct {
+        const char *mix, *name;
+        TensorType type;
+    } cases[] = {
+        {"q3", "layers.3.wq", TENSOR_Q3_K},
+        {"q3", "layers.3.wv", TENSOR_Q5_K},
+        {"q3", "layers.3.wo", TENSOR_Q4_K},
+        {"q3", "layers.0.w_down", TENSOR_Q4_K},
+        {"q3", "layers.3.experts.7.w_down", TENSOR_Q3_K},
+        {"q3", "output", TENSOR_Q6_K},
+        {"q3", "layers.3.hyper.attention", TENSOR_F32},
+        {"q2", "layers.3.w_up", TENSOR_Q2_K},
+        {"q2", "layers.3.wv", TENSOR_Q4_K},
+        {"q2", "layers.3.wo", TENSOR_Q3_K},
+        {"q2", "layers.3.w_down", TENSOR_Q3_K},
+        {"q2", "token_embedding", TENSOR_Q6_K},
+        {"q3,wv=q2", "layers.3.wv", TENSOR_Q2_K}, /* as a type it is that of most matrices */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(mix_choose(cases[i].mix, cases[i].name, &config), cases[i].type);
+}
+
 static void names_that_are_kept_have_their_own_types(void **state) {
     (void)state;
     const char *mix = "q4m,w_down=q8,layers.1=f16,output=q5";
@@ -72,6 +96,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_type_spends_more_bits_on_what_every_token_meets),
         cmocka_unit_test(the_mix_chooses_layers_at_both_ends_and_each_third),
+        cmocka_unit_test(mixtures_of_few_bits_spare_values_and_outputs),
         cmocka_unit_test(names_that_are_kept_have_their_own_types),
         cmocka_unit_test(what_is_no_mix_is_refused_by_name),
     };
