@@ -115,10 +115,11 @@ typedef enum StackNumber {
                         * norms may have gates: A.X K2 */
     STACK_SHORTCUT, /* a mixture in every second layer, added after the next one: LongCat-Flash */
     STACK_HYPER,    /* several residual streams, mixed for each block: Hy 4 */
-    STACK_GATED_STREAMS, /* several residual streams, read by low-rank gates: Qwen4-Exp */
-    STACK_SCALED_SUMS,   /* both parts of each sum have weights and biases by element: ZAYA */
-    STACK_CONVOLVED,     /* x + convolution(f(norm(x))): Inkling */
-    STACK_BLOCK_SUMS, /* blocks read sums of some layers each by attention over them: Inkling 2 */
+    STACK_GATED_STREAMS,  /* several residual streams, read by low-rank gates: Qwen4-Exp */
+    STACK_SCALED_SUMS,    /* both parts of each sum have weights and biases by element: ZAYA */
+    STACK_CONVOLVED,      /* x + convolution(f(norm(x))): Inkling */
+    STACK_BLOCK_SUMS,     /* blocks read sums of some layers each by attention over them: Inkling 2;
+                           * middle layers may run several times */
     STACK_RESIDUAL_GATES, /* each element of the stream and of what is added has a weight: Muse
                            * Spark, Doge */
     STACK_CYCLES,         /* two stacks of layers run in turn, each on a state of its own: HRM */
@@ -417,17 +418,20 @@ typedef struct Config {
         uint32_t altup_streams; /* STACK_ALTUP: residual streams */
         uint32_t hyper_streams; /* STACK_HYPER: residual streams */
         uint32_t gated_streams; /* STACK_GATED_STREAMS: residual streams */
-        uint32_t loops;         /* STACK_LOOPED: runs of the middle layers */
+        uint32_t loops;      /* STACK_LOOPED, STACK_BLOCK_SUMS with loop_layers: runs of the middle
+                              * layers */
         uint32_t low_cycles; /* STACK_CYCLES: runs of the low stack before each of the high one */
     };
     union {
         uint32_t adapter_rank;     /* LAYER_SHARED: rank of the adapters of a shared block */
         uint32_t norm_gate_rank;   /* STACK_MIXED_NORMS: rank of the gates of norms; 0 = no gates */
         uint32_t stream_gate_rank; /* STACK_GATED_STREAMS: rank of the gates that read them */
+        uint32_t message_rank;     /* STACK_BLOCK_SUMS with loop_layers: rank of messages' gates */
     };
     uint32_t block_layers; /* STACK_BLOCK_SUMS: layers of a block; STACK_CYCLES: of each stack;
                             * STACK_LOOPED: of each run */
-    uint32_t loop_from;    /* STACK_LOOPED: layers before the first run */
+    uint32_t loop_from;    /* STACK_LOOPED, STACK_BLOCK_SUMS: layers before the first run */
+    uint32_t loop_layers; /* STACK_BLOCK_SUMS: middle layers, which run `loops` times; 0: none do */
     PerLayerConfig per_layer;
     NgramConfig ngram;
     bool residual_by_depth; /* divides each sum so that all its parts weigh the same: Beam */

@@ -1,6 +1,7 @@
 /* Inkling and Inkling 2: attention with a learned bias of distances, convolutions over the
  * positions behind keys, values, attention and feed-forwards; Inkling 2's blocks attend over sums
- * of layers.
+ * of layers, and its variant with loops runs its middle layers several times, with messages from
+ * one run to the next (layers/messages.h). Each run is layers of their own here.
  *
  * Files have transformers' names or those of the first files, which stand side by side here:
  * model.layers.N.self_attn.q_proj.weight is model.llm.layers.N.attn.wq_du.weight there. Rows of
@@ -8,8 +9,8 @@
 #include "cache/kv_shape.h"
 #include "families/shared.h"
 
-static FamilyFinish inkling_finish, inkling2_finish;
-static FamilyMore inkling_more, inkling2_more;
+static FamilyFinish inkling_finish, inkling2_finish, inkling2_loop_finish;
+static FamilyMore inkling_more, inkling2_more, inkling2_loop_more;
 
 #define BOTH(form, to, new_name, old_name, ...)                                                    \
     form(to, new_name, __VA_ARGS__, .optional = true),                                             \
@@ -28,6 +29,49 @@ static FamilyMore inkling_more, inkling2_more;
              "n_heads * relative_dim", "dim"),                                                     \
         BOTH(MATRIX, "wo", ".self_attn.o_proj.weight", ".attn.wo_ud.weight", "dim",                \
              "n_heads * head_dim")
+
+#define INKLING2_SET                                                                               \
+    SET({"position", POSITION_NONE}, {"attention_scale", 1}, {"value_norm", 1},                    \
+        {"stack", STACK_BLOCK_SUMS}, {"router_normalize", 1})
+
+/* Keys whose absent values are the same in both variants of Inkling 2. */
+#define INKLING2_KEYS                                                                              \
+    KV_HEADS(8), HEAD_DIM(128), {"model_max_length|max_position_embeddings", "context", 1048576},  \
+        {"rms_norm_eps", "norm_eps", 1e-6}, {"d_rel", "relative_dim", 16},                         \
+        {"rel_extent", "relative_extent", 1024},                                                   \
+        {"sconv_kernel_size|conv_kernel_size", "state_kernel", 4},                                 \
+        {"num_experts_per_tok", "n_experts_used", 8},                                              \
+        {"routed_scaling_factor|route_scale", "router_scale", 8},                                  \
+        {"qk_l2_clip_threshold", "head_clip", 22.627416997969522},                                 \
+        {"rel_l2_clip_threshold", "relative_clip", 8},                                             \
+        {"n_layers_per_attn_res_block", "block_layers", 6},                                        \
+        {"mlp_gate_softcap", "gate_softcap", 4}, {"mlp_up_softcap", "up_softcap", 25}, {           \
+        "final_logit_softcapping", "logit_softcap", 30                                             \
+    }
+
+#define INKLING2_ENDS                                                                              \
+    NORM("final_norm", "model.norm"), VECTOR("embedding_norm", "model.embed_norm.weight", "dim"),  \
+        VECTOR("final_query", "model.attn_res.output_query", "dim")
+
+#define INKLING2_LAYER                                                                             \
+    VECTOR("attention_norm", ".attn_norm.weight", "dim", .optional = true),                        \
+        VECTOR("attention_norm", ".q_input_norm.weight", "dim", .optional = true),                 \
+        VECTOR("k_input_norm", ".k_input_norm.weight", "dim", .optional = true),                   \
+        VECTOR("v_input_norm", ".v_input_norm.weight", "dim", .optional = true),                   \
+        INKLING_ATTENTION,                                                                         \
+        MATRIX("attention_gate", ".attn.gate_attn.weight", "n_heads * head_dim", "dim"),           \
+        MATRIX("row_sinks", ".attn.attn_sink_proj.weight", "n_heads", "dim"),                      \
+        VECTOR("q_scale", ".attn.q_l2_clip.scale", "n_heads * head_dim"),                          \
+        VECTOR("relative.scale", ".attn.rel_l2_clip.scale", "n_heads * relative_dim"),             \
+        MATRIX("k.taps_by_row", ".attn.k_sconv.weight_proj", "n_kv_heads * state_kernel", "dim",   \
+               .optional = true),                                                                  \
+        MATRIX("v.taps_by_row", ".attn.v_sconv.weight_proj", "n_kv_heads * state_kernel", "dim",   \
+               .optional = true),                                                                  \
+        VECTOR("ffn_norm", ".mlp_norm.weight", "dim"),                                             \
+        MATRIX("router", ".mlp.gate.weight", "n_experts", "dim"),                                  \
+        VECTOR("router.correction", ".mlp.gate.bias", "n_experts"),                                \
+        GATE_UP("experts.%u.w_gate experts.%u.w_up", ".mlp.experts.w13_weight", "expert_ffn_dim"), \
+        MATRIX("experts.%u.w_down", ".mlp.experts.w2_weight", "dim", "expert_ffn_dim")
 
 const Family families_inkling[] = {
     {
@@ -88,47 +132,15 @@ const Family families_inkling[] = {
     },
     {
         .model_type = "inkling2_text",
-        .set = SET({"position", POSITION_NONE}, {"attention_scale", 1}, {"value_norm", 1},
-                   {"stack", STACK_BLOCK_SUMS}, {"router_normalize", 1}),
-        .keys = KEYS(SIZES_WITHOUT_FFN(201024, 4608, 48, 48), KV_HEADS(8), HEAD_DIM(128),
-                     {"model_max_length|max_position_embeddings", "context", 1048576},
-                     {"rms_norm_eps", "norm_eps", 1e-6}, {"d_rel", "relative_dim", 16},
-                     {"rel_extent", "relative_extent", 1024},
-                     {"sconv_kernel_size|conv_kernel_size", "state_kernel", 4},
+        .set = INKLING2_SET,
+        .keys = KEYS(SIZES_WITHOUT_FFN(201024, 4608, 48, 48), INKLING2_KEYS,
                      {"intermediate_size|moe_intermediate_size", "ffn_dim", 2304},
                      {"intermediate_size|moe_intermediate_size", "expert_ffn_dim", 2304},
-                     {"num_local_experts|n_routed_experts", "n_experts", 384},
-                     {"num_experts_per_tok", "n_experts_used", 8},
-                     {"routed_scaling_factor|route_scale", "router_scale", 8},
-                     {"qk_l2_clip_threshold", "head_clip", 22.627416997969522},
-                     {"rel_l2_clip_threshold", "relative_clip", 8},
-                     {"n_layers_per_attn_res_block", "block_layers", 6},
-                     {"mlp_gate_softcap", "gate_softcap", 4}, {"mlp_up_softcap", "up_softcap", 25},
-                     {"final_logit_softcapping", "logit_softcap", 30}),
+                     {"num_local_experts|n_routed_experts", "n_experts", 384}),
         .tensors =
             (const TensorRule[]){
-                NORM("final_norm", "model.norm"),
-                VECTOR("embedding_norm", "model.embed_norm.weight", "dim"),
-                VECTOR("final_query", "model.attn_res.output_query", "dim"),
-                VECTOR("attention_norm", ".attn_norm.weight", "dim", .optional = true),
-                VECTOR("attention_norm", ".q_input_norm.weight", "dim", .optional = true),
-                VECTOR("k_input_norm", ".k_input_norm.weight", "dim", .optional = true),
-                VECTOR("v_input_norm", ".v_input_norm.weight", "dim", .optional = true),
-                INKLING_ATTENTION,
-                MATRIX("attention_gate", ".attn.gate_attn.weight", "n_heads * head_dim", "dim"),
-                MATRIX("row_sinks", ".attn.attn_sink_proj.weight", "n_heads", "dim"),
-                VECTOR("q_scale", ".attn.q_l2_clip.scale", "n_heads * head_dim"),
-                VECTOR("relative.scale", ".attn.rel_l2_clip.scale", "n_heads * relative_dim"),
-                MATRIX("k.taps_by_row", ".attn.k_sconv.weight_proj", "n_kv_heads * state_kernel",
-                       "dim", .optional = true),
-                MATRIX("v.taps_by_row", ".attn.v_sconv.weight_proj", "n_kv_heads * state_kernel",
-                       "dim", .optional = true),
-                VECTOR("ffn_norm", ".mlp_norm.weight", "dim"),
-                MATRIX("router", ".mlp.gate.weight", "n_experts", "dim"),
-                VECTOR("router.correction", ".mlp.gate.bias", "n_experts"),
-                GATE_UP("experts.%u.w_gate experts.%u.w_up", ".mlp.experts.w13_weight",
-                        "expert_ffn_dim"),
-                MATRIX("experts.%u.w_down", ".mlp.experts.w2_weight", "dim", "expert_ffn_dim"),
+                INKLING2_ENDS,
+                INKLING2_LAYER,
                 {0},
             },
         .rope = {.none = true},
@@ -137,8 +149,29 @@ const Family families_inkling[] = {
         .finish = inkling2_finish,
         .more = inkling2_more,
     },
+    {
+        .model_type = "inkling2_loop_text",
+        .set = INKLING2_SET,
+        .keys = KEYS(SIZES_WITHOUT_FFN(201024, 2304, 24, 24), INKLING2_KEYS,
+                     {"intermediate_size|moe_intermediate_size", "ffn_dim", 1152},
+                     {"intermediate_size|moe_intermediate_size", "expert_ffn_dim", 1152},
+                     {"num_local_experts|n_routed_experts", "n_experts", 128}),
+        .tensors = (const TensorRule[]){INKLING2_ENDS, {0}},
+        .rope = {.none = true},
+        .bos_id = -1,
+        .eos_id = 200006,
+        .finish = inkling2_loop_finish,
+        .more = inkling2_loop_more,
+    },
     {0},
 };
+
+/* The layer of the file that layer l is a run of. */
+static uint32_t stored_layer(const Config *c, uint32_t l) {
+    if (c->stack != STACK_BLOCK_SUMS || c->loop_layers == 0 || l < c->loop_from) return l;
+    if (l >= c->loop_from + c->loops * c->loop_layers) return l - (c->loops - 1) * c->loop_layers;
+    return c->loop_from + (l - c->loop_from) % c->loop_layers;
+}
 
 /* ---- The configuration ---- */
 
@@ -185,7 +218,8 @@ static Status read_layers(const json_t *json, const json_t *local, double window
     for (uint32_t l = 0; l < c->n_layers; l++) {
         bool slides;
         c->layer_kind[l] = LAYER_RELATIVE;
-        if (find_slides(types, local, l, &slides, error) != STATUS_OK) return STATUS_FAILED;
+        if (find_slides(types, local, stored_layer(c, l), &slides, error) != STATUS_OK)
+            return STATUS_FAILED;
         if (!slides) continue;
         c->window[l] = size;
         c->layer_n_heads[l] = n_heads;
@@ -237,7 +271,9 @@ static Status inkling_finish(const json_t *json, Config *c, Error *error) {
     return read_layers(json, json_value(json, "local_layer_ids"), 512, 64, 16, c, error);
 }
 
-static Status inkling2_finish(const json_t *json, Config *c, Error *error) {
+/* Reads what both variants of Inkling 2 have. `floor_absent` and `heads` where keys are absent. */
+static Status finish_inkling2(const json_t *json, double floor_absent, double heads, Config *c,
+                              Error *error) {
     const char *scores = json_text(json, "scoring_func");
     c->router.kind = ROUTER_SIGMOID_SCORES;
     if (scores && strcmp(scores, "sqrtsoftplus") == 0) c->router.kind = ROUTER_ROOT_SCORES;
@@ -248,8 +284,46 @@ static Status inkling2_finish(const json_t *json, Config *c, Error *error) {
                                           "final_logit_softcapping"};
     for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++)
         if (family_refuse_zero(json, amounts[i], error) != STATUS_OK) return STATUS_FAILED;
-    if (read_common(json, 128000, 200058, c, error) != STATUS_OK) return STATUS_FAILED;
-    return read_layers(json, NULL, 1024, 48, 8, c, error);
+    if (read_common(json, floor_absent, 200058, c, error) != STATUS_OK) return STATUS_FAILED;
+    return read_layers(json, NULL, 1024, heads, 8, c, error);
+}
+
+static Status inkling2_finish(const json_t *json, Config *c, Error *error) {
+    return finish_inkling2(json, 128000, 48, c, error);
+}
+
+/* Reads a number of the runs: `key` of loop_config, or `own_key` beside it. */
+static Status read_loop(const json_t *json, const char *key, const char *own_key, double absent,
+                        uint32_t *out, Error *error) {
+    const json_t *loops = json_value(json, "loop_config");
+    if (json_value(loops, key)) return read_size(loops, key, absent, out, error);
+    return read_size(json, own_key, absent, out, error);
+}
+
+/* Unrolls the middle layers. */
+static Status inkling2_loop_finish(const json_t *json, Config *c, Error *error) {
+    uint32_t from, end, runs;
+    if (read_loop(json, "core_start", "loop_layer_index_start", 6, &from, error) != STATUS_OK ||
+        read_loop(json, "core_end", "loop_layer_index_end", 18, &end, error) != STATUS_OK ||
+        read_loop(json, "num_passes", "loop_num_passes", 3, &runs, error) != STATUS_OK ||
+        read_loop(json, "gate_rank", "loop_gate_rank", 64, &c->message_rank, error) != STATUS_OK)
+        return STATUS_FAILED;
+    if (c->block_layers == 0 || from % c->block_layers != 0 || end % c->block_layers != 0)
+        return error_set(error,
+                         "config.json: loop_layer_index_start is %u, loop_layer_index_end %u: both "
+                         "must be multiples of n_layers_per_attn_res_block (%u)",
+                         from, end, c->block_layers);
+    if (end <= from || end > c->n_layers ||
+        c->n_layers + (runs - 1.0) * (end - from) > CONFIG_MAX_LAYERS)
+        return error_set(error,
+                         "config.json: layers %u to %u of %u cannot run %u times: there may be %u "
+                         "runs of a layer at most",
+                         from, end, c->n_layers, runs, CONFIG_MAX_LAYERS);
+    c->loop_from = from;
+    c->loop_layers = end - from;
+    c->loops = runs;
+    c->n_layers += (runs - 1) * c->loop_layers;
+    return finish_inkling2(json, 8192, 24, c, error);
 }
 
 /* ---- Tensors that are computed ---- */
@@ -257,9 +331,10 @@ static Status inkling2_finish(const json_t *json, Config *c, Error *error) {
 /* Which of two names of a tensor in layer l the file has; NULL: neither. */
 static const char *name_of(const RuleContext *context, uint32_t l, const char *new_name,
                            const char *old_name, char out[128]) {
-    snprintf(out, 128, FROM_LAYER "%s", l, new_name);
+    uint32_t from = stored_layer(&context->source->config, l);
+    snprintf(out, 128, FROM_LAYER "%s", from, new_name);
     if (rules_find(context, out)) return out;
-    snprintf(out, 128, FROM_LAYER "%s", l, old_name);
+    snprintf(out, 128, FROM_LAYER "%s", from, old_name);
     return rules_find(context, out) ? out : NULL;
 }
 
@@ -269,7 +344,7 @@ static Status read_number(const RuleContext *context, uint32_t l, const char *na
     char full[128];
     float *value;
     *out = 1.0f;
-    snprintf(full, sizeof full, FROM_LAYER "%s", l, name);
+    snprintf(full, sizeof full, FROM_LAYER "%s", stored_layer(&context->source->config, l), name);
     if (!rules_find(context, full)) return STATUS_OK;
     if (rules_read(context, full, 1, 1, &value, error) != STATUS_OK) return STATUS_FAILED;
     *out = *value;
@@ -395,41 +470,117 @@ static Status inkling_more(const RuleContext *context, const json_t *json, Error
 static Status add_queries(const RuleContext *context, uint32_t l, Error *error) {
     const Config *c = &context->source->config;
     size_t n = c->window[l] > 0 ? 1 : 3;
+    uint32_t stored = stored_layer(c, l);
     char from[64], to[64];
     float *queries;
     if (l > 0) {
-        snprintf(from, sizeof from, "model.attn_res.attn_queries.%u", l - 1);
+        snprintf(from, sizeof from, "model.attn_res.attn_queries.%u", stored - 1);
         snprintf(to, sizeof to, "layers.%u.attention.queries", l);
         if (rules_read(context, from, n, c->dim, &queries, error) != STATUS_OK ||
             source_add_values(context->source, to, n, c->dim, queries, error) != STATUS_OK)
             return STATUS_FAILED;
     }
-    snprintf(from, sizeof from, "model.attn_res.mlp_queries.%u", l);
+    snprintf(from, sizeof from, "model.attn_res.mlp_queries.%u", stored);
     snprintf(to, sizeof to, "layers.%u.ffn.query", l);
     if (rules_read(context, from, 1, c->dim, &queries, error) != STATUS_OK) return STATUS_FAILED;
     return source_add_values(context->source, to, 1, c->dim, queries, error);
 }
 
-static Status inkling2_more(const RuleContext *context, const json_t *json, Error *error) {
+/* Adds what layer l of Inkling 2 computes of the file's tensors. */
+static Status add_inkling2_layer(const RuleContext *context, uint32_t l, Error *error) {
     const Config *c = &context->source->config;
+    const HeadShape h = config_heads(c, l);
     float kernel = (float)c->state.conv_kernel;
-    (void)json;
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        const HeadShape h = config_heads(c, l);
-        size_t channels = (size_t)h.n_kv_heads * h.head_dim;
-        char name[128];
-        if (add_layer(context, l, 1.0f / sqrtf(kernel + 1.0f), error) != STATUS_OK ||
-            add_queries(context, l, error) != STATUS_OK)
+    size_t channels = (size_t)h.n_kv_heads * h.head_dim;
+    char name[128];
+    if (add_layer(context, l, 1.0f / sqrtf(kernel + 1.0f), error) != STATUS_OK ||
+        add_queries(context, l, error) != STATUS_OK)
+        return STATUS_FAILED;
+    for (int i = 0; i < 2 && c->window[l] == 0; i++) {
+        snprintf(name, sizeof name, FROM_LAYER "attn.%c_sconv.static_w", stored_layer(c, l),
+                 "kv"[i]);
+        if (add_taps(context, l, i ? "v.taps" : "k.taps", name, channels, true,
+                     1.0f / sqrtf(2.0f * kernel + 1.0f), error) != STATUS_OK)
             return STATUS_FAILED;
-        for (int i = 0; i < 2 && c->window[l] == 0; i++) {
-            snprintf(name, sizeof name, FROM_LAYER "attn.%c_sconv.static_w", l, "kv"[i]);
-            if (add_taps(context, l, i ? "v.taps" : "k.taps", name, channels, true,
-                         1.0f / sqrtf(2.0f * kernel + 1.0f), error) != STATUS_OK)
-                return STATUS_FAILED;
-        }
     }
+    return STATUS_OK;
+}
+
+static Status add_inkling2_tokens(const RuleContext *context, Error *error) {
     if (add_tokens(context, "token_embedding", "model.embed.weight", "model.embed.weight", error) !=
         STATUS_OK)
         return STATUS_FAILED;
     return add_tokens(context, "output", "model.unembed.weight", "model.unembed.weight", error);
+}
+
+static Status inkling2_more(const RuleContext *context, const json_t *json, Error *error) {
+    (void)json;
+    for (uint32_t l = 0; l < context->source->config.n_layers; l++)
+        if (add_inkling2_layer(context, l, error) != STATUS_OK) return STATUS_FAILED;
+    return add_inkling2_tokens(context, error);
+}
+
+/* Adds row `row` of one of the two tables of message queries, which have two rows for each of the
+ * layers that loop. */
+static Status add_message_query(const RuleContext *context, uint32_t l, const char *from,
+                                uint32_t row, const char *to, Error *error) {
+    const Config *c = &context->source->config;
+    float *stored, *query;
+    char name[64];
+    if (rules_read(context, from, 2 * (size_t)c->loop_layers, c->dim, &stored, error) != STATUS_OK)
+        return STATUS_FAILED;
+    query = malloc(c->dim * sizeof *query);
+    if (query) memcpy(query, stored + (size_t)row * c->dim, c->dim * sizeof *query);
+    free(stored);
+    snprintf(name, sizeof name, "layers.%u.messages.%s.query", l, to);
+    return source_add_values(context->source, name, 1, c->dim, query, error);
+}
+
+#define MESSAGE_GATE(to, from)                                                                     \
+    MATRIX("messages." to ".down", ".controllers." from ".down_weight", "adapter_rank",            \
+           "2 * dim"),                                                                             \
+        MATRIX("messages." to ".forget", ".controllers." from ".forget_weight", "dim",             \
+               "adapter_rank"),                                                                    \
+        MATRIX("messages." to ".gain", ".controllers." from ".gain_weight", "dim", "adapter_rank")
+
+/* Adds the gates of messages of layer l, and the queries that make them. */
+static Status add_messages(const RuleContext *context, uint32_t l, Error *error) {
+    static const TensorRule gates[] = {MESSAGE_GATE("q", "attn"),
+                                       MESSAGE_GATE("k", "k"),
+                                       MESSAGE_GATE("v", "v"),
+                                       MESSAGE_GATE("ffn", "mlp"),
+                                       {0}};
+    static const char queries[] = "model.middle_cycle_cross_pass_queries";
+    static const char of_keys[] = "model.middle_cycle_cross_pass_kv_queries";
+    uint32_t at = 2 * (l - context->source->config.loop_from);
+    if (rules_apply_to_layer(context, gates, l, error) != STATUS_OK ||
+        add_message_query(context, l, queries, at, "q", error) != STATUS_OK ||
+        add_message_query(context, l, queries, at + 1, "ffn", error) != STATUS_OK ||
+        add_message_query(context, l, of_keys, at, "k", error) != STATUS_OK)
+        return STATUS_FAILED;
+    return add_message_query(context, l, of_keys, at + 1, "v", error);
+}
+
+/* Adds the layers, each run of the middle ones from the first. */
+static Status inkling2_loop_more(const RuleContext *context, const json_t *json, Error *error) {
+    static const TensorRule layer[] = {INKLING2_LAYER, {0}};
+    const Config *c = &context->source->config;
+    uint32_t like[CONFIG_MAX_LAYERS];
+    char prefix[48];
+    RuleContext at = *context;
+    (void)json;
+    at.layers = prefix;
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        uint32_t stored = stored_layer(c, l);
+        bool loops = stored >= c->loop_from && stored < c->loop_from + c->loop_layers;
+        like[l] = loops ? stored : l;
+        if (like[l] != l) continue;
+        snprintf(prefix, sizeof prefix, FROM_LAYER, stored);
+        if (rules_apply_to_layer(&at, layer, l, error) != STATUS_OK ||
+            add_inkling2_layer(&at, l, error) != STATUS_OK ||
+            (loops && add_messages(&at, l, error) != STATUS_OK))
+            return STATUS_FAILED;
+    }
+    if (add_inkling2_tokens(context, error) != STATUS_OK) return STATUS_FAILED;
+    return source_repeat_layers(context->source, like, error);
 }

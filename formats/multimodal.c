@@ -106,6 +106,7 @@ static const Wrapper wrappers[] = {
     {"molmo2", "molmo2_text", .tied = false},
     {"inkling_mm_model", "inkling_text", .tied = false},
     {"inkling2", "inkling2_text", .tied = false},
+    {"inkling2_loop", "inkling2_loop_text", .tied = false},
     {"apertus1p5", "apertus1p5_text", .tied = false},
     {"hy_v4_vl", "hy_v4_vl_text", .tied = false},
 };

@@ -142,7 +142,8 @@ Status quantization_read(const json_t *config, Quantization *out, Error *error) 
     *out = (Quantization){.kind = QUANTIZATION_NONE};
     /* The first files of Inkling 2 do not say that their experts are MXFP8. Of weights that are
      * not, nothing changes. */
-    if (!q && type && strcmp(type, "inkling2_text") == 0)
+    if (!q && type &&
+        (strcmp(type, "inkling2_text") == 0 || strcmp(type, "inkling2_loop_text") == 0))
         *out = (Quantization){.kind = QUANTIZATION_SCALED, .block_rows = 1, .block_cols = 32};
     if (!q) return STATUS_OK;
     if (!method) method = "an unnamed method";

@@ -23,6 +23,7 @@ const ConfigField arrangement_keys[ARRANGEMENT_KEYS] = {
     KEY_UINT("product_experts", product.count, 1 << 20),
     KEY_UINT("product_used", product.per_token, 1 << 10),
     KEY_UINT("loop_from", loop_from, CONFIG_MAX_LAYERS),
+    KEY_UINT("loop_layers", loop_layers, CONFIG_MAX_LAYERS),
 };
 /* clang-format on */
 
@@ -75,6 +76,26 @@ static Status validate_hyper(const Config *c, Error *error) {
     return STATUS_OK;
 }
 
+/* Middle layers of a stack 'block_sums' that run several times: whole blocks, after the first. */
+static Status validate_messages(const Config *c, Error *error) {
+    if (c->loop_layers == 0) return STATUS_OK;
+    if (c->loops == 0 || c->message_rank == 0 || c->loop_from == 0 ||
+        c->loop_from % c->block_layers != 0 || c->loop_layers % c->block_layers != 0 ||
+        (uint64_t)c->loop_from + (uint64_t)c->loops * c->loop_layers > c->n_layers)
+        return error_set(error,
+                         "stack 'block_sums': loop_from is %u, loop_layers %u, altup_streams %u, "
+                         "adapter_rank %u, block_layers %u, of n_layers %u",
+                         c->loop_from, c->loop_layers, c->loops, c->message_rank, c->block_layers,
+                         c->n_layers);
+    return STATUS_OK;
+}
+
+/* Multiply-adds of the gates of messages. */
+static double messages_work(const Config *c) {
+    double runs = c->loop_layers > 0 && c->loops > 1 ? c->loops - 1.0 : 0.0;
+    return runs * c->loop_layers * 4.0 * 4.0 * c->dim * c->message_rank;
+}
+
 /* ZAYA's sums, and both stacks of Inkling. */
 static Status validate_inner(const Config *c, Error *error) {
     static const char *const names[] = {[STACK_SCALED_SUMS] = "scaled_sums",
@@ -93,7 +114,7 @@ static Status validate_inner(const Config *c, Error *error) {
                          c->router.dim, c->experts.count);
     if (c->stack == STACK_BLOCK_SUMS && c->block_layers == 0)
         return error_set(error, "stack 'block_sums': block_layers is 0");
-    return STATUS_OK;
+    return c->stack == STACK_BLOCK_SUMS ? validate_messages(c, error) : STATUS_OK;
 }
 
 static Status validate_gated(const Config *c, Error *error) {
@@ -199,8 +220,8 @@ double arrangement_work(const Config *c) {
     if (c->stack == STACK_MTP) return 2.0 * dim * dim;
     if (c->stack == STACK_SCALED_SUMS)
         return layers * c->router.dim * (dim + 2.0 * c->router.dim + c->experts.count);
-    if (c->stack == STACK_CONVOLVED || c->stack == STACK_BLOCK_SUMS || c->stack == STACK_CYCLES ||
-        c->stack == STACK_LOOPED)
+    if (c->stack == STACK_BLOCK_SUMS) return messages_work(c);
+    if (c->stack == STACK_CONVOLVED || c->stack == STACK_CYCLES || c->stack == STACK_LOOPED)
         return 0;
     if (c->stack == STACK_GATED_STREAMS)
         return (2.0 * layers + 1.0) * c->gated_streams * dim * 2.0 * c->stream_gate_rank +

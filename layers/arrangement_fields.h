@@ -6,7 +6,7 @@
 #include "layers/fields.h"
 
 /* The keys of Config.streams, Config.per_layer and Config.mtp. */
-enum { ARRANGEMENT_KEYS = 16 };
+enum { ARRANGEMENT_KEYS = 17 };
 extern const ConfigField arrangement_keys[ARRANGEMENT_KEYS];
 
 #endif

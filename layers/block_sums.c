@@ -12,17 +12,16 @@
  *
  * Attention of layers without a window has three queries and three norms, for queries, keys and
  * values. The first layer's attention reads norm(x), and the output head norm(read). Feed-forwards
- * are as in layers/convolved.h. */
-#include <math.h>
+ * are as in layers/convolved.h. Middle layers may run several times, with messages between the runs
+ * (layers/messages.h): each run begins with the x and the sums of the first one. */
 #include <stdio.h>
 #include <string.h>
 
 #include "forward_pass.h"
 #include "layers/convolved.h"
+#include "layers/messages.h"
 #include "layers/relative.h"
-#include "layers/sums.h"
-
-static const float UNIT_EPS = 1e-6f; /* of the norms without weights, whatever Config.norm_eps */
+#include "layers/unit_sums.h"
 
 /* What reads one input: a query, and the norm of what it gives. */
 typedef struct Reader {
@@ -37,6 +36,7 @@ typedef struct BlockLayer {
     Reader attention[ATTENTION_READERS];
     Reader ffn;
     Convolution convolution; /* of the feed-forward */
+    Messages messages;       /* of layers that run several times */
     size_t n_sums;           /* sums before x when its attention reads */
     bool begins_block;
 } BlockLayer;
@@ -45,7 +45,8 @@ typedef struct BlockSums {
     float *sums;   /* [n][most + 1][dim], normalized; rows that live for a pass. Behind the sums
                     * there is room for x */
     float *scores; /* [n][most + 1] */
-    size_t most;   /* sums before x in the end */
+    MessageRows messages;
+    size_t most; /* sums before x in the end */
     Reader end;
     BlockLayer layers[]; /* [n_layers] */
 } BlockSums;
@@ -55,9 +56,11 @@ typedef struct BlockSums {
 static void find_layer(Finder *f, Weights *weights, uint32_t l, BlockLayer *layer) {
     const Config *c = f->config;
     size_t dim = c->dim, n = c->window[l] > 0 ? 1 : ATTENTION_READERS;
-    layer->begins_block = l % c->block_layers == 0;
-    layer->n_sums = (l + c->block_layers - 1) / c->block_layers;
+    uint32_t stored = messages_stored_layer(c, l);
+    layer->begins_block = stored % c->block_layers == 0;
+    layer->n_sums = (stored + c->block_layers - 1) / c->block_layers;
     convolved_find(f, l, &layer->convolution);
+    if (messages_loops(c, l)) messages_find(f, &layer->messages);
     const float *queries = l > 0 ? weights_vector(f, "attention.queries", n, dim, true) : NULL;
     if (n > 1) {
         layer->key_norm = weights_norm(f, "k_input_norm", dim, true);
@@ -76,13 +79,13 @@ static void block_sums_find(Finder *f, Weights *weights) {
     BlockSums *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
     if (!own) return;
-    own->most = (c->n_layers - 1) / c->block_layers + 1;
+    own->most = messages_stored_layer(c, c->n_layers - 1) / c->block_layers + 1;
     f->prefix[0] = '\0';
     own->end.query = weights_vector(f, "final_query", 1, c->dim, true);
     for (uint32_t l = 0; l < c->n_layers; l++) find_layer(f, weights, l, &own->layers[l]);
 }
 
-/* ---- Reading and adding ---- */
+/* ---- Reading ---- */
 
 static float *row_sums(const Model *m, size_t row) {
     const BlockSums *own = m->weights.stack;
@@ -92,38 +95,30 @@ static float *row_sums(const Model *m, size_t row) {
 /* Writes x's unit vector, by its mean square, behind the row's n sums. */
 static void place_x(const Model *m, size_t row, size_t n) {
     size_t dim = m->config->dim;
-    m->isa->numeric->rms_norm(row_sums(m, row) + n * dim, m->x + row * dim, NULL, dim, UNIT_EPS);
+    unit_sums_normalize(m, m->x + row * dim, row_sums(m, row) + n * dim);
 }
 
-/* a . b in the order of docs/numerics.md. */
-static float product_of(const float *a, const float *b, size_t n) {
-    float sums[SUMS] = {0.0f};
-    size_t whole = n - n % SUMS;
-    for (size_t i = 0; i < whole; i += SUMS)
-        for (size_t k = 0; k < SUMS; k++) sums[k] += a[i + k] * b[i + k];
-    for (size_t i = whole; i < n; i++) sums[i - whole] += a[i] * b[i];
-    return sums_join(sums);
+static float *row_scores(const Model *m, size_t row) {
+    const BlockSums *own = m->weights.stack;
+    return own->scores + row * (own->most + 1);
+}
+
+/* out[dim] = what the reader's query gives of the row's n sums. */
+static void read_query(const Model *m, const Reader *reader, size_t row, size_t n, float *out) {
+    if (reader->query)
+        unit_sums_attend(m, reader->query, row_sums(m, row), n, row_scores(m, row), out);
+    else
+        memcpy(out, m->x + row * m->config->dim, m->config->dim * sizeof *out);
+}
+
+static void normalize(const Model *m, const Reader *reader, float *out) {
+    if (reader->norm) forward_normalize(m, reader->norm, out, out, m->config->dim);
 }
 
 /* out[dim] = what the reader reads of the row's n sums. */
 static void read_sums(const Model *m, const Reader *reader, size_t row, size_t n, float *out) {
-    const BlockSums *own = m->weights.stack;
-    const Numeric *numeric = m->isa->numeric;
-    size_t dim = m->config->dim;
-    const float *sums = row_sums(m, row);
-    float *scores = own->scores + row * (own->most + 1);
-    if (reader->query) {
-        float scale = 1.0f / sqrtf((float)dim);
-        for (size_t j = 0; j < n; j++)
-            scores[j] = product_of(reader->query, sums + j * dim, dim) * scale;
-        float total = numeric->softmax_sum(scores, numeric->maximum(scores, n), n);
-        memset(out, 0, dim * sizeof *out);
-        for (size_t j = 0; j < n; j++)
-            numeric->add_scaled(out, sums + j * dim, scores[j] / total, dim);
-    } else {
-        memcpy(out, m->x + row * dim, dim * sizeof *out);
-    }
-    if (reader->norm) forward_normalize(m, reader->norm, out, out, dim);
+    read_query(m, reader, row, n, out);
+    normalize(m, reader, out);
 }
 
 static void read_attention(const ForwardPass *pass, const Branch *b, size_t row) {
@@ -145,6 +140,81 @@ static void read_ffn(const ForwardPass *pass, const Branch *b, size_t row) {
     read_sums(m, &layer->ffn, row, n + 1, b->in + row * m->config->dim);
 }
 
+/* ---- Reading with messages ---- */
+
+/* Before a run after the first: the sums of the one before, of which x is the last, become messages
+ * to it. The sums from before the runs, and what x was then, still lie before the others. */
+static void end_run(const Model *m, size_t row, size_t n_sums) {
+    const BlockSums *own = m->weights.stack;
+    const Config *c = m->config;
+    place_x(m, row, n_sums + c->loop_layers / c->block_layers);
+    messages_remember(m, &own->messages, row, row_sums(m, row) + (n_sums + 1) * c->dim);
+}
+
+/* What attention's readers read, and what their gates need. */
+static void gather_attention(ForwardPass *pass, const Branch *b) {
+    const Model *m = pass->model;
+    const BlockSums *own = m->weights.stack;
+    const BlockLayer *layer = b->stream_weights;
+    size_t n = layer->n_sums;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        if (messages_begins_run(m->config, b->layer))
+            end_run(m, i, n);
+        else
+            place_x(m, i, n);
+        for (size_t r = 0; r < ATTENTION_READERS; r++) {
+            bool apart = layer->attention[READ_KEY].norm || r == READ_QUERY;
+            read_query(m, &layer->attention[apart ? r : READ_QUERY], i, n + 1,
+                       messages_hidden(m, &own->messages, r, i));
+            messages_make(m, &own->messages, &layer->messages.of[r], r, i, row_scores(m, i));
+        }
+    }
+    forward_wait(pass);
+    messages_multiply(pass, &own->messages, layer->messages.of, ATTENTION_READERS);
+}
+
+static void mix_attention(const ForwardPass *pass, const Branch *b, size_t row) {
+    const Model *m = pass->model;
+    const BlockSums *own = m->weights.stack;
+    const BlockLayer *layer = b->stream_weights;
+    size_t at = row * m->config->dim;
+    float *const out[] = {b->in + at, relative_key_input(m, b) + at,
+                          relative_value_input(m, b) + at};
+    for (size_t r = 0; r < ATTENTION_READERS; r++) {
+        bool apart = layer->attention[READ_KEY].norm != NULL;
+        messages_mix(m, &own->messages, r, row, out[r]);
+        normalize(m, &layer->attention[apart ? r : READ_QUERY], out[r]);
+    }
+}
+
+static void gather_ffn(ForwardPass *pass, const Branch *b) {
+    const Model *m = pass->model;
+    const BlockSums *own = m->weights.stack;
+    const BlockLayer *layer = b->stream_weights;
+    const MessageGate *gate = &layer->messages.of[MESSAGE_FFN];
+    size_t n = layer->n_sums + layer->begins_block;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        place_x(m, i, n);
+        read_query(m, &layer->ffn, i, n + 1, messages_hidden(m, &own->messages, 0, i));
+        messages_make(m, &own->messages, gate, 0, i, row_scores(m, i));
+    }
+    forward_wait(pass);
+    messages_multiply(pass, &own->messages, gate, 1);
+}
+
+static void mix_ffn(const ForwardPass *pass, const Branch *b, size_t row) {
+    const Model *m = pass->model;
+    const BlockSums *own = m->weights.stack;
+    const BlockLayer *layer = b->stream_weights;
+    float *out = b->in + row * m->config->dim;
+    messages_mix(m, &own->messages, 0, row, out);
+    normalize(m, &layer->ffn, out);
+}
+
+/* ---- Adding ---- */
+
 static void block_add(ForwardPass *pass, const Branch *b, size_t row, float *y) {
     const Model *m = pass->model;
     size_t dim = m->config->dim;
@@ -164,24 +234,49 @@ static void block_begin(ForwardPass *pass, const Branch *b, size_t row, float *y
 
 /* ---- The arrangement ---- */
 
+/* How a layer reads, and how its attention is added. */
+static const StreamUse *attention_use(bool begins_block, bool reach) {
+    static const char sums[] = "n = the sums, by attention";
+    static const char mixed[] = "n = the sums, by attention, and messages of the run before";
+    static const StreamUse uses[2][2] = {
+        {{.reads = sums, .adds = "x += ", .read = read_attention, .add = block_add},
+         {.reads = mixed,
+          .adds = "x += ",
+          .gather = gather_attention,
+          .read = mix_attention,
+          .add = block_add}},
+        {{.reads = sums, .adds = "x = ", .read = read_attention, .add = block_begin},
+         {.reads = mixed,
+          .adds = "x = ",
+          .gather = gather_attention,
+          .read = mix_attention,
+          .add = block_begin}}};
+    return &uses[begins_block][reach];
+}
+
+static const StreamUse *ffn_use(bool reach) {
+    static const StreamUse uses[2] = {
+        {.reads = "n = the sums, by attention",
+         .adds = "x += ",
+         .read = read_ffn,
+         .add = block_add},
+        {.reads = "n = the sums, by attention, and a message of the run before",
+         .adds = "x += ",
+         .gather = gather_ffn,
+         .read = mix_ffn,
+         .add = block_add}};
+    return &uses[reach];
+}
+
 static void block_sums_list(Model *m, size_t l) {
-    static const StreamUse begins = {.reads = "n = the sums, by attention",
-                                     .adds = "x = ",
-                                     .read = read_attention,
-                                     .add = block_begin};
-    static const StreamUse attention = {.reads = "n = the sums, by attention",
-                                        .adds = "x += ",
-                                        .read = read_attention,
-                                        .add = block_add};
-    static const StreamUse ffn = {
-        .reads = "n = the sums, by attention", .adds = "x += ", .read = read_ffn, .add = block_add};
     const BlockSums *own = m->weights.stack;
     const BlockLayer *layer = &own->layers[l];
+    bool reach = messages_reach(m->config, l);
     Branch *b = branches_append_attention(m, l, NULL, m->normed);
-    b->streams = layer->begins_block ? &begins : &attention;
+    b->streams = attention_use(layer->begins_block, reach);
     b->stream_weights = layer;
     b = convolved_append(m, l, NULL, m->normed, &layer->convolution);
-    b->streams = &ffn;
+    b->streams = ffn_use(reach);
     b->stream_weights = layer;
 }
 
@@ -189,6 +284,7 @@ static void block_sums_keep(Model *m) {
     BlockSums *own = m->weights.stack;
     own->sums = arena_keep(&m->arena, "block sums", m->max_rows, (own->most + 1) * m->config->dim);
     own->scores = arena_keep(&m->arena, "scores of sums", m->max_rows, own->most + 1);
+    if (m->config->loop_layers > 0) messages_keep(m, &own->messages);
 }
 
 /* x = what the output head reads. */

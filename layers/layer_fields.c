@@ -85,7 +85,7 @@ static const struct {
     {mixture_keys + 24, 1}, /* router_logit_scale */
     {latent_keys + 16, 5},  /* local_latent_dim to local_attention_scale */
     {dynamic_mask_keys, DYNAMIC_MASK_KEYS},
-    {arrangement_keys + 12, 4}, /* product_keys to loop_from */
+    {arrangement_keys + 12, 5}, /* product_keys to loop_layers */
 };
 
 const ConfigField *layer_kind_field(size_t i) {

@@ -5,6 +5,7 @@
 
 #include "base/numbers.h"
 #include "layers/delays.h"
+#include "layers/messages.h"
 #include "layers/relative_fields.h"
 #include "layers/state_steps.h"
 #include "layers/sums.h"
@@ -161,7 +162,8 @@ static size_t relative_kept_floats(const Config *c) {
 }
 
 bool relative_has_inputs(const Model *m, size_t l) {
-    return m->config->stack == STACK_BLOCK_SUMS && m->config->window[l] == 0;
+    return m->config->stack == STACK_BLOCK_SUMS &&
+           (m->config->window[l] == 0 || messages_reach(m->config, l));
 }
 
 float *relative_key_input(const Model *m, const Branch *b) {

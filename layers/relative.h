@@ -1,5 +1,6 @@
 /* Attention with a learned bias of distances, and convolutions over the positions (Inkling). With
- * y = in (Inkling 2: inputs of their own for keys and values in layers without a window):
+ * y = in (Inkling 2: inputs of their own for keys and values in layers without a window, and in
+ * those that read messages):
  *
  *     q, w   = wq y, relative y              w: relative_dim numbers of each head
  *     k, v   = convolution(wk y), convolution(wv y)
