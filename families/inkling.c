@@ -166,6 +166,8 @@ const Family families_inkling[] = {
     {0},
 };
 
+enum { MOST_RUNS = 16 }; /* of middle layers: of Config.loops */
+
 /* The layer of the file that layer l is a run of. */
 static uint32_t stored_layer(const Config *c, uint32_t l) {
     if (c->stack != STACK_BLOCK_SUMS || c->loop_layers == 0 || l < c->loop_from) return l;
@@ -313,12 +315,12 @@ static Status inkling2_loop_finish(const json_t *json, Config *c, Error *error) 
                          "config.json: loop_layer_index_start is %u, loop_layer_index_end %u: both "
                          "must be multiples of n_layers_per_attn_res_block (%u)",
                          from, end, c->block_layers);
-    if (end <= from || end > c->n_layers ||
+    if (end <= from || end > c->n_layers || runs > MOST_RUNS ||
         c->n_layers + (runs - 1.0) * (end - from) > CONFIG_MAX_LAYERS)
         return error_set(error,
-                         "config.json: layers %u to %u of %u cannot run %u times: there may be %u "
-                         "runs of a layer at most",
-                         from, end, c->n_layers, runs, CONFIG_MAX_LAYERS);
+                         "config.json: layers %u to %u of %u cannot run %u times: there may be %d "
+                         "runs, and %d layers of all runs",
+                         from, end, c->n_layers, runs, MOST_RUNS, CONFIG_MAX_LAYERS);
     c->loop_from = from;
     c->loop_layers = end - from;
     c->loops = runs;

@@ -24,13 +24,13 @@
 enum { ROWS = 40, CONTEXT = 96, MTP_ROWS = 8 };
 
 static const char *const fixtures[] = {
-    "glm_moe_dsa", "deepseek_v32",   "longcat_flash", "olmo_hybrid", "kimi_linear",
-    "minimax",     "falcon_h1-bias", "zamba2-bias",   "jamba",       "falcon_mamba",
-    "mamba2",      "diffllama",      "lfm3",          "gemma4-moe",  "gemma3n",
-    "nemotron_h",  "axk1",           "qwen3_next",    "gpt_oss",     "nemotron_h-latent",
-    "glm5_next",   "mistral_large4", "minimax_m3_vl", "beam",        "kolibri1",
-    "deepseek_v4", "qwen4_exp",      "zaya",          "inkling",     "inkling2",
-    "zamba",       "jetmoe",         "chameleon",
+    "glm_moe_dsa",   "deepseek_v32",   "longcat_flash", "olmo_hybrid", "kimi_linear",
+    "minimax",       "falcon_h1-bias", "zamba2-bias",   "jamba",       "falcon_mamba",
+    "mamba2",        "diffllama",      "lfm3",          "gemma4-moe",  "gemma3n",
+    "nemotron_h",    "axk1",           "qwen3_next",    "gpt_oss",     "nemotron_h-latent",
+    "glm5_next",     "mistral_large4", "minimax_m3_vl", "beam",        "kolibri1",
+    "deepseek_v4",   "qwen4_exp",      "zaya",          "inkling",     "inkling2",
+    "inkling2_loop", "zamba",          "jetmoe",        "chameleon",
 };
 enum { FIXTURES = sizeof fixtures / sizeof *fixtures };
 

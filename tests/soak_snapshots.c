@@ -31,6 +31,7 @@ static void a_thousand_steps_equal_new_runs(void **state) {
         "fixture:zaya",
         "fixture:inkling",
         "fixture:inkling2",
+        "fixture:inkling2_loop",
         "fixture:kimi_linear",
         "fixture:minimax",
         "fixture:glm5_next-page",

@@ -76,8 +76,8 @@ static void families_give_the_same_bits(void **state) {
         "llama-head-dim", "gemma2-gguf", "bloom",         "olmo2",        "gpt_oss-small",
         "bitnet",         "deepseek_v3", "gemma3n",       "deepseek_v32", "nemotron_h-latent",
         "mistral_large4", "beam",        "minimax_m3_vl", "glm5_next",    "deepseek_v4",
-        "qwen4_exp",      "zaya",        "inkling",       "inkling2",     "muse_spark",
-        "dots3_note",     "doge-moe"};
+        "qwen4_exp",      "zaya",        "inkling",       "inkling2",     "inkling2_loop",
+        "muse_spark",     "dots3_note",  "doge-moe"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!tier_takes(i, 2, 1)) continue;

@@ -54,6 +54,7 @@ static const Subject subjects[] = {
     {"zaya", "q8"},              /* convolutions of queries and keys, a router that is carried on */
     {"inkling", "q8"},           /* a bias of distances, four convolutions a layer */
     {"inkling2", "q8"},          /* taps by row, sinks by row, sums of layers */
+    {"inkling2_loop", "q8"},     /* the same, middle layers that run again with messages */
     {"glm5_next", "q8"},         /* streams that mix, pools of positions */
     {"muse_spark", "q8"},        /* a weighted residual stream, narrow experts with norms */
     {"dots3_note", "q8"},        /* latents of two sizes, in windows and chosen by indexers */

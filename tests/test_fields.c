@@ -171,6 +171,8 @@ static const Flip flips[] = {
     {"inkling2", "gate_softcap", 0.5},
     {"inkling2", "up_softcap", 0.5},
     {"inkling2", "block_layers", 3},
+    {"inkling2_loop", "altup_streams", 1},
+    {"inkling2_loop", "loop_layers", 0},
     {"deepseek_v4", "window", 5},
     {"deepseek_v4", "router", ROUTER_SIGMOID_SCORES},
     {"deepseek_v4", "swiglu_limit", 0.3},

@@ -94,6 +94,11 @@ static void sums_that_a_stack_makes_itself_say_so(void **state) {
                                   "    x = relative attention{4 heads of 10, 2 of keys}(n)\n"
                                   "    n = the sums, by attention\n"
                                   "    x += convolved mixture{2 of 4 experts of 18}(n)\n");
+    expect_in_fixture("inkling2_loop",
+                      "    n = the sums, by attention, and messages of the run before\n"
+                      "    x = relative attention{6 heads of 8, 3 of keys, window 9}(n)\n"
+                      "    n = the sums, by attention, and a message of the run before\n"
+                      "    x += convolved mixture{2 of 4 experts of 18}(n)\n");
 }
 
 static void a_mixture_that_skips_a_layer_is_added_there(void **state) {
