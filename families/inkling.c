@@ -315,7 +315,7 @@ static Status inkling2_loop_finish(const json_t *json, Config *c, Error *error) 
                          "config.json: loop_layer_index_start is %u, loop_layer_index_end %u: both "
                          "must be multiples of n_layers_per_attn_res_block (%u)",
                          from, end, c->block_layers);
-    if (end <= from || end > c->n_layers || runs > MOST_RUNS ||
+    if (end < from || end > c->n_layers || runs > MOST_RUNS ||
         c->n_layers + (runs - 1.0) * (end - from) > CONFIG_MAX_LAYERS)
         return error_set(error,
                          "config.json: layers %u to %u of %u cannot run %u times: there may be %d "

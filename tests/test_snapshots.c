@@ -243,7 +243,7 @@ static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
         "fixture:qwen4_exp",   /* n-grams behind states, chosen pools */
         "fixture:zaya",        /* keys, a window and three states in one layer */
         "fixture:inkling",
-        "fixture:inkling2", /* inputs of the rows before, without a convolution of their own */
+        "fixture:inkling2",      /* inputs of the rows before, without a convolution of their own */
         "fixture:inkling2_loop", /* a state of each run */
         "fixture:recurrent_gemma-bias",
         "fixture:rwkv",
