@@ -180,7 +180,10 @@ static uint32_t stored_layer(const Config *c, uint32_t l) {
 /* Reads a whole number from 1 on into *out. */
 static Status read_size(const json_t *json, const char *key, double absent, uint32_t *out,
                         Error *error) {
+    const json_t *given = json_value(json, key);
     double value = json_number(json, key, absent);
+    if (given && !json_is_number(given))
+        return error_set(error, "config.json: %s is not a number", key);
     if (!(value >= 1 && value <= 1 << 28 && value == floor(value)))
         return error_set(error, "config.json: %s is %g", key, value);
     *out = (uint32_t)value;
@@ -298,6 +301,8 @@ static Status inkling2_finish(const json_t *json, Config *c, Error *error) {
 static Status read_loop(const json_t *json, const char *key, const char *own_key, double absent,
                         uint32_t *out, Error *error) {
     const json_t *loops = json_value(json, "loop_config");
+    if (loops && !json_is_object(loops))
+        return error_set(error, "config.json: loop_config is not an object");
     if (json_value(loops, key)) return read_size(loops, key, absent, out, error);
     return read_size(json, own_key, absent, out, error);
 }

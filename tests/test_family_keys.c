@@ -352,6 +352,13 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         {"hrm_text", "num_layers_per_stack", "500"},
         {"hrm_text", "initializer_range", "0"},
         {"hrm_text", "embedding_scale", "-1"},
+        {"inkling2_loop", "loop_num_passes", "0"},
+        {"inkling2_loop", "loop_num_passes", "\"x\""},
+        {"inkling2_loop", "loop_layer_index_start", "0"},
+        {"inkling2_loop", "loop_layer_index_end", "2.5"},
+        {"inkling2_loop", "n_layers_per_attn_res_block", "0"},
+        {"inkling2_loop", "n_layers_per_attn_res_block", "2"},
+        {"inkling2_loop", "loop_config", "[1]"},
         {"idefics", "cross_layer_interval", "0"},
         {"idefics-every", "cross_layer_interval", "3"},
         {"idefics", "additional_vocab_size", "-1"},
@@ -373,6 +380,12 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_refused(cases[i].fixture, cases[i].key, cases[i].value, cases[i].key, "config.json");
+    assert_refused("inkling2_loop", "loop_num_passes", "17", "cannot run 17 times", "16 runs");
+    assert_refused("inkling2_loop", "loop_layer_index_end", "99", "layers 1 to 99 of 4", "16 runs");
+    assert_refused("inkling2_loop", "loop_gate_rank", "4", "controllers.attn.down_weight",
+                   "expected 4 x 52");
+    assert_refused("inkling2_loop-block", "loop_config", "{\"core_start\": 2.5}", "core_start",
+                   "2.5");
     assert_refused("zamba2", "num_mem_blocks", "0", "shared_blocks", "0");
     assert_refused("jetmoe", "num_experts_per_tok", "60", "n_experts_used", "60");
     assert_refused("doge-moe", "num_experts_per_tok", "26", "product_used is 26", "product_keys 5");
