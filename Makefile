@@ -88,7 +88,7 @@ KERNEL_FLAGS =
 # The folders of the house beside the root; docs/architecture.md says what each is for.
 FOLDERS = base kernels cache layers tokenizers system draft constraint session proof advice template formats families \
 	adapters convert chat batch inspect library
-SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS),$(wildcard *.c $(FOLDERS:%=%/*.c))) $(MORE_SOURCES)
+SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS) kernels/plain_records.c,$(wildcard *.c $(FOLDERS:%=%/*.c))) $(MORE_SOURCES)
 # Those that take longest first.
 OBJECTS = $(patsubst %.c,$(BUILD)/%.o,$(call isa_kernels,$(ISAS))) $(ISA_OBJECTS) $(SOURCES:%.c=$(BUILD)/%.o)
 TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
@@ -142,19 +142,22 @@ $(BUILD)/mpi/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(MPI_CFLAGS) -c -o $@ $<
 
-# What ./quickstart shows first, in two thirds of the time: run with the kernels of one instruction set,
-# FIRST (avx2, avx512 or neon), and of no other. Everything else of it is what run is made of.
+# What ./quickstart shows first, in half of the time: run with the kernels of one instruction set, FIRST (avx2,
+# avx512 or neon), and of no other, and plain C for the types that the shipped models do not have. Everything
+# else of it is what run is made of.
 FIRST =
 FIRST_LISTS = isa layers/ranking layers/state_steps# what has a list of the instruction sets
+FIRST_PLAIN = $(BUILD)/first/kernels/plain_records.o
 OTHER_ISAS = $(filter-out $(FIRST),$(ISAS))
-FIRST_OBJECTS = $(FIRST_LISTS:%=$(BUILD)/first/%.o) $(filter-out $(FIRST_LISTS:%=$(BUILD)/%.o) \
-	$(OTHER_ISAS:%=$(BUILD)/\%.%.o) \
+FIRST_OBJECTS = $(FIRST_LISTS:%=$(BUILD)/first/%.o) $(FIRST_PLAIN) $(filter-out $(FIRST_LISTS:%=$(BUILD)/%.o) \
+	$(BUILD)/kernels/$(FIRST)_records.o $(OTHER_ISAS:%=$(BUILD)/\%.%.o) \
 	$(patsubst %.c,$(BUILD)/%.o,$(call isa_kernels,$(OTHER_ISAS))),$(OBJECTS))
 $(BUILD)/first/run: $(BUILD)/run.o $(FIRST_OBJECTS)
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
 $(BUILD)/first/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -D'EACH_ISA(X)=X(reference, reference) X($(FIRST), $(FIRST))' -c -o $@ $<
+$(FIRST_PLAIN): ALL_CFLAGS += $(FLAGS_$(FIRST)) -DRECORD_KERNELS=record_kernels_$(FIRST)
 
 # For scripts/measure-ranks.
 MPI_WIRE = $(BUILD)/mpi/cluster/wire.o $(BUILD)/mpi/cluster/starter.o $(BUILD)/libverbatim.a
