@@ -1,8 +1,8 @@
 /* How the tiles of avx2_tile.h go through panels, for the kernel files of AVX2 and AVX-VNNI.
  *
- * Few rows read a panel as it is stored, from its first byte to its last. With MANY_ROWS and more,
- * a run of RUN inputs of a panel is unpacked once, and all blocks of rows pass over it; their sums
- * go on in the output. */
+ * Few rows read a panel as it is stored, from its first byte to its last. With many rows a run of
+ * RUN inputs of a panel is unpacked once, and all blocks of rows pass over it; their sums go on in
+ * the output. */
 #ifndef KERNELS_AVX2_PANELS_H
 #define KERNELS_AVX2_PANELS_H
 
@@ -115,13 +115,15 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
 
 /* ---- Many rows ---- */
 
-/* Unpacking pays from about so many rows on; they make blocks of 4 to 6.
+/* Unpacking pays from about MANY_ROWS rows on, which make blocks of 4 to 6; from SOON_ROWS on where
+ * codes take longer to be taken apart, and after FEW_MOST rows where a block of more rows would
+ * spill (avx2_records.h).
  *
  * A run's codes fill the first-level cache of 32 KiB and are read again from the second level, in
  * order, which a processor foresees. Shorter runs stay in the first level and are slower all the
  * same (512 inputs by 8 to 10% on a Zen 3, with 512 rows): a tile begins and ends more often, and
  * its sums come from and go to lines of the output that lie far apart. */
-enum { MANY_ROWS = 16, RUN = 2048 };
+enum { MANY_ROWS = 16, SOON_ROWS = 7, FEW_MOST = 4, RUN = 2048 };
 
 /* A run of a panel. The codes of 8-bit types stay in the panel. */
 typedef struct Unpacked {
@@ -166,7 +168,8 @@ typedef struct PrefetchRange {
     const uint8_t *from, *last;
 } PrefetchRange;
 
-/* Lines to prefetch with each group: three blocks of rows, the fewest, divide up to 8 lines. */
+/* Lines to prefetch with each group: all of a small group (one block), or a part of up to 8 (three
+ * blocks, the fewest of types with larger groups, or two of at most 5). */
 enum { PREFETCH_LINES = 3 };
 
 INLINE void prefetch_lines(PrefetchRange *range) {
@@ -244,8 +247,8 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
         multiply_tile(TENSOR_##type, count, n, lines, from, block, to, range);                     \
         break
 
-/* Defines block_TYPE and many_TYPE. */
-#define PANEL_KERNELS(type)                                                                        \
+/* Define block_TYPE: for all numbers of rows, and for at most FEW_MOST. */
+#define BLOCK_KERNEL(type)                                                                         \
     static void block_##type(const Matrix *w, size_t p, size_t rows, const uint8_t *block,         \
                              float *out, size_t stride, size_t outputs) {                          \
         switch (rows) {                                                                            \
@@ -256,25 +259,65 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
             ROWS_CASE(type, 5);                                                                    \
             ROWS_CASE(type, 6);                                                                    \
         }                                                                                          \
-    }                                                                                              \
+    }
+#define FEW_BLOCK_KERNEL(type)                                                                     \
+    static void block_##type(const Matrix *w, size_t p, size_t rows, const uint8_t *block,         \
+                             float *out, size_t stride, size_t outputs) {                          \
+        switch (rows) {                                                                            \
+            ROWS_CASE(type, 1);                                                                    \
+            ROWS_CASE(type, 2);                                                                    \
+            ROWS_CASE(type, 3);                                                                    \
+            ROWS_CASE(type, 4);                                                                    \
+        }                                                                                          \
+    }
+
+/* Define tile_TYPE: for types that are unpacked from MANY_ROWS rows on, and from fewer. Seven rows
+ * are a block of 3 and one of 4. */
+#define TILE_CASES(type)                                                                           \
+    TILE_CASE(type, 4);                                                                            \
+    TILE_CASE(type, 5);                                                                            \
+    TILE_CASE(type, 6)
+#define LATE_TILE_KERNEL(type)                                                                     \
+    static void tile_##type(size_t rows, size_t n, const uint8_t *lines, const Unpacked *from,     \
+                            const uint8_t *block, const TileOutput *to, PrefetchRange range) {     \
+        switch (rows) { TILE_CASES(type); }                                                        \
+    }
+#define TILE_KERNEL(type)                                                                          \
     static void tile_##type(size_t rows, size_t n, const uint8_t *lines, const Unpacked *from,     \
                             const uint8_t *block, const TileOutput *to, PrefetchRange range) {     \
         switch (rows) {                                                                            \
-            TILE_CASE(type, 4);                                                                    \
-            TILE_CASE(type, 5);                                                                    \
-            TILE_CASE(type, 6);                                                                    \
+            TILE_CASE(type, 3);                                                                    \
+            TILE_CASES(type);                                                                      \
         }                                                                                          \
-    }                                                                                              \
-    static void many_##type(const Product *product, const uint8_t *input, size_t n_rows,           \
-                            size_t begin, size_t end, void *scratch) {                             \
-        multiply_many(TENSOR_##type, tile_##type, product, input, n_rows, begin, end, scratch);    \
     }
 
-/* The entry of these in a table of BlockKernels. */
-#define PANEL_ENTRY(type)                                                                          \
-    [TENSOR_##type] = {.block_rows = BLOCK_ROWS,                                                   \
-                       .block = block_##type,                                                      \
-                       .many_rows = MANY_ROWS,                                                     \
-                       .many = many_##type},
+/* Defines many_TYPE, which multiplies what it unpacks with a tile that may be another type's. */
+#define MANY_KERNEL(type, tile)                                                                    \
+    static void many_##type(const Product *product, const uint8_t *input, size_t n_rows,           \
+                            size_t begin, size_t end, void *scratch) {                             \
+        multiply_many(TENSOR_##type, tile, product, input, n_rows, begin, end, scratch);           \
+    }
+
+#define PANEL_KERNELS(type)                                                                        \
+    BLOCK_KERNEL(type)                                                                             \
+    LATE_TILE_KERNEL(type)                                                                         \
+    MANY_KERNEL(type, tile_##type)
+
+/* The same with the tile of another type. */
+#define SHARED_KERNELS(type)                                                                       \
+    BLOCK_KERNEL(type)                                                                             \
+    MANY_KERNEL(type, TILE_OF_##type)
+#define FEW_SHARED_KERNELS(type)                                                                   \
+    FEW_BLOCK_KERNEL(type)                                                                         \
+    MANY_KERNEL(type, TILE_OF_##type)
+
+/* The entries of these in a table of BlockKernels, for types that are unpacked from MANY_ROWS,
+ * SOON_ROWS and FEW_MOST + 1 rows on. */
+#define ENTRY_FROM(type, rows)                                                                     \
+    [TENSOR_##type] = {                                                                            \
+        .block_rows = BLOCK_ROWS, .block = block_##type, .many_rows = rows, .many = many_##type},
+#define PANEL_ENTRY(type) ENTRY_FROM(type, MANY_ROWS)
+#define SOON_ENTRY(type) ENTRY_FROM(type, SOON_ROWS)
+#define FEW_ENTRY(type) ENTRY_FROM(type, FEW_MOST + 1)
 
 #endif
