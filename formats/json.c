@@ -87,10 +87,8 @@ const json_t *json_value(const json_t *object, const char *key) {
 const json_t *json_first(const json_t *object, const char *keys) {
     const json_t *null = NULL;
     while (*keys) {
-        char key[64];
         size_t n = strcspn(keys, "|");
-        snprintf(key, sizeof key, "%.*s", (int)n, keys);
-        const json_t *value = json_object_get(object, key);
+        const json_t *value = json_object_getn(object, keys, n);
         if (value && !json_is_null(value)) return value;
         if (value) null = value;
         keys += n + (keys[n] == '|');

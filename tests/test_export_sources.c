@@ -428,6 +428,24 @@ static void a_directory_with_a_cut_file_is_refused(void **state) {
     }
 }
 
+static void keys_of_any_length_are_found(void **state) {
+    (void)state;
+    enum { LONGEST = 200 };
+    char key[LONGEST + 1] = "", text[2 * LONGEST + 64], keys[LONGEST + 64];
+    Error error;
+    for (size_t n = 1; n <= LONGEST; n++) {
+        json_t *json;
+        key[n - 1] = (char)('a' + n % 26);
+        /* a key that begins the same is another one */
+        int length = snprintf(text, sizeof text, "{\"%sx\": 1, \"%s\": 2}", key, key);
+        snprintf(keys, sizeof keys, "absent|%s|x", key);
+        assert_int_equal(json_parse(&json, "test", text, (size_t)length, &error), STATUS_OK);
+        const json_t *value = json_first(json, keys);
+        if (json_integer_value(value) != 2) fail_msg("a key of %zu bytes", n);
+        json_decref(json);
+    }
+}
+
 /* What Python's json module writes and the standard does not have: words for numbers, and integers
  * of any length. transformers writes a tokenizer's missing limit as 10^30, in digits. */
 static void numbers_as_python_writes_them_are_read(void **state) {
@@ -630,6 +648,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_source_cut_anywhere_is_refused),
         cmocka_unit_test(a_directory_with_a_cut_file_is_refused),
         cmocka_unit_test(numbers_as_python_writes_them_are_read),
+        cmocka_unit_test(keys_of_any_length_are_found),
         cmocka_unit_test(gguf_that_cannot_be_read_is_refused_by_name),
         cmocka_unit_test(config_that_cannot_be_computed_is_refused_by_name),
         cmocka_unit_test(files_of_other_kinds_are_refused_by_name),
