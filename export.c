@@ -353,7 +353,7 @@ __attribute__((noinline)) static int start(int argc, char **argv) {
     json_object_seed(0); /* from /dev/urandom, which the sandbox closes */
     if (status == STATUS_OK) status = export_run(argc, argv, stopped, &error);
     if (status != STATUS_OK) terminal_say("%s", error.text);
-    return (int)status;
+    return stop_signals_exit_status(status);
 }
 
 int main(int argc, char **argv) {

@@ -531,7 +531,7 @@ __attribute__((noinline)) static int start(int argc, char **argv) {
         terminal_say("%s", error.text);
     }
     options_free(&options);
-    return status;
+    return stop_signals_exit_status(status);
 }
 
 int main(int argc, char **argv) {

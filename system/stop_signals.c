@@ -21,6 +21,11 @@ static volatile sig_atomic_t has_terminal;
 /* stderr may hold half a line: a progress bar, or a text beside it. */
 static volatile sig_atomic_t begins_line;
 
+int stop_signals_exit_status(Status status) {
+    const int signal = (int)stop_signal;
+    return status == STATUS_INTERRUPTED && signal ? 128 + signal : (int)status;
+}
+
 /* Where no step looks at the flag in time, the process ends here. Nothing is lost: results and
  * messages are in their files already, and the errands (errand.h) remove what is not complete. */
 static void on_late(int number) {
@@ -34,7 +39,7 @@ static void on_late(int number) {
         signal(SIGTTOU, SIG_IGN); /* in the background */
         tcsetattr(STDIN_FILENO, TCSANOW, &terminal);
     }
-    _exit(STATUS_INTERRUPTED);
+    _exit(stop_signals_exit_status(STATUS_INTERRUPTED));
 }
 
 static void on_stop(int number) {
