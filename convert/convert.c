@@ -49,8 +49,8 @@ typedef struct Conversion {
     pthread_mutex_t mutex;
     pthread_cond_t passed;                              /* `turn` has changed */
     double errors[STORED_TYPES], squares[STORED_TYPES]; /* of approximate types */
-    atomic_int stopped;
-    Status status; /* of the first failure; written inside a critical section */
+    atomic_size_t failed; /* the first job in the order of the file that failed; SIZE_MAX: none */
+    Status status;        /* of that job; written inside a critical section */
     Error *error;
 } Conversion;
 
@@ -66,9 +66,11 @@ typedef struct Worker {
 
 /* ---- One panel ---- */
 
-static Status not_finite(const SourceTensor *t, size_t row, const char *what, Error *error) {
-    return error_set(error, "tensor '%s': row %zu holds a %s that is not finite", t->name, row,
-                     what);
+/* As the source's errors do, it names the source. */
+static Status not_finite(const Conversion *c, const SourceTensor *t, size_t row, const char *what,
+                         Error *error) {
+    return error_set(error, "%s: tensor '%s': row %zu holds a %s that is not finite",
+                     c->source->path, t->name, row, what);
 }
 
 static bool all_finite(const float *x, size_t n) {
@@ -90,7 +92,8 @@ static Status read_panel(const Conversion *c, const SourceTensor *t, size_t firs
     size_t n = t->rows - first < PANEL_ROWS ? t->rows - first : PANEL_ROWS;
     if (source_read_floats(c->source, t, first, n, x, error) != STATUS_OK) return STATUS_FAILED;
     for (size_t r = 0; r < n; r++)
-        if (!all_finite(x + r * t->cols, t->cols)) return not_finite(t, first + r, "weight", error);
+        if (!all_finite(x + r * t->cols, t->cols))
+            return not_finite(c, t, first + r, "weight", error);
     for (size_t r = n; padded > t->cols && r-- > 0;) {
         memmove(x + r * padded, x + r * t->cols, t->cols * sizeof *x);
         memset(x + r * padded + t->cols, 0, (padded - t->cols) * sizeof *x);
@@ -145,6 +148,22 @@ static Status make_record_panel(const Conversion *c, const SourceTensor *t, Tens
     return STATUS_OK;
 }
 
+/* Says why the scales of row r in the working memory are refused. Those of float32 may be finite
+ * and still too large. */
+static Status refuse_scales(const Conversion *c, const SourceTensor *t, TensorType type,
+                            size_t first, size_t r, const RecordCodes *rows, Error *error) {
+    size_t groups = t->cols / type_group(type);
+    for (size_t i = r * groups; record_scale_is_float(type) && i < (r + 1) * groups; i++) {
+        float scale = float_from_bits(rows->scales[i] | (uint32_t)rows->minima[i] << 16);
+        if (isfinite(scale) && fabsf(scale) > RECORD_LARGEST_SCALE)
+            return error_set(error,
+                             "%s: tensor '%s': row %zu has the scale %g, and the largest that is "
+                             "read is 2^96 (7.9e28)",
+                             c->source->path, t->name, first + r, (double)scale);
+    }
+    return not_finite(c, t, first + r, "scale", error);
+}
+
 /* Packs the codes, scales and sub-scales of the source's blocks without rounding them again. */
 static Status repack_records(const Conversion *c, const SourceTensor *t, TensorType type,
                              size_t first, Worker *w, uint8_t *panel, Error *error) {
@@ -172,15 +191,15 @@ static Status repack_records(const Conversion *c, const SourceTensor *t, TensorT
     RecordCodes rows = record_row(w, t->cols, groups, 0);
     records_pack(type, t->cols, &rows, panel);
     size_t bad = records_bad_row(type, t->cols, panel);
-    return bad == PANEL_ROWS ? STATUS_OK : not_finite(t, first + bad, "scale", error);
+    return bad == PANEL_ROWS ? STATUS_OK : refuse_scales(c, t, type, first, bad, &rows, error);
 }
 
 /* Refuses infinities and NaN in a panel that was made of rows from `first` on. */
-static Status check_panel(const SourceTensor *t, TensorType type, size_t first, size_t panel_bytes,
-                          const uint8_t *panel, Error *error) {
+static Status check_panel(const Conversion *c, const SourceTensor *t, TensorType type, size_t first,
+                          size_t panel_bytes, const uint8_t *panel, Error *error) {
     const Matrix w = {type, PANEL_ROWS, t->cols, panel_bytes, panel};
     size_t bad = panel_bad_row(&w, 0);
-    return bad == PANEL_ROWS ? STATUS_OK : not_finite(t, first + bad, "weight", error);
+    return bad == PANEL_ROWS ? STATUS_OK : not_finite(c, t, first + bad, "weight", error);
 }
 
 /* Copies a panel of a model.bin whose type stays. */
@@ -189,7 +208,7 @@ static Status copy_panel(const Conversion *c, const SourceTensor *t, size_t firs
     uint64_t at = t->offset + (uint64_t)(first / PANEL_ROWS) * panel_bytes;
     if (input_read(&c->source->files[t->file], at, panel, panel_bytes, error) != STATUS_OK)
         return STATUS_FAILED;
-    return check_panel(t, t->panels, first, panel_bytes, panel, error);
+    return check_panel(c, t, t->panels, first, panel_bytes, panel, error);
 }
 
 /* Packs rows whose numbers are of the panel's type. */
@@ -202,7 +221,7 @@ static Status pack_numbers(const Conversion *c, const SourceTensor *t, TensorTyp
         return STATUS_FAILED;
     memset(w->stored + n * row_bytes, 0, (PANEL_ROWS - n) * row_bytes);
     panel_pack_numbers(type, t->cols, w->stored, panel);
-    return check_panel(t, type, first, panel_bytes, panel, error);
+    return check_panel(c, t, type, first, panel_bytes, panel, error);
 }
 
 /* Packs the codes and scales of the source's blocks without rounding them again. */
@@ -222,7 +241,7 @@ static Status repack_panel(const Conversion *c, const SourceTensor *t, TensorTyp
     for (size_t r = 0; r < n; r++)
         if (!halves_finite(w->scales + r * groups, groups) ||
             (minima && !halves_finite(minima + r * groups, groups)))
-            return not_finite(t, first + r, "scale", error);
+            return not_finite(c, t, first + r, "scale", error);
     panel_pack_codes(type, t->cols, w->codes, w->scales, minima, panel);
     return STATUS_OK;
 }
@@ -320,7 +339,7 @@ static Status do_job(Conversion *c, const ConvertJob *job, Worker *w, Error *err
         status = source_read_floats(c->source, t, job->first, job->n, out, error);
         for (size_t r = 0; status == STATUS_OK && r < job->n; r++)
             if (!all_finite(out + r * t->cols, t->cols))
-                status = not_finite(t, job->first + r, "value", error);
+                status = not_finite(c, t, job->first + r, "value", error);
         return status;
     }
     const ConvertOptions *options = c->options;
@@ -436,13 +455,14 @@ static Status name_target(const Conversion *c, Error *error) {
     return error_prefix(error, "%s", target ? target : c->source->path);
 }
 
-/* Keeps the first failure and stops all threads. */
-static void stop(Conversion *c, Status status, const Error *error) {
+/* Stops all jobs after job i, and keeps its failure unless an earlier job fails as well: which of
+ * several bad tensors is named must not depend on timing. */
+static void stop(Conversion *c, size_t i, Status status, const Error *error) {
 #pragma omp critical(convert_stop)
-    if (c->status == STATUS_OK) {
+    if (i < atomic_load(&c->failed)) {
         c->status = status;
         error_set(c->error, "%s", error->text);
-        atomic_store(&c->stopped, 1);
+        atomic_store(&c->failed, i);
     }
 }
 
@@ -476,14 +496,13 @@ static void run_jobs(Conversion *c, Worker *w) {
     for (size_t i; (i = atomic_fetch_add(&c->taken, 1)) < c->n_jobs;) {
         const ConvertJob *job = &c->jobs[i];
         Error error;
-        if (options->cancel && *options->cancel && !atomic_load(&c->stopped)) {
+        if (options->cancel && *options->cancel) {
             error_set(&error, "interrupted");
-            stop(c, STATUS_INTERRUPTED, &error);
+            stop(c, i, STATUS_INTERRUPTED, &error);
         }
-        bool going = !atomic_load(&c->stopped);
+        bool going = i < atomic_load(&c->failed);
         if (going && do_job(c, job, w, &error) != STATUS_OK) {
-            error_prefix(&error, "%s", c->source->path);
-            stop(c, STATUS_FAILED, &error);
+            stop(c, i, STATUS_FAILED, &error);
             going = false;
         }
         size_t bytes = round_up(job->bytes, MODELFILE_ALIGNMENT);
@@ -498,7 +517,7 @@ static void run_jobs(Conversion *c, Worker *w) {
         pass_turn(c);
         if (!going) continue;
         if (layout_write_at(c->fd, w->target, bytes, job->offset, &error) != STATUS_OK)
-            stop(c, name_target(c, &error), &error);
+            stop(c, i, name_target(c, &error), &error);
         begin_to_sync(c, job->offset + bytes, bytes);
     }
 }
@@ -511,7 +530,7 @@ static void run_workers(Conversion *c) {
         if (!worker_new(c, &worker)) {
             Error error;
             error_set(&error, "no memory to convert in");
-            stop(c, STATUS_FAILED, &error);
+            stop(c, 0, STATUS_FAILED, &error);
         }
         run_jobs(c, &worker);
         worker_free(&worker);
@@ -539,7 +558,7 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
     Layout layout;
     Conversion c = {
         .source = source, .layout = &layout, .options = options, .fd = out_fd, .error = error};
-    atomic_init(&c.stopped, 0);
+    atomic_init(&c.failed, SIZE_MAX);
     atomic_init(&c.taken, 0);
     pthread_mutex_init(&c.mutex, NULL);
     pthread_cond_init(&c.passed, NULL);

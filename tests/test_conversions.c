@@ -228,6 +228,22 @@ static void a_failed_conversion_leaves_nothing(void **state) {
     free(bad);
 }
 
+/* Threads convert all of the tensors at once, and each of them is bad. */
+static void the_first_of_several_bad_tensors_is_named(void **state) {
+    (void)state;
+    char *bad = build_path("tests/conversions-bad.ckpt"), *target = build_path("tests/bad.bin");
+    size_t length, header = 7 * sizeof(int32_t);
+    char *bytes = file_read(checkpoint, &length);
+    memset(bytes + header, 0xFF, length - header);
+    file_write(bad, bytes, length);
+    for (unsigned i = 0; i < tier_count(5, 20, 100); i++) {
+        Process p = RUN("export", bad, target, "-z", tokenizer, "-j", "8", "--force");
+        PROCESS_SAYS(p, 1, "tensor 'token_embedding': row 0 holds a weight that is not finite");
+    }
+    unlink(bad);
+    free(bytes), free(bad), free(target);
+}
+
 static void clearing_deletes_conversions_and_nothing_else(void **state) {
     (void)state;
     char *mine = NULL;
@@ -813,6 +829,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_source_that_changed_is_converted_again),
         cmocka_unit_test(processes_that_want_the_same_convert_once),
         cmocka_unit_test(a_failed_conversion_leaves_nothing),
+        cmocka_unit_test(the_first_of_several_bad_tensors_is_named),
         cmocka_unit_test(clearing_deletes_conversions_and_nothing_else),
         cmocka_unit_test(a_limit_drops_what_was_longest_unused),
         cmocka_unit_test(a_limit_holds_over_many_conversions_beside_a_reader),

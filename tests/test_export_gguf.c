@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -570,6 +572,9 @@ static void factors_beside_nvfp4_weights_are_multiplied_in(void **state) {
     write_nvfp4(source, path, 0, NAN, 1);
     Process p = RUN("export", path, target, "-f");
     PROCESS_SAYS(p, 1, "holds a scale that is not finite");
+    write_nvfp4(source, path, 0, 0x1p97f, 1);
+    p = RUN("export", path, target, "-f");
+    PROCESS_SAYS(p, 1, "has the scale 1.58456e+29, and the largest that is read is 2^96");
     write_nvfp4(source, path, 0, 1.1f, 2);
     p = RUN("export", path, target, "-f");
     PROCESS_SAYS(p, 1, ".scale' holds more than one");
@@ -578,6 +583,33 @@ static void factors_beside_nvfp4_weights_are_multiplied_in(void **state) {
     free(path);
     free(target);
     source_close(source);
+    fixture_remove_directory(directory);
+}
+
+static Status cut_the_end(void *path, Error *error) {
+    struct stat info;
+    if (stat(path, &info) == 0 && truncate(path, info.st_size - 64) == 0) return STATUS_OK;
+    return error_set(error, "cannot truncate");
+}
+
+static void a_file_that_shrinks_meanwhile_is_named_once(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), *path = fixture_path(directory, "m.gguf");
+    Source *source;
+    Error error;
+    assert_int_equal(source_open(&source, "random:tiny,dim=256,ffn_dim=512", NULL, &error),
+                     STATUS_OK);
+    assert_int_equal(source_parse(source, &error), STATUS_OK);
+    write_nvfp4(source, path, 0, 0.0f, 1);
+    source_close(source);
+    const ConvertOptions options = {.n_threads = 1, .ready = cut_the_end, .ready_context = path};
+    int fd = memfd_create("target", MFD_CLOEXEC);
+    assert_int_equal(convert_source(path, &options, fd, &error), STATUS_FAILED);
+    const char *name = strstr(error.text, path);
+    if (!name || strstr(name + 1, path) || !strstr(name, ": became shorter while it was read"))
+        fail_msg("%s", error.text);
+    close(fd);
+    free(path);
     fixture_remove_directory(directory);
 }
 
@@ -703,6 +735,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(types_without_an_equal_say_what_their_conversion_cost),
         cmocka_unit_test(scales_of_rows_belong_to_all_blocks_of_a_row),
         cmocka_unit_test(factors_beside_nvfp4_weights_are_multiplied_in),
+        cmocka_unit_test(a_file_that_shrinks_meanwhile_is_named_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
