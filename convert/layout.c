@@ -10,9 +10,20 @@
 
 /* ---- Types ---- */
 
+/* Whether nvfp4_t holds the tensor's values without loss. */
+static bool is_nvfp4(const SourceTensor *tensor) {
+    if (tensor->sums || tensor->add != 0.0f) return false;
+    if (tensor->stored == STORED_PANELS) return tensor->panels == TENSOR_NVFP4_T;
+    return tensor->stored == STORED_NVFP4 && source_has_blocks(tensor);
+}
+
 static TensorType choose_type(const SourceTensor *tensor, const Config *config, const char *mix) {
     if (tensor->is_vector) return TENSOR_VECTOR;
-    if (mix) return mix_choose(mix, tensor->name, config);
+    if (mix) {
+        TensorType type = mix_choose(mix, tensor->name, config);
+        /* Who asks for NVFP4 of a matrix that is NVFP4 wants it as it is, not rounded again. */
+        return type == TENSOR_NVFP4 && is_nvfp4(tensor) ? TENSOR_NVFP4_T : type;
+    }
     if (tensor->stored == STORED_PANELS) return tensor->panels;
     /* Its blocks cannot be taken over: they run along the outputs, or hold parts of two heads. */
     if (!source_has_blocks(tensor) && stored_type_info(tensor->stored)->block > 1)

@@ -586,6 +586,44 @@ static void factors_beside_nvfp4_weights_are_multiplied_in(void **state) {
     fixture_remove_directory(directory);
 }
 
+/* --type nvfp4 of a matrix that is NVFP4, with a factor or without one, in GGUF or in a model.bin,
+ * takes it as it is. */
+static void nvfp4_of_nvfp4_is_not_rounded_again(void **state) {
+    (void)state;
+    static const char type[] = "nvfp4,token_embedding=nvfp4,output=nvfp4";
+    char *directory = fixture_directory(), *path = fixture_path(directory, "m.gguf"), *target[3];
+    const char *const names[] = {"as-it-is.bin", "named.bin", "again.bin"};
+    Source *source;
+    Error error;
+    for (int i = 0; i < 3; i++) target[i] = fixture_path(directory, names[i]);
+    assert_int_equal(source_open(&source, "random:tiny,dim=256,ffn_dim=512", NULL, &error),
+                     STATUS_OK);
+    assert_int_equal(source_parse(source, &error), STATUS_OK);
+    for (int i = 0; i < 2; i++) {
+        write_nvfp4(source, path, 0, i ? 1.1f : 0.0f, 1);
+        Process p = RUN("export", path, target[0], "-f", "-q");
+        PROCESS_SAYS(p, 0, "");
+        p = RUN("export", path, target[1], "-f", "-q", "-t", type);
+        PROCESS_SAYS(p, 0, "");
+        p = RUN("export", target[0], target[2], "-f", "-t", type);
+        assert_int_equal(p.status, 0);
+        assert_null(strstr(p.err, "rounded a second time"));
+        process_free(&p);
+        size_t length[3];
+        char *bytes[3];
+        for (int k = 0; k < 3; k++) bytes[k] = file_read(target[k], &length[k]);
+        for (int k = 1; k < 3; k++) {
+            assert_int_equal(length[k], length[0]);
+            assert_memory_equal(bytes[k], bytes[0], length[0]);
+        }
+        for (int k = 0; k < 3; k++) free(bytes[k]);
+    }
+    for (int i = 0; i < 3; i++) free(target[i]);
+    free(path);
+    source_close(source);
+    fixture_remove_directory(directory);
+}
+
 static Status cut_the_end(void *path, Error *error) {
     struct stat info;
     if (stat(path, &info) == 0 && truncate(path, info.st_size - 64) == 0) return STATUS_OK;
@@ -735,6 +773,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(types_without_an_equal_say_what_their_conversion_cost),
         cmocka_unit_test(scales_of_rows_belong_to_all_blocks_of_a_row),
         cmocka_unit_test(factors_beside_nvfp4_weights_are_multiplied_in),
+        cmocka_unit_test(nvfp4_of_nvfp4_is_not_rounded_again),
         cmocka_unit_test(a_file_that_shrinks_meanwhile_is_named_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
