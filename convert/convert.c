@@ -297,21 +297,29 @@ static void note_errors(const Conversion *c) {
     }
 }
 
-/* Says that weights of a model.bin which were rounded before are rounded again. */
+/* Says that weights of a model.bin which were rounded before are rounded again, and which types
+ * most of them have: the first tensor's, an embedding, is often another than the rest. */
 static void note_second_rounding(const Conversion *c) {
+    double weights[TENSOR_TYPES][TENSOR_TYPES] = {{0.0}}, most = 0.0;
+    TensorType from = TENSOR_TYPES, to = TENSOR_TYPES;
     for (size_t i = 0; i < c->source->n_tensors; i++) {
         const SourceTensor *t = &c->source->tensors[i];
         TensorType type = (TensorType)c->layout->tensors[i].type;
         if (t->stored != STORED_PANELS || (t->panels == type && !t->sums) || t->shares) continue;
         if (!tensor_type_info(t->panels)->group || !tensor_type_info(type)->group) continue;
-        char line[200];
-        snprintf(line, sizeof line,
-                 "weights of %s are rounded a second time, to %s: the result is less exact than "
-                 "from the original model",
-                 tensor_type_info(t->panels)->name, tensor_type_info(type)->name);
-        c->options->note(line, c->options->progress_context);
-        return;
+        weights[t->panels][type] += (double)t->rows * (double)t->cols;
+        if (weights[t->panels][type] <= most) continue;
+        most = weights[t->panels][type];
+        from = t->panels;
+        to = type;
     }
+    if (from == TENSOR_TYPES) return;
+    char line[200];
+    snprintf(line, sizeof line,
+             "weights of %s are rounded a second time, to %s: the result is less exact than from "
+             "the original model",
+             tensor_type_info(from)->name, tensor_type_info(to)->name);
+    c->options->note(line, c->options->progress_context);
 }
 
 /* True when the target holds the source's own blocks. */

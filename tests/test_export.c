@@ -173,7 +173,12 @@ static void a_model_bin_is_converted_like_its_original(void **state) {
     }
     static const char twice[] = "weights of q8 are rounded a second time, to q4";
     assert_done(RUN("export", plain, p.target, "-q", "-f", "-t", "q8"));
-    Process e = RUN("export", p.target, other, "-f", "-t", "q4");
+    /* of a mixture it names the type of most weights, not the embedding's */
+    Process e = RUN("export", p.target, other, "-f", "-t", "q3");
+    assert_int_equal(e.status, 0);
+    assert_non_null(strstr(e.err, "weights of q8 are rounded a second time, to q3_k:"));
+    process_free(&e);
+    e = RUN("export", p.target, other, "-f", "-t", "q4");
     assert_int_equal(e.status, 0);
     assert_non_null(strstr(e.err, twice));
     process_free(&e);
