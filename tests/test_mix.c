@@ -76,6 +76,22 @@ static void names_that_are_kept_have_their_own_types(void **state) {
     assert_int_equal(mix_choose(mix, "output", &config), TENSOR_Q5_K);
 }
 
+static void names_of_other_programs_lead_to_ours(void **state) {
+    (void)state;
+    static const struct {
+        const char *theirs, *says;
+    } cases[] = {{"Q4_K_M", "did you mean q4m?"},   {"Q3_K_M", "did you mean q3?"},
+                 {"Q3_K", "did you mean q3_k?"},    {"Q2_K_S", "did you mean q2_k?"},
+                 {"3", "did you mean q3?"},         {"2bit", "did you mean q2?"},
+                 {"IQ2_XXS", "did you mean iq2?"},  {"iq3_m", "did you mean iq3_s?"},
+                 {"IQ4_NL", "did you mean q4_nl?"}, {"IQ4_XS", "did you mean iq4_xs?"}};
+    Error error;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(mix_check(cases[i].theirs, &error), STATUS_FAILED);
+        if (!strstr(error.text, cases[i].says)) fail_msg("%s", error.text);
+    }
+}
+
 static void what_is_no_mix_is_refused_by_name(void **state) {
     (void)state;
     static const struct {
@@ -98,6 +114,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_mix_chooses_layers_at_both_ends_and_each_third),
         cmocka_unit_test(mixtures_of_few_bits_spare_values_and_outputs),
         cmocka_unit_test(names_that_are_kept_have_their_own_types),
+        cmocka_unit_test(names_of_other_programs_lead_to_ours),
         cmocka_unit_test(what_is_no_mix_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
