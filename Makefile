@@ -231,6 +231,7 @@ $(BUILD)/%.$(1).o: %.c
 $(BUILD)/kernels/$(1).o $(BUILD)/kernels/$(1)_records.o $(BUILD)/kernels/$(1)_pairs.o: ISA_FLAGS = $(FLAGS_$(1)) $(KERNEL_FLAGS)
 endef
 $(foreach isa,reference $(ISAS),$(eval $(call isa_rules,$(isa))))
+$(BUILD)/tests/plain_records.o: ISA_FLAGS = $(FLAGS_$(firstword $(ISAS)))
 ifeq ($(MACHINE),x86_64)
 $(BUILD)/tests/amx_emulated.o: ISA_FLAGS = $(FLAGS_avx512)
 endif

@@ -9,6 +9,7 @@
 #include <omp.h>
 
 #include "isa.h"
+#include "kernels/blocks.h"
 #include "kernels/kernels.h"
 #include "kernels/panel_pack.h"
 #include "kernels/records.h"
@@ -415,6 +416,42 @@ static void the_reference_multiplies_the_matrix_that_matrix_row_shows(void **sta
     }
 }
 
+#if defined(__x86_64__) || defined(__aarch64__)
+extern const BlockKernels plain_records_first[TENSOR_TYPES]; /* plain_records.c */
+
+/* The first story's build multiplies records by plain_records.c, beside packed inputs of the
+ * instruction set. */
+static void plain_kernels_of_records_give_the_reference_s_bits(void **state) {
+    (void)state;
+    Error error;
+    const Isa *isa = isa_choose("avx2", &error);
+    if (!isa) isa = isa_choose("neon", &error);
+    if (!isa) skip();
+    for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
+        const BlockKernels *plain = &plain_records_first[t];
+        if ((plain->block != NULL) != (tensor_type_info(t)->family == FAMILY_RECORDS))
+            fail_msg("%s", tensor_type_info(t)->name);
+        for (size_t n = 1, rows = 83, cols = 100; plain->block && n <= plain->block_rows; n++) {
+            const Matrix w = matrix_new((TensorType)t, rows, cols, t);
+            size_t group = type_group(w.type);
+            float *x = input_new(n, cols, t), *want = output_new(n, rows + GUARD),
+                  *got = output_new(n, rows + GUARD);
+            uint8_t *input = malloc(isa->kernels->input_bytes(group, n, cols));
+            for (size_t i = 0; i < isa->kernels->pack_tasks(group, n); i++)
+                isa->kernels->pack(group, x, n, cols, i, input);
+            run(&kernels_reference, x, n, cols, &(Product){&w, want, rows + GUARD}, 1, 1);
+            for (size_t p = 0; p < matrix_panels(&w); p++)
+                plain->block(&w, p, n, input, got + p * PANEL_ROWS, rows + GUARD,
+                             matrix_panel_outputs(&w, p));
+            if (memcmp(got, want, n * (rows + GUARD) * sizeof *got) != 0)
+                fail_msg("%s, %zu rows", tensor_type_info(t)->name, n);
+            free(x), free(want), free(got), free(input);
+            free((void *)w.data);
+        }
+    }
+}
+#endif
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
@@ -426,6 +463,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(many_sets_of_products_are_one_list_of_work),
         cmocka_unit_test(a_set_may_read_rows_that_lie_apart),
         cmocka_unit_test(bits_are_the_reference_s_for_extreme_inputs),
+#if defined(__x86_64__) || defined(__aarch64__)
+        cmocka_unit_test(plain_kernels_of_records_give_the_reference_s_bits),
+#endif
         cmocka_unit_test(a_non_finite_activation_reaches_its_row_s_output_and_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
