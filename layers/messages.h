@@ -4,7 +4,7 @@
  * keys, values and the feed-forward, h, is mixed with a message m, an attention over the sums that
  * the run before has left (layers/unit_sums.h; its last x is one of them):
  *
- *     low = down [h / sqrt(mean of h^2 + norm_eps), the same of m]       adapter_rank numbers
+ *     low = down [h / sqrt(mean of h^2 + norm_eps), the same of m]       message_rank numbers
  *     h   = (1 - tanh(forget low)) * h + tanh(gain low) * m
  *
  * A run's layers are layers of their own here, with keys, values and states of their own; the
@@ -27,9 +27,9 @@ enum { MESSAGES_AT_ONCE = MESSAGE_FFN };
 
 typedef struct MessageGate {
     const float *query; /* [dim], of the attention over the sums of the run before */
-    Matrix down;        /* adapter_rank x 2 * dim */
-    Matrix forget;      /* dim x adapter_rank */
-    Matrix gain;        /* dim x adapter_rank */
+    Matrix down;        /* message_rank x 2 * dim */
+    Matrix forget;      /* dim x message_rank */
+    Matrix gain;        /* dim x message_rank */
 } MessageGate;
 
 typedef struct Messages {
@@ -42,7 +42,7 @@ typedef struct MessageRows {
     float *hidden;        /* [readers][n][dim], h */
     float *message;       /* [readers][n][dim] */
     float *joined;        /* [readers][n][2 * dim] */
-    float *low;           /* [readers][n][adapter_rank] */
+    float *low;           /* [readers][n][message_rank] */
     float *forget, *gain; /* [readers][n][dim] */
 } MessageRows;
 
