@@ -288,19 +288,24 @@ static size_t pack_tasks(size_t n_rows) {
 /* Four numbers: what a transposition of 4 rows by 4 inputs moves at once. */
 typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
 enum { FOUR = 4 };
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef int32_t FourPlaces __attribute__((vector_size(16)));
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (FourPlaces){__VA_ARGS__})
+#endif
 
 /* Inputs [k, k + FOUR) of FOUR rows, n_inputs apart, to the same places of FOUR lines of a block,
  * which are `rows` apart. */
 static void transpose_4(const float *x, size_t n_inputs, float *block, size_t rows) {
     Four a = *(const Four *)x, b = *(const Four *)(x + n_inputs);
     Four c = *(const Four *)(x + 2 * n_inputs), d = *(const Four *)(x + 3 * n_inputs);
-    Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5),
-         cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-    *(Four *)block = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
-    *(Four *)(block + rows) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-    ab = __builtin_shufflevector(a, b, 2, 6, 3, 7), cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    *(Four *)(block + 2 * rows) = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
-    *(Four *)(block + 3 * rows) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    Four ab = SHUFFLE(a, b, 0, 4, 1, 5), cd = SHUFFLE(c, d, 0, 4, 1, 5);
+    *(Four *)block = SHUFFLE(ab, cd, 0, 1, 4, 5);
+    *(Four *)(block + rows) = SHUFFLE(ab, cd, 2, 3, 6, 7);
+    ab = SHUFFLE(a, b, 2, 6, 3, 7), cd = SHUFFLE(c, d, 2, 6, 3, 7);
+    *(Four *)(block + 2 * rows) = SHUFFLE(ab, cd, 0, 1, 4, 5);
+    *(Four *)(block + 3 * rows) = SHUFFLE(ab, cd, 2, 3, 6, 7);
 }
 
 static void pack(const float *x, size_t n_rows, size_t n_inputs, size_t task, void *input) {
