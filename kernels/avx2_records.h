@@ -27,6 +27,11 @@
  * spills its sums, and is no faster than unpacking. */
 #define EACH_FEW_TYPE(X) X(IQ2) X(IQ1) X(IQ2_K) X(IQ3_K) X(IQ4_K) X(IQ5_K) X(IQ6_K)
 
+#define COUNT_TYPE(type) +1
+_Static_assert((EACH_LATE_TYPE(COUNT_TYPE) EACH_SOON_TYPE(COUNT_TYPE) EACH_FEW_TYPE(COUNT_TYPE)) ==
+                   (EACH_RECORD_TYPE(COUNT_TYPE)),
+               "each type of EACH_RECORD_TYPE belongs to one of the three lists");
+
 /* Unpacked codes differ only in the size of the group, in how far they are raised, in minima, and
  * in how many of their products fit into 16 bits. So types share tiles. */
 #define EACH_OWN_TILE(X)                                                                           \
