@@ -154,6 +154,19 @@ static bool has_plain_rows(const SourceTensor *t, const RawTensor *raw, size_t c
            t->add == 0.0f && !t->minus_exp && !t->row_scales && t->columns.groups == 0;
 }
 
+/* Refuses a tensor whose first part gets another type than this one. */
+static Status refuse_types(const GgufWriter *w, const Item *item, const Place *place) {
+    const Place *first = &w->places[item->first_place];
+    return error_set(
+        w->error,
+        "cannot write '%.100s' as GGUF: its parts must have one type, but '%.60s' becomes %s and "
+        "'%.60s' %s; choose the same for both (--keep)",
+        item->raw->name, w->source->tensors[first->tensor].name,
+        tensor_type_info(w->types[first->tensor].type)->name,
+        w->source->tensors[place->tensor].name,
+        tensor_type_info(w->types[place->tensor].type)->name);
+}
+
 /* Fills origins[rows] and the item's type. */
 static Status map_rows(const GgufWriter *w, Item *item, RowOrigin *origins, size_t rows,
                        size_t cols, size_t row_bytes) {
@@ -170,8 +183,7 @@ static Status map_rows(const GgufWriter *w, Item *item, RowOrigin *origins, size
         if (type == STORED_TYPES)
             return error_set(w->error, "cannot write '%.100s' as GGUF: it has no blocks for %s",
                              raw->name, tensor_type_info(w->types[place->tensor].type)->name);
-        if (item->type != STORED_TYPES && item->type != type)
-            return refuse(w, item, "its parts must have one type");
+        if (item->type != STORED_TYPES && item->type != type) return refuse_types(w, item, place);
         item->type = type;
         for (size_t r = 0; r < t->rows; r++) {
             size_t at = (size_t)(before / row_bytes) + source_stored_row(t, r);

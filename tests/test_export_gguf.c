@@ -760,6 +760,21 @@ static void a_type_is_held_by_a_gguf_file_where_rows_are_whole_blocks(void **sta
     assert_false(gguf_write_holds(TENSOR_IQ2, 512));
 }
 
+static void parts_of_a_matrix_with_two_types_are_named(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), *path = fixture_path(directory, "fused.gguf");
+    char *written = fixture_path(directory, "written.gguf");
+    json_t *gguf = gguf_fixture_load("gpt2");
+    gguf_fixture_write(gguf, path, STORED_F32, false);
+    json_decref(gguf);
+    assert_refused(path, written, "q3",
+                   "'blk.0.attn_qkv.weight' as GGUF: its parts must have one type, but "
+                   "'layers.0.wq' becomes q3_k and 'layers.0.wv' q5_k; choose the same for both "
+                   "(--keep)");
+    free(path), free(written);
+    fixture_remove_directory(directory);
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
@@ -775,6 +790,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(factors_beside_nvfp4_weights_are_multiplied_in),
         cmocka_unit_test(nvfp4_of_nvfp4_is_not_rounded_again),
         cmocka_unit_test(a_file_that_shrinks_meanwhile_is_named_once),
+        cmocka_unit_test(parts_of_a_matrix_with_two_types_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
