@@ -1,10 +1,4 @@
 /* Products of the types of records.h with AVX2. */
 #include "kernels/avx2_records.h"
 
-EACH_OWN_TILE(TILE_KERNEL)
-EACH_LATE_TYPE(SHARED_KERNELS)
-EACH_SOON_TYPE(SHARED_KERNELS)
-EACH_FEW_TYPE(FEW_SHARED_KERNELS)
-
-const BlockKernels record_kernels_avx2[TENSOR_TYPES] = {
-    EACH_LATE_TYPE(PANEL_ENTRY) EACH_SOON_TYPE(SOON_ENTRY) EACH_FEW_TYPE(FEW_ENTRY)};
+RECORD_KERNELS_TABLE(record_kernels_avx2);

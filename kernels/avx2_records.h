@@ -77,4 +77,13 @@ _Static_assert((EACH_LATE_TYPE(COUNT_TYPE) EACH_SOON_TYPE(COUNT_TYPE) EACH_FEW_T
 #define TILE_OF_IQ5_KS tile_Q4_NL
 #define TILE_OF_IQ6_K tile_IQ4_K
 
+/* Defines the kernels of all types of records, and the table of them. */
+#define RECORD_KERNELS_TABLE(table)                                                                \
+    EACH_OWN_TILE(TILE_KERNEL)                                                                     \
+    EACH_LATE_TYPE(SHARED_KERNELS)                                                                 \
+    EACH_SOON_TYPE(SHARED_KERNELS)                                                                 \
+    EACH_FEW_TYPE(FEW_SHARED_KERNELS)                                                              \
+    const BlockKernels table[TENSOR_TYPES] = {                                                     \
+        EACH_LATE_TYPE(PANEL_ENTRY) EACH_SOON_TYPE(SOON_ENTRY) EACH_FEW_TYPE(FEW_ENTRY)}
+
 #endif

@@ -23,6 +23,7 @@ typedef enum MessageReader {
     MESSAGE_READERS
 } MessageReader;
 
+/* Most readers whose messages are mixed in at once: attention's. */
 enum { MESSAGES_AT_ONCE = MESSAGE_FFN };
 
 typedef struct MessageGate {
