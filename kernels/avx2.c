@@ -4,7 +4,8 @@
 
 EACH_CODE_TYPE(PANEL_KERNELS)
 
-static const BlockKernels block_kernels[TENSOR_TYPES] = {EACH_CODE_TYPE(PANEL_ENTRY)};
+static const BlockKernels block_kernels[TENSOR_TYPES] = {
+    PANEL_ENTRY(Q4) PANEL_ENTRY(Q4_MIN) SPLIT_ENTRY(Q8) SPLIT_ENTRY(Q8_64) SPLIT_ENTRY(Q8_MIN)};
 
 #define FLOAT_KERNELS float_avx2
 #define RECORD_KERNELS record_kernels_avx2

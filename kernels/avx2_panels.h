@@ -125,12 +125,40 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
  * its sums come from and go to lines of the output that lie far apart. */
 enum { MANY_ROWS = 16, SOON_ROWS = 7, FEW_MOST = 4, RUN = 2048 };
 
-/* A run of a panel. The codes of 8-bit types stay in the panel. */
+/* Splitting codes of 8 bits pays from SPLIT_ROWS rows on, their levels' from SOON_ROWS on. */
+enum { SPLIT_ROWS = 12 };
+
+/* A run of a panel. With AVX-VNNI the codes of 8-bit types stay in the panel. */
 typedef struct Unpacked {
     float scales[RUN / 16][2][PANEL_ROWS]; /* scales, minima */
+    int32_t starts[RUN / 16][PANEL_ROWS];  /* of signed products */
     uint8_t codes[RUN * PANEL_ROWS];
 } Unpacked;
 _Static_assert(sizeof(Unpacked) <= SCRATCH_BYTES, "scratch");
+
+/* Bytes of the unpacked codes of a group: a run of signed ones has half as many inputs. */
+INLINE size_t unpacked_bytes(TensorType type) {
+    return type_group(type) * PANEL_ROWS * (is_signed_product(type) ? 2 : 1);
+}
+
+/* Splits a group's codes of 8 outputs into magnitudes and masks, for dots_split. */
+INLINE void unpack_split(TensorType type, const GroupWeights *w, size_t half, const Levels *table,
+                         uint8_t *codes, int32_t *starts) {
+    const size_t group = type_group(type);
+    const __m256i raise = load_raise(type, PACKED, w, half), zero = _mm256_setzero_si256();
+    __m256i below = zero; /* magnitudes below zero: at most 16 * 2 * 128 in 16 bits */
+    codes += half * group * PANEL_ROWS;
+    UNROLL
+    for (size_t c = 0; c < group / 4; c++, codes += SPLIT_BYTES) {
+        __m256i weights = load_weights(type, PACKED, w->lines, w->g, c, half, table, raise);
+        __m256i size = _mm256_abs_epi8(weights), mask = _mm256_cmpgt_epi8(zero, weights);
+        _mm256_store_si256((__m256i *)codes, size);
+        _mm256_store_si256((__m256i *)(codes + 32), mask);
+        below = _mm256_sub_epi16(below, _mm256_maddubs_epi16(size, mask));
+    }
+    _mm256_store_si256((__m256i *)(starts + 8 * half),
+                       _mm256_madd_epi16(below, _mm256_set1_epi16(1)));
+}
 
 /* Unpacks groups [first, first + n) of a panel. */
 INLINE void unpack_run(TensorType type, const Panel *panel, size_t first, size_t n, Unpacked *to) {
@@ -138,12 +166,16 @@ INLINE void unpack_run(TensorType type, const Panel *panel, size_t first, size_t
     const Levels table = table_of(type);
     for (size_t g = 0; g < n; g++) {
         const GroupWeights weights = packed_group(type, panel, first + g);
-        uint8_t *codes = to->codes + g * group * PANEL_ROWS;
+        uint8_t *codes = to->codes + g * unpacked_bytes(type);
         UNROLL
         for (size_t h = 0; h < HALVES; h++) {
             _mm256_store_ps(to->scales[g][0] + 8 * h, load_scales(type, PACKED, &weights, h));
             if (type_has_minima(type))
                 _mm256_store_ps(to->scales[g][1] + 8 * h, load_minima(type, PACKED, &weights, h));
+            if (is_signed_product(type)) {
+                unpack_split(type, &weights, h, &table, codes, to->starts[g]);
+                continue;
+            }
             if (type_is_8_bit(type)) continue;
             const __m256i raise = load_raise(type, PACKED, &weights, h);
             UNROLL
@@ -189,7 +221,8 @@ INLINE void multiply_tile(TensorType type, size_t rows, size_t n, const uint8_t 
     start_sums(rows, to->go_on, to->out, to->stride, to->outputs, sums);
     const Levels no_levels = {{_mm256_setzero_si256()}};
     for (size_t g = 0; g < n; g++, block += rows * activation_bytes(group)) {
-        const GroupWeights weights = {.lines = lines + g * group * PANEL_ROWS,
+        const GroupWeights weights = {.lines = lines + g * unpacked_bytes(type),
+                                      .starts = (const uint8_t *)from->starts[g],
                                       .scales = (const uint8_t *)from->scales[g][0],
                                       .minima = (const uint8_t *)from->scales[g][1]};
         prefetch_lines(&range);
@@ -208,7 +241,9 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
                           Unpacked *scratch) {
     const Matrix *w = product->w;
     const size_t group = type_group(type), groups = activation_groups(group, w->cols);
-    const size_t row_bytes = groups * activation_bytes(group), run = RUN / group;
+    const size_t row_bytes = groups * activation_bytes(group);
+    const size_t run = RUN * PANEL_ROWS / unpacked_bytes(type);
+    const bool is_stored = type_is_8_bit(type) && !is_signed_product(type);
     const size_t blocks = block_count(n_rows, BLOCK_ROWS);
     for (size_t first = 0; first < groups; first += run) {
         const size_t n = groups - first < run ? groups - first : run;
@@ -228,7 +263,7 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
                                        product->stride, matrix_panel_outputs(w, p), first > 0};
                 const PrefetchRange range = {next, next + (fetched - 1) * LINE_BYTES};
                 next += fetched * LINE_BYTES;
-                tile(rows, n, type_is_8_bit(type) ? stored : scratch->codes, scratch,
+                tile(rows, n, is_stored ? stored : scratch->codes, scratch,
                      input + start * row_bytes + first * rows * activation_bytes(group), &to,
                      range);
             }
@@ -312,12 +347,14 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
     MANY_KERNEL(type, TILE_OF_##type)
 
 /* The entries of these in a table of BlockKernels, for types that are unpacked from MANY_ROWS,
- * SOON_ROWS and FEW_MOST + 1 rows on. */
+ * SOON_ROWS and FEW_MOST + 1 rows on, or, if AVX2 splits them, from SPLIT_ROWS or SOON_ROWS on. */
 #define ENTRY_FROM(type, rows)                                                                     \
     [TENSOR_##type] = {                                                                            \
         .block_rows = BLOCK_ROWS, .block = block_##type, .many_rows = rows, .many = many_##type},
 #define PANEL_ENTRY(type) ENTRY_FROM(type, MANY_ROWS)
 #define SOON_ENTRY(type) ENTRY_FROM(type, SOON_ROWS)
 #define FEW_ENTRY(type) ENTRY_FROM(type, FEW_MOST + 1)
+#define SPLIT_ENTRY(type) ENTRY_FROM(type, VNNI ? MANY_ROWS : SPLIT_ROWS)
+#define SPLIT_SOON_ENTRY(type) ENTRY_FROM(type, VNNI ? MANY_ROWS : SOON_ROWS)
 
 #endif

@@ -10,7 +10,7 @@
  * %2 ones. */
 #define PEAK_VNNI(d, t) "%{vex%} vpdpbusd %1, %0, %%ymm" #d "\n\t"
 #define PEAK_SIGNED(d, t)                                                                          \
-    "vpsignb %0, %1, %%ymm" #t "\n\t"                                                              \
+    "vpxor %0, %1, %%ymm" #t "\n\t"                                                                \
     "vpmaddubsw %%ymm" #t ", %0, %%ymm" #t "\n\t"                                                  \
     "vpmaddwd %2, %%ymm" #t ", %%ymm" #t "\n\t"                                                    \
     "vpaddd %%ymm" #t ", %%ymm" #d ", %%ymm" #d "\n\t"

@@ -7,18 +7,17 @@
 /* Types whose codes are cheap to take apart: unpacking pays from MANY_ROWS rows on. */
 #define EACH_LATE_TYPE(X)                                                                          \
     X(Q4_K)                                                                                        \
-    X(Q4_NL)                                                                                       \
     X(MXFP4)                                                                                       \
     X(NVFP4)                                                                                       \
-    X(IQ4_XS)                                                                                      \
     X(Q2_0)                                                                                        \
     X(TQ2_0)                                                                                       \
     X(Q1_0)                                                                                        \
     X(NVFP4_T)                                                                                     \
     X(IQ2_KS)                                                                                      \
-    X(IQ3_KS)                                                                                      \
-    X(IQ4_KS)                                                                                      \
-    X(IQ5_KS)
+    X(IQ3_KS)
+
+/* Types of 32 inputs whose levels AVX2 splits. */
+#define EACH_SPLIT_TYPE(X) X(Q4_NL) X(IQ4_XS) X(IQ4_KS) X(IQ5_KS)
 
 /* Types that are unpacked from SOON_ROWS on, measured on Zen 4. */
 #define EACH_SOON_TYPE(X) X(Q5_K) X(Q6_K) X(Q2_K) X(Q3_K) X(IQ3_XXS) X(IQ3_S)
@@ -28,9 +27,9 @@
 #define EACH_FEW_TYPE(X) X(IQ2) X(IQ1) X(IQ2_K) X(IQ3_K) X(IQ4_K) X(IQ5_K) X(IQ6_K)
 
 #define COUNT_TYPE(type) +1
-_Static_assert((EACH_LATE_TYPE(COUNT_TYPE) EACH_SOON_TYPE(COUNT_TYPE) EACH_FEW_TYPE(COUNT_TYPE)) ==
-                   (EACH_RECORD_TYPE(COUNT_TYPE)),
-               "each type of EACH_RECORD_TYPE belongs to one of the three lists");
+_Static_assert((EACH_LATE_TYPE(COUNT_TYPE) EACH_SPLIT_TYPE(COUNT_TYPE) EACH_SOON_TYPE(COUNT_TYPE)
+                    EACH_FEW_TYPE(COUNT_TYPE)) == (EACH_RECORD_TYPE(COUNT_TYPE)),
+               "each type of EACH_RECORD_TYPE belongs to one of the four lists");
 
 /* Unpacked codes differ only in the size of the group, in how far they are raised, in minima, and
  * in how many of their products fit into 16 bits. So types share tiles. */
@@ -81,9 +80,10 @@ _Static_assert((EACH_LATE_TYPE(COUNT_TYPE) EACH_SOON_TYPE(COUNT_TYPE) EACH_FEW_T
 #define RECORD_KERNELS_TABLE(table)                                                                \
     EACH_OWN_TILE(TILE_KERNEL)                                                                     \
     EACH_LATE_TYPE(SHARED_KERNELS)                                                                 \
+    EACH_SPLIT_TYPE(SHARED_KERNELS)                                                                \
     EACH_SOON_TYPE(SHARED_KERNELS)                                                                 \
     EACH_FEW_TYPE(FEW_SHARED_KERNELS)                                                              \
     const BlockKernels table[TENSOR_TYPES] = {                                                     \
-        EACH_LATE_TYPE(PANEL_ENTRY) EACH_SOON_TYPE(SOON_ENTRY) EACH_FEW_TYPE(FEW_ENTRY)}
+        EACH_LATE_TYPE(PANEL_ENTRY) EACH_SPLIT_TYPE(SPLIT_SOON_ENTRY) EACH_SOON_TYPE(SOON_ENTRY) EACH_FEW_TYPE(FEW_ENTRY)}
 
 #endif

@@ -50,6 +50,9 @@
 
 enum { BLOCK_ROWS = 6, HALVES = 2 };
 
+/* Four signed codes of 8 outputs, split: their magnitudes, then their masks. */
+enum { SPLIT_BYTES = 64 };
+
 /* With so few rows memory is what a pass waits for: their float sums stay in registers between
  * groups, and the lines of a later group are prefetched one by one. */
 enum { FEW_ROWS = 2 };
@@ -161,6 +164,7 @@ typedef enum Form { PACKED, UNPACKED } Form;
 typedef struct GroupWeights {
     const uint8_t *lines;
     const uint8_t *scales, *minima; /* f16, parts or exponents; UNPACKED: float32 */
+    const uint8_t *starts;          /* UNPACKED, signed products: what sums start with, int32 */
     const uint8_t *record;          /* f16 scales that the parts are multiplied by */
     size_t g;                       /* number of the group in the record */
     const uint8_t *later;           /* PACKED: lines of a later group */
@@ -378,13 +382,49 @@ INLINE __m256i with_signs(__m256i x, __m256i w, bool in_memory, const uint8_t *l
     return signed_x;
 }
 
+/* broadcast_4_codes for each half: kept from one half to the other, codes would have to be spilled.
+ */
+INLINE __m256i broadcast_again(const int8_t *p) {
+    __m256i codes;
+    __asm__ volatile("vpbroadcastd %1, %0" : "=x"(codes) : "m"(*(const int8_t(*)[4])p));
+    return codes;
+}
+
+/* Signed codes as unpack_split leaves them: magnitudes, and masks that are -1 where a weight is
+ * below zero. x ^ -1 is -x - 1, so that the products of a group lack its magnitudes below zero,
+ * with which a sum starts. One half at a time, so that magnitude and mask stay in registers. */
+INLINE void dots_split(TensorType type, size_t rows, const GroupWeights *w, const int8_t *codes,
+                       __m256i (*dot)[HALVES]) {
+    const size_t group = type_group(type);
+    const __m256i ones = _mm256_set1_epi16(1);
+    UNROLL
+    for (size_t h = 0; h < HALVES; h++) {
+        const uint8_t *own = w->lines + h * group * PANEL_ROWS;
+        const __m256i start = load_line(w->starts + 32 * h);
+        UNROLL
+        for (size_t c = 0; c < group / 4; c++) {
+            const __m256i size = load_line(own + c * SPLIT_BYTES);
+            const __m256i mask = load_line(own + c * SPLIT_BYTES + 32);
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        __m256i x = _mm256_xor_si256(broadcast_again(codes + (r)*group + 4 * c), mask);            \
+        __m256i products = _mm256_madd_epi16(_mm256_maddubs_epi16(size, x), ones);                 \
+        dot[r][h] = _mm256_add_epi32(c ? dot[r][h] : start, products);                             \
+        IN_ORDER(dot[r][h]);                                                                       \
+    } while (0)
+            EACH_ROW(rows, STEP);
+#undef STEP
+        }
+    }
+}
+
 /* Codes whose products of pairs are widened at once: signed ones, and raised levels. */
 INLINE void dots_wide(TensorType type, Form form, size_t rows, const GroupWeights *w,
                       const int8_t *codes, const Levels *table, __m256i (*dot)[HALVES]) {
     const size_t group = type_group(type);
     const __m256i raise_a = load_raise(type, form, w, 0), raise_b = load_raise(type, form, w, 1);
     const bool has_signs = is_signed_product(type);
-    const bool in_memory = type_is_8_bit(type) ? !is_unsigned_8(type) : form == UNPACKED;
+    const bool in_memory = type_is_8_bit(type) && !is_unsigned_8(type);
     const __m256i ones = _mm256_set1_epi16(1);
     UNROLL
     for (size_t c = 0; c < group / 4; c++) {
@@ -449,12 +489,15 @@ INLINE void add_group(TensorType type, Form form, size_t rows, const GroupWeight
                         : is_unsigned_8(type)      ? -128
                         : sums_that_fit(type) == 1 ? (int)raised_by(type)
                                                    : 0;
+    const bool is_split = is_signed_product(type) && form == UNPACKED;
     __m256i dot[BLOCK_ROWS][HALVES];
     if (VNNI) {
 #define STEP(r) dot[r][0] = dot[r][1] = correction(type, offsets + r)
         EACH_ROW(rows, STEP);
 #undef STEP
         dots_vnni(type, form, rows, w, codes, table, dot);
+    } else if (is_split) {
+        dots_split(type, rows, w, codes, dot);
     } else if (is_wide_product(type)) {
         dots_wide(type, form, rows, w, codes, table, dot);
     } else {
