@@ -83,7 +83,7 @@ _Static_assert((EACH_LATE_TYPE(COUNT_TYPE) EACH_SPLIT_TYPE(COUNT_TYPE) EACH_SOON
     EACH_SPLIT_TYPE(SHARED_KERNELS)                                                                \
     EACH_SOON_TYPE(SHARED_KERNELS)                                                                 \
     EACH_FEW_TYPE(FEW_SHARED_KERNELS)                                                              \
-    const BlockKernels table[TENSOR_TYPES] = {                                                     \
-        EACH_LATE_TYPE(PANEL_ENTRY) EACH_SPLIT_TYPE(SPLIT_SOON_ENTRY) EACH_SOON_TYPE(SOON_ENTRY) EACH_FEW_TYPE(FEW_ENTRY)}
+    const BlockKernels table[TENSOR_TYPES] = {EACH_LATE_TYPE(PANEL_ENTRY) EACH_SPLIT_TYPE(         \
+        SPLIT_SOON_ENTRY) EACH_SOON_TYPE(SOON_ENTRY) EACH_FEW_TYPE(FEW_ENTRY)}
 
 #endif

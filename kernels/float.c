@@ -308,20 +308,35 @@ static void transpose_4(const float *x, size_t n_inputs, float *block, size_t ro
     *(Four *)(block + 3 * rows) = SHUFFLE(ab, cd, 2, 3, 6, 7);
 }
 
+/* Packs n inputs of a block's rows, n_inputs apart. */
+static void pack_piece(const float *x, size_t n_inputs, size_t rows, size_t n, float *block) {
+    size_t k = 0;
+    for (; rows >= FOUR && k + FOUR <= n; k += FOUR) {
+        for (size_t r = 0; r + FOUR <= rows; r += FOUR)
+            transpose_4(x + r * n_inputs + k, n_inputs, block + k * rows + r, rows);
+        if (rows % FOUR) { /* the last four once more */
+            size_t r = rows - FOUR;
+            transpose_4(x + r * n_inputs + k, n_inputs, block + k * rows + r, rows);
+        }
+    }
+    for (; k < n; k++)
+        for (size_t r = 0; r < rows; r++) block[k * rows + r] = x[r * n_inputs + k];
+}
+
+/* A block's lines were last in the cache of a core that read them, and each takes its time to come
+ * back. So pieces of a block are put together elsewhere, and then copied line by line. */
 static void pack(const float *x, size_t n_rows, size_t n_inputs, size_t task, void *input) {
+    enum { PIECE = 256 };
+    _Alignas(LINE_BYTES) float piece[PIECE * ROWS];
     size_t blocks = block_count(n_rows, ROWS), start = block_start(n_rows, blocks, task);
     size_t rows = block_start(n_rows, blocks, task + 1) - start;
     float *block = (float *)input + start * n_inputs;
     x += start * n_inputs;
-    size_t fours = rows - rows % FOUR, k = 0;
-    for (; k + FOUR <= n_inputs; k += FOUR) {
-        for (size_t r = 0; r < fours; r += FOUR)
-            transpose_4(x + r * n_inputs + k, n_inputs, block + k * rows + r, rows);
-        for (size_t r = fours; r < rows; r++)
-            for (size_t i = k; i < k + FOUR; i++) block[i * rows + r] = x[r * n_inputs + i];
+    for (size_t first = 0; first < n_inputs; first += PIECE) {
+        size_t n = n_inputs - first < PIECE ? n_inputs - first : PIECE;
+        pack_piece(x + first, n_inputs, rows, n, piece);
+        memcpy(block + first * rows, piece, n * rows * sizeof *piece);
     }
-    for (; k < n_inputs; k++)
-        for (size_t r = 0; r < rows; r++) block[k * rows + r] = x[r * n_inputs + k];
 }
 
 /* FloatKernels.spin: runs multiply-adds on registers alone, to measure the peak. */
