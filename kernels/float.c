@@ -281,8 +281,11 @@ static size_t input_bytes(size_t n_rows, size_t n_inputs) {
     return n_rows > 1 ? n_rows * n_inputs * sizeof(float) : 0;
 }
 
+/* A block is packed in two halves, so that few blocks are divided evenly among two threads. */
+enum { HALVES = 2 };
+
 static size_t pack_tasks(size_t n_rows) {
-    return n_rows > 1 ? block_count(n_rows, ROWS) : 0;
+    return n_rows > 1 ? HALVES * block_count(n_rows, ROWS) : 0;
 }
 
 /* Four numbers: what a transposition of 4 rows by 4 inputs moves at once. */
@@ -328,12 +331,14 @@ static void pack_piece(const float *x, size_t n_inputs, size_t rows, size_t n, f
 static void pack(const float *x, size_t n_rows, size_t n_inputs, size_t task, void *input) {
     enum { PIECE = 256 };
     _Alignas(LINE_BYTES) float piece[PIECE * ROWS];
-    size_t blocks = block_count(n_rows, ROWS), start = block_start(n_rows, blocks, task);
-    size_t rows = block_start(n_rows, blocks, task + 1) - start;
+    size_t blocks = block_count(n_rows, ROWS), start = block_start(n_rows, blocks, task / HALVES);
+    size_t rows = block_start(n_rows, blocks, task / HALVES + 1) - start;
+    size_t half = round_up(n_inputs / HALVES, LANES), first = task % HALVES ? half : 0;
+    size_t end = task % HALVES || half > n_inputs ? n_inputs : half;
     float *block = (float *)input + start * n_inputs;
     x += start * n_inputs;
-    for (size_t first = 0; first < n_inputs; first += PIECE) {
-        size_t n = n_inputs - first < PIECE ? n_inputs - first : PIECE;
+    for (; first < end; first += PIECE) {
+        size_t n = end - first < PIECE ? end - first : PIECE;
         pack_piece(x + first, n_inputs, rows, n, piece);
         memcpy(block + first * rows, piece, n * rows * sizeof *piece);
     }
