@@ -305,6 +305,21 @@ static void run_split(const AttentionCall *call, const Workspace *w) {
     }
 }
 
+/* Computes all items. For a thread that is alone OpenMP would allocate memory for the loop. */
+static void run_items(const AttentionCall *call, const Workspace *w) {
+    const bool alone = omp_get_num_threads() == 1;
+    for (size_t i = 0; alone && i < call->n_items; i++) {
+        Item item = item_at(call, i);
+        run_item(call, &item, w);
+    }
+    if (alone) return;
+#pragma omp for schedule(dynamic, 1) nowait
+    for (size_t i = 0; i < call->n_items; i++) {
+        Item item = item_at(call, i);
+        run_item(call, &item, w);
+    }
+}
+
 void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                        const AttentionParams *params, const KvCache *cache,
                        const AttentionRow *rows, size_t n_rows, const float *q, float *out,
@@ -323,11 +338,7 @@ void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
     if (splits_segments(&call)) {
         run_split(&call, &w);
     } else {
-#pragma omp for schedule(dynamic, 1) nowait
-        for (size_t i = 0; i < call.n_items; i++) {
-            Item item = item_at(&call, i);
-            run_item(&call, &item, &w);
-        }
+        run_items(&call, &w);
     }
     barrier_wait(&memory->barrier);
 }
