@@ -32,8 +32,10 @@
  *
  * Codes of 8 bits and the levels of q4_nl, iq4_xs and iq4_k to iq6_k are split into magnitude and
  * sign, and the sign moves to the activation: a pair is at most 2 * 128 * 127 = 32512 and is
- * widened at once. AVX-VNNI adds four products to a sum of 32 bits (dpbusd), so all codes are made
- * unsigned. */
+ * widened at once. With few rows that is vpsignb. A Zen 3 or Zen 4 starts two of those a cycle, in
+ * the units that multiply as well, but four exclusive ors: with many rows the sign is a mask
+ * (dots_split), and a pair is at least -2 * 128 * 128, the smallest number of 16 bits. AVX-VNNI
+ * adds four products to a sum of 32 bits (dpbusd), so all codes are made unsigned. */
 #ifndef KERNELS_AVX2_TILE_H
 #define KERNELS_AVX2_TILE_H
 
