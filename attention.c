@@ -305,14 +305,15 @@ static void run_split(const AttentionCall *call, const Workspace *w) {
     }
 }
 
-/* Computes all items. For a thread that is alone OpenMP would allocate memory for the loop. */
+/* Computes all items. Outside of a parallel region OpenMP would allocate memory for the loop. */
 static void run_items(const AttentionCall *call, const Workspace *w) {
-    const bool alone = omp_get_num_threads() == 1;
-    for (size_t i = 0; alone && i < call->n_items; i++) {
-        Item item = item_at(call, i);
-        run_item(call, &item, w);
+    if (omp_get_num_threads() == 1) {
+        for (size_t i = 0; i < call->n_items; i++) {
+            Item item = item_at(call, i);
+            run_item(call, &item, w);
+        }
+        return;
     }
-    if (alone) return;
 #pragma omp for schedule(dynamic, 1) nowait
     for (size_t i = 0; i < call->n_items; i++) {
         Item item = item_at(call, i);

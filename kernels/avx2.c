@@ -2,10 +2,9 @@
 #include "kernels/avx2_panels.h"
 #include "kernels/avx2_peak.h"
 
-EACH_CODE_TYPE(PANEL_KERNELS)
+CODE_KERNELS
 
-static const BlockKernels block_kernels[TENSOR_TYPES] = {
-    PANEL_ENTRY(Q4) PANEL_ENTRY(Q4_MIN) SPLIT_ENTRY(Q8) SPLIT_ENTRY(Q8_64) SPLIT_ENTRY(Q8_MIN)};
+static const BlockKernels block_kernels[TENSOR_TYPES] = {CODE_ENTRIES};
 
 #define FLOAT_KERNELS float_avx2
 #define RECORD_KERNELS record_kernels_avx2

@@ -125,8 +125,8 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
  * its sums come from and go to lines of the output that lie far apart. */
 enum { MANY_ROWS = 16, SOON_ROWS = 7, FEW_MOST = 4, RUN = 2048 };
 
-/* Splitting codes of 8 bits pays from SPLIT_ROWS rows on, their levels' from SOON_ROWS on. */
-enum { SPLIT_ROWS = 12 };
+/* Splitting pays from SPLIT_ROWS rows on for codes of 8 bits, from SOON_ROWS on for levels. */
+enum { SPLIT_ROWS = 13 };
 
 /* A run of a panel. With AVX-VNNI the codes of 8-bit types stay in the panel. */
 typedef struct Unpacked {
@@ -201,7 +201,8 @@ typedef struct PrefetchRange {
 } PrefetchRange;
 
 /* Lines to prefetch with each group: all of a small group (one block), or a part of up to 8 (three
- * blocks, the fewest of types with larger groups, or two of at most 5). */
+ * blocks, the fewest of types with larger groups, or two of at most 5). Of q8_64's 16 some are left
+ * to the processor. */
 enum { PREFETCH_LINES = 3 };
 
 INLINE void prefetch_lines(PrefetchRange *range) {
@@ -243,7 +244,7 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
     const size_t group = type_group(type), groups = activation_groups(group, w->cols);
     const size_t row_bytes = groups * activation_bytes(group);
     const size_t run = RUN * PANEL_ROWS / unpacked_bytes(type);
-    const bool is_stored = type_is_8_bit(type) && !is_signed_product(type);
+    const bool in_panel = VNNI && type_is_8_bit(type);
     const size_t blocks = block_count(n_rows, BLOCK_ROWS);
     for (size_t first = 0; first < groups; first += run) {
         const size_t n = groups - first < run ? groups - first : run;
@@ -263,7 +264,7 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
                                        product->stride, matrix_panel_outputs(w, p), first > 0};
                 const PrefetchRange range = {next, next + (fetched - 1) * LINE_BYTES};
                 next += fetched * LINE_BYTES;
-                tile(rows, n, is_stored ? stored : scratch->codes, scratch,
+                tile(rows, n, in_panel ? stored : scratch->codes, scratch,
                      input + start * row_bytes + first * rows * activation_bytes(group), &to,
                      range);
             }
@@ -347,7 +348,7 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
     MANY_KERNEL(type, TILE_OF_##type)
 
 /* The entries of these in a table of BlockKernels, for types that are unpacked from MANY_ROWS,
- * SOON_ROWS and FEW_MOST + 1 rows on, or, if AVX2 splits them, from SPLIT_ROWS or SOON_ROWS on. */
+ * SOON_ROWS and FEW_MOST + 1 rows on, or, where AVX2 splits them, from SPLIT_ROWS or SOON_ROWS. */
 #define ENTRY_FROM(type, rows)                                                                     \
     [TENSOR_##type] = {                                                                            \
         .block_rows = BLOCK_ROWS, .block = block_##type, .many_rows = rows, .many = many_##type},
@@ -356,5 +357,12 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
 #define FEW_ENTRY(type) ENTRY_FROM(type, FEW_MOST + 1)
 #define SPLIT_ENTRY(type) ENTRY_FROM(type, VNNI ? MANY_ROWS : SPLIT_ROWS)
 #define SPLIT_SOON_ENTRY(type) ENTRY_FROM(type, VNNI ? MANY_ROWS : SOON_ROWS)
+
+/* The kernels of FAMILY_CODES, and the entries of all of them. */
+#define CODE_KERNELS EACH_CODE_TYPE(PANEL_KERNELS)
+#define CODE_ENTRIES                                                                               \
+    PANEL_ENTRY(Q4) PANEL_ENTRY(Q4_MIN) SPLIT_ENTRY(Q8) SPLIT_ENTRY(Q8_64) SPLIT_ENTRY(Q8_MIN)
+#define COUNT_TYPE(type) +1
+_Static_assert((EACH_CODE_TYPE(COUNT_TYPE)) == 5, "each type of EACH_CODE_TYPE has an entry");
 
 #endif

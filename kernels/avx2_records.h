@@ -16,7 +16,7 @@
     X(IQ2_KS)                                                                                      \
     X(IQ3_KS)
 
-/* Types of 32 inputs whose levels AVX2 splits. */
+/* Types with groups of 32 inputs whose levels AVX2 splits. */
 #define EACH_SPLIT_TYPE(X) X(Q4_NL) X(IQ4_XS) X(IQ4_KS) X(IQ5_KS)
 
 /* Types that are unpacked from SOON_ROWS on, measured on Zen 4. */
@@ -26,13 +26,13 @@
  * spills its sums, and is no faster than unpacking. */
 #define EACH_FEW_TYPE(X) X(IQ2) X(IQ1) X(IQ2_K) X(IQ3_K) X(IQ4_K) X(IQ5_K) X(IQ6_K)
 
-#define COUNT_TYPE(type) +1
 _Static_assert((EACH_LATE_TYPE(COUNT_TYPE) EACH_SPLIT_TYPE(COUNT_TYPE) EACH_SOON_TYPE(COUNT_TYPE)
                     EACH_FEW_TYPE(COUNT_TYPE)) == (EACH_RECORD_TYPE(COUNT_TYPE)),
                "each type of EACH_RECORD_TYPE belongs to one of the four lists");
 
-/* Unpacked codes differ only in the size of the group, in how far they are raised, in minima, and
- * in how many of their products fit into 16 bits. So types share tiles. */
+/* Unpacked codes differ only in the size of the group, in how far they are raised or whether they
+ * are split, in minima, and in how many of their products fit into 16 bits. So types share tiles.
+ */
 #define EACH_OWN_TILE(X)                                                                           \
     X(Q4_K)                                                                                        \
     X(Q5_K)                                                                                        \

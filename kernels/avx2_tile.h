@@ -2,11 +2,11 @@
  * by up to 6 rows of activations, one group of inputs at a time.
  *
  * Registers. The 12 integer sums of a group stay in registers; four activations of a row are
- * broadcast once for both halves of the panel; the float sums of more than two rows lie in
- * memory between groups, one load and one store each. Left to themselves, gcc moves all products of
- * a group before all sums and clang keeps the sums in an array: both then spill most of them, which
- * costs up to half of the speed. So IN_ORDER, an empty asm, follows each sum, and the loops over
- * rows are written out (EACH_ROW).
+ * broadcast once for both halves of the panel (dots_split takes one half at a time); the float sums
+ * of more than two rows lie in memory between groups, one load and one store each. Left to
+ * themselves, gcc moves all products of a group before all sums and clang keeps the sums in an
+ * array: both then spill most of them, which costs up to half of the speed. So IN_ORDER, an empty
+ * asm, follows each sum, and the loops over rows are written out (EACH_ROW).
  *
  * AVX2 multiplies unsigned by signed bytes and adds pairs of products in 16 bits with saturation
  * (maddubs). Codes of few bits are made unsigned, and their products are added in 16 bits, which
@@ -159,7 +159,8 @@ INLINE __m256i look_up(TensorType type, const Levels *levels, __m256i codes) {
 /* ---- The weights of a group ---- */
 
 /* Panels are read as they are stored (PACKED), or as unpack_run leaves them for many rows: codes of
- * fewer than 8 bits as bytes, scales and minima as float32. */
+ * fewer than 8 bits as bytes, without AVX-VNNI signed ones as magnitudes and masks; scales and
+ * minima as float32. */
 typedef enum Form { PACKED, UNPACKED } Form;
 
 /* Where the parts of a group of a panel lie. */
@@ -420,7 +421,8 @@ INLINE void dots_split(TensorType type, size_t rows, const GroupWeights *w, cons
     }
 }
 
-/* Codes whose products of pairs are widened at once: signed ones, and raised levels. */
+/* Codes whose products of pairs are widened at once: signed ones as they are stored, and raised
+ * levels. */
 INLINE void dots_wide(TensorType type, Form form, size_t rows, const GroupWeights *w,
                       const int8_t *codes, const Levels *table, __m256i (*dot)[HALVES]) {
     const size_t group = type_group(type);

@@ -3,9 +3,9 @@
 #include "kernels/avx2_panels.h"
 #include "kernels/avx2_peak.h"
 
-EACH_CODE_TYPE(PANEL_KERNELS)
+CODE_KERNELS
 
-static const BlockKernels block_kernels[TENSOR_TYPES] = {EACH_CODE_TYPE(PANEL_ENTRY)};
+static const BlockKernels block_kernels[TENSOR_TYPES] = {CODE_ENTRIES};
 
 #define FLOAT_KERNELS float_avx2
 #define RECORD_KERNELS record_kernels_avxvnni

@@ -281,7 +281,8 @@ static size_t input_bytes(size_t n_rows, size_t n_inputs) {
     return n_rows > 1 ? n_rows * n_inputs * sizeof(float) : 0;
 }
 
-/* A block is packed in two halves, so that few blocks are divided evenly among two threads. */
+/* A block is packed in two halves of its inputs, so that two threads have as much to do where there
+ * are three blocks. Inputs are divided between LANES, which keeps most lines in one half. */
 enum { HALVES = 2 };
 
 static size_t pack_tasks(size_t n_rows) {
@@ -311,7 +312,7 @@ static void transpose_4(const float *x, size_t n_inputs, float *block, size_t ro
     *(Four *)(block + 3 * rows) = SHUFFLE(ab, cd, 2, 3, 6, 7);
 }
 
-/* Packs n inputs of a block's rows, n_inputs apart. */
+/* Packs n inputs of x's rows, which are n_inputs apart, into block[n][rows]. */
 static void pack_piece(const float *x, size_t n_inputs, size_t rows, size_t n, float *block) {
     size_t k = 0;
     for (; rows >= FOUR && k + FOUR <= n; k += FOUR) {
@@ -326,8 +327,8 @@ static void pack_piece(const float *x, size_t n_inputs, size_t rows, size_t n, f
         for (size_t r = 0; r < rows; r++) block[k * rows + r] = x[r * n_inputs + k];
 }
 
-/* A block's lines were last in the cache of a core that read them, and each takes its time to come
- * back. So pieces of a block are put together elsewhere, and then copied line by line. */
+/* Other cores have just read the lines of a block, so a store waits until its line has come back.
+ * So pieces are transposed on the stack, and each line is then written once. */
 static void pack(const float *x, size_t n_rows, size_t n_inputs, size_t task, void *input) {
     enum { PIECE = 256 };
     _Alignas(LINE_BYTES) float piece[PIECE * ROWS];

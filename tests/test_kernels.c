@@ -369,6 +369,34 @@ static void bits_are_the_reference_s_for_extreme_inputs(void **state) {
     each_kernel_set(extreme_inputs, NULL);
 }
 
+/* Codes of 8 bits and activations that are all as large as they can be, and more inputs than a
+ * kernel takes in one run. */
+static void bits_are_the_reference_s_for_the_largest_products(void **state) {
+    (void)state;
+    static const TensorType types[] = {TENSOR_Q8, TENSOR_Q8_64, TENSOR_Q8_MIN};
+    static const uint8_t codes[] = {0x80, 0x7F, 0x00, 0xFF};
+    static const size_t row_counts[] = {1, 4, 7, 13, 16};
+    enum { COLS = 1088, OUTPUTS = 32, STRIDE = OUTPUTS + GUARD, MOST_ROWS = 16 };
+    float *x = malloc(MOST_ROWS * COLS * sizeof *x);
+    for (size_t i = 0; i < MOST_ROWS * COLS; i++) x[i] = i / COLS % 2 ? 1.0f : -1.0f;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        Matrix w = matrix_new(types[t], OUTPUTS, COLS, 600);
+        for (size_t c = 0; c < sizeof codes; c++) {
+            for (size_t p = 0; p < matrix_panels(&w); p++)
+                memset((uint8_t *)w.data + p * w.panel_bytes, codes[c], PANEL_ROWS * COLS);
+            for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++) {
+                size_t n = row_counts[r];
+                float *want = output_new(n, STRIDE);
+                run(&kernels_reference, x, n, COLS, &(Product){&w, want, STRIDE}, 1, 1);
+                each_kernel_set(compare, &(Check){&w, x, want, n, STRIDE, 1});
+                free(want);
+            }
+        }
+        free((void *)w.data);
+    }
+    free(x);
+}
+
 static void non_finite_inputs(const Kernels *kernels, void *context) {
     (void)context;
     for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
@@ -463,6 +491,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(many_sets_of_products_are_one_list_of_work),
         cmocka_unit_test(a_set_may_read_rows_that_lie_apart),
         cmocka_unit_test(bits_are_the_reference_s_for_extreme_inputs),
+        cmocka_unit_test(bits_are_the_reference_s_for_the_largest_products),
 #if defined(__x86_64__) || defined(__aarch64__)
         cmocka_unit_test(plain_kernels_of_records_give_the_reference_s_bits),
 #endif
