@@ -2,7 +2,7 @@
 #include "kernels/avx2_panels.h"
 #include "kernels/avx2_peak.h"
 
-CODE_KERNELS
+EACH_CODE_TYPE(PANEL_KERNELS)
 
 static const BlockKernels block_kernels[TENSOR_TYPES] = {CODE_ENTRIES};
 

@@ -358,8 +358,7 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
 #define SPLIT_ENTRY(type) ENTRY_FROM(type, VNNI ? MANY_ROWS : SPLIT_ROWS)
 #define SPLIT_SOON_ENTRY(type) ENTRY_FROM(type, VNNI ? MANY_ROWS : SOON_ROWS)
 
-/* The kernels of FAMILY_CODES, and the entries of all of them. */
-#define CODE_KERNELS EACH_CODE_TYPE(PANEL_KERNELS)
+/* The entries of FAMILY_CODES. */
 #define CODE_ENTRIES                                                                               \
     PANEL_ENTRY(Q4) PANEL_ENTRY(Q4_MIN) SPLIT_ENTRY(Q8) SPLIT_ENTRY(Q8_64) SPLIT_ENTRY(Q8_MIN)
 #define COUNT_TYPE(type) +1
