@@ -38,6 +38,7 @@ void kvcache_free(KvCache *cache) {
         free(cache->sequences[i].pages);
     }
     snapshots_end(cache);
+    kvpages_free_spares(cache);
     free(cache);
 }
 

@@ -21,9 +21,11 @@ enum { KV_SNAPSHOTS = 16 }; /* the most snapshots of a sequence */
 
 /* An allocated page: this header, then for each layer and head the keys and the values. */
 typedef struct Page {
-    size_t readers; /* sequences and snapshots that hold this page */
-    size_t keepers; /* the snapshots among them */
-    size_t bytes;   /* allocated */
+    size_t readers;    /* sequences and snapshots that hold this page */
+    size_t keepers;    /* the snapshots among them */
+    size_t bytes;      /* allocated */
+    size_t group;      /* whose positions it holds */
+    struct Page *next; /* of its group's spare pages */
     _Alignas(64) unsigned char data[];
 } Page;
 
@@ -44,6 +46,7 @@ typedef struct Sequence {
 typedef struct Group {
     uint32_t window;   /* 0: its layers see all positions */
     size_t data_bytes; /* of one page, without its header */
+    Page *spare;       /* released pages that wait for the next sequence, a list */
 } Group;
 
 /* Where a layer's data lie. */
@@ -64,6 +67,7 @@ struct KvCache {
     size_t state_floats;          /* of one sequence's states */
     size_t max_bytes;             /* limit of pages and states together */
     size_t bytes;                 /* bytes of pages and states now */
+    size_t spare_bytes;           /* of spare pages; with `bytes` at most max_bytes */
     size_t snapshot_bytes;        /* what only snapshots hold may be so much */
     struct KvSnapshot *snapshots; /* all of them, a list */
     size_t n_sequences;
@@ -76,8 +80,10 @@ void kvpages_layout(KvCache *cache);
 size_t kvpages_bytes(const Group *group); /* of one page */
 /* Returns a page of zeros with one reader; NULL when memory or max_bytes runs out. */
 Page *kvpages_new(KvCache *cache, size_t group, Error *error);
-/* Takes a reader from the page, which may be NULL. */
+/* Takes a reader from the page, which may be NULL; one without readers becomes spare or is freed.
+ */
 void kvpages_release(KvCache *cache, Page *page);
+void kvpages_free_spares(KvCache *cache);
 
 /* States of all layers, not initialized; NULL as for kvpages_new. */
 float *kvpages_new_states(KvCache *cache, Error *error);

@@ -1,5 +1,7 @@
 #include "system/sandbox.h"
 
+#include "base/address_sanitizer.h"
+
 void sandbox_allow_writing(SandboxRules *rules, const char *directory) {
     size_t n = 0;
     while (rules->writable[n]) n++;
@@ -13,18 +15,7 @@ const char *sandbox_text(const SandboxReport *report) {
 
 /* Builds with AddressSanitizer have no sandbox: to look for leaks, AddressSanitizer starts a
  * process that reads the memory of this one, which the sandbox forbids. */
-#if defined(__SANITIZE_ADDRESS__)
-#define SANDBOX_POSSIBLE 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANDBOX_POSSIBLE 0
-#endif
-#endif
-#ifndef SANDBOX_POSSIBLE
-#define SANDBOX_POSSIBLE 1
-#endif
-
-#if defined(__linux__) && SANDBOX_POSSIBLE
+#if defined(__linux__) && !ADDRESS_SANITIZER
 
 #include <errno.h>
 #include <fcntl.h>

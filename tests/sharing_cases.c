@@ -14,6 +14,7 @@
 #include "cache/kvcache_saved.h"
 #include "cache/kvcache_sizes.h"
 #include "cache/kvcache_snapshots.h"
+#include "cache/kvpages.h"
 #include "chat/kvfile.h"
 #include "draft/drafter.h"
 #include "prefill.h"
@@ -191,6 +192,7 @@ static void step(Mix *m, KvCache *cache) {
     if (m->lengths[s] == 0 || next_random(m, 3) == 0) extend(m, s);
     catch_up(m, cache, s);
     assert_true(kvcache_n_snapshots(cache, s) <= 16);
+    assert_true(cache->spare_bytes <= cache->max_bytes - cache->bytes);
 }
 
 static void mix_with(Mix *m, size_t max_bytes, size_t n_steps) {

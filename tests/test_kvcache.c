@@ -7,9 +7,11 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/address_sanitizer.h"
 #include "base/numbers.h"
 #include "cache/kvcache_fork.h"
 #include "cache/kvcache_sizes.h"
+#include "cache/kvpages.h"
 #include "kvcache.h"
 
 enum { LAYERS = 2, KV_HEADS = 3, HEAD_DIM = 5, WIDTH = KV_HEADS * HEAD_DIM };
@@ -224,6 +226,53 @@ static void a_full_cache_refuses_and_stays_as_it_was(void **state) {
     kvcache_free(cache);
 }
 
+static void a_released_page_waits_for_the_next_sequence_and_is_zeroed(void **state) {
+    (void)state;
+    KvCache *cache = cache_of(2, 3);
+    kvcache_reset(cache, 0, 0);
+    kvcache_reset(cache, 1, 0);
+    for (int32_t i = 1; i <= KV_PAGE; i++) append(cache, 0, i);
+    const void *first = kvcache_keys(cache, 0, 0, 0, 0);
+    kvcache_reset(cache, 0, 0);
+    assert_int_equal(kvcache_bytes_used(cache), 0);
+    assert_int_equal(kvcache_bytes_free(cache), 3 * kvcache_sequence_bytes(&shape, KV_PAGE));
+    append(cache, 1, 5);
+    assert_holds(cache, 1, 0, 5);
+    const float *keys = kvcache_keys(cache, 1, 0, 0, 0);
+    assert_true(ADDRESS_SANITIZER || keys == first);
+    for (size_t i = 1; i < KV_PAGE; i++) assert_true(keys[i] == 0.0f);
+    kvcache_free(cache);
+}
+
+/* Short sequences leave as many pages of the layer with a window as of the other one; a long one
+ * needs few of the former. */
+static void spare_pages_are_freed_before_the_cache_is_full(void **state) {
+    (void)state;
+    enum { LONG = 12 * KV_PAGE, SHORT = 2 * KV_PAGE, N_SHORT = 3 };
+    KvShape windowed = shape;
+    windowed.layers[0].window = KV_PAGE;
+    KvCache *cache;
+    Error error;
+    size_t bytes = 0;
+    for (size_t n = 1; n <= LONG; n++) {
+        size_t needed = kvcache_sequence_bytes(&windowed, n);
+        bytes = needed > bytes ? needed : bytes;
+    }
+    assert_int_equal(kvcache_new(&cache, &windowed, N_SHORT, bytes, &error), STATUS_OK);
+    for (int32_t s = 0; s < N_SHORT; s++) {
+        kvcache_reset(cache, s, 0);
+        assert_int_equal(kvcache_reserve(cache, s, SHORT, &error), STATUS_OK);
+    }
+    for (int32_t s = 0; s < N_SHORT; s++) kvcache_reset(cache, s, 0);
+    size_t spare = cache->spare_bytes, pages = kvcache_sequence_bytes(&windowed, SHORT);
+    assert_int_equal(spare, ADDRESS_SANITIZER ? 0 : N_SHORT * pages);
+    for (int32_t i = 0; i < LONG; i++) {
+        append(cache, 0, i);
+        assert_true(cache->spare_bytes <= bytes - kvcache_bytes_used(cache));
+    }
+    kvcache_free(cache);
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
@@ -235,6 +284,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(writing_after_a_fork_never_reaches_the_other_reader),
         cmocka_unit_test(truncation_forgets_and_gives_pages_back),
         cmocka_unit_test(a_full_cache_refuses_and_stays_as_it_was),
+        cmocka_unit_test(a_released_page_waits_for_the_next_sequence_and_is_zeroed),
+        cmocka_unit_test(spare_pages_are_freed_before_the_cache_is_full),
     };
     return cmocka_run_group_tests_name("kvcache", tests, NULL, NULL);
 }
