@@ -4,11 +4,13 @@
  *
  *     x = norm_after(after * (before * x + scale * sum_post(post(f(pre(x))))))
  *
- * where most models have a part of this alone. post is the norm of one output; where several are
- * summed (ADD_TO_NEXT), sum_post is the norm of the sum. A Branch is one such addition: f is
- * attention, a feed-forward network, a mixture of experts, a recurrent state and so on
- * (BranchKind). branches.c makes the list of each layer when the model is opened, from Config and
- * the weights; model.c has the one loop over them. `run MODEL --layers` prints them. For example
+ * where most models have a part of this alone. post is the norm of one output of several, which are
+ * summed (ADD_TO_NEXT), sum_post that of the sum, or of a lone output. f stands for f + its bias,
+ * to which Laurel adds pre(x) after post; pre may read x + an earlier output (plus). A Branch is
+ * one such addition: f is attention, a feed-forward network, a mixture of experts, a recurrent
+ * state and so on (BranchKind). branches.c makes the list of each layer when the model is opened,
+ * from Config and the weights; model.c has the one loop over them. `run MODEL --layers` prints
+ * them. For example
  *
  *     x += attention(norm(x));  x += feed-forward(norm(x))        a llama
  *     x = norm(x + attention(x));  x = norm(x + feed-forward(x))  the original transformer
@@ -23,8 +25,11 @@
  * and the multiply-adds, is in a file ..._fields.c of layers/ and a row in layers/layer_fields.c.
  * layer_kind.h has all that the core calls of them; its tensors' names are in docs/format.md and in
  * the families that have it. Layers that put known kinds together in a new way, or add weights and
- * streams of the whole model, are an arrangement: a file of layers/ with an Arrangement, and a row
- * in layers/arrangement_table.c. layers/convolution.c and layers/gemma4.c are short examples. */
+ * streams of the whole model, are an arrangement: a StackNumber (config.h) with its name in
+ * config_fields.c, a file of layers/ with an Arrangement that layers/arrangements.h declares, a row
+ * in layers/arrangement_table.c, and its checks in layers/arrangement_fields.c. A kind that such an
+ * arrangement alone appends has no number and no row. layers/convolution.c and layers/gemma4.c are
+ * short examples. */
 #ifndef BRANCH_H
 #define BRANCH_H
 
@@ -40,7 +45,8 @@ struct BranchKind {
     const char *name; /* for people */
     bool has_heads;   /* of config_heads: --layers prints them */
     /* Branch.out = f(Branch.in), without the bias of Branch.last_linear. All threads of the forward
-     * pass call it, and it returns when all are done (forward_pass.h). */
+     * pass call it, and it returns when all are done (forward_pass.h). NULL: `list` appends other
+     * kinds. */
     void (*run)(struct ForwardPass *pass, const Branch *branch);
     /* Floats of each row that the kind keeps for a pass, the same for all its layers: Branch.kept.
      * NULL: none. */
@@ -63,22 +69,24 @@ struct BranchKind {
 /* When a branch's output is added, and to what. */
 typedef enum Addition {
     ADD_TO_X,     /* when its group has run */
-    ADD_TO_NEXT,  /* to the output of the next branch of its group: x += f + g has other bits than
-                   * x += f; x += g */
+    ADD_TO_NEXT,  /* to the output of the next branch of its group, whose sum_post, scale and so on
+                   * are those of the sum: x += f + g has other bits than x += f; x += g */
     ADD_TO_INPUT, /* to what a later branch reads (Branch.plus): Zamba 2 */
     ADD_LATER     /* after the output of the branch whose `also` this one is: LongCat */
 } Addition;
 
-/* How a branch uses several residual streams (Arrangement). */
+/* How a branch uses several residual streams (Arrangement). A group is read by its first branch's
+ * gather and read. */
 typedef struct StreamUse {
     const char *reads; /* for people: what x is then; NULL: nothing is read */
     const char *adds;  /* for people: what stands before the output; NULL: "streams += " */
-    /* All threads: products that reading the streams needs. The group is then read in a loop of its
-     * own. */
+    /* All threads: products that reading the streams needs (forward_gather is something else). The
+     * group is then read in a loop of its own. */
     void (*gather)(struct ForwardPass *pass, const Branch *branch);
     /* x's row `row`, before `pre`; NULL: it is there. */
     void (*read)(const struct ForwardPass *pass, const Branch *branch, size_t row);
-    /* Adds y[dim] to the streams; NULL: it is added to x. */
+    /* Adds y[dim] to the streams, without before, scale, after, norm_after and also of the branch;
+     * NULL: it is added to x. */
     void (*add)(struct ForwardPass *pass, const Branch *branch, size_t row, float *y);
 } StreamUse;
 
@@ -93,8 +101,10 @@ typedef struct NormGate {
 struct Branch {
     const BranchKind *kind;
     size_t layer;
-    void *kept;          /* [n][BranchKind.kept_floats] */
-    const void *weights; /* what BranchKind.find returned; NULL: those of LayerWeights */
+    void *kept;          /* rows that live for a pass: [n][BranchKind.kept_floats], or whatever the
+                          * arrangement gives */
+    const void *weights; /* of the kind's own type: what BranchKind.find returned, or what the
+                          * arrangement gives; NULL: those of LayerWeights */
 
     /* ---- What f reads ---- */
     float *in;                  /* [n][dim]; default: Model.x, the residual stream itself */
@@ -113,7 +123,7 @@ struct Branch {
     const Norm *post;          /* of `out` */
     bool adds_input;           /* out += in, after `post`: Laurel */
     float part_scale;          /* of `out` in a sum of several outputs (ADD_TO_NEXT); default 1 */
-    const Norm *sum_post;      /* norm of that sum, or of the one output */
+    const Norm *sum_post;      /* norm of that sum, or of the one output: post_attention_norm */
     float before;              /* factor of x, before the addition; default 1 */
     float scale;               /* factor of what is added; default 1 */
     float after;               /* factor of x, after the addition; default 1 */
@@ -122,6 +132,8 @@ struct Branch {
     bool same_x;        /* the next branch is of the same group */
     const Branch *also; /* an earlier branch, whose output is added after this one's */
 };
+
+enum { MOST_BRANCHES = 6 }; /* of one layer */
 
 /* The branches of all layers, in order. */
 typedef struct BranchList {
@@ -141,7 +153,7 @@ struct Arrangement {
     void (*keep)(Model *model);
     /* Floats of working memory for each thread: Model.layer_threads. */
     size_t (*thread_floats)(const Config *config);
-    /* Appends the branches of a layer (branches.h). */
+    /* Appends the branches of a layer (branches.h), at most MOST_BRANCHES. */
     void (*list)(Model *model, size_t layer);
     /* All threads: what comes before the first layer, when x holds the rows' embeddings, and after
      * the last one; NULL: nothing. `begin` may change x only where the first branches are read by

@@ -4,8 +4,6 @@
 
 #include "self_attention.h"
 
-enum { MOST_BRANCHES = 6 }; /* of one layer */
-
 /* ---- Appending ---- */
 
 static Branch *append(Model *m, size_t l) {

@@ -106,7 +106,8 @@ typedef enum LayerKindNumber {
 } LayerKindNumber;
 
 /* What the layers are part of, where that is more than a residual stream. Kinds other than plain
- * live in layers/ (layer_kind.h); the core build refuses them. */
+ * live in layers/ (layer_kind.h); the core build refuses them. Each names an Arrangement
+ * (branch.h). */
 typedef enum StackNumber {
     STACK_PLAIN,
     STACK_GEMMA4,      /* inputs of each layer's own, a dense FFN beside experts, scaled outputs */

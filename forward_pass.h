@@ -94,7 +94,7 @@ void forward_multiply_sets(Model *model, const ProductSet *sets, size_t n_sets);
 /* Gathers x[n][this rank's elements] to x[n][share->width]; does nothing without a share. */
 void forward_gather(ForwardPass *pass, const Share *share, float *x, size_t n);
 
-/* out[n] = the norm of x[n]; out may be x. */
+/* out[n] = the norm of x[n], whether it is `present` or not; out may be x. */
 void forward_normalize(const Model *model, const Norm *norm, float *out, const float *x, size_t n);
 
 /* Adds the bias, if there is one, to out[outputs]. */
@@ -152,7 +152,7 @@ void forward_ffns(ForwardPass *pass, const FeedForwardRows *parts, size_t n_part
 void forward_ffn(ForwardPass *pass, const FeedForward *network, size_t n, const float *in,
                  const HiddenRows *hidden, float *y);
 
-/* The branches of models without mixtures, beside attention (self_attention.h). */
+/* The feed-forward network LayerWeights.ffn, alone or beside a mixture. */
 extern const BranchKind forward_ffn_kind;
 
 /* Takes what layer l's forward_ffn_kind works in from `memory`, which is as arena_rows gives it.

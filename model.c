@@ -169,16 +169,16 @@ static const Branch *run_group(ForwardPass *pass, const Branch *b) {
     }
 }
 
-/* The layers from pass->first_layer to end_layer. One loop over rows adds the outputs of a group of
- * branches and reads what the next group needs, of the next layer as well, because every loop over
- * rows ends in a wait. */
+/* This part of the pass, the layers from pass->first_layer to end_layer. One loop over rows adds
+ * the outputs of a group of branches and reads what the next group needs, of the next layer as
+ * well, because every loop over rows ends in a wait. */
 static void run_branches(ForwardPass *pass) {
     const Model *m = pass->model;
     const BranchList *list = &m->branches;
     const PassResume *resume = pass->path->resume;
     const Branch *b = list->all + list->first[pass->first_layer];
     const Branch *end = list->all + list->first[pass->end_layer];
-    const Branch *last = list->all + list->first[pass->path->end_layer];
+    const Branch *path_end = list->all + list->first[pass->path->end_layer];
     while (b < end) {
         if (!reads_at_once(b)) {
             b->streams->gather(pass, b);
@@ -187,8 +187,8 @@ static void run_branches(ForwardPass *pass) {
             forward_wait(pass);
         }
         const Branch *group = b, *next = run_group(pass, b);
-        bool reads = next < last && reads_at_once(next);
-        bool reaches = resume && next < last && next->layer != group->layer;
+        bool reads = next < path_end && reads_at_once(next);
+        bool reaches = resume && next < path_end && next->layer != group->layer;
 #pragma omp for schedule(static) nowait
         for (size_t i = 0; i < pass->n; i++) {
             add_group(pass, group, next, i);

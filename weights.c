@@ -63,7 +63,7 @@ static Linear weights_gate(Finder *f, size_t wide, size_t narrow) {
     return weights_linear(f, "attention_gate", is_narrow ? narrow : wide, f->config->dim, false);
 }
 
-static FeedForward forward_ffn(Finder *f, size_t width, size_t dim) {
+static FeedForward find_ffn(Finder *f, size_t width, size_t dim) {
     FeedForward found = {.width = width};
     if (f->config->gated) found.gate = weights_linear(f, "w_gate", width, dim, true);
     found.up = weights_linear(f, "w_up", width, dim, true);
@@ -106,11 +106,11 @@ static void find_experts(Finder *f, uint32_t l, LayerWeights *layer) {
     size_t dim = c->stack == STACK_RESIDUAL_GATES ? c->experts.dim : c->dim;
     for (uint32_t i = 0; i < c->experts.count - c->experts.identity; i++) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.experts.%u.", l, i);
-        layer->experts[i] = forward_ffn(f, c->experts.ffn_dim, dim);
+        layer->experts[i] = find_ffn(f, c->experts.ffn_dim, dim);
     }
     snprintf(f->prefix, sizeof f->prefix, "layers.%u.shared.", l);
     if (c->experts.shared_ffn_dim > 0)
-        layer->shared = forward_ffn(f, c->experts.shared_ffn_dim, c->dim);
+        layer->shared = find_ffn(f, c->experts.shared_ffn_dim, c->dim);
 }
 
 static void find_attention(Finder *f, uint32_t l, LayerWeights *layer) {
@@ -153,7 +153,7 @@ static void find_layer(Finder *f, uint32_t l, LayerWeights *layer) {
     if (c->experts.count > 0) find_experts(f, l, layer);
     if (!layer->router.w.data || c->stack == STACK_GEMMA4 || c->stack == STACK_SHORTCUT) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
-        layer->ffn = forward_ffn(f, config_ffn_dim(c, l), c->dim);
+        layer->ffn = find_ffn(f, config_ffn_dim(c, l), c->dim);
     }
 }
 

@@ -58,9 +58,11 @@ typedef struct LayerWeights {
     FeedForward ffn;
     Norm post_ffn_norm;
     const float *sinks; /* [n_heads], attention scores that take weight but have no value */
-    /* A layer whose router has data is a mixture of experts; only Gemma 4 has an ffn beside it. */
+    /* A layer whose router has data is a mixture of experts; only STACK_GEMMA4 and
+     * STACK_SHORTCUT have an ffn beside it. */
     Linear router;                  /* n_experts x dim, or Config.router.dim */
-    const float *router_correction; /* [n_experts], added to scores where experts are ranked */
+    const float *router_correction; /* [n_experts], added to scores where experts are ranked;
+                                     * ROUTER_SCALED: factors of the routing weights */
     const float *router_table;      /* [vocab_size][n_experts_used], each token's experts; NULL: the
                                      * router chooses them */
     FeedForward *experts;           /* [n_experts] */

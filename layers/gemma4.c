@@ -1,11 +1,14 @@
 /* The arrangement of Gemma 4: which branches a layer has. Attention and feed-forward are those of
- * other models (self_attention.c with heads, windows and angles of each layer from Config;
+ * other models (self_attention.c with heads, windows and angles of each layer from Config: queries,
+ * keys and values have a norm for each head, scores have no factor 1 / sqrt(head_dim), a layer
+ * without wv takes its keys for values, and some read the keys of an earlier layer;
  * forward_pass.c); of each of them the input and the output have a norm.
  *
  *     x += post_attention_norm(attention(attention_norm(x)))
  *     x += post_ffn_norm(feed-forward(ffn_norm(x)))
  *     x += norm(projection(activation(gate(x)) * input))      per_layer.h: input is a vector that
- *                                                             the token has for this layer
+ *                                                             the token has for this layer,
+ *                                                             computed before the first one
  *     x *= output_scale                                       one number: Branch.after of the last
  *
  * In models with experts the second line is
@@ -13,7 +16,8 @@
  *     x += post_ffn_norm(post_dense_norm(feed-forward(ffn_norm(x))) +
  *                        post_expert_norm(experts(expert_norm(x))))
  *
- * where both norms read the same x, and the router chooses by norm(x) * router_scale / sqrt(dim).
+ * where both norms read the same x. The router chooses by norm(x) * router_scale / sqrt(dim); the
+ * softmax of the chosen is multiplied by router_correction of each (ROUTER_SCALED).
  * Not every model has the third and the fourth line. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +76,7 @@ static Branch *list_dense_and_experts(Model *m, size_t l, const Gemma4Layer *own
     Branch *experts = branches_append(m, l, mixture_kind());
     branches_set_input(experts, &own->expert_norm, branches_second_input(m));
     experts->router_scale = own->router_scale;
+    /* The same rows for all layers. */
     experts->routed = arena_keep(&m->arena, "router input", m->max_rows, m->config->dim);
     experts->out = branches_second_output(m);
     experts->post = &own->post_expert_norm;
