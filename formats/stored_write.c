@@ -85,8 +85,8 @@ static void read_block(const Matrix *m, size_t row, size_t first, size_t n, Bloc
     read_codes(m, row, first, n, to->codes);
     if (!is_record_type(m->type)) {
         size_t at = first / group * PANEL_ROWS + r;
-        to->scales[0] = matrix_scales(m, p)[at];
-        if (type_has_minima(m->type)) to->minimum = matrix_minima(m, p)[at];
+        to->scales[0] = matrix_scales(m->type, m, p)[at];
+        if (type_has_minima(m->type)) to->minimum = matrix_minima(m->type, m, p)[at];
         return;
     }
     for (size_t i = 0; i < n / group; i++) {

@@ -20,7 +20,8 @@ typedef struct Panel {
 
 INLINE Panel packed_panel(TensorType type, const Matrix *w, size_t p) {
     if (is_record_type(type)) return (Panel){matrix_panel(w, p), NULL, NULL, w->panel_bytes};
-    return (Panel){matrix_panel(w, p), matrix_scales(w, p), matrix_minima(w, p), w->panel_bytes};
+    return (Panel){matrix_panel(w, p), matrix_scales(type, w, p), matrix_minima(type, w, p),
+                   w->panel_bytes};
 }
 
 INLINE GroupWeights packed_group(TensorType type, const Panel *panel, size_t g) {

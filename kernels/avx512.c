@@ -34,7 +34,7 @@ INLINE void multiply_block(TensorType type, size_t panels, size_t rows, const Ma
     const size_t group = type_group(type), groups = activation_groups(group, w->cols);
     const size_t panel_bytes = w->panel_bytes;
     const uint8_t *panel = matrix_panel(w, p);
-    const uint16_t *scales = matrix_scales(w, p), *minima = matrix_minima(w, p);
+    const uint16_t *scales = matrix_scales(type, w, p), *minima = matrix_minima(type, w, p);
     const bool nibbles = type_is_4_bit(type), unshifted = upper_unshifted(nibbles, panels, rows);
     const uint32_t raised = weight_types[type].is_signed ? 128 : weight_types[type].zero;
     __m512 acc[BLOCK_SUMS];

@@ -120,8 +120,8 @@ UNPACK_INLINE void unpack_groups_of(TensorType type, const Matrix *w, size_t p, 
     }
     const size_t at = first * PANEL_ROWS;
     if (to->codes) unpack_codes(type, panel + first * group_bytes(type), valid, to);
-    widen_halves(matrix_scales(w, p) + at, valid, to->scales);
-    if (type_has_minima(type)) widen_halves(matrix_minima(w, p) + at, valid, to->minima);
+    widen_halves(matrix_scales(type, w, p) + at, valid, to->scales);
+    if (type_has_minima(type)) widen_halves(matrix_minima(type, w, p) + at, valid, to->minima);
 }
 
 /* Unpacks groups [first, first + valid) of panel p. */

@@ -26,7 +26,7 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
                            const uint8_t *block, float *out, size_t stride, size_t outputs) {
     const size_t group = type_group(type), pairs = (rows + 1) / 2;
     const uint8_t *panel = matrix_panel(w, p);
-    const uint16_t *scales = matrix_scales(w, p), *minima = matrix_minima(w, p);
+    const uint16_t *scales = matrix_scales(type, w, p), *minima = matrix_minima(type, w, p);
     const size_t groups = activation_groups(group, w->cols), panel_bytes = w->panel_bytes;
     float32x4_t acc[BLOCK_ROWS][QUARTERS];
     start_sums(rows, acc);

@@ -47,7 +47,7 @@ void panel_pack_codes(TensorType type, size_t cols, const uint8_t *codes, const 
                       const uint16_t *minima, uint8_t *panel) {
     size_t padded = tensor_padded_cols(type, cols), groups = padded / type_group(type);
     size_t lines_bytes = tensor_lines_bytes(type, cols);
-    size_t scales_bytes = tensor_scales_bytes(type, cols);
+    size_t scales_bytes = type_scales_bytes(type, cols);
     size_t scales_used = groups * PANEL_ROWS * sizeof(uint16_t);
     pack_lines(weight_types[type].line_inputs, codes, padded, (uint32_t *)panel);
     uint16_t *part = (uint16_t *)(panel + lines_bytes);

@@ -4,16 +4,6 @@
 
 /* ---- Panels of lines: the float types and the plain codes ---- */
 
-static size_t lines_bytes(TensorType type, size_t cols) {
-    return tensor_padded_cols(type, cols) / weight_types[type].line_inputs * LINE_BYTES;
-}
-
-size_t tensor_scales_bytes(TensorType type, size_t cols) {
-    if (weight_types[type].family != FAMILY_CODES) return 0;
-    size_t groups = tensor_padded_cols(type, cols) / type_group(type);
-    return round_up(groups * PANEL_ROWS * sizeof(uint16_t), LINE_BYTES);
-}
-
 /* The code in a byte: of 8 bits, or of 4 in either half. */
 static int32_t code_in(const TensorTypeInfo *info, uint8_t byte, bool upper) {
     if (info->bits == 4) return upper ? byte >> 4 : byte & 15;
@@ -23,8 +13,8 @@ static int32_t code_in(const TensorTypeInfo *info, uint8_t byte, bool upper) {
 static void read_codes(TensorType type, size_t cols, const uint8_t *panel, size_t g, size_t r,
                        WeightGroup *group) {
     const TensorTypeInfo *info = &weight_types[type];
-    const uint16_t *scales = (const uint16_t *)(panel + lines_bytes(type, cols));
-    const uint16_t *minima = scales + tensor_scales_bytes(type, cols) / sizeof *scales;
+    const uint16_t *scales = (const uint16_t *)(panel + type_lines_bytes(type, cols));
+    const uint16_t *minima = scales + type_scales_bytes(type, cols) / sizeof *scales;
     group->scale = numbers_half_to_float(scales[g * PANEL_ROWS + r]);
     group->minimum = info->has_min ? numbers_half_to_float(minima[g * PANEL_ROWS + r]) : 0.0f;
     /* A line has 4 bytes of each row: 4 inputs, or 8, the last 4 of which are in the upper halves.
@@ -35,7 +25,7 @@ static void read_codes(TensorType type, size_t cols, const uint8_t *panel, size_
             group->codes[i++] = code_in(info, line[k % 4], k >= 4) - info->zero;
 }
 
-static const PanelReader line_reader = {lines_bytes, read_codes};
+static const PanelReader line_reader = {type_lines_bytes, read_codes};
 
 /* ---- All families ---- */
 
@@ -69,7 +59,7 @@ bool tensor_panel_bytes(TensorType type, size_t cols, size_t *bytes) {
     size_t bound;
     if (!size_add(cols, 64, &bound) || !size_mul(bound, 2 * LINE_BYTES, &bound)) return false;
     size_t parts = type_has_minima(type) ? 2 : 1;
-    *bytes = tensor_lines_bytes(type, cols) + parts * tensor_scales_bytes(type, cols);
+    *bytes = tensor_lines_bytes(type, cols) + parts * type_scales_bytes(type, cols);
     return true;
 }
 

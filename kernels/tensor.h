@@ -37,10 +37,9 @@ typedef struct Matrix {
     const uint8_t *data; /* [panels] of panel_bytes, 64-byte aligned; borrowed */
 } Matrix;
 
-/* Parts of a panel, in bytes: the lines, then the scales, then the minima (0 for types without
- * them). A panel of records counts as lines as a whole. */
+/* Bytes of a panel's lines, behind which come scales and minima (type_scales_bytes). A panel of
+ * records counts as lines as a whole. */
 size_t tensor_lines_bytes(TensorType type, size_t cols);
-size_t tensor_scales_bytes(TensorType type, size_t cols);
 
 /* Bytes of one panel and of a whole matrix; false when the size does not fit in size_t. */
 bool tensor_panel_bytes(TensorType type, size_t cols, size_t *bytes);

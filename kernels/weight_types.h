@@ -209,6 +209,17 @@ static inline size_t tensor_padded_cols(TensorType type, size_t cols) {
     return round_up(cols, info->group ? info->group : info->line_inputs);
 }
 
+/* Bytes of the lines of a panel of `cols` inputs, which is no panel of records, and of the scales
+ * behind them, or of the minima behind those. */
+TYPE_INLINE size_t type_lines_bytes(TensorType type, size_t cols) {
+    return tensor_padded_cols(type, cols) / weight_types[type].line_inputs * LINE_BYTES;
+}
+TYPE_INLINE size_t type_scales_bytes(TensorType type, size_t cols) {
+    if (weight_types[type].family != FAMILY_CODES) return 0;
+    size_t groups = tensor_padded_cols(type, cols) / type_group(type);
+    return round_up(groups * PANEL_ROWS * sizeof(uint16_t), LINE_BYTES);
+}
+
 /* A group of a row of a quantized type: weight i is scale * codes[i] - minimum. */
 enum { WEIGHT_GROUP_MAX = 64 };
 typedef struct WeightGroup {

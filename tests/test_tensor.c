@@ -58,7 +58,7 @@ static void sizes_are_those_of_the_format(void **state) {
         size_t panel, matrix;
         assert_int_equal(tensor_padded_cols(cases[i].type, cases[i].cols), cases[i].padded);
         assert_int_equal(tensor_lines_bytes(cases[i].type, cases[i].cols), cases[i].lines);
-        assert_int_equal(tensor_scales_bytes(cases[i].type, cases[i].cols), cases[i].scales);
+        assert_int_equal(type_scales_bytes(cases[i].type, cases[i].cols), cases[i].scales);
         assert_true(tensor_panel_bytes(cases[i].type, cases[i].cols, &panel));
         assert_int_equal(panel, cases[i].panel);
         assert_true(tensor_matrix_bytes(cases[i].type, 17, cases[i].cols, &matrix));
