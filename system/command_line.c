@@ -20,8 +20,10 @@ const OptionRow *command_line_row(const CommandLine *line, size_t i) {
 static size_t find_row(const CommandLine *line, bool (*matches)(const OptionRow *, const void *),
                        const void *what, const OptionRow **row) {
     size_t i = 0;
-    for (; (*row = command_line_row(line, i)); i++)
-        if ((*row)->kind != OPTION_HEADING && matches(*row, what)) break;
+    for (const OptionRow *const *table = line->tables; table && *table; table++)
+        for (*row = *table; (*row)->kind != OPTION_END; ++*row, i++)
+            if ((*row)->kind != OPTION_HEADING && matches(*row, what)) return i;
+    *row = NULL;
     return i;
 }
 
