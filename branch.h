@@ -4,13 +4,13 @@
  *
  *     x = norm_after(after * (before * x + scale * sum_post(post(f(pre(x))))))
  *
- * where most models have a part of this alone. post is the norm of one output of several, which are
- * summed (ADD_TO_NEXT), sum_post that of the sum, or of a lone output. f stands for f + its bias,
- * to which Laurel adds pre(x) after post; pre may read x + an earlier output (plus). A Branch is
- * one such addition: f is attention, a feed-forward network, a mixture of experts, a recurrent
- * state and so on (BranchKind). branches.c makes the list of each layer when the model is opened,
- * from Config and the weights; model.c has the one loop over them. `run MODEL --layers` prints
- * them. For example
+ * where most models have a part of this alone. Where several outputs are summed (ADD_TO_NEXT), post
+ * is the norm of one of them and sum_post that of the sum; a lone output's norm is sum_post. f
+ * stands for f + its bias, to which Laurel adds pre(x) after post; pre may read x + an earlier
+ * output (plus). A Branch is one such addition: f is attention, a feed-forward network, a mixture
+ * of experts, a recurrent state and so on (BranchKind). branches.c makes the list of each layer
+ * when the model is opened, from Config and the weights; model.c has the one loop over them. `run
+ * MODEL --layers` prints them. For example
  *
  *     x += attention(norm(x));  x += feed-forward(norm(x))        a llama
  *     x = norm(x + attention(x));  x = norm(x + feed-forward(x))  the original transformer
@@ -123,7 +123,8 @@ struct Branch {
     const Norm *post;          /* of `out` */
     bool adds_input;           /* out += in, after `post`: Laurel */
     float part_scale;          /* of `out` in a sum of several outputs (ADD_TO_NEXT); default 1 */
-    const Norm *sum_post;      /* norm of that sum, or of the one output: post_attention_norm */
+    const Norm *sum_post;      /* norm of that sum, or of the one output: post_attention_norm,
+                                * post_ffn_norm */
     float before;              /* factor of x, before the addition; default 1 */
     float scale;               /* factor of what is added; default 1 */
     float after;               /* factor of x, after the addition; default 1 */

@@ -37,6 +37,7 @@ Status kvcache_new(KvCache **out, const KvShape *shape, size_t max_sequences, si
 void kvcache_free(KvCache *cache);
 
 const KvShape *kvcache_shape(const KvCache *cache);
+/* Bytes of pages and states; at most 2 MiB of released pages are held beside them. */
 size_t kvcache_bytes_used(const KvCache *cache);
 
 /* Empties the sequence; its next position will be `start`. */

@@ -6,9 +6,9 @@
 #include "base/address_sanitizer.h"
 #include "base/array.h"
 
-/* So many bytes of released pages wait for the next sequence: where sequences are short and the
- * model is small, pages come and go, and the system takes a page fault for each 4,096 bytes that it
- * gives anew. AddressSanitizer sees who reads a released page only if none waits. */
+/* So many bytes of a cache's released pages wait for the next sequence: where sequences are short
+ * and the model is small, pages come and go, and the system takes a page fault for each 4,096 bytes
+ * that it gives anew. AddressSanitizer sees who reads a released page only if none waits. */
 enum { SPARE_BYTES = ADDRESS_SANITIZER ? 0 : 2 << 20 };
 
 /* Bytes of one head's value at one position. */
@@ -50,17 +50,23 @@ size_t kvpages_bytes(const Group *group) {
 }
 
 static void *kvpages_allocate(KvCache *cache, size_t bytes, Error *error) {
-    void *memory = NULL;
     if (bytes > cache->max_bytes - cache->bytes - cache->spare_bytes) kvpages_free_spares(cache);
     if (bytes > cache->max_bytes - cache->bytes) {
         error_set(error, "the KV cache is full: %zu of %zu bytes are in use, and %zu are needed",
                   cache->bytes, cache->max_bytes, bytes);
-    } else if (!(memory = aligned_alloc(64, bytes))) {
+        return NULL;
+    }
+    void *memory = aligned_alloc(64, bytes);
+    if (!memory && cache->spare_bytes > 0) {
+        kvpages_free_spares(cache);
+        memory = aligned_alloc(64, bytes);
+    }
+    if (!memory) {
         error_set(error, "no memory for %zu bytes of the KV cache (%zu are in use)", bytes,
                   cache->bytes);
-    } else {
-        cache->bytes += bytes;
+        return NULL;
     }
+    cache->bytes += bytes;
     return memory;
 }
 

@@ -65,8 +65,8 @@ struct KvCache {
     Group groups[KV_GROUPS];
     size_t n_groups;
     size_t state_floats;          /* of one sequence's states */
-    size_t max_bytes;             /* limit of pages and states together */
-    size_t bytes;                 /* bytes of pages and states now */
+    size_t max_bytes;             /* limit of pages, states and spare pages together */
+    size_t bytes;                 /* of pages and states now, without spare pages */
     size_t spare_bytes;           /* of spare pages; with `bytes` at most max_bytes */
     size_t snapshot_bytes;        /* what only snapshots hold may be so much */
     struct KvSnapshot *snapshots; /* all of them, a list */

@@ -209,8 +209,8 @@ static inline size_t tensor_padded_cols(TensorType type, size_t cols) {
     return round_up(cols, info->group ? info->group : info->line_inputs);
 }
 
-/* Bytes of the lines of a panel of `cols` inputs, which is no panel of records, and of the scales
- * behind them, or of the minima behind those. */
+/* Bytes of the lines of a panel of `cols` inputs (not of records), and of the scales behind them,
+ * or of the minima behind those (0 for families without them). */
 TYPE_INLINE size_t type_lines_bytes(TensorType type, size_t cols) {
     return tensor_padded_cols(type, cols) / weight_types[type].line_inputs * LINE_BYTES;
 }

@@ -251,6 +251,7 @@ static void spare_pages_are_freed_before_the_cache_is_full(void **state) {
     enum { LONG = 12 * KV_PAGE, SHORT = 2 * KV_PAGE, N_SHORT = 3 };
     KvShape windowed = shape;
     windowed.layers[0].window = KV_PAGE;
+    windowed.layers[0].n_kv_heads = KV_HEADS - 1; /* pages of another size */
     KvCache *cache;
     Error error;
     size_t bytes = 0;
