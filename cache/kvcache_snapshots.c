@@ -138,7 +138,8 @@ size_t kvcache_snapshot_bytes(const KvCache *cache) {
         for (size_t g = 0; g < cache->n_groups; g++)
             for (size_t i = 0; i < s->groups[g].n; i++) {
                 const Page *page = s->groups[g].pages[i];
-                if (page->readers == page->keepers) bytes += page->bytes / page->keepers;
+                if (page->readers == page->keepers)
+                    bytes += kvpages_bytes(&cache->groups[g]) / page->keepers;
             }
     }
     return bytes;

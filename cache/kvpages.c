@@ -83,21 +83,22 @@ Page *kvpages_new(KvCache *cache, size_t group, Error *error) {
     /* SIMD loads touch slots that are not yet written; zero them so that no lane holds NaN. */
     memset(page, 0, bytes);
     page->readers = 1;
-    page->bytes = bytes;
     page->group = group;
     return page;
 }
 
 void kvpages_release(KvCache *cache, Page *page) {
     if (!page || --page->readers > 0) return;
-    cache->bytes -= page->bytes;
-    if (page->bytes > SPARE_BYTES - cache->spare_bytes) {
+    Group *group = &cache->groups[page->group];
+    size_t bytes = kvpages_bytes(group);
+    cache->bytes -= bytes;
+    if (bytes > SPARE_BYTES - cache->spare_bytes) {
         free(page);
         return;
     }
-    cache->spare_bytes += page->bytes;
-    page->next = cache->groups[page->group].spare;
-    cache->groups[page->group].spare = page;
+    cache->spare_bytes += bytes;
+    page->next = group->spare;
+    group->spare = page;
 }
 
 void kvpages_free_spares(KvCache *cache) {

@@ -23,7 +23,6 @@ enum { KV_SNAPSHOTS = 16 }; /* the most snapshots of a sequence */
 typedef struct Page {
     size_t readers;    /* sequences and snapshots that hold this page */
     size_t keepers;    /* the snapshots among them */
-    size_t bytes;      /* allocated */
     size_t group;      /* whose positions it holds */
     struct Page *next; /* of its group's spare pages */
     _Alignas(64) unsigned char data[];
@@ -83,7 +82,7 @@ Page *kvpages_new(KvCache *cache, size_t group, Error *error);
 /* Takes a reader from the page, which may be NULL; one without readers becomes spare or is freed.
  */
 void kvpages_release(KvCache *cache, Page *page);
-void kvpages_free_spares(KvCache *cache);
+void kvpages_free_spares(KvCache *cache); /* frees all spare pages */
 
 /* States of all layers, not initialized; NULL as for kvpages_new. */
 float *kvpages_new_states(KvCache *cache, Error *error);

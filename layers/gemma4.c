@@ -8,7 +8,7 @@
  *     x += post_ffn_norm(feed-forward(ffn_norm(x)))
  *     x += norm(projection(activation(gate(x)) * input))      per_layer.h: input is a vector that
  *                                                             the token has for this layer,
- *                                                             computed before the first one
+ *                                                             computed before layer 0
  *     x *= output_scale                                       one number: Branch.after of the last
  *
  * In models with experts the second line is
