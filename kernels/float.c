@@ -3,9 +3,9 @@
  * A single row of activations is read unpacked, for several panels at a time, so that their sums
  * hide each other's latency. More rows are packed in blocks, [input][row of the block], and the
  * sums of a block by PANELS panels stay in registers. One block passes over all inputs at once. For
- * several blocks the inputs are cut into runs of RUN, so that a run of weights, widened to float32
- * if necessary, stays in the cache while all blocks pass over it; between runs the sums are in
- * scratch. */
+ * several blocks the inputs are cut into runs of RUN, so that a run of weights, of many rows
+ * widened to float32, stays in the cache while all blocks pass over it; between runs the sums are
+ * in scratch. */
 #include "kernels/float.h"
 
 #include <string.h>
@@ -21,6 +21,12 @@ enum { ROWS = 12, PANELS = 2, RUN = 256 };
 enum { ROWS = 6, PANELS = 1, RUN = 1024 };
 #endif
 enum { ROW_PANELS = 4, PREFETCH_DISTANCE = 2048 };
+
+/* More rows than this read 16-bit weights widened. Fewer widen them in registers, which a Zen 4
+ * does beside the multiplications: with AVX2 it pays there up to 64 rows of f16 and 24 of bf16,
+ * with AVX-512 up to 24 and 64. Where the same units convert and multiply, one in seven
+ * instructions is lost. */
+enum { WIDEN_ROWS = 24 };
 
 /* A thread's working memory: a run of widened weights, and the sums of all rows. */
 typedef struct FloatScratch {
@@ -174,7 +180,8 @@ static void multiply_stripe(const Product *product, const float *x, size_t n_row
     const Matrix *w = product->w;
     const size_t blocks = block_count(n_rows, ROWS), line_bytes = input_line_bytes(w->type);
     const size_t outputs = (panels - 1) * LANES + matrix_panel_outputs(w, p + panels - 1);
-    const bool whole = outputs == panels * LANES, widened = blocks > 1 && w->type != TENSOR_F32;
+    const bool whole = outputs == panels * LANES;
+    const bool widened = n_rows > WIDEN_ROWS && w->type != TENSOR_F32;
     const size_t run = blocks > 1 ? RUN : w->cols; /* one block needs no runs */
     const uint8_t *panel = matrix_panel(w, p);
     TileKernel *kernel = tile_kernels[panels > 1][widened ? TENSOR_F32 : w->type];
@@ -183,9 +190,9 @@ static void multiply_stripe(const Product *product, const float *x, size_t n_row
         bool last = first + n == w->cols;
         const uint8_t *lines = panel + first * line_bytes;
         size_t panel_bytes = w->panel_bytes;
-        Fetch fetch = {lines + (blocks > 1 ? n * line_bytes : PREFETCH_DISTANCE), panel_bytes,
-                       line_bytes};
-        if (last && blocks > 1) fetch.from = panel + panels * panel_bytes;
+        /* The lines that come next: with one block those ahead, else the next run or stripe. */
+        const uint8_t *ahead = lines + (blocks > 1 ? n * line_bytes : PREFETCH_DISTANCE);
+        if (last && blocks > 1) ahead = panel + panels * panel_bytes;
         if (widened) {
             for (size_t i = 0; i < panels; i++)
                 widen(w->type, panel + i * panel_bytes, first, n, scratch->weights[i]);
@@ -197,8 +204,12 @@ static void multiply_stripe(const Product *product, const float *x, size_t n_row
             size_t rows = block_start(n_rows, blocks, b + 1) - start;
             Tile tile = tile_of(product, start, p, last && whole, scratch);
             if (first == 0) tile.from = NULL;
+            /* Beside the last block the next lines are fetched, because what was fetched before
+             * all of x passed by would be lost again; beside the others, the next activations. */
+            const float *next = x + (start + rows) * w->cols + first * rows;
+            Fetch fetch = {(const uint8_t *)next, 0, rows * sizeof *x};
+            if (b + 1 == blocks) fetch = (Fetch){ahead, w->panel_bytes, line_bytes};
             kernel(rows, lines, panel_bytes, x + start * w->cols + first * rows, n, tile, fetch);
-            fetch = (Fetch){lines, 0, 0}; /* fetched once; the other blocks touch a cached line */
         }
     }
     for (size_t row = 0; !whole && row < n_rows; row++)
