@@ -17,13 +17,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/address_sanitizer.h"
 #include "fixture.h"
 #include "modelfile.h"
 #include "process.h"
 #include "small_model.h"
 #include "tests/tier.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if ADDRESS_SANITIZER
 enum { SLOWER = 10, MOST_MEGABYTES = 1024 };
 #else
 enum { SLOWER = 1, MOST_MEGABYTES = 64 };
@@ -770,7 +771,7 @@ static void extreme_fields_end_in_text_or_an_error(void **state) {
 static void little_stack_and_few_files_are_enough_or_a_clear_error(void **state) {
     (void)state;
     char *checkpoint = fixture_path(directory, "few.bin");
-#if !defined(__SANITIZE_ADDRESS__)
+#if !ADDRESS_SANITIZER
     Cost cost = COST("ulimit -s 256;", "run", model, "-i", "the", "-n", "8", "-j", "4");
     if (cost.status != 0) fail_msg("stack: %d: %s", cost.status, cost.said);
     cost = COST("ulimit -s 256;", "export", "--random", "tiny", checkpoint, "-j", "4", "-q");

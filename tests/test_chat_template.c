@@ -4,6 +4,7 @@
  *     build/tests/test_chat_template             the tests
  *     build/tests/test_chat_template --driver    JSON lines in, JSON lines out, for the scripts
  *                                                that compare with jinja2 */
+#include "base/address_sanitizer.h"
 #include "template/chat_family.h"
 #include "template/chat_template.h"
 #include "tests/json_lines.h"
@@ -409,7 +410,7 @@ static void what_stands_around_a_users_text_is_the_users_where_the_user_chose_it
 
 /* ---- hostile templates ---- */
 
-#if defined __SANITIZE_ADDRESS__ || !defined __OPTIMIZE__
+#if ADDRESS_SANITIZER || !defined __OPTIMIZE__
 static const double patience = 10; /* a sanitizer or no optimization makes it slower */
 #else
 static const double patience = 1;

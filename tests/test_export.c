@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/address_sanitizer.h"
 #include "convert/convert_target.h"
 #include "modelfile.h"
 #include "fixture.h"
@@ -289,7 +290,7 @@ static void a_conversion_takes_little_memory(void **state) {
     (void)state;
     Place p = place_new();
     char shape[64];
-#ifdef __SANITIZE_ADDRESS__ /* which takes some 100 MB for itself */
+#if ADDRESS_SANITIZER /* which takes some 100 MB for itself */
     size_t vocabulary = 64000;
 #else
     size_t vocabulary = tier_count(24000, 64000, 64000);

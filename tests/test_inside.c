@@ -14,6 +14,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "base/address_sanitizer.h"
 #include "process.h"
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"
@@ -629,7 +630,7 @@ static size_t touched(const char *path) {
  * experts that its tokens are routed to. This lets a mapped file larger than memory run. */
 static void only_the_chosen_experts_are_read(void **state) {
     (void)state;
-#ifdef __SANITIZE_ADDRESS__ /* folios of 10 MiB are mapped at opening beside the sanitizer */
+#if ADDRESS_SANITIZER /* folios of 10 MiB are mapped at opening beside the sanitizer */
     enum { FFN = 2048 };
 #else
     enum { FFN = 1024 };

@@ -23,6 +23,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "base/address_sanitizer.h"
 #include "tests/batch_cases.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
@@ -266,7 +267,7 @@ static void a_small_stack_and_signals_change_nothing(void **state) {
     pthread_t thread;
     void *differ;
     pthread_attr_init(&small);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !ADDRESS_SANITIZER && !defined(__SANITIZE_THREAD__)
     assert_int_equal(pthread_attr_setstacksize(&small, 1 << 20), 0);
 #endif
     sigaction(SIGALRM, &ignore, &before);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/address_sanitizer.h"
 #include "convert/model_names.h"
 #include "fixture.h"
 #include "gguf_fixture.h"
@@ -243,7 +244,7 @@ static void manifests_are_parsed_without_rights(void **state) {
     static const char *const words[][4] = {{"run", "--list"}, {"run", "small", "--info"}};
     char *shim = build_path("tests/faults.so");
     (void)state;
-#if defined(__SANITIZE_ADDRESS__)
+#if ADDRESS_SANITIZER
     skip(); /* without a sandbox */
 #endif
     setenv("LD_PRELOAD", shim, 1);

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/address_sanitizer.h"
 #include "cache/kvcache_fork.h"
 #include "cache/kvcache_saved.h"
 #include "cache/kvcache_sizes.h"
@@ -131,7 +132,7 @@ static void sixteen_sequences_take_the_memory_that_is_predicted(void **state) {
     printf("predicted %zu bytes, used %zu, resident %zu\n", predicted, kvcache_bytes_used(cache),
            grown);
     assert_int_equal(kvcache_bytes_used(cache), predicted);
-#ifndef __SANITIZE_ADDRESS__ /* which keeps a shadow of all memory */
+#if !ADDRESS_SANITIZER /* which keeps a shadow of all memory */
     assert_true(grown <= predicted + predicted / 20);
 #endif
     kvcache_free(cache);

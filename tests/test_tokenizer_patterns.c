@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include "base/address_sanitizer.h"
 #include "formats/tokenizer_import.h"
 #include "tests/tier.h"
 #include "tokenizer.h"
@@ -14,15 +15,10 @@
 #include <string.h>
 #include <time.h>
 
-#if defined __SANITIZE_ADDRESS__ || !defined __OPTIMIZE__
-#define PATIENCE 20
-#elif defined __has_feature
-#if __has_feature(address_sanitizer)
-#define PATIENCE 20
-#endif
-#endif
-#ifndef PATIENCE
-#define PATIENCE 1
+#if ADDRESS_SANITIZER || !defined __OPTIMIZE__
+enum { PATIENCE = 20 };
+#else
+enum { PATIENCE = 1 };
 #endif
 
 static double now(void) {
