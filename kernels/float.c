@@ -3,8 +3,8 @@
  * A single row of activations is read unpacked, for several panels at a time, so that their sums
  * hide each other's latency. More rows are packed in blocks, [input][row of the block], and the
  * sums of a block by PANELS panels stay in registers. One block passes over all inputs at once. For
- * several blocks the inputs are cut into runs of RUN, so that a run of weights, of many rows
- * widened to float32, stays in the cache while all blocks pass over it; between runs the sums are
+ * several blocks the inputs are cut into runs of RUN, so that a run of weights (widened to float32
+ * where rows are many) stays in the cache while all blocks pass over it; between runs the sums are
  * in scratch. */
 #include "kernels/float.h"
 
@@ -35,10 +35,11 @@ typedef struct FloatScratch {
 } FloatScratch;
 _Static_assert(sizeof(FloatScratch) <= SCRATCH_BYTES, "scratch");
 
-/* What to prefetch while one run is multiplied: the weights of the next run. */
+/* What to prefetch while a tile is multiplied: weights or activations that come later, with each
+ * input of each panel one address. */
 typedef struct Fetch {
     const uint8_t *from;
-    size_t panel_bytes, input_bytes;
+    size_t panel_bytes, input_bytes; /* steps from panel to panel and from input to input */
 } Fetch;
 
 /* Bytes of one input in the lines of a panel. */
@@ -206,9 +207,11 @@ static void multiply_stripe(const Product *product, const float *x, size_t n_row
             if (first == 0) tile.from = NULL;
             /* Beside the last block the next lines are fetched, because what was fetched before
              * all of x passed by would be lost again; beside the others, the next activations. */
-            const float *next = x + (start + rows) * w->cols + first * rows;
-            Fetch fetch = {(const uint8_t *)next, 0, rows * sizeof *x};
-            if (b + 1 == blocks) fetch = (Fetch){ahead, w->panel_bytes, line_bytes};
+            Fetch fetch = {ahead, w->panel_bytes, line_bytes};
+            if (b + 1 < blocks) {
+                const float *next = x + (start + rows) * w->cols + first * rows;
+                fetch = (Fetch){(const uint8_t *)next, 0, rows * sizeof *x};
+            }
             kernel(rows, lines, panel_bytes, x + start * w->cols + first * rows, n, tile, fetch);
         }
     }

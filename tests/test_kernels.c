@@ -227,8 +227,10 @@ static void bits_are_the_reference_s_for_many_rows_and_long_sums(void **state) {
         check(&w, 512, 2);
         check(&w, 511, 2);
         free((void *)w.data);
-        /* More inputs than any kernel takes in one run, and an odd number of panels. */
+        /* More inputs than any kernel takes in one run, and an odd number of panels. Up to 24 rows
+         * read 16-bit floats as they are stored. */
         w = matrix_new((TensorType)t, 40, 4200, t + 250);
+        check(&w, 20, 1);
         check(&w, 25, 1);
         check(&w, 100, 1);
         free((void *)w.data);
