@@ -1,19 +1,9 @@
 #include "batch/answering.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "cache/kvcache_sizes.h"
 #include "session/generation_options.h"
-
-/* The date for chat templates that ask for it: $SOURCE_DATE_EPOCH (specified for reproducible
- * builds, https://reproducible-builds.org/specs/source-date-epoch/), else a fixed one, so that the
- * same request has the same answer tomorrow. */
-static void set_clock(struct tm *now) {
-    const char *text = getenv("SOURCE_DATE_EPOCH");
-    time_t seconds = text ? (time_t)strtoll(text, NULL, 10) : 1735689600; /* 1 January 2025 */
-    gmtime_r(&seconds, now);
-}
 
 Status answering_begin(Answering *a, const Session *session, Error *error) {
     const Options *o = session->options;
@@ -23,7 +13,7 @@ Status answering_begin(Answering *a, const Session *session, Error *error) {
     if (!options_given(o, &o->seed)) a->defaults.sampling.seed = 0;
     if (chat_prompt_open(&a->chat, session, error) != STATUS_OK) return STATUS_FAILED;
     chat_prompt_end(&a->chat, &a->defaults);
-    set_clock(&a->chat.now);
+    a->chat.now = chat_prompt_request_time();
     return STATUS_OK;
 }
 

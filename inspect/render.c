@@ -20,12 +20,14 @@ static bool are_messages(const json_t *json) {
 typedef struct Conversed {
     json_t *json; /* owned */
     ChatPromptInput input;
+    bool is_request; /* it is a line of a batch, whose clock it has; otherwise a chat's */
 } Conversed;
 
 static Status add_system(Conversed *c, const char *system, Error *error) {
     const char *role =
         json_string_value(json_object_get(json_array_get(c->input.messages, 0), "role"));
-    if (!system || (role && strcmp(role, "system") == 0)) return STATUS_OK;
+    if (!system || (role && (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0)))
+        return STATUS_OK;
     json_t *message = json_pack("{s:s, s:s}", "role", "system", "content", system);
     if (message && json_array_insert_new((json_t *)c->input.messages, 0, message) == 0)
         return STATUS_OK;
@@ -42,10 +44,8 @@ static Status read_conversation(Conversed *c, const Session *session, Error *err
     if (are_messages(c->json)) {
         c->input.messages = c->json;
     } else if (are_messages(json_object_get(request, "messages"))) {
-        c->input.messages = json_object_get(request, "messages");
-        c->input.tools = json_object_get(request, "tools");
-        c->input.variables = json_object_get(request, "chat_template_kwargs");
-        c->input.reasoning_effort = json_string_value(json_object_get(request, "reasoning_effort"));
+        c->input = chat_prompt_request(request);
+        c->is_request = true;
     } else {
         json_decref(c->json);
         c->json = json_pack("[{s:s, s:s%}]", "role", "user", "content", session->prompt,
@@ -53,7 +53,6 @@ static Status read_conversation(Conversed *c, const Session *session, Error *err
         if (!c->json) return error_set(error, "no memory for the conversation");
         c->input.messages = c->json;
     }
-    if (!json_is_object(c->input.variables)) c->input.variables = NULL;
     return add_system(c, session->options->system, error);
 }
 
@@ -68,6 +67,7 @@ static Status with_prompt(const Session *session, Use use, void *result, Error *
     Status status = read_conversation(&c, session, error);
     if (status == STATUS_OK) status = chat_prompt_open(&prompt, session, error);
     localtime_r(&now, &prompt.now);
+    if (c.is_request) prompt.now = chat_prompt_request_time();
     if (status == STATUS_OK) status = use(&prompt, &c.input, result, error);
     chat_prompt_close(&prompt);
     json_decref(c.json);

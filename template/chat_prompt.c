@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const char *const plain_stops[] = {"\nUser:", "\nSystem:", "\nAssistant:"};
 
@@ -73,6 +74,28 @@ static void find_call_style(ChatPrompt *p) {
     if (variables) p->calls = messages_call_style(p->template, variables, p->now);
     json_decref(variables);
     json_decref(none);
+}
+
+/* ---- Requests ------------------------------------------------------------------------------- */
+
+struct tm chat_prompt_request_time(void) {
+    const char *text = getenv("SOURCE_DATE_EPOCH");
+    time_t seconds = text ? (time_t)strtoll(text, NULL, 10) : 1735689600; /* 1 January 2025 */
+    struct tm now = {0};
+    gmtime_r(&seconds, &now);
+    return now;
+}
+
+ChatPromptInput chat_prompt_request(const json_t *request) {
+    const json_t *tools = json_object_get(request, "tools");
+    const json_t *variables = json_object_get(request, "chat_template_kwargs");
+    const char *choice = json_string_value(json_object_get(request, "tool_choice"));
+    bool shows_tools = json_array_size(tools) > 0 && (!choice || strcmp(choice, "none") != 0);
+    return (ChatPromptInput){.messages = json_object_get(request, "messages"),
+                             .tools = shows_tools ? tools : NULL,
+                             .variables = json_is_object(variables) ? variables : NULL,
+                             .reasoning_effort =
+                                 json_string_value(json_object_get(request, "reasoning_effort"))};
 }
 
 /* ---- Prompts -------------------------------------------------------------------------------- */

@@ -45,6 +45,15 @@ typedef struct ChatPromptInput {
  * its family, else lines of "Role: content". */
 Status chat_prompt_open(ChatPrompt *prompt, const Session *session, Error *error);
 
+/* The time for prompts of requests: $SOURCE_DATE_EPOCH (specified for reproducible builds,
+ * https://reproducible-builds.org/specs/source-date-epoch/), else a fixed one, so that the same
+ * request has the same prompt and answer tomorrow. */
+struct tm chat_prompt_request_time(void);
+
+/* What a request (an object) says to the template, as a batch takes it: its messages, tools,
+ * variables and reasoning_effort. What is not of its type counts as absent. */
+ChatPromptInput chat_prompt_request(const json_t *request);
+
 /* Makes the token that ends a turn of the family end an answer. */
 void chat_prompt_end(const ChatPrompt *prompt, GenerationOptions *options);
 void chat_prompt_close(ChatPrompt *prompt);

@@ -294,6 +294,43 @@ static void text_ends_before_a_stop_string(void **state) {
 
 #define STORIES "models/stories.bin"
 
+/* Of a batch's request --render shows the prompt that the batch takes: its clock (docs/batch.md: 1
+ * January 2025), no tools where it has none or may call none, and no second system prompt. */
+static void a_request_is_rendered_as_the_batch_renders_it(void **state) {
+    (void)state;
+    static const char template[] =
+        "{# knows the role developer #}{{ strftime_now('%Y-%m-%d') }}{% if tools is not none %} {{ tools | length }}{% endif %}"
+        "{% for m in messages %} {{ m.role }}:{{ m.content }}{% endfor %}";
+    static const struct {
+        const char *line, *prompt;
+    } cases[] = {
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"tools\": []",
+         "2025-01-01 system:Be kind user:hi"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"tool_choice\": \"none\", "
+         "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]",
+         "2025-01-01 system:Be kind user:hi"},
+        {"{\"messages\": [{\"role\": \"developer\", \"content\": \"a\"}, "
+         "{\"role\": \"user\", \"content\": \"hi developer\"}]",
+         "2025-01-01 developer:a user:hi developer"},
+    };
+    file_write(scratch, template, strlen(template));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *line = NULL, *rest = ", \"max_tokens\": 1, \"return_prompt\": true}\n";
+        assert_true(asprintf(&line, "%s%s", cases[i].line, rest) > 0);
+        assert_prints(RUN("run", STORIES, "--chat-template", scratch, "-y", "Be kind", "--render",
+                          "-i", line),
+                      cases[i].prompt);
+        const char *const argv[] = {
+            "run", STORIES, "--chat-template", scratch, "-y", "Be kind", "--batch", "-", NULL};
+        Process p = process_run(argv, line, strlen(line));
+        json_t *result = json_loads(p.out, 0, NULL);
+        assert_string_equal(json_string_value(json_object_get(result, "prompt")), cases[i].prompt);
+        json_decref(result);
+        process_free(&p);
+        free(line);
+    }
+}
+
 /* The text of --render has the ids of --tokenize -m chat, and a batch takes the same prompt. */
 static void a_conversation_can_be_seen_as_the_model_gets_it(void **state) {
     (void)state;
@@ -777,6 +814,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(echo_writes_the_prompt_before_the_text),
         cmocka_unit_test(new_tokens_are_counted_and_the_context_ends_the_text),
         cmocka_unit_test(text_ends_before_a_stop_string),
+        cmocka_unit_test(a_request_is_rendered_as_the_batch_renders_it),
         cmocka_unit_test(a_conversation_can_be_seen_as_the_model_gets_it),
         cmocka_unit_test(the_description_comes_as_json_as_well),
         cmocka_unit_test(completion_keeps_the_spaces_of_a_name),
