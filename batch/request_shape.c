@@ -40,6 +40,16 @@ static Status set_any_object(RequestShape *s, Error *error) {
     return shape_give(s, SHAPE_JSON_OBJECT, strdup(""), 0, error);
 }
 
+/* {"type": "json_object", "schema": SCHEMA} is llama.cpp's form of a schema. There {} means any
+ * object, as no schema does. */
+static Status set_object(RequestShape *s, const json_t *schema, Error *error) {
+    if (!schema || json_is_null(schema)) return set_any_object(s, error);
+    if (!json_is_object(schema))
+        return error_set(error, "'response_format': 'schema' must be an object");
+    if (json_object_size(schema) == 0) return set_any_object(s, error);
+    return set_from_value(s, SHAPE_JSON_SCHEMA, "schema", schema, error);
+}
+
 /* Refuses a field that would be ignored: any but those of `known`, which ends with NULL. */
 static Status only_known(const json_t *object, const char *const *known, Error *error) {
     const char *name;
@@ -55,7 +65,8 @@ static Status only_known(const json_t *object, const char *const *known, Error *
 
 Status request_shape_format(RequestShape *s, const json_t *value, Error *error) {
     static const char *const fields[] = {"type", "json_schema", NULL};
-    static const char *const only_type[] = {"type", NULL};
+    static const char *const of_object[] = {"type", "schema", NULL};
+    static const char *const of_text[] = {"type", NULL};
     static const char *const known[] = {"name", "description", "schema", "strict", NULL};
     const char *type = json_string_value(json_object_get(value, "type"));
     const json_t *inner = json_object_get(value, "json_schema");
@@ -65,10 +76,10 @@ Status request_shape_format(RequestShape *s, const json_t *value, Error *error) 
     if (!text && !object && (!type || strcmp(type, "json_schema") != 0))
         return error_set(error, "'response_format': 'type' must be \"text\", \"json_object\" or "
                                 "\"json_schema\"");
-    if (only_known(value, text || object ? only_type : fields, error) != STATUS_OK)
+    if (only_known(value, text ? of_text : object ? of_object : fields, error) != STATUS_OK)
         return STATUS_FAILED;
     if (text) return shape_give(s, SHAPE_NONE, strdup(""), 0, error);
-    if (object) return set_any_object(s, error);
+    if (object) return set_object(s, json_object_get(value, "schema"), error);
     if (only_known(inner, known, error) != STATUS_OK) return STATUS_FAILED;
     if (!json_is_object(schema))
         return error_set(error, "'response_format': 'json_schema' needs a 'schema'");
@@ -90,8 +101,10 @@ Status request_shape_structured(RequestShape *s, const json_t *value, Error *err
     if (!json_is_object(value)) return error_set(error, "'structured_outputs' must be an object");
     json_object_foreach((json_t *)value, name, item) {
         size_t i = 0, n = sizeof kinds / sizeof *kinds;
-        if (json_is_null(item) || json_is_false(item)) continue;
         while (i < n && strcmp(kinds[i].name, name) != 0) i++;
+        bool is_switch = i == n || kinds[i].kind == SHAPE_JSON_OBJECT;
+        /* A switch that is off says nothing, but false as a schema holds for no text. */
+        if (json_is_null(item) || (is_switch && json_is_false(item))) continue;
         if (i == n)
             return error_set(error, "'structured_outputs': the field '%.80s' is not supported",
                              name);

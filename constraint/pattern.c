@@ -28,11 +28,13 @@ typedef struct Parser {
     size_t length, at;
     Writing writing;
     Error *error;
-    unsigned depth;                       /* of groups */
-    unsigned ahead;                       /* lookaheads that the rest of a sequence follows */
-    Regex any;                            /* any character, any number of times */
-    bool loose;                           /* PATTERN_PART_LOOSE */
-    Regex around;                         /* what may stand before and behind a match */
+    unsigned depth; /* of groups */
+    unsigned ahead; /* lookaheads that the rest of a sequence follows */
+    Regex any;      /* any character, any number of times */
+    bool loose;     /* PATTERN_PART_LOOSE */
+    Regex around;   /* what may stand before and behind a match */
+    bool has_empty_class;
+    size_t empty_class;                   /* where its first [] is */
     Category categories[MOST_CATEGORIES]; /* that the pattern has used */
     size_t n_categories;
 } Parser;
@@ -269,6 +271,10 @@ static Status parse_class(Parser *p, Regex *out) {
     size_t start = p->at;
     bool negate = pattern_take(p, '^');
     Status status = STATUS_OK;
+    if (next_is(p, ']') && !negate && !p->has_empty_class) {
+        p->has_empty_class = true;
+        p->empty_class = start - 1;
+    }
     while (status == STATUS_OK && !pattern_take(p, ']')) {
         uint32_t from = 0, to;
         if (p->at == p->length) {
@@ -553,6 +559,10 @@ static Status compile(Parser *p, PatternScope scope, Regex *out) {
     Regex end = regex_char(p->arena, '\n', p->writing);
     if (p->loose) *out = regex_or2(p->arena, *out, regex_concat(p->arena, *out, end));
     if (p->arena->failed) return pattern_refuse(p, p->length, p->arena->failed);
+    if (scope == PATTERN_WHOLE && *out == REGEX_NONE && p->has_empty_class)
+        return pattern_refuse(p, p->empty_class,
+                              "no text has this shape: [] is a class of no characters (as in "
+                              "ECMAScript); one that holds ] is written [\\]]");
     return STATUS_OK;
 }
 

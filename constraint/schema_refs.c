@@ -189,6 +189,14 @@ static void percent_decode(char *text) {
     *to = '\0';
 }
 
+/* The item that a JSON pointer's step names; NULL: none. An index has no leading zeros. */
+static const json_t *item_at(const json_t *list, const char *step) {
+    char *end;
+    if (*step < '0' || *step > '9' || (step[0] == '0' && step[1])) return NULL;
+    unsigned long at = strtoul(step, &end, 10);
+    return *end ? NULL : json_array_get(list, at);
+}
+
 /* Follows a JSON pointer (RFC 6901); NULL: it leads nowhere. Overwrites the pointer. */
 static const json_t *follow_pointer(const json_t *value, char *pointer) {
     while (value && *pointer == '/') {
@@ -203,13 +211,7 @@ static const json_t *follow_pointer(const json_t *value, char *pointer) {
         }
         last = *from;
         *to = '\0';
-        if (json_is_array(value)) {
-            char *end;
-            unsigned long at = strtoul(pointer, &end, 10);
-            value = *pointer >= '0' && *pointer <= '9' && !*end ? json_array_get(value, at) : NULL;
-        } else {
-            value = json_object_get(value, pointer);
-        }
+        value = json_is_array(value) ? item_at(value, pointer) : json_object_get(value, pointer);
         pointer = from;
         if (last) *pointer = last;
     }

@@ -85,6 +85,11 @@ static void a_regex_is_matched_by_all_of_the_text(void **state) {
     cannot(SHAPE_REGEX, "a{1,200000}", "beyond 100000");
     cannot(SHAPE_REGEX, "(a", "( has no )");
     cannot(SHAPE_REGEX, "a(?!)", "no text has this shape");
+    /* ECMAScript, 22.2.1: ClassContents may be empty. In POSIX and Python [] opens a class of ]. */
+    cannot(SHAPE_REGEX, "[]a]",
+           "no text has this shape: [] is a class of no characters (as in ECMAScript); one that "
+           "holds ] is written [\\]], at byte 0 of the pattern");
+    ACCEPTS(SHAPE_REGEX, "[\\]a]", "]", "a");
 }
 
 static void a_regex_that_explodes_is_refused_in_time(void **state) {
@@ -440,6 +445,13 @@ static void what_cannot_be_enforced_is_refused_by_name(void **state) {
            "several 'contains'");
     cannot(SHAPE_JSON_SCHEMA, "{\"format\":\"idn-hostname\"}", "'idn-hostname'");
     cannot(SHAPE_JSON_SCHEMA, "{\"$ref\":\"https://elsewhere.org/x\"}", "leads to no schema");
+    /* RFC 6901, 4: the digits of an index have no leading zero. */
+    cannot(SHAPE_JSON_SCHEMA,
+           "{\"$ref\":\"#/$defs/a/anyOf/00\",\"$defs\":{\"a\":{\"anyOf\":[{}]}}}",
+           "leads to no schema");
+    cannot(SHAPE_JSON_SCHEMA,
+           "{\"$ref\":\"#/$defs/a/anyOf/01\",\"$defs\":{\"a\":{\"anyOf\":[1,{}]}}}",
+           "leads to no schema");
     cannot(SHAPE_JSON_SCHEMA, "{\"$ref\":\"#\"}", "without end");
     cannot(SHAPE_JSON_SCHEMA, "{\"not\":{\"propertyNames\":{\"maxLength\":3}}}", "'propertyNames'");
     cannot(SHAPE_JSON_SCHEMA, "{\"type\":\"text\"}", "'type'");

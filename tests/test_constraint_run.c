@@ -174,6 +174,33 @@ static void a_request_keeps_the_digits_of_its_schema(void **state) {
     process_free(&p);
 }
 
+/* llama.cpp's server takes a schema beside "type": "json_object" (common/chat and its README),
+ * where
+ * {} means any object; and false is a schema that holds for nothing. */
+static void a_request_says_its_schema_as_other_servers_have_it(void **state) {
+    static const char lines[] =
+        "{\"id\":1,\"prompt\":\"Lily\",\"response_format\":{\"type\":\"json_object\",\"schema\":"
+        "{\"const\":{\"a\":7}}}}\n"
+        "{\"id\":2,\"prompt\":\"Lily\",\"max_tokens\":1,\"response_format\":{\"type\":"
+        "\"json_object\",\"schema\":{}}}\n"
+        "{\"id\":3,\"prompt\":\"Lily\",\"response_format\":{\"type\":\"json_object\",\"schema\":3}}"
+        "\n"
+        "{\"id\":4,\"prompt\":\"Lily\",\"structured_outputs\":{\"json\":false}}\n"
+        "{\"id\":5,\"prompt\":\"Lily\",\"structured_outputs\":{\"regex\":false}}\n"
+        "{\"id\":6,\"prompt\":\"Lily\",\"structured_outputs\":{\"json_object\":false,"
+        "\"disable_any_whitespace\":false,\"regex\":\"yes\"}}\n";
+    static const char *const parts[] = {
+        "\\\"a\\\": 7",           "{\"id\": 2, \"text\": \"{", "'schema' must be an object",
+        "no text has this shape", "'regex' must be a text",    "{\"id\": 6, \"text\": \"yes\""};
+    (void)state;
+    Process p = process_run(
+        (const char *const[]){"run", model, "--batch", "-", "--ordered", "-s", "7", NULL}, lines,
+        strlen(lines));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strstr(p.out, parts[i])) fail_msg("no %s: %s", parts[i], p.out);
+    process_free(&p);
+}
+
 /* Answers the lines with the template in a file of its own. */
 static Process answer_lines(const char *template, const char *lines, const char *option,
                             const char *value) {
@@ -275,6 +302,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_text_that_is_cut_says_so),
         cmocka_unit_test(a_batch_gives_what_each_text_gives_alone),
         cmocka_unit_test(a_request_keeps_the_digits_of_its_schema),
+        cmocka_unit_test(a_request_says_its_schema_as_other_servers_have_it),
         cmocka_unit_test(a_shape_begins_behind_the_reasoning),
         cmocka_unit_test(texts_are_tested_without_a_model),
         cmocka_unit_test(what_cannot_be_is_refused),
