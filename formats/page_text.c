@@ -51,6 +51,10 @@ static Status copy_line(PageText *t) {
 
 Status page_line(PageText *t, bool *found) {
     *found = false;
+    if (t->cut) {
+        t->last = t->cut - 1;
+        return page_fail(t, "a word of more than %d characters", PAGE_WORD - 1);
+    }
     while (!*found && t->at < t->bytes) {
         if (copy_line(t) != STATUS_OK) return STATUS_FAILED;
         *found = page_more(t);
@@ -70,6 +74,7 @@ bool page_word(PageText *t, char word[PAGE_WORD]) {
     if (!more) return false;
     size_t n = strcspn(t->words + t->word, " ");
     t->word += n;
+    if (n >= PAGE_WORD && !t->cut) t->cut = t->last + 1;
     if (n >= PAGE_WORD) n = PAGE_WORD - 1;
     memcpy(word, t->words + t->last, n);
     word[n] = '\0';

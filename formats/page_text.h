@@ -26,15 +26,16 @@ typedef struct PageText {
     char words[PAGE_LINE]; /* the present line without its comment */
     size_t word;           /* where in it the next word is looked for */
     size_t last;           /* where the last word began: errors name this column */
+    size_t cut;            /* 1 + where a word of the line began that was too long; 0: none was */
     Error *error;
 } PageText;
 
 /* Goes to the next line that has a word; *found = false at the end. Fails where a line is too long
- * or holds a character that no line has. */
+ * or holds a character that no line has, and where page_word has cut a word of the line before. */
 Status page_line(PageText *t, bool *found);
 
 /* Takes the next word; false, and an empty word, where there is none. Of a word that is too long
- * the beginning is taken, which is no name of anything. */
+ * the beginning is taken; the next page_line then fails. */
 bool page_word(PageText *t, char word[PAGE_WORD]);
 
 /* Whether a word is left; looks without taking it. */

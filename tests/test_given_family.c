@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -76,6 +77,34 @@ static void assert_page_gives_the_same(Fixture *f, float *expected, const char *
     fixture_free(f);
 }
 
+/* Replaces the parts of the fixture's names of tensors; their values stay those of the old names.
+ */
+static void rename_tensors(Fixture *f, const char *const names[][2], size_t n) {
+    json_t *renamed = json_object(), *recipe;
+    const char *name;
+    json_object_foreach(json_object_get(f->json, "tensors"), name, recipe) {
+        char text[128], before[128];
+        snprintf(text, sizeof text, "%s", name);
+        for (size_t i = 0; i < n; i++) {
+            memcpy(before, text, sizeof before);
+            const char *at = strstr(before, names[i][0]);
+            if (at)
+                snprintf(text, sizeof text, "%.*s%s%s", (int)(at - before), before, names[i][1],
+                         at + strlen(names[i][0]));
+        }
+        json_t *copy = json_deep_copy(recipe);
+        json_array_append_new(copy, json_string(name));
+        json_object_set_new(renamed, text, copy);
+    }
+    json_object_set_new(f->json, "tensors", renamed);
+}
+
+static void rename_key(Fixture *f, const char *key, const char *to) {
+    json_t *config = json_object_get(f->json, "config");
+    json_object_set(config, to, json_object_get(config, key));
+    json_object_del(config, key);
+}
+
 /* Every tensor and two keys have other names. */
 static void a_renamed_llama(void **state) {
     (void)state;
@@ -94,27 +123,9 @@ static void a_renamed_llama(void **state) {
                                            {"lm_head", "head"}};
     Fixture f = fixture_load("llama-gqa");
     float *expected = logits_with(&f, NULL);
-    json_t *renamed = json_object(), *recipe, *config = json_object_get(f.json, "config");
-    const char *name;
-    json_object_foreach(json_object_get(f.json, "tensors"), name, recipe) {
-        char text[128], before[128];
-        snprintf(text, sizeof text, "%s", name);
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-            memcpy(before, text, sizeof before);
-            const char *at = strstr(before, names[i][0]);
-            if (at)
-                snprintf(text, sizeof text, "%.*s%s%s", (int)(at - before), before, names[i][1],
-                         at + strlen(names[i][0]));
-        }
-        json_t *copy = json_deep_copy(recipe);
-        json_array_append_new(copy, json_string(name));
-        json_object_set_new(renamed, text, copy);
-    }
-    json_object_set_new(f.json, "tensors", renamed);
-    json_object_set(config, "width", json_object_get(config, "hidden_size"));
-    json_object_del(config, "hidden_size");
-    json_object_set(config, "groups", json_object_get(config, "num_key_value_heads"));
-    json_object_del(config, "num_key_value_heads");
+    rename_tensors(&f, names, sizeof names / sizeof *names);
+    rename_key(&f, "hidden_size", "width");
+    rename_key(&f, "num_key_value_heads", "groups");
     assert_page_gives_the_same(&f, expected,
                                "# a test's\n"
                                "family mine like llama\n"
@@ -282,6 +293,18 @@ static void a_page_redefines_nothing(void **state) {
     assert_refused("mine", "family mine like llama\nwithout wq wk wv\n", "is not part of a model");
 }
 
+/* The beginning of a longer name could be another tensor's. */
+static void a_word_that_is_too_long_is_refused(void **state) {
+    (void)state;
+    char page[256], name[97];
+    memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    snprintf(page, sizeof page, "family mine like llama\nnorm final_norm <- %s\n", name);
+    assert_refused("mine", page, "mine.family:2:20: a word of more than 95 characters");
+    snprintf(page, sizeof page, "family mine like llama\nkey dim <- hidden_size = 8\n%s\n", name);
+    assert_refused("mine", page, "mine.family:3:1: ");
+}
+
 /* A directory's own page counts for an own_transformer alone. */
 static void a_directory_brings_a_family_for_an_own_transformer_alone(void **state) {
     (void)state;
@@ -340,6 +363,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_draft_of_a_renamed_model_runs_it),
         cmocka_unit_test(a_draft_names_what_the_nearest_family_does_not_explain),
         cmocka_unit_test(a_page_redefines_nothing),
+        cmocka_unit_test(a_word_that_is_too_long_is_refused),
         cmocka_unit_test(a_directory_brings_a_family_for_an_own_transformer_alone),
         cmocka_unit_test(an_edited_page_converts_again),
     };
