@@ -54,13 +54,14 @@ void family_draft_explain(const FamilyMatch *match, char *text, size_t size) {
     json_t *value;
     if (size) text[0] = '\0';
     if (!match->family) return;
-    json_object_foreach((json_t *)match->config, key, value) {
+    json_object_foreach(match->config, key, value) {
         if (!family_match_reads(match, key)) add_name(&keys, key);
     }
     for (size_t i = 0; i < match->n_kinds; i++)
         if (!match->kinds[i].taken) add_name(&tensors, short_name(match, match->kinds[i].name));
     for (size_t i = 0; family_match_missing(match, i, name); i++)
         add_name(&missing, short_name(match, name));
+    keys.n += match->n_more_keys;
     add_names(text, size, "it reads no key", &keys);
     add_names(text, size, "it takes no tensor", &tensors);
     add_names(text, size, "the model lacks its", &missing);
@@ -137,7 +138,7 @@ static void print_keys(FILE *out, const FamilyMatch *match) {
     const char *key;
     json_t *value;
     bool any = false;
-    json_object_foreach((json_t *)match->config, key, value) {
+    json_object_foreach(match->config, key, value) {
         if (family_match_reads(match, key)) continue;
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII |
                                            JSON_REAL_PRECISION(6));
@@ -152,6 +153,9 @@ static void print_keys(FILE *out, const FamilyMatch *match) {
         fputs("\n", out);
         free(text);
     }
+    if (match->n_more_keys)
+        fprintf(out, "# config.json has %zu keys more, which were not looked at.\n",
+                match->n_more_keys);
 }
 
 static void print_tensors(FILE *out, const FamilyMatch *match) {

@@ -272,20 +272,19 @@ static json_t *other_value(const json_t *value) {
 /* Whether another value of the key (NULL: its absence) changes the Config that the family makes, or
  * is refused: then a verb or hook reads the key. */
 static bool changes_config(const FamilyMatch *match, const char *key, json_t *value) {
-    json_t *changed = json_copy((json_t *)match->config);
     Config *config = malloc(sizeof *config);
     bool changes = false;
     Error error;
-    if (changed && config) {
+    if (config) {
         if (value) {
-            json_object_set(changed, key, value);
+            json_object_set(match->changed, key, value);
         } else {
-            json_object_del(changed, key);
+            json_object_del(match->changed, key);
         }
-        changes = try_configure(match->family, changed, config, &error) != STATUS_OK ||
+        changes = try_configure(match->family, match->changed, config, &error) != STATUS_OK ||
                   memcmp(config, &match->family_config, sizeof *config) != 0;
+        json_object_set(match->changed, key, json_object_get(match->config, key));
     }
-    json_decref(changed);
     json_decref(value);
     free(config);
     return changes;
@@ -313,7 +312,7 @@ static double keys_overlap(const FamilyMatch *match) {
     size_t read = 0, unread = 0, absent = 0;
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)match->config, key, value) {
+    json_object_foreach(match->config, key, value) {
         if (is_harmless(key)) continue;
         bool named = is_named(match->family, key);
         read += named;
@@ -360,17 +359,30 @@ static bool names_layers(const FamilyMatch *match) {
     return match->layers[0] == '\0' || strcmp(own, match->layers) == 0;
 }
 
+/* Copies the keys that are looked at; false: no memory. */
+static bool copy_keys(FamilyMatch *match, const json_t *config) {
+    const char *key;
+    json_t *value;
+    match->config = json_object();
+    json_object_foreach((json_t *)config, key, value) {
+        if (json_object_size(match->config) == MATCH_KEYS) break;
+        json_object_set(match->config, key, value);
+    }
+    match->n_more_keys = json_object_size(config) - json_object_size(match->config);
+    match->changed = json_copy(match->config);
+    return match->changed != NULL;
+}
+
 Status family_match(const json_t *config, const RawTable *table, FamilyMatch **out, Error *error) {
     const char *type = json_text(config, "model_type");
     FamilyMatch *match = calloc(1, sizeof *match);
     if (match) match->type = strdup(type ? type : "");
-    if (!match || !match->type) {
+    if (!match || !match->type || !copy_keys(match, config)) {
         family_match_free(match);
         return error_set(error, "no memory");
     }
     const Family *family, *nearest = NULL;
     double most = 0.0;
-    match->config = config;
     add_kinds(match, table);
     find_layers(match);
     for (size_t i = 0; (family = family_at(i)); i++) {
@@ -391,5 +403,7 @@ Status family_match(const json_t *config, const RawTable *table, FamilyMatch **o
 
 void family_match_free(FamilyMatch *match) {
     if (match) free(match->type);
+    if (match) json_decref(match->config);
+    if (match) json_decref(match->changed);
     free(match);
 }

@@ -5,7 +5,9 @@
 
 #include "formats/family.h"
 
-enum { MATCH_NAME = 112, MATCH_KINDS = 384 };
+/* Of config.json's keys only the first MATCH_KEYS are looked at: no class has as many, and each is
+ * compared with the lines of every family. */
+enum { MATCH_NAME = 112, MATCH_KINDS = 384, MATCH_KEYS = 1024 };
 
 /* Tensors whose names differ in numbers alone. */
 typedef struct TensorKind {
@@ -17,8 +19,10 @@ typedef struct TensorKind {
 
 /* A model, and the family that is nearest to it. */
 typedef struct FamilyMatch {
-    const json_t *config;
-    char *type; /* its model_type; owned */
+    json_t *config;     /* the first MATCH_KEYS keys of config.json */
+    size_t n_more_keys; /* keys behind those */
+    json_t *changed;    /* a copy of `config` in which one key at a time is changed and restored */
+    char *type;         /* its model_type; owned */
     TensorKind kinds[MATCH_KINDS];
     size_t n_kinds;
     char layers[MATCH_NAME]; /* what stands before names in a layer; "": no name has a number */

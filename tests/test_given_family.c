@@ -305,6 +305,29 @@ static void a_word_that_is_too_long_is_refused(void **state) {
     assert_refused("mine", page, "mine.family:3:1: ");
 }
 
+/* Copying config.json for each of its keys took 34 s for these. */
+static void a_config_of_many_keys_is_refused_soon(void **state) {
+    (void)state;
+    Fixture f = fixture_load("llama-gqa");
+    json_t *config = json_object_get(f.json, "config");
+    Error error;
+    char name[32];
+    for (int i = 0; i < 8000; i++) {
+        snprintf(name, sizeof name, "some_key_%d", i);
+        json_object_set_new(config, name, json_integer(i));
+    }
+    rename_type(&f, "mine");
+    char *source = fixture_source(&f), *target = fixture_path(source, "model.bin");
+    clock_t start = clock();
+    assert_int_equal(convert_with(source, NULL, target, &error), STATUS_FAILED);
+    assert_true((double)(clock() - start) / CLOCKS_PER_SEC < 10.0);
+    assert_non_null(strstr(error.text, "it reads no key 'some_key_0', 'some_key_1', 'some_key_2', "
+                                       "'some_key_3' and 7996 more"));
+    fixture_remove_directory(source);
+    free(target);
+    fixture_free(&f);
+}
+
 /* A directory's own page counts for an own_transformer alone. */
 static void a_directory_brings_a_family_for_an_own_transformer_alone(void **state) {
     (void)state;
@@ -364,6 +387,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_draft_names_what_the_nearest_family_does_not_explain),
         cmocka_unit_test(a_page_redefines_nothing),
         cmocka_unit_test(a_word_that_is_too_long_is_refused),
+        cmocka_unit_test(a_config_of_many_keys_is_refused_soon),
         cmocka_unit_test(a_directory_brings_a_family_for_an_own_transformer_alone),
         cmocka_unit_test(an_edited_page_converts_again),
     };
