@@ -51,10 +51,26 @@ static const Family *page_number(size_t i) {
     return family;
 }
 
-const Family *family_find(const char *model_type) {
+/* The page of the model_type, whatever it describes; NULL: there is none. */
+static const Family *find_page(const char *model_type) {
     for (size_t i = 0; families_pages[i].name; i++)
         if (strcmp(families_pages[i].name, model_type) == 0) return page_number(i);
+    return NULL;
+}
+
+const Family *family_find(const char *model_type) {
+    const Family *page = find_page(model_type);
+    if (page) return page->keys ? page : NULL;
     return family_in_c(model_type);
+}
+
+bool family_is_gguf_alone(const char *model_type) {
+    const Family *family, *page = find_page(model_type);
+    if (page) return !page->keys;
+    if (family_in_c(model_type)) return false;
+    for (size_t i = 0; (family = family_number(i)); i++)
+        if (strcmp(family->model_type, model_type) == 0) return true;
+    return false;
 }
 
 const char *family_name(size_t i) {

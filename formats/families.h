@@ -4,9 +4,12 @@
 
 #include "formats/family.h"
 
-/* The family of the model_type, in C or of a page of the program; NULL: not known. A page is read
- * when it is first asked for, and then kept. */
+/* The family that reads a config.json of the model_type, in C or of a page of the program; NULL: none
+ * does. A page is read when it is first asked for, and then kept. */
 const Family *family_find(const char *model_type);
+
+/* Whether the program knows the model_type in GGUF files alone: family_find gives NULL for it. */
+bool family_is_gguf_alone(const char *model_type);
 
 /* The i-th name of a family that reads config.json, those in C first; NULL: there are no more. */
 const char *family_name(size_t i);

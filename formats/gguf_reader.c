@@ -418,8 +418,11 @@ static Status find_family(const GgufModel *r, const GgufFamily **family, const c
            strcmp((*family)->architecture, r->architecture) != 0)
         ++*family;
     if (given && !(*family && (*family)->architecture))
-        return error_set(r->error, "%s: its architecture is '%s', which %s does not describe",
-                         r->source->path, r->architecture, r->source->family_file.path);
+        return error_set(r->error,
+                         "%s: its architecture is '%s', which %s does not describe: it has no line "
+                         "'gguf %s'",
+                         r->source->path, r->architecture, r->source->family_file.path,
+                         r->architecture);
     if (given) *model_type = given->model_type;
     if (!*family || (!(*family)->needs_tensor && shape_in_layers(r, "ffn_gate_inp", 2) &&
                      r->source->config.experts.count == 0)) {

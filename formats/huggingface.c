@@ -431,6 +431,11 @@ static Status check_causal(const Directory *d) {
 /* Refuses a model_type that no family has, and says what the nearest one lacks, which its tensors
  * tell where they can be read. */
 static Status refuse_unknown(Directory *d, const char *type) {
+    if (family_is_gguf_alone(type))
+        return error_set(d->error,
+                         "%s: model_type '%.60s' runs from GGUF files alone: llama.cpp's "
+                         "convert_hf_to_gguf.py makes one of this directory",
+                         d->source->path, type);
     FamilyMatch *match = NULL;
     char why[600], lacks[500] = "";
     Error ignored, *error = d->error;
@@ -445,6 +450,15 @@ static Status refuse_unknown(Directory *d, const char *type) {
     return error_set(d->error, "%s: model_type '%.60s' %s", d->source->path, type, why);
 }
 
+/* Refuses a page that has only lines about GGUF files, or none at all. */
+static Status check_page(const Directory *d, const Family *family, const char *file) {
+    if (family->keys) return STATUS_OK;
+    return error_set(d->error,
+                     "%s: %s has no line 'key': it describes no config.json; a page for a "
+                     "directory is 'family %s like OTHER', or has keys and tensors",
+                     d->source->path, file, family->model_type);
+}
+
 /* Finds the family and refuses, by name, what this program cannot compute. */
 static Status check_supported(Directory *d, const Family **family) {
     const char *path = d->source->path, *type = json_text(d->config, "model_type");
@@ -453,7 +467,8 @@ static Status check_supported(Directory *d, const Family **family) {
         return error_prefix(d->error, "%s", path);
     if (check_causal(d) != STATUS_OK) return STATUS_FAILED;
     if (given_family_read(d->source, family, d->error) != STATUS_OK) return STATUS_FAILED;
-    if (*family && (*family)->keys && strcmp((*family)->model_type, type) == 0) return STATUS_OK;
+    if (*family && strcmp((*family)->model_type, type) == 0)
+        return check_page(d, *family, d->source->family_file.path);
     if (*family)
         return error_set(d->error, "%s: config.json: model_type is '%.60s', but %s describes '%s'",
                          path, type, d->source->family_file.path, (*family)->model_type);
@@ -465,7 +480,9 @@ static Status check_supported(Directory *d, const Family **family) {
  */
 static Status find_own(Directory *d, const Family **family) {
     if (given_family_read(d->source, family, d->error) != STATUS_OK) return STATUS_FAILED;
-    return *family ? STATUS_OK : given_family_of_directory(d->source, family, d->error);
+    if (*family) return check_page(d, *family, d->source->family_file.path);
+    if (given_family_of_directory(d->source, family, d->error) != STATUS_OK) return STATUS_FAILED;
+    return *family ? check_page(d, *family, GIVEN_FAMILY_FILE) : STATUS_OK;
 }
 
 /* Reads the weights of an own_transformer first: they say how large it is. */

@@ -146,6 +146,37 @@ static void a_renamed_llama(void **state) {
                                "linear output <- head [vocab_size, dim] tied\n");
 }
 
+/* transformers has no class of EXAONE 3. The names of its keys and tensors are those that vLLM's
+ * models/exaone.py and llama.cpp's converter read; what is computed is a llama. */
+static void exaone_is_a_llama_under_its_own_names(void **state) {
+    (void)state;
+    static const char *const names[][2] = {
+        {"model.layers", "transformer.h"},
+        {"self_attn.o_proj", "attn.attention.out_proj"},
+        {"self_attn", "attn.attention"},
+        {"gate_proj", "c_fc_0"},
+        {"up_proj", "c_fc_1"},
+        {"down_proj", "c_proj"},
+        {"input_layernorm", "ln_1"},
+        {"post_attention_layernorm", "ln_2"},
+        {"model.embed_tokens", "transformer.wte"},
+        {"model.norm", "transformer.ln_f"},
+    };
+    Fixture f = fixture_load("llama-gqa");
+    float *expected = logits_with(&f, NULL);
+    rename_tensors(&f, names, sizeof names / sizeof *names);
+    rename_key(&f, "num_hidden_layers", "num_layers");
+    rename_key(&f, "rms_norm_eps", "layer_norm_epsilon");
+    rename_key(&f, "hidden_act", "activation_function");
+    json_object_set_new(json_object_get(f.json, "config"), "tie_word_embeddings", json_false());
+    rename_type(&f, "exaone");
+    float *logits = logits_with(&f, NULL);
+    assert_memory_equal(expected, logits, f.n_ids * f.vocab_size * sizeof *logits);
+    free(expected);
+    free(logits);
+    fixture_free(&f);
+}
+
 /* GPT-NeoX, without what the program knows of it. */
 static void fused_and_interleaved_projections(void **state) {
     (void)state;
@@ -293,6 +324,24 @@ static void a_page_redefines_nothing(void **state) {
     assert_refused("mine", "family mine like llama\nwithout wq wk wv\n", "is not part of a model");
 }
 
+/* Of a config.json with lines about GGUF files alone, or with none. */
+static void a_page_without_keys_describes_no_directory(void **state) {
+    (void)state;
+    static const char *const pages[] = {
+        "family mine\n",
+        "family mine\ngguf mine\nmatrix token_embedding <- token_embd.weight [vocab_size, dim]\n"
+        "use gguf_attention\n",
+        "family mine\nmatrix token_embedding <- model.embed_tokens.weight [vocab_size, dim]\n",
+    };
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+        assert_refused("mine", pages[i], "mine.family has no line 'key'");
+        assert_refused("own_transformer", pages[i], "mine.family has no line 'key'");
+    }
+    assert_refused("own_transformer", "family mine\nkey dim <- hidden_size required\n",
+                   "the page has keys, but no tensors");
+    assert_refused("baichuan", NULL, "runs from GGUF files alone");
+}
+
 /* The beginning of a longer name could be another tensor's. */
 static void a_word_that_is_too_long_is_refused(void **state) {
     (void)state;
@@ -381,11 +430,13 @@ static void an_edited_page_converts_again(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_renamed_llama),
+        cmocka_unit_test(exaone_is_a_llama_under_its_own_names),
         cmocka_unit_test(fused_and_interleaved_projections),
         cmocka_unit_test(windows_by_a_list),
         cmocka_unit_test(the_draft_of_a_renamed_model_runs_it),
         cmocka_unit_test(a_draft_names_what_the_nearest_family_does_not_explain),
         cmocka_unit_test(a_page_redefines_nothing),
+        cmocka_unit_test(a_page_without_keys_describes_no_directory),
         cmocka_unit_test(a_word_that_is_too_long_is_refused),
         cmocka_unit_test(a_config_of_many_keys_is_refused_soon),
         cmocka_unit_test(a_directory_brings_a_family_for_an_own_transformer_alone),
