@@ -336,6 +336,7 @@ static Status parse_model(Opened *opened, Error *error) {
         session->shapes =
             shape_store_new(session->tokenizer, model_config(session->model)->vocab_size);
         if (!session->shapes) return error_set(error, "no memory for the shapes of answers");
+        status = session_shape_check(session, error);
     }
     if (status == STATUS_OK) status = draft_opening_finish(&opened->draft, session, error);
     if (status == STATUS_OK && session->model)

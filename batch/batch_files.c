@@ -342,11 +342,24 @@ static Status copy_line(ResultFile *kept, const char *line, size_t length, Error
     return result_file_flush(kept, false, error);
 }
 
-/* Reads results up to the end, an incomplete line or, with `ordered`, a line that must be answered
- * again; *cut is the offset of where it stopped. *drops: a failed line is to be removed. Writes the
- * lines to keep to `kept`, unless that is NULL. */
+static Status other_fingerprint(const ResultFile *file, size_t number, const ResultLine *result,
+                                const char *fingerprint, Error *error) {
+    const char *failed =
+        result->failed ? "; the line failed, and --retry-failed answers it anew" : "";
+    return error_set(error,
+                     "%s: line %zu was made by another model, with other options or by a "
+                     "program of another numeric revision (%s, but now it is %s): give what it "
+                     "was made with, or another -o%s",
+                     file->path, number, result->fingerprint, fingerprint, failed);
+}
+
+/* Reads results up to the end or an incomplete line. *cut is the offset of where the lines to keep
+ * end; with `ordered` that is before the first line that must be answered again. *drops: a failed
+ * line is to be removed, whatever model and options it failed with: nothing of it is kept. Writes
+ * the lines to keep to `kept`, unless that is NULL. */
 static Status read_results(ResultFile *file, LineReader *reader, const char *fingerprint,
                            bool ordered, ResultFile *kept, off_t *cut, bool *drops, Error *error) {
+    bool behind = false; /* the cut: what follows is answered again as well */
     for (;;) {
         LineState state;
         const char *line;
@@ -355,32 +368,31 @@ static Status read_results(ResultFile *file, LineReader *reader, const char *fin
         uint64_t offset = reader->offset;
         if (line_reader_next(reader, true, NULL, &state, &line, &length, error) != STATUS_OK)
             return STATUS_FAILED;
-        *cut = (off_t)offset;
+        if (!behind) *cut = (off_t)offset;
         if (state == LINE_NONE) return STATUS_OK;
         if (state == LINE_READ && !reader->terminated && could_be_torn(line, length))
             return STATUS_OK;
-        bool header = file->header && reader->number == 1 && state == LINE_READ;
+        bool header = file->header && reader->number == 1 && state == LINE_READ, stale = false;
         if (reader->number == 1 && state == LINE_READ &&
-            shard_match(line, length, file->header, error) != STATUS_OK)
+            shard_match(line, length, file->header, file->retries ? &stale : NULL, error) !=
+                STATUS_OK)
             return error_prefix(error, "%s", file->path);
-        if (header) {
-            if (copy_line(kept, line, length, error) != STATUS_OK) return STATUS_FAILED;
+        if (header) { /* a stale one is replaced: no line behind it may be kept, or that one says so
+                       */
+            *drops |= stale;
+            behind |= stale && ordered;
+            if (copy_line(kept, file->header, strlen(file->header), error) != STATUS_OK)
+                return STATUS_FAILED;
             continue;
         }
         if (state == LINE_TOO_LONG || result_read(line, length, &result, error) != STATUS_OK)
             return error_prefix(error, "%s: line %zu", file->path, reader->number);
-        if (strcmp(result.fingerprint, fingerprint) != 0)
-            return error_set(
-                error,
-                "%s: line %zu was made by another model, with other options or by a "
-                "program of another numeric revision (%s, but now it is %s): give what it "
-                "was made with, or another -o",
-                file->path, reader->number, result.fingerprint, fingerprint);
-        if (result.failed && file->retries) {
-            *drops = true;
-            if (ordered) return STATUS_OK;
-            continue;
-        }
+        bool retried = result.failed && file->retries;
+        if (!retried && strcmp(result.fingerprint, fingerprint) != 0)
+            return other_fingerprint(file, reader->number, &result, fingerprint, error);
+        *drops |= retried;
+        behind |= retried && ordered;
+        if (retried || behind) continue;
         if (!files_keep(file, &result)) return error_set(error, "%s: no memory for it", file->path);
         if (copy_line(kept, line, length, error) != STATUS_OK) return STATUS_FAILED;
     }

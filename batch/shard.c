@@ -216,7 +216,7 @@ bool shard_read(const char *line, size_t length, Shard *s) {
     return is;
 }
 
-Status shard_match(const char *line, size_t length, const char *header, Error *error) {
+Status shard_match(const char *line, size_t length, const char *header, bool *stale, Error *error) {
     Shard got, wanted;
     bool is = shard_read(line, length, &got);
     if (!header && is)
@@ -230,10 +230,12 @@ Status shard_match(const char *line, size_t length, const char *header, Error *e
     if (got.part != wanted.part || got.of != wanted.of)
         return error_set(error, "part %" PRIu64 "/%" PRIu64 " of a batch, not %" PRIu64 "/%" PRIu64,
                          got.part, got.of, wanted.part, wanted.of);
-    if (strcmp(got.fingerprint, wanted.fingerprint) != 0)
+    bool other = strcmp(got.fingerprint, wanted.fingerprint) != 0;
+    if (other && !stale)
         return error_set(error,
                          "made by another model or with other options (%s, but now it is %s)",
                          got.fingerprint, wanted.fingerprint);
+    if (other) *stale = true;
     if (got.begin != wanted.begin || got.end != wanted.end || got.hash != wanted.hash)
         return error_set(error,
                          "made for other requests (bytes %" PRIu64 " to %" PRIu64 " with XXH3 "

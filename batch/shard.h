@@ -46,7 +46,8 @@ char *shard_header(const Shard *shard);
 bool shard_read(const char *line, size_t length, Shard *shard);
 
 /* Checks the first line of results that --resume goes on with against the header that they should
- * have, or, with NULL, that they are no part. The Error does not name the file. */
-Status shard_match(const char *line, size_t length, const char *header, Error *error);
+ * have, or, with NULL, that they are no part. *stale: only the fingerprint differs; with NULL that
+ * is an error. The Error does not name the file. */
+Status shard_match(const char *line, size_t length, const char *header, bool *stale, Error *error);
 
 #endif

@@ -1,8 +1,11 @@
 #include "session/generation_options.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 
-static Status parse_bias(const OptionList *list, GenerationOptions *out, Error *error) {
+/* vocab_size SIZE_MAX: no model is open, which would say what its tokens are. */
+static Status parse_bias(const OptionList *list, size_t vocab_size, GenerationOptions *out,
+                         Error *error) {
     for (size_t i = 0; i < list->n; i++) {
         char *equals, *end;
         long token = strtol(list->items[i], &equals, 10);
@@ -11,6 +14,9 @@ static Status parse_bias(const OptionList *list, GenerationOptions *out, Error *
         if (end == equals + 1 || *end != '\0' || !(bias >= -1e6 && bias <= 1e6) ||
             token != (int32_t)token)
             goto wrong;
+        if (token < 0 || (size_t)token >= vocab_size)
+            return error_set(error, "--logit-bias: token %ld is outside the vocabulary of %zu",
+                             token, vocab_size);
         out->bias[i] = (LogitBias){(int32_t)token, (float)bias};
         continue;
     wrong:
@@ -42,5 +48,6 @@ Status session_generation_options(const Session *session, GenerationOptions *out
     out->stop = o->stop.items;
     out->n_stop = o->stop.n;
     if (o->ignore_eos) out->n_eos = 0;
-    return parse_bias(&o->logit_bias, out, error);
+    size_t vocab_size = session->model ? model_config(session->model)->vocab_size : SIZE_MAX;
+    return parse_bias(&o->logit_bias, vocab_size, out, error);
 }

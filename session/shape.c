@@ -80,6 +80,18 @@ Status session_shape_read(SessionShape *s, const Options *o,
     s->source.text = s->text;
     if (utf8_valid_prefix(s->text, s->source.length) < s->source.length)
         return error_set(error, "%s is not UTF-8 text", s->name);
+    Acceptor *acceptor;
+    if (shape_source_compile(&s->source, &acceptor, error) != STATUS_OK) return STATUS_FAILED;
+    acceptor_free(acceptor);
+    return STATUS_OK;
+}
+
+Status session_shape_check(const Session *session, Error *error) {
+    Shape *shape;
+    const ShapeSource *source = session->shape;
+    if (!source || source->kind == SHAPE_NONE || !session->shapes) return STATUS_OK;
+    if (shape_store_get(session->shapes, source, &shape, error) != STATUS_OK) return STATUS_FAILED;
+    shape_store_release(session->shapes, shape);
     return STATUS_OK;
 }
 

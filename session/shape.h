@@ -16,10 +16,13 @@ typedef struct SessionShape {
 /* Opens what the options name, while files may be opened. STATUS_USAGE when they name two shapes.
  */
 Status session_shape_open(SessionShape *shape, const Options *options, Error *error);
-/* Reads it, afterwards. */
+/* Reads it, afterwards, and compiles it once: a shape that cannot be enforced is refused before the
+ * model is opened, and not by each request of a batch. */
 Status session_shape_read(SessionShape *shape, const Options *options,
                           const volatile sig_atomic_t *interrupted, Error *error);
 void session_shape_close(SessionShape *shape);
+/* Checks that it can be enforced with the session's vocabulary, where a shape is asked for. */
+Status session_shape_check(const Session *session, Error *error);
 
 /* Makes the rule of one text that has the shape `source` (NULL, or of kind SHAPE_NONE: none, and
  * *rule is NULL). `options` are those of its Generation. token_rule_free frees it. */

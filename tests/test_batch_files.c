@@ -41,6 +41,59 @@ static void failed_lines_stay_unless_they_are_retried(void **state) {
         batch_place_expect(p, 2, MORE("--kv-memory", no_sizes[i]), "is not a size like");
 }
 
+/* What no line can be answered with is refused once, before the first request: 2,000 lines would
+ * fail alike, and their results would have to be thrown away. */
+static void an_option_that_no_line_can_be_answered_with_is_refused_once(void **state) {
+    const BatchPlace *p = *state;
+    static const char *const options[][3] = {
+        {"--json-schema", "{\"type\": \"strng\"}", "must name types of JSON"},
+        {"--regex", "(?<=a)b", "lookbehinds are not supported"},
+        {"--grammar", "root", "'::=' is expected"},
+        {"--logit-bias", "999999=1", "outside the vocabulary"},
+    };
+    batch_place_input(p, "{\"prompt\": \"One\"}\n{\"prompt\": \"Two\", \"regex\": \"a\"}\n");
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        size_t length;
+        batch_place_expect(p, 1, MORE(options[i][0], options[i][1]), options[i][2]);
+        char *results = file_read(p->output, &length);
+        assert_int_equal(length, 0);
+        free(results);
+        batch_place_expect(p, 1, MORE(options[i][0], options[i][1], "--resume"), options[i][2]);
+    }
+}
+
+/* Lines that failed for the sake of an option are answered with another one; results that are there
+ * are of the options that made them, and nothing drops them. */
+static void lines_that_failed_by_an_option_are_retried_with_another(void **state) {
+    const BatchPlace *p = *state;
+    static const char lines[] = "{\"prompt\": \"Once upon a time there was a little dog in a big "
+                                "town\", \"max_tokens\": 3}\n";
+    static const char answered[] = "{\"prompt\": \"One\", \"max_tokens\": 3}\n";
+    char both[sizeof lines + sizeof answered];
+    for (int i = 0; i < 2; i++) {
+        const char *order = i ? "--ordered" : "--stats";
+        batch_place_input(p, lines);
+        batch_place_expect(p, 3, MORE(order, "-c", "6"), "1 of 1 lines failed");
+        batch_place_expect(p, 1, MORE(order, "--resume"), "--retry-failed answers it anew");
+        batch_place_expect(p, 0, MORE(order, "--resume", "--retry-failed"), NULL);
+        rename(p->output, p->other);
+        batch_place_expect(p, 0, NULL, NULL);
+        batch_place_same_files(p->output, p->other);
+        unlink(p->output);
+        snprintf(both, sizeof both, "%s%s", lines, answered);
+        batch_place_input(p, both);
+        batch_place_expect(p, 3, MORE(order, "-c", "6"), "1 of 2 lines failed");
+        size_t length;
+        char *before = file_read(p->output, &length);
+        file_write(p->other, before, length);
+        free(before);
+        batch_place_expect(p, 1, MORE(order, "--resume", "--retry-failed"),
+                           "made by another model");
+        batch_place_same_files(p->output, p->other);
+        unlink(p->output);
+    }
+}
+
 /* Half a day's requests are answered, then the file goes on: no result is made twice, and what the
  * changed lines did is said. */
 static void lines_added_to_a_half_done_file_are_answered(void **state) {
@@ -253,6 +306,8 @@ int main(int argc, char **argv) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, NULL, batch_place_clean)
     const struct CMUnitTest tests[] = {
         TEST(failed_lines_stay_unless_they_are_retried),
+        TEST(an_option_that_no_line_can_be_answered_with_is_refused_once),
+        TEST(lines_that_failed_by_an_option_are_retried_with_another),
         TEST(lines_added_to_a_half_done_file_are_answered),
         TEST(existing_results_are_never_overwritten),
         TEST(a_second_process_on_the_same_results_is_refused),

@@ -212,6 +212,23 @@ static void failed_lines_of_a_part_can_be_retried(void **state) {
     joined_is_whole(p);
 }
 
+/* A part whose lines failed for the sake of an option gets the header of the other one. */
+static void a_part_that_failed_by_an_option_is_retried_with_another(void **state) {
+    const Place *p = *state;
+    input_is(
+        p, "{\"prompt\": \"Once upon a time there was a dog in a big town\", \"max_tokens\": 3}\n"
+           "{\"prompt\": \"Once upon a time there was a cat in a big town\", \"max_tokens\": 3}\n");
+    run_whole(p, 0, NULL);
+    for (size_t i = 0; i < 2; i++) {
+        const char *order = i ? "--ordered" : "--stats";
+        run_part(p, i, 2, 3, "1 of 1 lines failed", MORE(order, "-c", "6"));
+        run_part(p, i, 2, 1, "with other options", MORE(order, "--resume"));
+        run_part(p, i, 2, 0, NULL, MORE(order, "--resume", "--retry-failed"));
+    }
+    join(p, 2, 0, NULL);
+    joined_is_whole(p);
+}
+
 static void the_joined_file_goes_to_stdout_without_o(void **state) {
     const Place *p = *state;
     batch_write_mixed(p->input, 9);
@@ -557,6 +574,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_teardown(parts_may_be_empty, clean),
         cmocka_unit_test_teardown(lines_of_text_are_joined_as_well, clean),
         cmocka_unit_test_teardown(failed_lines_of_a_part_can_be_retried, clean),
+        cmocka_unit_test_teardown(a_part_that_failed_by_an_option_is_retried_with_another, clean),
         cmocka_unit_test_teardown(the_joined_file_goes_to_stdout_without_o, clean),
         cmocka_unit_test(another_number_changes_all_that_depends_on_it),
         cmocka_unit_test_teardown(parts_are_whole_lines_and_cover_the_file, clean),
