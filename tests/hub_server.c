@@ -23,8 +23,9 @@
 
 typedef struct Hub {
     const char *root, *log;
+    char connections[600]; /* the second log */
     int listener, port;
-    int questions; /* that Org/busy has been asked */
+    int questions; /* that Org/busy has been asked; pages of Org/round */
 } Hub;
 
 typedef struct Request {
@@ -70,11 +71,47 @@ static void answer(int fd, int status, const char *headers, const char *text) {
             strlen(text), headers, text);
 }
 
+/* Answers with bytes that have no end, up to ENDLESS_BYTES. */
+static void answer_endlessly(int fd) {
+    enum { ENDLESS_BYTES = 200 << 20 };
+    static char blanks[1 << 16];
+    memset(blanks, ' ', sizeof blanks);
+    dprintf(fd, "HTTP/1.1 200 X\r\nConnection: close\r\n\r\n");
+    for (size_t sent = 0; sent < ENDLESS_BYTES; sent += sizeof blanks)
+        if (write(fd, blanks, sizeof blanks) < 0) return;
+}
+
+/* A list that is nested more deeply than a reader wants to follow. */
+static void answer_nested(int fd) {
+    enum { DEPTH = 80000 };
+    char *text = malloc(2 * DEPTH + 1);
+    assert_non_null(text);
+    memset(text, '[', DEPTH);
+    memset(text + DEPTH, ']', DEPTH);
+    text[2 * DEPTH] = '\0';
+    answer(fd, 200, "", text);
+    free(text);
+}
+
+/* The sum of a file as Org/spelled has it: with its kind before it, and in upper case. */
+static void spell(char sum[80]) {
+    char upper[80] = "sha256:";
+    for (size_t i = 0; i < SHA256_HEX; i++)
+        upper[7 + i] = sum[i] >= 'a' ? (char)(sum[i] - 'a' + 'A') : sum[i];
+    memcpy(sum, upper, sizeof upper);
+}
+
 /* The line of one file in the list of a model's files. */
 static void print_file(FILE *out, const char *path, const char *name) {
     size_t n;
-    char *bytes = file_read(path, &n), sum[SHA256_HEX];
+    char *bytes = file_read(path, &n), sum[80] = "", listed[32];
+    bool is_config = strcmp(name, "config.json") == 0;
     sha256_text(bytes, n, sum);
+    if (is_called(path, "spelled")) spell(sum);
+    snprintf(listed, sizeof listed, "%zu", n);
+    if (is_config && is_called(path, "size-float")) strcpy(listed, "1000.0");
+    if (is_config && is_called(path, "size-octal")) strcpy(listed, "008");
+    if (is_config && is_called(path, "size-huge")) strcpy(listed, "9223372036854775808");
     if (strcmp(bytes, "{}\n") == 0)
         fprintf(out,
                 "{\"type\":\"file\",\"oid\":\"" HUB_EMPTY_OBJECT "\",\"size\":3,\"path\":\"%s\"}",
@@ -82,9 +119,9 @@ static void print_file(FILE *out, const char *path, const char *name) {
     else
         fprintf(out,
                 "{\"type\":\"file\",\"oid\":\"00112233445566778899aabbccddeeff00112233\","
-                "\"size\":%zu,\"lfs\":{\"oid\":\"%s\",\"size\":%zu,\"pointerSize\":130},"
+                "\"size\":%s,\"lfs\":{\"oid\":\"%s\",\"size\":%s,\"pointerSize\":130},"
                 "\"path\":\"%s\"}",
-                n, sum, n, name);
+                listed, sum, listed, name);
     free(bytes);
 }
 
@@ -99,11 +136,14 @@ static void answer_tree(const Hub *hub, int fd, const char *model, bool second) 
     int n = scandir(directory, &entries, NULL, alphasort);
     fputs("[{\"type\":\"directory\",\"oid\":\"00\",\"size\":0,\"path\":\"onnx\"},"
           "{\"type\":\"file\",\"oid\":\"" HUB_EMPTY_OBJECT "\",\"size\":3,"
-          "\"path\":\"../../../escaped.json\"},"
-          "{\"type\":\"file\",\"oid\":\"" HUB_EMPTY_OBJECT "\",\"size\":3,"
-          "\"path\":\"$(touch escaped).json\"},"
-          "{\"type\":\"file\",\"oid\":\"../../escaped\",\"size\":3,\"path\":\"escaped.json\"}",
+          "\"path\":\"../../../escaped.json\"}",
           out);
+    if (is_called(directory, "planted"))
+        fputs(",{\"type\":\"file\",\"oid\":\"" HUB_EMPTY_OBJECT "\",\"size\":3,"
+              "\"path\":\"$(touch escaped).json\"},"
+              "{\"type\":\"file\",\"oid\":\"../../escaped\",\"size\":3,"
+              "\"path\":\"escaped.json\"}",
+              out);
     for (int i = 0; i < n; i++) {
         const char *name = entries[i]->d_name;
         snprintf(path, sizeof path, "%s/%s", directory, name);
@@ -121,6 +161,11 @@ static void answer_tree(const Hub *hub, int fd, const char *model, bool second) 
                  "Link: <http://127.0.0.1:%d/api/models/%s/tree/" HUB_REVISION
                  "?recursive=true&cursor=2>; rel=\"next\"\r\n",
                  hub->port, model);
+    if (!second && is_called(directory, "glob"))
+        snprintf(link, sizeof link,
+                 "Link: <http://127.0.0.1:%d/api/models/%s/tree/" HUB_REVISION
+                 "?cursor=[1-2000000000]>; rel=\"next\"\r\n",
+                 hub->port, model);
     answer(fd, 200, link, text);
     free(text);
 }
@@ -137,8 +182,12 @@ static void answer_file(const Hub *hub, int fd, const Request *request) {
     FILE *log = fopen(hub->log, "a");
     fprintf(log, "%s %ld\n", name, request->from);
     fclose(log);
+    if (is_called(path, "portal")) return answer(fd, 200, "", "<html>Sign in</html>");
+    if (is_called(path, "endless")) return answer_endlessly(fd);
     char *bytes = file_read(path, &size);
-    size_t from = request->ranged && !is_called(path, "whole") ? (size_t)request->from : 0;
+    bool ranges = !is_called(path, "whole") && !is_called(path, "stump");
+    size_t from = request->ranged && ranges ? (size_t)request->from : 0;
+    if (is_called(path, "short")) size -= size / 3;
     if (from >= size) {
         free(bytes);
         return answer(fd, 416, "", "");
@@ -150,6 +199,8 @@ static void answer_file(const Hub *hub, int fd, const Request *request) {
     dprintf(fd, "HTTP/1.1 %d X\r\nConnection: close\r\nContent-Length: %zu\r\n%s\r\n",
             from > 0 ? 206 : 200, size - from, headers);
     size_t most = is_called(path, "mute") ? 0 : is_called(path, "cut") ? size / 3 + 1 : size;
+    if (is_called(path, "stump")) most = size / 2;
+    if (is_called(path, "crumbs")) most = 1;
     if (most > size - from) most = size - from;
     if (write(fd, bytes + from, most) < 0) perror("hub_server");
     free(bytes);
@@ -175,12 +226,26 @@ static void answer_hub(Hub *hub, int fd, const Request *request) {
     if (is_called(path, "gated") && !request->has_right_token)
         return answer(fd, request->has_token ? 403 : 401, "", "{\"error\":\"Access\"}");
     if (is_called(path, "busy") && hub->questions++ < 1) return answer(fd, 503, "", "busy");
+    if (is_called(path, "closed"))
+        return answer(fd, 429, "Retry-After: 86400\r\n", "come back tomorrow");
+    if (is_called(path, "nested") && strncmp(after, "/tree/", 6) == 0) return answer_nested(fd);
+    if (is_called(path, "flood") && strncmp(after, "/tree/", 6) == 0) return answer_endlessly(fd);
+    if (is_called(path, "round") && strncmp(after, "/tree/", 6) == 0) {
+        snprintf(location, sizeof location,
+                 "Link: <http://127.0.0.1:%d/api/models/%s/tree/" HUB_REVISION
+                 "?cursor=%d>; rel=\"next\"\r\n",
+                 hub->port, model, hub->questions++);
+        return answer(fd, 200, location, "[]");
+    }
     if (strcmp(after, "/revision/main") == 0)
         return answer(fd, 200, "", "{\"id\":\"x\",\"sha\":\"" HUB_REVISION "\",\"siblings\":[]}");
     if (strcmp(after, "/tree/" HUB_REVISION) == 0)
-        return answer_tree(hub, fd, model, strstr(request->query, "cursor=2") != NULL);
+        return answer_tree(hub, fd, model,
+                           strstr(request->query, "cursor=2") ||
+                               strstr(request->query, "cursor=["));
     if (strncmp(after, "/resolve/" HUB_REVISION "/", strlen("/resolve/" HUB_REVISION "/")) == 0) {
-        snprintf(location, sizeof location, "Location: http://localhost:%d/cdn/%s/%s\r\n",
+        const char *protocol = is_called(path, "ftp") ? "ftp" : "http";
+        snprintf(location, sizeof location, "Location: %s://localhost:%d/cdn/%s/%s\r\n", protocol,
                  hub->port, model, after + strlen("/resolve/" HUB_REVISION "/"));
         return answer(fd, 302, location, "elsewhere");
     }
@@ -193,6 +258,9 @@ static void serve(Hub *hub) {
         Request request;
         int fd = accept(hub->listener, NULL, NULL);
         if (fd < 0) continue;
+        FILE *connections = fopen(hub->connections, "a");
+        fputs("connection\n", connections);
+        fclose(connections);
         if (!read_request(fd, &request)) {
             /* it went away */
         } else if (strncmp(request.path, "cdn/", 4) == 0) {
@@ -210,6 +278,7 @@ HubServer hub_server_start(const char *root, const char *log) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
     Hub hub = {.root = root, .log = log};
+    snprintf(hub.connections, sizeof hub.connections, "%s.connections", log);
     hub.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(hub.listener >= 0);
     assert_int_equal(bind(hub.listener, (struct sockaddr *)&address, sizeof address), 0);

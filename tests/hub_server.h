@@ -6,7 +6,21 @@
  *     wrong    the last byte of each file is another
  *     whole    ranges are not answered; the whole file comes
  *     gated    asks for the token "hf_secret", and refuses to be told it by the files' host
- *     busy     answers 503 to the first question */
+ *     busy     answers 503 to the first question
+ *     short    each file is a third shorter than the list says
+ *     portal   each file is a page of 20 bytes, as of a hotel's network
+ *     stump    ranges are not answered, and each answer ends in the middle
+ *     crumbs   each answer has one byte
+ *     endless  each file goes on behind its listed size, up to 200 MiB
+ *     flood    the list of files goes on so
+ *     nested   the list of files is 80,000 lists in each other
+ *     round    each page of the list names a next one
+ *     glob     the address of the list's second page has a range in it that curl would expand
+ *     closed   answers 429 to every question, and asks to wait for a day
+ *     ftp      leads to the files by another protocol
+ *     planted  lists names that a stranger would like to have written
+ *     spelled  sums are written as "sha256:" and in upper case
+ *     size-*   of config.json the list has no size: 1000.0 (float), 008 (octal), 2^63 (huge) */
 #ifndef HUB_SERVER_H
 #define HUB_SERVER_H
 
@@ -23,7 +37,8 @@ typedef struct HubServer {
 } HubServer;
 
 /* Starts a server in a process of its own; end it with hub_server_stop. `log` is a file to which it
- * writes a line for each file that it was asked for: ORG/NAME/FILE, a space, the first byte. */
+ * writes a line for each file that it was asked for: ORG/NAME/FILE, a space, the first byte. The
+ * file LOG.connections gets a line for each connection. */
 HubServer hub_server_start(const char *root, const char *log);
 void hub_server_stop(HubServer *server);
 

@@ -66,7 +66,9 @@ static int set_up(void **state) {
                  "mkdir -p hub/Org/tiny cache && cp '%s'/* hub/Org/tiny && cd hub/Org/tiny && "
                  "printf '{}\\n' >generation_config.json && echo not wanted >README.md && "
                  "echo not wanted >pytorch_model.bin && cd .. && "
-                 "for f in cut mute wrong whole gated busy; do cp -r tiny $f; done && : "
+                 "for f in cut mute wrong whole gated busy short portal stump crumbs endless flood "
+                 "nested round glob closed ftp planted spelled size-float size-octal size-huge "
+                 "blank; do cp -r tiny $f; done && : "
                  ">busy/merges.txt && "
                  "mkdir quants pickle one && echo x >pickle/pytorch_model.bin && "
                  "head -c 700 /dev/zero >one/One-Q8_0.gguf && cd quants && "
@@ -87,7 +89,7 @@ static int tear_down(void **state) {
     (void)state;
     if (!home) return 0;
     hub_server_stop(&server);
-    prepare("rm -rf hub cache log escaped* empty other");
+    prepare("rm -rf hub cache log* escaped* empty other");
     fixture_remove_directory(home);
     return 0;
 }
@@ -191,6 +193,153 @@ static void names_of_a_stranger_write_nothing_outside(void **state) {
     (void)state;
     NEEDS_CURL();
     expect_success("$get Org/tiny && test -z \"$(find . .. -maxdepth 3 -name 'escaped*')\"");
+    expect_failure("$get Org/planted", 1, "$(touch escaped).json was not fetched: a name with");
+    expect_success("test -z \"$(find . .. -maxdepth 3 -name 'escaped*')\" && cmp hub/Org/tiny/"
+                   "model.safetensors cache/models--Org--planted/snapshots/" HUB_REVISION
+                   "/model.safetensors");
+}
+
+/* What the hub lists and ./get cannot take is named, and the status is 1. */
+static void what_is_left_out_is_named(void **state) {
+    (void)state;
+    NEEDS_CURL();
+    expect_failure("$get Org/planted", 1, "escaped.json was not fetched: no sum is listed");
+    const char *const sizes[][2] = {{"float", "1000.0"}, /* of each: the model, its size's words */
+                                    {"octal", "008"},
+                                    {"huge", "9223372036854775808"}};
+    for (size_t i = 0; i < 3; i++) {
+        char *command = NULL, *message = NULL;
+        assert_true(asprintf(&command, "$get Org/size-%s", sizes[i][0]) > 0);
+        assert_true(asprintf(&message, "config.json was not fetched: its listed size, %s, is no",
+                             sizes[i][1]) > 0);
+        expect_failure(command, 1, message);
+        free(command), free(message);
+    }
+    /* other spellings of a sum are the same sum */
+    expect_success("$get Org/spelled && cmp hub/Org/tiny/model.safetensors cache/"
+                   "models--Org--spelled/snapshots/" HUB_REVISION "/model.safetensors");
+    /* a part of the weights: nothing is begun */
+    prepare("cd hub/Org/blank && head -c 50 model.safetensors >'model-00001-of-00002.safetensors' "
+            "&& head -c 60 model.safetensors >'model-00002-of-00002 .safetensors' && "
+            "rm model.safetensors");
+    expect_failure("$get Org/blank", 1, "the hub's list has 1 of the 2 parts of model-of-00002");
+    expect_success("test ! -e cache/models--Org--blank");
+    prepare("cd hub/Org/blank && mv 'model-00002-of-00002 .safetensors' 'model 2.safetensors' && "
+            "mv model-00001-of-00002.safetensors model.safetensors");
+    expect_failure("$get Org/blank", 1,
+                   "model 2.safetensors: a name with characters that are not "
+                   "taken; nothing was fetched");
+}
+
+#define TINY "cache/models--Org--tiny"
+#define WEIGHTS TINY "/snapshots/" HUB_REVISION "/model.safetensors"
+
+/* A file is not right because its name is there: its size and its sum are looked at, once. */
+static void what_is_there_is_checked(void **state) {
+    (void)state;
+    NEEDS_CURL();
+    const char *whole = "$get Org/tiny && cmp hub/Org/tiny/model.safetensors " WEIGHTS;
+    expect_success(whole);
+    prepare("truncate -s 100 \"$(realpath " WEIGHTS ")\"");
+    expect_failure("$get Org/tiny; s=$?; test $s = 0 && exit 3", 3, "(100 B, and ");
+    expect_success(whole);
+    /* one byte is another, and the time is what it was */
+    prepare("f=$(realpath " WEIGHTS ") && cp -p $f old && printf x | "
+            "dd of=$f bs=1 seek=99 conv=notrunc 2>/dev/null && touch -r old $f && rm old");
+    expect_failure("$get Org/tiny; s=$?; test $s = 0 && exit 3", 3, "its sum differs");
+    expect_success(whole);
+    /* an edited file is not lost */
+    prepare("echo mine >\"$(realpath " TINY "/snapshots/" HUB_REVISION "/config.json)\"");
+    expect_success("$get Org/tiny && grep -q mine " TINY "/blobs/*.damaged*");
+    /* a copy in the place of a link; a link that leads nowhere, or to another file */
+    expect_success("f=" WEIGHTS " && cp $f copy && rm $f && mv copy $f && $get Org/tiny && "
+                   "test ! -L $f && echo other >$f && $get Org/tiny && test -L $f && "
+                   "grep -q other $f.damaged && ln -sf nowhere $f && $get Org/tiny && "
+                   "ln -sf ../../../../log $f && $get Org/tiny && "
+                   "cmp hub/Org/tiny/model.safetensors $f && test -s log");
+    /* no sum is computed twice */
+    prepare("mkdir -p other && printf '#!/bin/sh\necho summed >>$HOME/sums\nexec %s\n' "
+            "\"$(command -v sha256sum)\" >other/sha256sum && chmod +x other/sha256sum");
+    expect_success("export PATH=\"$PWD/other:$PATH\" && $get Org/tiny && test ! -e sums && "
+                   "touch \"$(realpath " WEIGHTS ")\" && $get Org/tiny && "
+                   "test $(wc -l <sums) = 1 && $get Org/tiny && test $(wc -l <sums) = 1; s=$?; "
+                   "rm -rf other sums; exit $s");
+}
+
+/* Brings a model, and counts what the server was asked meanwhile. message NULL: it comes. */
+static void expect_bounded(const char *model, const char *message, int most_connections) {
+    char *command = NULL;
+    assert_true(asprintf(&command, "timeout -k 1 60 $get Org/%s", model) > 0);
+    prepare(": >log.connections");
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    if (message)
+        expect_failure(command, 1, message);
+    else
+        expect_success(command);
+    free(command);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    Process p = shell("grep -c . log.connections; du -sk cache | cut -f 1");
+    int connections = atoi(p.out), kilobytes = atoi(strchr(p.out, '\n') + 1);
+    process_free(&p);
+    if (connections > most_connections)
+        fail_msg("%s: %d connections, expected at most %d", model, connections, most_connections);
+    /* nothing but what is listed lies on the disk, and no wait is a server's choice */
+    assert_in_range(kilobytes, 0, 20000);
+    assert_in_range(to.tv_sec - from.tv_sec, 0, 50);
+}
+
+/* Each of these servers would have ./get go on for ever, or until the disk is full. */
+static void no_server_keeps_it_busy(void **state) {
+    (void)state;
+    NEEDS_CURL();
+    prepare("for f in short portal stump crumbs endless; do rm hub/Org/$f/generation_config.json; "
+            "done");
+    /* 3 questions, then 2 connections for each of 5 tries */
+    expect_bounded("short", "and sends ", 25);
+    expect_bounded("portal", "and sends 20 B", 25);
+    expect_bounded("stump", "does not go on in the middle of a file", 25);
+    expect_bounded("crumbs", "ends again and again; the same command goes on", 25);
+    expect_bounded("endless", "more than the listed", 10);
+    expect_bounded("flood", "an answer of more than 32 MB", 10);
+    expect_bounded("nested", "the hub's list of files is broken", 10);
+    expect_bounded("round", "the hub's list of files has no end", 60);
+    expect_bounded("closed", "asks to be left alone for 86400 seconds", 10);
+    expect_bounded("glob", NULL, 20);
+}
+
+/* Redirects and addresses are restricted to the protocol of the hub; a hub by https does not lead
+ * to http. */
+static void no_other_protocol_is_followed(void **state) {
+    (void)state;
+    NEEDS_CURL();
+    expect_bounded("ftp", "Protocol \"ftp\"", 5);
+    expect_failure("HF_ENDPOINT=file:///etc $get Org/tiny", 1, "begins with https:// or http://");
+    prepare("mkdir -p other && printf '#!/bin/sh\ncat >>$HOME/options\nexit 3\n' >other/curl && "
+            "chmod +x other/curl");
+    expect_success("PATH=\"$PWD/other:$PATH\" HF_ENDPOINT=https://127.0.0.1:9 $get Org/tiny; "
+                   "grep -qx 'proto = \"=https\"' options && "
+                   "grep -qx 'proto-redir = \"=https\"' options && grep -qx globoff options; s=$?; "
+                   "rm -rf other options; exit $s");
+}
+
+/* In a cache that others can write to, what they planted is not written through. */
+static void planted_links_are_not_written_through(void **state) {
+    (void)state;
+    NEEDS_CURL();
+    expect_success(
+        "rm -rf " TINY " && mkdir -p " TINY "/blobs " TINY "/refs cache/.locks && "
+        "sum=$(sha256sum <hub/Org/tiny/model.safetensors | cut -c -64) && echo mine >victim && "
+        "ln -s ../../../victim " TINY "/blobs/$sum.incomplete && ln -s ../../../victim " TINY
+        "/refs/main && ln -s ../../victim cache/.locks/models--Org--tiny.verbatim-get && "
+        "$get Org/tiny && test \"$(cat victim)\" = mine && cmp "
+        "hub/Org/tiny/model.safetensors " WEIGHTS " && test ! -L " TINY
+        "/refs/main; s=$?; rm victim; exit $s");
+    if (geteuid() != 0) return; /* only root can make another's links */
+    expect_failure("rm -rf " TINY " && mkdir " TINY " elsewhere && ln -s ../../elsewhere " TINY
+                   "/blobs && chown -h 12345 " TINY "/blobs && $get Org/tiny",
+                   1, "a link of another user, which is not followed");
+    expect_success("test -z \"$(ls elsewhere)\" && rm -r elsewhere " TINY);
 }
 
 static void a_download_that_breaks_off_goes_on(void **state) {
@@ -301,6 +450,11 @@ int main(void) {
         cmocka_unit_test(a_directory_comes_once_and_runs_by_its_name),
         cmocka_unit_test(a_fresh_machine_gets_an_answer),
         cmocka_unit_test(names_of_a_stranger_write_nothing_outside),
+        cmocka_unit_test(what_is_left_out_is_named),
+        cmocka_unit_test(what_is_there_is_checked),
+        cmocka_unit_test(no_server_keeps_it_busy),
+        cmocka_unit_test(no_other_protocol_is_followed),
+        cmocka_unit_test(planted_links_are_not_written_through),
         cmocka_unit_test(a_download_that_breaks_off_goes_on),
         cmocka_unit_test(what_came_wrong_is_removed),
         cmocka_unit_test(a_full_disk_loses_nothing),
