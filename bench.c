@@ -99,30 +99,34 @@ static const char *const part_names[MODEL_PARTS] = {"projections", "attention", 
 static void print_parts(const Bench *b, const double *parts) {
     double sum = 0.0;
     for (int i = 0; i < MODEL_PARTS; i++) sum += parts[i];
-    printf(b->arguments->json ? ", \"time\": {" : "        ");
+    terminal_print(stdout, b->arguments->json ? ", \"time\": {" : "        ");
     for (int i = 0; i < MODEL_PARTS; i++)
-        printf(b->arguments->json ? "%s\"%s\": %.4f" : "%s%s %.0f%%", i == 0 ? "" : ", ",
-               part_names[i],
-               (b->arguments->json ? 1.0 : 100.0) * parts[i] / (sum > 0 ? sum : 1.0));
-    printf(b->arguments->json ? "}" : "\n");
+        terminal_print(stdout, b->arguments->json ? "%s\"%s\": %.4f" : "%s%s %.0f%%",
+                       i == 0 ? "" : ", ", part_names[i],
+                       (b->arguments->json ? 1.0 : 100.0) * parts[i] / (sum > 0 ? sum : 1.0));
+    terminal_print(stdout, b->arguments->json ? "}" : "\n");
 }
 
 static void print_result(Bench *b, Result r) {
     double scale = strcmp(r.unit, "GB/s") == 0 ? 1e9 : 1e12;
     if (b->arguments->json) {
-        printf("%s\n    {\"what\": \"%s\", \"threads\": %d, \"batch\": %zu, \"position\": %zu, "
-               "\"tokens_per_second\": %.3f, \"rate\": %.6g, \"unit\": \"%s\", \"share\": %.4f, "
-               "\"limit\": \"%s\"",
-               b->any_result ? "," : "", r.what, r.n_threads, r.batch, r.position, r.tokens,
-               r.rate / scale, r.unit, r.share, r.computes ? "peak" : "memory");
+        terminal_print(
+            stdout,
+            "%s\n    {\"what\": \"%s\", \"threads\": %d, \"batch\": %zu, \"position\": %zu, "
+            "\"tokens_per_second\": %.3f, \"rate\": %.6g, \"unit\": \"%s\", \"share\": %.4f, "
+            "\"limit\": \"%s\"",
+            b->any_result ? "," : "", r.what, r.n_threads, r.batch, r.position, r.tokens,
+            r.rate / scale, r.unit, r.share, r.computes ? "peak" : "memory");
     } else {
-        printf("%-8s threads %2d  batch %2zu  position %6zu  %10.2f tokens/s  %8.3f %-4s  %3.0f%% "
-               "of %s\n",
-               r.what, r.n_threads, r.batch, r.position, r.tokens, r.rate / scale, r.unit,
-               100.0 * r.share, r.computes ? "peak" : "memory");
+        terminal_print(
+            stdout,
+            "%-8s threads %2d  batch %2zu  position %6zu  %10.2f tokens/s  %8.3f %-4s  %3.0f%% "
+            "of %s\n",
+            r.what, r.n_threads, r.batch, r.position, r.tokens, r.rate / scale, r.unit,
+            100.0 * r.share, r.computes ? "peak" : "memory");
     }
     print_parts(b, r.parts);
-    if (b->arguments->json) printf("}");
+    if (b->arguments->json) terminal_print(stdout, "}");
     b->any_result = true;
     fflush(stdout);
 }
@@ -388,13 +392,15 @@ static Status measure_drafts(Bench *b, Error *error) {
         Status status = bench_drafts(b->model, b->cache, shares[i] / 100.0, &s, error);
         if (status != STATUS_OK) return status;
         if (b->arguments->json) {
-            printf("%s\n    {\"what\": \"draft\", \"threads\": %d, \"right\": %.2f, "
-                   "\"tokens_per_second\": %.3f, \"plain\": %.3f, \"times\": %.4f, "
-                   "\"rows\": %.3f, \"tokens\": %.3f}",
-                   b->any_result ? "," : "", b->n_threads, shares[i] / 100.0, s.drafted, s.plain,
-                   s.times, s.rows, s.tokens);
+            terminal_print(stdout,
+                           "%s\n    {\"what\": \"draft\", \"threads\": %d, \"right\": %.2f, "
+                           "\"tokens_per_second\": %.3f, \"plain\": %.3f, \"times\": %.4f, "
+                           "\"rows\": %.3f, \"tokens\": %.3f}",
+                           b->any_result ? "," : "", b->n_threads, shares[i] / 100.0, s.drafted,
+                           s.plain, s.times, s.rows, s.tokens);
         } else {
-            printf(
+            terminal_print(
+                stdout,
                 "draft    threads %2d  %3d%% right  %10.2f tokens/s, without %8.2f: %5.2f times; "
                 "%.2f rows and %.2f tokens a pass\n",
                 b->n_threads, shares[i], s.drafted, s.plain, s.times, s.rows, s.tokens);
@@ -416,16 +422,20 @@ static Status measure_attention(Bench *b, Error *error) {
         Status status = bench_attention(b->isa, b->n_threads, head_dim, n, &s, error);
         if (status != STATUS_OK) return status;
         if (b->arguments->json)
-            printf("%s\n    {\"what\": \"attention\", \"threads\": %d, \"head_dim\": %u, "
-                   "\"positions\": %zu, \"textbook_seconds\": %.6g, \"textbook_bytes\": %.0f, "
-                   "\"block_seconds\": %.6g, \"block_bytes\": %.0f, \"difference\": %.3g}",
-                   b->any_result ? "," : "", b->n_threads, head_dim, n, s.textbook, s.matrix_bytes,
-                   s.blocks, s.block_bytes, s.difference);
+            terminal_print(
+                stdout,
+                "%s\n    {\"what\": \"attention\", \"threads\": %d, \"head_dim\": %u, "
+                "\"positions\": %zu, \"textbook_seconds\": %.6g, \"textbook_bytes\": %.0f, "
+                "\"block_seconds\": %.6g, \"block_bytes\": %.0f, \"difference\": %.3g}",
+                b->any_result ? "," : "", b->n_threads, head_dim, n, s.textbook, s.matrix_bytes,
+                s.blocks, s.block_bytes, s.difference);
         else
-            printf("attention  one head of %u, %5zu positions: textbook %9.2f ms, scores of %6.1f "
-                   "MiB; in blocks %8.2f ms, %.2f MiB; they differ by %.1e\n",
-                   head_dim, n, 1e3 * s.textbook, s.matrix_bytes / 0x1p20, 1e3 * s.blocks,
-                   s.block_bytes / 0x1p20, s.difference);
+            terminal_print(
+                stdout,
+                "attention  one head of %u, %5zu positions: textbook %9.2f ms, scores of %6.1f "
+                "MiB; in blocks %8.2f ms, %.2f MiB; they differ by %.1e\n",
+                head_dim, n, 1e3 * s.textbook, s.matrix_bytes / 0x1p20, 1e3 * s.blocks,
+                s.block_bytes / 0x1p20, s.difference);
         b->any_result = true;
         fflush(stdout);
     }
@@ -434,9 +444,9 @@ static Status measure_attention(Bench *b, Error *error) {
 
 static void print_limits(const Bench *b) {
     if (b->arguments->json) return;
-    printf("machine  threads %2d  reads %.2f GB/s, %s %.3f TOPS (%s), cache %s\n", b->n_threads,
-           b->bandwidth / 1e9, b->integers ? "integers" : "float32", b->peak / 1e12, b->isa->name,
-           kv_type_name(kvcache_shape(b->cache)->type));
+    terminal_print(stdout, "machine  threads %2d  reads %.2f GB/s, %s %.3f TOPS (%s), cache %s\n",
+                   b->n_threads, b->bandwidth / 1e9, b->integers ? "integers" : "float32",
+                   b->peak / 1e12, b->isa->name, kv_type_name(kvcache_shape(b->cache)->type));
 }
 
 static Status measure_threads(Bench *b, int most, Error *error) {
@@ -476,16 +486,18 @@ static Status bench(const Arguments *arguments, Error *error) {
     if (status == STATUS_OK) {
         bool sweeps_threads = arguments->sweep == SWEEP_THREADS;
         if (arguments->json) {
-            printf("{\"model_bytes\": %zu, \"step_bytes\": %.0f, \"isa\": \"%s\", \"kv_type\": "
-                   "\"%s\", "
-                   "\"read_bandwidth\": %.6g, \"peak\": %.6g,\n  \"results\": [",
-                   modelfile_bytes(b.file), b.step_bytes, b.isa->name,
-                   kv_type_name(kvcache_shape(b.cache)->type), b.bandwidth, b.peak);
+            terminal_print(
+                stdout,
+                "{\"model_bytes\": %zu, \"step_bytes\": %.0f, \"isa\": \"%s\", \"kv_type\": "
+                "\"%s\", "
+                "\"read_bandwidth\": %.6g, \"peak\": %.6g,\n  \"results\": [",
+                modelfile_bytes(b.file), b.step_bytes, b.isa->name,
+                kv_type_name(kvcache_shape(b.cache)->type), b.bandwidth, b.peak);
         } else if (!sweeps_threads) {
             print_limits(&b);
         }
         status = measure_chosen(&b, error);
-        if (arguments->json) printf("\n  ]\n}\n");
+        if (arguments->json) terminal_print(stdout, "\n  ]\n}\n");
     }
     close_model(&b);
     if (b.file) modelfile_close(b.file);
@@ -553,9 +565,9 @@ static Status bench_check(const Arguments *a, Error *error) {
 }
 
 static void print_help(const CommandLine *line) {
-    printf("usage: bench MODEL [options]\n");
+    terminal_print(stdout, "usage: bench MODEL [options]\n");
     command_line_help(stdout, line, true);
-    printf("MODEL: a model.bin, another format, or random:SHAPE\n");
+    terminal_print(stdout, "MODEL: a model.bin, another format, or random:SHAPE\n");
 }
 
 /* Replaces the name of a model that is no file by its path, malloc'ed. */

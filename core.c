@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/mapped.h"
+#include "base/shown_text.h"
 #include "base/unicode.h"
 #include "generation.h"
 #include "prefill.h"
@@ -128,9 +129,20 @@ static Status open_model(Core *core, const Arguments *a, Error *error) {
     return kvcache_new(&core->cache, &shape, 1, 0, error);
 }
 
+/* Writes what a terminal can show: no text steers it. A pipe gets the bytes. */
+static void show(FILE *out, const char *text, size_t length) {
+    bool terminal = isatty(fileno(out));
+    for (size_t at = 0, used = length; at < length; at += used) {
+        char shown[1024];
+        size_t n =
+            terminal ? shown_text(text + at, length - at, shown, sizeof shown, &used) : length;
+        fwrite(terminal ? shown : text, 1, n, out);
+    }
+}
+
 /* Prints text[length] at once. A reader that has closed the pipe had enough: no error. */
 static Status put(const char *text, size_t length, Error *error) {
-    fwrite(text, 1, length, stdout);
+    show(stdout, text, length);
     if (fflush(stdout) == 0 || errno == EPIPE) return STATUS_OK;
     return error_set(error, "stdout: cannot be written: %s", strerror(errno));
 }
@@ -209,7 +221,11 @@ int main(int argc, char **argv) {
         status = put(usage, strlen(usage), &error);
     else if (status == STATUS_OK)
         status = run(&arguments, &core, &error);
-    if (status != STATUS_OK) fprintf(stderr, "run: %s\n", error.text);
+    if (status != STATUS_OK) {
+        fputs("run: ", stderr);
+        show(stderr, error.text, strlen(error.text));
+        fputs("\n", stderr);
+    }
     close_core(&core);
     return status;
 }

@@ -114,15 +114,17 @@ static Status set_operand(void *values, const char *word, Error *error) {
 
 static void print_help(const CommandLine *line) {
     const char *name = program_invocation_short_name;
-    printf("usage: %s SOURCE TARGET [options]\n"
-           "       %s --random SHAPE TARGET [options]\n"
-           "\n"
-           "Writes the model.bin TARGET. SOURCE is a Hugging Face directory (config.json and\n"
-           "safetensors), a GGUF file (of a split model: the first), a llama2.c checkpoint, or\n"
-           "a model.bin, to change the type of its weights. A TARGET that ends in .gguf is\n"
-           "the GGUF file SOURCE with other types, for other programs.\n"
-           "\n",
-           name, name);
+    terminal_print(
+        stdout,
+        "usage: %s SOURCE TARGET [options]\n"
+        "       %s --random SHAPE TARGET [options]\n"
+        "\n"
+        "Writes the model.bin TARGET. SOURCE is a Hugging Face directory (config.json and\n"
+        "safetensors), a GGUF file (of a split model: the first), a llama2.c checkpoint, or\n"
+        "a model.bin, to change the type of its weights. A TARGET that ends in .gguf is\n"
+        "the GGUF file SOURCE with other types, for other programs.\n"
+        "\n",
+        name, name);
     command_line_help(stdout, line, true);
 }
 
@@ -243,23 +245,24 @@ static void show_progress(ConvertStep step, uint64_t done, uint64_t total, void 
     double time = clock_seconds();
     if (done < total && time - meter->shown < 0.1) return;
     meter->shown = time;
-    fprintf(stderr, "\r\033[K");
+    terminal_code(stderr, TERMINAL_CLEAR_LINE);
     terminal_bar(stderr, 30, done, total);
-    fprintf(stderr, " %3.0f%%  ", total ? 100.0 * (double)done / (double)total : 100.0);
+    terminal_print(stderr, " %3.0f%%  ", total ? 100.0 * (double)done / (double)total : 100.0);
     if (step == CONVERT_CALIBRATING) {
-        fprintf(stderr, "calibrating: %llu of %llu tokens", (unsigned long long)done,
-                (unsigned long long)total);
+        terminal_print(stderr, "calibrating: %llu of %llu tokens", (unsigned long long)done,
+                       (unsigned long long)total);
     } else if (step == CONVERT_CHOOSING) {
-        fprintf(stderr, "choosing types: pass %llu of at most %llu", (unsigned long long)done,
-                (unsigned long long)total);
+        terminal_print(stderr, "choosing types: pass %llu of at most %llu",
+                       (unsigned long long)done, (unsigned long long)total);
     } else {
-        fprintf(stderr, "%.2f of %.2f GB", (double)done / 1e9, (double)total / 1e9);
+        terminal_print(stderr, "%.2f of %.2f GB", (double)done / 1e9, (double)total / 1e9);
     }
 }
 
 static void show_note(const char *line, void *context) {
     (void)context;
-    fprintf(stderr, "%s%s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", line);
+    if (isatty(STDERR_FILENO)) terminal_code(stderr, TERMINAL_CLEAR_LINE);
+    terminal_print(stderr, "%s\n", line);
 }
 
 /* Opens the finished file as `run` would, and says what it is. */
@@ -279,7 +282,7 @@ static Status report_result(void *context, int fd, uint64_t gguf_bytes, Error *e
     const char *table;
     size_t bytes;
     if (e->arguments->target_size && modelfile_meta_text(file, METADATA_TYPE_TABLE, &table, &bytes))
-        fwrite(table, 1, bytes, stdout);
+        terminal_put(stdout, table, bytes);
     modelfile_close(file);
     return STATUS_OK;
 }
@@ -320,7 +323,7 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
     Status status = adapter_opening_begin(&e->adapters, &a->lora, error);
     if (status == STATUS_OK) status = convert_to_path(e->source, &options, e->target, error);
     adapter_opening_close(&e->adapters);
-    if (shows_progress) fputs("\r\033[K", stderr);
+    if (shows_progress) terminal_code(stderr, TERMINAL_CLEAR_LINE);
     return status;
 }
 

@@ -467,15 +467,15 @@ static Status run_any(Options *o, const Mode *mode, Cluster *cluster,
 static void print_version(void) {
     char libraries[256];
     versions_of_libraries(libraries, sizeof libraries);
-    printf("verbatim %s\n%s\n", VERBATIM_VERSION, libraries);
+    terminal_print(stdout, "verbatim %s\n%s\n", VERBATIM_VERSION, libraries);
 #ifdef HAVE_LIBEDIT
-    printf("libedit: yes\n");
+    terminal_print(stdout, "libedit: yes\n");
 #else
-    printf("libedit: no\n");
+    terminal_print(stdout, "libedit: no\n");
 #endif
-    printf("instruction sets:");
-    for (size_t i = 0; isa_available(i); i++) printf(" %s", isa_available(i)->name);
-    printf("\n");
+    terminal_print(stdout, "instruction sets:");
+    for (size_t i = 0; isa_available(i); i++) terminal_print(stdout, " %s", isa_available(i)->name);
+    terminal_print(stdout, "\n");
 }
 
 /* Not inlined: its variables would be on the stack before main has looked at the limit. */

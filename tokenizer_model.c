@@ -253,7 +253,7 @@ static Status encode_bpe_cut(Encoding *e, const char *bytes, size_t length) {
     uint8_t last = 0;
     for (size_t at = 0, n; at < length; at += n) {
         uint8_t byte = (uint8_t)bytes[at];
-        n = byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+        n = utf8_length(bytes[at]);
         if (n > length - at) n = length - at;
         bool space = n == 3 && memcmp(bytes + at, "\xE2\x96\x81", 3) == 0;
         uint8_t first = space ? 0xFF : byte;

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/shown_text.h"
+
 enum { MAX_MAPPED = 256 };
 
 typedef struct Mapped {
@@ -56,13 +58,14 @@ static void on_bus_error(int number, siginfo_t *info, void *context) {
     static const char reason[] =
         ": cannot be read any more: it became shorter while it was in use, or its disk failed\n";
     char line[4096 + sizeof reason];
-    size_t length = 0;
+    size_t length = 0, used;
     (void)number, (void)context;
     const char *const parts[] = {program_invocation_short_name, ": ",
                                  path_at((uintptr_t)info->si_addr)};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        for (const char *at = parts[i]; *at && length < 4096; at++)
-            line[length++] = (unsigned char)*at < 0x20 || *at == 0x7F ? '?' : *at;
+        length += shown_text(parts[i], strlen(parts[i]), line + length, 4096 - length, &used);
+    for (size_t i = 0; i < length; i++)
+        if (line[i] == '\n') line[i] = '?'; /* the message is one line */
     memcpy(line + length, reason, sizeof reason - 1);
     length += sizeof reason - 1;
     if (write(STDERR_FILENO, line, length) < 0) _exit(1);

@@ -667,11 +667,12 @@ static void print_how_to_resume(const Batch *b) {
     if (!b->results.regular) return;
     /* After a failed write (a full disk) it is not known how many lines were written. */
     if (b->results.buffer.length > 0)
-        fprintf(stderr, "%s: what %s holds stays; the same command with --resume goes on\n",
-                program_invocation_short_name, b->results.path);
+        terminal_print(stderr, "%s: what %s holds stays; the same command with --resume goes on\n",
+                       program_invocation_short_name, b->results.path);
     else
-        fprintf(stderr, "%s: %zu lines are answered; the same command with --resume goes on\n",
-                program_invocation_short_name, b->progress.n_done);
+        terminal_print(stderr,
+                       "%s: %zu lines are answered; the same command with --resume goes on\n",
+                       program_invocation_short_name, b->progress.n_done);
 }
 
 /* --resume: warns that results of an earlier run answer no line of the input any more. They stay in

@@ -472,7 +472,11 @@ static Status cut_torn_line(ResultFile *file, size_t written, Error *error) {
 
 static Status write_buffer(ResultFile *file, Error *error) {
     size_t length = file->buffer.length;
-    size_t n = file->closed ? length : descriptor_write(file->fd, file->buffer.bytes, length);
+    size_t n = length;
+    if (!file->closed && isatty(file->fd))
+        n = terminal_write(file->fd, file->buffer.bytes, length) ? length : 0;
+    else if (!file->closed)
+        n = descriptor_write(file->fd, file->buffer.bytes, length);
     if (n < length && errno == EPIPE) {
         file->closed = true;
     } else if (n < length) {

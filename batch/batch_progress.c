@@ -31,12 +31,12 @@ static void show_line(const BatchProgress *p, const char *text) {
     enum { SHORTEST = 5, LONGEST = 20, AROUND = 3 /* brackets and a space */ };
     int columns = (int)terminal_columns(STDERR_FILENO), length = (int)strlen(text);
     int room = columns ? columns - 1 : 1000, bar = room - length - AROUND;
-    fprintf(stderr, "\r\033[K");
+    terminal_code(stderr, TERMINAL_CLEAR_LINE);
     if (p->total && bar >= SHORTEST) {
         terminal_bar(stderr, bar < LONGEST ? bar : LONGEST, p->n_done, p->total);
-        fprintf(stderr, " ");
+        terminal_print(stderr, " ");
     }
-    fprintf(stderr, "%.*s", room, text);
+    terminal_print(stderr, "%.*s", room, text);
     fflush(stderr);
 }
 
@@ -46,7 +46,7 @@ void batch_progress_show(BatchProgress *p, bool last) {
     if (!last && now - p->shown < 0.1) return;
     p->shown = now;
     if (last) {
-        fprintf(stderr, "\r\033[K");
+        terminal_code(stderr, TERMINAL_CLEAR_LINE);
         return;
     }
     EngineStats stats = engine_stats(p->engine);
@@ -63,25 +63,27 @@ void batch_progress_show(BatchProgress *p, bool last) {
 void batch_progress_stats(const BatchProgress *p, size_t kv_bytes, const char *fingerprint) {
     EngineStats s = engine_stats(p->engine);
     double seconds = fmax(clock_seconds() - p->start, 1e-9);
-    fprintf(stderr, "lines:   %zu answered, %zu by an earlier run, %zu failed\n",
-            p->n_done - p->n_before, p->n_before, p->n_failed);
-    fprintf(stderr, "time:    %.3f s, %.1f lines/s\n", seconds,
-            (double)(p->n_done - p->n_before) / seconds);
-    fprintf(stderr, "prefill: %zu tokens computed, %zu shared, %.1f tokens/s\n", s.prompt_rows,
-            s.shared_rows, (double)s.prompt_rows / seconds);
-    fprintf(stderr, "decode:  %zu tokens, %.1f tokens/s\n", p->n_generated,
-            (double)p->n_generated / seconds);
-    fprintf(stderr,
-            "batch:   %zu texts at once at most, %zu passes, %zu times a text was set aside\n",
-            s.most_tasks, s.passes, s.set_aside);
+    terminal_print(stderr, "lines:   %zu answered, %zu by an earlier run, %zu failed\n",
+                   p->n_done - p->n_before, p->n_before, p->n_failed);
+    terminal_print(stderr, "time:    %.3f s, %.1f lines/s\n", seconds,
+                   (double)(p->n_done - p->n_before) / seconds);
+    terminal_print(stderr, "prefill: %zu tokens computed, %zu shared, %.1f tokens/s\n",
+                   s.prompt_rows, s.shared_rows, (double)s.prompt_rows / seconds);
+    terminal_print(stderr, "decode:  %zu tokens, %.1f tokens/s\n", p->n_generated,
+                   (double)p->n_generated / seconds);
+    terminal_print(
+        stderr, "batch:   %zu texts at once at most, %zu passes, %zu times a text was set aside\n",
+        s.most_tasks, s.passes, s.set_aside);
     drafting_print(stderr, p->session->drafting);
-    fprintf(stderr, "memory:  %.1f MiB at most, %.1f MiB of them KV cache (allowed: %.1f MiB)\n",
-            peak_memory_mib(p->session->peak_memory_fd), (double)s.most_bytes / (1 << 20),
-            (double)kv_bytes / (1 << 20));
+    terminal_print(stderr,
+                   "memory:  %.1f MiB at most, %.1f MiB of them KV cache (allowed: %.1f MiB)\n",
+                   peak_memory_mib(p->session->peak_memory_fd), (double)s.most_bytes / (1 << 20),
+                   (double)kv_bytes / (1 << 20));
     disk_reads_print(0.0, s.passes, "pass");
     if (kvcache_forgets(kvcache_shape(engine_cache(p->engine))))
-        fprintf(stderr, "cache:   %.1f MiB at most for texts, %.1f MiB at most for snapshots\n",
-                (double)s.most_text_bytes / (1 << 20), (double)s.most_snapshot_bytes / (1 << 20));
-    fprintf(stderr, "sandbox: %s\n", sandbox_text(&p->session->sandbox));
-    fprintf(stderr, "model:   %s\n", fingerprint);
+        terminal_print(
+            stderr, "cache:   %.1f MiB at most for texts, %.1f MiB at most for snapshots\n",
+            (double)s.most_text_bytes / (1 << 20), (double)s.most_snapshot_bytes / (1 << 20));
+    terminal_print(stderr, "sandbox: %s\n", sandbox_text(&p->session->sandbox));
+    terminal_print(stderr, "model:   %s\n", fingerprint);
 }

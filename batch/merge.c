@@ -353,9 +353,9 @@ static Status merge_join(Merge *m, Error *error) {
     if (status == STATUS_OK) status = write_results(m, error);
     if (status == STATUS_OK) status = output_finish(&m->output, error);
     if (o->stats && status == STATUS_OK)
-        fprintf(stderr, "lines:   %zu of %zu parts, %zu failed\nsandbox: %s\nmodel:   %s\n",
-                m->n_requests, m->n_parts, m->n_failed, sandbox_text(&report),
-                m->parts[0].shard.fingerprint);
+        terminal_print(stderr, "lines:   %zu of %zu parts, %zu failed\nsandbox: %s\nmodel:   %s\n",
+                       m->n_requests, m->n_parts, m->n_failed, sandbox_text(&report),
+                       m->parts[0].shard.fingerprint);
     if (status != STATUS_OK || m->n_failed == 0) return status;
     error_set(error, "%zu of %zu lines failed: their results say why", m->n_failed, m->n_requests);
     return STATUS_LINES_FAILED;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/utf8.h"
 #include "batch/result_embedding.h"
 #include "batch/result_id.h"
 #include "session/json_text.h"
@@ -141,8 +142,7 @@ static json_t *token_name(const ResultMaker *maker, int32_t token, unsigned flag
     size_t length;
     char *bytes = token_bytes(maker, token, flags, &length), escaped[5];
     json_t *json;
-    *characters = 0;
-    for (size_t i = 0; i < length; i++) *characters += ((unsigned char)bytes[i] & 0xC0) != 0x80;
+    *characters = utf8_count(bytes, length);
     if (!bytes || utf8_valid_prefix(bytes, length) == length) {
         /* jansson ends a key at a zero byte. */
         json = json_string(bytes ? bytes : "");

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "system/descriptor.h"
 #include "system/terminal.h"
 
 static void close_screen(AnswerView *view) {
@@ -36,8 +35,7 @@ static void set_thinking(AnswerView *view, bool thinking) {
     put_rest(view);
     view->thinking = thinking;
     if (!view->colours || view->closed) return;
-    const char *code = thinking ? TERMINAL_DIM : TERMINAL_PLAIN;
-    if (descriptor_write(STDOUT_FILENO, code, strlen(code)) < strlen(code)) close_screen(view);
+    if (!terminal_code(stdout, thinking ? TERMINAL_DIM : TERMINAL_PLAIN)) close_screen(view);
 }
 
 /* Writes a piece of reasoning, unless it is hidden. */

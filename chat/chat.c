@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "chat/chat_receipt.h"
 #include "chat/chat_state.h"
 #include "chat/commands.h"
@@ -142,8 +143,8 @@ static void show_last_exchange(const Chat *chat) {
     const char *answer = dialogue_last_said(&chat->dialogue, true);
     if (message) note_message("> ", message, "");
     if (!answer) return;
-    size_t length = strlen(answer), from = length > MOST ? length - MOST : 0;
-    while (((unsigned char)answer[from] & 0xC0) == 0x80) from++;
+    size_t length = strlen(answer);
+    size_t from = length > MOST ? utf8_boundary(answer, length, length - MOST) : 0;
     note("%s%s", from > 0 ? "..." : "", answer + from);
 }
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/utf8.h"
 #include "system/descriptor.h"
 #include "system/helper_process.h"
 #include "system/replace_file.h"
@@ -253,7 +254,7 @@ static Status serve_complete(const char *path, char **result, size_t *length, Er
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < common; k++)
             if (names[i][k] != names[0][k]) common = k;
-    while (common > 0 && ((unsigned char)names[0][common] & 0xC0) == 0x80) common--;
+    if (n > 0) common = utf8_boundary(names[0], strlen(names[0]), common);
     if (out && n > 0 && n <= MOST) fprintf(out, "%.*s", (int)common, names[0]);
     for (size_t i = 0; i < n; i++) {
         if (out && n <= MOST) fprintf(out, "\n%s", names[i]);

@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "cache/kvcache_fork.h"
 #include "cache/kvcache_sizes.h"
 #include "cache/kvcache_snapshots.h"
@@ -367,20 +368,16 @@ static void forget_lost(Dialogue *d) {
     kvcache_mark(d->cache, 0, (int32_t)next);
 }
 
-/* Whole UTF-8 characters of the text, which an interruption or odd tokens may have torn:
- * JSON wants no others. Done in place. */
+/* Keeps the whole characters of the text other than NUL, which an interruption or odd tokens may
+ * have torn: JSON wants no others. Done in place. */
 static size_t keep_valid(char *text, size_t length) {
     size_t kept = 0;
     for (size_t i = 0; i < length;) {
-        unsigned char lead = (unsigned char)text[i];
-        size_t n = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-        json_t *valid = i + n <= length && lead != 0 ? json_stringn(text + i, n) : NULL;
-        if (valid) {
-            memmove(text + kept, text + i, n);
-            kept += n;
-        }
-        json_decref(valid);
-        i += valid ? n : 1;
+        uint32_t code;
+        size_t n = text[i] ? utf8_decode(text + i, length - i, &code) : 0;
+        memmove(text + kept, text + i, n);
+        kept += n;
+        i += n ? n : 1;
     }
     return kept;
 }

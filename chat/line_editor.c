@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "system/terminal.h"
 
 #if defined(HAVE_LIBEDIT)
 #include <histedit.h>
@@ -19,7 +20,6 @@
 #include "chat/terminal_keys.h"
 #include "system/own_file.h"
 #include "system/quiet_terminal.h"
-#include "system/terminal.h"
 #endif
 
 enum {
@@ -41,7 +41,7 @@ struct LineEditor {
     TerminalKeys keys;
     bool cleared;      /* Ctrl-C cleared the line */
     int columns;       /* of the window, as libedit knows it */
-    bool marks_pastes; /* TERMINAL_KEYS_PASTE_ON was sent */
+    bool marks_pastes; /* TERMINAL_PASTES_MARKED was sent */
     History *history;
     char history_path[4096]; /* empty: no history is kept */
 #endif
@@ -69,13 +69,10 @@ static unsigned char insert_common(EditLine *edit, char *words, size_t typed) {
         return CC_REFRESH;
     }
     if (single) return CC_NORM;
-    putchar('\n');
-    for (char *name = strtok_r(list, "\n", &words); name; name = strtok_r(NULL, "\n", &words)) {
-        fflush(stdout);
-        terminal_write(STDOUT_FILENO, name, strlen(name));
-        fputs("  ", stdout);
-    }
-    putchar('\n');
+    terminal_print(stdout, "\n");
+    for (char *name = strtok_r(list, "\n", &words); name; name = strtok_r(NULL, "\n", &words))
+        terminal_print(stdout, "%s  ", name);
+    terminal_print(stdout, "\n");
     fflush(stdout);
     return CC_REDISPLAY;
 }
@@ -112,8 +109,8 @@ static unsigned char suspend(EditLine *edit, int key) {
     LineEditor *editor;
     (void)key;
     el_get(edit, EL_CLIENTDATA, &editor);
-    if (editor->marks_pastes) fputs(TERMINAL_KEYS_PASTE_OFF, stdout);
-    putchar('\n');
+    if (editor->marks_pastes) terminal_code(stdout, TERMINAL_PASTES_BARE);
+    terminal_print(stdout, "\n");
     fflush(stdout);
     editor->marks_pastes = false;
     el_set(edit, EL_PREP_TERM, 0);
@@ -132,7 +129,7 @@ static int next_key(EditLine *edit, wchar_t *key) {
     LineEditor *editor;
     el_get(edit, EL_CLIENTDATA, &editor);
     if (!editor->marks_pastes) {
-        fputs(TERMINAL_KEYS_PASTE_ON, stdout);
+        terminal_code(stdout, TERMINAL_PASTES_MARKED);
         fflush(stdout);
         editor->marks_pastes = true;
     }
@@ -144,7 +141,7 @@ static int next_key(EditLine *edit, wchar_t *key) {
         if (columns == editor->columns) continue;
         editor->columns = columns;
         el_resize(edit);
-        fputs("\r\033[J", stdout);
+        terminal_code(stdout, TERMINAL_CLEAR_BELOW);
         el_set(edit, EL_REFRESH);
     }
 }
@@ -362,7 +359,7 @@ static LineResult read_line(LineEditor *editor, const char *prompt, bool first, 
 #endif
     (void)first;
     if (editor->terminal) {
-        fputs(prompt, stdout);
+        terminal_print(stdout, "%s", prompt);
         fflush(stdout);
     }
     ssize_t n = read_plain(editor);
@@ -471,7 +468,7 @@ static LineResult edit_message(LineEditor *editor, const char *prompt, Message *
     editor->columns = window_columns();
     el_resize(editor->edit); /* the size may have changed while an answer was written */
     LineResult result = read_message(editor, prompt, message);
-    if (editor->marks_pastes) fputs(TERMINAL_KEYS_PASTE_OFF, stdout);
+    if (editor->marks_pastes) terminal_code(stdout, TERMINAL_PASTES_BARE);
     fflush(stdout);
     editor->marks_pastes = false;
     sigaction(SIGWINCH, &before, NULL);

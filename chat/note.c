@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "system/terminal.h"
 #include "system/word_wrap.h"
 
@@ -23,20 +24,20 @@ void note(const char *format, ...) {
     TextBuffer lines = {0};
     word_wrap_put(&wrap, text, (size_t)length, columns, &lines);
     word_wrap_flush(&wrap, columns, &lines);
-    fprintf(stderr, "%s", colours ? TERMINAL_DIM : "");
-    terminal_write(STDERR_FILENO, lines.bytes, lines.length);
-    fprintf(stderr, "%s\n", colours ? TERMINAL_PLAIN : "");
+    if (colours) terminal_code(stderr, TERMINAL_DIM);
+    terminal_put(stderr, lines.bytes, lines.length);
+    if (colours) terminal_code(stderr, TERMINAL_PLAIN);
+    terminal_put(stderr, "\n", 1);
     word_wrap_free(&wrap);
     text_free(&lines);
     free(text);
 }
 
 void note_message(const char *before, const char *message, const char *after) {
-    size_t most = 200, length = strlen(message);
-    if (length <= most) {
+    enum { MOST = 200 };
+    size_t length = strlen(message);
+    if (length <= MOST)
         note("%s%s%s", before, message, after);
-        return;
-    }
-    while (((unsigned char)message[most] & 0xC0) == 0x80) most--;
-    note("%s%.*s...%s", before, (int)most, message, after);
+    else
+        note("%s%.*s...%s", before, (int)utf8_boundary(message, length, MOST), message, after);
 }

@@ -1,6 +1,6 @@
 /* The keys that a person presses at a terminal, and which of them were pasted.
  *
- * A terminal with bracketed paste (switched on by TERMINAL_KEYS_PASTE_ON) marks the beginning and
+ * A terminal with bracketed paste (TERMINAL_PASTES_MARKED) marks the beginning and
  * the end of what is pasted. For other terminals, input that arrives together with a newline,
  * faster than anybody types, counts as pasted, unless it was typed while nobody read. A paste is
  * read completely at once: between two lines the terminal leaves the mode that would preserve it.
@@ -11,9 +11,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <wchar.h>
-
-#define TERMINAL_KEYS_PASTE_ON "\033[?2004h"
-#define TERMINAL_KEYS_PASTE_OFF "\033[?2004l"
 
 /* Bytes that were read and not yet handed out as keys. Initialize it with zeros. */
 typedef struct TerminalKeys {

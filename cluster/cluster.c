@@ -11,6 +11,7 @@
 #include "adapters/lora.h"
 #include "session/adapters.h"
 #include "system/standard_streams.h"
+#include "system/terminal.h"
 
 struct Cluster {
     Wire *wire;
@@ -57,12 +58,12 @@ static void print_stats(const Cluster *cluster) {
     double passes = (double)leader_passes(rank_leader(cluster->rank));
     double seconds = all.seconds - before->seconds, whole = clock_seconds() - cluster->began;
     if (passes == 0.0 || whole <= 0.0) return;
-    fprintf(stderr,
-            "ranks:   %zu; %.0f passes; each waited for %.1f exchanges of %.3f MB together, "
-            "%.2f ms (%.0f%% of the time)\n",
-            wire_ranks(cluster->wire), passes, (all.exchanges - before->exchanges) / passes,
-            (all.bytes - before->bytes) / passes * 1e-6, seconds / passes * 1e3,
-            100.0 * seconds / whole);
+    terminal_print(stderr,
+                   "ranks:   %zu; %.0f passes; each waited for %.1f exchanges of %.3f MB together, "
+                   "%.2f ms (%.0f%% of the time)\n",
+                   wire_ranks(cluster->wire), passes, (all.exchanges - before->exchanges) / passes,
+                   (all.bytes - before->bytes) / passes * 1e-6, seconds / passes * 1e3,
+                   100.0 * seconds / whole);
 }
 
 void cluster_leave(Cluster *cluster, const Error *error) {

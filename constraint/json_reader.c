@@ -107,7 +107,7 @@ static int next_byte(Reader *r) {
     int c = (unsigned char)r->text[p->at];
     if (p->at >= r->checked) {
         uint32_t code;
-        size_t n = c < 0x80 ? 1 : utf8_decode(r->text + p->at, r->length - p->at, &code);
+        size_t n = utf8_decode(r->text + p->at, r->length - p->at, &code);
         r->checked = p->at + n;
         r->broken = n == 0;
         if (r->broken) {

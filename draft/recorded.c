@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/utf8.h"
 
 /* Bytes that are tokenized at a time; bytes at their end whose tokens might be others in a longer
  * text; bytes by which a text that left the record is found again in it. */
@@ -100,7 +101,7 @@ static void recorded_encode(Recorded *r) {
     size_t n = r->length - r->at;
     bool all = n <= AT_A_TIME;
     if (!all) n = AT_A_TIME;
-    while (!all && n > 0 && ((unsigned char)r->record[r->at + n] & 0xC0) == 0x80) n--;
+    if (!all) n = utf8_boundary(r->record + r->at, r->length - r->at, n);
     r->ids.length = 0;
     if (n == 0) return;
     if (!encode_behind(r, "", r->at, n)) {

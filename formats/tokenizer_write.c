@@ -484,8 +484,7 @@ static void write_cuts(Writer *w) {
         for (unsigned byte = 0; byte < 256 && b->has_bytes; byte++)
             if (m->left == b->bytes[byte] || m->right == b->bytes[byte]) return;
         const char *l = builder_bytes(b, left), *r = builder_bytes(b, right);
-        size_t last = left.length - 1;
-        while (last > 0 && ((uint8_t)l[last] & 0xC0) == 0x80) last--;
+        size_t last = utf8_previous(l, left.length);
         uint8_t x = class_of(l + last, left.length - last, true);
         uint8_t y = class_of(r, right.length >= 3 ? 3 : right.length, false);
         cuts[x * 32u + y / 8u] |= (uint8_t)(1 << (y & 7));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "prefill.h"
 #include "session/generate.h"
 
@@ -152,8 +153,9 @@ void attention_maps_label(const AttentionMaps *m, size_t i, size_t max_character
     out->length = 0;
     sheet_add(out, "", 0);
     for (size_t k = 0; k < length; shown++) {
-        size_t end = k + 1;
-        while (end < length && ((unsigned char)bytes[end] & 0xC0) == 0x80) end++;
+        uint32_t code;
+        size_t n = utf8_decode(bytes + k, length - k, &code);
+        size_t end = k + (n ? n : utf8_bad_length(bytes + k, length - k));
         if (shown == max_characters) {
             sheet_add(out, "\xE2\x80\xA6", 3); /* an ellipsis */
             return;

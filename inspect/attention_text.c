@@ -4,17 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 /* ---- Maps ------------------------------------------------------------------------------------ */
 
 void attention_text_label(const AttentionMaps *m, size_t i, Sheet *out) {
-    Sheet label = {0};
-    size_t columns = 0;
+    Sheet label = {0}, plain = {0};
     attention_maps_label(m, i, 12, &label);
-    for (size_t k = 0; k < label.length; k++)
-        columns += ((unsigned char)label.bytes[k] & 0xC0) != 0x80;
+    sheet_plain(&plain, label.bytes, label.length);
+    size_t columns = utf8_count(plain.bytes, plain.length);
     sheet_printf(out, "%*s", columns < 13 ? (int)(13 - columns) : 0, "");
-    sheet_plain(out, label.bytes, label.length);
+    sheet_add(out, plain.bytes, plain.length);
     sheet_free(&label);
+    sheet_free(&plain);
 }
 
 /* Draws one map up to its diagonal: a token is two columns wide, in one of five shades; dots are

@@ -13,6 +13,7 @@
 #include "inspect/task_items.h"
 #include "inspect/why_tasks.h"
 #include "system/descriptor.h"
+#include "system/terminal.h"
 
 /* One of the models that are compared. */
 typedef struct Contestant {
@@ -236,26 +237,28 @@ static Status run_item(EvalTasks *t, const Session *session, const TaskItem *ite
 static void print_share(const char *name, size_t hits, size_t n) {
     double low, high;
     statistics_wilson_interval(hits, n, &low, &high);
-    printf("%-19s %.4f [%.4f, %.4f]\n", name, (double)hits / (double)n, low, high);
+    terminal_print(stdout, "%-19s %.4f [%.4f, %.4f]\n", name, (double)hits / (double)n, low, high);
 }
 
 static void print_test(const char *name, const size_t only[2]) {
-    printf("%-19s %zu right by this model alone, %zu by the other: p = %.3g\n", name, only[0],
-           only[1], statistics_mcnemar_p(only[0], only[1]));
+    terminal_print(stdout, "%-19s %zu right by this model alone, %zu by the other: p = %.3g\n",
+                   name, only[0], only[1], statistics_mcnemar_p(only[0], only[1]));
 }
 
 static void print_documents(const EvalTasks *t, const Contestant *c, const char *which) {
-    printf("%sperplexity%*s %.6g of %llu tokens\n", which, which[0] ? 3 : 9, "",
-           exp(c->loss / (double)c->n_tokens), (unsigned long long)c->n_tokens);
-    if (t->n_words > 0) printf("  of words          %.6g\n", exp(c->loss / (double)t->n_words));
-    printf("  bits a byte       %.6g\n", c->loss / log(2.0) / (double)t->n_bytes);
+    terminal_print(stdout, "%sperplexity%*s %.6g of %llu tokens\n", which, which[0] ? 3 : 9, "",
+                   exp(c->loss / (double)c->n_tokens), (unsigned long long)c->n_tokens);
+    if (t->n_words > 0)
+        terminal_print(stdout, "  of words          %.6g\n", exp(c->loss / (double)t->n_words));
+    terminal_print(stdout, "  bits a byte       %.6g\n", c->loss / log(2.0) / (double)t->n_bytes);
 }
 
 static void report(const EvalTasks *t, const Session *session) {
     const Contestant *own = &t->models[0], *other = &t->models[1];
     uint64_t computed, whole;
     if (t->n_choices > 0) {
-        printf("questions           %zu; 95 %% intervals by Wilson\n", t->n_choices);
+        terminal_print(stdout, "questions           %zu; 95 %% intervals by Wilson\n",
+                       t->n_choices);
         print_share("accuracy", own->n_right, t->n_choices);
         print_share("  by character", own->n_right_normalized, t->n_choices);
     }
@@ -266,17 +269,19 @@ static void report(const EvalTasks *t, const Session *session) {
         print_test("  by character", t->only_normalized);
     }
     if (t->n_cut > 0)
-        printf("cut                 %zu contexts lost their first tokens\n", t->n_cut);
+        terminal_print(stdout, "cut                 %zu contexts lost their first tokens\n",
+                       t->n_cut);
     if (t->n_documents > 0) {
-        printf("documents           %zu\n", t->n_documents);
+        terminal_print(stdout, "documents           %zu\n", t->n_documents);
         print_documents(t, own, "");
         if (t->n_models > 1) print_documents(t, other, "other ");
     }
-    if (session->overridden) printf("overridden          %.400s\n", session->overridden);
+    if (session->overridden)
+        terminal_print(stdout, "overridden          %.400s\n", session->overridden);
     endings_rows(own->endings, &computed, &whole);
     if (session->options->stats)
-        fprintf(stderr, "rows:    %llu computed, %llu without sharing\n",
-                (unsigned long long)computed, (unsigned long long)whole);
+        terminal_print(stderr, "rows:    %llu computed, %llu without sharing\n",
+                       (unsigned long long)computed, (unsigned long long)whole);
 }
 
 static Status tasks_run(void *state, Session *session, Error *error) {

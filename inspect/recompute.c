@@ -10,6 +10,7 @@
 #include "config_fields.h"
 #include "session/generate.h"
 #include "session/logprobs.h"
+#include "system/terminal.h"
 
 /* A step that takes longer than this is timed once, not three times. */
 static const double REPEATED_SECONDS = 0.02;
@@ -68,9 +69,9 @@ static void add_cost(Cost *sum, const Cost *cost) {
 }
 
 static void print_costs(const char *label, const Cost *cached, const Cost *whole) {
-    fprintf(stderr, "%-10s %8.3f %8.2fM %8.3fM %8.3f %8.2fM %8.3fM\n", label, 1e3 * cached->seconds,
-            1e-6 * cached->matrices, 1e-6 * cached->attention, 1e3 * whole->seconds,
-            1e-6 * whole->matrices, 1e-6 * whole->attention);
+    terminal_print(stderr, "%-10s %8.3f %8.2fM %8.3fM %8.3f %8.2fM %8.3fM\n", label,
+                   1e3 * cached->seconds, 1e-6 * cached->matrices, 1e-6 * cached->attention,
+                   1e3 * whole->seconds, 1e-6 * whole->matrices, 1e-6 * whole->attention);
 }
 
 /* Prints what attention costs up to a length, and how often that of the shortest. */
@@ -78,10 +79,10 @@ static void print_growth_of(const char *label, const double *work) {
     for (size_t i = 0; i < GROWTH; i++) {
         enum { MOST_BLOCKS = 70 };
         double times = work[0] > 0.0 ? work[i] / work[0] : 0.0;
-        fprintf(stderr, "%-13s %9.3fM %6.1fx ", i ? "" : label, 1e-6 * work[i], times);
+        terminal_print(stderr, "%-13s %9.3fM %6.1fx ", i ? "" : label, 1e-6 * work[i], times);
         for (int block = 0; block < MOST_BLOCKS && block < (int)(times + 0.5); block++)
-            fputs("\xE2\x96\x88", stderr);
-        fputc('\n', stderr);
+            terminal_print(stderr, "\xE2\x96\x88");
+        terminal_print(stderr, "\n");
     }
 }
 
@@ -91,26 +92,27 @@ static void print_growth(const Config *c, size_t n_prompt, size_t n) {
     size_t most = n_prompt + n - 1, ends[GROWTH];
     double cached[GROWTH], whole[GROWTH] = {0};
     if (most / 4 <= n_prompt) return;
-    fprintf(stderr, "\nmultiply-adds of attention, all steps up to");
+    terminal_print(stderr, "\nmultiply-adds of attention, all steps up to");
     for (size_t i = 0; i < GROWTH; i++) {
         ends[i] = most >> (GROWTH - 1 - i);
         cached[i] = attention_work(c, 0, ends[i]);
         for (size_t end = n_prompt; end <= ends[i]; end++) whole[i] += attention_work(c, 0, end);
-        fprintf(stderr, " %zu%s", ends[i], i + 1 < GROWTH ? "," : " positions\n");
+        terminal_print(stderr, " %zu%s", ends[i], i + 1 < GROWTH ? "," : " positions\n");
     }
     print_growth_of("with cache", cached);
     print_growth_of("without", whole);
-    fprintf(stderr, "twice the text costs about 4 times with the cache (L^2), 8 times without "
-                    "(L^3)\n");
+    terminal_print(stderr,
+                   "twice the text costs about 4 times with the cache (L^2), 8 times without "
+                   "(L^3)\n");
 }
 
 /* Prints the table of n steps: each of them, or some 20 when there are more than 40. */
 static void print_table(const Model *model, size_t n_prompt, const Step *steps, size_t n) {
     const Config *c = model_config(model);
     Cost all_cached = {0}, all_whole = {0};
-    fprintf(stderr, "%-10s %-27s %s\n", "", "with the cache", "without it");
-    fprintf(stderr, "%-10s %8s %9s %9s %8s %9s %9s\n", "positions", "ms", "matrices", "attention",
-            "ms", "matrices", "attention");
+    terminal_print(stderr, "%-10s %-27s %s\n", "", "with the cache", "without it");
+    terminal_print(stderr, "%-10s %8s %9s %9s %8s %9s %9s\n", "positions", "ms", "matrices",
+                   "attention", "ms", "matrices", "attention");
     for (size_t i = 0; i < n; i++) {
         size_t end = n_prompt + i, first = i == 0 ? 0 : end - 1;
         const Cost cached = {steps[i].cached_seconds, config_work(c, (double)(end - first), 1),
@@ -126,13 +128,13 @@ static void print_table(const Model *model, size_t n_prompt, const Step *steps, 
     }
     print_costs("all", &all_cached, &all_whole);
     if (n == 0) return; /* the prompt fills the context */
-    fprintf(stderr,
-            "the same bits at each of %zu steps; without the cache %.1f times the multiply-adds, "
-            "%.1f times the time\n",
-            n,
-            (all_whole.matrices + all_whole.attention) /
-                (all_cached.matrices + all_cached.attention),
-            all_cached.seconds > 0.0 ? all_whole.seconds / all_cached.seconds : 0.0);
+    terminal_print(
+        stderr,
+        "the same bits at each of %zu steps; without the cache %.1f times the multiply-adds, "
+        "%.1f times the time\n",
+        n,
+        (all_whole.matrices + all_whole.attention) / (all_cached.matrices + all_cached.attention),
+        all_cached.seconds > 0.0 ? all_whole.seconds / all_cached.seconds : 0.0);
     print_growth(c, n_prompt, n);
 }
 

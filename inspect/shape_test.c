@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "session/shape.h"
+#include "system/terminal.h"
 
 /* What a shape needs of a vocabulary where no token is asked for: nothing. */
 static const Vocabulary no_vocabulary;
@@ -24,7 +26,7 @@ static Status shape_test_check(Options *o, Error *error) {
 }
 
 /* Writes the bytes of a set: "a" to "z" as a-z, others by their numbers. */
-static void print_bytes(FILE *out, const ByteSet *set) {
+static void print_bytes(const ByteSet *set) {
     const char *between = " ";
     for (unsigned b = 0; b < 256; b++) {
         unsigned to = b;
@@ -32,33 +34,35 @@ static void print_bytes(FILE *out, const ByteSet *set) {
         while (to < 255 && byteset_has(set, to + 1)) to++;
         for (unsigned i = b;; i = to) {
             if (i > 0x20 && i < 0x7F)
-                fprintf(out, "%s%c", i == b ? between : "", (int)i);
+                terminal_print(stdout, "%s%c", i == b ? between : "", (int)i);
             else
-                fprintf(out, "%s\\x%02x", i == b ? between : "", i);
+                terminal_print(stdout, "%s\\x%02x", i == b ? between : "", i);
             if (i == to) break;
-            fputc('-', out);
+            terminal_print(stdout, "-");
         }
         b = to;
     }
 }
 
-static void print_refused(FILE *out, Matcher *m, size_t line, size_t at, const char *text,
-                          size_t length) {
+static void print_refused(Matcher *m, size_t line, size_t at, const char *text, size_t length) {
     Acceptor *acceptor = m->shape->acceptor;
     AcceptorState state = acceptor_start(acceptor);
     for (size_t i = 0; i < m->length; i++)
         state = acceptor_step(acceptor, state, (unsigned char)m->text[i]);
     ByteSet bytes = acceptor_bytes(acceptor, state);
     bool ends = acceptor_accepts(acceptor, state);
-    fprintf(out, "%zu: refused at byte %zu", line, at);
+    terminal_print(stdout, "%zu: refused at byte %zu", line, at);
     if (at < length)
-        fprintf(out, " (%.*s)", (int)(length - at < 20 ? length - at : 20), text + at);
+        terminal_print(
+            stdout, " (%.*s)",
+            (int)utf8_boundary(text + at, length - at, length - at < 20 ? length - at : 20),
+            text + at);
     else
-        fprintf(out, " (its end)");
+        terminal_print(stdout, " (its end)");
     bool any = bytes.bits[0] | bytes.bits[1] | bytes.bits[2] | bytes.bits[3];
-    fprintf(out, any ? "; what may stand there:" : "; nothing may stand there");
-    print_bytes(out, &bytes);
-    fprintf(out, "%s\n", any && ends ? ", or the end" : "");
+    terminal_print(stdout, "; %s", any ? "what may stand there:" : "nothing may stand there");
+    print_bytes(&bytes);
+    terminal_print(stdout, "%s\n", any && ends ? ", or the end" : "");
 }
 
 static Status test_line(Shape *shape, size_t line, const char *text, size_t length, bool *accepted,
@@ -74,9 +78,9 @@ static Status test_line(Shape *shape, size_t line, const char *text, size_t leng
         return error_set(error, "line %zu: %s", line, why);
     }
     if (*accepted)
-        printf("%zu: accepted\n", line);
+        terminal_print(stdout, "%zu: accepted\n", line);
     else
-        print_refused(stdout, m, line, at, text, length);
+        print_refused(m, line, at, text, length);
     matcher_free(m);
     return STATUS_OK;
 }

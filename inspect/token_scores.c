@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "inspect/picture.h"
 #include "prefill.h"
 #include "session/logprobs.h"
@@ -106,8 +107,7 @@ static void add_token(const Session *session, Sheet *out, int32_t id, bool is_js
     }
     Sheet one = {0};
     sheet_plain(&one, bytes, length);
-    size_t n = one.length < 60 ? one.length : 60;
-    while (n > 0 && n < one.length && ((unsigned char)one.bytes[n] & 0xC0) == 0x80) n--;
+    size_t n = utf8_boundary(one.bytes, one.length, one.length < 60 ? one.length : 60);
     sheet_printf(out, "'%.*s'", (int)n, one.bytes ? one.bytes : "");
     sheet_free(&one);
 }

@@ -11,6 +11,7 @@
 #include "session/generate.h"
 #include "session/shape.h"
 #include "system/descriptor.h"
+#include "system/terminal.h"
 
 /* The text being generated once more, and its record. */
 typedef struct CheckText {
@@ -172,7 +173,7 @@ static json_t *check_text_compare(CheckText *c, const Session *session, bool *sa
 static Status print_report(json_t *report, Error *error) {
     char *line = json_dumps(report, JSON_REAL_PRECISION(9));
     if (!line) return error_set(error, "no memory for the report");
-    printf("%s\n", line);
+    terminal_print(stdout, "%s\n", line);
     free(line);
     return STATUS_OK;
 }
@@ -192,7 +193,8 @@ static Status check_text_run(void *state, Session *session, Error *error) {
         status = output_finish(session->output, error);
     if (session->options->stats) {
         SpeculationStats s = c->decoding.speculation.stats;
-        fprintf(stderr, "check:   %zu tokens in %zu passes\n", c->generation.n_tokens, s.passes);
+        terminal_print(stderr, "check:   %zu tokens in %zu passes\n", c->generation.n_tokens,
+                       s.passes);
     }
     if (status != STATUS_OK || same) return status;
     error_set(error, "%s is not what this model gives", session->options->check);

@@ -3,18 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "session/json_text.h"
 
 enum { SHOWN_BYTES = 60 };
 
 /* Sets report[key] to an excerpt of text[n], at most SHOWN_BYTES from the character at `at` on. */
 static void set_excerpt(json_t *report, const char *key, const char *text, size_t n, size_t at) {
-    size_t end = n;
-    while (at > 0 && at < n && ((unsigned char)text[at] & 0xC0) == 0x80) at--;
-    if (end - at > SHOWN_BYTES) {
-        end = at + SHOWN_BYTES;
-        while (end > at && ((unsigned char)text[end] & 0xC0) == 0x80) end--;
-    }
+    at = utf8_boundary(text, n, at);
+    size_t end = n - at > SHOWN_BYTES ? utf8_boundary(text, n, at + SHOWN_BYTES) : n;
     json_object_set_new(report, key, json_lossy_text(end > at ? text + at : "", end - at));
 }
 

@@ -15,6 +15,7 @@
 #include "session/adapters.h"
 #include "session/json_text.h"
 #include "system/descriptor.h"
+#include "system/terminal.h"
 
 /* Version 1 did not count its items. */
 enum { RECEIPT_VERSION = 2, KEY_LEAST_BYTES = 16, KEY_MOST_BYTES = 4096, NAMED_MOST = 16 };
@@ -481,14 +482,15 @@ static Status compare_model(Receipt *r, const json_t *model, const json_t *tenso
 static void explain_revision(const Receipt *r, const Revision *made) {
     const char *changed = made ? revision_changes_since(made->number) : NULL;
     if (!made || !made->last) {
-        fprintf(stderr, "note: %s is not of a numeric revision that this version knows\n", r->name);
+        terminal_print(stderr, "note: %s is not of a numeric revision that this version knows\n",
+                       r->name);
         return;
     }
-    fprintf(stderr,
-            "note: %s is of numeric revision %d, this program of %d. Between them changed: %s. "
-            "scripts/rebuild-revision %d builds the program that repeats it in full\n",
-            r->name, made->number, NUMERIC_REVISION, changed ? changed : "any result",
-            made->number);
+    terminal_print(
+        stderr,
+        "note: %s is of numeric revision %d, this program of %d. Between them changed: %s. "
+        "scripts/rebuild-revision %d builds the program that repeats it in full\n",
+        r->name, made->number, NUMERIC_REVISION, changed ? changed : "any result", made->number);
 }
 
 /* Another version may compute other bits: the revision says so, and where its programs come from.

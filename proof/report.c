@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "system/terminal.h"
+
 json_t *report_line(const char *part, uint64_t number) {
     json_t *line = json_pack("{s:s}", "part", part);
     if (number) json_object_set_new(line, "number", json_integer((json_int_t)number));
@@ -13,7 +15,7 @@ json_t *report_line(const char *part, uint64_t number) {
 void report_say(Report *r, json_t *line, Verdict verdict) {
     json_object_set_new(line, "same", verdict_json(verdict));
     char *text = json_dumps(line, JSON_REAL_PRECISION(9));
-    if (text && !(r->quiet && verdict == VERDICT_SAME)) printf("%s\n", text);
+    if (text && !(r->quiet && verdict == VERDICT_SAME)) terminal_print(stdout, "%s\n", text);
     fflush(stdout);
     free(text);
     json_decref(line);
@@ -53,8 +55,9 @@ void report_not_checked(Report *r, const char *part, uint64_t number, const char
 Status report_end(const Report *r, const char *name, const char *what, Error *error) {
     size_t same = r->n_of[VERDICT_SAME], different = r->n_of[VERDICT_DIFFERENT],
            unknown = r->n_of[VERDICT_NOT_CHECKED], other = different + unknown, n = same + other;
-    fprintf(stderr, "%s: %zu %s%s: %zu same, %zu different, %zu not checked\n",
-            program_invocation_short_name, n, what, n == 1 ? "" : "s", same, different, unknown);
+    terminal_print(stderr, "%s: %zu %s%s: %zu same, %zu different, %zu not checked\n",
+                   program_invocation_short_name, n, what, n == 1 ? "" : "s", same, different,
+                   unknown);
     if (other == 0) return STATUS_OK;
     error_set(error, "%s%s%zu %s%s not the same", name ? name : "", name ? ": " : "", other, what,
               other == 1 ? " is" : "s are");

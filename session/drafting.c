@@ -6,6 +6,7 @@
 #include "config_fields.h"
 #include "draft/forced.h"
 #include "draft/lookup.h"
+#include "system/terminal.h"
 
 static const char *const drafting_names[DRAFT_KINDS] = {[DRAFT_SHAPE] = "shape",
                                                         [DRAFT_LOOKUP] = "lookup",
@@ -176,7 +177,8 @@ void drafting_print(FILE *out, const Drafting *d) {
     for (size_t k = 0; d && k <= DRAFT_KINDS; k++) {
         const DraftRecord *r = k < DRAFT_KINDS ? &d->records[k] : &d->recorded;
         if (r->seconds == 0.0) continue; /* it was never asked */
-        fprintf(out, "drafts:  %s: %zu tokens proposed, %zu right, %.3f s gained\n", r->name,
-                r->drafted, r->right, r->gained > -0.0005 && r->gained <= 0.0 ? 0.0 : r->gained);
+        terminal_print(out, "drafts:  %s: %zu tokens proposed, %zu right, %.3f s gained\n", r->name,
+                       r->drafted, r->right,
+                       r->gained > -0.0005 && r->gained <= 0.0 ? 0.0 : r->gained);
     }
 }

@@ -13,6 +13,7 @@
 #include "session/shape.h"
 #include "system/disk_reads.h"
 #include "system/peak_memory.h"
+#include "system/terminal.h"
 
 typedef struct Timing {
     double start, prefilled, end;
@@ -139,34 +140,36 @@ static void print_stats(const Session *session, const Generation *g, const Decod
     static const char *const reasons[] = {"interrupted", "end of text", "stop string", "limit"};
     const Model *model = session->model;
     double prefill = t->prefilled - t->start, decode = t->end - t->prefilled;
-    fprintf(stderr, "load:    %.3f s\n", session->load_seconds);
-    fprintf(stderr, "prefill: %zu tokens in %.3f s, %.1f tokens/s\n", t->n_prompt, prefill,
-            per_second(t->n_prompt, prefill));
+    terminal_print(stderr, "load:    %.3f s\n", session->load_seconds);
+    terminal_print(stderr, "prefill: %zu tokens in %.3f s, %.1f tokens/s\n", t->n_prompt, prefill,
+                   per_second(t->n_prompt, prefill));
     if (is_slow_prompt(model, t->n_prompt))
-        fprintf(stderr,
-                "         %s weights are multiplied in float32: --type q8 reads prompts several "
-                "times as fast\n",
-                tensor_type_info(model_weight_type(model))->name);
-    fprintf(stderr, "decode:  %zu tokens in %.3f s, %.1f tokens/s\n", t->n_decoded, decode,
-            per_second(t->n_decoded, decode));
+        terminal_print(
+            stderr,
+            "         %s weights are multiplied in float32: --type q8 reads prompts several "
+            "times as fast\n",
+            tensor_type_info(model_weight_type(model))->name);
+    terminal_print(stderr, "decode:  %zu tokens in %.3f s, %.1f tokens/s\n", t->n_decoded, decode,
+                   per_second(t->n_decoded, decode));
     const SpeculationStats *drafts = &decoding->speculation.stats;
     if (drafts->drafted > 0)
-        fprintf(stderr, "drafts:  %zu passes, %zu tokens drafted, %zu of them accepted\n",
-                drafts->passes, drafts->drafted, drafts->accepted);
+        terminal_print(stderr, "drafts:  %zu passes, %zu tokens drafted, %zu of them accepted\n",
+                       drafts->passes, drafts->drafted, drafts->accepted);
     drafting_print(stderr, session->drafting);
-    fprintf(stderr, "text:    %zu tokens (%s)\n", g->n_tokens,
-            session->output->closed ? "its reader has gone" : reasons[g->finish]);
-    fprintf(stderr, "memory:  %.1f MiB at most\n", peak_memory_mib(session->peak_memory_fd));
+    terminal_print(stderr, "text:    %zu tokens (%s)\n", g->n_tokens,
+                   session->output->closed ? "its reader has gone" : reasons[g->finish]);
+    terminal_print(stderr, "memory:  %.1f MiB at most\n", peak_memory_mib(session->peak_memory_fd));
     disk_reads_print(t->disk_prefilled, t->n_decoded, "token");
     int n_threads = model_threads(model), now = session->threads ? session->threads->now : 0;
-    fprintf(stderr, "machine: %s, %d threads%s, cache %s\n", model_isa(model)->name, n_threads,
-            now > 0 && now < n_threads ? ", fewer in the end" : "", kv_type_name(session->kv_type));
-    fprintf(stderr, "sandbox: %s\n", sandbox_text(&session->sandbox));
+    terminal_print(stderr, "machine: %s, %d threads%s, cache %s\n", model_isa(model)->name,
+                   n_threads, now > 0 && now < n_threads ? ", fewer in the end" : "",
+                   kv_type_name(session->kv_type));
+    terminal_print(stderr, "sandbox: %s\n", sandbox_text(&session->sandbox));
     const KvCache *cache = decoding->cache;
-    fprintf(stderr, "cache:   %.2f MiB; %zu bytes a position that all layers see\n",
-            (double)kvcache_bytes_used(cache) / 0x1p20,
-            kvcache_position_bytes(kvcache_shape(cache)));
-    fprintf(stderr, "seed:    %llu\n", (unsigned long long)g->options.sampling.seed);
+    terminal_print(stderr, "cache:   %.2f MiB; %zu bytes a position that all layers see\n",
+                   (double)kvcache_bytes_used(cache) / 0x1p20,
+                   kvcache_position_bytes(kvcache_shape(cache)));
+    terminal_print(stderr, "seed:    %llu\n", (unsigned long long)g->options.sampling.seed);
 }
 
 Status generate_run(Session *session, const GenerateRecord *record, GeneratedText *out,

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "system/terminal.h"
 
 #define FIELD(name) offsetof(Options, name)
 
@@ -152,14 +153,15 @@ bool options_given(const Options *options, const void *field) {
 
 void options_print_help(FILE *out, const Options *options, const char *program, const char *docs,
                         bool all) {
-    fprintf(out,
-            "Usage: %s [MODEL] [options]\n"
-            "Continues a text, chats, or answers a file of requests. MODEL is a model.bin,\n"
-            "a .gguf file, a Hugging Face directory, a llama2.c checkpoint, or a name that\n"
-            "--list shows. Without MODEL the bundled small model tells a story.\n",
-            program);
+    terminal_print(out,
+                   "Usage: %s [MODEL] [options]\n"
+                   "Continues a text, chats, or answers a file of requests. MODEL is a model.bin,\n"
+                   "a .gguf file, a Hugging Face directory, a llama2.c checkpoint, or a name that\n"
+                   "--list shows. Without MODEL the bundled small model tells a story.\n",
+                   program);
     command_line_help(out, &options->line, all);
     if (!all)
-        fprintf(out, "%s --help all shows every option; the manual and docs/ say more.\n", program);
-    if (docs) fprintf(out, "docs/ is %s\n", docs);
+        terminal_print(out, "%s --help all shows every option; the manual and docs/ say more.\n",
+                       program);
+    if (docs) terminal_print(out, "docs/ is %s\n", docs);
 }

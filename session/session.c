@@ -19,12 +19,11 @@ KvType session_kv_type(const Model *model, KvChoice choice) {
 
 void session_progress(const Session *session, const char *what, uint64_t done, uint64_t total) {
     if (!session->shows_progress) return;
-    if (total == 0) {
-        fprintf(stderr, "\r\033[K");
-    } else {
-        fprintf(stderr, "\r\033[K%s ", what);
+    terminal_code(stderr, TERMINAL_CLEAR_LINE);
+    if (total > 0) {
+        terminal_print(stderr, "%s ", what);
         terminal_bar(stderr, 30, done, total);
-        fprintf(stderr, " %.0f%%", 100.0 * (double)done / (double)total);
+        terminal_print(stderr, " %.0f%%", 100.0 * (double)done / (double)total);
     }
     fflush(stderr);
 }

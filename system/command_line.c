@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "system/terminal.h"
+
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
 
 const OptionRow *command_line_row(const CommandLine *line, size_t i) {
@@ -63,10 +65,10 @@ static void print_row(FILE *out, const OptionRow *row) {
     enum { WIDTH = 26 };
     char text[64];
     if (row_text(row, text, sizeof text) > WIDTH) { /* the help goes to the next line */
-        fprintf(out, "  %s\n", text);
+        terminal_print(out, "  %s\n", text);
         text[0] = '\0';
     }
-    fprintf(out, "  %-*s %s\n", WIDTH, text, row->help);
+    terminal_print(out, "  %-*s %s\n", WIDTH, text, row->help);
 }
 
 void command_line_help(FILE *out, const CommandLine *line, bool all) {
@@ -75,7 +77,7 @@ void command_line_help(FILE *out, const CommandLine *line, bool all) {
     for (size_t i = 0; (row = command_line_row(line, i)); i++) {
         if (row->kind == OPTION_HEADING) heading = row->name;
         if (row->kind == OPTION_HEADING || (!all && !row->usual) || !row->help) continue;
-        if (heading) fprintf(out, "%s:\n", heading);
+        if (heading) terminal_print(out, "%s:\n", heading);
         heading = NULL;
         print_row(out, row);
     }
@@ -91,7 +93,7 @@ bool command_line_help_about(FILE *out, const CommandLine *line, const char *wor
             whole = strcasestr(heading, word);
         } else if (row->help &&
                    (whole || strcasestr(row->name, word) || strcasestr(row->help, word))) {
-            if (heading) fprintf(out, "%s:\n", heading);
+            if (heading) terminal_print(out, "%s:\n", heading);
             heading = NULL;
             found = true;
             print_row(out, row);

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
+#include "system/terminal.h"
+
 double disk_reads_mib(void) {
     enum { BLOCK = 512 }; /* bytes, whatever the device's are */
     struct rusage usage;
@@ -12,7 +14,7 @@ double disk_reads_mib(void) {
 
 void disk_reads_print(double before, size_t n, const char *what) {
     double all = disk_reads_mib();
-    fprintf(stderr, "disk:    %.1f MiB read", all);
-    if (n > 0) fprintf(stderr, ", %.1f MiB a %s", (all - before) / (double)n, what);
-    fputc('\n', stderr);
+    terminal_print(stderr, "disk:    %.1f MiB read", all);
+    if (n > 0) terminal_print(stderr, ", %.1f MiB a %s", (all - before) / (double)n, what);
+    terminal_print(stderr, "\n");
 }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/shown_text.h"
 #include "system/descriptor.h"
 #include "system/own_file.h"
 #include "system/replace_file.h"
@@ -61,7 +62,7 @@ static Status show(Output *output, const char *bytes, size_t length, Error *erro
     Status status = STATUS_OK;
     for (size_t at = 0, used; at < length && status == STATUS_OK; at += used) {
         char shown[1024];
-        size_t n = terminal_show(bytes + at, length - at, shown, sizeof shown, &used);
+        size_t n = shown_text(bytes + at, length - at, shown, sizeof shown, &used);
         status = write_bytes(output, shown, n, error);
     }
     return status;

@@ -1,4 +1,6 @@
-/* Text for a person at a terminal, without the control sequences of untrusted text. */
+/* Text for a person at a terminal, without the control sequences of untrusted text. Everything that
+ * a program writes to stdout and stderr goes through a function of this header or through an Output
+ * (output.h); scripts/check-texts knows the exceptions. */
 #ifndef TERMINAL_H
 #define TERMINAL_H
 
@@ -14,22 +16,30 @@
  * filled. */
 void terminal_bar(FILE *out, int width, uint64_t done, uint64_t total);
 
-/* What turns dim text on, and off again, where terminal_has_colours. */
-#define TERMINAL_DIM "\033[2m"
-#define TERMINAL_PLAIN "\033[0m"
+/* What the program itself tells a terminal to do. */
+typedef enum TerminalCode {
+    TERMINAL_DIM, /* text from here on, where terminal_has_colours */
+    TERMINAL_PLAIN,
+    TERMINAL_CLEAR_LINE,    /* the cursor's, for a progress line */
+    TERMINAL_CLEAR_BELOW,   /* the cursor's line and all below it */
+    TERMINAL_PASTES_MARKED, /* the beginning and the end of pasted text (bracketed paste) */
+    TERMINAL_PASTES_BARE
+} TerminalCode;
+
+/* Sends a code to a terminal. Returns false with errno when it cannot be written. */
+bool terminal_code(FILE *out, TerminalCode code);
 
 /* Whether `fd` is a terminal with colours that NO_COLOR (no-color.org) does not forbid. */
 bool terminal_has_colours(int fd);
 
-/* Makes text[length] (UTF-8) safe for a terminal: control characters other than newline and tab
- * become caret notation ("^[" for Escape), those of writing directions "<U+202E>", bytes that are
- * not UTF-8 become U+FFFD. Fills shown[size] (size >= 8) with as many whole characters as fit and
- * returns their bytes; *used receives the bytes of `text` that were converted. */
-size_t terminal_show(const char *text, size_t length, char *shown, size_t size, size_t *used);
-
-/* Writes text[length] (UTF-8), through terminal_show when `fd` is a terminal. Returns false with
+/* Writes text[length] (UTF-8), through shown_text when `fd` is a terminal. Returns false with
  * errno when it cannot be written. */
 bool terminal_write(int fd, const char *text, size_t length);
+
+/* Writes text[length], or formatted text of any length, to a stream: through terminal_write when it
+ * is a terminal. Returns false with errno when it cannot be written. */
+bool terminal_put(FILE *out, const char *text, size_t length);
+bool terminal_print(FILE *out, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* The columns of the terminal `fd`; 0 where it is no terminal, or one too narrow for lines to end
  * between words. */

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/utf8.h"
+
 static bool is_fence(const WordWrap *w) {
     return w->n_beginning >= 3 &&
            (memcmp(w->beginning, "```", 3) == 0 || memcmp(w->beginning, "~~~", 3) == 0);
@@ -17,13 +19,10 @@ static bool is_kept(const WordWrap *w) {
 
 /* The columns of the last character of bytes[length], which is complete; 0 for one that is not. */
 static size_t last_columns(const char *bytes, size_t length) {
-    utf8proc_int32_t code;
-    size_t n = 1;
-    while (n < length && n < 4 && ((unsigned char)bytes[length - n] & 0xC0) == 0x80) n++;
-    if (utf8proc_iterate((const utf8proc_uint8_t *)bytes + length - n, (utf8proc_ssize_t)n,
-                         &code) != (utf8proc_ssize_t)n)
-        return 0;
-    return code < 0x20 ? 2 : (size_t)utf8proc_charwidth(code); /* "^[" */
+    uint32_t code;
+    size_t start = utf8_previous(bytes, length);
+    if (utf8_decode(bytes + start, length - start, &code) != length - start) return 0;
+    return code < 0x20 ? 2 : (size_t)utf8proc_charwidth((utf8proc_int32_t)code); /* "^[" */
 }
 
 /* Writes the word that waits, on a line of its own if it does not fit behind the blanks. A word

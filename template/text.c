@@ -54,10 +54,6 @@ int jinja_text_shown(Text t) {
 
 /* ---- code points ---- */
 
-static size_t char_size(uint8_t lead) {
-    return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-}
-
 uint32_t jinja_text_char(Text t, size_t at, size_t *size) {
     uint32_t code;
     *size = utf8_next((const char *)t.bytes + at, t.length - at, &code);
@@ -66,15 +62,13 @@ uint32_t jinja_text_char(Text t, size_t at, size_t *size) {
 
 size_t jinja_text_count(Machine *m, Text t) {
     jinja_spend(m, t.length);
-    size_t count = 0;
-    for (size_t i = 0; i < t.length; i++) count += (t.bytes[i] & 0xC0) != 0x80;
-    return count;
+    return utf8_count((const char *)t.bytes, t.length);
 }
 
 size_t jinja_text_offset(Machine *m, Text t, size_t index) {
     jinja_spend_slow(m, index < t.length ? index : t.length);
     size_t at = 0;
-    while (index > 0 && at < t.length) at += char_size(t.bytes[at]), index--;
+    while (index > 0 && at < t.length) at += utf8_length((char)t.bytes[at]), index--;
     return at;
 }
 
@@ -171,7 +165,7 @@ Text jinja_text_replace(Machine *m, Text t, Text old, Text new, int64_t count) {
             jinja_build(m, &b, new);
             if (count > 0) count--;
             if (done == t.length) return jinja_built(&b);
-            at = done + char_size(t.bytes[done]);
+            at = done + utf8_length((char)t.bytes[done]);
             jinja_build(m, &b, jinja_text_cut(t, done, at));
             done = at;
             continue;

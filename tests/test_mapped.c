@@ -155,7 +155,7 @@ static void a_lost_page_tells_its_file_and_cannot_steer_a_terminal(void **state)
     (void)state;
     char said[512];
     assert_int_equal(touch_lost_page(true, said, sizeof said), 1);
-    assert_non_null(strstr(said, ": a?[31m?name: cannot be read any more"));
+    assert_non_null(strstr(said, ": a^[[31m?name: cannot be read any more"));
     assert_int_equal(touch_lost_page(false, said, sizeof said), 1);
     assert_non_null(strstr(said, ": a mapped file: cannot be read any more"));
 }

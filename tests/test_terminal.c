@@ -16,6 +16,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/shown_text.h"
 #include "fixture.h"
 #include "process.h"
 #include "small_model.h"
@@ -221,21 +222,23 @@ static void the_remark_on_the_model_ends_its_lines_between_words(void **state) {
     free(shown);
 }
 
-/* What a shell shows at a terminal; "$0" is the program, "$1" the model. */
+/* What a shell shows at a terminal; "$0" is the program, "$1" the model, "$2" the tests' directory,
+ * "$3" the core. */
 static char *shown_by(const char *command) {
-    char *program = build_path("run"), *text = calloc(1, 1 << 16);
+    char *program = build_path("run"), *core = build_path("core/run"), *text = calloc(1, 1 << 16);
     int terminal, status;
     size_t length = 0;
     ssize_t n;
     pid_t child = terminal_fork(&terminal, NULL);
     if (child == 0) {
-        execl("/bin/sh", "sh", "-c", command, program, model, NULL);
+        execl("/bin/sh", "sh", "-c", command, program, model, directory, core, NULL);
         _exit(127);
     }
     while ((n = read(terminal, text + length, (1 << 16) - 1 - length)) > 0) length += (size_t)n;
     close(terminal);
     assert_int_equal(waitpid(child, &status, 0), child);
     free(program);
+    free(core);
     return text;
 }
 
@@ -292,11 +295,62 @@ static void whatever_does_not_fit_at_once_comes_whole(void **state) {
     for (size_t size = 8; size < 64; size++) {
         char shown[64], all[256] = "";
         for (size_t at = 0, used; at < sizeof text - 1; at += used) {
-            size_t n = terminal_show(text + at, sizeof text - 1 - at, shown, size, &used);
+            size_t n = shown_text(text + at, sizeof text - 1 - at, shown, size, &used);
             assert_true(n > 0 && n <= size && used > 0);
             strncat(all, shown, n);
         }
         assert_string_equal(all, wanted);
+    }
+}
+
+/* U+009B begins a control sequence as Escape and '[' do. What only looks like a character to a
+ * decoder that adds bits up is none (Unicode table 3-7): overlong forms of it, surrogates, numbers
+ * beyond U+10FFFF. */
+static void no_other_spelling_of_a_control_is_a_character(void **state) {
+    (void)state;
+    static const char *const spellings[] = {
+        "\xE0\x82\x9B", "\xF0\x80\x82\x9B", "\xC0\x9B",         "\xED\xA0\x80",
+        "\xED\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xF8\x80\x80\x82\x9B"};
+    for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
+        char shown[64], wanted[64] = "";
+        size_t used, n = strlen(spellings[i]);
+        size_t length = shown_text(spellings[i], n, shown, sizeof shown, &used);
+        for (size_t k = 0; k < n; k++) strcat(wanted, "\xEF\xBF\xBD");
+        assert_int_equal(used, n);
+        assert_int_equal(length, strlen(wanted));
+        assert_memory_equal(shown, wanted, length);
+    }
+}
+
+/* Every writer: names in any encoding, tested texts, results, remarks about receipts, the core. */
+static void no_writer_sends_controls_to_a_terminal(void **state) {
+    (void)state;
+    static const struct {
+        const char *command, *says;
+    } cases[] = {
+        {"cp models/stories.bin \"$2/$(printf 'x\\340\\202\\233y')\"; \"$0\" \"$2\"/x*y --info",
+         "/x\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBDy"},
+        {"printf 'a\\033]0;t\\007b\\302\\233d\\n' >\"$2/t\"; \"$0\" --regex ab --shape-test "
+         "\"$2/t\"",
+         "1: refused at byte 1 (^[]0;t^Gb^[[d); what may stand there: b"},
+        {"echo '{\"id\": \"a\\u009bm\", \"prompt\": \"a\", \"max_tokens\": 1}' | \"$0\" \"$1\" "
+         "--batch -",
+         "a^[[m"},
+        {"r=\"$2/$(printf 'r\\033]0;t\\007')\"; \"$0\" \"$1\" -i a -n 1 -t 0 --receipt \"$r\"; sed "
+         "-i "
+         "'s/\"numeric_revision\": [0-9]*/\"numeric_revision\": 1/' \"$r\"; \"$0\" \"$1\" --replay "
+         "\"$r\"",
+         "r^[]0;t^G is of numeric revision 1, "},
+        {"\"$3\" models/stories.bin -i \"$(printf 'a\\033[31m\\302\\233b')\" -e -n 1",
+         "a^[[31m^[[b"},
+        {"\"$3\" \"$(printf '/nowhere/\\033[31m')\" -n 1", "/nowhere/^[[31m"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *shown = shown_by(cases[i].command);
+        for (char *at; (at = strstr(shown, "\r\033[K"));) memmove(at, at + 4, strlen(at + 4) + 1);
+        if (!strstr(shown, cases[i].says) || strpbrk(shown, "\033\007\x9B"))
+            fail_msg("%s\nshown: %s", cases[i].command, shown);
+        free(shown);
     }
 }
 
@@ -425,6 +479,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(who_types_the_text_is_told_how_it_ends),
         cmocka_unit_test(a_pipe_gets_the_bytes_as_they_are),
         cmocka_unit_test(whatever_does_not_fit_at_once_comes_whole),
+        cmocka_unit_test(no_other_spelling_of_a_control_is_a_character),
+        cmocka_unit_test(no_writer_sends_controls_to_a_terminal),
         cmocka_unit_test(what_the_user_named_is_written_under_the_umask),
         cmocka_unit_test(links_that_were_planted_in_the_cache_are_not_followed),
         cmocka_unit_test(the_statistics_say_what_of_the_sandbox_is_in_force),
