@@ -64,6 +64,7 @@ Status adapter_read_gguf(AdapterModules *modules, const InputFile *file, char ar
     double alpha = 0.0;
     Status status = gguf_read(&gguf, file, 0, &modules->table, error);
     if (status == STATUS_OK) status = gguf_check_keys(&gguf, architecture, &alpha, error);
+    if (gguf_check_types(&gguf, error) != STATUS_OK) status = STATUS_FAILED;
     if (status == STATUS_OK) status = raw_table_sort(&modules->table, error);
     for (size_t i = 0; status == STATUS_OK && i < modules->table.n; i++)
         status = add_factor(modules, &modules->table.items[i], file->path, error);

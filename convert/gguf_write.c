@@ -81,7 +81,7 @@ static Status read_source(GgufWriter *w) {
         if (status != STATUS_OK) return status;
     }
     w->alignment = GGUF_ALIGNMENT;
-    gguf_uint(&w->gguf, "general.alignment", &w->alignment);
+    gguf_uint(&w->gguf, "general.alignment", UINT64_MAX, &w->alignment);
     w->items = calloc(w->table.n + 1, sizeof *w->items);
     w->places = calloc(w->source->n_tensors + 1, sizeof *w->places);
     return w->items && w->places ? STATUS_OK : error_set(w->error, "no memory");

@@ -110,7 +110,7 @@ static Status apertus_more(const RuleContext *c, const json_t *json, Error *erro
 
 /* The element of layer i, or the number that holds for all layers. */
 static bool gguf_number_of_layer(const GgufModel *m, const char *key, uint32_t i, double *value) {
-    const GgufValue *found = gguf_find(&m->gguf, key);
+    const GgufValue *found = gguf_find_kind(&m->gguf, key, GGUF_AS_FLOAT);
     return found && gguf_element(found, found->is_array ? i : 0, value);
 }
 

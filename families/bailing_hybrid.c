@@ -188,7 +188,7 @@ static void gguf_note_limits(const GgufModel *m) {
     static const char *const keys[] = {"swiglu_clamp_exp", "swiglu_clamp_shexp"};
     double limit = 0;
     for (size_t i = 0; i < 2; i++) {
-        const GgufValue *found = gguf_model_find(m, keys[i]);
+        const GgufValue *found = gguf_model_find(m, keys[i], GGUF_AS_FLOAT);
         for (uint64_t l = 0; limit == 0 && gguf_element(found, l, &limit); l++) continue;
     }
     if (limit != 0)

@@ -320,7 +320,7 @@ static Status deepseek_v4_more(const RuleContext *context, const json_t *json, E
 
 /* Layers with pools have a rate, and those that choose among them an indexer. */
 static Status gguf_deepseek_v4_finish(const GgufModel *m, Config *c) {
-    const GgufValue *rates = gguf_model_find(m, "attention.compress_ratios");
+    const GgufValue *rates = gguf_model_find(m, "attention.compress_ratios", GGUF_AS_WHOLE);
     if (gguf_gate_limit(m, &c->experts.swiglu_limit) != STATUS_OK) return STATUS_FAILED;
     c->ffn_dim = c->experts.ffn_dim;
     for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {

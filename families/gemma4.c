@@ -615,14 +615,15 @@ static Status gguf_gemma_by_layer(const GgufModel *m, Config *c) {
 static Status gguf_unstack(GgufModel *m, const char *name) {
     char full[64];
     snprintf(full, sizeof full, "%s.weight", name);
-    const RawTensor *found = raw_table_find(&m->table, full);
+    RawTensor *found = raw_table_find(&m->table, full);
     uint32_t n = m->source->config.altup_streams - 1;
     size_t bytes;
     if (!found || found->n_dims != 3 || found->dims[0] != n || found->type == STORED_TYPES ||
         !stored_file_bytes(found->type, found->dims[1] * found->dims[2], found->dims[2], &bytes))
         return error_set(m->error, "%s: tensor '%s' is missing or does not hold %u matrices",
                          m->source->path, full, n);
-    RawTensor stack = *found; /* raw_table_add may move it */
+    const RawTensor stack = *found; /* raw_table_add may move it */
+    found->used = true;
     for (uint32_t i = 0; i < n; i++) {
         int length = snprintf(full, sizeof full, "%s.%u", name, i);
         RawTensor *one = raw_table_add(&m->table, full, (size_t)length);
@@ -642,7 +643,7 @@ static Status gguf_unstack(GgufModel *m, const char *name) {
 /* Adds the cutoffs of the layers whose gates are sparse: numbers of standard deviations, minus
  * infinity where all gates are kept. Files without them cut 95% in the first 10 layers. */
 static Status gguf_add_cutoffs(GgufModel *m) {
-    const GgufValue *given = gguf_model_find(m, "activation_sparsity_scale");
+    const GgufValue *given = gguf_model_find(m, "activation_sparsity_scale", GGUF_AS_FLOAT);
     for (uint32_t l = 0; l < m->source->config.n_layers; l++) {
         double scale = l < 10 && !given ? 1.6448533535003662 : -INFINITY;
         char name[48];

@@ -98,7 +98,7 @@ Status gguf_read_state(const GgufModel *m, Config *c) {
 /* Layers without key/value heads are of the kind `other`, the rest of the kind `attends`. */
 Status gguf_kinds_by_heads(const GgufModel *m, Config *c, LayerKindNumber attends,
                            LayerKindNumber other) {
-    const GgufValue *heads = gguf_model_find(m, "attention.head_count_kv");
+    const GgufValue *heads = gguf_model_find(m, "attention.head_count_kv", GGUF_AS_WHOLE);
     double n = 1.0;
     for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
         if (heads && !gguf_element(heads, heads->is_array ? l : 0, &n))
@@ -111,7 +111,7 @@ Status gguf_kinds_by_heads(const GgufModel *m, Config *c, LayerKindNumber attend
 }
 
 Status gguf_delta_kinds(const GgufModel *m, Config *c, LayerKindNumber attends) {
-    const GgufValue *recurrent = gguf_model_find(m, "attention.recurrent_layers");
+    const GgufValue *recurrent = gguf_model_find(m, "attention.recurrent_layers", GGUF_AS_BOOL);
     uint32_t interval = 4;
     double is_recurrent;
     gguf_model_uint(m, "full_attention_interval", &interval);
@@ -149,7 +149,7 @@ Status gguf_add_kda(const RuleContext *context, const TensorRule *latent, const 
 
 /* Sets *limit from a list with one number for all layers; 0 where there is no list. */
 static Status one_limit(const GgufModel *m, const char *key, double *limit) {
-    const GgufValue *found = gguf_model_find(m, key);
+    const GgufValue *found = gguf_model_find(m, key, GGUF_AS_FLOAT);
     double first = 0.0, other = 0.0;
     uint64_t n = found && found->is_array ? m->source->config.n_layers : 1;
     for (uint64_t l = 0; found && l < n; l++) {
@@ -168,7 +168,7 @@ Status gguf_gate_limit(const GgufModel *m, float *limit) {
     if (one_limit(m, "swiglu_clamp_exp", &experts) != STATUS_OK ||
         one_limit(m, "swiglu_clamp_shexp", &shared) != STATUS_OK)
         return STATUS_FAILED;
-    bool has_shared = gguf_model_find(m, "swiglu_clamp_shexp") != NULL;
+    bool has_shared = gguf_model_value(m, "swiglu_clamp_shexp") != NULL;
     if (has_shared && shared != experts)
         return error_set(m->error, "%s: gates of experts are limited by %g, shared ones by %g",
                          m->source->path, experts, shared);

@@ -112,7 +112,7 @@ const Family families_granite_swa[] = {
 
 /* attention.rope_pattern says which layers rotate. */
 static Status gguf_granite_swa_finish(const GgufModel *m, Config *c) {
-    const GgufValue *pattern = gguf_model_find(m, "attention.rope_pattern");
+    const GgufValue *pattern = gguf_model_find(m, "attention.rope_pattern", GGUF_AS_BOOL);
     double rotates;
     if (pattern && (!pattern->is_array || pattern->count < c->n_layers))
         return error_set(m->error, "%s: attention.rope_pattern is not a list of %u layers",

@@ -169,7 +169,7 @@ static Status gguf_hy_v4_finish(const GgufModel *m, Config *c) {
 
 /* The limits of the experts' gates, which layers without experts do not use. */
 static Status gguf_hy_v4_more(GgufModel *m) {
-    const GgufValue *limits = gguf_model_find(m, "swiglu_clamp_exp");
+    const GgufValue *limits = gguf_model_find(m, "swiglu_clamp_exp", GGUF_AS_FLOAT);
     for (uint32_t l = 0; limits && l < m->source->config.n_layers; l++) {
         double limit = 0.0;
         if (!gguf_element(limits, limits->is_array ? l : 0, &limit) ||

@@ -299,7 +299,7 @@ static Status qwen4_exp_more(const RuleContext *context, const json_t *json, Err
 
 /* Reads n whole numbers of a list of the n-gram layer. */
 static Status gguf_numbers(const GgufModel *m, const char *key, uint64_t *out, size_t n) {
-    const GgufValue *found = gguf_model_find(m, key);
+    const GgufValue *found = gguf_model_find(m, key, GGUF_AS_WHOLE);
     for (size_t i = 0; i < n; i++)
         if (!gguf_whole(found, i, &out[i]))
             return error_set(m->error, "%s: %s.%s is not a list of %zu whole numbers",
@@ -352,7 +352,7 @@ static Status gguf_hashing(const GgufModel *m, Config *c) {
 }
 
 static Status gguf_ngrams(const GgufModel *m, Config *c) {
-    const GgufValue *layers = gguf_model_find(m, "ple.layers");
+    const GgufValue *layers = gguf_model_find(m, "ple.layers", GGUF_AS_WHOLE);
     uint64_t layer;
     uint32_t width = 0;
     if (!layers || layers->count == 0) {
@@ -375,7 +375,7 @@ static Status gguf_ngrams(const GgufModel *m, Config *c) {
 
 /* Sets the positions of a pool, of which all layers that attend have as many. */
 static Status gguf_pools(const GgufModel *m, Config *c) {
-    const GgufValue *ratios = gguf_model_find(m, "attention.compress_ratios");
+    const GgufValue *ratios = gguf_model_find(m, "attention.compress_ratios", GGUF_AS_WHOLE);
     for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
         double ratio = 0.0;
         if (c->layer_kind[l] != LAYER_CHOSEN) continue;

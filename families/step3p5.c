@@ -197,7 +197,7 @@ static Status gguf_step_finish(const GgufModel *m, Config *c) {
 }
 
 static Status gguf_step_limits(GgufModel *m, const char *key, bool of_experts) {
-    const GgufValue *found = gguf_model_find(m, key);
+    const GgufValue *found = gguf_model_find(m, key, GGUF_AS_FLOAT);
     for (uint32_t l = 0; found && l < m->source->config.n_layers; l++) {
         double limit = 0.0;
         if (!gguf_element(found, found->is_array ? l : 0, &limit) ||

@@ -1,5 +1,6 @@
 #include "formats/gguf.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,17 +204,36 @@ static bool whole_bytes(const RawTensor *raw, uint64_t elements, size_t *bytes) 
     return !__builtin_mul_overflow(elements, width, bytes);
 }
 
+static int compare_keys(const void *a, const void *b) {
+    const GgufValue *x = *(const GgufValue *const *)a, *y = *(const GgufValue *const *)b;
+    size_t n = x->key.length < y->key.length ? x->key.length : y->key.length;
+    int order = memcmp(x->key.bytes, y->key.bytes, n);
+    return order ? order : (x->key.length > y->key.length) - (x->key.length < y->key.length);
+}
+
+/* Refuses a key given twice: which of both values counts differs from program to program. */
+static Status check_keys(const Gguf *gguf, Error *error) {
+    const GgufValue **sorted = malloc((gguf->n_values + 1) * sizeof *sorted);
+    if (!sorted) return error_set(error, "%s: no memory", gguf->file->path);
+    for (size_t i = 0; i < gguf->n_values; i++) sorted[i] = &gguf->values[i];
+    qsort(sorted, gguf->n_values, sizeof *sorted, compare_keys);
+    Status status = STATUS_OK;
+    for (size_t i = 1; i < gguf->n_values && status == STATUS_OK; i++)
+        if (compare_keys(&sorted[i - 1], &sorted[i]) == 0)
+            status = error_set(error, "%s: the key '%.*s' is there twice", gguf->file->path,
+                               sorted[i]->key.length < 100 ? (int)sorted[i]->key.length : 100,
+                               sorted[i]->key.bytes);
+    free(sorted);
+    return status;
+}
+
 /* Turns the tensors' offsets, which count from the end of the header, into offsets in the file, and
  * checks that each tensor lies inside it. */
 static Status resolve_offsets(const Gguf *gguf, const Cursor *c, RawTable *table, size_t first,
                               Error *error) {
     uint64_t alignment = 32, used = (uint64_t)(c->at - gguf->file->map);
-    const GgufValue *given = gguf_find(gguf, "general.alignment");
-    bool whole = !given || (given->type != GGUF_FLOAT32 && given->type != GGUF_FLOAT64 &&
-                            given->type != GGUF_BOOL);
-    if (given && (!whole || !gguf_uint(gguf, "general.alignment", &alignment)))
-        return error_set(error, "%s: general.alignment is not a whole number of bytes",
-                         gguf->file->path);
+    gguf_uint(gguf, "general.alignment", UINT64_MAX, &alignment);
+    if (gguf_check_types(gguf, error) != STATUS_OK) return STATUS_FAILED;
     if (alignment == 0 || alignment > 1 << 20 || (alignment & (alignment - 1)) != 0)
         return error_set(error, "%s: general.alignment is %llu", gguf->file->path,
                          (unsigned long long)alignment);
@@ -272,6 +292,7 @@ Status gguf_read(Gguf *gguf, const InputFile *file, size_t index, RawTable *tabl
         if (c.failed)
             return error_set(error, "%s: cut off, or damaged, in its metadata", file->path);
     }
+    if (check_keys(gguf, error) != STATUS_OK) return STATUS_FAILED;
     size_t first = table->n;
     for (uint64_t i = 0; i < gguf->n_tensors; i++)
         if (read_tensor(&c, file, index, table, error) != STATUS_OK) return STATUS_FAILED;
@@ -303,10 +324,87 @@ bool gguf_type_named(const char *name, uint32_t *number) {
 
 /* ---- Looking values up ---- */
 
-const GgufValue *gguf_find(const Gguf *gguf, const char *key) {
+/* The value of a key, which a reader may mark. */
+static GgufValue *find(const Gguf *gguf, const char *key) {
     for (size_t i = 0; i < gguf->n_values; i++)
         if (tokenizer_string_is(gguf->values[i].key, key)) return &gguf->values[i];
     return NULL;
+}
+
+const GgufValue *gguf_find(const Gguf *gguf, const char *key) {
+    return find(gguf, key);
+}
+
+static bool is_whole(uint32_t type) {
+    return type != GGUF_FLOAT32 && type != GGUF_FLOAT64 && type != GGUF_BOOL && type != GGUF_STRING;
+}
+
+/* Whether all elements are 0 or 1. */
+static bool holds_switches(const GgufValue *value) {
+    double number;
+    for (uint64_t i = 0; gguf_element(value, i, &number); i++)
+        if (number != 0.0 && number != 1.0) return false;
+    return true;
+}
+
+static bool is_of_kind(const GgufValue *value, GgufKind kind) {
+    switch (kind) {
+    case GGUF_AS_WHOLE:
+        return is_whole(value->type);
+    case GGUF_AS_FLOAT:
+        return value->type == GGUF_FLOAT32 || value->type == GGUF_FLOAT64;
+    case GGUF_AS_NUMBER:
+        return value->type != GGUF_BOOL && value->type != GGUF_STRING;
+    case GGUF_AS_BOOL:
+        return (value->type == GGUF_BOOL || is_whole(value->type)) && holds_switches(value);
+    default:
+        return value->type == GGUF_STRING;
+    }
+}
+
+/* What each kind is called in messages. */
+static const char *const kinds[] = {[GGUF_AS_WHOLE] = "a whole number",
+                                    [GGUF_AS_FLOAT] = "a float",
+                                    [GGUF_AS_NUMBER] = "a number",
+                                    [GGUF_AS_BOOL] = "true or false",
+                                    [GGUF_AS_TEXT] = "a text"};
+
+static GgufValue *find_kind(const Gguf *gguf, const char *key, GgufKind kind) {
+    GgufValue *found = find(gguf, key);
+    if (!found || (found->is_array && found->count == 0) || is_of_kind(found, kind)) return found;
+    found->wanted = kinds[kind];
+    return NULL;
+}
+
+const GgufValue *gguf_find_kind(const Gguf *gguf, const char *key, GgufKind kind) {
+    return find_kind(gguf, key, kind);
+}
+
+/* The same of a value that is no array. */
+static GgufValue *find_scalar(const Gguf *gguf, const char *key, GgufKind kind) {
+    GgufValue *found = find_kind(gguf, key, kind);
+    if (!found || !found->is_array) return found;
+    found->wanted = kinds[kind];
+    return NULL;
+}
+
+Status gguf_check_types(const Gguf *gguf, Error *error) {
+    static const char *const types[GGUF_TYPES] = {"uint8",  "int8",    "uint16", "int16", "uint32",
+                                                  "int32",  "float32", "bool",   "text",  "array",
+                                                  "uint64", "int64",   "float64"};
+    for (size_t i = 0; i < gguf->n_values; i++) {
+        const GgufValue *value = &gguf->values[i];
+        char number[40] = "";
+        double element;
+        if (!value->wanted) continue;
+        if (!value->is_array && gguf_element(value, 0, &element))
+            snprintf(number, sizeof number, " %.9g", element);
+        return error_set(error, "%s: the key '%.*s' is %s%s%s, but %s is wanted", gguf->file->path,
+                         value->key.length < 100 ? (int)value->key.length : 100, value->key.bytes,
+                         value->is_array ? "an array of " : "", types[value->type], number,
+                         value->wanted);
+    }
+    return STATUS_OK;
 }
 
 bool gguf_element(const GgufValue *value, uint64_t index, double *number) {
@@ -374,21 +472,26 @@ bool gguf_whole(const GgufValue *value, uint64_t index, uint64_t *number) {
 }
 
 bool gguf_float(const Gguf *gguf, const char *key, double *value) {
-    const GgufValue *found = gguf_find(gguf, key);
-    return found && !found->is_array && gguf_element(found, 0, value);
+    const GgufValue *found = find_scalar(gguf, key, GGUF_AS_FLOAT);
+    return found && gguf_element(found, 0, value);
 }
 
-bool gguf_uint(const Gguf *gguf, const char *key, uint64_t *value) {
-    double number;
-    if (!gguf_float(gguf, key, &number) || !(number >= 0.0) || number > 9e15) return false;
-    *value = (uint64_t)number;
-    return (double)*value == number;
+bool gguf_uint(const Gguf *gguf, const char *key, uint64_t most, uint64_t *value) {
+    GgufValue *found = find_scalar(gguf, key, GGUF_AS_WHOLE);
+    uint64_t number;
+    if (!found) return false;
+    if (!gguf_whole(found, 0, &number) || number > most) {
+        found->wanted = "a whole number that is not negative and not too large";
+        return false;
+    }
+    *value = number;
+    return true;
 }
 
 bool gguf_bool(const Gguf *gguf, const char *key, bool *value) {
-    const GgufValue *found = gguf_find(gguf, key);
+    const GgufValue *found = find_scalar(gguf, key, GGUF_AS_BOOL);
     double number;
-    if (!found || found->type != GGUF_BOOL || !gguf_float(gguf, key, &number)) return false;
+    if (!found || !gguf_element(found, 0, &number)) return false;
     *value = number != 0.0;
     return true;
 }
@@ -402,12 +505,15 @@ static TokenizerString text_at(const uint8_t **at) {
     return text;
 }
 
-bool gguf_text(const Gguf *gguf, const char *key, TokenizerString *value) {
-    const GgufValue *found = gguf_find(gguf, key);
-    if (!found || found->is_array || found->type != GGUF_STRING) return false;
-    const uint8_t *at = found->values;
-    *value = text_at(&at);
+bool gguf_value_text(const GgufValue *value, TokenizerString *text) {
+    if (!value || value->is_array || value->type != GGUF_STRING) return false;
+    const uint8_t *at = value->values;
+    *text = text_at(&at);
     return true;
+}
+
+bool gguf_text(const Gguf *gguf, const char *key, TokenizerString *value) {
+    return gguf_value_text(find_scalar(gguf, key, GGUF_AS_TEXT), value);
 }
 
 Status gguf_texts(const Gguf *gguf, const char *key, TokenizerString **texts, size_t *n,

@@ -12,7 +12,12 @@ static Key key_of(const GgufModel *model, const char *name) {
     return key;
 }
 
-const GgufValue *gguf_model_find(const GgufModel *model, const char *name) {
+const GgufValue *gguf_model_find(const GgufModel *model, const char *name, GgufKind kind) {
+    Key key = key_of(model, name);
+    return gguf_find_kind(&model->gguf, key.text, kind);
+}
+
+const GgufValue *gguf_model_value(const GgufModel *model, const char *name) {
     Key key = key_of(model, name);
     return gguf_find(&model->gguf, key.text);
 }
@@ -20,7 +25,7 @@ const GgufValue *gguf_model_find(const GgufModel *model, const char *name) {
 bool gguf_model_uint(const GgufModel *model, const char *name, uint32_t *value) {
     uint64_t wide;
     Key key = key_of(model, name);
-    if (!gguf_uint(&model->gguf, key.text, &wide) || wide > UINT32_MAX) return false;
+    if (!gguf_uint(&model->gguf, key.text, UINT32_MAX, &wide)) return false;
     *value = (uint32_t)wide;
     return true;
 }

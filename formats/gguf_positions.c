@@ -87,7 +87,9 @@ static Status read_rope(GgufModel *m, const GgufFamily *family, Rope *rope) {
     *rope = rope_default(theta, c->rotary_dim);
     rope->original_context = c->context;
     rope->truncate = !family->yarn_keeps_ends;
-    gguf_model_float(m, "rope.scaling.original_context_length", &rope->original_context);
+    uint32_t original = 0;
+    if (gguf_model_uint(m, "rope.scaling.original_context_length", &original))
+        rope->original_context = original;
     if (read_scaling(m, rope) != STATUS_OK) return STATUS_FAILED;
     size_t n = rope->dim / 2;
     if (read_factors(m, "rope_factors_long.weight", n, n, &rope->factors) != STATUS_OK ||

@@ -57,7 +57,8 @@ static Status read_files(GgufModel *r) {
         Gguf part;
         Status status = gguf_read(&part, &s->files[i], i, &r->table, r->error);
         uint64_t split_count = 1;
-        gguf_uint(&part, "split.count", &split_count);
+        gguf_uint(&part, "split.count", UINT16_MAX, &split_count);
+        if (status == STATUS_OK) status = gguf_check_types(&part, r->error);
         if (status == STATUS_OK && split_count > 1 && split_count != s->n_files)
             status = error_set(r->error,
                                "%s: one of %llu parts, but the name does not say so "
@@ -89,7 +90,7 @@ static bool computes(const GgufModel *r) {
  * thing. *value becomes the first number that is not 0, and layers[l] that of a layer with another
  * one. An absent key leaves *value as it is. */
 static Status layer_uint(const GgufModel *r, const char *rest, uint32_t *value, uint32_t *layers) {
-    const GgufValue *found = gguf_model_find(r, rest);
+    const GgufValue *found = gguf_model_find(r, rest, GGUF_AS_WHOLE);
     uint64_t n = found && computes(r) ? found->count : 1;
     bool is_set = false;
     if (!found || found->count == 0) return STATUS_OK;
@@ -152,7 +153,7 @@ static Status read_sizes(GgufModel *r) {
     uint32_t value_length = c->head_dim;
     gguf_model_uint(r, "attention.value_length", &value_length);
     /* The families with latent attention, and MiMo 2, read the values' width themselves. */
-    bool own_width = gguf_model_find(r, "attention.kv_lora_rank") != NULL ||
+    bool own_width = gguf_model_value(r, "attention.kv_lora_rank") != NULL ||
                      strcmp(r->architecture, "mimo2") == 0;
     if (value_length != c->head_dim && computes(r) && !own_width)
         return error_set(r->error,
@@ -246,8 +247,10 @@ static Status read_windows(const GgufModel *r, const GgufFamily *family) {
         return error_set(r->error,
                          "%s: attention.sliding_window %u is not known for the architecture '%s'",
                          r->source->path, window, r->architecture);
-    const GgufValue *pattern = gguf_model_find(r, "attention.sliding_window_pattern");
+    const GgufValue *pattern = gguf_model_value(r, "attention.sliding_window_pattern");
     bool is_list = pattern && pattern->is_array;
+    if (is_list) pattern = gguf_model_find(r, "attention.sliding_window_pattern", GGUF_AS_BOOL);
+    if (is_list && !pattern) return STATUS_OK; /* gguf_check_types reports it */
     if (is_list && pattern->count < c->n_layers)
         return error_set(r->error,
                          "%s: attention.sliding_window_pattern is not a list of %u layers",
@@ -300,10 +303,14 @@ static Status read_config(GgufModel *r) {
 
 /* ---- Tokenizer and template ---- */
 
-/* Reads a token id; false when it is absent or beyond the vocabulary. */
+/* Reads a token id; false when it is absent or beyond the vocabulary: some converters write -1, or
+ * its bits, for a token that the model lacks, and llama.cpp ignores such ids. */
 static bool special_id(const GgufModel *r, const char *key, int32_t *id) {
+    const GgufValue *found = gguf_find_kind(&r->gguf, key, GGUF_AS_WHOLE);
     uint64_t value;
-    if (!gguf_uint(&r->gguf, key, &value) || value >= r->source->config.vocab_size) return false;
+    if (!found || found->is_array || !gguf_whole(found, 0, &value) ||
+        value >= r->source->config.vocab_size)
+        return false;
     *id = (int32_t)value;
     return true;
 }
@@ -313,22 +320,28 @@ static void read_switch(const GgufModel *r, const char *key, int *out) {
     if (gguf_bool(&r->gguf, key, &value)) *out = value;
 }
 
-/* Copies an array of n numbers into malloc'ed float or int32_t elements; NULL when the key is
- * absent, the array has another length or memory is short. */
-static void *numbers(const GgufModel *r, const char *key, size_t n, bool as_float) {
-    const GgufValue *found = gguf_find(&r->gguf, key);
-    if (!found || !found->is_array || found->count != n) return NULL;
-    void *out = malloc((n + 1) * sizeof(float));
-    for (size_t i = 0; out && i < n; i++) {
+/* Copies an array of numbers, one a token, into malloc'ed float or int32_t elements; *out stays
+ * NULL when the key is absent. */
+static Status token_numbers(const GgufModel *r, const char *key, size_t n, bool as_float,
+                            void **out) {
+    const GgufValue *found =
+        gguf_find_kind(&r->gguf, key, as_float ? GGUF_AS_NUMBER : GGUF_AS_WHOLE);
+    if (!found) return STATUS_OK;
+    if (!found->is_array || found->count < n)
+        return error_set(r->error, "%s: %s has %llu values for %zu tokens", r->source->path, key,
+                         (unsigned long long)found->count, n);
+    *out = malloc((n + 1) * sizeof(float));
+    if (!*out) return error_set(r->error, "%s: no memory", r->source->path);
+    for (size_t i = 0; i < n; i++) {
         double number = 0.0;
         gguf_element(found, i, &number);
         if (as_float) {
-            ((float *)out)[i] = (float)number;
+            ((float *)*out)[i] = (float)number;
         } else {
-            ((int32_t *)out)[i] = fabs(number) < 1e9 ? (int32_t)number : 0;
+            ((int32_t *)*out)[i] = fabs(number) < 1e9 ? (int32_t)number : 0;
         }
     }
-    return out;
+    return STATUS_OK;
 }
 
 static void read_special_tokens(GgufModel *r, TokenizerGguf *t) {
@@ -369,12 +382,15 @@ static Status read_tokenizer(GgufModel *r) {
         status = gguf_texts(g, "tokenizer.ggml.merges", &merges, &t.n_merges, r->error);
     t.tokens = tokens;
     t.merges = merges;
-    void *scores = numbers(r, "tokenizer.ggml.scores", t.n_tokens, true);
-    void *token_types = numbers(r, "tokenizer.ggml.token_type", t.n_tokens, false);
+    void *scores = NULL, *token_types = NULL;
+    if (status == STATUS_OK)
+        status = token_numbers(r, "tokenizer.ggml.scores", t.n_tokens, true, &scores);
+    if (status == STATUS_OK)
+        status = token_numbers(r, "tokenizer.ggml.token_type", t.n_tokens, false, &token_types);
     t.scores = scores;
     t.token_types = token_types;
     const GgufValue *map = gguf_find(g, "tokenizer.ggml.precompiled_charsmap");
-    if (map && map->is_array && map->type <= 1) {
+    if (map && map->is_array && map->type <= GGUF_INT8) {
         t.precompiled_charsmap = map->values;
         t.precompiled_charsmap_size = (size_t)map->count;
     }
@@ -402,7 +418,7 @@ static void copy_general(GgufModel *r) {
                                        "general.size_label", "general.finetune"};
     TokenizerString text;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (gguf_text(&r->gguf, keys[i], &text))
+        if (gguf_value_text(gguf_find(&r->gguf, keys[i]), &text))
             metadata_add_text(&r->source->metadata, keys[i], text.bytes, text.length);
 }
 
@@ -457,6 +473,12 @@ static Status read_keys(const GgufModel *r, const GgufKey *keys) {
     return STATUS_OK;
 }
 
+static bool begins_with_any(const char *name, const char *const *starts) {
+    for (; *starts; starts++)
+        if (strncmp(name, *starts, strlen(*starts)) == 0) return true;
+    return false;
+}
+
 /* How queries grow with the position (GgufFamily.scales_queries). */
 static void read_query_scaling(GgufModel *r) {
     Config *c = &r->source->config;
@@ -466,6 +488,27 @@ static void read_query_scaling(GgufModel *r) {
     c->query_scaling = (float)scale;
     c->query_scaling_floor = c->context;
     gguf_model_uint(r, "rope.scaling.original_context_length", &c->query_scaling_floor);
+}
+
+/* Refuses tensors outside layers that nothing has read. Those of a model's parts for images and
+ * sound, which ollama and some converters keep in the same file, are left out, as mtp.* of a
+ * prediction layer is. */
+static Status check_outside_layers(GgufModel *r) {
+    static const char *const parts[] = {"v.", "mm.", "a.", "model.vision_tower.", NULL};
+    static const char *const left_out[] = {"blk.", "mtp.", NULL};
+    bool has_parts = false;
+    for (size_t i = 0; i < r->table.n; i++) {
+        const RawTensor *raw = &r->table.items[i];
+        if (raw->used || begins_with_any(raw->name, left_out)) continue;
+        if (begins_with_any(raw->name, parts)) {
+            has_parts = true;
+            continue;
+        }
+        return error_set(r->error, "%s: tensor '%.100s' is not part of a model of type '%s'",
+                         r->source->path, raw->name, r->architecture);
+    }
+    if (has_parts) source_add_note(r->source, source_text_alone);
+    return STATUS_OK;
 }
 
 /* Finds the family of the architecture and reads with it, in this order: keys, router and windows,
@@ -505,7 +548,9 @@ static Status read_tensors(GgufModel *r) {
     if (pooling_read_gguf(r->source, pooling, !context.tied, r->error) != STATUS_OK)
         return STATUS_FAILED;
     static const char *const harmless[] = {".attn_rot_embd.weight", NULL};
-    return rules_check_leftovers(&context, "blk.", harmless, r->architecture, r->error);
+    if (rules_check_leftovers(&context, "blk.", harmless, r->architecture, r->error) != STATUS_OK)
+        return STATUS_FAILED;
+    return check_outside_layers(r);
 }
 
 /* Completes the Config of a file that holds only a vocabulary, which may be of any architecture:
@@ -544,6 +589,8 @@ static Status parse(GgufModel *r) {
 Status gguf_parse(Source *source, Error *error) {
     GgufModel r = {.source = source, .error = error};
     Status status = parse(&r);
+    /* Counts before another failure, which may follow from it. */
+    if (gguf_check_types(&r.gguf, error) != STATUS_OK) status = STATUS_FAILED;
     gguf_free(&r.gguf);
     raw_table_free(&r.table);
     return status;

@@ -631,9 +631,7 @@ static Status parse(Directory *d) {
         return STATUS_FAILED;
     add_generation(d);
     add_special_tokens(d);
-    if (d->is_part || family->reads_text_alone)
-        source_add_note(d->source,
-                        "the model's parts for images or sound are left out: it reads text alone");
+    if (d->is_part || family->reads_text_alone) source_add_note(d->source, source_text_alone);
     return STATUS_OK;
 }
 

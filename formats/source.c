@@ -56,6 +56,9 @@ void source_close(Source *source) {
     free(source);
 }
 
+const char source_text_alone[] =
+    "the model's parts for images or sound are left out: it reads text alone";
+
 void source_add_note(Source *source, const char *note) {
     if (source->n_notes < SOURCE_MAX_NOTES) source->notes[source->n_notes++] = note;
 }

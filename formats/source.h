@@ -168,6 +168,8 @@ Status source_repeat_layers(Source *source, const uint32_t *like, Error *error);
 
 /* Adds a note (a string constant), for people who convert the source. */
 void source_add_note(Source *source, const char *note);
+/* The note of a model whose parts for images or sound are left out. */
+extern const char source_text_alone[];
 
 /* Stores a copy of text[bytes] as the source's chat template. */
 Status source_set_template(Source *source, const char *text, size_t bytes, Error *error);

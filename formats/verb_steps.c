@@ -37,13 +37,14 @@ Status verb_check(const Verb *verb, const char *words, Error *error) {
     return step_word(&given, word) ? wrong_words(verb, error) : STATUS_OK;
 }
 
-/* Whether the file has the tensor, or the key, which if it is a switch must be true. */
+/* Whether the file has the tensor, or the key, whose number or switch must not be 0. */
 static bool is_true_of_gguf(const GgufModel *m, const char *name) {
     uint32_t n = m->source->config.n_layers;
-    bool flag;
+    const GgufValue *value = gguf_model_value(m, name);
+    double number;
     if (n > CONFIG_MAX_LAYERS) n = CONFIG_MAX_LAYERS;
-    if (gguf_model_bool(m, name, &flag)) return flag;
-    if (gguf_model_find(m, name) || gguf_model_has(m, name)) return true;
+    if (value && !value->is_array && gguf_element(value, 0, &number)) return number != 0.0;
+    if (value || gguf_model_has(m, name)) return true;
     for (uint32_t l = 0; name[0] == '.' && l < n; l++)
         if (gguf_model_layer_has(m, l, name + 1)) return true;
     return false;

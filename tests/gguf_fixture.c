@@ -95,6 +95,10 @@ static void put_scalar(Out *o, const char *kind, const json_t *value) {
         put(o, &number, sizeof number);
     } else if (strcmp(kind, "uint64") == 0) {
         put_u64(o, (uint64_t)json_integer_value(value));
+    } else if (strcmp(kind, "uint8") == 0) {
+        put(o, &(uint8_t){(uint8_t)json_integer_value(value)}, 1);
+    } else if (strcmp(kind, "int16") == 0) {
+        put(o, &(int16_t){(int16_t)json_integer_value(value)}, 2);
     } else {
         put_u32(o, (uint32_t)json_integer_value(value));
     }
@@ -106,16 +110,16 @@ static void put_key(Out *o, const json_t *pair) {
     static const struct {
         const char *name;
         uint32_t number;
-    } kinds[] = {{"uint32", 4}, {"int32", 5},  {"float32", 6},
-                 {"bool", 7},   {"string", 8}, {"uint64", 10}};
+    } kinds[] = {{"uint8", 0},   {"int16", 3}, {"uint32", 4}, {"int32", 5},
+                 {"float32", 6}, {"bool", 7},  {"string", 8}, {"uint64", 10}};
     const char *kind = json_string_value(json_array_get(pair, 1));
     const json_t *value = json_array_get(pair, 2);
     char scalar[16];
     snprintf(scalar, sizeof scalar, "%.*s", (int)strcspn(kind, "["), kind);
-    uint32_t number = 0;
+    uint32_t number = UINT32_MAX;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i].name, scalar) == 0) number = kinds[i].number;
-    if (number == 0) fail_msg("a key of type %s", kind);
+    if (number == UINT32_MAX) fail_msg("a key of type %s", kind);
     put_text(o, json_string_value(json_array_get(pair, 0)));
     if (!json_is_array(value)) {
         put_u32(o, number);

@@ -203,6 +203,15 @@ static void latent_attention_is_the_same_where_its_matrix_is_not_split(void **st
     json_decref(gguf);
 }
 
+/* Expects that the file is refused with a message that contains `expected`. */
+static void assert_source_refused(const char *path, const char *expected) {
+    const ConvertOptions options = {.n_threads = 1};
+    Error error = {.text = ""};
+    int fd = -1;
+    assert_int_equal(convert_temporary(path, &options, &fd, &error), STATUS_FAILED);
+    if (!strstr(error.text, expected)) fail_msg("'%s' does not say '%s'", error.text, expected);
+}
+
 /* Sets one key of the fixture and expects a refusal whose message contains `expected`. */
 static void assert_refused(const char *name, const char *key, json_t *value, const char *kind,
                            const char *expected) {
@@ -210,14 +219,91 @@ static void assert_refused(const char *name, const char *key, json_t *value, con
     json_t *gguf = gguf_fixture_load(name);
     set_key(gguf, key, value, kind);
     gguf_fixture_write(gguf, path, STORED_F32, false);
-    const ConvertOptions options = {.n_threads = 1};
-    Error error = {.text = ""};
-    int fd = -1;
-    assert_int_equal(convert_temporary(path, &options, &fd, &error), STATUS_FAILED);
-    if (!strstr(error.text, expected)) fail_msg("'%s' does not say '%s'", error.text, expected);
+    assert_source_refused(path, expected);
     json_decref(gguf);
     free(path);
     fixture_remove_directory(directory);
+}
+
+/* llama.cpp refuses a key of another type ("has wrong type"); taken for absent, its default would
+ * count. */
+static void a_key_of_another_type_is_refused_by_name(void **state) {
+    (void)state;
+    const char *llama = "llama-mha";
+    assert_refused(llama, "llama.rope.freq_base", json_string("500000"), "string",
+                   "the key 'llama.rope.freq_base' is text, but a float is wanted");
+    assert_refused(llama, "llama.rope.freq_base", json_integer(500000), "uint32",
+                   "'llama.rope.freq_base' is uint32 500000, but a float is wanted");
+    assert_refused(llama, "llama.attention.layer_norm_rms_epsilon", json_true(), "bool",
+                   "layer_norm_rms_epsilon' is bool 1, but a float is wanted");
+    assert_refused(llama, "llama.block_count", json_real(3.0), "float32",
+                   "'llama.block_count' is float32 3, but a whole number is wanted");
+    assert_refused(llama, "llama.block_count", json_integer(-3), "int32",
+                   "'llama.block_count' is int32 -3, but a whole number that is not negative");
+    assert_refused(llama, "llama.context_length", json_pack("[i]", 64), "uint32[]",
+                   "'llama.context_length' is an array of uint32, but a whole number is wanted");
+    assert_refused(llama, "llama.attention.head_count", json_string("4"), "string",
+                   "'llama.attention.head_count' is text, but a whole number is wanted");
+    assert_refused(llama, "llama.rope.scaling.type", json_integer(1), "uint32",
+                   "'llama.rope.scaling.type' is uint32 1, but a text is wanted");
+    assert_refused(llama, "tokenizer.ggml.add_bos_token", json_string("no"), "string",
+                   "'tokenizer.ggml.add_bos_token' is text, but true or false is wanted");
+    assert_refused(llama, "tokenizer.ggml.add_bos_token", json_integer(2), "uint8",
+                   "'tokenizer.ggml.add_bos_token' is uint8 2, but true or false is wanted");
+    assert_refused(llama, "tokenizer.ggml.eos_token_id", json_string("2"), "string",
+                   "'tokenizer.ggml.eos_token_id' is text, but a whole number is wanted");
+    assert_refused(llama, "general.alignment", json_real(32.0), "float32",
+                   "'general.alignment' is float32 32, but a whole number is wanted");
+    assert_refused("exaone4", "exaone4.attention.sliding_window_pattern",
+                   json_pack("[s, s, s]", "a", "b", "c"), "string[]",
+                   "is an array of text, but true or false is wanted");
+    assert_refused("qwen3_moe", "qwen3moe.expert_weights_norm", json_string("true"), "string",
+                   "'qwen3moe.expert_weights_norm' is text, but true or false is wanted");
+}
+
+/* Neither a second value of a key nor an unknown tensor is passed over. */
+static void what_would_be_passed_over_is_refused(void **state) {
+    (void)state;
+    static const char *const tensors[] = {"token_embd_norm.weight", "output.scale",
+                                          "blk.0.attn_q.scale"};
+    char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");
+    json_t *gguf = gguf_fixture_load("llama-mha");
+    json_array_append_new(json_object_get(gguf, "keys"),
+                          json_pack("[s, s, i]", "llama.block_count", "uint32", 3));
+    gguf_fixture_write(gguf, path, STORED_F32, false);
+    assert_source_refused(path, "the key 'llama.block_count' is there twice");
+    json_decref(gguf);
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        char expected[100];
+        gguf = gguf_fixture_load("llama-mha");
+        json_object_set(json_object_get(gguf, "tensors"), tensors[i],
+                        json_object_get(json_object_get(gguf, "tensors"), "output_norm.weight"));
+        gguf_fixture_write(gguf, path, STORED_F32, false);
+        snprintf(expected, sizeof expected, "tensor '%s' is not part of a model", tensors[i]);
+        assert_source_refused(path, expected);
+        json_decref(gguf);
+    }
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+/* A whole number may have any width, and 0 and 1 are a switch: gguf-py's users write such files. */
+static void whole_numbers_of_any_width_are_read(void **state) {
+    (void)state;
+    json_t *gguf = gguf_fixture_load("llama-mha");
+    Fixture f = fixture_load("llama-mha");
+    float *plain = logits_of(gguf, &f, STORED_F32, false, NULL, NULL, NULL);
+    set_key(gguf, "llama.block_count", json_integer(3), "uint8");
+    set_key(gguf, "llama.context_length", json_integer(2048), "uint64");
+    set_key(gguf, "llama.attention.causal", json_integer(1), "int16");
+    float *other = logits_of(gguf, &f, STORED_F32, false, NULL, NULL, NULL);
+    assert_memory_equal(plain, other, f.n_ids * f.vocab_size * sizeof *plain);
+    free(plain);
+    free(other);
+    fixture_free(&f);
+    json_decref(gguf);
+    assert_refused("llama-mha", "llama.attention.causal", json_integer(0), "uint8",
+                   "attention.causal is false");
 }
 
 static void a_matrix_given_twice_is_refused(void **state) {
@@ -331,6 +417,9 @@ int main(int argc, char **argv) {
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test(states_from_gguf_give_the_bits_of_the_directory);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_matrix_given_twice_is_refused);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_key_of_another_type_is_refused_by_name);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(what_would_be_passed_over_is_refused);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(whole_numbers_of_any_width_are_read);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(
             latent_attention_is_the_same_where_its_matrix_is_not_split);
     }
