@@ -379,6 +379,8 @@ Status adapter_read(Adapter *a, const AdapterBase *base, Error *error) {
     Reading r = {.adapter = a, .base = base, .error = error};
     Status status = a->is_gguf ? read_gguf(&r) : read_peft(&r);
     if (status == STATUS_OK) status = add_digest(a, error);
+    for (size_t i = 0; status == STATUS_OK && i < a->n_files; i++)
+        status = input_check_unchanged(&a->files[i], error);
     adapter_modules_free(&r.modules);
     raw_table_free(&r.table);
     free(r.cols_factor_of);

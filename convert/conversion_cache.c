@@ -103,13 +103,22 @@ static void unlock(ConversionSlot *slot, const char *path) {
     slot->lock_fd = -1;
 }
 
+/* Whether no file of the source was written to since the conversion `fd` was made of it. */
+static bool is_made_of(int fd, const char *changes) {
+    ConversionOrigin origin;
+    return conversion_origin_read(fd, &origin) && origin.changes &&
+           strcmp(origin.changes, changes) == 0;
+}
+
 /* Opens the conversion if it exists, and sets its time of last use to now. The file must belong to
- * the user or the system, because others may be able to write to the directory. */
+ * the user or the system, because others may be able to write to the directory; for a receipt it
+ * must be of the source's present bytes. */
 static bool open_complete(ConversionSlot *slot) {
     struct stat info;
     slot->fd = open(slot->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     slot->found = slot->fd >= 0 && fstat(slot->fd, &info) == 0 && S_ISREG(info.st_mode) &&
-                  (info.st_uid == geteuid() || info.st_uid == 0);
+                  (info.st_uid == geteuid() || info.st_uid == 0) &&
+                  (!slot->must_match || is_made_of(slot->fd, slot->changes));
     if (slot->fd >= 0 && !slot->found) close(slot->fd);
     if (!slot->found) slot->fd = -1;
     if (slot->found) {
@@ -144,6 +153,9 @@ static void drop_conversion(void *context) {
 
 static Status begin_conversion(ConversionSlot *slot, const ConversionOrigin *origin,
                                const char *base, const char *lock_path, Error *error) {
+    if (slot->must_match && access(slot->path, F_OK) == 0)
+        terminal_say("%s: its source may have been written to since: made anew for the receipt",
+                     slot->path);
     slot->fd = replace_file_begin(base, ".tmp", 0, REPLACE_FILE_PRIVATE, &slot->partial, error);
     if (slot->fd < 0) return cannot_keep(slot, error);
     if (in_memory(&slot->memory_fd, error) != STATUS_OK) return STATUS_FAILED;
@@ -232,7 +244,10 @@ Status conversion_cache_open(ConversionSlot *slot, const Source *source, const c
                                      .type = type,
                                      .tokenizer = source->tokenizer_file.path,
                                      .split_pattern = source->split_pattern,
-                                     .family = source->family_file.path};
+                                     .family = source->family_file.path,
+                                     .changes = slot->changes};
+    conversion_changes(source, slot->changes);
+    slot->must_match = place->for_receipt;
     return open_cached(slot, name, &origin, cancel, error);
 }
 

@@ -4,8 +4,13 @@
  * The name of a conversion holds a hash of everything that it depends on: path, size, modification
  * time and inode of every file of the source (and of a tokenizer given beside it), the type, and
  * the version of the model file. No file of the source is read to find it. A conversion appears
- * complete or not at all; of several processes that want the same one, one converts and the others
- * wait.
+ * complete or not at all, and not when a file of its source was changed while it was read; of
+ * several processes that want the same one, one converts and the others wait.
+ *
+ * A file may be overwritten in place and its times set back. Then the conversion of its former
+ * bytes is found under the same name. A receipt, which names the source's bytes, asks for more: for
+ * it a conversion is taken only if no file was written to since (conversion_changes), and else made
+ * anew.
  *
  * The cache lies in --cache-dir, else where cache_directory.h says. Where that cannot be written,
  * or the conversion's lock belongs to another user, the conversion goes to an unlinked temporary
@@ -20,6 +25,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "convert/conversion_files.h"
 #include "formats/source.h"
 #include "system/errand.h"
 
@@ -33,14 +39,17 @@ typedef struct ConversionSlot {
     int lock_fd;      /* held while this process converts; -1: not held */
     int memory_fd;    /* an empty file in memory, for a disk that is too full; -1: none */
     bool only_memory; /* --cache-dir none */
-    size_t limit;     /* bytes of all conversions together; SIZE_MAX: no limit */
-    size_t memory;    /* the bytes of memory that were free when the slot was opened */
+    char changes[CONVERSION_CHANGES]; /* of the source, noted of a new conversion */
+    bool must_match; /* a conversion that notes other changes, or none, is made anew */
+    size_t limit;    /* bytes of all conversions together; SIZE_MAX: no limit */
+    size_t memory;   /* the bytes of memory that were free when the slot was opened */
 } ConversionSlot;
 
 /* Where conversions are kept. */
 typedef struct ConversionPlace {
     const char *directory; /* --cache-dir; NULL: cache_directory.h's; "none": memory */
     const char *limit;     /* --cache-limit; NULL: $VERBATIM_CACHE_LIMIT, else none */
+    bool for_receipt;      /* take only what was made of the source's present bytes */
 } ConversionPlace;
 
 /* Finds or begins the conversion of an open source. May wait for another process, with a line on

@@ -19,14 +19,13 @@ enum { WEIGHTS_REVISION = 3 /* --type nvfp4 leaves NVFP4 as it is */ };
 
 /* Adds what identifies a file and its version to the hash. */
 static void hash_file(XXH3_state_t *state, const InputFile *file) {
-    struct stat info;
+    const InputStamp *stamp = &file->stamp;
     char *absolute = realpath(file->path, NULL);
     const char *path = absolute ? absolute : file->path;
     XXH3_128bits_update(state, path, strlen(path) + 1);
     free(absolute);
-    if (fstat(file->fd, &info) != 0) return;
-    const int64_t facts[] = {(int64_t)info.st_size, (int64_t)info.st_dev, (int64_t)info.st_ino,
-                             (int64_t)info.st_mtim.tv_sec, (int64_t)info.st_mtim.tv_nsec};
+    const int64_t facts[] = {(int64_t)file->bytes, (int64_t)stamp->device, (int64_t)stamp->inode,
+                             stamp->modified[0], stamp->modified[1]};
     XXH3_128bits_update(state, facts, sizeof facts);
 }
 
@@ -63,6 +62,17 @@ bool conversion_name(const Source *source, const char *type, char *name, size_t 
     snprintf(name, size, "%s-%016llx%016llx", base, (unsigned long long)hash.high64,
              (unsigned long long)hash.low64);
     return true;
+}
+
+void conversion_changes(const Source *source, char text[CONVERSION_CHANGES]) {
+    const InputFile *const given[] = {&source->tokenizer_file, &source->family_file};
+    const InputFile *file;
+    uint64_t hash = 0;
+    for (size_t i = 0; i < source->n_files + 2; i++) {
+        file = i < source->n_files ? &source->files[i] : given[i - source->n_files];
+        if (file->path) hash = XXH3_64bits_withSeed(&file->stamp, sizeof file->stamp, hash + 1);
+    }
+    snprintf(text, CONVERSION_CHANGES, "%016llx", (unsigned long long)hash);
 }
 
 /* Whether `name` is a conversion's name with this ending. */

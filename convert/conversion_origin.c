@@ -7,7 +7,7 @@
 
 static const char attribute[] = "user.verbatim.source";
 
-enum { PARTS = 5 };
+enum { PARTS = 6 };
 
 /* Appends a text and its NUL; false: no room. */
 static bool origin_put(char *bytes, size_t size, size_t *length, const char *text) {
@@ -24,9 +24,12 @@ void conversion_origin_write(int fd, const ConversionOrigin *origin) {
     char *path = realpath(origin->path, NULL);
     char *tokenizer = origin->tokenizer ? realpath(origin->tokenizer, NULL) : NULL;
     char *family = origin->family ? realpath(origin->family, NULL) : NULL;
-    const char *const parts[PARTS] = {path ? path : origin->path, origin->type,
+    const char *const parts[PARTS] = {path ? path : origin->path,
+                                      origin->type,
                                       tokenizer ? tokenizer : origin->tokenizer,
-                                      origin->split_pattern, family ? family : origin->family};
+                                      origin->split_pattern,
+                                      family ? family : origin->family,
+                                      origin->changes};
     bool fits = true;
     for (int i = 0; i < PARTS; i++)
         fits = fits && origin_put(bytes, sizeof bytes, &length, parts[i]);
@@ -51,5 +54,6 @@ bool conversion_origin_read(int fd, ConversionOrigin *origin) {
     origin->tokenizer = parts[2];
     origin->split_pattern = parts[3];
     origin->family = parts[4];
+    origin->changes = parts[5];
     return origin->path != NULL;
 }

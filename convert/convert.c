@@ -592,6 +592,7 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
         for (size_t i = 0; status == STATUS_OK && options->note && i < source->n_notes; i++)
             options->note(source->notes[i], options->progress_context);
     }
+    if (status == STATUS_OK) status = source_check_unchanged(source, error);
     if (status == STATUS_OK &&
         layout_write(&layout, XXH3_64bits_digest(c.checksum), out_fd, error) != STATUS_OK)
         status = name_target(&c, error);

@@ -62,7 +62,8 @@ typedef struct ConvertOptions {
 } ConvertOptions;
 
 /* Converts the model at `source` into out_fd (a new, empty, seekable file, open for reading and
- * writing). The file is complete only if the result is STATUS_OK. */
+ * writing). The file is complete only if the result is STATUS_OK. Fails when a file of the source
+ * was changed meanwhile (input_check_unchanged). */
 Status convert_source(const char *source, const ConvertOptions *options, int out_fd, Error *error);
 
 /* Like the function above, for a source that is open and parsed. */

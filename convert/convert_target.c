@@ -238,7 +238,10 @@ static Status parse_and_convert(Source *source, ConvertOptions *options, Calibra
     }
     options->synced = !options->gguf;
     if (status == STATUS_OK) status = convert_parsed(source, options, out->model, error);
+    if (status == STATUS_OK && options->calibrate)
+        status = input_check_unchanged(&files->text, error);
     if (status == STATUS_OK && options->gguf) status = write_gguf(source, options, out, error);
+    if (status == STATUS_OK && options->gguf) status = source_check_unchanged(source, error);
     calibration_free(calibration);
     free(mix);
     return status;

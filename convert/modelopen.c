@@ -87,7 +87,8 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
         if (opening->describes)
             return conversion_cache_find(&opening->conversion, opening->source, opening->type,
                                          options->cache_dir, error);
-        const ConversionPlace place = {options->cache_dir, options->cache_limit};
+        const ConversionPlace place = {options->cache_dir, options->cache_limit,
+                                       .for_receipt = opening->digests};
         return conversion_cache_open(&opening->conversion, opening->source, opening->type, &place,
                                      interrupted, error);
     }
@@ -206,6 +207,9 @@ Status modelopen_finish(ModelOpening *opening, const Session *session, int n_thr
             status = source_digest(opening->source, opening->type, n_threads, session->interrupted,
                                    &opening->sources, error);
         if (status == STATUS_OK) status = convert(opening, session, n_threads, &fd, error);
+        /* The digests are of these bytes, and so must the weights be. */
+        if (status == STATUS_OK && opening->digests)
+            status = source_check_unchanged(opening->source, error);
         if (opening->conversion.found) {
             opening->kept = opening->conversion.path;
             opening->conversion.path = NULL;
@@ -213,6 +217,7 @@ Status modelopen_finish(ModelOpening *opening, const Session *session, int n_thr
         conversion_cache_close(&opening->conversion); /* others may go on */
         source_close(opening->source);
         opening->source = NULL;
+        if (status != STATUS_OK && fd >= 0) close(fd);
         if (status != STATUS_OK) return status;
     }
     Status status = modelfile_open(file, opening->path, fd, error);

@@ -10,6 +10,13 @@
 
 #include "base/mapped.h"
 
+static InputStamp stamp_of(const struct stat *info) {
+    return (InputStamp){.device = (uint64_t)info->st_dev,
+                        .inode = (uint64_t)info->st_ino,
+                        .modified = {(int64_t)info->st_mtim.tv_sec, (int64_t)info->st_mtim.tv_nsec},
+                        .changed = {(int64_t)info->st_ctim.tv_sec, (int64_t)info->st_ctim.tv_nsec}};
+}
+
 Status input_adopt(InputFile *file, const char *path, int fd, Error *error) {
     *file = (InputFile){.fd = fd, .path = strdup(path)};
     struct stat info;
@@ -26,6 +33,7 @@ Status input_adopt(InputFile *file, const char *path, int fd, Error *error) {
         status = error_set(error, "%s: empty file", path);
     } else {
         file->bytes = (uint64_t)info.st_size;
+        file->stamp = stamp_of(&info);
         void *map = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
         if (map == MAP_FAILED) {
             status = error_set(error, "%s: cannot map: %s", path, strerror(errno));
@@ -74,4 +82,16 @@ Status input_read(const InputFile *file, uint64_t offset, void *out, size_t byte
         done += (size_t)n;
     }
     return STATUS_OK;
+}
+
+Status input_check_unchanged(const InputFile *file, Error *error) {
+    struct stat info;
+    if (fstat(file->fd, &info) != 0) return error_set(error, "%s: %s", file->path, strerror(errno));
+    InputStamp now = stamp_of(&info);
+    if ((uint64_t)info.st_size == file->bytes && memcmp(&now, &file->stamp, sizeof now) == 0)
+        return STATUS_OK;
+    return error_set(error,
+                     "%s: was changed while it was read, so what was read may be of two versions: "
+                     "try again when it is complete",
+                     file->path);
 }

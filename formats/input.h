@@ -10,10 +10,19 @@
 
 #include "base/status.h"
 
+/* What the system notes of a file beside its size. Whoever writes can set `modified` back,
+ * `changed` not: the system sets it to its own time with every write (and every rename, link and
+ * chmod). */
+typedef struct InputStamp {
+    uint64_t device, inode;
+    int64_t modified[2], changed[2]; /* seconds, nanoseconds */
+} InputStamp;
+
 typedef struct InputFile {
     char *path; /* for messages; owned */
     int fd;
     uint64_t bytes;
+    InputStamp stamp;   /* when it was opened, as `bytes` */
     const uint8_t *map; /* the whole file, NULL for an empty one */
 } InputFile;
 
@@ -26,6 +35,11 @@ void input_close(InputFile *file);
 
 /* Reads exactly `bytes` bytes from `offset` into `out`. */
 Status input_read(const InputFile *file, uint64_t offset, void *out, size_t bytes, Error *error);
+
+/* Fails when the file was changed since it was opened: what was read of it may be of two versions.
+ * A write within the same tick of the system's clock (some milliseconds) as the last one before the
+ * opening is not seen. */
+Status input_check_unchanged(const InputFile *file, Error *error);
 
 /* True when `text`, the name of a file or tensor, ends with `end`. */
 static inline bool ends_with(const char *text, const char *end) {

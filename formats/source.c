@@ -35,6 +35,16 @@ const InputFile *source_file(const Source *source, const char *name) {
     return NULL;
 }
 
+Status source_check_unchanged(const Source *source, Error *error) {
+    const InputFile *const given[] = {&source->tokenizer_file, &source->family_file};
+    Status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < source->n_files; i++)
+        status = input_check_unchanged(&source->files[i], error);
+    for (size_t i = 0; status == STATUS_OK && i < sizeof given / sizeof *given; i++)
+        if (given[i]->path) status = input_check_unchanged(given[i], error);
+    return status;
+}
+
 void source_close(Source *source) {
     if (!source) return;
     for (size_t i = 0; i < source->n_files; i++) input_close(&source->files[i]);

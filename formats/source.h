@@ -139,6 +139,10 @@ typedef struct Source {
 /* Frees everything and closes the files. */
 void source_close(Source *source);
 
+/* Fails when a file of the source, or a tokenizer or page given beside it, was changed since it was
+ * opened. */
+Status source_check_unchanged(const Source *source, Error *error);
+
 /* ---- For the formats' readers ---- */
 
 /* Opens one more file of the source: files[n_files++]. */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "convert/convert_target.h"
 #include "process.h"
 #include "tests/tier.h"
 
@@ -205,6 +206,103 @@ static void processes_that_want_the_same_convert_once(void **state) {
     process_free(&p);
     free(program);
     free(command);
+}
+
+/* Replaces the last half of the checkpoint in place, by the bytes of another seed, and sets its
+ * time back as `cp -p` and `touch -r` do. */
+static void overwrite_in_place(const char *path, uint32_t seed) {
+    struct stat before;
+    char *other = build_path("tests/conversions-over.ckpt");
+    size_t length;
+    assert_int_equal(stat(path, &before), 0);
+    write_checkpoint(other, seed);
+    char *bytes = file_read(other, &length);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, bytes + length / 2, length - length / 2, (off_t)(length / 2)),
+                     length - length / 2);
+    const struct timespec times[] = {before.st_atim, before.st_mtim};
+    assert_int_equal(futimens(fd, times), 0);
+    close(fd);
+    free(bytes);
+    unlink(other);
+    free(other);
+}
+
+/* A program that writes to the source while its first half is converted. */
+static void overwrite_once(ConvertStep step, uint64_t done, uint64_t total, void *context) {
+    bool *overwritten = context;
+    (void)step, (void)done, (void)total;
+    if (!*overwritten) overwrite_in_place(checkpoint, 2);
+    *overwritten = true;
+}
+
+/* As tar does ("file changed as we read it"): neither half's owner asked for a mixture. */
+static void a_source_that_is_changed_while_it_is_converted_is_refused(void **state) {
+    (void)state;
+    bool overwritten = false;
+    Error error = {{0}};
+    char *target = build_path("tests/conversions-mixture.bin");
+    const ConvertOptions options = {.tokenizer = tokenizer,
+                                    .n_threads = 1,
+                                    .progress = overwrite_once,
+                                    .progress_context = &overwritten};
+    int fd = open(target, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    usleep(20000); /* the file's last change lies some ticks of the system's clock back */
+    assert_int_equal(convert_source(checkpoint, &options, fd, &error), STATUS_FAILED);
+    close(fd);
+    assert_true(overwritten);
+    assert_non_null(strstr(error.text, "conversions.ckpt: was changed while it was read"));
+    overwritten = false;
+    assert_int_equal(unlink(target), 0);
+    assert_int_equal(convert_to_path(checkpoint, &options, target, &error), STATUS_FAILED);
+    assert_int_equal(access(target, F_OK), -1);
+    write_checkpoint(checkpoint, 1);
+    free(target);
+}
+
+/* The value of "weights" or the like in a receipt; the caller frees it. */
+static char *receipt_value(const char *path, const char *key) {
+    size_t length;
+    char *bytes = file_read(path, &length), *at = strstr(bytes, key);
+    assert_non_null(at);
+    at = strchr(at + strlen(key), ':');
+    char *value = strndup(at, strcspn(at, ",}\n"));
+    free(bytes);
+    return value;
+}
+
+/* The conversion of bytes that were overwritten is found by its name: size, time and inode are as
+ * they were. A receipt holds the digest of the present bytes, so its weights are made of them, as
+ * the conversion in an empty cache (none) is. */
+static void a_receipts_weights_are_those_of_its_source(void **state) {
+    (void)state;
+    char *receipt = build_path("tests/conversions.receipt");
+    write_checkpoint(checkpoint, 1);
+    assert_true(converts(RUN(FROM_CHECKPOINT), NULL));
+    assert_false(converts(RUN(FROM_CHECKPOINT, "--receipt", receipt), NULL));
+    size_t before = conversions_in_cache();
+    usleep(20000);
+    overwrite_in_place(checkpoint, 2);
+    assert_true(converts(RUN(FROM_CHECKPOINT, "--receipt", receipt), NULL));
+    char *kept = receipt_value(receipt, "\"weights\"");
+    assert_false(converts(RUN(FROM_CHECKPOINT, "--receipt", receipt), NULL));
+    Process p = RUN("run", checkpoint, "-z", tokenizer, "--cache-dir", "none", "-s", "1", "-n",
+                    "20", "--receipt", receipt);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    char *anew = receipt_value(receipt, "\"weights\"");
+    assert_string_equal(kept, anew);
+    assert_int_equal(conversions_in_cache(), before); /* it took the place of the former */
+    p = RUN(FROM_CHECKPOINT, "--replay", receipt);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    free(kept);
+    free(anew);
+    unlink(receipt);
+    free(receipt);
+    p = RUN("run", "--cache-clear", "--cache-dir", cache);
+    process_free(&p);
+    write_checkpoint(checkpoint, 1);
 }
 
 static void a_failed_conversion_leaves_nothing(void **state) {
@@ -828,6 +926,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(another_type_or_tokenizer_is_another_conversion),
         cmocka_unit_test(a_source_that_changed_is_converted_again),
         cmocka_unit_test(processes_that_want_the_same_convert_once),
+        cmocka_unit_test(a_source_that_is_changed_while_it_is_converted_is_refused),
+        cmocka_unit_test(a_receipts_weights_are_those_of_its_source),
         cmocka_unit_test(a_failed_conversion_leaves_nothing),
         cmocka_unit_test(the_first_of_several_bad_tensors_is_named),
         cmocka_unit_test(clearing_deletes_conversions_and_nothing_else),
