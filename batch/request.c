@@ -172,8 +172,8 @@ static Status set_stop(Request *r, const Field *field, const json_t *value, Erro
     for (size_t i = 0; i < n; i++) {
         const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
         if (!json_is_string(item)) return request_wrong(field, "a text or a list of texts", error);
-        r->stop[i] = json_string_value(item);
-        if (json_string_length(item) == 0 || strlen(r->stop[i]) != json_string_length(item))
+        r->stop[i] = json_reader_word(item);
+        if (!r->stop[i] || !r->stop[i][0])
             return request_wrong(field, "a text that is not empty and holds no zero byte", error);
     }
     r->options.stop = r->stop;
@@ -256,9 +256,9 @@ static Status set_tools(Request *r, const Field *field, const json_t *value, Err
 
 /* {"type": "function", "function": {"name": ...}} */
 static Status name_function(Request *r, const Field *field, const json_t *value, Error *error) {
-    const char *type = json_string_value(json_object_get(value, "type"));
+    const char *type = json_reader_word(json_object_get(value, "type"));
     const char *name =
-        json_string_value(json_object_get(json_object_get(value, "function"), "name"));
+        json_reader_word(json_object_get(json_object_get(value, "function"), "name"));
     if (!type || strcmp(type, "function") != 0 || !name)
         return request_wrong(field,
                              "\"auto\", \"none\", \"required\" or {\"type\": \"function\", "
@@ -272,7 +272,7 @@ static Status name_function(Request *r, const Field *field, const json_t *value,
 }
 
 static Status set_tool_choice(Request *r, const Field *field, const json_t *value, Error *error) {
-    const char *choice = json_string_value(value);
+    const char *choice = json_reader_word(value);
     if (choice && strcmp(choice, "none") == 0) {
         r->tools = NULL; /* the model does not see them */
         return STATUS_OK;
@@ -305,9 +305,9 @@ static Status set_variables(Request *r, const Field *field, const json_t *value,
 }
 
 static Status set_effort(Request *r, const Field *field, const json_t *value, Error *error) {
-    if (!json_is_string(value)) return request_wrong(field, "a text", error);
-    r->reasoning_effort = json_string_value(value);
-    return STATUS_OK;
+    r->reasoning_effort = json_reader_word(value);
+    return r->reasoning_effort ? STATUS_OK
+                               : request_wrong(field, "a text without zero bytes", error);
 }
 
 static Status set_format(Request *r, const Field *field, const json_t *value, Error *error) {
@@ -327,9 +327,8 @@ static Status set_shape(Request *r, const Field *field, const json_t *value, Err
 /* ---- Fields with one supported value, or without effect ------------------------------------- */
 
 static Status set_model(Request *r, const Field *field, const json_t *value, Error *error) {
-    if (!json_is_string(value)) return request_wrong(field, "a text", error);
-    r->model = json_string_value(value);
-    return STATUS_OK;
+    r->model = json_reader_word(value);
+    return r->model ? STATUS_OK : request_wrong(field, "a text without zero bytes", error);
 }
 
 static Status set_stream(Request *r, const Field *field, const json_t *value, Error *error) {
@@ -354,7 +353,7 @@ static Status set_stream_options(Request *r, const Field *field, const json_t *v
 }
 
 static Status must_be_text_only(Request *r, const Field *field, const json_t *value, Error *error) {
-    const char *kind = json_string_value(json_array_get(value, 0));
+    const char *kind = json_reader_word(json_array_get(value, 0));
     (void)r;
     if (json_array_size(value) == 1 && kind && strcmp(kind, "text") == 0) return STATUS_OK;
     return error_set(error, "'%s': only [\"text\"] is supported", field->name);
@@ -594,8 +593,8 @@ static Status read_openai(Request *r, Error *error) {
     static const char *const own[] = {"custom_id", "method", "url", "body", NULL};
     static const char *const none[] = {NULL};
     const json_t *body = json_object_get(r->json, "body");
-    const char *method = json_string_value(json_object_get(r->json, "method"));
-    const char *url = json_string_value(json_object_get(r->json, "url"));
+    const char *method = json_reader_word(json_object_get(r->json, "method"));
+    const char *url = json_reader_word(json_object_get(r->json, "url"));
     const char *name;
     json_t *value;
     json_object_foreach(r->json, name, value) {
@@ -680,7 +679,7 @@ Status request_identify(Request *r, const char *line, size_t length, size_t numb
     if (!json_is_object(r->json)) return error_set(error, "not a JSON object");
     bool openai = json_object_get(r->json, "custom_id") || json_object_get(r->json, "body") ||
                   json_object_get(r->json, "url");
-    const char *url = json_string_value(json_object_get(r->json, "url"));
+    const char *url = json_reader_word(json_object_get(r->json, "url"));
     const char *name = openai ? "custom_id" : "id";
     r->is_native = !openai;
     if (openai) r->format = format_of(url) == REQUEST_NATIVE ? REQUEST_CHAT : format_of(url);
@@ -775,7 +774,7 @@ static void show_marks(Request *r, const ChatPrompt *chat) {
 
 /* Puts the command line's system prompt before messages that begin with none. */
 static Status add_system(Request *r, const char *system, Error *error) {
-    const char *role = json_string_value(json_object_get(json_array_get(r->messages, 0), "role"));
+    const char *role = json_reader_word(json_object_get(json_array_get(r->messages, 0), "role"));
     if (!system || (role && (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0)))
         return STATUS_OK;
     r->with_system = json_pack("[{s:s, s:s}]", "role", "system", "content", system);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "advice/spelling.h"
+#include "constraint/json_reader.h"
 #include "session/prompt_limit.h"
 
 /* ---- Fields ---- */
@@ -21,8 +22,8 @@ static Status embedding_wrong(const Field *field, const char *wanted, Error *err
 }
 
 static Status text_value(const Field *field, const json_t *value, const char **text, Error *error) {
-    *text = json_string_value(value);
-    if (*text && strlen(*text) == json_string_length(value)) return STATUS_OK;
+    *text = json_reader_word(value);
+    if (*text) return STATUS_OK;
     return embedding_wrong(field, "a text without zero bytes", error);
 }
 
@@ -60,7 +61,7 @@ static Status set_dimensions(EmbeddingRequest *e, const Field *field, const json
 
 static Status set_encoding(EmbeddingRequest *e, const Field *field, const json_t *value,
                            Error *error) {
-    const char *name = json_string_value(value);
+    const char *name = json_reader_word(value);
     e->base64 = name && strcmp(name, "base64") == 0;
     if (e->base64 || (name && strcmp(name, "float") == 0)) return STATUS_OK;
     return embedding_wrong(field, "\"float\" or \"base64\"", error);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "advice/spelling.h"
+#include "constraint/json_reader.h"
 
 /* Keys that every chat template is taken to know, though some leave them out. */
 static const char *const known[] = {
@@ -73,7 +74,7 @@ static Status messages_check_keys(const json_t *object, const char *const *own, 
 static Status check_part(const json_t *part, const char *where, const ChatPrompt *chat,
                          Error *error) {
     static const char *const own[] = {"type", "text"};
-    const char *type = json_string_value(json_object_get(part, "type"));
+    const char *type = json_reader_word(json_object_get(part, "type"));
     if (json_is_string(part)) return STATUS_OK;
     if (!type)
         return error_set(error, "%s: a part of its content is not an object with a 'type'", where);
@@ -136,7 +137,7 @@ Status request_messages_are_list(const json_t *messages, Error *error) {
         return error_set(error, "'messages' must be a list, like "
                                 "[{\"role\": \"user\", \"content\": \"Hello\"}]");
     json_array_foreach((json_t *)messages, i, message) {
-        if (!json_is_object(message) || !json_is_string(json_object_get(message, "role")))
+        if (!json_is_object(message) || !json_reader_word(json_object_get(message, "role")))
             return error_set(error, "'messages': number %zu is not an object with a 'role'", i + 1);
     }
     return STATUS_OK;
@@ -150,7 +151,7 @@ Status request_messages_are_read(const json_t *messages, const ChatPrompt *chat,
         const json_t *content = json_object_get(message, "content");
         snprintf(where, sizeof where, "'messages': number %zu", i + 1);
         if (messages_check_keys(message, known, LENGTH(known), where, chat, error) != STATUS_OK ||
-            check_role(json_string_value(json_object_get(message, "role")), where, chat, error) !=
+            check_role(json_reader_word(json_object_get(message, "role")), where, chat, error) !=
                 STATUS_OK ||
             check_content(message, where, error) != STATUS_OK)
             return STATUS_FAILED;

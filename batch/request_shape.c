@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "constraint/exact_json.h"
+#include "constraint/json_reader.h"
 
 static Status shape_give(RequestShape *s, ShapeKind kind, char *text, size_t length, Error *error) {
     if (s->given) {
@@ -68,7 +69,7 @@ Status request_shape_format(RequestShape *s, const json_t *value, Error *error) 
     static const char *const of_object[] = {"type", "schema", NULL};
     static const char *const of_text[] = {"type", NULL};
     static const char *const known[] = {"name", "description", "schema", "strict", NULL};
-    const char *type = json_string_value(json_object_get(value, "type"));
+    const char *type = json_reader_word(json_object_get(value, "type"));
     const json_t *inner = json_object_get(value, "json_schema");
     const json_t *schema = json_object_get(inner, "schema");
     bool text = type && strcmp(type, "text") == 0;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "proof/receipt.h"
+#include "constraint/json_reader.h"
 #include "formats/sha256.h"
 #include "system/descriptor.h"
 
@@ -148,8 +149,8 @@ static Status add_prompt(Dialogue *d, const Given *given, const json_t *item, Er
 static Status set_made_with(Dialogue *d, const json_t *json, Error *error) {
     static const char *const words[] = {
         [REASONING_AUTO] = "auto", [REASONING_ON] = "on", [REASONING_OFF] = "off"};
-    const char *reasoning = json_string_value(json_object_get(json, "reasoning"));
-    const char *finish = json_string_value(json_object_get(json, "finish"));
+    const char *reasoning = json_reader_word(json_object_get(json, "reasoning"));
+    const char *finish = json_reader_word(json_object_get(json, "finish"));
     const json_t *budget = json_object_get(json, "reasoning-budget");
     json_int_t sample = json_integer_value(json_object_get(json, "sample"));
     json_int_t generated = json_integer_value(json_object_get(json, "generated"));
@@ -163,14 +164,14 @@ static Status set_made_with(Dialogue *d, const json_t *json, Error *error) {
         if (strcmp(reasoning, words[i]) == 0) dialogue_set_reasoning(d, (ReasoningChoice)i);
     if (finish && strcmp(finish, "interrupted") == 0 && generated > 0)
         d->options.max_tokens = (size_t)generated; /* the user ended it there */
-    return dialogue_set_effort(d, json_string_value(json_object_get(json, "reasoning-effort")),
+    return dialogue_set_effort(d, json_reader_word(json_object_get(json, "reasoning-effort")),
                                error);
 }
 
 /* An answer that the user has interrupted ends here by its length. */
 static bool keep_interruption(Dialogue *d, const json_t *made_with) {
     static const char *const keys[] = {"finish", "tokens"};
-    const char *finish = json_string_value(json_object_get(made_with, "finish"));
+    const char *finish = json_reader_word(json_object_get(made_with, "finish"));
     size_t n = conversation_length(&d->conversation);
     json_t *own = json_object_get(message_at(d, n - 1), "made_with");
     if (!finish || strcmp(finish, "interrupted") != 0) return false;

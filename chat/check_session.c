@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "constraint/json_reader.h"
 #include "chat/chat_receipt.h"
 #include "proof/record_key.h"
 #include "proof/report.h"
@@ -56,7 +57,7 @@ static Status session_add_line(CheckSession *c, const char *text, size_t length,
         c->header = line;
         return STATUS_OK;
     }
-    bool message = json_is_string(json_object_get(line, "role")) &&
+    bool message = json_reader_word(json_object_get(line, "role")) &&
                    json_is_string(json_object_get(line, "content"));
     if (!message) error_set(error, "%s: line %zu is not a message", c->name, number);
     if (message && json_array_append(c->messages, line) != 0)

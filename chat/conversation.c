@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/unicode.h"
+#include "constraint/json_reader.h"
 #include "formats/sha256.h"
 #include "numeric.h"
 #include "system/descriptor.h"
@@ -47,7 +48,7 @@ static bool read_header(json_t *line, uint64_t *fingerprint, time_t *started, co
 }
 
 static bool is_message(const json_t *line) {
-    return json_is_string(json_object_get(line, "role")) &&
+    return json_reader_word(json_object_get(line, "role")) &&
            json_is_string(json_object_get(line, "content"));
 }
 

@@ -537,3 +537,8 @@ json_t *json_reader_load(const char *text, size_t length, size_t flags, json_err
     release(r.value);
     return value;
 }
+
+const char *json_reader_word(const json_t *value) {
+    const char *text = json_string_value(value);
+    return text && strlen(text) == json_string_length(value) ? text : NULL;
+}

@@ -14,4 +14,9 @@
  * with json_error_out_of_memory: memory ran out, whatever the text is. */
 json_t *json_reader_load(const char *text, size_t length, size_t flags, json_error_t *where);
 
+/* The text of a string that is compared with names of ours or passed on as one; NULL for any other
+ * value, and for a string with a zero byte ("text\u0000"), which C's functions would take for the
+ * shorter one. */
+const char *json_reader_word(const json_t *value);
+
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "constraint/json_reader.h"
 #include "template/chat_prompt.h"
 
 /* Whether the value is a list of messages. */
@@ -11,7 +12,7 @@ static bool are_messages(const json_t *json) {
     json_t *message;
     if (!json_is_array(json) || json_array_size(json) == 0) return false;
     json_array_foreach((json_t *)json, i, message) {
-        if (!json_is_string(json_object_get(message, "role"))) return false;
+        if (!json_reader_word(json_object_get(message, "role"))) return false;
     }
     return true;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/unicode.h"
+#include "constraint/json_reader.h"
 #include "numeric.h"
 #include "proof/report.h"
 #include "proof/model_digest.h"
@@ -259,10 +260,11 @@ static Status receipt_parse(Receipt *r, const char *text, size_t length, Error *
         if (!json_is_object(json_object_get(r->json, objects[i])))
             return error_set(error, "%s: not a receipt: it has no '%s'", r->name, objects[i]);
     r->items = json_object_get(r->json, "items");
-    if (!json_is_array(r->items) || !json_is_string(json_object_get(r->json, "kind")))
+    if (!json_is_array(r->items) || !receipt_kind(r))
         return error_set(error, "%s: not a receipt: it has no 'items' or no 'kind'", r->name);
     const json_t *key = json_object_get(r->json, "key");
-    if (key && (!json_is_string(key) || strcmp(json_string_value(key), KEY_KIND) != 0))
+    const char *key_kind = json_reader_word(key);
+    if (key && (!key_kind || strcmp(key_kind, KEY_KIND) != 0))
         return error_set(error, "%s: its 'key' is not '%s'", r->name, KEY_KIND);
     json_t *seal = make_seal(r->json);
     if (!seal) return error_set(error, "%s: no memory for it", r->name);
@@ -316,7 +318,7 @@ Status receipt_read(Receipt *r, Options *o, Session *session, Error *error) {
 }
 
 const char *receipt_kind(const Receipt *r) {
-    return json_string_value(json_object_get(r->json, "kind"));
+    return json_reader_word(json_object_get(r->json, "kind"));
 }
 
 const json_t *receipt_items(const Receipt *r) {

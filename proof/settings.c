@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "constraint/json_reader.h"
 #include "formats/sha256.h"
 
 /* ---- The numbers of the sampler ---------------------------------------------------------------
@@ -57,7 +58,7 @@ json_t *settings_of_sampling(const GenerationOptions *g) {
 }
 
 static bool read_seed(const json_t *json, uint64_t *seed) {
-    const char *text = json_string_value(json);
+    const char *text = json_reader_word(json);
     if (text) return sscanf(text, "%20llu", (unsigned long long *)seed) == 1;
     *seed = (uint64_t)json_integer_value(json);
     return json_is_integer(json) && json_integer_value(json) >= 0;
@@ -286,7 +287,9 @@ static Status apply_setting(CommandLine *line, const char *name, const json_t *v
     const OptionRow *row = find_row(line, name, &index);
     if (row && !is_of_kind(value, row->kind))
         return error_set(error, "'%s' has no value of its kind", name);
-    values[0] = json_string_value(value);
+    values[0] = json_reader_word(value);
+    if (json_is_string(value) && !values[0])
+        return error_set(error, "'%s' holds a zero byte", name);
     if (json_is_integer(value)) {
         snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
         values[0] = number;
@@ -297,9 +300,11 @@ static Status apply_setting(CommandLine *line, const char *name, const json_t *v
         n = json_array_size(value);
         if (n > OPTION_LIST_MOST) return error_set(error, "'%s' has %zu values", name, n);
         for (size_t i = 0; i < n; i++) {
-            values[i] = json_string_value(json_array_get(value, i));
+            values[i] = json_reader_word(json_array_get(value, i));
             if (!values[i] || !values[i][0])
-                return error_set(error, "'%s' is not a list of texts that are not empty", name);
+                return error_set(
+                    error, "'%s' is not a list of texts without zero bytes that are not empty",
+                    name);
         }
     }
     return command_line_default(line, name, values, n, error);
@@ -321,14 +326,14 @@ Status settings_apply(const json_t *settings, Options *o, Error *error) {
 }
 
 bool settings_clock(const json_t *settings, struct tm *clock) {
-    const char *text = json_string_value(json_object_get(settings, "clock"));
+    const char *text = json_reader_word(json_object_get(settings, "clock"));
     const char *end = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", clock) : NULL;
     return end && *end == '\0';
 }
 
 Status settings_shape(const json_t *settings, ShapeSource *shape, Error *error) {
     const json_t *json = json_object_get(settings, "shape"), *text = json_object_get(json, "text");
-    const char *kind = json_string_value(json_object_get(json, "kind"));
+    const char *kind = json_reader_word(json_object_get(json, "kind"));
     *shape = (ShapeSource){.kind = SHAPE_NONE};
     if (!json || json_is_object(text)) return STATUS_OK;
     for (size_t i = SHAPE_NONE + 1; kind && i < N_SHAPES; i++)

@@ -592,6 +592,12 @@ static void add_key_of_model(json_t *r) {
 static void add_key_of_program(json_t *r) {
     json_object_set_new(json_object_get(r, "program"), "tested", json_true());
 }
+static void add_a_zero_byte_to_the_kind(json_t *r) {
+    json_object_set_new(r, "kind", json_stringn("batch\0", 6));
+}
+static void add_a_zero_byte_to_a_setting(json_t *r) {
+    json_object_set_new(json_object_get(r, "settings"), "kv-type", json_stringn("f32\0", 4));
+}
 static void drop_items(json_t *r) {
     json_array_clear(json_object_get(r, "items"));
 }
@@ -643,6 +649,8 @@ static void every_field_of_a_sealed_receipt_is_looked_at(void **state) {
         {add_key, 3, "{\"part\": \"approved_by\", \"expected\": \"you\", \"got\": null"},
         {add_key_of_model, 3, "{\"part\": \"licence\""},
         {add_key_of_program, 3, "{\"part\": \"program.tested\""},
+        {add_a_zero_byte_to_the_kind, 1, "it has no 'items' or no 'kind'"},
+        {add_a_zero_byte_to_a_setting, 1, "'kv-type' holds a zero byte"},
         {drop_items, 3, "{\"part\": \"count\", \"expected\": 5, \"got\": 0"},
         {drop_last_item, 3, "{\"part\": \"count\", \"expected\": 5, \"got\": 4"},
         {double_item, 1, "item 2 of the receipt has no number, or not a larger one"},

@@ -181,6 +181,13 @@ static void wrong_lines_are_refused_by_name(void **state) {
     refused("{\"prompt\": \"a\", \"stop\": \"\"}", "empty");
     refused("{\"prompt\": \"a\", \"stop\": [\"a\\u0000b\"]}", "zero byte");
     refused("{\"prompt\": \"a\", \"stop\": [4]}", "list of texts");
+    /* A name with a zero byte is not the name before it. */
+    refused("{\"prompt\": \"a\", \"model\": \"b\\u0000c\"}", "zero bytes");
+    refused("{\"prompt\": \"a\", \"response_format\": {\"type\": \"text\\u0000\"}}", "'type'");
+    refused("{\"messages\": [{\"role\": \"user\\u0000\", \"content\": \"a\"}]}", "number 1");
+    refused("{\"url\": \"/v1/completions\\u0000\", \"method\": \"POST\", \"body\": {}}", "'url'");
+    refused("{\"url\": \"/v1/completions\", \"method\": \"POST\\u0000\", \"body\": {}}",
+            "'method'");
     refused("{\"prompt\": \"a\", \"logit_bias\": {\"x\": 1}}", "token id");
     refused("{\"prompt\": \"a\", \"logit_bias\": {\"4\": 1e9}}", "bias of token 4");
     refused("{\"prompt\": \"a\", \"top_logprobs\": 3}", "logprobs");
