@@ -101,6 +101,45 @@ def test_an_answer_that_was_edited_is_found(project):
     assert code == 1 and "1 failed, 49 passed" in said and "the answer differs at byte" in said
 
 
+EVERYTHING = """
+from verbatim_lm.testing import snapshot
+
+def test_all(verbatim):
+    answer = verbatim("What does a cow say?", temperature=0, n=2, logprobs=1, max_tokens=4)
+    assert len(answer.choices) == 2 and answer == answer.choices[0] and answer.finish_reason == "length"
+    assert answer == snapshot
+"""
+
+
+def test_every_field_of_a_record_is_compared(project):
+    (project / "test_talk.py").write_text(EVERYTHING)
+    code, said = run(project, "--verbatim-update")
+    assert code == 0, said
+    code, said = run(project)
+    assert code == 0 and "1 passed" in said, said
+    path = project / "__verbatim__" / "test_talk.jsonl"
+    whole = path.read_text()
+
+    def edit(change):
+        record = json.loads(whole)
+        change(record["choices"][1])
+        path.write_text(json.dumps(record) + "\n")
+        return run(project)
+
+    for change in (
+        lambda r: r.update(prompt=r["prompt"] + "x"),
+        lambda r: r["logprobs"][0].update(logprob=-0.5),
+        lambda r: r.update(text="Moo"),
+        lambda r: r.update(completion_tokens=5),
+        lambda r: r.pop("logprobs"),
+        lambda r: r.update(more=1),
+    ):
+        code, said = edit(change)
+        assert code == 1 and "choices differs at byte" in said and "test_talk.jsonl was edited" in said, said
+    path.write_text(whole)
+    assert run(project)[0] == 0
+
+
 def test_an_update_keeps_what_was_not_run_and_drops_what_is_gone(project):
     run(project, "--verbatim-update")
     talk = project / "test_talk.py"

@@ -86,30 +86,28 @@ class State:
 _stash: Any = pytest.StashKey[State]()
 
 
-class Answer(str):
-    """What the model answers. `== snapshot` compares it with what is recorded."""
+class Text(str):
+    """One text of an answer, with what the result says of it."""
 
     request: Dict[str, Any]
-    result: Dict[str, Any]
-    _state: State
-    _book: Any
+    _own: Dict[str, Any]  # the result, or of several texts the one of this
 
-    def __new__(cls, state: State, book: Any, request: Dict[str, Any], result: Dict[str, Any]) -> "Answer":
-        answer = super().__new__(cls, result["text"])
-        answer._state, answer._book, answer.request, answer.result = state, book, request, result
-        return answer
+    def __new__(cls, request: Dict[str, Any], own: Dict[str, Any]) -> "Text":
+        text = super().__new__(cls, own["text"])
+        text.request, text._own = request, own
+        return text
 
     @property
     def reasoning(self) -> Optional[str]:
-        return self.result.get("reasoning_content")
+        return self._own.get("reasoning_content")
 
     @property
     def tool_calls(self) -> "List[Dict[str, Any]]":
-        return self.result.get("tool_calls", [])
+        return self._own.get("tool_calls", [])
 
     @property
     def finish_reason(self) -> str:
-        return self.result["finish_reason"]
+        return self._own["finish_reason"]
 
     @property
     def parsed(self) -> Any:
@@ -117,6 +115,25 @@ class Answer(str):
         from ._schemas import of_schema
 
         return of_schema(self.request["json_schema"])[1](str(self))
+
+
+class Answer(Text):
+    """What the model answers. `== snapshot` compares it with what is recorded. Of a request for several texts (n),
+    it is the first, and `choices` has each."""
+
+    result: Dict[str, Any]
+    _state: State
+    _book: Any
+
+    @classmethod
+    def of(cls, state: State, book: Any, request: Dict[str, Any], result: Dict[str, Any]) -> "Answer":
+        answer = cls.__new__(cls, request, result["choices"][0] if "choices" in result else result)
+        answer._state, answer._book, answer.result = state, book, result
+        return answer
+
+    @property
+    def choices(self) -> "List[Text]":
+        return [Text(self.request, one) for one in self.result.get("choices", [self.result])]
 
     def is_recorded(self) -> bool:
         return self._state.update or self._book.same(self.request, self.result)
@@ -183,7 +200,7 @@ class Asker:
         known = None if self._state.update else self._book.find(request)
         if known is not None:
             self._state.checked += 1
-        return Answer(self._state, self._book, request, known or self._state.ask(request))
+        return Answer.of(self._state, self._book, request, known or self._state.ask(request))
 
     def __call__(self, messages: Any, *, system: Optional[str] = None, **fields: Any) -> Answer:
         from . import _ops

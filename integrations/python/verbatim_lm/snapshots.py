@@ -27,6 +27,11 @@ _PARTS = {
 }
 
 
+# Fields of a result that name the run or the request, and those that say how a template wrote the prompt.
+_OF_THE_RUN = ("id", "line", "line_hash", "system_fingerprint")
+_OF_THE_PROMPT = ("prompt", "prompt_tokens")
+
+
 class SnapshotError(Exception):
     """The records cannot be used; the message says why."""
 
@@ -49,6 +54,15 @@ def differs(name: str, recorded: Any, now: Any) -> str:
         a, b = (json.dumps(one, ensure_ascii=False, sort_keys=True).encode() for one in (recorded, now))
     at = first_difference(a, b)
     return f"{name} at byte {at}: recorded {excerpt(a, at)}, now {excerpt(b, at)}"
+
+
+def answer_of(result: Dict[str, Any], with_prompt: bool) -> Dict[str, Any]:
+    """What of a result must be as it was recorded."""
+    left_out = _OF_THE_RUN if with_prompt else _OF_THE_RUN + _OF_THE_PROMPT
+    kept = {key: value for key, value in result.items() if key not in left_out}
+    if isinstance(kept.get("choices"), list):
+        kept["choices"] = [answer_of(one, with_prompt) if isinstance(one, dict) else one for one in kept["choices"]]
+    return kept
 
 
 def compare_requests(recorded: Dict[str, Any], now: Dict[str, Any]) -> List[str]:
@@ -85,6 +99,7 @@ class Book:
         self.changes: List[str] = []  # what is not as it was recorded, in words
         self.asked: Dict[str, Dict[str, Any]] = {}  # in this run
         self._checked = False
+        self._prompts_differ = False  # the model, template or settings are others, and so prompts may be
 
     @property
     def exists(self) -> bool:
@@ -119,7 +134,8 @@ class Book:
         run = self._run("--replay", str(self.receipt), "--check", str(self.results))
         parts = [json.loads(line) for line in run.stdout.splitlines()]
         for part in parts:
-            if part.get("same") is False:
+            # A record without some of its fields is not the one that was recorded.
+            if part.get("same") is False or (part["part"] == "recorded" and part.get("same") is None):
                 self._note(part)
         # With other weights nothing is repeated: whether the answers are still the same, a batch says.
         if not any(part["part"] == "item" or part["part"].startswith(("item.", "recorded")) for part in parts):
@@ -132,10 +148,12 @@ class Book:
                 self.wrong[part["id"]] = part
         elif name.startswith("settings."):
             setting = name.split(".", 1)[1]
+            self._prompts_differ = True
             self.changes.append(f"the setting {setting} changed from {part['expected']!r} to {part['got']!r}")
         elif name == "seal":
             self.changes.append(f"{self.receipt.name} was edited by hand")
         elif name in _PARTS:
+            self._prompts_differ = True
             tensors = part.get("tensors")
             some = f" (tensors {', '.join(tensors[:3])}{' ...' if len(tensors) > 3 else ''})" if tensors else ""
             self.changes.append(f"{_PARTS[name]} changed{some}")
@@ -147,7 +165,7 @@ class Book:
             run = self._run("--batch", file.name, "--check", str(self.results))
         for line in run.stdout.splitlines():
             part = json.loads(line)
-            if part.get("same") is False and "id" in part:
+            if part.get("same") is not True and "id" in part:
                 self.wrong[part["id"]] = part
 
     def find(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
@@ -165,17 +183,24 @@ class Book:
         if before is None:
             return ["no answer is recorded for this test: pytest --verbatim-update records it"]
         lines = compare_requests(self.requests.get(key, {}), request) + self.changes
-        for field in ("prompt", "reasoning_content", "text", "tool_calls", "finish_reason"):
+        first = ("prompt", "reasoning_content", "text", "tool_calls", "finish_reason")
+        for field in (*first, *sorted((set(before) | set(result)).difference(first, _OF_THE_RUN))):
             if before.get(field) != result.get(field):
                 name = {"prompt": "the prompt as the template writes it", "text": "the answer"}.get(field, field)
                 lines.append(differs(f"{name} differs", before.get(field), result.get(field)))
+        if not self._may_have_another_prompt(request):
+            lines.append(f"{self.results.name} was edited, or recorded by a program with other results")
         return lines + ["pytest --verbatim-update accepts the new answers"]
 
     def same(self, request: Dict[str, Any], result: Dict[str, Any]) -> bool:
-        """Whether the answer is the recorded one."""
+        """Whether the answer is the recorded one, in all its fields. The prompt as a template writes it is compared unless
+        the request, the model, its template or the settings are others than those of the record."""
         before = self.recorded.get(request["id"])
-        fields = ("text", "reasoning_content", "tool_calls", "finish_reason")
-        return before is not None and all(before.get(field) == result.get(field) for field in fields)
+        with_prompt = not self._may_have_another_prompt(request)
+        return before is not None and answer_of(before, with_prompt) == answer_of(result, with_prompt)
+
+    def _may_have_another_prompt(self, request: Dict[str, Any]) -> bool:
+        return self._prompts_differ or self.requests.get(request["id"]) != request
 
     def write(self, keep: Sequence[str]) -> int:
         """Records what was asked in this run, and of the old records those whose ids are in `keep`. Returns how many."""
