@@ -17,6 +17,7 @@
 #include "batch/batch_progress.h"
 #include "batch/batch_receipt.h"
 #include "batch/csv.h"
+#include "batch/kept_results.h"
 #include "batch/logits_file.h"
 #include "batch/shard.h"
 #include "cache/kvcache_sizes.h"
@@ -411,6 +412,12 @@ static void obey(Batch *b, Job *job) {
         json_decref(json);
         fail_job(b, job, error.text);
         return;
+    case CONTROL_RESULTS:
+        if (kept_results_answer(control, b->answering.maker.fingerprint, json, &error) == STATUS_OK)
+            break;
+        json_decref(json);
+        fail_job(b, job, error.text);
+        return;
     case CONTROL_CANCEL:
         json_object_set_new(json, "cancelled", json_boolean(cancel(b, control->line)));
         break;
@@ -458,7 +465,8 @@ static void submit_line(Batch *b, LineState state, const char *line, size_t leng
     if (status == STATUS_OK) status = check_stream(b, &job->request, &error);
     bool is_control = job->request.control.kind != CONTROL_NONE;
     if (status == STATUS_OK && is_control && !b->options->live)
-        status = error_set(&error, "'info', 'detokenize', 'cancel' and 'forget' need --live");
+        status = error_set(&error, "'info', 'detokenize', 'cancel', 'forget' and 'results' "
+                                   "need --live");
     if (status == STATUS_OK && is_control) {
         obey(b, job);
         return;

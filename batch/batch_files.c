@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "batch/kept_results.h"
 #include "batch/shard.h"
 #include "system/compressed.h"
 #include "system/descriptor.h"
@@ -309,30 +310,6 @@ static bool files_keep(ResultFile *file, const ResultLine *line) {
     return keyset_add(&file->keys, line->key, KEY_DONE | (line->failed ? KEY_FAILED : 0));
 }
 
-/* True for a line of zeros, which a power cut can leave where blocks were allocated and never
- * written. */
-static bool all_zero(const char *line, size_t length) {
-    for (size_t i = 0; i < length; i++)
-        if (line[i] != '\0') return false;
-    return true;
-}
-
-/* Whether a last line without a newline may be a result that a kill left incomplete. If it does not
- * begin like a result, or is a complete object of another kind (such as a request), the wrong file
- * was named. */
-static bool could_be_torn(const char *line, size_t length) {
-    static const char *const starts[] = {"{\"id\": ", "{\"line\": ", SHARD_HEADER_START};
-    size_t header = strlen(SHARD_HEADER_START);
-    if (all_zero(line, length)) return true;
-    if (length >= header && memcmp(line, SHARD_HEADER_START, header) == 0) return true;
-    if (result_is_another(line, length)) return false;
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
-        size_t n = strlen(starts[i]);
-        if (memcmp(line, starts[i], length < n ? length : n) == 0) return true;
-    }
-    return false;
-}
-
 /* Writes a line to keep to `kept`, unless that is NULL. */
 static Status copy_line(ResultFile *kept, const char *line, size_t length, Error *error) {
     if (!kept) return STATUS_OK;
@@ -370,7 +347,7 @@ static Status read_results(ResultFile *file, LineReader *reader, const char *fin
             return STATUS_FAILED;
         if (!behind) *cut = (off_t)offset;
         if (state == LINE_NONE) return STATUS_OK;
-        if (state == LINE_READ && !reader->terminated && could_be_torn(line, length))
+        if (state == LINE_READ && !reader->terminated && kept_results_torn(line, length))
             return STATUS_OK;
         bool header = file->header && reader->number == 1 && state == LINE_READ, stale = false;
         if (reader->number == 1 && state == LINE_READ &&
@@ -385,7 +362,8 @@ static Status read_results(ResultFile *file, LineReader *reader, const char *fin
                 return STATUS_FAILED;
             continue;
         }
-        if (state == LINE_TOO_LONG || result_read(line, length, &result, error) != STATUS_OK)
+        if (state == LINE_TOO_LONG ||
+            kept_results_read(line, length, reader->terminated, &result, error) != STATUS_OK)
             return error_prefix(error, "%s: line %zu", file->path, reader->number);
         bool retried = result.failed && file->retries;
         if (!retried && strcmp(result.fingerprint, fingerprint) != 0)

@@ -9,10 +9,11 @@
 static const char *const names[] = {[CONTROL_INFO] = "info",
                                     [CONTROL_DETOKENIZE] = "detokenize",
                                     [CONTROL_CANCEL] = "cancel",
-                                    [CONTROL_FORGET] = "forget"};
+                                    [CONTROL_FORGET] = "forget",
+                                    [CONTROL_RESULTS] = "results"};
 
 ControlKind control_kind(const json_t *line) {
-    for (int kind = CONTROL_INFO; kind <= CONTROL_FORGET; kind++)
+    for (int kind = CONTROL_INFO; kind <= CONTROL_RESULTS; kind++)
         if (json_object_get(line, names[kind])) return (ControlKind)kind;
     return CONTROL_NONE;
 }
@@ -29,30 +30,49 @@ static Status read_ids(Control *control, const json_t *value, Error *error) {
                                 : error_set(error, "'detokenize' must be a list of token ids");
 }
 
-static Status read_line_number(Control *control, const json_t *value, Error *error) {
+static Status read_line_number(Control *control, const json_t *value, const char *name,
+                               Error *error) {
     if (!json_is_integer(value) || json_integer_value(value) < 1)
-        return error_set(error, "'%s' must be the line of a request, from 1", names[control->kind]);
+        return error_set(error, "'%s' must be the line of a %s, from 1", name,
+                         control->kind == CONTROL_RESULTS ? "file" : "request");
     control->line = (size_t)json_integer_value(value);
     return STATUS_OK;
+}
+
+/* Reads a field that only one kind of line has; *own: it was one. */
+static Status read_own_field(Control *control, const char *name, const json_t *value, bool *own,
+                             Error *error) {
+    bool special = control->kind == CONTROL_DETOKENIZE && strcmp(name, "special") == 0;
+    bool last = control->kind == CONTROL_RESULTS && strcmp(name, "last") == 0;
+    bool first = control->kind == CONTROL_RESULTS && strcmp(name, "first") == 0;
+    *own = special || last || first;
+    if ((special || last) && !json_is_boolean(value))
+        return error_set(error, "'%s' must be true or false", name);
+    if (special) control->special = json_is_true(value);
+    if (last) control->last = json_is_true(value);
+    return first ? read_line_number(control, value, name, error) : STATUS_OK;
 }
 
 Status control_read(Control *control, ControlKind kind, const json_t *line, Error *error) {
     const json_t *value = json_object_get(line, names[kind]);
     const char *name;
     json_t *other;
-    *control = (Control){.kind = kind};
+    *control = (Control){.kind = kind, .line = 1};
     json_object_foreach((json_t *)line, name, other) {
-        bool is_special = kind == CONTROL_DETOKENIZE && strcmp(name, "special") == 0;
-        if (is_special && !json_is_boolean(other))
-            return error_set(error, "'special' must be true or false");
-        if (is_special) control->special = json_is_true(other);
-        if (!is_special && strcmp(name, "id") != 0 && strcmp(name, names[kind]) != 0)
+        bool own;
+        if (read_own_field(control, name, other, &own, error) != STATUS_OK) return STATUS_FAILED;
+        if (!own && strcmp(name, "id") != 0 && strcmp(name, names[kind]) != 0)
             return error_set(error, "a line with '%s' has no field '%.80s'", names[kind], name);
     }
     if (kind == CONTROL_INFO)
         return json_is_true(value) ? STATUS_OK : error_set(error, "'info' must be true");
+    if (kind == CONTROL_RESULTS) {
+        control->text = value;
+        return json_is_string(value) ? STATUS_OK
+                                     : error_set(error, "'results' must be bytes in base64");
+    }
     return kind == CONTROL_DETOKENIZE ? read_ids(control, value, error)
-                                      : read_line_number(control, value, error);
+                                      : read_line_number(control, value, names[kind], error);
 }
 
 Status control_detokenize(const Control *control, const Tokenizer *tokenizer, json_t *result,

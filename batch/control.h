@@ -5,6 +5,7 @@
  * ones
  *     {"id": 3, "cancel": 7}                ends the request on line 7
  *     {"id": 4, "forget": 7}                gives up the cached prompt of line 7 ("keep")
+ *     {"id": 5, "results": BASE64}          whether lines of a file are results to go on behind
  *
  * docs/batch.md describes their results. */
 #ifndef CONTROL_H
@@ -20,14 +21,18 @@ typedef enum ControlKind {
     CONTROL_INFO,
     CONTROL_DETOKENIZE,
     CONTROL_CANCEL,
-    CONTROL_FORGET
+    CONTROL_FORGET,
+    CONTROL_RESULTS
 } ControlKind;
 
 typedef struct Control {
     ControlKind kind;
     const json_t *ids; /* CONTROL_DETOKENIZE: a list of integers; borrowed from the line */
     bool special;      /* CONTROL_DETOKENIZE: special tokens are shown */
-    size_t line;       /* CONTROL_CANCEL, CONTROL_FORGET: a request's line, from 1 */
+    size_t line;       /* CONTROL_CANCEL, CONTROL_FORGET: a request's line, from 1; CONTROL_RESULTS:
+                          "first", the place in its file of the first line */
+    const json_t *text; /* CONTROL_RESULTS: bytes in base64; borrowed from the line */
+    bool last;          /* CONTROL_RESULTS: the file ends with them */
 } Control;
 
 /* Which of these a line is; CONTROL_NONE: a request. */

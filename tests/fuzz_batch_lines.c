@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "batch/kept_results.h"
 #include "batch/renumber.h"
 #include "batch/result.h"
 #include "batch/shard.h"
@@ -153,6 +154,10 @@ static void obey(const Request *r) {
     json_t *json = json_object();
     if (r->control.kind == CONTROL_DETOKENIZE &&
         control_detokenize(&r->control, session.tokenizer, json, &error) != STATUS_OK &&
+        !error.text[0])
+        abort();
+    if (r->control.kind == CONTROL_RESULTS &&
+        kept_results_answer(&r->control, maker.fingerprint, json, &error) != STATUS_OK &&
         !error.text[0])
         abort();
     char *result = result_control_line(&maker, r, json);

@@ -203,6 +203,13 @@ static void a_file_of_anything_else_is_left_alone(void **state) {
         assert_memory_equal(left, contents[i], length);
         free(left);
     }
+    /* A result as another program writes it, without the end of its line: the next would be glued
+     * to it. */
+    char *id = memmem(results, (size_t)first, "\": ", 3);
+    assert_non_null(id);
+    memmove(id + 2, id + 3, (size_t)(results + first - (id + 3)));
+    file_write(p->output, results, (size_t)first - 2);
+    batch_place_expect(p, 1, MORE("--resume"), "line 1: a result without the end of its line");
     free(edited);
     free(results);
 }

@@ -114,6 +114,22 @@ static const char *error_of(const json_t *json, const char *key) {
     return text ? text : "";
 }
 
+/* The text in base64 (RFC 4648). */
+static void encode_base64(const char *text, char *encoded, size_t size) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t n = strlen(text), length = 0;
+    for (size_t i = 0; i < n; i += 3) {
+        unsigned char b[3] = {0};
+        assert_true(length + 5 < size);
+        memcpy(b, text + i, n - i < 3 ? n - i : 3);
+        encoded[length++] = digits[b[0] >> 2];
+        encoded[length++] = digits[(b[0] & 3) << 4 | b[1] >> 4];
+        encoded[length++] = n - i > 1 ? digits[(b[1] & 15) << 2 | b[2] >> 6] : '=';
+        encoded[length++] = n - i > 2 ? digits[b[2] & 63] : '=';
+    }
+    encoded[length] = '\0';
+}
+
 /* ---- Tests ------------------------------------------------------------------------------------
  */
 
@@ -159,6 +175,11 @@ static void the_program_tells_what_it_runs_and_decodes_tokens(void **state) {
         {"{\"info\": 1}", "must be true"},
         {"{\"cancel\": \"a\"}", "must be the line"},
         {"{\"forget\": 0}", "must be the line"},
+        {"{\"results\": 1}", "must be bytes in base64"},
+        {"{\"results\": \"e30\"}", "must be bytes in base64"},
+        {"{\"results\": \"e3$=\"}", "must be bytes in base64"},
+        {"{\"results\": \"\", \"last\": 1}", "must be true or false"},
+        {"{\"results\": \"\", \"first\": 0}", "must be the line of a file"},
         {"{\"prompt\": \"a\", \"cancel\": 3}", "has no field 'prompt'"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -167,6 +188,48 @@ static void the_program_tells_what_it_runs_and_decodes_tokens(void **state) {
             fail_msg("%s: '%s'", wrong[i][0], error_of(result, "message"));
         json_decref(result);
     }
+    assert_int_equal(live_end(&live), 3);
+}
+
+/* Bytes of a file go in as base64; the answer tells how many of them a run may go on behind, by the
+ * rule of --resume. Values of `wanted`: bytes, or what the error says. */
+static void what_a_program_keeps_is_judged_as_resume_judges_it(void **state) {
+    Live live = live_start(*state);
+    json_t *result = live_ask(&live, "{\"id\": \"a\", \"prompt\": \"ab\", \"max_tokens\": 2}");
+    char *line = json_dumps(result, 0), *text = NULL;
+    size_t n = strlen(line) + 1;
+    json_decref(result);
+    const struct {
+        const char *behind; /* a result and its newline */
+        bool last;
+        const char *refused;
+    } cases[] = {
+        {"", true, NULL},
+        {"{\"id\": \"b\", \"te", true, NULL}, /* torn */
+        {"my not", false, NULL},              /* the rest follows */
+        {"my note", true, "line 8: "},
+        {"{\"id\": 1, \"prompt\": \"a\"}", true, "line 8: not a result"},
+        {"my note\n", true, "line 8: "},
+        {"{\"id\": \"b\", \"text\": \"\", \"system_fingerprint\": \"fp_0\"}\n", true,
+         "line 8 is of another model"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *bytes = NULL, encoded[4096];
+        assert_true(asprintf(&bytes, "%s\n%s", line, cases[i].behind) > 0);
+        encode_base64(bytes, encoded, sizeof encoded);
+        assert_true(asprintf(&text, "{\"results\": \"%s\", \"first\": 7, \"last\": %s}", encoded,
+                             cases[i].last ? "true" : "false") > 0);
+        result = live_ask(&live, text);
+        if (cases[i].refused) {
+            if (!strstr(error_of(result, "message"), cases[i].refused))
+                fail_msg("case %zu: '%s'", i, error_of(result, "message"));
+        } else {
+            assert_int_equal(number(result, "whole"), n);
+        }
+        json_decref(result);
+        free(bytes), free(text);
+    }
+    free(line);
     assert_int_equal(live_end(&live), 3);
 }
 
@@ -324,6 +387,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_result_comes_at_once_with_its_line_and_ids_may_repeat),
         cmocka_unit_test(the_program_tells_what_it_runs_and_decodes_tokens),
+        cmocka_unit_test(what_a_program_keeps_is_judged_as_resume_judges_it),
         cmocka_unit_test(a_cancelled_request_ends_and_the_others_go_on),
         cmocka_unit_test(a_kept_prompt_changes_no_answer),
         cmocka_unit_test(rows_of_logits_are_those_that_the_tokens_were_chosen_from),

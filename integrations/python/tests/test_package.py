@@ -203,6 +203,64 @@ def test_a_batch_is_lazy_and_goes_on(model, tmp_path):
         list(other.batch(["a"], output=path))
 
 
+def test_a_file_that_is_not_ours_is_left_as_it_is(model, run, tmp_path):
+    """What Model.batch refuses is what `run --resume -o` refuses: the program judges both."""
+    ours = tmp_path / "ours.jsonl"
+    assert len(list(model.batch(["a", "b"], max_tokens=3, output=ours))) == 2
+    results = ours.read_bytes()
+    cut = results.rindex(b"{")
+    (tmp_path / "requests").write_text('{"prompt": "c", "max_tokens": 3}\n')
+    cases = [
+        (b"a note of mine", False),
+        (b"a note of mine\n", False),
+        (results + b"a note behind the results", False),
+        (results + b'{"id": 1, "prompt": "a request"}', False),
+        (results.replace(b'"id": ', b'"id":')[:-1], False),  # written by another program: no line's end
+        (results[: cut + 9], True),  # torn
+        (results + bytes(100), True),  # torn by a power cut
+        (b"", True),
+    ]
+    for held, good in cases:
+        mine, its = tmp_path / "mine", tmp_path / "its"
+        mine.write_bytes(held)
+        its.write_bytes(held)
+        said = subprocess.run([run, "--batch", tmp_path / "requests", "-o", its, "--resume"], capture_output=True)
+        assert (said.returncode == 0) == good, said.stderr
+        if good:
+            assert len(list(model.batch(["a", "b", "c"], max_tokens=3, output=mine))) == 3
+            assert mine.read_bytes().startswith(results[:cut] if held else b"{")
+        else:
+            with pytest.raises(RequestError, match="line"):
+                list(model.batch(["a"], max_tokens=3, output=mine))
+            assert mine.read_bytes() == its.read_bytes() == held
+    # more than is judged at a time
+    many = b"".join(results.replace(b'"id": "', b'"id": "%d-' % i, 1).splitlines(True)[0] for i in range(9000))
+    ours.write_bytes(many + b"note")
+    with pytest.raises(RequestError, match="line 9001: "):
+        list(model.batch(["a"], output=ours))
+    assert ours.read_bytes() == many + b"note"
+    ours.write_bytes(many + b'{"id": "to')
+    assert len(list(model.batch(["a"], max_tokens=3, output=ours))) == 1
+    assert ours.read_bytes().startswith(many) and len(ours.read_bytes().splitlines()) == 9001
+
+
+def test_a_batch_into_a_device_or_a_pipe(model, tmp_path):
+    with pytest.raises(OSError, match="No space"):
+        list(model.batch(["a"], max_tokens=3, output="/dev/full"))
+    assert len(list(model.batch(["a", "b"], max_tokens=3, output="/dev/null"))) == 2
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        assert len(list(model.batch(["a", "b"], max_tokens=3, output=pipe))) == 2
+        assert len(reader.stdout.read().splitlines()) == 2
+    if os.geteuid() == 0:  # only root can make another's links
+        (tmp_path / "victim").write_bytes(b"")
+        (tmp_path / "link").symlink_to(tmp_path / "victim")
+        os.lchown(tmp_path / "link", 12345, 12345)
+        with pytest.raises(RequestError, match="a link or a pipe of another user"):
+            list(model.batch(["a"], output=tmp_path / "link"))
+
+
 def test_a_batch_raises_when_asked(model):
     with pytest.raises(RequestError):
         list(model.batch([{"prompt": "a", "x": 1}], errors="raise"))

@@ -6,26 +6,32 @@
 - Lazy: requests are taken from the iterable as the program needs them; the results are never all in memory.
 - With `output` each result is a line of that file, byte for byte as `--batch FILE -o FILE` writes it, before it is
   yielded. A later call with the same file goes on: what it holds is not computed again. A request without an id gets
-  one, of its number and a hash of its fields.
+  one, of its number and a hash of its fields. A file that holds anything but such results is refused and left as it
+  is: the program judges its lines, as for --resume. A device or a pipe is written to, and goes on with nothing.
 - A request that fails yields a RequestError (errors="return") or raises it ("raise").
 """
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import hashlib
 import json
 import os
 import queue
+import stat
 import sys
 import threading
-from typing import Any, Callable, Dict, Generator, Iterable, Iterator, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Generator, Iterable, Iterator, List, Optional, Set, Tuple
 
 from . import _ops
 from ._child import encode
 from .errors import RequestError
+from .model import _answer
 from .results import Completion
 
+_CHUNK = 1 << 20  # bytes of earlier results that the program judges at a time
+_LONGEST = 47 << 20  # bytes of a line of them: the program reads lines of 64 MiB, and base64 is longer by a third
 _WAITING = 2  # times what the program can take: requests that are ready when it wants them
 
 
@@ -61,43 +67,81 @@ def _clean(line: bytes, number: int) -> bytes:
     return line[:at] + (b'"line": %d' % number + line[end:] if numbered else line[end + 2 :])
 
 
+def _open(path: Any) -> Any:
+    """Opens the file to read and append, or a device or a pipe to write: nothing that another user planted."""
+    name = os.fspath(path)
+    trusted = (0, os.geteuid())
+    try:
+        planted = os.lstat(name)
+    except FileNotFoundError:
+        planted = None
+    if planted and planted.st_uid not in trusted and (stat.S_ISLNK(planted.st_mode) or stat.S_ISFIFO(planted.st_mode)):
+        raise RequestError(f"{path}: a link or a pipe of another user, which is not written to")
+    known = planted and os.path.exists(name)
+    if known and not stat.S_ISREG(os.stat(name).st_mode):
+        return open(name, "wb", buffering=0)
+    file = open(name, "a+b")
+    info = os.fstat(file.fileno())
+    if stat.S_ISREG(info.st_mode) and not (known and info.st_uid != os.geteuid()):
+        return file
+    file.close()
+    raise RequestError(f"{path}: belongs to another user, or changed while it was opened")
+
+
 class _Output:
     """The file of results."""
 
-    def __init__(self, path: Any, fingerprint: str):
-        self.file = open(path, "a+b")
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.file.close()
-            raise RequestError(f"{path}: another process is writing to it") from None
+    def __init__(self, path: Any, child: Any):
+        self.file = _open(path)
         self.done: "Dict[Any, Tuple[int, int]]" = {}  # where the result of an id is
         self.claimed: Set[Any] = set()  # ids of this run
         try:
-            self._read(path, fingerprint)
+            if stat.S_ISREG(os.fstat(self.file.fileno()).st_mode):
+                self._go_on(path, child)
         except BaseException:
             self.file.close()
             raise
 
-    def _read(self, path: Any, fingerprint: str) -> None:
+    def _go_on(self, path: Any, child: Any) -> None:
+        """Reads what an earlier run has left, and cuts off a result that was not written whole."""
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RequestError(f"{path}: another process is writing to it") from None
         self.file.seek(0)
-        at = 0
-        for line in self.file:
-            if not line.endswith(b"\n"):
-                break  # cut by the end of an earlier run
+        at, first, ended = 0, 1, False
+        while not ended:
+            lines = self._some_lines(path, first)
+            ended = not lines
+            text = b"".join(lines)
+            ended = ended or not text.endswith(b"\n")
+            question = {"results": base64.b64encode(text).decode(), "first": first, "last": ended}
             try:
-                result = json.loads(line)
-                body = (result.get("response") or {}).get("body") or result
-                other = body["system_fingerprint"]
-            except (ValueError, KeyError, AttributeError, TypeError):
-                raise RequestError(f"{path}: byte {at} begins no result") from None
-            if other != fingerprint:
-                raise RequestError(f"{path}: its results are of another model or other options: {other}")
-            self.done[result.get("custom_id", result.get("id"))] = (at, len(line))
-            at += len(line)
+                whole = _answer(child, question, control=True)[1]["whole"]
+            except RequestError as error:
+                raise RequestError(f"{path}: {error}") from None
+            first += len(lines)
+            end = at + whole
+            for line in lines:
+                if at < end:
+                    self._remember(line, at)
+                    at += len(line)
         self.file.truncate(at)
         self.file.seek(at)
-        self.at = at
+
+    def _some_lines(self, path: Any, first: int) -> "List[bytes]":
+        lines: List[bytes] = []
+        size = 0
+        while size < _CHUNK and (line := self.file.readline(_LONGEST)):
+            if len(line) == _LONGEST:
+                raise RequestError(f"{path}: line {first + len(lines)} is longer than {_LONGEST} bytes")
+            lines.append(line)
+            size += len(line)
+        return lines
+
+    def _remember(self, line: bytes, at: int) -> None:
+        result = json.loads(line)
+        self.done[result.get("custom_id", result.get("id"))] = (at, len(line))
 
     def claim(self, key: Any) -> Optional[bytes]:
         """The result of an id, if the file has it."""
@@ -108,7 +152,9 @@ class _Output:
         return os.pread(self.file.fileno(), where[1], where[0]) if where else None
 
     def add(self, line: bytes) -> None:
-        self.file.write(line + b"\n")
+        rest = memoryview(line + b"\n")
+        while rest:  # a pipe takes a part
+            rest = rest[self.file.write(rest) :]
         self.file.flush()
 
 
@@ -199,7 +245,7 @@ def steps(
 def _steps(
     model: Any, path: Any, ordered: bool, show: Any, raises: bool, fields: Dict[str, Any], wake: "Callable[[], None]"
 ) -> "Generator[Any, Any, None]":
-    file = _Output(path, model.fingerprint) if path is not None else None
+    file = _Output(path, model._child) if path is not None else None
     child = model._child
     ready: "queue.SimpleQueue[Tuple[int, Any]]" = queue.SimpleQueue()
     under_way: Dict[int, Tuple[Any, Any]] = {}  # number: ticket, and what parses the result
