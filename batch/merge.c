@@ -58,21 +58,6 @@ static void raise_open_files(size_t n) {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-static bool same_file(int fd, const struct stat *other) {
-    struct stat info;
-    return fstat(fd, &info) == 0 && info.st_dev == other->st_dev && info.st_ino == other->st_ino;
-}
-
-/* Refuses an output that is one of the inputs. */
-static Status check_output(const Merge *m, const char *path, Error *error) {
-    struct stat info;
-    if (!path || stat(path, &info) != 0) return STATUS_OK;
-    bool taken = same_file(m->fd, &info);
-    for (size_t i = 0; i < m->n_parts; i++) taken = taken || same_file(m->parts[i].fd, &info);
-    return taken ? error_set(error, "%s: what is to be joined cannot be the output as well", path)
-                 : STATUS_OK;
-}
-
 static Status merge_open(Merge *m, Error *error) {
     const Options *o = m->session->options;
     struct stat info;
@@ -91,7 +76,6 @@ static Status merge_open(Merge *m, Error *error) {
         size_t i = m->n_parts++;
         if (merge_part_open(&m->parts[i], o->parts[i], error) != STATUS_OK) return STATUS_FAILED;
     }
-    if (check_output(m, o->output, error) != STATUS_OK) return STATUS_FAILED;
     m->writes = true;
     return output_open(&m->output, o->output, error);
 }

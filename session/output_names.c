@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -68,13 +69,37 @@ static const char *reader_of(const Options *o, const NamedFile *written, const s
         if (is_file(read[i].path, file)) return read[i].option;
     for (size_t i = 0; i < o->lora.n; i++)
         if (is_file(adapter_path(o->lora.items[i], path), file)) return "--lora";
+    for (size_t i = 0; i < o->n_parts; i++)
+        if (is_file(o->parts[i], file)) return "--merge";
     if (o->session) snprintf(path, sizeof path, "%s.kv", o->session);
     return o->session && is_file(path, file) ? "--session" : NULL;
 }
 
+/* Whether the file's first line is a result of a batch or the head of a part's results: it begins
+ * as they do and names the fingerprint of what made it. One too long to be looked at whole counts
+ * as one. */
+static bool holds_results(int fd) {
+    enum { MOST_BYTES = 1 << 20 };
+    static const char *const starts[] = {"{\"id\": ", "{\"line\": ", "{\"shard\": "};
+    static const char fingerprint[] = "\"fp_";
+    char *line = malloc(MOST_BYTES);
+    ssize_t n = line ? pread(fd, line, MOST_BYTES, 0) : 0;
+    size_t length = n > 0 ? (size_t)n : 0;
+    char *newline = length > 0 ? memchr(line, '\n', length) : NULL;
+    bool begins = false, cut = !newline && length == MOST_BYTES;
+    if (newline) length = (size_t)(newline - line);
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+        size_t m = strlen(starts[i]);
+        begins = begins || (length >= m && memcmp(line, starts[i], m) == 0);
+    }
+    bool found = begins && (cut || memmem(line, length, fingerprint, sizeof fingerprint - 1));
+    free(line);
+    return found;
+}
+
 /* What the file holds that nobody means to replace by a result; NULL: anything else. Safetensors
- * have no mark of their own: their name tells. */
-static const char *kept_kind(const char *path) {
+ * have no mark of their own: their name tells. *results: it holds those of a batch. */
+static const char *kept_kind(const char *path, bool *results) {
     static const struct {
         const char *begins, *kind;
     } kinds[] = {
@@ -86,13 +111,22 @@ static const char *kept_kind(const char *path) {
     size_t n = strlen(path), ending = strlen(".safetensors");
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t length = fd < 0 ? 0 : read(fd, begins, sizeof begins);
+    *results = fd >= 0 && holds_results(fd);
     if (fd >= 0) close(fd);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         size_t m = strlen(kinds[i].begins);
         if (length >= (ssize_t)m && memcmp(begins, kinds[i].begins, m) == 0) return kinds[i].kind;
     }
     bool named = n > ending && strcmp(path + n - ending, ".safetensors") == 0;
-    return named && length > 0 ? "holds a model" : NULL;
+    if (named && length > 0) return "holds a model";
+    return *results ? "holds the results of a batch" : NULL;
+}
+
+/* Whether a batch's results may stay in the file: --batch has a rule of its own for its -o
+ * (--resume), and the file of --check is replaced when it is named twice. */
+static bool may_hold_results(const Options *o, const NamedFile *written, const struct stat *file) {
+    if (written->path != o->output) return false;
+    return (o->batch && !o->merge && !o->check) || is_file(o->check, file);
 }
 
 static Status check_file(const Options *o, const NamedFile *written, Error *error) {
@@ -105,7 +139,9 @@ static Status check_file(const Options *o, const NamedFile *written, Error *erro
         snprintf(why, sizeof why, "%s reads this file, which would be replaced", reader);
         return refuse(written, why, error);
     }
-    const char *kind = kept_kind(written->path);
+    bool results;
+    const char *kind = kept_kind(written->path, &results);
+    if (kind && results && may_hold_results(o, written, &file)) return STATUS_OK;
     return kind ? refuse(written, kind, error) : STATUS_OK;
 }
 

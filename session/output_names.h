@@ -1,5 +1,5 @@
 /* The files that a command line writes beside those that it reads: a result never replaces what the
- * same command reads, a model, or a conversation. */
+ * same command reads, a model, a conversation, or the results of a batch. */
 #ifndef OUTPUT_NAMES_H
 #define OUTPUT_NAMES_H
 

@@ -219,6 +219,7 @@ size_t check_cases_options(const CheckCases *c, const char *model, const char *c
     assert_int_equal(p.status, n_named > 0 ? 3 : 0);
     /* -o gives what the fresh batch gave. */
     char *path = fixture_path(c->directory, "accepted.jsonl");
+    unlink(path);
     Process accepted =
         RUN_MORE(more, model, "--batch", c->requests, "--check", c->results, "-o", path);
     size_t lengths[2];

@@ -374,7 +374,8 @@ static void assert_keeps(const char *path, Process p, const char *why) {
     PROCESS_SAYS(p, 2, why);
 }
 
-/* What is read by the same command, a model and a conversation stay; other files are replaced. */
+/* What is read by the same command, a model, a conversation and a batch's results stay; other files
+ * are replaced. */
 static void a_result_replaces_nothing_that_is_read_or_kept(void **state) {
     (void)state;
     static const char kept[] = "keep {\"prompt\": \"the\"}\n";
@@ -416,6 +417,36 @@ static void a_result_replaces_nothing_that_is_read_or_kept(void **state) {
     file_write(other, "{\"verbatim_session\":1}\n", 23);
     p = RUN("run", model, "-i", "the", "-n", "3", "--receipt", other);
     PROCESS_SAYS(p, 2, "holds a conversation");
+    /* of a batch: made by this program */
+    char *batch = fixture_path(directory, "batch");
+    static const char request[] = "{\"id\": 1, \"prompt\": \"a\", \"max_tokens\": 1}\n";
+    file_write(batch, request, sizeof request - 1);
+    unlink(other);
+    p = RUN("run", model, "--batch", batch, "-o", other);
+    PROCESS_SAYS(p, 0, "");
+    char *results = file_read(other, &length);
+    for (int i = 0; i < 5; i++) {
+        p = i == 0   ? RUN("run", model, "-i", "the", "-n", "3", "-o", other)
+            : i == 1 ? RUN("run", model, "--batch", batch, "--receipt", other)
+            : i == 2 ? RUN("run", model, "--batch", batch, "--check", model, "-o", other)
+            : i == 3 ? RUN("run", model, "--batch", batch, "--logits", other)
+                     : RUN("run", "--merge", model, "--batch", batch, "-o", other);
+        PROCESS_SAYS(p, 2, "holds the results of a batch; name another file");
+        size_t left;
+        char *now = file_read(other, &left);
+        assert_int_equal(left, length);
+        assert_memory_equal(now, results, left);
+        free(now);
+    }
+    p = RUN("run", model, "--batch", batch, "--check", other, "-o", other); /* is meant */
+    PROCESS_SAYS(p, 0, "");
+    p = RUN("run", model, "--batch", batch, "--resume", "-o", other);
+    PROCESS_SAYS(p, 0, "");
+    unlink(batch);
+    free(results), free(batch);
+    file_write(other, "{\"id\": 5, \"text\": \"of a shape\"}\n", 32);
+    p = RUN("run", model, "-i", "the", "-n", "3", "-o", other);
+    PROCESS_SAYS(p, 0, "");
     file_write(other, "an earlier text\n", 16);
     p = RUN("run", model, "-i", "the", "-n", "3", "-o", other);
     PROCESS_SAYS(p, 0, "");
