@@ -26,12 +26,12 @@
 #include "session/json_memory.h"
 #include "modelfile.h"
 #include "system/command_line.h"
-#include "system/descriptor.h"
 #include "system/sandbox.h"
 #include "system/stack.h"
 #include "system/standard_streams.h"
 #include "system/stop_signals.h"
 #include "system/terminal.h"
+#include "system/text_file.h"
 
 enum { MOST_THREADS = 4096, TABLE_BYTES = 64 << 20 };
 
@@ -170,7 +170,7 @@ static Status keep_table(FILE *mix, const char *path, Error *error) {
     size_t length;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
-    Status status = descriptor_read(fd, path, TABLE_BYTES, NULL, &text, &length, error);
+    Status status = text_file_read(fd, path, TABLE_BYTES, NULL, &text, &length, error);
     close(fd);
     if (status == STATUS_OK && type_table_mix(text, length, &more, error) != STATUS_OK)
         status = error_prefix(error, "%s", path);

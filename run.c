@@ -14,7 +14,6 @@
 
 #include "base/clock.h"
 #include "base/mapped.h"
-#include "base/unicode.h"
 #include "chat/note.h"
 #include "cluster/cluster.h"
 #include "convert/adapter_opening.h"
@@ -32,15 +31,14 @@
 #include "session/kept_weights.h"
 #include "session/output_names.h"
 #include "session/shape.h"
-#include "system/descriptor.h"
 #include "system/free_memory.h"
 #include "system/peak_memory.h"
 #include "system/sandbox.h"
 #include "system/standard_streams.h"
 #include "system/stack.h"
 #include "system/stop_signals.h"
-#include "system/compressed.h"
 #include "system/terminal.h"
+#include "system/text_file.h"
 #include "session/versions.h"
 
 /* The most bytes of a prompt or a chat template. */
@@ -168,22 +166,29 @@ static Status open_everything(Opened *opened, Error *error) {
 
 static Status read_text(TextInput *input, const volatile sig_atomic_t *interrupted, Error *error) {
     if (input->fd < 0) return STATUS_OK;
-    return descriptor_read(input->fd, input->name, MOST_TEXT, interrupted, &input->text,
-                           &input->length, error);
+    return text_file_read(input->fd, input->name, MOST_TEXT, interrupted, &input->text,
+                          &input->length, error);
 }
 
-/* Makes what the file of -y @FILE holds, without the line break at its end, the system prompt; and
+/* Drops the one line end behind a message that a file or a pipe holds: `echo` and editors put it
+ * there, and the same message typed at a terminal has none. llama.cpp does so with its -f and
+ * -sysf, too. */
+static void drop_line_end(TextInput *input) {
+    input->length = text_file_without_line_end(input->text, input->length);
+    input->text[input->length] = '\0';
+}
+
+/* Makes what the file of -y @FILE holds, without the line end at its end, the system prompt; and
  * "@TEXT" of -y @@TEXT. */
 static Status read_system(TextInput *input, Options *o, const volatile sig_atomic_t *interrupted,
                           Error *error) {
     Status status = read_text(input, interrupted, error);
     if (o->system && strncmp(o->system, "@@", 2) == 0) o->system++;
     if (status != STATUS_OK || !input->text) return status;
-    if (strlen(input->text) != input->length ||
-        utf8_valid_prefix(input->text, input->length) < input->length)
-        return error_set(error, "%s is not UTF-8 text", input->name);
-    while (input->length > 0 && strchr("\r\n", input->text[input->length - 1]))
-        input->text[--input->length] = '\0';
+    if (strlen(input->text) != input->length)
+        return error_set(error, "%s is not UTF-8 text that can be a message: it has a NUL byte",
+                         input->name);
+    drop_line_end(input);
     o->system = input->text;
     return STATUS_OK;
 }
@@ -207,30 +212,23 @@ static Status put_before(TextInput *input, const char *prompt, Error *error) {
 static Status read_prompt(Opened *opened, Error *error) {
     Session *session = &opened->session;
     TextInput *input = &opened->prompt;
-    const char *given = session->options->prompt;
-    const Compression *how = NULL;
+    const Options *o = session->options;
+    const char *given = o->prompt;
+    bool both = input->fd >= 0 && given && o->prompt_file;
+    Status status = STATUS_OK;
+    if (input->fd < 0 || both)
+        status =
+            text_file_check("the prompt", given ? given : "", given ? strlen(given) : 0, error);
+    if (status != STATUS_OK) return status;
     if (input->fd < 0) {
         input->text = strdup(given ? given : "");
         if (!input->text) return error_set(error, "no memory for the prompt");
         input->length = strlen(input->text);
     } else {
-        Status status = read_text(input, session->interrupted, error);
-        if (status == STATUS_OK) how = compressed_by(input->text, input->length);
-        if (status == STATUS_OK && given && session->options->prompt_file)
-            status = put_before(input, given, error);
+        status = read_text(input, session->interrupted, error);
+        if (status == STATUS_OK && (o->mode == MODE_CHAT || o->render)) drop_line_end(input);
+        if (status == STATUS_OK && both) status = put_before(input, given, error);
         if (status != STATUS_OK) return status;
-    }
-    size_t valid = utf8_valid_prefix(input->text, input->length);
-    if (valid < input->length && how)
-        return error_set(error, "%s: compressed by %s; a pipe unpacks it: %s %s | ... -f -",
-                         input->name, how->name, how->command, input->name);
-    if (valid < input->length)
-        return error_set(error, "%s is not UTF-8 text: byte 0x%02x at offset %zu", input->name,
-                         (unsigned char)input->text[valid], valid);
-    bool generates = !opened->mode || session->options->mode == MODE_CHAT;
-    if (generates && input->fd >= 0 && strncmp(input->text, "\xEF\xBB\xBF", 3) == 0) {
-        input->length -= 3; /* a byte order mark is no part of a text */
-        memmove(input->text, input->text + 3, input->length + 1);
     }
     if (!opened->mode && input->fd >= 0 && input->length == 0)
         terminal_say("%s is empty: the text starts from nothing", input->name);

@@ -23,6 +23,7 @@
 #include "cache/kvcache_sizes.h"
 #include "session/json_text.h"
 #include "session/logprobs.h"
+#include "system/line_reader.h"
 #include "system/terminal.h"
 
 enum {
@@ -100,7 +101,7 @@ Status batch_open(Batch **out, const Options *o, Error *error) {
     if (standard && isatty(fd))
         terminal_say("reading stdin, one %s a line; Ctrl-D ends it",
                      o->batch_text ? "text" : "JSON object");
-    line_reader_init(&b->reader, fd, standard ? "stdin" : o->batch);
+    line_reader_init(&b->reader, fd, standard ? "stdin" : o->batch, "--batch");
     b->input_open = true;
     if (o->logits && logits_file_open(&b->logits, o->logits, error) != STATUS_OK)
         return STATUS_FAILED;
@@ -432,7 +433,7 @@ static void obey(Batch *b, Job *job) {
 static void submit_line(Batch *b, LineState state, const char *line, size_t length) {
     static const Error no_memory = {"no memory for a request"};
     Error error, other;
-    if (!b->csv) batch_line_trim(&b->reader, b->options->batch_text, &line, &length);
+    if (!b->csv) line_reader_trim(&b->reader, b->options->batch_text, &line, &length);
     if (!b->options->embed && json_line_is_blank(line, length)) return;
     if (b->skips_empty && length == 0) {
         b->n_skipped++;
@@ -503,6 +504,7 @@ static Status handle_input(Batch *b, LineState state, const char *line, size_t l
     if (state == LINE_TOO_LONG)
         return error_set(error, "%s: line %zu is longer than %d bytes", b->reader.name,
                          b->reader.number, LINE_MOST_BYTES);
+    if (!b->at_end) line_reader_trim(&b->reader, false, &line, &length);
     Status status = b->at_end ? csv_end(b->csv, &b->row, error)
                               : csv_line(b->csv, line, length, &b->row, error);
     if (status == STATUS_OK && b->row) submit_line(b, LINE_READ, b->row->request, b->row->length);
@@ -756,7 +758,7 @@ Status batch_replay_open(Batch **out, const Options *o, Error *error) {
     int fd = status == STATUS_OK && o->batch ? open(o->batch, O_RDONLY | O_CLOEXEC) : -1;
     if (status == STATUS_OK && o->batch && fd < 0)
         return error_set(error, "%s: %s", o->batch, strerror(errno));
-    line_reader_init(&b->reader, fd, o->batch ? o->batch : "the receipt");
+    line_reader_init(&b->reader, fd, o->batch ? o->batch : "the receipt", "--batch");
     b->input_open = fd >= 0;
     if (status == STATUS_OK && o->check) {
         status = records_open(&b->check, o->check, NULL, error);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "proof/difference.h"
 
 /* ---- A record as a draft ------------------------------------------------------------------------
@@ -46,7 +47,7 @@ void check_text(const Records *records, const json_t *recorded, const ResultMake
     }
     /* An answer to messages may have been taken apart, and U+FFFD may stand for anything. */
     bool replaced = !has_bytes && text->record.length > 0 &&
-                    memmem(text->record.bytes, text->record.length, "\xEF\xBF\xBD", 3);
+                    memmem(text->record.bytes, text->record.length, UTF8_REPLACEMENT, 3);
     if (r->messages || replaced) text->whole = false;
     if (r->echo && !drop_prompt(r, index, &text->record)) text->whole = false;
     if (r->echo) text->whole = false;

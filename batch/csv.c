@@ -267,8 +267,6 @@ Status csv_line(Csv *csv, const char *line, size_t length, const CsvRow **row, E
     free(csv->request);
     csv->request = NULL;
     if (!csv->in_quotes) csv->length = 0;
-    if (!csv->has_header && csv->length == 0 && length >= 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0)
-        line += 3, length -= 3;
     bool blank = length == 0 || (length == 1 && line[0] == '\r');
     if (blank && !csv->in_quotes) return STATUS_OK;
     if (csv->length + length + 1 > MOST_ROW_BYTES)

@@ -2,7 +2,7 @@
  *
  * The first row names the columns. A template has them in braces, "Summarize: {text}"; "{{" and
  * "}}" are braces. Fields in quotes hold separators, line ends and doubled quotes; rows end with LF
- * or CRLF; a byte order mark is passed over; blank lines are no rows. The separator is a comma, or,
+ * or CRLF; blank lines are no rows. The separator is a comma, or,
  * where the header has none, a semicolon or a tab.
  *
  *     csv_open(&csv, template, length, true, "data.csv", &error)

@@ -15,6 +15,7 @@
 #include "batch/batch_files.h"
 #include "batch/merge_part.h"
 #include "batch/renumber.h"
+#include "system/line_reader.h"
 #include "system/terminal.h"
 #include "session/json_text.h"
 
@@ -245,7 +246,7 @@ static Status join_line(Merge *m, Part *part, const LineReader *reader, LineStat
     Error ignored; /* its result says so */
     bool text = m->parts[0].shard.text;
     size_t number = m->n_before + reader->number;
-    batch_line_trim(reader, text, &line, &length);
+    line_reader_trim(reader, text, &line, &length);
     bool blank = json_line_is_blank(line, length); /* a request of --embed alone */
     if (blank && !text) return STATUS_OK;
     if (text || state == LINE_TOO_LONG)
@@ -271,7 +272,7 @@ static Status join_line(Merge *m, Part *part, const LineReader *reader, LineStat
 static Status join_range(Merge *m, Part *part, uint64_t begin, uint64_t end, Error *error) {
     LineReader reader;
     const volatile sig_atomic_t *interrupted = m->session->interrupted;
-    line_reader_init(&reader, m->fd, m->name);
+    line_reader_init(&reader, m->fd, m->name, "--batch");
     Status status = line_reader_range(&reader, begin, end, error);
     while (status == STATUS_OK) {
         LineState state;

@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "batch/batch_files.h"
+#include "system/line_reader.h"
 
 Status merge_part_open(Part *p, const char *path, Error *error) {
     struct stat info;
@@ -33,7 +34,7 @@ Status merge_part_header(Part *p, Error *error) {
     LineState state;
     const char *line;
     size_t length;
-    line_reader_init(&reader, p->fd, p->name);
+    line_reader_init(&reader, p->fd, p->name, "--merge");
     Status status = line_reader_range(&reader, 0, UINT64_MAX, error);
     if (status == STATUS_OK)
         status = line_reader_next(&reader, true, NULL, &state, &line, &length, error);
@@ -96,7 +97,7 @@ static Status read_lines(Part *p, LineReader *reader, const volatile sig_atomic_
 
 Status merge_part_index(Part *p, const volatile sig_atomic_t *interrupted, Error *error) {
     LineReader reader;
-    line_reader_init(&reader, p->fd, p->name);
+    line_reader_init(&reader, p->fd, p->name, "--merge");
     Status status = line_reader_range(&reader, 0, UINT64_MAX, error);
     if (status == STATUS_OK) status = read_lines(p, &reader, interrupted, error);
     line_reader_free(&reader);

@@ -9,7 +9,7 @@
 #include "proof/receipt.h"
 #include "constraint/json_reader.h"
 #include "formats/sha256.h"
-#include "system/descriptor.h"
+#include "system/text_file.h"
 
 /* ---- Items ------------------------------------------------------------------------------------
  */
@@ -96,7 +96,7 @@ static Status read_given(Given *given, const Session *session, Error *error) {
     size_t length;
     if (given->fd < 0) return STATUS_OK;
     Status status =
-        descriptor_read(given->fd, path, most, session->interrupted, &text, &length, error);
+        text_file_read(given->fd, path, most, session->interrupted, &text, &length, error);
     if (status != STATUS_OK) return status;
     status = conversation_read(path, text, length, &given->messages, error);
     free(text);

@@ -10,8 +10,8 @@
 #include "chat/chat_receipt.h"
 #include "proof/record_key.h"
 #include "proof/report.h"
-#include "system/descriptor.h"
 #include "system/terminal.h"
+#include "system/text_file.h"
 
 typedef struct CheckSession {
     int fd;
@@ -71,7 +71,7 @@ static Status read_file(CheckSession *c, const Session *session, Error *error) {
     char *text;
     size_t length, number = 0;
     Status status =
-        descriptor_read(c->fd, c->name, most, session->interrupted, &text, &length, error);
+        text_file_read(c->fd, c->name, most, session->interrupted, &text, &length, error);
     if (status != STATUS_OK) return status;
     c->messages = json_array();
     for (size_t at = 0; status == STATUS_OK && at < length; number++) {

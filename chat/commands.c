@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "advice/spelling.h"
+#include "base/utf8.h"
 #include "chat/command_paths.h"
 #include "chat/note.h"
 #include "chat/settings.h"
 #include "chat/turn.h"
+#include "system/text_file.h"
 
 typedef struct Command {
     const char *name, *argument, *help;
@@ -195,7 +197,11 @@ static Status edit(Chat *chat, const char *draft, char **text, size_t *length, E
     if (!chosen && !line_editor_is_terminal(chat->editor))
         return error_set(error, "/edit opens an editor, which needs a terminal");
     if (courier_edit(&chat->courier, draft, text, length, error) != STATUS_OK) return STATUS_FAILED;
-    while (*length > 0 && (*text)[*length - 1] == '\n') (*text)[--*length] = '\0';
+    size_t mark = utf8_mark_length(*text, *length), n;
+    *length -= mark;
+    memmove(*text, *text + mark, *length + 1);
+    while ((n = text_file_without_line_end(*text, *length)) < *length) *length = n;
+    (*text)[*length] = '\0';
     return STATUS_OK;
 }
 

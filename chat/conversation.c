@@ -100,7 +100,8 @@ static void contents_free(Contents *contents) {
 static Contents parse_lines(const char *text, size_t length) {
     Contents contents = {.messages = json_array()};
     size_t line_number = 0;
-    for (size_t at = 0; at < length && contents.messages; line_number++) {
+    for (size_t at = utf8_mark_length(text, length); at < length && contents.messages;
+         line_number++) {
         const char *end = memchr(text + at, '\n', length - at);
         size_t n = end ? (size_t)(end - (text + at)) : length - at;
         json_t *line = json_loadb(text + at, n, JSON_ALLOW_NUL, NULL);
@@ -187,6 +188,8 @@ static Status repair(Conversation *c, size_t bad_line, Error *note, Error *error
  * mistake. */
 static bool was_conversation(const char *text, size_t length) {
     static const char *const begins[] = {"{\"verbatim_session\"", "{\"role\""};
+    size_t mark = utf8_mark_length(text, length);
+    text += mark, length -= mark;
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
         size_t n = strlen(begins[i]) < length ? strlen(begins[i]) : length;
         if (memcmp(text, begins[i], n) == 0) return true;

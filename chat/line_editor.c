@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/utf8.h"
 #include "system/terminal.h"
+#include "system/text_file.h"
 
 #if defined(HAVE_LIBEDIT)
 #include <histedit.h>
@@ -34,7 +36,8 @@ struct LineEditor {
     const volatile sig_atomic_t *interrupted;
     bool terminal, asks; /* asks: what is typed answers a question, and is not remembered */
     const char *prompt;
-    char *line; /* the line read last without libedit */
+    char *line;    /* the line read last without libedit */
+    bool has_read; /* such a line */
     size_t capacity;
 #if defined(HAVE_LIBEDIT)
     EditLine *edit;
@@ -347,7 +350,8 @@ static LineResult edit_line(LineEditor *editor, const char *prompt, bool first, 
 
 #endif
 
-/* Reads a line, without its newline; *line is valid until the next call. */
+/* Reads a line, without its line end (LF, or CR LF as a file of Windows has it through a pipe) and
+ * without a byte order mark at the beginning; *line is valid until the next call. */
 static LineResult read_line(LineEditor *editor, const char *prompt, bool first, const char **line,
                             size_t *length) {
 #if defined(HAVE_LIBEDIT)
@@ -368,9 +372,10 @@ static LineResult read_line(LineEditor *editor, const char *prompt, bool first, 
         return LINE_INTERRUPTED;
     }
     if (n < 0) return feof(stdin) ? LINE_END : LINE_FAILED;
-    *line = editor->line;
-    *length = (size_t)n;
-    if (*length > 0 && editor->line[*length - 1] == '\n') (*length)--;
+    size_t mark = editor->has_read ? 0 : utf8_mark_length(editor->line, (size_t)n);
+    editor->has_read = true;
+    *line = editor->line + mark;
+    *length = text_file_without_line_end(*line, (size_t)n - mark);
     return LINE_TEXT;
 }
 

@@ -17,6 +17,7 @@
 #include "base/array.h"
 #include "system/descriptor.h"
 #include "system/sandbox.h"
+#include "system/text_file.h"
 
 /* A manifest has about 1,000 bytes. */
 enum { MOST_TAGS = 4096, MOST_MANIFEST = 1 << 20, MOST_BYTES = 64 << 20 };
@@ -41,7 +42,7 @@ static char *read_manifest(const char *path, size_t *length) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return NULL;
     if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode))
-        descriptor_read_json(fd, path, MOST_MANIFEST, NULL, &text, length, &error);
+        text_file_read_json(fd, path, MOST_MANIFEST, NULL, &text, length, &error);
     close(fd);
     return text;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "prefill.h"
 #include "session/logprobs.h"
 #include "tokenizer.h"
@@ -19,8 +20,10 @@ Status text_windows_open(TextWindows *windows, const ModelFile *file, const Inpu
                          text->path);
     if (tokenizer_open(&tokenizer, section, bytes, error) != STATUS_OK) return STATUS_FAILED;
     tokenizer_limit(tokenizer, config->vocab_size);
-    Status status = tokenizer_encode(tokenizer, (const char *)text->map, (size_t)text->bytes, NULL,
-                                     0, &windows->ids, error);
+    const char *begin = (const char *)text->map;
+    size_t n = (size_t)text->bytes, mark = utf8_mark_length(begin, n);
+    Status status =
+        tokenizer_encode(tokenizer, begin + mark, n - mark, NULL, 0, &windows->ids, error);
     if (status != STATUS_OK) {
         error_prefix(error, "%s", text->path);
     } else if (windows->ids.length == 0) {

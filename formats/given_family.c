@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "formats/families.h"
 #include "formats/family_page.h"
 #include "formats/multimodal.h"
@@ -59,8 +60,10 @@ static void add_origin(Source *source, const InputFile *file) {
 static Status read_file(Source *source, const InputFile *file, const Family **family,
                         Error *error) {
     if (!source->family) {
-        if (family_page_read(&source->family, file->path, (const char *)file->map, file->bytes,
-                             error) != STATUS_OK)
+        const char *page = (const char *)file->map;
+        size_t mark = utf8_mark_length(page, file->bytes);
+        if (family_page_read(&source->family, file->path, page + mark, file->bytes - mark, error) !=
+            STATUS_OK)
             return STATUS_FAILED;
         if (check_names(family_page_family(source->family), file->path, error) != STATUS_OK)
             return STATUS_FAILED;

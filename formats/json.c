@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 /* Length of the integer that begins the text when it has so many digits that it may not fit into
  * jansson's 64 bits; else 0. */
 static size_t long_integer(const char *text, size_t bytes) {
@@ -66,6 +68,9 @@ static char *without_python(const char *text, size_t bytes) {
 
 Status json_parse(json_t **out, const char *path, const void *text, size_t bytes, Error *error) {
     json_error_t where;
+    size_t mark = utf8_mark_length(text, bytes); /* readers may ignore it (RFC 8259, 8.1) */
+    text = (const char *)text + mark;
+    bytes -= mark;
     *out = json_loadb(text, bytes, JSON_ALLOW_NUL, &where);
     if (!*out) {
         char *copy = without_python(text, bytes);

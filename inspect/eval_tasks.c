@@ -12,8 +12,8 @@
 #include "inspect/statistics.h"
 #include "inspect/task_items.h"
 #include "inspect/why_tasks.h"
-#include "system/descriptor.h"
 #include "system/terminal.h"
+#include "system/text_file.h"
 
 /* One of the models that are compared. */
 typedef struct Contestant {
@@ -109,9 +109,7 @@ static Status open_models(EvalTasks *t, Session *session, Error *error) {
  */
 
 static size_t characters(const EndingText *text) {
-    size_t n = 0;
-    for (size_t i = 0; i < text->length; i++) n += !utf8_continues(text->text[i]);
-    return n;
+    return utf8_count(text->text, text->length);
 }
 
 /* The words of a text: what white space divides. */
@@ -290,7 +288,7 @@ static Status tasks_run(void *state, Session *session, Error *error) {
     const char *name = session->options->eval_tasks;
     size_t length;
     Status status =
-        descriptor_read_json(t->fd, name, most, session->interrupted, &t->text, &length, error);
+        text_file_read_json(t->fd, name, most, session->interrupted, &t->text, &length, error);
     if (status == STATUS_OK) status = task_items_parse(&t->items, name, t->text, length, error);
     if (status == STATUS_OK) status = open_models(t, session, error);
     for (size_t i = 0; i < t->items.n && status == STATUS_OK; i++) {

@@ -63,7 +63,7 @@ static void escape(Sheet *text, const char *bytes, size_t n, Escape kind) {
         uint32_t c;
         size_t length = utf8_decode(bytes + i, n - i, &c);
         if (length == 0) {
-            sheet_add(text, "\xEF\xBF\xBD", 3);
+            sheet_add(text, UTF8_REPLACEMENT, 3);
             length = 1;
         } else if (c < 0x20 || c == 0x7F) {
             add_control(text, (unsigned char)c, kind);

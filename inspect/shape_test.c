@@ -1,12 +1,15 @@
 #include "inspect/shape_test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/utf8.h"
 #include "session/shape.h"
+#include "system/line_reader.h"
 #include "system/terminal.h"
 
 /* What a shape needs of a vocabulary where no token is asked for: nothing. */
@@ -85,22 +88,31 @@ static Status test_line(Shape *shape, size_t line, const char *text, size_t leng
     return STATUS_OK;
 }
 
-static Status test_file(Shape *shape, const char *path, Error *error) {
+static Status test_file(Shape *shape, const char *path, const volatile sig_atomic_t *interrupted,
+                        Error *error) {
     bool is_stdin = strcmp(path, "-") == 0, all = true;
-    FILE *file = is_stdin ? stdin : fopen(path, "re");
-    char *text = NULL;
-    size_t capacity = 0, line = 0;
+    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    LineReader reader;
+    LineState state = LINE_READ;
+    const char *text;
+    size_t length;
+    if (fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
+    line_reader_init(&reader, fd, is_stdin ? "stdin" : path, "--shape-test");
     Status status = STATUS_OK;
-    ssize_t n;
-    if (!file) return error_set(error, "%s: %s", path, strerror(errno));
-    while (status == STATUS_OK && (n = getline(&text, &capacity, file)) >= 0) {
+    while (status == STATUS_OK && state != LINE_NONE) {
         bool accepted = true;
-        if (n > 0 && text[n - 1] == '\n') n--;
-        status = test_line(shape, ++line, text, (size_t)n, &accepted, error);
+        status = line_reader_next(&reader, true, interrupted, &state, &text, &length, error);
+        if (status != STATUS_OK || state == LINE_NONE) break;
+        if (state == LINE_TOO_LONG)
+            status = error_set(error, "%s: line %zu is longer than %d bytes", path, reader.number,
+                               LINE_MOST_BYTES);
+        line_reader_trim(&reader, true, &text, &length);
+        if (status == STATUS_OK)
+            status = test_line(shape, reader.number, text, length, &accepted, error);
         all &= accepted;
     }
-    free(text);
-    if (!is_stdin) fclose(file);
+    line_reader_free(&reader);
+    if (!is_stdin) close(fd);
     if (status == STATUS_OK && !all) {
         error_set(error, "%s: not all lines have the shape", path);
         return STATUS_FAILED;
@@ -118,7 +130,8 @@ static Status shape_test_run(void *state, Session *session, Error *error) {
         status = session_shape_read(&source, session->options, session->interrupted, error);
     if (status == STATUS_OK) status = shape_source_compile(&source.source, &acceptor, error);
     if (status == STATUS_OK) status = shape_new(&shape, acceptor, &no_vocabulary, error);
-    if (status == STATUS_OK) status = test_file(shape, session->options->shape_test, error);
+    if (status == STATUS_OK)
+        status = test_file(shape, session->options->shape_test, session->interrupted, error);
     shape_free(shape);
     session_shape_close(&source);
     return status;

@@ -6,9 +6,9 @@
 
 #include "base/array.h"
 #include "base/call_mode.h"
-#include "batch/batch_files.h"
 #include "library/opening.h"
 #include "library/refused.h"
+#include "system/line_reader.h"
 
 /* A growing matrix of the numbers of one text. */
 typedef struct Numbers {

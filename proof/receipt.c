@@ -17,6 +17,7 @@
 #include "session/json_text.h"
 #include "system/descriptor.h"
 #include "system/terminal.h"
+#include "system/text_file.h"
 
 /* Version 1 did not count its items. */
 enum { RECEIPT_VERSION = 2, KEY_LEAST_BYTES = 16, KEY_MOST_BYTES = 4096, NAMED_MOST = 16 };
@@ -300,7 +301,7 @@ Status receipt_read(Receipt *r, Options *o, Session *session, Error *error) {
     char *text;
     size_t length;
     Status status =
-        descriptor_read_json(r->fd, r->name, most, session->interrupted, &text, &length, error);
+        text_file_read_json(r->fd, r->name, most, session->interrupted, &text, &length, error);
     if (status != STATUS_OK) return status;
     status = receipt_parse(r, text, length, error);
     free(text);

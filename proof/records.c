@@ -10,7 +10,7 @@
 #include "proof/difference.h"
 #include "proof/report.h"
 #include "session/json_text.h"
-#include "system/descriptor.h"
+#include "system/text_file.h"
 
 /* One recorded result: a line of the file. */
 typedef struct Record {
@@ -102,7 +102,7 @@ static Status split_lines(Records *c, size_t length, Error *error) {
 Status records_read(Records *c, const volatile sig_atomic_t *interrupted, Error *error) {
     static const size_t most = (size_t)1 << 31;
     size_t length;
-    Status status = descriptor_read(c->fd, c->name, most, interrupted, &c->bytes, &length, error);
+    Status status = text_file_read(c->fd, c->name, most, interrupted, &c->bytes, &length, error);
     return status == STATUS_OK ? split_lines(c, length, error) : status;
 }
 

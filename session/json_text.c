@@ -16,17 +16,7 @@ json_t *json_lossy_text(const char *bytes, size_t n) {
     size_t valid = utf8_valid_prefix(bytes, n);
     if (valid == n) return json_stringn(bytes, n);
     TextBuffer text = {0};
-    while (n > 0) {
-        text_put(&text, bytes, valid, 0);
-        bytes += valid;
-        n -= valid;
-        if (n == 0) break;
-        size_t bad = utf8_bad_length(bytes, n);
-        text_put(&text, "\xEF\xBF\xBD", 3, 0);
-        bytes += bad;
-        n -= bad;
-        valid = utf8_valid_prefix(bytes, n);
-    }
+    utf8_put_repaired(&text, bytes, n);
     if (text.failed) json_text_lacks_memory();
     json_t *json = text.failed ? NULL : json_stringn(text.bytes, text.length);
     text_free(&text);

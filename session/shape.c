@@ -7,9 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/unicode.h"
-#include "system/descriptor.h"
 #include "system/terminal.h"
+#include "system/text_file.h"
 
 static const size_t MOST_TEXT = (size_t)16 << 20;
 
@@ -68,9 +67,13 @@ Status session_shape_read(SessionShape *s, const Options *o,
     const char *text = "";
     if (s->source.kind == SHAPE_NONE) return STATUS_OK;
     if (s->fd >= 0) {
-        Status status = descriptor_read(s->fd, s->name, MOST_TEXT, interrupted, &s->text,
-                                        &s->source.length, error);
+        Status status = text_file_read(s->fd, s->name, MOST_TEXT, interrupted, &s->text,
+                                       &s->source.length, error);
         if (status != STATUS_OK) return status;
+        /* A regular expression is one line. */
+        if (s->source.kind == SHAPE_REGEX)
+            s->source.length = text_file_without_line_end(s->text, s->source.length);
+        s->text[s->source.length] = '\0';
     } else {
         find_option(o, &s->source.kind, &text, error);
         s->text = s->source.kind == SHAPE_CHOICE ? choices_text(&o->choice) : strdup(text);
@@ -78,8 +81,8 @@ Status session_shape_read(SessionShape *s, const Options *o,
         s->source.length = strlen(s->text);
     }
     s->source.text = s->text;
-    if (utf8_valid_prefix(s->text, s->source.length) < s->source.length)
-        return error_set(error, "%s is not UTF-8 text", s->name);
+    if (text_file_check(s->name, s->text, s->source.length, error) != STATUS_OK)
+        return STATUS_FAILED;
     Acceptor *acceptor;
     if (shape_source_compile(&s->source, &acceptor, error) != STATUS_OK) return STATUS_FAILED;
     acceptor_free(acceptor);

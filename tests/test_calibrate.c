@@ -94,6 +94,27 @@ static void add_first_inputs(const ModelFile *file, int32_t token, double *squar
     free(x);
 }
 
+static void a_byte_order_mark_is_no_part_of_a_calibration(void **state) {
+    (void)state;
+    ModelFile *file = opened(shipped);
+    size_t length, dim = modelfile_config(file)->dim, wq = number_of(file, "layers.0.wq");
+    char *text = file_read(story, &length), *path = build_path("tests/calibrate-marked.txt"),
+         *marked = malloc(length + 3);
+    memcpy(marked, "\xEF\xBB\xBF", 3);
+    memcpy(marked + 3, text, length);
+    file_write(path, marked, 3 + 900);
+    Calibration *with = calibrated(file, path, 1);
+    file_write(path, text, 900);
+    Calibration *without = calibrated(file, path, 1);
+    assert_memory_equal(calibration_importance(with, wq), calibration_importance(without, wq),
+                        dim * sizeof(float));
+    calibration_free(with);
+    calibration_free(without);
+    unlink(path);
+    free(path), free(text), free(marked);
+    modelfile_close(file);
+}
+
 static void importance_is_the_mean_square_of_each_input(void **state) {
     (void)state;
     enum { WINDOW = 511 };
@@ -409,6 +430,7 @@ static void an_interrupt_while_calibrating_leaves_nothing(void **state) {
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_byte_order_mark_is_no_part_of_a_calibration),
         cmocka_unit_test(importance_is_the_mean_square_of_each_input),
         cmocka_unit_test(the_file_is_the_same_on_any_thread_count),
         cmocka_unit_test(an_expert_that_no_token_reached_has_no_importance),

@@ -44,10 +44,63 @@ static void a_pipe_gives_a_message_a_line_and_gets_answers_alone(void **state) {
     process_free(&p);
 }
 
+/* A file of Windows: CR LF and a byte order mark. Only the messages count. */
+static void lines_of_a_pipe_may_end_with_cr_lf(void **state) {
+    (void)state;
+    Process lf = TALK("Hello!\n\"\"\"\na\nb\n\"\"\"\nc\\\nd\n/quit\nNEVER\n", "--kv-type", "f32");
+    Process crlf = TALK("\xEF\xBB\xBFHello!\r\n\"\"\"\r\na\r\nb\r\n\"\"\"\r\nc\\\r\nd\r\n/quit\r\n"
+                        "NEVER\r\n",
+                        "--kv-type", "f32");
+    assert_int_equal(lf.status, 0);
+    assert_int_equal(crlf.status, 0);
+    assert_string_equal(crlf.out, lf.out);
+    assert_string_equal(crlf.err, lf.err);
+    process_free(&crlf);
+    crlf = TALK("a\rb\n", "--kv-type", "f32"); /* no end of a line */
+    Process same = TALK("", "-i", "a\rb", "--kv-type", "f32");
+    assert_string_equal(crlf.out, same.out);
+    process_free(&lf);
+    process_free(&crlf);
+    process_free(&same);
+}
+
+/* A conversation that an editor has saved with a byte order mark and CR LF goes on. */
+static void a_session_may_have_a_byte_order_mark(void **state) {
+    (void)state;
+    char *path = build_path("tests/marked-session");
+    static const char messages[] = "{\"role\":\"user\",\"content\":\"one\"}";
+    unlink(path);
+    Process p = TALK("one\n", "--session", path);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    size_t length, n = 3;
+    char *text = file_read(path, &length), *marked = malloc(2 * length + 3);
+    assert_non_null(strstr(text, messages));
+    memcpy(marked, "\xEF\xBB\xBF", 3);
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] == '\n') marked[n++] = '\r';
+        marked[n++] = text[i];
+    }
+    file_write(path, marked, n);
+    p = TALK("two\n", "--session", path);
+    assert_int_equal(p.status, 0);
+    assert_null(strstr(p.err, "damaged"));
+    process_free(&p);
+    free(text);
+    text = file_read(path, &length);
+    assert_memory_equal(text, marked, n);
+    assert_non_null(strstr(text + n, "two"));
+    unlink(path);
+    free(text);
+    free(marked);
+    free(path);
+}
+
 static void a_single_turn_takes_all_of_stdin_as_one_message(void **state) {
     (void)state;
     Process p = TALK("one\ntwo\n", "--single-turn", "--kv-type", "f32");
-    Process same = TALK("", "-i", "one\ntwo\n", "--kv-type", "f32");
+    Process same =
+        TALK("", "-i", "one\ntwo", "--kv-type", "f32"); /* the last line's end is the pipe's */
     assert_int_equal(p.status, 0);
     assert_string_equal(p.out, same.out);
     process_free(&p);
@@ -761,6 +814,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_model_with_states_thinks_as_qwen_3_5s_template_has_it),
         cmocka_unit_test(settings_of_reasoning_are_checked),
         cmocka_unit_test(a_pipe_gives_a_message_a_line_and_gets_answers_alone),
+        cmocka_unit_test(lines_of_a_pipe_may_end_with_cr_lf),
+        cmocka_unit_test(a_session_may_have_a_byte_order_mark),
         cmocka_unit_test(a_single_turn_takes_all_of_stdin_as_one_message),
         cmocka_unit_test(a_template_is_a_file_and_not_the_name_of_a_form),
         cmocka_unit_test(load_looks_at_the_file_before_it_asks_what_may_be_erased),

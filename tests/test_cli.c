@@ -299,7 +299,8 @@ static void text_ends_before_a_stop_string(void **state) {
 static void a_request_is_rendered_as_the_batch_renders_it(void **state) {
     (void)state;
     static const char template[] =
-        "{# knows the role developer #}{{ strftime_now('%Y-%m-%d') }}{% if tools is not none %} {{ tools | length }}{% endif %}"
+        "{# knows the role developer #}{{ strftime_now('%Y-%m-%d') }}{% if tools is not none %} {{ "
+        "tools | length }}{% endif %}"
         "{% for m in messages %} {{ m.role }}:{{ m.content }}{% endfor %}";
     static const struct {
         const char *line, *prompt;
@@ -799,9 +800,141 @@ static void stories260K_writes_its_published_text(void **state) {
     free(line);
 }
 
+/* What a program prints where these words, of which "F" and "@F" are a file of this text, are its
+ * arguments. */
+static char *printed_of_file(const char *const words[10], const char *text, size_t length) {
+    const char *argv[12] = {words[0]};
+    char *at = NULL, *printed = NULL;
+    file_write(scratch, text, length);
+    assert_true(asprintf(&at, "@%s", scratch) > 0);
+    for (size_t i = 1; words[i]; i++)
+        argv[i] = strcmp(words[i], "F") == 0    ? scratch
+                  : strcmp(words[i], "@F") == 0 ? at
+                  : strcmp(words[i], "M") == 0  ? tiny
+                                                : words[i];
+    Process p = process_run(argv, "a\nab\n{\"a\":1}\n1\n", 19);
+    assert_true(asprintf(&printed, "%d\n%s\n%s", p.status, p.out, p.err) > 0);
+    process_free(&p);
+    free(at);
+    return printed;
+}
+
+/* U+FEFF at the beginning of a file says how it is encoded (RFC 3629, section 6): whoever reads the
+ * text must not see it. */
+static void a_byte_order_mark_is_no_part_of_any_text(void **state) {
+    (void)state;
+    static const struct {
+        const char *words[10], *text;
+    } cases[] = {
+        {{"run", "M", "--eval", "F"}, "Once upon a time there was a fox."},
+        {{"run", STORIES, "--tokenize", "-f", "F"}, "Once upon a time"},
+        {{"run", STORIES, "--tokenize", "-i", "Say:", "-f", "F"}, "Once upon a time"},
+        {{"run", STORIES, "--render", "-f", "F"}, "Hello"},
+        {{"run", STORIES, "--render", "-f", "F"}, "[{\"role\": \"user\", \"content\": \"Hi\"}]"},
+        {{"run", STORIES, "--render", "-i", "Hi", "-y", "@F"}, "Be kind"},
+        {{"run", STORIES, "--render", "-i", "Hi", "--chat-template", "F"},
+         "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"},
+        {{"run", "M", "--score", "json", "-f", "F"}, "Once upon a time"},
+        {{"run", "M", "-f", "F", "-n", "4", "-t", "0", "--echo"}, "Once upon a time"},
+        {{"run", "--regex", "@F", "--shape-test", "-"}, "ab?"},
+        {{"run", "--grammar", "@F", "--shape-test", "-"}, "root ::= \"a\" \"b\"?\n"},
+        {{"run", "--json-schema", "@F", "--shape-test", "-"}, "{\"type\": \"object\"}"},
+        {{"run", "--regex", "ab?", "--shape-test", "F"}, "ab\nb\n"},
+        {{"run", "M", "--eval-tasks", "F"},
+         "{\"context\": \"One\", \"choices\": [\" two\", \" three\"], \"answer\": 0}\n"},
+        {{"run", "M", "--batch", "F"},
+         "{\"prompt\": \"a\", \"max_tokens\": 2, \"temperature\": 0}\n"},
+        {{"run", "M", "--batch", "F", "--batch-text", "-n", "2", "-t", "0"}, "a\nb\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char marked[200];
+        int n = snprintf(marked, sizeof marked, "\xEF\xBB\xBF%s", cases[i].text);
+        char *wanted = printed_of_file(cases[i].words, marked + 3, (size_t)n - 3);
+        char *printed = printed_of_file(cases[i].words, marked, (size_t)n);
+        if (strcmp(printed, wanted) != 0)
+            fail_msg("%s %s: %s\nwithout the mark: %s", cases[i].words[1], cases[i].words[2],
+                     printed, wanted);
+        free(wanted);
+        free(printed);
+    }
+}
+
+/* The line end that `echo` and editors put behind a text is not part of a message (llama.cpp drops
+ * the one of -f and -sysf, common/arg.cpp); it is part of a text that is continued or measured. CR
+ * is a character like any other, but in CR LF at the end of a line. */
+static void one_line_end_behind_a_piped_message_is_the_pipes(void **state) {
+    (void)state;
+    static const struct {
+        const char *piped, *message;
+    } cases[] = {{"Hello", "Hello"},       {"Hello\n", "Hello"},     {"Hello\r\n", "Hello"},
+                 {"Hello\n\n", "Hello\n"}, {"a\r\nb\r\n", "a\r\nb"}, {"Hello\r", "Hello\r"}};
+    static const char *const ways[][12] = {
+        {"run", STORIES, "--render", "-f", "F"},
+        {"run", STORIES, "-m", "chat", "--tokenize", "-f", "F"},
+        {"run", STORIES, "-m", "chat", "-f", "F", "-n", "3", "-t", "0"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+            const char *typed[12];
+            memcpy(typed, ways[k], sizeof typed);
+            for (size_t w = 0; typed[w]; w++) {
+                if (strcmp(typed[w], "-f") == 0) typed[w] = "-i";
+                if (strcmp(typed[w], "F") == 0) typed[w] = cases[i].message;
+            }
+            const char *of_file[12];
+            memcpy(of_file, ways[k], sizeof of_file);
+            for (size_t w = 0; of_file[w]; w++)
+                if (strcmp(of_file[w], "F") == 0) of_file[w] = scratch;
+            file_write(scratch, cases[i].piped, strlen(cases[i].piped));
+            char *piped = text_of(process_run(of_file, NULL, 0));
+            char *wanted = text_of(process_run(typed, NULL, 0));
+            if (strcmp(piped, wanted) != 0)
+                fail_msg("case %zu, way %zu: %s\ntyped: %s", i, k, piped, wanted);
+            free(piped);
+            free(wanted);
+        }
+    }
+    const char *const single[] = {"run", STORIES, "-m", "chat", "--single-turn",
+                                  "-n",  "3",     "-t", "0",    NULL};
+    const char *const typed[] = {"run", STORIES, "-m", "chat", "-i", "Hello there",
+                                 "-n",  "3",     "-t", "0",    NULL};
+    char *wanted = text_of(process_run(typed, NULL, 0));
+    assert_prints(process_run(single, "Hello there\n", 12), wanted);
+    free(wanted);
+    /* Texts that are continued or measured stay as they stand. */
+    static const char *const whole[10] = {"run", STORIES, "--tokenize", "-f", "F"};
+    char *with = printed_of_file(whole, "Hello\r\n", 7),
+         *without = printed_of_file(whole, "Hello", 5);
+    assert_string_not_equal(with, without);
+    free(with);
+    free(without);
+}
+
+/* A regular expression in a file is a line, and so is each text that is tested. */
+static void lines_of_texts_end_with_lf_or_crlf(void **state) {
+    (void)state;
+    static const char *const of_file[10] = {"run", "--regex", "@F", "--shape-test", "-"},
+                             *const tested[10] = {"run", "--regex", "ab?", "--shape-test", "F"};
+    char *wanted = printed_of_file(of_file, "ab?", 3);
+    assert_non_null(strstr(wanted, "1: accepted\n2: accepted\n3: refused"));
+    char *lf = printed_of_file(of_file, "ab?\n", 4), *crlf = printed_of_file(of_file, "ab?\r\n", 5);
+    assert_string_equal(lf, wanted);
+    assert_string_equal(crlf, wanted);
+    free(lf);
+    free(crlf);
+    free(wanted);
+    wanted = printed_of_file(tested, "a\nab\nb\n", 7);
+    crlf = printed_of_file(tested, "a\r\nab\r\nb\r\n", 10);
+    assert_string_equal(crlf, wanted);
+    free(crlf);
+    free(wanted);
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_byte_order_mark_is_no_part_of_any_text),
+        cmocka_unit_test(one_line_end_behind_a_piped_message_is_the_pipes),
+        cmocka_unit_test(lines_of_texts_end_with_lf_or_crlf),
         cmocka_unit_test(the_text_is_the_same_on_any_thread_count),
         cmocka_unit_test(the_text_is_the_same_with_any_chunk),
         cmocka_unit_test(the_text_is_the_same_on_every_instruction_set),

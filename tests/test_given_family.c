@@ -15,6 +15,7 @@
 #include "formats/given_family.h"
 #include "formats/source_open.h"
 #include "tests/fixture.h"
+#include "tests/process.h"
 #include "tests/tiny_model.h"
 
 static void write_file(const char *path, const char *text) {
@@ -103,6 +104,30 @@ static void rename_key(Fixture *f, const char *key, const char *to) {
     json_t *config = json_object_get(f->json, "config");
     json_object_set(config, to, json_object_get(config, key));
     json_object_del(config, key);
+}
+
+/* What an editor puts before a page and a config.json (RFC 8259, section 8.1: a reader may ignore
+ * it).
+ */
+static void a_byte_order_mark_is_no_part_of_a_page_or_of_json(void **state) {
+    (void)state;
+    Fixture f = fixture_load("llama-gqa");
+    rename_type(&f, "mine");
+    char *source = fixture_source(&f), *target = fixture_path(source, "model.bin"),
+         *config = fixture_path(source, "config.json"), *marked = NULL;
+    size_t length;
+    char *text = file_read(config, &length);
+    assert_true(asprintf(&marked, "\xEF\xBB\xBF%.*s", (int)length, text) > 0);
+    write_file(config, marked);
+    Error error;
+    if (convert_with(source,
+                     "\xEF\xBB\xBF"
+                     "family mine like llama\n",
+                     target, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    fixture_remove_directory(source);
+    free(target), free(config), free(marked), free(text);
+    fixture_free(&f);
 }
 
 /* Every tensor and two keys have other names. */
@@ -429,6 +454,7 @@ static void an_edited_page_converts_again(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_byte_order_mark_is_no_part_of_a_page_or_of_json),
         cmocka_unit_test(a_renamed_llama),
         cmocka_unit_test(exaone_is_a_llama_under_its_own_names),
         cmocka_unit_test(fused_and_interleaved_projections),
