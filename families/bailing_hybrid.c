@@ -50,6 +50,9 @@ const Family families_bailing_hybrid[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "bailingmoe3",
+                    .required = "attention.key_length_mla attention.value_length_mla "
+                                "attention.kv_lora_rank ssm.conv_kernel kda.head_dim "
+                                "kda.gate_lower_bound",
                     .pairing = ROPE_INTERLEAVED,
                     .set = SET({"router", ROUTER_SIGMOID_SCORES}, {"state_by_key", 1}),
                     .tensors =

@@ -36,6 +36,7 @@ const Family families_cohere2_moe[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "cohere2moe",
+                    .required = "attention.sliding_window logit_scale leading_dense_block_count",
                     .pairing = ROPE_INTERLEAVED,
                     .set = SET({"norm", NORM_LAYER}, {"parallel_block", 1},
                                {"router", ROUTER_SIGMOID_SCORES}, {"router_normalize", 1}),

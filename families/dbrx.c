@@ -38,6 +38,7 @@ const Family families_dbrx[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "dbrx",
+                    .required = "attention.clamp_kqv",
                     .set = SET({"norm", NORM_LAYER}, {"router", ROUTER_SOFTMAX_CHOSEN}),
                     .tensors =
                         (const TensorRule[]){

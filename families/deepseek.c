@@ -114,6 +114,7 @@ const Family families_deepseek[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "deepseek2",
+                    .required = "attention.kv_lora_rank",
                     .pairing = ROPE_INTERLEAVED,
                     .tensors =
                         (const TensorRule[]){

@@ -107,6 +107,14 @@ const Family families_deepseek_v4[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "deepseek4",
+                    .required =
+                        "attention.q_lora_rank attention.sliding_window expert_weights_scale "
+                        "expert_weights_norm swiglu_clamp_exp attention.indexer.head_count "
+                        "attention.indexer.key_length attention.indexer.top_k "
+                        "attention.output_group_count attention.output_lora_rank "
+                        "attention.compress_rope_freq_base hyper_connection.count "
+                        "hyper_connection.sinkhorn_iterations hyper_connection.epsilon "
+                        "attention.compress_ratios",
                     .pairing = ROPE_INTERLEAVED,
                     .set = SET({"stack", STACK_HYPER}, {"router", ROUTER_ROOT_SCORES},
                                {"router_normalize", 1}, {"limit_first", 1}, {"hyper_scale", 2},

@@ -54,6 +54,13 @@ const Family families_dots3_note[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "dots3note",
+                    .required =
+                        "attention.q_lora_rank attention.kv_lora_rank attention.key_length_mla "
+                        "attention.value_length_mla attention.kv_lora_rank_swa "
+                        "attention.key_length_mla_swa attention.value_length_mla_swa "
+                        "attention.sliding_window rope.freq_base_swa "
+                        "attention.sliding_window_pattern attention.indexer.head_count "
+                        "attention.indexer.key_length attention.indexer.top_k",
                     .pairing = ROPE_INTERLEAVED,
                     .set = SET({"router", ROUTER_SIGMOID_SCORES}, {"index_interleaved", 1}),
                     .tensors =

@@ -74,6 +74,7 @@ const Family families_exaone[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "exaone-moe",
+                    .required = "attention.sliding_window",
                     .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
                                {"router_normalize", 1}),
                     .tensors =

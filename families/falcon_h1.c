@@ -41,6 +41,8 @@ const Family families_falcon_h1[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "falcon-h1",
+                    .required = "ssm.conv_kernel ssm.inner_size ssm.state_size ssm.time_step_rank "
+                                "ssm.group_count",
                     .tensors =
                         (const TensorRule[]){
                             EMBEDDING("token_embd"),

@@ -174,6 +174,9 @@ const Family families_gemma[] = {
                         },
                     .full_every = 6,
                     .local_theta = 10000,
+                    /* transformers' Gemma3TextConfig: ollama's library writes neither */
+                    .norm_eps = 1e-6,
+                    .rope_theta = 1000000,
                     .finish = gguf_gemma3_finish,
                 },
                 {0},

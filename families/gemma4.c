@@ -106,6 +106,7 @@ const Family families_gemma4[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "gemma3n",
+                    .required = "attention.sliding_window",
                     .tensors =
                         (const TensorRule[]){
                             EMBEDDING("token_embd"),
@@ -179,6 +180,8 @@ const Family families_gemma4[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "gemma4",
+                    .required = "attention.sliding_window_pattern attention.sliding_window "
+                                "attention.key_length_swa",
                     .tensors =
                         (const TensorRule[]){
                             EMBEDDING("token_embd"),

@@ -67,6 +67,12 @@ const Family families_glm5_next[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "glm5-next",
+                    .required =
+                        "attention.key_length_mla attention.value_length_mla "
+                        "attention.q_lora_rank attention.kv_lora_rank ssm.conv_kernel "
+                        "kda.head_dim attention.indexer.head_count attention.indexer.key_length "
+                        "attention.indexer.top_k attention.indexer.kpool hyper_connection.count "
+                        "hyper_connection.sinkhorn_iterations hyper_connection.epsilon",
                     .set = SET({"position", POSITION_NONE}, {"stack", STACK_HYPER},
                                {"router", ROUTER_SIGMOID_SCORES}, {"limit_first", 1},
                                {"hyper_scale", 2}, {"state_by_key", 1}),

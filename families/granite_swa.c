@@ -86,6 +86,8 @@ const Family families_granite_swa[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "granite_swa",
+                    .required =
+                        "logit_scale attention.sliding_window_pattern attention.sliding_window",
                     .pairing = ROPE_INTERLEAVED,
                     .set = SET({"router", ROUTER_SOFTMAX_CHOSEN}),
                     .keys = GGUF_KEYS({"embedding_scale", "embedding_scale"},

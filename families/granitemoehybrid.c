@@ -48,6 +48,8 @@ const Family families_granitemoehybrid[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "granitehybrid",
+                    .required = "ssm.conv_kernel ssm.inner_size ssm.state_size ssm.time_step_rank "
+                                "ssm.group_count",
                     .pairing = ROPE_INTERLEAVED,
                     .tensors =
                         (const TensorRule[]){

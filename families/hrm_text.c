@@ -37,6 +37,7 @@ const Family families_hrm_text[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "hrm_text",
+                    .required = "hrm.layers_per_stack hrm.h_cycles hrm.l_cycles",
                     .set = SET({"stack", STACK_CYCLES}),
                     .keys = GGUF_KEYS({"embedding_scale", "embedding_scale"},
                                       {"hrm.layers_per_stack", "block_layers"},

@@ -97,6 +97,10 @@ const Family families_hy_v4[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "hy_v4",
+                    .required =
+                        "attention.q_lora_rank attention.kv_lora_rank attention.key_length_mla "
+                        "attention.value_length_mla hyper_connection.count "
+                        "hyper_connection.epsilon hyper_connection.magnitude",
                     .set = SET({"stack", STACK_HYPER}, {"router", ROUTER_SIGMOID_SCORES},
                                {"index_rotates_end", 1}, {"limit_first", 1}),
                     .keys = GGUF_KEYS({"hyper_connection.count", "altup_streams"},

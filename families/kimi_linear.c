@@ -50,6 +50,8 @@ const Family families_kimi_linear[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "kimi-linear",
+                    .required = "attention.key_length_mla attention.value_length_mla "
+                                "attention.kv_lora_rank ssm.conv_kernel kda.head_dim",
                     .pairing = ROPE_INTERLEAVED,
                     .tensors =
                         (const TensorRule[]){

@@ -115,6 +115,7 @@ const Family families_lfm2[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "lfm2",
+                    .required = "shortconv.l_cache",
                     .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
                                {"router_normalize", 1}),
                     .keys = GGUF_KEYS({"shortconv.l_cache", "state_kernel"}),
@@ -158,6 +159,7 @@ const Family families_lfm2[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "lfm2moe",
+                    .required = "shortconv.l_cache",
                     .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
                                {"router_normalize", 1}),
                     .keys = GGUF_KEYS({"shortconv.l_cache", "state_kernel"}),

@@ -74,6 +74,7 @@ const Family families_mamba[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "jamba",
+                    .required = "ssm.conv_kernel ssm.inner_size ssm.state_size ssm.time_step_rank",
                     .tensors =
                         (const TensorRule[]){
                             EMBEDDING("token_embd"),
@@ -110,6 +111,7 @@ const Family families_mamba[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "mamba",
+                    .required = "ssm.conv_kernel ssm.inner_size ssm.state_size ssm.time_step_rank",
                     .tensors =
                         (const TensorRule[]){
                             EMBEDDING("token_embd"),
@@ -170,6 +172,8 @@ const Family families_mamba[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "mamba2",
+                    .required = "ssm.conv_kernel ssm.inner_size ssm.state_size ssm.time_step_rank "
+                                "ssm.group_count",
                     .tensors =
                         (const TensorRule[]){
                             EMBEDDING("token_embd"),

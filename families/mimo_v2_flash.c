@@ -42,6 +42,7 @@ const Family families_mimo_v2_flash[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "mimo2",
+                    .required = "attention.sliding_window attention.sliding_window_pattern",
                     .set = SET({"router", ROUTER_SIGMOID_SCORES}, {"router_normalize", 1}),
                     /* Values are narrower than keys, and scaled before they are stored. */
                     .keys = GGUF_KEYS({"attention.value_scale", "value_scale"},

@@ -33,6 +33,7 @@ const Family families_minicpm3[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "minicpm3",
+                    .required = "attention.q_lora_rank attention.kv_lora_rank",
                     .tensors =
                         (const TensorRule[]){
                             EMBEDDING("token_embd"),

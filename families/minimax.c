@@ -47,6 +47,7 @@ const Family families_minimax[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "minimax-01",
+                    .required = "residual_scale",
                     .tensors =
                         (const TensorRule[]){
                             EMBEDDING("token_embd"),

@@ -74,6 +74,9 @@ const Family families_minimax_m3[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "minimax-m3",
+                    .required = "attention.indexer.head_count attention.indexer.key_length "
+                                "attention.indexer.top_k attention.indexer.block_size "
+                                "attention.indexer.local_blocks",
                     .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
                                {"router_normalize", 1}, {"swiglu_limit", 7}),
                     .keys = GGUF_KEYS({"attention.indexer.head_count", "index_heads"},

@@ -48,6 +48,7 @@ const Family families_mistral4[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "mistral4",
+                    .required = "attention.kv_lora_rank",
                     .pairing = ROPE_INTERLEAVED,
                     .tensors =
                         (const TensorRule[]){

@@ -46,6 +46,7 @@ const Family families_muse_glimmer[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "muse-glimmer",
+                    .required = "attention.sliding_window logit_scale",
                     .pairing = ROPE_INTERLEAVED,
                     .set = SET({"norm_place", NORM_AROUND}, {"post_norm_eps", 1e-8},
                                {"qk_norm", QK_NORM_HEAD}),

@@ -91,11 +91,17 @@ const Family families_nemotron_h[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "nemotron_h",
+                    .required = "attention.layer_norm_epsilon ssm.conv_kernel ssm.inner_size "
+                                "ssm.state_size ssm.time_step_rank "
+                                "ssm.group_count",
                     .tensors = gguf_nemotron_h_tensors,
                     .finish = gguf_nemotron_h_finish,
                 },
                 {
                     .architecture = "nemotron_h_moe",
+                    .required = "attention.layer_norm_epsilon ssm.conv_kernel ssm.inner_size "
+                                "ssm.state_size ssm.time_step_rank "
+                                "ssm.group_count",
                     .tensors = gguf_nemotron_h_tensors,
                     .finish = gguf_nemotron_h_finish,
                 },

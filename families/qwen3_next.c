@@ -88,6 +88,8 @@ const Family families_qwen3_next[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "qwen3next",
+                    .required = "ssm.conv_kernel ssm.inner_size ssm.state_size ssm.time_step_rank "
+                                "ssm.group_count",
                     .tensors =
                         (const TensorRule[]){
                             EMBEDDING("token_embd"),
@@ -174,6 +176,8 @@ const Family families_qwen3_next[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "qwen35",
+                    .required = "ssm.conv_kernel ssm.inner_size ssm.state_size ssm.time_step_rank "
+                                "ssm.group_count",
                     .tensors = gguf_qwen35_tensors,
                     .predicts = true,
                     .finish = gguf_qwen35_finish,
@@ -226,6 +230,8 @@ const Family families_qwen3_next[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "qwen35moe",
+                    .required = "ssm.conv_kernel ssm.inner_size ssm.state_size ssm.time_step_rank "
+                                "ssm.group_count",
                     .tensors = gguf_qwen35_tensors,
                     .predicts = true,
                     .finish = gguf_qwen35_finish,

@@ -93,6 +93,10 @@ const Family families_qwen4_exp[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "qwen4exp",
+                    .required = "ssm.conv_kernel ssm.inner_size ssm.state_size ssm.time_step_rank "
+                                "ssm.group_count hyper_connection.count hyper_connection.low_rank "
+                                "attention.indexer.head_count attention.indexer.key_length "
+                                "attention.indexer.top_k",
                     .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SOFTMAX_CHOSEN},
                                {"state_tiled", 1}, {"state_sigmoid_gate", 1},
                                {"stack", STACK_GATED_STREAMS}, {"final_norm", 0}),
@@ -365,6 +369,9 @@ static Status gguf_ngrams(const GgufModel *m, Config *c) {
                          m->source->path);
     c->ngram.layer[layer] = 1;
     gguf_model_uint(m, "embedding_length_per_layer_input", &width);
+    if (!gguf_model_value(m, "ple.eos_token_id"))
+        return error_set(m->error, "%s: the key '%s.ple.eos_token_id' is missing", m->source->path,
+                         m->prefix);
     if (gguf_hashing(m, c) != STATUS_OK) return STATUS_FAILED;
     if (width < 1 || width > 1 << 12)
         return error_set(m->error, "%s: embedding_length_per_layer_input is %u", m->source->path,

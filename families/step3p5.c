@@ -63,6 +63,7 @@ const Family families_step3p5[] = {
             (const GgufFamily[]){
                 {
                     .architecture = "step35",
+                    .required = "attention.sliding_window attention.sliding_window_pattern",
                     .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
                                {"router_normalize", 1}),
                     .tensors =

@@ -261,6 +261,10 @@ static Status read_bias(PageReader *r) {
 
 /* ---- The rest ---- */
 
+static Status read_last_number(PageReader *r, double *value) {
+    return next_number(r, value) == STATUS_OK ? page_reader_end(r) : STATUS_FAILED;
+}
+
 static Status read_rope(PageReader *r) {
     char word[PAGE_WORD];
     const PageMember *m = page_rope_members;
@@ -268,11 +272,10 @@ static Status read_rope(PageReader *r) {
     if (r->gguf) {
         GgufFamily *gguf = &r->page->gguf[r->page->n_gguf - 1];
         double value;
-        if (strcmp(word, "local_theta") == 0)
-            return next_number(r, &gguf->local_theta) == STATUS_OK ? page_reader_end(r)
-                                                                   : STATUS_FAILED;
+        if (strcmp(word, "local_theta") == 0) return read_last_number(r, &gguf->local_theta);
+        if (strcmp(word, "theta") == 0) return read_last_number(r, &gguf->rope_theta);
         if (strcmp(word, "pairing") != 0)
-            return page_fail(r->text, "GGUF files have rope local_theta and pairing alone");
+            return page_fail(r->text, "GGUF files have rope theta, local_theta and pairing alone");
         if (next_value(r, "rope_pairing", &value) != STATUS_OK) return STATUS_FAILED;
         gguf->pairing = (RopePairing)value;
         return page_reader_end(r);
@@ -399,6 +402,20 @@ static Status read_gguf(PageReader *r) {
     return page_reader_end(r);
 }
 
+/* required KEY...: of GGUF files. */
+static Status read_gguf_required(PageReader *r) {
+    GgufFamily *gguf = &r->page->gguf[r->page->n_gguf - 1];
+    if (gguf->required) return page_fail(r->text, "a second 'required'");
+    if (join_words(r, "", "", &gguf->required) != STATUS_OK) return STATUS_FAILED;
+    if (!*gguf->required) return page_fail(r->text, "expected required KEY...");
+    for (const char *key = gguf->required; *key; key += strspn(key, " ")) {
+        size_t n = strcspn(key, " ");
+        if (n >= STEP_WORD) return page_fail(r->text, "no key has %zu characters", n);
+        key += n;
+    }
+    return page_reader_end(r);
+}
+
 /* windows N every M: of GGUF files. */
 static Status read_gguf_windows(PageReader *r) {
     GgufFamily *gguf = &r->page->gguf[r->page->n_gguf - 1];
@@ -439,6 +456,9 @@ static Status read_line(PageReader *r) {
     if (page_tensors_form(word) >= 0)
         return page_tensors_read(r, (RuleForm)page_tensors_form(word));
     if (r->gguf && strcmp(word, "windows") == 0) return read_gguf_windows(r);
+    if (r->gguf && strcmp(word, "required") == 0) return read_gguf_required(r);
+    if (r->gguf && strcmp(word, "epsilon") == 0)
+        return read_last_number(r, &r->page->gguf[r->page->n_gguf - 1].norm_eps);
     return read_verb(r, word);
 }
 

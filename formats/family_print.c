@@ -122,8 +122,19 @@ static void print_gguf(FILE *out, const GgufFamily *g) {
     print_sets(out, g->set);
     for (const GgufKey *k = g->keys; k && k->key; k++)
         fprintf(out, "key    %s <- %s\n", k->field, k->key);
+    if (g->required) fprintf(out, "required %s\n", g->required);
+    if (g->norm_eps != 0) {
+        fputs("epsilon ", out);
+        print_number(out, g->norm_eps);
+        fputc('\n', out);
+    }
     print_steps(out, g->steps);
     if (g->pairing != ROPE_HALVES) fputs("rope   pairing interleaved\n", out);
+    if (g->rope_theta != 0) {
+        fputs("rope   theta ", out);
+        print_number(out, g->rope_theta);
+        fputc('\n', out);
+    }
     if (g->local_theta != 0) {
         fputs("rope   local_theta ", out);
         print_number(out, g->local_theta);

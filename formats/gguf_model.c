@@ -8,7 +8,7 @@ typedef struct Key {
 
 static Key key_of(const GgufModel *model, const char *name) {
     Key key;
-    snprintf(key.text, sizeof key.text, "%s.%s", model->architecture, name);
+    snprintf(key.text, sizeof key.text, "%s.%s", model->prefix, name);
     return key;
 }
 

@@ -7,15 +7,20 @@
 #include "formats/alibi.h"
 #include "formats/rope.h"
 
+/* Reads how positions are scaled. A factor without a type is linear, as in llama.cpp. */
 static Status read_scaling(const GgufModel *m, Rope *rope) {
-    double linear;
-    if (gguf_model_float(m, "rope.scale_linear", &linear) && linear != 1.0) {
-        rope->scaling = ROPE_LINEAR;
-        rope->factor = linear;
+    TokenizerString type = {"linear", 6};
+    bool has_factor = gguf_model_float(m, "rope.scale_linear", &rope->factor);
+    has_factor |= gguf_model_float(m, "rope.scaling.factor", &rope->factor);
+    if (m->absent.scaling_type)
+        type = (TokenizerString){m->absent.scaling_type, strlen(m->absent.scaling_type)};
+    bool has_type = gguf_model_text(m, "rope.scaling.type", &type);
+    if (!has_factor && !has_type && m->absent.scaling_factor > 0.0) {
+        rope->factor = m->absent.scaling_factor;
+        has_factor = true;
     }
-    gguf_model_float(m, "rope.scaling.factor", &rope->factor);
-    TokenizerString type;
-    if (!gguf_model_text(m, "rope.scaling.type", &type)) return STATUS_OK;
+    if (rope->factor == 0.0) rope->factor = 1.0; /* as in llama.cpp */
+    if (!has_type && (!has_factor || rope->factor == 1.0)) return STATUS_OK;
     if (tokenizer_string_is(type, "yarn")) {
         rope->scaling = ROPE_YARN;
     } else if (tokenizer_string_is(type, "linear")) {
@@ -76,12 +81,17 @@ static void stretch_base(const GgufModel *m, double *theta) {
         *theta *= pow(alpha, dim / (dim - 2.0));
 }
 
+static double base_of(const GgufModel *m, const GgufFamily *family) {
+    double theta = family->rope_theta > 0.0 ? family->rope_theta : 10000.0;
+    gguf_model_float(m, "rope.freq_base", &theta);
+    return theta;
+}
+
 /* Reads the RoPE of all layers, or of those without a window or with pools: base, scaling,
  * LongRoPE's factors. */
 static Status read_rope(GgufModel *m, const GgufFamily *family, Rope *rope) {
     const Config *c = &m->source->config;
-    double theta = 10000.0;
-    gguf_model_float(m, "rope.freq_base", &theta);
+    double theta = base_of(m, family);
     if (family->compressed_rope) gguf_model_float(m, "attention.compress_rope_freq_base", &theta);
     stretch_base(m, &theta);
     *rope = rope_default(theta, c->rotary_dim);
@@ -141,8 +151,7 @@ static Status add_local_rope(GgufModel *m, const GgufFamily *family) {
     Config *c = &m->source->config;
     bool has_windows = false;
     for (uint32_t i = 0; i < c->n_layers; i++) has_windows = has_windows || c->window[i];
-    double theta = 10000.0, local = family->local_theta;
-    gguf_model_float(m, "rope.freq_base", &theta);
+    double theta = base_of(m, family), local = family->local_theta;
     if (local < 0.0) local = theta;
     bool is_given = gguf_model_float(m, "rope.freq_base_swa", &local);
     if (family->local_theta == 0.0) {
@@ -160,9 +169,8 @@ static Status add_local_rope(GgufModel *m, const GgufFamily *family) {
 }
 
 /* Adds both tables of GgufFamily.compressed_rope; `rope` is that of layers with pools. */
-static Status add_compressed_rope(GgufModel *m, const Rope *rope) {
-    double theta = 10000.0;
-    gguf_model_float(m, "rope.freq_base", &theta);
+static Status add_compressed_rope(GgufModel *m, const GgufFamily *family, const Rope *rope) {
+    double theta = base_of(m, family);
     if (!(theta > 1.0) || !isfinite((float)theta))
         return error_set(m->error, "%s: rope.freq_base is %g", m->source->path, theta);
     if (rope->scaling == ROPE_LONGROPE)
@@ -182,7 +190,7 @@ Status gguf_add_positions(GgufModel *m, const GgufFamily *family) {
     Rope rope;
     Status status = read_rope(m, family, &rope);
     if (family->compressed_rope) {
-        if (status == STATUS_OK) status = add_compressed_rope(m, &rope);
+        if (status == STATUS_OK) status = add_compressed_rope(m, family, &rope);
         rope_free(&rope);
         return status;
     }

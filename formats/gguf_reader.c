@@ -10,6 +10,7 @@
 #include "config_fields.h"
 #include "formats/families.h"
 #include "formats/given_family.h"
+#include "formats/gguf_ollama.h"
 #include "formats/gguf_positions.h"
 #include "formats/pooling.h"
 #include "formats/scale_join.h"
@@ -273,6 +274,27 @@ static Status read_windows(const GgufModel *r, const GgufFamily *family) {
     return STATUS_OK;
 }
 
+/* Checks that the file has these keys, which have a space between two. */
+static Status check_required(const GgufModel *r, const char *keys) {
+    char key[STEP_WORD];
+    while (keys && step_word(&keys, key))
+        if (!gguf_model_value(r, key))
+            return error_set(r->error, "%s: the key '%s.%s' is missing, and no value is usual",
+                             r->source->path, r->prefix, key);
+    return STATUS_OK;
+}
+
+/* The same of the keys that all architectures must have, and those of this one. */
+static Status check_all_required(const GgufModel *r) {
+    const char *model_type;
+    const GgufFamily *family =
+        r->source->family_file.path ? NULL : family_gguf_find(r, &model_type);
+    if (!computes(r)) return STATUS_OK;
+    if (check_required(r, "context_length embedding_length block_count") != STATUS_OK)
+        return STATUS_FAILED;
+    return family ? check_required(r, family->required) : STATUS_OK;
+}
+
 /* Fills the fields of Config that all architectures give by the same keys. */
 static Status read_config(GgufModel *r) {
     Config *c = &r->source->config;
@@ -281,11 +303,7 @@ static Status read_config(GgufModel *r) {
     if (gguf_text(&r->gguf, "general.name", &name))
         snprintf(c->name, sizeof c->name, "%.*s", name.length < 120 ? (int)name.length : 120,
                  name.bytes);
-    if (read_sizes(r) != STATUS_OK) return STATUS_FAILED;
-    double eps;
-    if (gguf_model_float(r, "attention.layer_norm_rms_epsilon", &eps) ||
-        gguf_model_float(r, "attention.layer_norm_epsilon", &eps))
-        c->norm_eps = (float)eps;
+    if (check_all_required(r) != STATUS_OK || read_sizes(r) != STATUS_OK) return STATUS_FAILED;
     double scale = 1.0 / sqrt((double)(c->head_dim ? c->head_dim : 1));
     gguf_model_float(r, "attention.scale", &scale);
     c->attention_scale = (float)scale;
@@ -367,6 +385,10 @@ static void read_special_tokens(GgufModel *r, TokenizerGguf *t) {
     read_switch(r, "tokenizer.ggml.remove_extra_whitespaces", &t->remove_extra_whitespaces);
 }
 
+static TokenizerString string_of(const char *text) {
+    return (TokenizerString){text, strlen(text)};
+}
+
 /* Imports the tokenizer of the file's keys, unless -z gives another; special tokens are read in any
  * case. */
 static Status read_tokenizer(GgufModel *r) {
@@ -377,9 +399,14 @@ static Status read_tokenizer(GgufModel *r) {
     if (!gguf_text(g, "tokenizer.ggml.model", &t.model) || r->source->tokenizer_file.path)
         return STATUS_OK;
     gguf_text(g, "tokenizer.ggml.pre", &t.pre);
+    if (r->absent.tokenizer_model && tokenizer_string_is(t.model, "llama"))
+        t.model = string_of(r->absent.tokenizer_model);
+    if (r->absent.pre) t.pre = string_of(r->absent.pre);
     Status status = gguf_texts(g, "tokenizer.ggml.tokens", &tokens, &t.n_tokens, r->error);
     if (status == STATUS_OK)
         status = gguf_texts(g, "tokenizer.ggml.merges", &merges, &t.n_merges, r->error);
+    if (r->absent.trims_tokens && t.n_tokens > r->source->config.vocab_size)
+        t.n_tokens = r->source->config.vocab_size;
     t.tokens = tokens;
     t.merges = merges;
     void *scores = NULL, *token_types = NULL;
@@ -473,6 +500,22 @@ static Status read_keys(const GgufModel *r, const GgufKey *keys) {
     return STATUS_OK;
 }
 
+/* Reads the norms' epsilon: RMS norms have one key, layer norms the other. Files of some families
+ * with layer norms (PhiMoE) have the key of RMS norms all the same, and families with RMS norms
+ * whose files have the key of layer norms (Nemotron H) require it. */
+static Status read_epsilon(const GgufModel *r, const GgufFamily *family) {
+    static const char rms[] = "attention.layer_norm_rms_epsilon";
+    static const char layer[] = "attention.layer_norm_epsilon";
+    bool is_layer = r->source->config.norm == NORM_LAYER ||
+                    (family->required && strstr(family->required, layer));
+    double eps = family->norm_eps;
+    bool found = is_layer && gguf_model_float(r, layer, &eps);
+    if (!found && !gguf_model_float(r, rms, &eps) && eps == 0.0)
+        return check_required(r, is_layer ? layer : rms);
+    r->source->config.norm_eps = (float)eps;
+    return STATUS_OK;
+}
+
 static bool begins_with_any(const char *name, const char *const *starts) {
     for (; *starts; starts++)
         if (strncmp(name, *starts, strlen(*starts)) == 0) return true;
@@ -520,7 +563,9 @@ static Status read_tensors(GgufModel *r) {
     if (find_family(r, &family, &model_type) != STATUS_OK) return STATUS_FAILED;
     snprintf(c->family, sizeof c->family, "%s", model_type);
     c->rope_pairing = family->pairing;
-    if (preset_apply(family->set, c, r->error) != STATUS_OK) return STATUS_FAILED;
+    if (check_required(r, family->required) != STATUS_OK) return STATUS_FAILED; /* of a page */
+    if (preset_apply(family->set, c, r->error) != STATUS_OK || read_epsilon(r, family) != STATUS_OK)
+        return STATUS_FAILED;
     if (read_keys(r, family->keys) != STATUS_OK) return STATUS_FAILED;
     if (steps_run(family->steps, (StepCall){.gguf = r, .config = c, .error = r->error}) !=
         STATUS_OK)
@@ -577,6 +622,8 @@ static Status parse(GgufModel *r) {
         architecture.length >= sizeof r->architecture)
         return error_set(r->error, "%s: general.architecture is missing", r->source->path);
     memcpy(r->architecture, architecture.bytes, architecture.length);
+    memcpy(r->prefix, architecture.bytes, architecture.length);
+    if (gguf_ollama_translate(r) != STATUS_OK) return STATUS_FAILED;
     if (read_config(r) != STATUS_OK || read_tokenizer(r) != STATUS_OK ||
         read_template(r) != STATUS_OK)
         return STATUS_FAILED;

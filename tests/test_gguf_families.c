@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -18,6 +19,7 @@
 #include "formats/source_open.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"
+#include "tests/process.h"
 #include "tests/tier.h"
 #include "tests/tiny_model.h"
 
@@ -306,6 +308,238 @@ static void whole_numbers_of_any_width_are_read(void **state) {
                    "attention.causal is false");
 }
 
+/* ---- Keys that a file must have ---- */
+
+/* Converts the file and returns what the model.bin holds; NULL, and *error filled: refused. */
+static uint8_t *converted(const json_t *gguf, size_t *bytes, Error *error) {
+    char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");
+    gguf_fixture_write(gguf, path, STORED_F32, false);
+    const ConvertOptions options = {.n_threads = 1};
+    uint8_t *model = NULL;
+    int fd = -1;
+    if (convert_temporary(path, &options, &fd, error) == STATUS_OK) {
+        *bytes = (size_t)lseek(fd, 0, SEEK_END);
+        model = malloc(*bytes + 1);
+        assert_non_null(model);
+        assert_int_equal(pread(fd, model, *bytes, 0), *bytes);
+        close(fd);
+    }
+    free(path);
+    fixture_remove_directory(directory);
+    return model;
+}
+
+static bool remove_key(json_t *gguf, const char *key) {
+    json_t *keys = json_object_get(gguf, "keys");
+    for (size_t i = 0; i < json_array_size(keys); i++)
+        if (strcmp(json_string_value(json_array_get(json_array_get(keys, i), 0)), key) == 0)
+            return json_array_remove(keys, i) == 0;
+    return false;
+}
+
+/* The architecture of a fixture. */
+static const char *architecture_of(const json_t *gguf) {
+    const json_t *keys = json_object_get(gguf, "keys");
+    for (size_t i = 0; i < json_array_size(keys); i++)
+        if (strcmp(json_string_value(json_array_get(json_array_get(keys, i), 0)),
+                   "general.architecture") == 0)
+            return json_string_value(json_array_get(json_array_get(keys, i), 2));
+    fail_msg("no architecture");
+    return NULL;
+}
+
+/* A file of the fixture without the key: refused by the key's name, or, where `needed` is false,
+ * with the same model.bin. */
+static void try_without(const json_t *gguf, const char *architecture, const char *key,
+                        bool needed) {
+    char full[200];
+    size_t whole_bytes = 0, bytes = 0;
+    Error error = {.text = ""};
+    json_t *less = json_deep_copy(gguf);
+    snprintf(full, sizeof full, "%s.%s", architecture, key);
+    if (remove_key(less, full)) {
+        uint8_t *other = converted(less, &bytes, &error);
+        if (needed && (other || !strstr(error.text, key)))
+            fail_msg("without %s: %s", full, other ? "converted" : error.text);
+        if (!needed) {
+            uint8_t *whole = converted(gguf, &whole_bytes, &error);
+            if (!other || !whole || bytes != whole_bytes || memcmp(whole, other, bytes) != 0)
+                fail_msg("without %s: %s", full, other ? "another model" : error.text);
+            free(whole);
+        }
+        free(other);
+    }
+    json_decref(less);
+}
+
+/* Takes each key of a row of the table in docs/families.md out of the fixture: those between
+ * backticks; the last column has those that are not needed. */
+static void try_row(const json_t *gguf, const char *architecture, const char *row) {
+    static const char *const every[] = {"context_length", "embedding_length", "block_count"};
+    for (size_t i = 0; i < sizeof every / sizeof *every; i++)
+        try_without(gguf, architecture, every[i], true);
+    bool needed = true;
+    for (const char *p = row; *p && *p != '\n'; p++) {
+        if (*p == '|') needed = false;
+        if (*p != '`') continue;
+        char key[100];
+        size_t n = strcspn(p + 1, "`");
+        snprintf(key, sizeof key, "%.*s", (int)n, p + 1);
+        p += n + 1;
+        /* A file without its epsilon, and one without its layers' extra embeddings. */
+        bool has_own =
+            strstr(key, "epsilon") || strcmp(key, "embedding_length_per_layer_input") == 0;
+        if (needed || !has_own) try_without(gguf, architecture, key, needed);
+    }
+}
+
+/* Each key that llama.cpp requires is required here, or its value comes from elsewhere: the table
+ * that scripts/gguf-keys makes of llama.cpp's sources says which. */
+static void a_key_that_llama_cpp_requires_is_never_defaulted(void **state) {
+    (void)state;
+    size_t length;
+    char *text = file_read("docs/families.md", &length), **names = gguf_fixture_names();
+    const char *table_start = strstr(text, "<!-- scripts/gguf-keys -->");
+    assert_non_null(table_start);
+    for (size_t i = 0; names[i]; i++) {
+        if (tier_takes(i, 8, 2)) {
+            json_t *gguf = gguf_fixture_load(names[i]);
+            const char *architecture = architecture_of(gguf), *row;
+            char start[64];
+            snprintf(start, sizeof start, "\n| %s |", architecture);
+            if (!(row = strstr(table_start, start))) fail_msg("%s: not in the table", architecture);
+            try_row(gguf, architecture, row + strlen(start));
+            json_decref(gguf);
+        }
+        free(names[i]);
+    }
+    free(names);
+    free(text);
+}
+
+/* Norms of both kinds in one file: the RMS norms' epsilon is not that of the layer norms. */
+static void an_epsilon_is_required(void **state) {
+    (void)state;
+    static const struct {
+        const char *fixture, *architecture, *key;
+    } cases[] = {{"llama-mha", "llama", "attention.layer_norm_rms_epsilon"},
+                 {"gpt2", "gpt2", "attention.layer_norm_epsilon"},
+                 {"glm5_next", "glm5-next", "attention.layer_norm_rms_epsilon"},
+                 {"nemotron_h", "nemotron_h", "attention.layer_norm_epsilon"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *gguf = gguf_fixture_load(cases[i].fixture);
+        try_without(gguf, cases[i].architecture, cases[i].key, true);
+        json_decref(gguf);
+    }
+}
+
+/* ---- Files of ollama's ---- */
+
+/* Gives the fixture's tensors that end in `from` the end `to`, and its keys that begin with `from`
+ * the beginning `to`. */
+static void rename_ends(json_t *gguf, const char *from, const char *to) {
+    json_t *tensors = json_object_get(gguf, "tensors"), *renamed = json_object(), *tensor;
+    const char *name;
+    size_t n_found = 0;
+    json_object_foreach(tensors, name, tensor) {
+        char other[100];
+        size_t n = strlen(name), m = strlen(from);
+        bool ends = n >= m && strcmp(name + n - m, from) == 0;
+        snprintf(other, sizeof other, "%.*s%s", (int)(ends ? n - m : n), name, ends ? to : "");
+        json_object_set(renamed, other, tensor);
+        n_found += ends;
+    }
+    json_object_set_new(gguf, "tensors", renamed);
+    if (n_found == 0) fail_msg("no tensor ends in %s", from);
+}
+
+static void rename_keys(json_t *gguf, const char *from, const char *to) {
+    json_t *keys = json_object_get(gguf, "keys");
+    for (size_t i = 0; i < json_array_size(keys); i++) {
+        json_t *pair = json_array_get(keys, i);
+        const char *name = json_string_value(json_array_get(pair, 0));
+        char other[200];
+        if (strncmp(name, from, strlen(from)) != 0) continue;
+        snprintf(other, sizeof other, "%s%s", to, name + strlen(from));
+        json_array_set_new(pair, 0, json_string(other));
+    }
+}
+
+/* Expects the same model.bin of both. */
+static void assert_same_model(const json_t *one, const json_t *other) {
+    size_t n = 0, m = 0;
+    Error error = {.text = ""};
+    uint8_t *a = converted(one, &n, &error), *b = a ? converted(other, &m, &error) : NULL;
+    if (!a || !b) fail_msg("%s", error.text);
+    assert_int_equal(n, m);
+    assert_memory_equal(a, b, n);
+    free(a);
+    free(b);
+}
+
+/* The library's Gemma 3 has neither epsilon nor RoPE base, and of a context of 131,072 no scaling:
+ * 1e-6, 1000000 and linear 8 (ollama's llama/compat; Google's config.json of Gemma 3 4B). */
+static void the_gemma3_of_ollama_has_its_own_values(void **state) {
+    (void)state;
+    json_t *ollama = gguf_fixture_load("gemma3-gguf"), *whole = json_deep_copy(ollama);
+    set_key(ollama, "gemma3.context_length", json_integer(131072), "uint32");
+    remove_key(ollama, "gemma3.attention.layer_norm_rms_epsilon");
+    remove_key(ollama, "gemma3.rope.freq_base");
+    remove_key(ollama, "gemma3.rope.freq_base_swa");
+    remove_key(ollama, "gemma3.rope.scaling.type");
+    remove_key(ollama, "gemma3.rope.scaling.factor");
+    set_key(whole, "gemma3.context_length", json_integer(131072), "uint32");
+    set_key(whole, "gemma3.attention.layer_norm_rms_epsilon", json_real(1e-6), "float32");
+    set_key(whole, "gemma3.rope.freq_base", json_real(1e6), "float32");
+    set_key(whole, "gemma3.rope.freq_base_swa", json_real(1e4), "float32");
+    set_key(whole, "gemma3.rope.scaling.type", json_string("linear"), "string");
+    set_key(whole, "gemma3.rope.scaling.factor", json_real(8.0), "float32");
+    assert_same_model(ollama, whole);
+    /* A factor without a type is linear, as in llama.cpp; the converter's own names of the bases.
+     */
+    set_key(ollama, "gemma3.rope.scaling.factor", json_real(8.0), "float32");
+    set_key(ollama, "gemma3.rope.global.freq_base", json_real(1e6), "float32");
+    set_key(ollama, "gemma3.rope.local.freq_base", json_real(1e4), "float32");
+    assert_same_model(ollama, whole);
+    json_decref(ollama);
+    json_decref(whole);
+}
+
+/* What ollama's converter calls otherwise than llama.cpp (ollama's llama/compat). */
+static void the_names_of_ollama_are_known(void **state) {
+    (void)state;
+    static const char *const gptoss[][2] = {{".attn_output.weight", ".attn_out.weight"},
+                                            {".attn_output.bias", ".attn_out.bias"},
+                                            {".attn_sinks.weight", ".attn_sinks"},
+                                            {".post_attention_norm.weight", ".ffn_norm.weight"}};
+    json_t *ollama = gguf_fixture_load("gpt_oss"), *whole = json_deep_copy(ollama);
+    for (size_t i = 0; i < sizeof gptoss / sizeof *gptoss; i++)
+        rename_ends(ollama, gptoss[i][0], gptoss[i][1]);
+    rename_keys(ollama, "gpt-oss.", "gptoss.");
+    remove_key(ollama, "gptoss.expert_feed_forward_length");
+    remove_key(ollama, "gptoss.rope.scaling.type");
+    set_key(ollama, "general.architecture", json_string("gptoss"), "string");
+    assert_same_model(ollama, whole);
+    json_decref(ollama);
+    json_decref(whole);
+    static const char *const others[][3] = {
+        {"qwen3_5", ".ssm_dt.bias", ".ssm_dt"},
+        {"qwen3_5_moe", ".ssm_dt.bias", ".ssm_dt"},
+        {"qwen3_next", ".ssm_dt.bias", ".ssm_dt"},
+        {"lfm2", "token_embd_norm.weight", "output_norm.weight"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        ollama = gguf_fixture_load(others[i][0]);
+        whole = json_deep_copy(ollama);
+        rename_ends(ollama, others[i][1], others[i][2]);
+        json_object_set_new(json_object_get(ollama, "tensors"), "v.patch_embd.weight",
+                            json_deep_copy(json_object_get(json_object_get(ollama, "tensors"),
+                                                           "token_embd.weight")));
+        assert_same_model(ollama, whole);
+        json_decref(ollama);
+        json_decref(whole);
+    }
+}
+
 static void a_matrix_given_twice_is_refused(void **state) {
     (void)state;
     char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");
@@ -420,6 +654,11 @@ int main(int argc, char **argv) {
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_key_of_another_type_is_refused_by_name);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(what_would_be_passed_over_is_refused);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(whole_numbers_of_any_width_are_read);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(an_epsilon_is_required);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_gemma3_of_ollama_has_its_own_values);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_names_of_ollama_are_known);
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test(a_key_that_llama_cpp_requires_is_never_defaulted);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(
             latent_attention_is_the_same_where_its_matrix_is_not_split);
     }
