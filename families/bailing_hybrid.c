@@ -148,7 +148,7 @@ static Status bailing_hybrid_finish(const json_t *json, Config *config, Error *e
         return error_set(error,
                          "config.json: qk_nope_head_dim %u, qk_rope_head_dim %u, v_head_dim %u",
                          config->head_dim, config->rotary_dim, config->value_dim);
-    if (json_flag(json, "kda_safe_gate", true)) {
+    if (json_switch(json, "kda_safe_gate", true)) {
         if (!(bound < 0 && bound > -1e3))
             return error_set(error, "config.json: kda_lower_bound is %g, which must be below 0",
                              bound);

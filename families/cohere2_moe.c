@@ -102,7 +102,7 @@ static Status cohere2_moe_router(const json_t *json, Config *config, Error *erro
         return error_set(error, "config.json: expert_selection_fn '%.40s' is not known", kind);
     bool is_sigmoid = kind && strcmp(kind, "sigmoid") == 0;
     config->router.kind = is_sigmoid ? ROUTER_SIGMOID_SCORES : ROUTER_SOFTMAX_SCORES;
-    config->router.normalize = !is_sigmoid || json_flag(json, "norm_topk_prob", true);
+    config->router.normalize = !is_sigmoid || json_switch(json, "norm_topk_prob", true);
     return STATUS_OK;
 }
 

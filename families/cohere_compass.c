@@ -8,8 +8,8 @@ const Family families_cohere_compass[] = {
     {
         .model_type = "cohere_compass_text",
         .set = SET({"norm", NORM_LAYER}, {"parallel_block", 1}),
-        .keys = KEYS(SIZE_KEYS(256000, 8192, 22528, 40, 64), KV_HEADS(0), CONTEXT(8192),
-                     {"layer_norm_eps", "norm_eps", 1e-5},
+        .keys = KEYS(SIZE_KEYS(256000, 8192, 22528, 40, 64), KV_HEADS(0), HEAD_DIM(0),
+                     CONTEXT(8192), {"layer_norm_eps", "norm_eps", 1e-5},
                      {"hidden_act", "activation", ACTIVATION_SILU}),
         .fixed = FIXED({"rope_scaling", "null"}),
         .biases = BIASES({QKVO, "attention_bias", false}),

@@ -218,8 +218,8 @@ static const char *layer_type(const json_t *json, uint32_t layer) {
     const json_t *types = json_value(json, "layer_types");
     const json_t *dsa = json_object_get(json, "use_dsa");
     bool given = dsa ? !json_is_null(dsa) : !json_object_get(json, "per_layer_config");
-    bool indexes = !dsa || json_flag(json, "use_dsa", true);
-    bool slides = json_flag(json, "use_sliding_window", true) && layer >= 2 && layer % 4 != 1;
+    bool indexes = !dsa || json_switch(json, "use_dsa", true);
+    bool slides = json_switch(json, "use_sliding_window", true) && layer >= 2 && layer % 4 != 1;
     const char *type = types     ? json_string_value(json_array_get(types, layer))
                        : slides  ? "sliding_attention"
                        : indexes ? "indexed_attention"

@@ -176,7 +176,7 @@ static Status glm5_next_bound(const json_t *json, Config *config, Error *error) 
     const json_t *inner = json_object_get(linear, "gate_lower_bound");
     const json_t *bound = inner ? inner : outer;
     double value = json_is_number(bound) ? json_number_value(bound) : -5;
-    if (json_is_null(bound) && !(json_is_object(linear) && json_flag(linear, "safe_gate", true)))
+    if (json_is_null(bound) && !(json_is_object(linear) && json_switch(linear, "safe_gate", true)))
         return STATUS_OK;
     if (!(value < 0 && value > -1e3))
         return error_set(error, "config.json: linear_lower_bound is %g, which must be below 0",

@@ -90,10 +90,10 @@ const Family families_lfm2[] = {
     {
         .model_type = "lfm2",
         .set = SET({"rope_theta", 1e6}, {"qk_norm", QK_NORM_HEAD}),
-        .keys =
-            KEYS(SIZE_KEYS(65536, 2560, 12288, 32, 32),
-                 {"block_ff_dim|intermediate_size", "ffn_dim", 12288}, KV_HEADS(8), CONTEXT(128000),
-                 {"norm_eps", "norm_eps", 1e-5}, {"conv_L_cache", "state_kernel", 3}),
+        .keys = KEYS(SIZE_KEYS(65536, 2560, 12288, 32, 32),
+                     {"block_ff_dim|intermediate_size", "ffn_dim", 12288}, KV_HEADS(8), HEAD_DIM(0),
+                     CONTEXT(128000), {"norm_eps", "norm_eps", 1e-5},
+                     {"conv_L_cache", "state_kernel", 3}),
         .biases = lfm2_biases,
         .tensors =
             (const TensorRule[]){
@@ -129,12 +129,12 @@ const Family families_lfm2[] = {
         .model_type = "lfm2_moe",
         .set =
             SET({"rope_theta", 1e6}, {"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES}),
-        .keys = KEYS(SIZE_KEYS(65536, 2048, 7168, 32, 32), KV_HEADS(8), CONTEXT(128000),
-                     {"num_experts", "n_experts", 32}, {"num_experts_per_tok", "n_experts_used", 4},
-                     {"moe_intermediate_size", "expert_ffn_dim", 1792},
-                     {"norm_topk_prob", "router_normalize", 1},
-                     {"routed_scaling_factor", "router_scale", 1}, {"norm_eps", "norm_eps", 1e-5},
-                     {"conv_L_cache", "state_kernel", 3}),
+        .keys = KEYS(
+            SIZE_KEYS(65536, 2048, 7168, 32, 32), KV_HEADS(8), HEAD_DIM(0), CONTEXT(128000),
+            {"num_experts", "n_experts", 32}, {"num_experts_per_tok", "n_experts_used", 4},
+            {"moe_intermediate_size", "expert_ffn_dim", 1792},
+            {"norm_topk_prob", "router_normalize", 1}, {"routed_scaling_factor", "router_scale", 1},
+            {"norm_eps", "norm_eps", 1e-5}, {"conv_L_cache", "state_kernel", 3}),
         .biases = lfm2_biases,
         .tensors =
             (const TensorRule[]){
@@ -211,12 +211,12 @@ static Status lfm3_finish(const json_t *json, Config *config, Error *error) {
         config->window[l] = slides ? window : 0;
         config->rope_table[l] = slides;
     }
-    if (json_flag(json, "use_sandwich_norm", true)) config->norm_place = NORM_AROUND;
+    if (json_switch(json, "use_sandwich_norm", true)) config->norm_place = NORM_AROUND;
     return STATUS_OK;
 }
 
 static Status lfm3_more(const RuleContext *context, const json_t *json, Error *error) {
-    if (json_flag(json, "use_attention_gate", true) &&
+    if (json_switch(json, "use_attention_gate", true) &&
         rules_apply(context, lfm3_gate, error) != STATUS_OK)
         return STATUS_FAILED;
     if (context->source->config.norm_place != NORM_AROUND) return STATUS_OK;
@@ -232,7 +232,7 @@ static const KindName lfm2_kinds[] = {{"conv", LAYER_CONVOLUTION},
 static Status lfm2_ffn(const json_t *json, Config *config, Error *error) {
     uint32_t multiple = 1;
     double times = json_number(json, "block_ffn_dim_multiplier", 1.0);
-    if (!json_flag(json, "block_auto_adjust_ff_dim", true)) return STATUS_OK;
+    if (!json_switch(json, "block_auto_adjust_ff_dim", true)) return STATUS_OK;
     if (family_state_read_whole(json, "block_multiple_of", 256, &multiple, error) != STATUS_OK)
         return STATUS_FAILED;
     if (!(times > 0 && times < 1e3))

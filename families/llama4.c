@@ -75,15 +75,17 @@ static Status llama4_temperature(const json_t *json, Config *config, Error *erro
     return STATUS_OK;
 }
 
-/* Sets each layer's chunk from layer_types; without it the layers with RoPE have chunks. */
+/* Sets each layer's chunk from layer_types; without it the layers with RoPE have chunks, unless
+ * their size is null. */
 static Status llama4_chunks(const json_t *json, Config *config, Error *error) {
     const json_t *types = json_value(json, "layer_types");
-    double chunk = json_number(json, "attention_chunk_size", 8192);
+    bool is_null = json_is_null(json_object_get(json, "attention_chunk_size"));
+    double chunk = is_null ? 0.0 : json_number(json, "attention_chunk_size", 8192);
     if (types && json_array_size(types) < config->n_layers)
         return error_set(error, "config.json: layer_types is not a list of %u layers",
                          config->n_layers);
     for (uint32_t i = 0; i < config->n_layers; i++) {
-        bool is_chunked = config->rope_table[i] == 0;
+        bool is_chunked = config->rope_table[i] == 0 && !is_null;
         const char *type = json_string_value(json_array_get(types, i));
         if (types) {
             is_chunked = type && strcmp(type, "chunked_attention") == 0;
@@ -99,8 +101,6 @@ static Status llama4_chunks(const json_t *json, Config *config, Error *error) {
 }
 
 static Status llama4_finish(const json_t *json, Config *config, Error *error) {
-    if (json_is_null(json_object_get(json, "attention_chunk_size")))
-        return error_set(error, "config.json: attention_chunk_size is null");
     config->qk_norm_after_rope = true;
     if (llama4_temperature(json, config, error) != STATUS_OK) return STATUS_FAILED;
     return llama4_chunks(json, config, error);

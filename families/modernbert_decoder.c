@@ -47,6 +47,8 @@ const Family families_modernbert_decoder[] = {
 
 static Status modernbert_finish(const json_t *json, Config *config, Error *error) {
     const json_t *types = json_value(json, "layer_types");
+    if (json_is_null(json_object_get(json, "local_attention"))) /* each position sees nothing */
+        return error_set(error, "config.json: local_attention is null");
     double local = json_number(json, "local_attention", 128), every = 3;
     if (json_value(json, "global_attn_every_n_layers"))
         every = json_number(json, "global_attn_every_n_layers", 3);

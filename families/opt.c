@@ -49,7 +49,7 @@ static const TensorRule opt_embeddings[] = {
 
 static Status opt_finish(const json_t *json, Config *config, Error *error) {
     (void)error;
-    bool before = json_flag(json, "do_layer_norm_before", true);
+    bool before = json_switch(json, "do_layer_norm_before", true);
     if (!before) config->norm_place = NORM_AFTER;
     config->final_norm = before && !json_flag(json, "_remove_final_layer_norm", false);
     return STATUS_OK;
@@ -89,7 +89,7 @@ static Status multiply(Source *source, const char *name, const float *a, const f
 static Status opt_more(const RuleContext *c, const json_t *json, Error *error) {
     Source *source = c->source;
     size_t dim = source->config.dim, vocab = source->config.vocab_size;
-    if (json_flag(json, "layer_norm_elementwise_affine", true) &&
+    if (json_switch(json, "layer_norm_elementwise_affine", true) &&
         rules_apply(c, opt_norms, error) != STATUS_OK)
         return STATUS_FAILED;
     double width = json_number(json, "word_embed_proj_dim", (double)dim);

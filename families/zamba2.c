@@ -95,7 +95,8 @@ static void count_blocks(const json_t *json, Config *config) {
         config->without_ffn[l] = 1;
         n_shared += has_block(config, l);
     }
-    if (!json_flag(json, "tie_word_embeddings", true) && config->shared_blocks > 0 && n_shared > 0)
+    if (!json_switch(json, "tie_word_embeddings", true) && config->shared_blocks > 0 &&
+        n_shared > 0)
         config->shared_blocks = n_shared;
 }
 

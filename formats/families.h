@@ -4,8 +4,8 @@
 
 #include "formats/family.h"
 
-/* The family that reads a config.json of the model_type, in C or of a page of the program; NULL: none
- * does. A page is read when it is first asked for, and then kept. */
+/* The family that reads a config.json of the model_type, in C or of a page of the program; NULL:
+ * none does. A page is read when it is first asked for, and then kept. */
 const Family *family_find(const char *model_type);
 
 /* Whether the program knows the model_type in GGUF files alone: family_find gives NULL for it. */

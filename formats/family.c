@@ -31,8 +31,7 @@ void family_biases(const Family *family, const json_t *json, const Config *confi
     bool norms = config->norm == NORM_LAYER && !family->norms_have_no_bias;
     size_t n = (size_t)snprintf(out, FAMILY_BIASES_BYTES, "%s", norms ? " norms " : "");
     for (const BiasRule *rule = family->biases; rule && rule->matrices; rule++) {
-        const json_t *flag = rule->key ? json_first(json, rule->key) : NULL;
-        bool has = !rule->key || (json_is_boolean(flag) ? json_is_true(flag) : rule->absent);
+        bool has = !rule->key || json_switch(json, rule->key, rule->absent);
         if (n < FAMILY_BIASES_BYTES && has)
             n += (size_t)snprintf(out + n, FAMILY_BIASES_BYTES - n, "%s", rule->matrices);
     }

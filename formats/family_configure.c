@@ -63,7 +63,8 @@ static Status set_field(Config *config, const ConfigRule *rule, const ConfigFiel
     }
 }
 
-/* Whether null in config.json means "absent" for this rule, and not an error. */
+/* Whether null in config.json is 0 for this rule, and not an error. Of a switch it is always
+ * false. */
 static bool may_be_null(const ConfigRule *rule) {
     static const char *const fields[] = {
         "n_kv_heads",    "head_dim",           "ffn_dim",   "qkv_clip",     "latent_q_dim",
@@ -77,18 +78,19 @@ static Status apply_rule(const ConfigRule *rule, const json_t *json, Config *con
     const json_t *value = json_first(json, rule->keys);
     if (!value && isnan(rule->absent))
         return error_set(error, "config.json: %s is missing", rule->keys);
-    if (json_is_null(value) && !may_be_null(rule))
-        return error_set(error, "config.json: %s is null", rule->keys);
     if (strcmp(rule->field, "activation") == 0) {
+        if (json_is_null(value)) return error_set(error, "config.json: %s is null", rule->keys);
         if (value) return set_activation(config, value, error);
         config->activation = (Activation)rule->absent;
         return STATUS_OK;
     }
     const ConfigField *field;
-    for (size_t i = 0; (field = config_field(i)); i++)
-        if (strcmp(field->name, rule->field) == 0)
-            return set_field(config, rule, field, value, error);
-    return error_set(error, "no field '%s'", rule->field);
+    size_t i = 0;
+    while ((field = config_field(i)) && strcmp(field->name, rule->field) != 0) i++;
+    if (!field) return error_set(error, "no field '%s'", rule->field);
+    if (json_is_null(value) && field->kind != FIELD_BOOL && !may_be_null(rule))
+        return error_set(error, "config.json: %s is null", rule->keys);
+    return set_field(config, rule, field, value, error);
 }
 
 Status family_configure(const Family *family, const json_t *json, Config *config, Error *error) {

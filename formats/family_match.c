@@ -238,7 +238,10 @@ static bool is_named(const Family *family, const char *key) {
                              rope->none    ? NULL
                              : rope->theta ? rope->theta
                                            : "rope_theta",
-                             rope->part, rope->local_theta_key, family->tied_key};
+                             rope->part,
+                             rope->width,
+                             rope->local_theta_key,
+                             family->tied_key};
     for (size_t i = 0; i < sizeof of_rope / sizeof *of_rope; i++)
         if (of_rope[i] && is_one_of(of_rope[i], '|', key)) return true;
     for (const ConfigRule *rule = family->keys; rule && rule->keys; rule++)

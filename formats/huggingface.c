@@ -269,8 +269,8 @@ static bool lacks_head(const Directory *d, const TensorRule *rules) {
 static Status add_tensors(Directory *d, const Family *family) {
     char biases[FAMILY_BIASES_BYTES];
     family_biases(family, d->config, &d->source->config, biases);
-    bool tied = json_flag(d->config, "tie_word_embeddings", family->tied);
-    if (family->tied_key) tied = json_flag(d->config, family->tied_key, tied);
+    bool tied = json_switch(d->config, "tie_word_embeddings", family->tied);
+    if (family->tied_key) tied = json_switch(d->config, family->tied_key, tied);
     RuleContext context = {.source = d->source,
                            .table = &d->table,
                            .prefix = family_prefix(family, &d->table),

@@ -114,3 +114,9 @@ bool json_flag(const json_t *object, const char *key, bool absent) {
     const json_t *value = json_value(object, key);
     return json_is_boolean(value) ? json_is_true(value) : absent;
 }
+
+bool json_switch(const json_t *object, const char *keys, bool absent) {
+    const json_t *value = json_first(object, keys);
+    if (json_is_null(value)) return false;
+    return json_is_boolean(value) ? json_is_true(value) : absent;
+}

@@ -19,5 +19,8 @@ const json_t *json_first(const json_t *object, const char *keys);
 double json_number(const json_t *object, const char *key, double absent);
 const char *json_text(const json_t *object, const char *key); /* NULL: absent or not a text */
 bool json_flag(const json_t *object, const char *key, bool absent);
+/* The same of a switch of a model's class, where null is false whatever its absence means: classes
+ * that take a null test it as Python's None. Of "KEY|OLDER_KEY" as json_first. */
+bool json_switch(const json_t *object, const char *keys, bool absent);
 
 #endif

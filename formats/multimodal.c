@@ -130,8 +130,8 @@ static void inherit(json_t *to, const json_t *from, const char *key) {
 
 /* Whether the object's keys tie the output head to the embedding. */
 static bool is_tied(const Wrapper *wrapper, const json_t *object, bool absent) {
-    bool tied = json_flag(object, "tie_word_embeddings", absent);
-    return wrapper->tied_key ? json_flag(object, wrapper->tied_key, tied) : tied;
+    bool tied = json_switch(object, "tie_word_embeddings", absent);
+    return wrapper->tied_key ? json_switch(object, wrapper->tied_key, tied) : tied;
 }
 
 Status multimodal_text_config(json_t **config, bool *is_part, Error *error) {

@@ -14,6 +14,7 @@ const PageMember page_rope_members[] = {
     TEXT(RopeKeys, theta),
     TEXT(RopeKeys, part),
     NUMBER(RopeKeys, part_absent),
+    TEXT(RopeKeys, width),
     TEXT(RopeKeys, count),
     FLAG(RopeKeys, part_is_even),
     NUMBER(RopeKeys, original_context),

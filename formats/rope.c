@@ -442,7 +442,9 @@ static Status read_part(const RopeKeys *keys, const json_t *json, const json_t *
     bool is_read = keys->part || rope->scaling != ROPE_DEFAULT;
     *part = keys->part ? keys->part_absent : 1.0;
     if (keys->none || keys->by_layer_type || !is_read) return STATUS_OK;
-    if (json_is_null(beside)) return error_set(error, "config.json: %s is null", key);
+    /* null is not handed on to the parameters, whose lack of a part means the whole head; DeepSeek
+     * V4's class gives it the value that its absence has. */
+    if (json_is_null(beside) && !keys->count) *part = 1.0;
     if (keys->count && json_value(json, keys->count))
         *part = json_number(json, keys->count, 0.0) / config->head_dim;
     *part = parameter(parameters, "partial_rotary_factor", json_number(json, key, *part));
@@ -453,6 +455,11 @@ static Status read_part(const RopeKeys *keys, const json_t *json, const json_t *
         return error_set(error, "config.json: %s is %g, but this model_type rotates whole heads",
                          key, *part);
     return STATUS_OK;
+}
+
+/* The width of which a part is rotated. */
+static double rotated_width(const RopeKeys *keys, const json_t *json, const Config *config) {
+    return keys->width ? json_number(json, keys->width, config->head_dim) : config->head_dim;
 }
 
 Status rope_set_rotary_dim(const RopeKeys *keys, const json_t *json, Config *config, Error *error) {
@@ -467,7 +474,11 @@ Status rope_set_rotary_dim(const RopeKeys *keys, const json_t *json, Config *con
     json_decref(parameters);
     if (status != STATUS_OK) return status;
     if (rope.scaling == ROPE_PROPORTIONAL) part = 1.0;
-    config->rotary_dim = (uint32_t)(config->head_dim * part);
+    double width = rotated_width(keys, json, config);
+    if (!(width > 0 && width * part <= config->head_dim))
+        return error_set(error, "config.json: %s is %g, but a head is %u elements wide",
+                         keys->width ? keys->width : "part", width, config->head_dim);
+    config->rotary_dim = (uint32_t)(width * part);
     if (keys->part_is_even && config->rotary_dim % 2)
         return error_set(error,
                          "config.json: %s is %g, which rotates %u elements of a head, but "
@@ -625,7 +636,7 @@ Status rope_from_json(Rope *rope, const RopeKeys *keys, const json_t *json, bool
     if (status == STATUS_OK && rope->scaling == ROPE_PROPORTIONAL)
         rope->part = part;
     else if (status == STATUS_OK && keys->part)
-        rope->dim = (size_t)(config->head_dim * part);
+        rope->dim = (size_t)(rotated_width(keys, json, config) * part);
     if (status == STATUS_OK && rope->scaling == ROPE_YARN && rope->dim % 2)
         status = error_set(error,
                            "config.json: RoPE scaling yarn of %zu elements of a head, which must "

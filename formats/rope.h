@@ -66,14 +66,16 @@ Status rope_add_local(Source *source, const Rope *rope, Error *error);
 /* Where a family's config.json has its RoPE parameters. They are the members of the object
  * rope_scaling (transformers 4), else of rope_parameters (5). */
 typedef struct RopeKeys {
-    bool none;               /* the family reads no keys: its base is 10000 */
-    const char *theta;       /* key of the base beside the parameters; NULL: rope_theta */
-    const char *part;        /* key, beside the parameters, of the part of a head that is rotated;
-                              * NULL: the family rotates whole heads */
-    double part_absent;      /* the rotated part where no key gives it */
-    const char *count;       /* key, beside the parameters, of the number of elements of a head that
-                              * are rotated, where no key gives the part; NULL: none */
-    bool part_is_even;       /* the class cannot rotate an odd number of elements */
+    bool none;          /* the family reads no keys: its base is 10000 */
+    const char *theta;  /* key of the base beside the parameters; NULL: rope_theta */
+    const char *part;   /* key, beside the parameters, of the part of a head that is rotated;
+                         * NULL: the family rotates whole heads */
+    double part_absent; /* the rotated part where no key gives it */
+    const char *width;  /* key of the width of which that part is rotated; NULL: that of a head.
+                         * GPT-NeoX's heads are as wide as hidden_size says, whatever head_dim is */
+    const char *count;  /* key, beside the parameters, of the number of elements of a head that
+                         * are rotated, where no key gives the part; NULL: none */
+    bool part_is_even;  /* the class cannot rotate an odd number of elements */
     double original_context; /* original_max_position_embeddings where config.json lacks it beside
                               * the parameters, which are not asked; 0: the parameters have it */
     const char *absent;      /* the parameters where config.json has none, as JSON; NULL: none.

@@ -52,7 +52,7 @@ static bool is_true_of_gguf(const GgufModel *m, const char *name) {
 
 static bool is_true(const StepCall *call, const Step *step, const char *name) {
     return call->gguf ? is_true_of_gguf(call->gguf, name)
-                      : json_flag(call->json, name, step->absent);
+                      : json_switch(call->json, name, step->absent);
 }
 
 static Status run_step(const Step *step, StepCall *call) {

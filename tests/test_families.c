@@ -202,6 +202,44 @@ static void absent_keys_have_the_defaults_of_transformers(void **state) {
     }
 }
 
+/* The values are those of random_configs.py --nulls, which gives transformers' classes the null. A
+ * switch typed `bool | None` is false, whatever its absence means. */
+static void null_means_what_the_class_makes_of_it(void **state) {
+    (void)state;
+    static const struct {
+        const char *fixture, *key, *value;
+    } cases[] = {
+        {"deepseek_v3", "rope_interleave", "false"},
+        {"deepseek_v3", "norm_topk_prob", "false"},
+        {"axk1", "rope_interleave", "false"},
+        {"youtu", "rope_interleave", "false"},
+        {"sarvam_mla", "rope_interleave", "false"},
+        {"dots1", "norm_topk_prob", "false"},
+        {"falcon-7b", "parallel_attn", "false"},
+        {"falcon_h1", "mamba_norm_before_gate", "false"},
+        {"glm", "partial_rotary_factor", "1.0"},
+        {"deepseek_v4", "partial_rotary_factor", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Source *null = source_with(cases[i].fixture, cases[i].key, "null");
+        Source *written = source_with(cases[i].fixture, cases[i].key, cases[i].value);
+        if (!same_source(null, written))
+            fail_msg("%s: %s null is not %s", cases[i].fixture, cases[i].key,
+                     cases[i].value ? cases[i].value : "its absence");
+        source_close(null);
+        source_close(written);
+    }
+}
+
+/* The attention of these classes reads the key although their configuration does not declare it. */
+static void heads_are_as_wide_as_head_dim_says(void **state) {
+    (void)state;
+    static const char *const names[] = {"phi", "lfm2", "lfm2_moe", "cohere_compass-text"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_refused(names[i], "head_dim", "24", "q_proj.weight", "expected ");
+    }
+}
+
 /* transformers leaves such a bias out of the computation. */
 static void a_bias_that_config_json_does_not_have_is_refused(void **state) {
     (void)state;
@@ -334,6 +372,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(what_the_class_of_transformers_ignores_changes_nothing),
         cmocka_unit_test(image_tokens_of_chameleon_cannot_be_drawn),
         cmocka_unit_test(absent_keys_have_the_defaults_of_transformers),
+        cmocka_unit_test(null_means_what_the_class_makes_of_it),
+        cmocka_unit_test(heads_are_as_wide_as_head_dim_says),
         cmocka_unit_test(a_bias_that_config_json_does_not_have_is_refused),
         cmocka_unit_test(a_head_that_only_the_whole_ties_is_missing),
         cmocka_unit_test(a_tied_model_uses_another_head_that_its_file_has),

@@ -327,7 +327,6 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
         {"nanochat", "final_logit_softcapping", "0.0"},
         {"granite_swa", "layer_rope_theta", "[1e4, 2e4, 3e4, 0, 0]"},
         {"llama4", "floor_scale", "0.5"},
-        {"llama4", "attention_chunk_size", "null"},
         {"llama4", "no_rope_layers", "[1, 0]"},
         {"hunyuan_v1_moe", "moe_topk", "[2, 3, 2]"},
         {"mistral3", "text_config", "null"},
