@@ -8,6 +8,9 @@ import http.client
 import json
 import os
 import pathlib
+import re
+import shutil
+import socket
 import struct
 import subprocess
 import sys
@@ -134,6 +137,33 @@ class Served(unittest.TestCase):
         connection.close()
         return status
 
+    def answers(self, data):
+        """The status of each answer to bytes that a client sends, until the server closes."""
+        host, port = self.url.split("/")[2].split(":")
+        with socket.create_connection((host, int(port)), 60) as connection:
+            connection.sendall(data)
+            said = b"".join(iter(lambda: connection.recv(65536), b""))
+        return [int(status) for status in re.findall(rb"HTTP/1\.1 ([0-9]+) ", said)]
+
+    def test_a_body_is_no_next_request(self):
+        # RFC 9112, 6.3 and 11.2: where it is unclear what the body is, the connection ends with the answer.
+        hidden = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        get = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+        post = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        size = b"Content-Length: %d\r\n" % len(hidden)
+        body = b'{"prompt": "Tom", "max_tokens": 1}'
+        short = b"Content-Length: %d\r\n" % len(body)
+        close = b"Connection: close\r\n"
+        self.assertEqual(self.answers(get + b"\r\n" + get + close + b"\r\n"), [200, 200])
+        self.assertEqual(self.answers(post + short + b"\r\n" + body + post + short + close + b"\r\n" + body), [200, 200])
+        self.assertEqual(self.answers(get + size + b"\r\n" + hidden), [200])
+        self.assertEqual(self.answers(get + b"Transfer-Encoding: chunked\r\n\r\n" + hidden), [400])
+        self.assertEqual(self.answers(post + short + b"Transfer-Encoding: chunked\r\n\r\n" + body + hidden), [400])
+        self.assertEqual(self.answers(post + short + size + b"\r\n" + body + hidden), [400])
+        # The reader of heads stops at a line that is none, and would miss the length behind it.
+        for line in (b"no header\r\n", b"Content-Length : 5\r\n", b"X: a\r\n folded\r\n"):
+            self.assertEqual(self.answers(get + line + size + b"\r\n" + hidden), [400], line)
+
     def test_pages_of_other_sites_are_refused(self):
         body = json.dumps({"prompt": "Tom", "max_tokens": 1})
         kind = {"Content-Type": "application/json"}
@@ -170,6 +200,40 @@ class Served(unittest.TestCase):
             if int(parent) == self.server.pid:
                 os.kill(int(path.parent.name), 9)
         self.assertEqual(self.chat(seed=3).choices, before.choices)
+
+
+class Started(unittest.TestCase):
+    def serve(self, *words, path=None):
+        environment = {**os.environ, "PATH": path} if path else None
+        return subprocess.run([HERE.parent.parent / "serve", *words], capture_output=True, text=True, timeout=30,
+                              env=environment)
+
+    def test_serve_starts_it_with_options_on_either_side(self):
+        model = HERE.parent.parent / "models" / "stories.bin"
+        words = [HERE.parent.parent / "serve", "--run", BUILD / "run", model, "-n", "3", "--port=0", "--name", "tales"]
+        server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        try:
+            client = openai.OpenAI(base_url=server.stdout.readline().strip(), api_key="none", max_retries=0)
+            self.assertEqual([m.id for m in client.models.list()], ["tales"])
+            self.assertEqual(client.completions.create(model="tales", prompt="Tom").usage.completion_tokens, 3)
+            client.close()
+        finally:
+            server.terminate()
+            server.wait(20)
+            server.stdout.close()
+
+    def test_serve_says_what_is_wrong(self):
+        self.assertIn("usage: serve MODEL", self.serve("--help").stdout)
+        for words, said in [([], "serve: no MODEL"), (["-n", "3"], "serve: -n stands before MODEL"),
+                            (["m", "--port", "x"], "serve: port x"), (["m", "--port"], "--port needs a value"),
+                            (["m", "--host", "0.0.0.0"], "loopback alone"), (["m", "--run", "nope"], "no program nope")]:
+            done = self.serve(*words)
+            self.assertIn(done.returncode, (1, 2))
+            self.assertIn(said, done.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            for tool in ("dirname", "readlink", "sh"):
+                os.symlink(shutil.which(tool), folder + "/" + tool)
+            self.assertRegex(self.serve("m", path=folder).stderr, "^serve: python3 is not installed.*--batch FILE")
 
 
 class Ended(unittest.TestCase):

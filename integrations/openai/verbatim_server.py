@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Serves OpenAI's API on this machine's loopback over one `run MODEL --batch -`.
 
-    verbatim_server.py [--run PROGRAM] [--port N] [--name NAME] MODEL [OPTION ...]
+    verbatim_server.py MODEL [--port N] [--name NAME] [--run PROGRAM] [OPTION ...]
 
-The options after MODEL go to `run`. Python's standard library is all that it needs; README.md says more.
+All other options go to `run`. ./serve in the checkout is this script. Python's standard library is all that it needs; README.md says more.
 """
-import argparse
 import hmac
 import io
 import json
@@ -19,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 URLS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/rerank")
@@ -33,6 +33,7 @@ IDLE_SECONDS = 30  # for the head of a request, and for a client that does not r
 BODY_SECONDS = 60  # for all of a body
 STOP_SECONDS = 5  # for answers that have begun, once the server is to end
 STARTS = 5  # of the program, one after the other, without an answer
+OUR_VARIABLES = ("VERBATIM_API_KEY", "VERBATIM_SERVE")  # which the program does not see
 TRIES = 3  # of a request whose program ends before the answer begins
 
 
@@ -44,7 +45,7 @@ class Program:
     """The program, answering lines. Each request has the number of its line and a queue for what answers it."""
 
     def __init__(self, command):
-        environment = {k: v for k, v in os.environ.items() if k != "VERBATIM_API_KEY"}
+        environment = {k: v for k, v in os.environ.items() if k not in OUR_VARIABLES}
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self.lock, self.queues, self.count, self.answered = threading.Lock(), {}, 0, False
         self.writing = threading.Lock()  # apart: results are read while a request waits to be written
@@ -293,6 +294,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(data)
 
@@ -301,8 +304,27 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = self.unread = True  # the request's body may not have been read
         self.send_json({"error": {"message": message, "type": kind, "param": None, "code": code}}, status)
 
+    def where_it_ends(self):
+        """What makes it unclear where the request ends and the next begins (RFC 9112, 6.3); None: nothing. Another
+        program on the way may read it otherwise, and take a part of the body for a request, or the reverse."""
+        head = self.headers
+        if head.defects or head.get_payload() or any("\n" in value for value in head.values()):
+            return "a line of the request's head is not 'Name: value'"
+        if "Transfer-Encoding" in head:
+            return "a body is sent with a Content-Length, not with Transfer-Encoding"
+        if len(head.get_all("Content-Length", [])) > 1:
+            return "a request has one Content-Length"
+        return None
+
     def is_welcome(self):
-        """Refuses pages of other sites, which a browser would let send requests, and other keys."""
+        """Refuses requests without a clear end, pages of other sites, which a browser would let send requests, and other
+        keys."""
+        unclear = self.where_it_ends()
+        if unclear:
+            self.send_problem(400, unclear)
+            return False
+        if self.command == "GET" and self.headers.get("Content-Length", "0") != "0":
+            self.close_connection = self.unread = True  # its body, which is not read, is no next request
         host = self.headers.get("Host", "").rsplit(":", 1)[0]
         given = self.headers.get("Authorization", "").removeprefix("Bearer ").encode()
         if host not in ("localhost", "127.0.0.1"):
@@ -453,21 +475,59 @@ def default_program():
     return str(own) if os.access(own, os.X_OK) else "verbatim"
 
 
+USAGE = """%(prog)s MODEL [--port N] [--name NAME] [--run PROGRAM] [OPTIONS of run]
+
+serves OpenAI's API for MODEL at http://127.0.0.1:8080/v1
+
+  MODEL            as for run: a file, a directory, or a name of its --list
+  --port N         of the loopback; 0: any that is free [8080]
+  --name NAME      of the model in /v1/models [MODEL's file name]
+  --run PROGRAM    that answers [%(run)s]
+
+All other options are those of run, as defaults for all requests: -n 512, -t 0, --lora NAME=PATH.
+VERBATIM_API_KEY in the environment is the key that requests must bring."""
+
+
+def read_options(words, prog):
+    """Our options among run's, which stand before or after MODEL, as in "MODEL --port 1"; the rest in its order."""
+    usage = USAGE % {"prog": prog, "run": default_program()}
+    own, rest, words = {"--port": "8080", "--name": None, "--run": default_program(), "--host": None}, [], list(words)
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.partition("=")
+        if word in ("-h", "--help"):
+            print("usage:", usage)
+            sys.exit(0)
+        if name not in own:
+            rest.append(word)
+        elif not equals and not words:
+            sys.exit(f"{prog}: {name} needs a value")
+        else:
+            own[name] = value if equals else words.pop(0)
+    if not rest or rest[0].startswith("-"):
+        say = f"{prog}: {rest[0]} stands before MODEL; options of run come after it" if rest else f"{prog}: no MODEL"
+        print(f"{say}\nusage: {usage.splitlines()[0]}", file=sys.stderr)
+        sys.exit(2)
+    if own["--host"] not in (None, "localhost", "127.0.0.1"):
+        sys.exit(f"{prog}: --host {own['--host']}: it listens on this machine's loopback alone, 127.0.0.1")
+    if not re.fullmatch("[0-9]{1,5}", own["--port"]):
+        sys.exit(f"{prog}: port {own['--port']} is not a number from 0 to 65535")
+    return types.SimpleNamespace(
+        port=int(own["--port"]), name=own["--name"], run=own["--run"], model=rest[0], options=rest[1:])
+
+
 def main():
-    parser = argparse.ArgumentParser(description="Serves OpenAI's API on localhost.")
-    parser.add_argument("--run", default=default_program(), help="the program [%(default)s]")
-    parser.add_argument("--port", type=int, default=8080, help="of the loopback; 0: any [8080]")
-    parser.add_argument("--name", help="of the model in /v1/models [MODEL's file name]")
-    parser.add_argument("model")
-    parser.add_argument("options", nargs=argparse.REMAINDER, help="of the program")
-    a = parser.parse_args()
+    prog = os.environ.get("VERBATIM_SERVE") or os.path.basename(sys.argv[0]).removesuffix(".py")
+    a = read_options(sys.argv[1:], prog)
     name = a.name or os.path.basename(a.model.rstrip("/")).removesuffix(".bin").removesuffix(".gguf")
     try:
         server = Server(a.port)
         server.names, server.key = [name] + adapters(a.options), os.environ.get("VERBATIM_API_KEY")
         server.runner = Runner([a.run, a.model, "--batch", "-", *a.options], lambda: server.shutdown())
+    except FileNotFoundError:
+        sys.exit(f"{prog}: there is no program {a.run}: ./quickstart builds ./run, and --run names another")
     except (OSError, OverflowError) as error:  # a port above 65535 is the second
-        sys.exit(f"verbatim_server: port {a.port} or {a.run}: {error}")
+        sys.exit(f"{prog}: port {a.port} or {a.run}: {error}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # of service managers; as Ctrl-C
     try:
         if server.runner.open():
