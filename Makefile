@@ -444,7 +444,7 @@ DOCS = README.md $(wildcard docs/*.md docs/*.c)
 INTEGRATIONS = $(filter-out %/test_server.py %/soak_server.py, \
 	$(wildcard $(addprefix integrations/,*/*.py */*.md */*.toml */*.pth */verbatim_lm*/*.py */verbatim_lm/py.typed)))
 # What `make install` makes, under PREFIX.
-INSTALLED = bin/verbatim bin/verbatim-export bin/verbatim-bench bin/verbatim-get share/verbatim/stories.bin \
+INSTALLED = bin/verbatim bin/verbatim-export bin/verbatim-bench bin/verbatim-get bin/verbatim-serve share/verbatim/stories.bin \
 	share/man/man1/verbatim.1 share/man/man1/verbatim-export.1 share/man/man1/verbatim-get.1 \
 	share/bash-completion/completions/verbatim share/bash-completion/completions/verbatim-export \
 	share/zsh/site-functions/_verbatim $(DOCS:%=share/doc/verbatim/%) $(INTEGRATIONS:%=share/verbatim/%)
@@ -456,6 +456,7 @@ install: all
 	install -m 755 $(BUILD)/$(FROM)export $(DESTDIR)$(PREFIX)/bin/verbatim-export
 	install -m 755 $(BUILD)/$(FROM)bench $(DESTDIR)$(PREFIX)/bin/verbatim-bench
 	install -m 755 get $(DESTDIR)$(PREFIX)/bin/verbatim-get
+	install -m 755 serve $(DESTDIR)$(PREFIX)/bin/verbatim-serve
 	install -m 644 models/stories.bin $(DATA)/verbatim/stories.bin
 	install -m 644 man/verbatim.1 man/verbatim-export.1 man/verbatim-get.1 $(DATA)/man/man1
 	install -m 644 completions/verbatim.bash $(DATA)/bash-completion/completions/verbatim

@@ -1,6 +1,7 @@
 #include "advice/foreign.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +117,7 @@ static const char talk[] = "to talk: -m chat";
 static const char no_download[] =
     "nothing is downloaded here: ./get ORG/NAME first, then name it, ORG/NAME";
 static const char no_server[] =
-    "--batch FILE answers many requests; integrations/openai serves them on localhost";
+    "./serve MODEL serves OpenAI's API on localhost; --batch FILE answers many requests";
 static const char text_only[] = "this program reads only text";
 static const char no_vector[] = "control vectors are not read; of adapters, LoRA: --lora NAME=PATH";
 static const char same_bits[] = "the result is the same whatever the machine does: leave it out";
@@ -146,7 +147,7 @@ static const struct {
     {" offline ", "this program never opens a connection: leave it out"},
     {" output-format ", "results of --batch are lines of JSON: leave it out"},
     {" control-vector control-vector-scaled ", no_vector},
-    {" host port server api-key served-model-name ", no_server},
+    {" serve server host port api-key served-model-name ", no_server},
     {" embedding embeddings ", "a text on each line: --embed FILE"},
     {" rerank reranking ", "lines with 'query' and 'documents': --batch FILE"},
     {" trust-remote-code ", "no code of a model is ever run: leave it out"},
@@ -191,8 +192,10 @@ static const struct {
      "a chat leaves out its oldest exchanges when the context is full: leave it out"},
     {" repeat-last-n penalty-last-n ",
      "--repetition-penalty counts all tokens of prompt and text: leave it out"},
-    {" color simple-io log-disable no-display-prompt no-warmup no-perf ",
+    {" color simple-io log-disable no-display-prompt ",
      "only the answer goes to stdout: leave it out"},
+    {" no-warmup warmup ", "nothing is computed before the prompt: leave it out"},
+    {" no-perf perf ", "speed is printed by --stats alone: leave it out"},
 };
 
 /* Options of llama.cpp's tools that correspond to `export` and `get`, and what to use instead. */
@@ -245,14 +248,19 @@ static const struct {
     const char *word, *says;
 } commands[] = {
     {"run", "there are no commands: run MODEL -m chat talks, run MODEL -i TEXT continues a text"},
-    {"chat", "there are no commands: run MODEL -m chat talks"},
+    {"chat", "there are no commands: run -m chat talks with the model that ships, run MODEL -m "
+             "chat with another"},
     {"list", "there are no commands: run --list shows the models on this machine"},
     {"ls", "there are no commands: run --list shows the models on this machine"},
     {"models", "there are no commands: run --list shows the models on this machine"},
     {"show", "there are no commands: run MODEL --info describes a model"},
+    {"stop", "there are no commands: a model is in memory only while run answers"},
+    {"cp", "there are no commands: a model is a file, or a directory of files, for cp itself"},
+    {"push", "nothing is uploaded here"},
+    {"download", "nothing is downloaded here: ./get ORG/NAME or ollama pull NAME; then run NAME"},
     {"pull", "nothing is downloaded here: ./get ORG/NAME or ollama pull NAME; then run NAME"},
-    {"serve", "there is no server: run MODEL --batch FILE answers many requests; "
-              "integrations/openai serves them on localhost"},
+    {"serve", "./serve MODEL serves OpenAI's API on localhost; run MODEL --batch FILE answers many "
+              "requests"},
     {"create", "./export SOURCE TARGET writes a model.bin"},
     {"quantize", "./export SOURCE TARGET --type q8 writes a model.bin of 8 bits"},
     {"prompt", "there are no commands: run MODEL -i TEXT continues a text"},
@@ -263,10 +271,28 @@ static const struct {
      "there are no commands: run --cache-clear NAME deletes a conversion; models are only read"},
 };
 
-/* Whether a file that may be a model has this name. In a checkout `run` is the program. */
+/* Whether the directory holds a model, or files that are models. */
+static bool holds_model(const char *path) {
+    static const char *const endings[] = {".gguf", ".bin"};
+    DIR *directory = opendir(path);
+    bool found = false;
+    for (struct dirent *entry; directory && !found && (entry = readdir(directory));) {
+        size_t n = strlen(entry->d_name);
+        found = strcmp(entry->d_name, "config.json") == 0;
+        for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+            found |= n > strlen(endings[i]) &&
+                     strcmp(entry->d_name + n - strlen(endings[i]), endings[i]) == 0;
+    }
+    if (directory) closedir(directory);
+    return found;
+}
+
+/* Whether a file that may be a model has this name. In a checkout `run` is the program, and `chat`
+ * a directory of its source. */
 static bool may_be_model(const char *word) {
     struct stat info;
-    return stat(word, &info) == 0 && (S_ISDIR(info.st_mode) || access(word, X_OK) != 0);
+    if (stat(word, &info) != 0) return false;
+    return S_ISDIR(info.st_mode) ? holds_model(word) : access(word, X_OK) != 0;
 }
 
 /* After --help a word is what the help is to be about. */

@@ -7,7 +7,8 @@
 void program_names_put(const char *message, char *out, size_t size) {
     static const struct {
         const char *checkout, *installed;
-    } names[] = {{"./export", "verbatim-export"}, {"./get", "verbatim-get"}};
+    } names[] = {
+        {"./export", "verbatim-export"}, {"./get", "verbatim-get"}, {"./serve", "verbatim-serve"}};
     bool installed = strcmp(program_invocation_short_name, "verbatim") == 0;
     size_t used = 0;
     if (size == 0) return;
