@@ -92,7 +92,7 @@ static Status read_arguments(Arguments *a, char **argv, Error *error) {
         }
     }
     if (status == STATUS_OK && !a->model && !a->help)
-        return wrong(error, "MODEL.bin", "is missing");
+        return wrong(error, "MODEL.bin is missing", "run MODEL.bin -i TEXT; -h lists the options");
     return status;
 }
 

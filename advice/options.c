@@ -21,7 +21,8 @@ static const OptionRow *nearest(const CommandLine *line, const char *name) {
     for (size_t i = 0; (row = command_line_row(line, i)); i++) {
         if (row->kind == OPTION_HEADING) continue;
         size_t distance = spelling_distance(name, row->name);
-        if (strlen(name) > 2 && strncmp(name, row->name, strlen(name)) == 0) distance = 1;
+        if (distance > 1 && strlen(name) > 2 && strncmp(name, row->name, strlen(name)) == 0)
+            distance = 1;
         if (distance < least) best = row, least = distance;
     }
     return best;

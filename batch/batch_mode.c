@@ -187,6 +187,8 @@ static Status batch_check(Options *o, Error *error) {
                             "FILE.tsv or has --csv");
     if (o->batch && o->override.n > 0)
         return usage(error, "--override is for single texts: not with --batch or --session");
+    if (o->batch_text && !o->batch && o->model && strcmp(o->model, "-") == 0)
+        return usage(error, "--batch-text names no file: --batch - --batch-text reads stdin");
     const char *lone = o->batch ? NULL : batch_only(o);
     if (lone) return usage(error, "%s is for a file of requests: --batch FILE", lone);
     if (o->resume && !o->output) return usage(error, "--resume needs the results' -o FILE");

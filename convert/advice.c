@@ -72,7 +72,7 @@ static bool is_model_name(const char *path) {
         if (ends_in(path, endings[i])) return false;
     for (const char *c = path; *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr(".:-_", *c)) return false;
-    return isalnum((unsigned char)path[0]) && strpbrk(path, ".:");
+    return isalnum((unsigned char)path[0]);
 }
 
 /* Advice for a name that no file has: it is a prompt, or a model that was not downloaded. */
@@ -84,12 +84,15 @@ static Status not_there(const char *path, bool has_prompt, Error *error) {
         free(near);
         return STATUS_FAILED;
     }
-    if (is_model_name(path))
+    if (is_model_name(path)) {
+        bool may_be_prompt = !has_prompt && !strpbrk(path, ".:_0123456789");
         return error_set(
             error,
             "no file is called %s, and no model that --list finds. Nothing is downloaded "
-            "here: ollama pull %s, or %s ORG/NAME",
-            path, path, getter());
+            "here: ollama pull %s, or %s ORG/NAME%s%s",
+            path, path, getter(), may_be_prompt ? "; a prompt goes after -i: -i " : "",
+            may_be_prompt ? path : "");
+    }
     const char *slash = strchr(path, '/');
     if (has_prompt && !slash && !strchr(path, '.'))
         return error_set(error, "no file is called '%s', and no model that --list finds", path);
@@ -117,19 +120,23 @@ static Status directory(const char *path, Error *error) {
             path, program_invocation_short_name, path);
     DIR *dir = opendir(path);
     struct dirent *entry;
-    char first[256] = "";
-    size_t n = 0;
-    while (dir && (entry = readdir(dir)))
-        if (ends_in(entry->d_name, ".gguf") || ends_in(entry->d_name, ".bin")) {
-            /* The first in alphabetical order, whatever the order of the directory. */
-            if (n++ == 0 || strcmp(entry->d_name, first) < 0)
-                snprintf(first, sizeof first, "%s", entry->d_name);
-        }
+    char largest[256] = "";
+    off_t bytes = -1;
+    while (dir && (entry = readdir(dir))) {
+        struct stat info;
+        if ((!ends_in(entry->d_name, ".gguf") && !ends_in(entry->d_name, ".bin")) ||
+            fstatat(dirfd(dir), entry->d_name, &info, 0) != 0 || info.st_size < bytes)
+            continue;
+        /* Of the same size the first by its name, whatever the order of the directory. */
+        if (info.st_size == bytes && strcmp(entry->d_name, largest) > 0) continue;
+        bytes = info.st_size;
+        snprintf(largest, sizeof largest, "%s", entry->d_name);
+    }
     if (dir) closedir(dir);
-    if (n == 0) return STATUS_FAILED;
+    if (bytes < 0) return STATUS_FAILED;
     size_t length = strlen(path);
     return error_set(error, "%s: a directory without config.json; name a file in it, like %s%s%s",
-                     path, path, path[length - 1] == '/' ? "" : "/", first);
+                     path, path, path[length - 1] == '/' ? "" : "/", largest);
 }
 
 Status advice_add(const char *path, bool has_prompt, Error *error) {

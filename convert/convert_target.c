@@ -295,8 +295,8 @@ static Status convert_opened(Source *source, const ConvertOptions *options, cons
     if (check_target(source, options, path, error) != STATUS_OK) return STATUS_FAILED;
     if (options->gguf && source->kind != SOURCE_GGUF)
         return error_set(error,
-                         "%s: only a GGUF file is written as GGUF again, because its keys, names "
-                         "and tokenizer are taken over: let TARGET be a model.bin",
+                         "%s: is not a GGUF file, and a .gguf is made of one alone, whose keys and "
+                         "tokenizer it takes over: let TARGET be a model.bin",
                          source->path);
     target.fd = open_beside(path, &target.temporary);
     if (target.fd < 0) return error_set(error, "%s: %s", path, strerror(errno));

@@ -38,14 +38,17 @@ Status model_list_print(FILE *out, const char *cache_dir, const volatile sig_ato
             terminal_line(out, "%-*s %10s  %-7s  %s", width, "MODEL", "SIZE", "TYPE", "WHERE");
     for (size_t i = 0; i < names.n && written && !*interrupted; i++)
         written = print_model(out, &names.models[i], width);
-    bool none = names.n == 0, failed = names.failed;
+    bool none = names.n == 0 || strcmp(names.models[0].place, MODEL_NAMES_OWN) == 0;
+    bool only_own = names.n > 0, failed = names.failed;
     model_names_free(&names);
     if (*interrupted) return STATUS_INTERRUPTED;
     if (failed) return error_set(error, "no memory for the names of the models");
     if (none)
         written =
-            terminal_line(out, "no models where they are looked for: VERBATIM_MODELS (directories "
-                               "with : between), Hugging Face's cache, ollama's");
+            terminal_line(out,
+                          "no %smodels where they are looked for: VERBATIM_MODELS (directories "
+                          "with : between), Hugging Face's cache, ollama's",
+                          only_own ? "other " : "");
     if (!written && errno != EPIPE)
         return error_set(error, "stdout: cannot be written: %s", strerror(errno));
     return written ? conversion_list_print(out, cache_dir, error) : STATUS_OK;

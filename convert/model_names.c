@@ -14,6 +14,7 @@
 
 #include "advice/spelling.h"
 #include "base/array.h"
+#include "convert/default_model.h"
 #include "convert/ollama_tags.h"
 #include "modelfile.h"
 
@@ -238,6 +239,19 @@ static const char *place_of(const char *variable, const char *base, const char *
     return value && value[0] == '/' && joined(path, value, rest) ? path : NULL;
 }
 
+/* The model that comes with the program. */
+static void add_default(ModelNames *names) {
+    Error ignored;
+    struct stat info;
+    char *path = default_model_path(&ignored), name[NAME_MAX + 1];
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    if (slash && stat(path, &info) == 0) {
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(slash + 1, "."), slash + 1);
+        names_add(names, name, path, MODEL_NAMES_OWN, (uint64_t)info.st_size);
+    }
+    free(path);
+}
+
 void model_names_find(ModelNames *names) {
     char path[PATH_MAX];
     const char *found, *home = getenv("HOME");
@@ -254,6 +268,7 @@ void model_names_find(ModelNames *names) {
         search_directory(&(Search){names, "llama.cpp", ""}, found, 1);
     if ((found = place_of(NULL, "HOME", ".lmstudio/models", path)))
         search_directory(&(Search){names, "LM Studio", ""}, found, MOST_DEPTH);
+    add_default(names);
 }
 
 /* ---- Finding one ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
  *     $HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub  ORG/NAME; files NAME.gguf in it
  *     $OLLAMA_MODELS, ~/.ollama/models, /usr/share/ollama    NAME:TAG; NAME for NAME:latest
  *     $LLAMA_CACHE, ~/.cache/llama.cpp, ~/.lmstudio/models   as $VERBATIM_MODELS
+ *     beside the program (default_model.h)                   stories
  */
 #ifndef MODEL_NAMES_H
 #define MODEL_NAMES_H
@@ -14,6 +15,9 @@
 #include <stdint.h>
 
 #include "base/status.h"
+
+/* The place of the model that comes with the program, which is found last. */
+#define MODEL_NAMES_OWN "comes with this program"
 
 typedef struct FoundModel {
     char *name;             /* as the list shows it */

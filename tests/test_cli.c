@@ -673,7 +673,16 @@ static void what_is_no_model_is_told_what_to_do_instead(void **state) {
         "no file is called 'Once upon a time'; a prompt goes after -i: run -i 'Once upon a "
         "time'\n");
     assert_fails(RUN("run", "It's late"), 1, "run -i \"It's late\"\n");
-    assert_fails(RUN("run", "Hello"), 1, "a prompt goes after -i: run -i 'Hello'\n");
+    /* One word is the name of a model that was not fetched, or else a short prompt. */
+    assert_fails(RUN("run", "Hello"), 1,
+                 "no file is called Hello, and no model that --list finds. Nothing is downloaded "
+                 "here: ollama pull Hello, or ./get ORG/NAME; a prompt goes after -i: -i Hello\n");
+    static const char *const names[] = {"gpt2", "qwen3", "phi3:mini"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char wanted[128];
+        snprintf(wanted, sizeof wanted, "here: ollama pull %s, or ./get ORG/NAME\n", names[i]);
+        assert_fails(RUN("run", names[i]), 1, wanted);
+    }
     assert_fails(RUN("run", "Someone/Some-Model"), 1,
                  "./get Someone/Some-Model fetches it; then: run Someone/Some-Model\n");
     assert_fails(RUN("run", "llama3.2:1b"), 1,
@@ -686,7 +695,8 @@ static void what_is_no_model_is_told_what_to_do_instead(void **state) {
                  1, "./get Org/Name:a-q8.gguf fetches it, and prints how to run it\n");
     assert_fails(RUN("run", "no/such.gguf"), 1, "no/such.gguf: No such file or directory\n");
     assert_fails(RUN("run", "Nothing", "-i", "Hi"), 1,
-                 "no file is called 'Nothing', and no model that --list finds\n");
+                 "no file is called Nothing, and no model that --list finds. Nothing is downloaded "
+                 "here: ollama pull Nothing, or ./get ORG/NAME\n");
     assert_fails(RUN("run", ""), 1, "the model's name is empty\n");
     assert_fails(RUN("run", tiny, "-i", "Hi", "--type", "float16"), 2,
                  "--type: no type is called 'float16'; did you mean f16?\n");

@@ -61,6 +61,11 @@ static void wrong_arguments_are_named(void **state) {
         assert_string_equal(p.out, "");
         process_free(&p);
     }
+    Process none = RUN(core);
+    assert_int_equal(none.status, 2);
+    assert_string_equal(none.err, "run: MODEL.bin is missing: run MODEL.bin -i TEXT; -h lists the "
+                                  "options\n");
+    process_free(&none);
     Process missing = RUN(core, "nothing.bin");
     assert_string_equal(missing.err, "run: nothing.bin: No such file or directory\n");
     process_free(&missing);

@@ -127,7 +127,8 @@ static void the_list_says_what_runs_and_changes_nothing(void **state) {
     } lines[] = {{"Tiny-One", " q8 ", "VERBATIM_MODELS"},
                  {"broken", "does not run: ", "VERBATIM_MODELS"},
                  {"Org/Name-1B", " F32 ", "Hugging Face"},
-                 {"small:latest", " F16 ", "ollama"}};
+                 {"small:latest", " F16 ", "ollama"},
+                 {"stories", " q8 ", "comes with this program"}};
     char *before = shell("find . -ls");
     Process p = RUN("run", "--list");
     if (p.status) fail_msg("%s", p.err);

@@ -186,6 +186,24 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
     REFUSES("no option --lora-scaled; did you mean --lora NAME=PATH?", "m", "--lora-scaled", "x");
     REFUSES("show: there are no commands: run MODEL --info describes a model", "show", "llama3.2");
     REFUSES("list: there are no commands: run --list shows the models on this machine", "list");
+    /* ollama's and llm's other words; `chat` is a directory of the checkout, where this runs. */
+    REFUSES("chat: there are no commands: run -m chat talks with the model that ships, run MODEL "
+            "-m chat with another",
+            "chat");
+    REFUSES("stop: there are no commands: a model is in memory only while run answers", "stop",
+            "x");
+    REFUSES("cp: there are no commands: a model is a file, or a directory of files, for cp itself",
+            "cp", "a", "b");
+    REFUSES("serve: ./serve MODEL serves OpenAI's API on localhost; run MODEL --batch FILE answers "
+            "many requests",
+            "serve");
+    REFUSES("no option --serve: ./serve MODEL serves OpenAI's API on localhost; --batch FILE "
+            "answers many requests",
+            "m", "--serve");
+    REFUSES("no option --no-warmup: nothing is computed before the prompt: leave it out", "m",
+            "--no-warmup");
+    REFUSES("no option --top_p; did you mean --top-p X?", "m", "--top_p", "0.5");
+    REFUSES("--batch-text names no file: --batch - --batch-text reads stdin", "--batch-text", "-");
     REFUSES(
         "run: there are no commands: run MODEL -m chat talks, run MODEL -i TEXT continues a text",
         "run", "llama3.2");
