@@ -87,9 +87,10 @@ static void draw_weights(Drawing *d, const LayerTrace *t, uint32_t n_heads) {
 static void draw_branch(Drawing *d, const LayerTrace *t, const TracedBranch *b) {
     const Config *c = modelfile_config(t->maps.session->file);
     const HeadShape h = config_heads(c, t->layer);
-    picture_text(d->svg, 20, d->y + 6, "title", "start", 0, b->branch->kind->name,
+    d->y += 20; /* room before the heading, and less behind it: it belongs to what follows */
+    picture_text(d->svg, 20, d->y, "title", "start", 0, b->branch->kind->name,
                  strlen(b->branch->kind->name));
-    d->y += 18;
+    d->y += 14;
     draw_vector(d, "x", b->before, c->dim);
     draw_vector(d, "norm(x)", b->read, c->dim);
     if (b->q && b->attended) {

@@ -254,6 +254,11 @@ static void pictures_and_pages_escape_what_they_show(void **state) {
             assert_non_null(strstr(file, "weight; each row adds up to 1"));
             assert_non_null(strstr(file, "head 3"));
         }
+        if (i == 1) { /* colours as in the picture (attention_picture.c), thumbnails as large */
+            assert_non_null(strstr(file, "root=n>40"));
+            assert_non_null(strstr(file, "mix(one,root?Math.cbrt(x):x)"));
+            assert_non_null(strstr(file, "c.style.width=c.style.height='120px'"));
+        }
         free(file);
         unlink(path);
     }

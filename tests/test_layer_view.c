@@ -126,6 +126,18 @@ static void the_view_is_the_same_on_any_threads_and_chunks(void **state) {
     }
 }
 
+/* The pixels from the small print above a heading down to the heading. */
+static double room_above_heading(const char *svg, const char *heading) {
+    const char *small = "class=\"small\" ", *title = "class=\"title\" ",
+               *end = strstr(svg, heading);
+    const char *above = NULL, *own = NULL;
+    assert_non_null(end);
+    for (const char *at = svg; (at = strstr(at, small)) && at < end; at++) above = at;
+    for (const char *at = svg; (at = strstr(at, title)) && at < end; at++) own = at;
+    assert_true(above && own);
+    return strtod(strstr(own, " y=\"") + 4, NULL) - strtod(strstr(above, " y=\"") + 4, NULL);
+}
+
 static void the_terminal_names_shapes_and_the_picture_is_whole(void **state) {
     (void)state;
     char *directory = fixture_directory(), *model = small_model(directory, "tiny,norm_place=after");
@@ -152,6 +164,7 @@ static void the_terminal_names_shapes_and_the_picture_is_whole(void **state) {
     assert_non_null(strstr(svg, "<svg"));
     assert_non_null(strstr(svg, ">queries: heads by width<"));
     assert_string_equal(svg + length - 7, "</svg>\n");
+    assert_true(room_above_heading(svg, "feed-forward") >= 30.0);
     free(svg);
     free(path);
     free(model);
