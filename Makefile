@@ -426,6 +426,7 @@ lint: all $(BUILD)/core/run
 	scripts/readme-counts $$($(CORE_LINES) | awk 'END { print $$1 }')
 	scripts/family-report --check
 	scripts/check-includes
+	scripts/check-texts
 	scripts/circles $(BUILD)
 	scripts/check-names $(BUILD)
 	CC="$(CC)" scripts/test-checks

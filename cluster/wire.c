@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "cluster/starter.h"
+#include "system/terminal.h"
 
 enum { NAME_BYTES = 32 + MPI_MAX_PROCESSOR_NAME };
 
@@ -33,7 +34,7 @@ static void say(const Wire *wire, const char *text) {
     int n = snprintf(line, sizeof line, "%s: %s: %s\n", program_invocation_short_name,
                      wire_name(wire), text);
     fflush(stdout);
-    if (n > 0) fputs(line, stderr); /* in one piece, among the lines of other ranks */
+    if (n > 0) terminal_print(stderr, "%s", line); /* in one piece, among the lines of other ranks */
 }
 
 _Noreturn static void give_up(const Wire *wire, const char *text) {
