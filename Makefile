@@ -13,7 +13,8 @@
 # make tsan       generation, a batch and a conversion under ThreadSanitizer (clang)
 # make format     clang-format in place              make lint   includes, names, clang-format and cppcheck
 # make mpi        build/run-mpi: run as several processes that compute one model (docs/cluster.md)
-# make install    PREFIX=/usr/local DESTDIR=       make uninstall
+# make install    PREFIX=/usr/local DESTDIR=       make install-strip, without debug lines: 16 MB for 40
+# make uninstall  with the same PREFIX and DESTDIR
 # make shared     build/shared/libverbatim.so.1: the library of verbatim.h; make install-library installs it
 # make deb        dist/verbatim_VERSION_ARCHITECTURE.deb
 # make static     build/static/run, export: no shared libraries, the same bytes from the same compiler
@@ -27,6 +28,9 @@ DEBUG = -g1# lines and functions: -g takes half as long again to compile, and tw
 BUILD = build
 PREFIX = /usr/local
 DESTDIR =
+ifneq ($(words $(BUILD)),1)
+$(error BUILD="$(BUILD)": make takes no blanks in names of targets)
+endif
 FUZZ_SECONDS = 15
 WERROR ?=
 CFLAGS =
@@ -97,7 +101,7 @@ FUZZERS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz_*.c))
 
 all: $(PROGRAMS)
 $(PROGRAMS): %: $(BUILD)/%
-	@ln -sf $< $@
+	@if [ -w . ]; then ln -sf $< $@; else echo "$<: no link ./$@ in a source tree that cannot be written to"; fi
 
 # What computes is compiled with $(OPT). -O1 compiles in half of the time what does not: files,
 # conversations, tests; -O2 is for what must be fast and has few loops over numbers. The plain build of vector code, which is the definition, is as fast with -Og;
@@ -439,54 +443,63 @@ lint: all $(BUILD)/core/run
 		--enable=warning,portability -DVERBATIM_MPI -I. $(wildcard cluster/*.c)
 
 VERSION = $(shell sed -n 's/^\#define VERBATIM_VERSION "\(.*\)"/\1/p' session/options.h)
-DATA = $(DESTDIR)$(PREFIX)/share
 DOCS = README.md $(wildcard docs/*.md docs/*.c)
 # Scripts and Python packages that the documents name, without their tests.
 INTEGRATIONS = $(filter-out %/test_server.py %/soak_server.py, \
 	$(wildcard $(addprefix integrations/,*/*.py */*.md */*.toml */*.pth */verbatim_lm*/*.py */verbatim_lm/py.typed)))
 # What `make install` makes, under PREFIX.
-INSTALLED = bin/verbatim bin/verbatim-export bin/verbatim-bench bin/verbatim-get bin/verbatim-serve share/verbatim/stories.bin \
-	share/man/man1/verbatim.1 share/man/man1/verbatim-export.1 share/man/man1/verbatim-get.1 \
-	share/bash-completion/completions/verbatim share/bash-completion/completions/verbatim-export \
-	share/zsh/site-functions/_verbatim $(DOCS:%=share/doc/verbatim/%) $(INTEGRATIONS:%=share/verbatim/%)
+COMPLETED = verbatim verbatim-export verbatim-bench verbatim-get
+INSTALLED = $(COMPLETED:%=bin/%) bin/verbatim-serve share/verbatim/stories.bin $(COMPLETED:%=share/man/man1/%.1) \
+	$(COMPLETED:%=share/bash-completion/completions/%) share/zsh/site-functions/_verbatim \
+	share/doc/verbatim/LICENSE $(DOCS:%=share/doc/verbatim/%) $(INTEGRATIONS:%=share/verbatim/%)
+
+# Recipes take PREFIX and DESTDIR from the environment, where any character can stand.
+install install-library uninstall: export INSTALL_PREFIX = $(PREFIX)
+install install-library uninstall: export INSTALL_ROOT = $(DESTDIR)$(PREFIX)
+MAKE_DIRECTORIES = for d in $(sort $(dir $(1))); do install -d "$$INSTALL_ROOT/$$d" || exit 1; done
 
 # FROM=static/ installs the programs of `make static`.
+INSTALL_PROGRAM = install -m 755
 install: all
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/,$(sort $(dir $(INSTALLED))))
-	install -m 755 $(BUILD)/$(FROM)run $(DESTDIR)$(PREFIX)/bin/verbatim
-	install -m 755 $(BUILD)/$(FROM)export $(DESTDIR)$(PREFIX)/bin/verbatim-export
-	install -m 755 $(BUILD)/$(FROM)bench $(DESTDIR)$(PREFIX)/bin/verbatim-bench
-	install -m 755 get $(DESTDIR)$(PREFIX)/bin/verbatim-get
-	install -m 755 serve $(DESTDIR)$(PREFIX)/bin/verbatim-serve
-	install -m 644 models/stories.bin $(DATA)/verbatim/stories.bin
-	install -m 644 man/verbatim.1 man/verbatim-export.1 man/verbatim-get.1 $(DATA)/man/man1
-	install -m 644 completions/verbatim.bash $(DATA)/bash-completion/completions/verbatim
-	ln -sf verbatim $(DATA)/bash-completion/completions/verbatim-export
-	install -m 644 completions/_verbatim $(DATA)/zsh/site-functions/_verbatim
-	for f in $(INTEGRATIONS); do install -m 644 $$f $(DATA)/verbatim/$$f || exit 1; done
-	chmod 755 $(DATA)/verbatim/integrations/openai/verbatim_server.py
-	install -m 644 README.md $(DATA)/doc/verbatim
-	install -m 644 $(filter docs/%,$(DOCS)) $(DATA)/doc/verbatim/docs
+	$(call MAKE_DIRECTORIES,$(INSTALLED))
+	$(INSTALL_PROGRAM) $(BUILD)/$(FROM)run "$$INSTALL_ROOT/bin/verbatim"
+	$(INSTALL_PROGRAM) $(BUILD)/$(FROM)export "$$INSTALL_ROOT/bin/verbatim-export"
+	$(INSTALL_PROGRAM) $(BUILD)/$(FROM)bench "$$INSTALL_ROOT/bin/verbatim-bench"
+	install -m 755 get "$$INSTALL_ROOT/bin/verbatim-get"
+	install -m 755 serve "$$INSTALL_ROOT/bin/verbatim-serve"
+	install -m 644 models/stories.bin "$$INSTALL_ROOT/share/verbatim/stories.bin"
+	install -m 644 $(COMPLETED:%=man/%.1) "$$INSTALL_ROOT/share/man/man1"
+	install -m 644 completions/verbatim.bash "$$INSTALL_ROOT/share/bash-completion/completions/verbatim"
+	for p in $(filter-out verbatim,$(COMPLETED)); do \
+		ln -sf verbatim "$$INSTALL_ROOT/share/bash-completion/completions/$$p" || exit 1; done
+	install -m 644 completions/_verbatim "$$INSTALL_ROOT/share/zsh/site-functions/_verbatim"
+	for f in $(INTEGRATIONS); do install -m 644 $$f "$$INSTALL_ROOT/share/verbatim/$$f" || exit 1; done
+	chmod 755 "$$INSTALL_ROOT/share/verbatim/integrations/openai/verbatim_server.py"
+	install -m 644 README.md LICENSE "$$INSTALL_ROOT/share/doc/verbatim"
+	install -m 644 $(filter docs/%,$(DOCS)) "$$INSTALL_ROOT/share/doc/verbatim/docs"
+install-strip:
+	$(MAKE) install INSTALL_PROGRAM="install -s --strip-program='$(STRIP)' -m 755"
 
 # The library with its header: installed with the programs once `make shared` has built it.
 LIBRARY = include/verbatim.h lib/libverbatim.so.1 lib/libverbatim.so lib/pkgconfig/verbatim.pc \
 	share/man/man3/verbatim.3 share/doc/verbatim/docs/library_example.c
 install: $(if $(wildcard $(SHARED)/libverbatim.so.1),install-library)
 install-library: shared
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/,$(sort $(dir $(LIBRARY))))
-	install -m 644 verbatim.h $(DESTDIR)$(PREFIX)/include
-	install -m 644 $(SHARED)/libverbatim.so.1 $(DESTDIR)$(PREFIX)/lib
-	ln -sf libverbatim.so.1 $(DESTDIR)$(PREFIX)/lib/libverbatim.so
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' library/verbatim.pc.in \
-		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/verbatim.pc
-	install -m 644 man/verbatim.3 $(DATA)/man/man3
-	install -m 644 docs/library_example.c $(DATA)/doc/verbatim/docs
+	$(call MAKE_DIRECTORIES,$(LIBRARY))
+	install -m 644 verbatim.h "$$INSTALL_ROOT/include"
+	$(INSTALL_PROGRAM) -m 644 $(SHARED)/libverbatim.so.1 "$$INSTALL_ROOT/lib"
+	ln -sf libverbatim.so.1 "$$INSTALL_ROOT/lib/libverbatim.so"
+	prefix=$$(printf %s "$$INSTALL_PREFIX" | sed 's/[\\&|]/\\&/g') && \
+		sed "s|@PREFIX@|$$prefix|; s|@VERSION@|$(VERSION)|" library/verbatim.pc.in \
+		>"$$INSTALL_ROOT/lib/pkgconfig/verbatim.pc"
+	install -m 644 man/verbatim.3 "$$INSTALL_ROOT/share/man/man3"
+	install -m 644 docs/library_example.c "$$INSTALL_ROOT/share/doc/verbatim/docs"
 
 uninstall:
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED) $(LIBRARY))
-	rm -rf $(DATA)/verbatim/integrations
-	-rmdir $(DATA)/verbatim $(DATA)/doc/verbatim/docs $(DATA)/doc/verbatim 2>/dev/null
-	@echo "kept: each user's conversions, in ~/.cache/verbatim or $$XDG_CACHE_HOME/verbatim" >&2
+	for f in $(INSTALLED) $(LIBRARY); do rm -f "$$INSTALL_ROOT/$$f" || exit 1; done
+	rm -rf "$$INSTALL_ROOT/share/verbatim/integrations"
+	-cd "$$INSTALL_ROOT/share" && rmdir verbatim doc/verbatim/docs doc/verbatim 2>/dev/null
+	@echo 'kept: each user'"'"'s conversions, in ~/.cache/verbatim or, where it is set, $$XDG_CACHE_HOME/verbatim' >&2
 
 dist: static
 	@test -n "$(VERSION)"
@@ -496,7 +509,7 @@ dist: static
 PYTHON = python3
 wheel: static
 	@mkdir -p dist
-	VERBATIM_PROGRAMS=$(CURDIR)/$(BUILD)/static VERBATIM_PLATFORM=manylinux2014_$(MACHINE) \
+	VERBATIM_PROGRAMS="$(CURDIR)/$(BUILD)/static" VERBATIM_PLATFORM=manylinux2014_$(MACHINE) \
 		$(PYTHON) -m pip wheel -q --no-deps -w dist ./integrations/python
 	@ls dist/verbatim_lm-*.whl
 
@@ -507,7 +520,7 @@ deb: all
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all shared core core-lines wasm mpi $(PROGRAMS) check test test-all test-sweeps soak guard asan fuzz fuzzers coverage tsan format lint install install-library uninstall deb wheel static dist clean
+.PHONY: all shared core core-lines wasm mpi $(PROGRAMS) check test test-all test-sweeps soak guard asan fuzz fuzzers coverage tsan format lint install install-strip install-library uninstall deb wheel static dist clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(PROGRAMS:%=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d $(BUILD)/docs/*.d) \

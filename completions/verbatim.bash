@@ -1,4 +1,4 @@
-# bash completion of verbatim and verbatim-export
+# bash completion of verbatim, verbatim-export, verbatim-bench and verbatim-get
 _verbatim() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     # Bash splits "--type=q8" into three words.
@@ -44,15 +44,19 @@ _verbatim() {
             --help --version" -- "$cur"))
         return
     fi
+    _verbatim_models "$cur" "$prev" "${COMP_WORDS[0]}"
+}
+
+# _verbatim_models WORD PREVIOUS PROGRAM: files and, where a model stands, the names that --list of the program has
+# and that run: "Org/Name    1.2 GB  F16 ...".
+_verbatim_models() {
     compopt -o filenames 2>/dev/null
-    mapfile -t COMPREPLY < <(compgen -f -- "$cur")
-    # Where a model stands, the names that --list has and that run: "Org/Name    1.2 GB  F16 ...".
-    [[ -z $cur || $prev != "${COMP_WORDS[0]}" ]] && return
+    mapfile -t COMPREPLY < <(compgen -f -- "$1")
+    [[ -z $1 || $2 != "${COMP_WORDS[0]}" ]] && return
     local name
     while IFS= read -r name; do
-        [[ ${name,,} == "${cur,,}"* ]] && COMPREPLY+=("$name")
-    done < <("${COMP_WORDS[0]}" --list 2>/dev/null |
-        sed -n '/; does not run: /!s/ *[0-9.]* [MG]B  .*//p')
+        [[ ${name,,} == "${1,,}"* ]] && COMPREPLY+=("$name")
+    done < <("$3" --list 2>/dev/null | sed -n '/; does not run: /!s/ *[0-9.]* [MG]B  .*//p')
 }
 
 _verbatim_export() {
@@ -73,5 +77,31 @@ _verbatim_export() {
     mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 }
 
+_verbatim_bench() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
+    if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi
+    case $prev in
+        --isa) COMPREPLY=($(compgen -W "reference avx2 avxvnni avx512 amx neon neon_i8mm" -- "$cur")); return ;;
+        --type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 q8 q6 q5 q4m q4 q3 q2" -- "$cur")); return ;;
+        --kv-type) COMPREPLY=($(compgen -W "auto f32 f16 q8" -- "$cur")); return ;;
+        --sweep) COMPREPLY=($(compgen -W "no threads context batch" -- "$cur")); return ;;
+        -j | --threads | --context | --decode | --prefill | --batch) return ;;
+    esac
+    if [[ $cur == -* ]]; then
+        COMPREPLY=($(compgen -W "--threads --isa --type --kv-type --context --sweep --decode --prefill --batch --draft
+            --attention --json --help" -- "$cur"))
+        return
+    fi
+    _verbatim_models "$cur" "$prev" verbatim
+}
+
+# The hub's names are not asked for: a key that is pressed opens no connection.
+_verbatim_get() {
+    local cur=${COMP_WORDS[COMP_CWORD]}
+    [[ $cur != -* ]] || COMPREPLY=($(compgen -W "--list --revision --help" -- "$cur"))
+}
+
 complete -F _verbatim verbatim
 complete -F _verbatim_export verbatim-export
+complete -F _verbatim_bench verbatim-bench
+complete -F _verbatim_get verbatim-get

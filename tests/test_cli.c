@@ -761,22 +761,54 @@ static void help_and_version_are_printed(void **state) {
     process_free(&p);
 }
 
-/* The help and the manual of `export` name the same options. */
-static void the_manual_of_export_knows_its_options(void **state) {
-    (void)state;
-    size_t length, n = 0;
-    char *page = file_read("man/verbatim-export.1", &length), spelled[64];
-    Process p = RUN("export", "--help");
-    assert_int_equal(p.status, 0);
-    for (char *at = p.out; (at = strstr(at, "--")); n++) {
+/* Expects every option that the program's help names in a text, after `before`. */
+static void knows_every_option(const char *text, const char *before, const Process *help,
+                               size_t least) {
+    size_t n = 0;
+    for (char *at = help->out; (at = strstr(at, "--")); n++) {
+        char spelled[64];
         at += 2;
-        snprintf(spelled, sizeof spelled, "Fl -%.*s", (int)strcspn(at, " \n,"), at);
-        if (!strstr(page, spelled)) print_message("no %s\n", spelled);
-        assert_non_null(strstr(page, spelled));
+        snprintf(spelled, sizeof spelled, "%s%.*s", before, (int)strcspn(at, " \n,"), at);
+        if (!strstr(text, spelled)) fail_msg("no %s", spelled);
     }
-    assert_true(n >= 6);
-    process_free(&p);
-    free(page);
+    assert_true(n >= least);
+}
+
+/* The part of a text from one mark to another, malloc'ed. */
+static char *part_of(const char *text, const char *from, const char *to) {
+    const char *begin = strstr(text, from), *end = begin ? strstr(begin, to) : NULL;
+    if (!end) fail_msg("no '%s' to '%s'", from, to);
+    return strndup(begin, (size_t)(end - begin));
+}
+
+/* The helps of the other programs, their manuals and their completions name the same options. */
+static void manuals_and_completions_of_other_programs_know_their_options(void **state) {
+    (void)state;
+    size_t length;
+    char *bash = file_read("completions/verbatim.bash", &length);
+    char *zsh = file_read("completions/_verbatim", &length);
+    static const char *const names[] = {"export", "bench", "get"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[64], mark[64];
+        snprintf(path, sizeof path, "man/verbatim-%s.1", names[i]);
+        char *page = file_read(path, &length);
+        snprintf(mark, sizeof mark, "_verbatim_%s() {", names[i]);
+        char *in_bash = part_of(bash, mark, "\n}");
+        snprintf(mark, sizeof mark, "$service == verbatim-%s ", names[i]);
+        char *in_zsh = part_of(zsh, mark, "\nfi");
+        bool is_get = strcmp(names[i], "get") == 0;
+        Process p = is_get ? RUN("/bin/sh", "-c",
+                                 "sed -n '/list)/,/-\\*)/p' get | "
+                                 "grep -o -e '--[a-z]*'; echo --help")
+                           : RUN(names[i], "--help");
+        assert_int_equal(p.status, 0);
+        knows_every_option(page, is_get ? "\\-\\-" : "Fl -", &p, is_get ? 3 : 6);
+        knows_every_option(in_bash, "--", &p, 3);
+        knows_every_option(in_zsh, "--", &p, 3);
+        process_free(&p);
+        free(page), free(in_bash), free(in_zsh);
+    }
+    free(bash), free(zsh);
 }
 
 static void stories260K_writes_its_published_text(void **state) {
@@ -976,7 +1008,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(without_a_model_the_default_one_tells_its_story_to_the_end),
         cmocka_unit_test(what_is_no_model_is_told_what_to_do_instead),
         cmocka_unit_test(help_and_version_are_printed),
-        cmocka_unit_test(the_manual_of_export_knows_its_options),
+        cmocka_unit_test(manuals_and_completions_of_other_programs_know_their_options),
         cmocka_unit_test(stories260K_writes_its_published_text),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);

@@ -4,12 +4,14 @@
 VERBATIM_PROGRAMS=DIRECTORY takes the `run` and `export` in there instead. A wheel holds programs, so that it is
 for one kind of machine; VERBATIM_PLATFORM names it, manylinux2014_x86_64 for static programs.
 """
+import atexit
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sysconfig
+import tempfile
 
 from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
@@ -48,19 +50,40 @@ def files():
         programs = [folder / "verbatim", folder / "verbatim-export"]
         stories = folder.parent / "share" / "verbatim" / "stories.bin"
     else:
-        if not given:
-            jobs = len(os.sched_getaffinity(0))
-            subprocess.run(["make", "-s", f"-j{jobs}", "run", "export"], cwd=checkout, check=True)
-        folder = pathlib.Path(given) if given else checkout / "build"
+        if given:
+            folder = pathlib.Path(given)
+        else:
+            jobs, build = len(os.sched_getaffinity(0)), build_folder()
+            subprocess.run(["make", "-s", f"-j{jobs}", f"BUILD={build}", "run", "export"], cwd=checkout, check=True)
+            folder = checkout / build
         programs = [folder / "run", folder / "export"]
         stories = checkout / "models" / "stories.bin"
-    license = checkout / "LICENSE"
+    license = checkout / "LICENSE" if is_checkout else installed().parent / "share" / "doc" / "verbatim" / "LICENSE"
     return {
         "bin/verbatim": programs[0],
         "bin/verbatim-export": programs[1],
         "models/stories.bin": stories,
         **({"LICENSE": license} if license.exists() else {}),
     }
+
+
+def scratch():
+    """A folder for what setuptools writes beside this file where that cannot be written to, removed at the end."""
+    place = tempfile.mkdtemp(prefix="verbatim-setup-")
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return place
+
+
+def build_folder():
+    """Where programs are built: in the checkout, as `make` does, or beside it where it cannot be written to."""
+    return "build" if os.access(checkout, os.W_OK) else f"{scratch()}/build"
+
+
+def options():
+    if os.access(here, os.W_OK):
+        return {}
+    place = scratch()
+    return {"egg_info": {"egg_base": place}, "build": {"build_base": place}}
 
 
 class Build(build_py):
@@ -92,4 +115,4 @@ class Programs(Distribution):
         return True
 
 
-setup(version=version(), distclass=Programs, cmdclass={"build_py": Build, "bdist_wheel": Wheel})
+setup(options=options(), version=version(), distclass=Programs, cmdclass={"build_py": Build, "bdist_wheel": Wheel})
