@@ -362,6 +362,46 @@ static Status token_numbers(const GgufModel *r, const char *key, size_t n, bool 
     return STATUS_OK;
 }
 
+/* Adds a token that ends a text to the Config, which has room for a few. */
+static void add_end(Config *c, int32_t id) {
+    const size_t most = sizeof c->eos_id / sizeof *c->eos_id;
+    for (uint32_t i = 0; i < c->n_eos; i++)
+        if (c->eos_id[i] == (uint32_t)id) return;
+    if (c->n_eos < most) c->eos_id[c->n_eos++] = (uint32_t)id;
+}
+
+/* Takes the tokens that end no text out of the Config. */
+static void remove_ends(Config *c, const int64_t never[2]) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->n_eos; i++)
+        if (c->eos_id[i] != never[0] && c->eos_id[i] != never[1]) c->eos_id[n++] = c->eos_id[i];
+    for (uint32_t i = n; i < c->n_eos; i++) c->eos_id[i] = 0;
+    c->n_eos = n;
+}
+
+/* Reads tokenizer.ggml.eos_token_ids, a list that ollama's converter writes, into malloc'ed *ids.
+ */
+static Status read_eos_ids(GgufModel *r, TokenizerGguf *t, int32_t **ids) {
+    const GgufValue *found =
+        gguf_find_kind(&r->gguf, "tokenizer.ggml.eos_token_ids", GGUF_AS_WHOLE);
+    Config *c = &r->source->config;
+    uint64_t id;
+    *ids = NULL;
+    if (!found || found->count == 0) return STATUS_OK;
+    if (found->count > c->vocab_size)
+        return error_set(r->error, "%s: tokenizer.ggml.eos_token_ids has %llu tokens of %u",
+                         r->source->path, (unsigned long long)found->count, c->vocab_size);
+    *ids = malloc((size_t)found->count * sizeof **ids);
+    if (!*ids) return error_set(r->error, "%s: no memory", r->source->path);
+    for (uint64_t i = 0; i < found->count; i++) {
+        if (!gguf_whole(found, i, &id) || id >= c->vocab_size) continue; /* -1: none */
+        (*ids)[t->n_eos_ids++] = (int32_t)id;
+        add_end(c, (int32_t)id);
+    }
+    t->eos_ids = *ids;
+    return STATUS_OK;
+}
+
 static void read_special_tokens(GgufModel *r, TokenizerGguf *t) {
     Config *c = &r->source->config;
     special_id(r, "tokenizer.ggml.unknown_token_id", &t->unk_id);
@@ -371,14 +411,12 @@ static void read_special_tokens(GgufModel *r, TokenizerGguf *t) {
         int32_t *id;
     } ends[] = {{"tokenizer.ggml.eos_token_id", &t->eos_id},
                 {"tokenizer.ggml.eot_token_id", &t->eot_id},
-                {"tokenizer.ggml.eom_token_id", &t->eom_id}};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        if (!special_id(r, ends[i].key, ends[i].id)) continue;
-        bool known = false;
-        for (uint32_t k = 0; k < c->n_eos; k++)
-            known = known || c->eos_id[k] == (uint32_t)*ends[i].id;
-        if (!known) c->eos_id[c->n_eos++] = (uint32_t)*ends[i].id;
-    }
+                {"tokenizer.ggml.eom_token_id", &t->eom_id},
+                {"tokenizer.ggml.fim_pad_token_id", &t->middle_id[0]},
+                {"tokenizer.ggml.fim_rep_token_id", &t->middle_id[1]},
+                {"tokenizer.ggml.fim_sep_token_id", &t->middle_id[2]}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (special_id(r, ends[i].key, ends[i].id)) add_end(c, *ends[i].id);
     read_switch(r, "tokenizer.ggml.add_bos_token", &t->add_bos);
     read_switch(r, "tokenizer.ggml.add_eos_token", &t->add_eos);
     read_switch(r, "tokenizer.ggml.add_space_prefix", &t->add_space_prefix);
@@ -395,9 +433,13 @@ static Status read_tokenizer(GgufModel *r) {
     const Gguf *g = &r->gguf;
     TokenizerGguf t = TOKENIZER_GGUF_NONE;
     TokenizerString *tokens = NULL, *merges = NULL;
+    int32_t *eos_ids;
     read_special_tokens(r, &t);
-    if (!gguf_text(g, "tokenizer.ggml.model", &t.model) || r->source->tokenizer_file.path)
+    if (read_eos_ids(r, &t, &eos_ids) != STATUS_OK) return STATUS_FAILED;
+    if (!gguf_text(g, "tokenizer.ggml.model", &t.model) || r->source->tokenizer_file.path) {
+        free(eos_ids);
         return STATUS_OK;
+    }
     gguf_text(g, "tokenizer.ggml.pre", &t.pre);
     if (r->absent.tokenizer_model && tokenizer_string_is(t.model, "llama"))
         t.model = string_of(r->absent.tokenizer_model);
@@ -422,9 +464,13 @@ static Status read_tokenizer(GgufModel *r) {
         t.precompiled_charsmap_size = (size_t)map->count;
     }
     if (status == STATUS_OK && t.n_tokens > 0) {
+        int64_t never[2];
         status = tokenizer_import_gguf(&t, &r->source->tokenizer, r->error);
+        tokenizer_gguf_never_end(&t, never);
+        remove_ends(&r->source->config, never);
         if (status != STATUS_OK) error_prefix(r->error, "%s", r->source->path);
     }
+    free(eos_ids);
     free(tokens);
     free(merges);
     free(scores);

@@ -155,27 +155,63 @@ static int32_t type_of(const TokenizerGguf *g, size_t i) {
     return g->token_types ? g->token_types[i] : PIECE_NORMAL;
 }
 
-/* Whether the vocabulary is that of models whose answers are channels: there <|end|> ends a
- * channel, and an answer goes on. */
-static bool has_channels(const TokenizerGguf *g) {
-    static const char *const names[] = {"<|return|>", "<|call|>", "<|channel|>"};
-    size_t found = 0;
-    for (size_t i = 0; i < g->n_tokens; i++)
-        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-            found += tokenizer_string_is(g->tokens[i], names[k]);
-    return found == sizeof names / sizeof *names;
-}
+/* ---- Tokens that end a text ---- */
 
-/* Whether a token ends a turn because of its name, as in llama.cpp. */
-static bool ends_by_name(TokenizerString token, bool channels) {
-    if (channels)
-        return tokenizer_string_is(token, "<|return|>") || tokenizer_string_is(token, "<|call|>");
-    static const char *names[] = {
-        "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",   "<|endoftext|>",     "<|eom_id|>",
-        "<EOT>",      "_<EOT>",     "[EOT]",   "<|end_of_text|>", "<end_of_utterance>"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+/* The names of tokens that end a turn, as in llama.cpp (llama-vocab.cpp of llama-cpp-python
+ * 0.3.36), which calls them EOG. */
+static const char *const ending_names[] = {
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
+    "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]",
+    "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
+    /* DeepSeek's, with U+FF5C and U+2581 */
+    "<\xEF\xBD\x9C"
+    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+    "[e~["};
+
+/* Tokens of filling in the middle that end a text: each kind has the key's id or else the first
+ * token with one of these names. */
+static const char *const middle_names[GGUF_MIDDLES][6] = {
+    {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"},
+    {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"},
+    {"<|file_sep|>"}};
+
+static bool is_one_of(TokenizerString token, const char *const *names, size_t n) {
+    for (size_t i = 0; i < n && names[i]; i++)
         if (tokenizer_string_is(token, names[i])) return true;
     return false;
+}
+
+/* The first token of this name; -1: none. */
+static int64_t token_named(const TokenizerGguf *g, const char *name) {
+    for (size_t i = 0; i < g->n_tokens; i++)
+        if (tokenizer_string_is(g->tokens[i], name)) return (int64_t)i;
+    return -1;
+}
+
+static int64_t middle_token(const TokenizerGguf *g, size_t kind) {
+    if (g->middle_id[kind] >= 0) return g->middle_id[kind];
+    for (size_t i = 0; i < g->n_tokens; i++)
+        if (is_one_of(g->tokens[i], middle_names[kind], 6)) return (int64_t)i;
+    return -1;
+}
+
+/* <|end|> ends a channel, not the answer, in a vocabulary with <|return|> and <|call|> (GPT-OSS) or
+ * with <|flush|> and a call (Solar); </s> is a plain token beside Gemma 4's <|tool_response> or
+ * PLaMo's own end. */
+void tokenizer_gguf_never_end(const TokenizerGguf *g, int64_t ids[2]) {
+    const bool calls = token_named(g, "<|call|>") >= 0 || token_named(g, "<|calls|>") >= 0;
+    const bool channels =
+        calls && (token_named(g, "<|return|>") >= 0 || token_named(g, "<|flush|>") >= 0);
+    const int64_t plamo = token_named(g, "<|plamo:eos|>");
+    const bool plain_s = token_named(g, "<|tool_response>") >= 0 ||
+                         (plamo >= 0 && (plamo == g->eos_id || plamo == g->eot_id));
+    ids[0] = channels ? token_named(g, "<|end|>") : -1;
+    ids[1] = plain_s ? token_named(g, "</s>") : -1;
+}
+
+/* Whether a token ends a text because of its name. */
+static bool ends_by_name(TokenizerString token) {
+    return is_one_of(token, ending_names, sizeof ending_names / sizeof *ending_names);
 }
 
 /* Sets every token. */
@@ -201,10 +237,11 @@ static Status read_tokens(Builder *b, const TokenizerGguf *g, bool spm, Error *e
 
 /* Adds control, unknown, user-defined and turn-ending tokens as added tokens. */
 static void read_added(Builder *b, const TokenizerGguf *g) {
-    bool channels = has_channels(g);
+    int64_t never[2];
+    tokenizer_gguf_never_end(g, never);
     for (size_t i = 0; i < g->n_tokens; i++) {
         int32_t type = type_of(g, i);
-        bool ends = ends_by_name(g->tokens[i], channels);
+        bool ends = (int64_t)i != never[0] && (int64_t)i != never[1] && ends_by_name(g->tokens[i]);
         bool special = type == PIECE_CONTROL || type == PIECE_UNKNOWN || ends;
         if (!special && type != PIECE_USER_DEFINED) continue;
         if (g->tokens[i].length == 0 || g->tokens[i].length > SECTION_MAX_ADDED) continue;
@@ -212,6 +249,18 @@ static void read_added(Builder *b, const TokenizerGguf *g) {
                       g->tokens[i].length);
         if (ends) builder_eos(b, (int64_t)i);
     }
+}
+
+/* Adds the ids that keys name as ends, but for those that end nothing. */
+static void read_ends(Builder *b, const TokenizerGguf *g) {
+    const int64_t ids[] = {g->eos_id,          g->eot_id,          g->eom_id,
+                           middle_token(g, 0), middle_token(g, 1), middle_token(g, 2)};
+    int64_t never[2];
+    tokenizer_gguf_never_end(g, never);
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        if (ids[i] != never[0] && ids[i] != never[1]) builder_eos(b, ids[i]);
+    for (size_t i = 0; i < g->n_eos_ids; i++)
+        if (g->eos_ids[i] != never[0] && g->eos_ids[i] != never[1]) builder_eos(b, g->eos_ids[i]);
 }
 
 /* Reads the ids that begin and end texts; `add_bos` holds where the file does not say. */
@@ -222,9 +271,7 @@ static Status read_ids(Builder *b, const TokenizerGguf *g, bool add_bos, Error *
                          g->n_tokens);
     b->header.bos_id = g->bos_id < 0 ? -1 : g->bos_id;
     b->header.unk_id = g->unk_id < 0 ? -1 : g->unk_id;
-    builder_eos(b, g->eos_id);
-    builder_eos(b, g->eot_id);
-    builder_eos(b, g->eom_id);
+    read_ends(b, g);
     if (g->add_bos >= 0 ? g->add_bos != 0 : add_bos) builder_prefix(b, g->bos_id);
     if (g->add_eos > 0) builder_suffix(b, g->eos_id);
     return STATUS_OK;
@@ -315,8 +362,9 @@ static Status read_merges(Builder *b, const TokenizerGguf *g, bool byte_level, E
  * tokens of characters, with U+2581 for a space and <0xNN> for the bytes of characters without a
  * token. */
 static Status import_gpt2(Builder *b, const TokenizerGguf *g, Error *error) {
-    bool gemma4 = tokenizer_string_is(g->model, "gemma4");
-    const Pre *pre = find_pre(gemma4 ? (TokenizerString){"gemma4", 6} : g->pre);
+    bool is_gemma4 =
+        tokenizer_string_is(g->model, "gemma4") || tokenizer_string_is(g->pre, "gemma4");
+    const Pre *pre = find_pre(is_gemma4 ? (TokenizerString){"gemma4", 6} : g->pre);
     if (!pre)
         return error_set(error, "tokenizer.ggml.pre: '%.*s' is not known", (int)g->pre.length,
                          g->pre.bytes);
@@ -344,7 +392,11 @@ static Status import_gpt2(Builder *b, const TokenizerGguf *g, Error *error) {
     }
     if (read_merges(b, g, !plain, error) != STATUS_OK) return STATUS_FAILED;
     read_added(b, g);
-    if (read_ids(b, g, (pre->flags & PRE_ADD_BOS) || gemma4, error) != STATUS_OK)
+    TokenizerGguf ids = *g;
+    /* Gemma 4 needs BOS whatever the file says: its converter wrote false, and llama.cpp,
+     * ik_llama.cpp and ollama override it. */
+    if (is_gemma4) ids.add_bos = 1;
+    if (read_ids(b, &ids, (pre->flags & PRE_ADD_BOS) != 0, error) != STATUS_OK)
         return STATUS_FAILED;
     if (!plain) b->header.unk_id = -1; /* llama.cpp drops bytes without a token */
     return STATUS_OK;

@@ -18,7 +18,7 @@
 
 /* Raised when an importer gives another section for the same file: conversions that were kept
  * before are then made again. */
-enum { TOKENIZER_IMPORT_REVISION = 2 };
+enum { TOKENIZER_IMPORT_REVISION = 3 };
 
 /* A finished section. Free with tokenizer_blob_free. */
 typedef struct TokenizerBlob {
@@ -60,6 +60,8 @@ enum {
     PIECE_BYTE
 };
 
+enum { GGUF_MIDDLES = 3 };
+
 /* The tokenizer.ggml.* keys of a GGUF file. Start from TOKENIZER_GGUF_NONE: what the file lacks
  * stays zero (ids: -1). */
 typedef struct TokenizerGguf {
@@ -71,6 +73,9 @@ typedef struct TokenizerGguf {
     const TokenizerString *merges; /* [n_merges] "left right", or NULL */
     size_t n_merges;
     int32_t bos_id, eos_id, eot_id, eom_id, unk_id;
+    int32_t middle_id[GGUF_MIDDLES]; /* of filling in the middle: padding, repository, separator */
+    const int32_t *eos_ids;          /* [n_eos_ids] that end a text beside eos_id, or NULL */
+    size_t n_eos_ids;
     /* 0 or 1; -1 where the file does not say */
     int add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
     const void *precompiled_charsmap; /* or NULL */
@@ -83,12 +88,15 @@ typedef struct TokenizerGguf {
                      .eot_id = -1,                                                                 \
                      .eom_id = -1,                                                                 \
                      .unk_id = -1,                                                                 \
+                     .middle_id = {-1, -1, -1},                                                    \
                      .add_bos = -1,                                                                \
                      .add_eos = -1,                                                                \
                      .add_space_prefix = -1,                                                       \
                      .remove_extra_whitespaces = -1})
 
 Status tokenizer_import_gguf(const TokenizerGguf *gguf, TokenizerBlob *out, Error *error);
+/* Sets the ids of tokens that end no text although a key or their name says so; -1: none. */
+void tokenizer_gguf_never_end(const TokenizerGguf *gguf, int64_t ids[2]);
 
 /* Imports a SentencePiece .model file (BPE or Unigram). */
 Status tokenizer_import_sentencepiece(const void *bytes, size_t size, TokenizerBlob *out,

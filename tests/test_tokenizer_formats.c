@@ -442,6 +442,91 @@ static void a_channel_that_ends_does_not_end_the_text_of_a_gguf(void **state) {
     }
 }
 
+/* A vocabulary of names with a space between two; ids count from 0, and all are plain tokens. */
+static Tokenizer *named_vocabulary(const char *names, const char *pre, TokenizerGguf *g,
+                                   TokenizerBlob *blob) {
+    TokenizerString tokens[16];
+    Error error = {""};
+    g->n_tokens = 0;
+    for (const char *p = names; *p; p += strspn(p, " ")) {
+        size_t n = strcspn(p, " ");
+        tokens[g->n_tokens++] = (TokenizerString){p, n};
+        p += n;
+    }
+    g->model = (TokenizerString){"gpt2", 4};
+    g->pre = (TokenizerString){pre, strlen(pre)};
+    g->tokens = tokens;
+    if (tokenizer_import_gguf(g, blob, &error) != STATUS_OK) fail_msg("%s", error.text);
+    return source_tokenizer(blob);
+}
+
+/* Which tokens end a text: llama.cpp's rules (llama-vocab.cpp of llama-cpp-python 0.3.36, "EOG"),
+ * ik_llama.cpp's are the same without "[e~[". */
+static void the_tokens_that_end_a_text_are_those_of_llama_cpp(void **state) {
+    (void)state;
+    static const struct {
+        const char *names;
+        int32_t eos, listed; /* tokenizer.ggml.eos_token_id, and the only one of eos_token_ids */
+        const char *ends;    /* a digit for each id */
+    } cases[] = {
+        {"a <eos> <turn|> <|tool_response> b", -1, -1, "123"},
+        {"a [EOS] [EOT] [e~[", -1, -1, "123"},
+        {"a </s> b", -1, -1, "1"},
+        {"a <\xEF\xBD\x9C"
+         "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C> b",
+         -1, -1, "1"},
+        /* Gemma 4 and PLaMo have a plain </s>. */
+        {"a </s> <|tool_response>", -1, -1, "2"},
+        {"a </s> <|plamo:eos|>", 2, -1, "2"},
+        {"a </s> <|plamo:eos|>", 0, -1, "01"},
+        /* GPT-OSS and Solar: <|end|> ends a channel, even where a key names it. */
+        {"a <|end|> <|return|> <|call|> <|endoftext|>", 1, 1, "234"},
+        {"a <|end|> <|flush|> <|calls|>", 1, -1, "23"},
+        {"a <|end|> <|flush|> b", 1, -1, "12"},
+        {"a <|end|> <|calls|>", -1, -1, "12"},
+        /* Filling in the middle: the first of each kind. */
+        {"a <|fim_pad|> <|repo_name|> <|file_sep|> <|fim_prefix|>", -1, -1, "123"},
+        {"a <PAD> [PAD] <reponame> <REPO>", -1, -1, "13"},
+        /* ollama's list */
+        {"a b c", 1, 2, "12"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        TokenizerGguf g = TOKENIZER_GGUF_NONE;
+        TokenizerBlob blob;
+        char found[17] = "";
+        size_t n, length = 0;
+        g.eos_id = cases[i].eos;
+        g.eos_ids = &cases[i].listed;
+        g.n_eos_ids = cases[i].listed >= 0;
+        Tokenizer *t = named_vocabulary(cases[i].names, "gpt-4o", &g, &blob);
+        const int32_t *eos = tokenizer_eos(t, &n);
+        for (int32_t id = 0; id < (int32_t)g.n_tokens; id++)
+            for (size_t k = 0; k < n; k++)
+                if (eos[k] == id) found[length++] = (char)('0' + id);
+        found[length] = '\0';
+        if (strcmp(found, cases[i].ends) != 0)
+            fail_msg("%s: %s end a text, not %s", cases[i].names, found, cases[i].ends);
+        tokenizer_close(t);
+        tokenizer_blob_free(&blob);
+    }
+}
+
+/* Gemma 4's converter wrote add_bos_token false; its texts begin with BOS all the same (llama.cpp's
+ * issue 21500; ollama and ik_llama.cpp do the same). */
+static void gemma4_begins_with_bos_whatever_the_file_says(void **state) {
+    (void)state;
+    for (int other = 0; other < 2; other++) {
+        TokenizerGguf g = TOKENIZER_GGUF_NONE;
+        TokenizerBlob blob;
+        g.bos_id = 1;
+        g.add_bos = 0;
+        Tokenizer *t = named_vocabulary("a <bos> b", other ? "gpt-4o" : "gemma4", &g, &blob);
+        assert_int_equal(tokenizer_adds_bos(t), !other);
+        tokenizer_close(t);
+        tokenizer_blob_free(&blob);
+    }
+}
+
 /* Byte 0xF1 and <|endoftext|> stand for what StarCoder's GGUF vocabulary does to them: the byte has
  * no token, and the unknown token is the one that ends a text. */
 static void unknown_bytes_never_become_a_special_token(void **state) {
@@ -521,6 +606,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(gguf_names_of_patterns_are_all_taken),
         cmocka_unit_test(gguf_names_stand_for_the_normalizer_of_their_tokenizer),
         cmocka_unit_test(a_channel_that_ends_does_not_end_the_text_of_a_gguf),
+        cmocka_unit_test(the_tokens_that_end_a_text_are_those_of_llama_cpp),
+        cmocka_unit_test(gemma4_begins_with_bos_whatever_the_file_says),
         cmocka_unit_test(unknown_bytes_never_become_a_special_token),
         cmocka_unit_test(only_a_true_unknown_token_stands_for_unknown_text),
     };
