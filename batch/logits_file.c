@@ -6,17 +6,24 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "system/own_file.h"
+
 Status logits_file_open(LogitsFile **out, const char *path, Error *error) {
+    if (own_file_is_planted(path)) return error_set(error, OWN_FILE_PLANTED, path);
     LogitsFile *file = calloc(1, sizeof *file);
     if (!file) return error_set(error, "no memory for a file of logits");
-    file->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    file->fd = own_file_open(path, O_WRONLY | O_CREAT, error);
     if (file->fd < 0) {
         free(file);
-        return error_set(error, "%s: %s", path, strerror(errno));
+        return STATUS_FAILED;
     }
     if (lseek(file->fd, 0, SEEK_CUR) < 0) {
         logits_file_close(file);
         return error_set(error, "%s: logits need a file, not a pipe", path);
+    }
+    if (ftruncate(file->fd, 0) != 0 && errno != EINVAL) { /* a device has no length */
+        logits_file_close(file);
+        return error_set(error, "%s: cannot be emptied: %s", path, strerror(errno));
     }
     *out = file;
     return STATUS_OK;

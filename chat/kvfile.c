@@ -155,11 +155,24 @@ int kvfile_other_revision(const KvFile *file) {
     return file->other_revision;
 }
 
+/* Whether the file is empty or begins like one of these, as far as it goes. Zeros are what a power
+ * cut leaves. */
+static bool may_be_emptied(int fd) {
+    static const char zeros[sizeof magic];
+    char head[sizeof magic];
+    ssize_t n = pread(fd, head, sizeof head, 0);
+    return n >= 0 && (memcmp(head, magic, (size_t)n) == 0 || memcmp(head, zeros, (size_t)n) == 0);
+}
+
 Status kvfile_open(KvFile **out, const char *path, int fd, uint64_t fingerprint,
                    const KvShape *shape, bool *begun, Error *error) {
     if (shape->mirror) {
         close(fd);
         return error_set(error, "%s: not used: keys and values are divided among ranks", path);
+    }
+    if (!may_be_emptied(fd)) {
+        close(fd);
+        return error_set(error, "%s: not used: it holds something else than keys and values", path);
     }
     KvFile *file = calloc(1, sizeof *file);
     FileStart found;

@@ -18,7 +18,8 @@
 typedef struct KvFile KvFile;
 
 /* Opens the file of KV cache pages on `fd`, which it takes over (open for reading and writing). A
- * file of another model or shape is emptied; *begun tells. `path` is for messages. */
+ * file of another model or shape is emptied, *begun tells; one that is no such file is refused.
+ * `path` is for messages. */
 Status kvfile_open(KvFile **out, const char *path, int fd, uint64_t fingerprint,
                    const KvShape *shape, bool *begun, Error *error);
 /* The numeric revision of a file that kvfile_open emptied because of it; 0: it did not. */

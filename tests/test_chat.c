@@ -601,6 +601,25 @@ static void what_is_no_conversation_stays_where_it_is(void **state) {
     free(notes);
 }
 
+/* The file beside a conversation is emptied when another model made it, but not a user's own. */
+static void a_file_of_the_user_beside_a_conversation_is_left(void **state) {
+    (void)state;
+    char *session = chat_inside("mine"), *kv = chat_inside("mine.kv");
+    static const char *const held[] = {"notes", "notes that are longer than the start of a file\n"};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++) {
+        size_t length;
+        file_write(kv, held[i], strlen(held[i]));
+        unlink(session);
+        Process p = TALK("hello\n", "--session", session);
+        PROCESS_SAYS(p, 0, "mine.kv: not used: it holds something else");
+        char *left = file_read(kv, &length);
+        assert_string_equal(left, held[i]);
+        free(left);
+    }
+    unlink(session), unlink(kv);
+    free(session), free(kv);
+}
+
 /* Neither the disk nor the model has to be good for no trace to be left. */
 static void a_conversation_that_could_not_begin_leaves_no_files(void **state) {
     (void)state;
@@ -841,6 +860,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_session_of_another_model_is_refused),
         cmocka_unit_test(a_damaged_session_keeps_what_can_be_read),
         cmocka_unit_test(what_is_no_conversation_stays_where_it_is),
+        cmocka_unit_test(a_file_of_the_user_beside_a_conversation_is_left),
         cmocka_unit_test(a_conversation_that_could_not_begin_leaves_no_files),
         cmocka_unit_test(a_directory_that_cannot_be_written_is_an_error_before_anything_is_said),
         cmocka_unit_test(a_symbolic_link_is_not_followed),

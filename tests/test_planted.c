@@ -77,6 +77,7 @@ static void what_another_user_left_is_not_written_to(void **state) {
     assert_refused(RUN("run", model, "-i", "the", "-n", "3", "-o", planted), why);
     assert_refused(RUN("run", model, "--batch", requests, "-o", planted), why);
     assert_refused(RUN("run", model, "--batch", requests, "-o", planted, "--resume"), why);
+    assert_refused(RUN("run", model, "--batch", requests, "--logits", planted), why);
     assert_refused(talk(planted), "symbolic link");
     unlink(planted);
     assert_int_equal(mkfifo(planted, 0666), 0);
@@ -87,6 +88,8 @@ static void what_another_user_left_is_not_written_to(void **state) {
     file_write(planted, "", 0);
     assert_int_equal(chown(planted, SOMEBODY, SOMEBODY), 0);
     assert_refused(talk(planted), "belongs to another user");
+    assert_refused(RUN("run", model, "--batch", requests, "--logits", planted),
+                   "belongs to another user");
     unlink(planted);
     unlink(victim);
 }
