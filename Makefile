@@ -198,7 +198,8 @@ $(BUILD)/tests/test_cluster: $(CLUSTER_TEST_OBJECTS)
 SHARED = $(BUILD)/shared
 LIBRARY_WRAPS = malloc calloc realloc aligned_alloc strdup strndup $(addprefix json_,object array string stringn \
 	string_nocheck stringn_nocheck integer real copy deep_copy sprintf vsprintf object_set_new object_set_new_nocheck \
-	object_update array_append_new array_insert_new array_extend pack vpack_ex dumps dump_callback reader_load)
+	object_update array_append_new array_insert_new array_extend pack vpack_ex dumps dump_callback reader_load \
+	reader_load_digits)
 # What the library never calls (modes, conversions, families) is not compiled a second time.
 SHARED_FOLDERS = base kernels cache layers tokenizers system draft constraint session proof advice template adapters \
 	batch library

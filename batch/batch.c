@@ -1,4 +1,6 @@
 #include "batch/batch.h"
+#include "constraint/json_digits.h"
+#include "constraint/json_reader.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -188,7 +190,7 @@ static void add_to_receipt(Batch *b, Job *job, const char *failure, const char *
 /* With --replay and --check: names a recorded result that is not the model's. job NULL: no request
  * asks for it. */
 static void report_record(Batch *b, const Job *job, const char *line) {
-    json_t *report = json_loads(line, JSON_ALLOW_NUL, NULL);
+    json_t *report = json_reader_load_digits(line, strlen(line), JSON_ALLOW_NUL, NULL, NULL);
     if (report && !json_is_true(json_object_get(report, "same"))) {
         if (job) json_object_set_new(report, "number", json_integer((json_int_t)job->request.line));
         receipt_report(b->session->receipt, "recorded", report);
@@ -339,7 +341,7 @@ static Status claim_id(Batch *b, Request *r, Error *error) {
     if (!r->id || b->options->live) return STATUS_OK;
     RecordKey key = request_key(r);
     if (keyset_flags(&b->results.keys, key) & KEY_SEEN) {
-        char *id = json_dumps(r->id, JSON_ENCODE_ANY);
+        char *id = json_digits_dumps(r->id, r->digits, 0);
         error_set(error, "an earlier line has the same id, %.200s", id ? id : "");
         free(id);
         r->id_taken = true;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "constraint/json_reader.h"
 #include "formats/sha256.h"
 #include "session/json_text.h"
 
@@ -72,7 +73,8 @@ static void drop_names(json_t *json) {
 
 bool batch_receipt_result(json_t *item, const char *line) {
     char digest[SHA256_HEX];
-    json_t *json = line ? json_loads(line, JSON_ALLOW_NUL, NULL) : NULL;
+    json_t *json =
+        line ? json_reader_load_digits(line, strlen(line), JSON_ALLOW_NUL, NULL, NULL) : NULL;
     if (json) drop_names(json);
     char *text =
         json ? json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)) : NULL;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "constraint/json_digits.h"
 #include "proof/difference.h"
 
 /* ---- A record as a draft ------------------------------------------------------------------------
@@ -67,8 +68,9 @@ static json_t *report_head(const Request *r) {
     return report;
 }
 
-static char *dump(json_t *report) {
-    char *line = report ? json_dumps(report, JSON_REAL_PRECISION(9)) : NULL;
+/* The line of a report, whose id has the digits that are noted. Takes over the report. */
+static char *dump(json_t *report, const json_t *digits) {
+    char *line = report ? json_digits_dumps(report, digits, JSON_REAL_PRECISION(9)) : NULL;
     json_decref(report);
     return line;
 }
@@ -104,9 +106,12 @@ char *check_compare(Records *records, const ResultMaker *maker, const Request *r
             difference_put_token(report, &divergences[i], maker->tokenizer);
     }
     *same = verdict == VERDICT_SAME;
-    return dump(report);
+    return dump(report, r->digits);
 }
 
 char *check_unasked(Records *records) {
-    return dump(records_unasked(records));
+    json_t *digits = json_object();
+    char *line = dump(records_unasked(records, digits), digits);
+    json_decref(digits);
+    return line;
 }

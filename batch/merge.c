@@ -16,6 +16,7 @@
 #include "batch/merge_part.h"
 #include "batch/renumber.h"
 #include "system/line_reader.h"
+#include "constraint/json_digits.h"
 #include "system/terminal.h"
 #include "session/json_text.h"
 
@@ -221,7 +222,7 @@ static const Part *part_of_line(const Merge *m, uint64_t line) {
  * both lines are in the same part, its run has refused the second. */
 static Status claim_id(Merge *m, const Part *part, Request *r, size_t number, Error *error) {
     if (!r->id) return STATUS_OK;
-    RecordKey key = record_key_of_id(r->id);
+    RecordKey key = record_key_of_id(r->id, r->digits);
     uint64_t first = keyset_flags(&m->ids, key);
     if (first == 0 && !keyset_add(&m->ids, key, number))
         return error_set(error, "no memory for an id");
@@ -229,7 +230,7 @@ static Status claim_id(Merge *m, const Part *part, Request *r, size_t number, Er
     r->id_taken = first > part->n_before;
     const Part *other = r->id_taken ? NULL : part_of_line(m, first);
     if (!other) return STATUS_OK;
-    char *id = json_dumps(r->id, JSON_ENCODE_ANY);
+    char *id = json_digits_dumps(r->id, r->digits, 0);
     error_set(error,
               "%s: lines %" PRIu64 " and %zu have the same id, %.200s, but are in different parts, "
               "%s and %s",

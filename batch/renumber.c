@@ -6,6 +6,7 @@
 
 #include "batch/result.h"
 #include "batch/result_id.h"
+#include "constraint/json_reader.h"
 
 /* From the request's key at one number to its key at another, in a result's text. */
 typedef struct Renumbering {
@@ -67,7 +68,7 @@ static char *replace_number(const char *text, size_t old, size_t new, const char
 }
 
 char *renumber_result(const char *line, size_t length, size_t number) {
-    json_t *json = json_loadb(line, length, JSON_ALLOW_NUL, NULL);
+    json_t *json = json_reader_load_digits(line, length, JSON_ALLOW_NUL, NULL, NULL);
     const json_t *old = json_object_get(json, "line");
     const char *hash = json_string_value(json_object_get(json, "line_hash"));
     char *renumbered = NULL;

@@ -1,5 +1,6 @@
 #include "batch/request.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,13 +11,14 @@
 #include "advice/spelling.h"
 #include "base/unicode.h"
 #include "batch/request_messages.h"
+#include "constraint/json_digits.h"
 #include "constraint/json_reader.h"
 #include "session/generate.h"
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
 
 RecordKey request_key(const Request *r) {
-    return r->id && !r->id_taken ? record_key_of_id(r->id)
+    return r->id && !r->id_taken ? record_key_of_id(r->id, r->digits)
                                  : record_key_of_line(r->any_line ? 0 : r->line, r->line_hash);
 }
 
@@ -54,8 +56,15 @@ static Status set_float(Request *r, const Field *field, const json_t *value, Err
     return STATUS_OK;
 }
 
-static Status whole_number(const Field *field, const json_t *value, json_int_t *number,
-                           Error *error) {
+/* The digits of a whole number that 64 bits with a sign do not hold; NULL: the value is none. */
+static const char *digits_beyond(const Request *r, const json_t *value) {
+    const char *digits = json_is_real(value) ? json_digits_find(r->digits, value) : NULL;
+    return digits && json_digits_are_whole(digits) ? digits : NULL;
+}
+
+static Status whole_number(const Request *r, const Field *field, const json_t *value,
+                           json_int_t *number, Error *error) {
+    if (digits_beyond(r, value)) return out_of_range(field, json_number_value(value), error);
     if (!json_is_integer(value)) return request_wrong(field, "a whole number", error);
     *number = json_integer_value(value);
     if ((double)*number < field->low || (double)*number > field->high)
@@ -65,22 +74,33 @@ static Status whole_number(const Field *field, const json_t *value, json_int_t *
 
 static Status set_top_k(Request *r, const Field *field, const json_t *value, Error *error) {
     json_int_t number = 0;
-    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    if (whole_number(r, field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
     r->options.sampling.top_k =
         number < 0 ? 0 : (uint32_t)number; /* -1 means all, as in other programs */
     return STATUS_OK;
 }
 
 static Status set_seed(Request *r, const Field *field, const json_t *value, Error *error) {
+    const char *digits = digits_beyond(r, value);
     json_int_t number = 0;
-    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    if (digits) { /* up to 2^64 - 1, as on the command line */
+        errno = 0;
+        r->options.sampling.seed = strtoull(digits, NULL, 10);
+        return errno == 0 && *digits != '-'
+                   ? STATUS_OK
+                   : error_set(error,
+                               "'%s': %.40s is out of range, it must be from -9223372036854775808 "
+                               "to 18446744073709551615",
+                               field->name, digits);
+    }
+    if (whole_number(r, field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
     r->options.sampling.seed = (uint64_t)number;
     return STATUS_OK;
 }
 
 static Status set_max_tokens(Request *r, const Field *field, const json_t *value, Error *error) {
     json_int_t number = 0;
-    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    if (whole_number(r, field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
     r->options.max_tokens = (size_t)number;
     r->only_prompt = false;
     return STATUS_OK;
@@ -96,7 +116,7 @@ static Status set_max_tokens_or_none(Request *r, const Field *field, const json_
 
 static Status set_truncate(Request *r, const Field *field, const json_t *value, Error *error) {
     json_int_t number = 0;
-    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    if (whole_number(r, field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
     if (number == 0) return request_wrong(field, "-1 or at least 1", error);
     r->cut = (PromptCut){.asked = true, .most = number};
     return STATUS_OK;
@@ -104,7 +124,7 @@ static Status set_truncate(Request *r, const Field *field, const json_t *value, 
 
 static Status set_n(Request *r, const Field *field, const json_t *value, Error *error) {
     json_int_t number = 0;
-    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    if (whole_number(r, field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
     r->n = (size_t)number;
     return STATUS_OK;
 }
@@ -121,7 +141,7 @@ static Status set_echo(Request *r, const Field *field, const json_t *value, Erro
 
 static Status set_score_from(Request *r, const Field *field, const json_t *value, Error *error) {
     json_int_t number = 0;
-    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    if (whole_number(r, field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
     if (number > 0) r->score_from = (size_t)number;
     return STATUS_OK;
 }
@@ -219,7 +239,7 @@ static Status set_logprobs(Request *r, const Field *field, const json_t *value, 
         return STATUS_OK;
     }
     if (r->format == REQUEST_CHAT) return request_wrong(field, "true or false", error);
-    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    if (whole_number(r, field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
     r->wants_logprobs = true;
     r->top_logprobs = (int)number;
     return STATUS_OK;
@@ -227,7 +247,7 @@ static Status set_logprobs(Request *r, const Field *field, const json_t *value, 
 
 static Status set_top_logprobs(Request *r, const Field *field, const json_t *value, Error *error) {
     json_int_t number = 0;
-    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    if (whole_number(r, field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
     if (!r->wants_logprobs) return error_set(error, "'top_logprobs' needs 'logprobs': true");
     r->top_logprobs = (int)number;
     return STATUS_OK;
@@ -293,7 +313,7 @@ static Status set_parallel(Request *r, const Field *field, const json_t *value, 
 
 static Status set_budget(Request *r, const Field *field, const json_t *value, Error *error) {
     json_int_t number = 0;
-    if (whole_number(field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
+    if (whole_number(r, field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
     r->budget = number; /* -1 is REASONING_UNLIMITED */
     return STATUS_OK;
 }
@@ -312,16 +332,16 @@ static Status set_effort(Request *r, const Field *field, const json_t *value, Er
 
 static Status set_format(Request *r, const Field *field, const json_t *value, Error *error) {
     (void)field;
-    return request_shape_format(&r->shape, value, error);
+    return request_shape_format(&r->shape, value, r->digits, error);
 }
 
 static Status set_structured(Request *r, const Field *field, const json_t *value, Error *error) {
     (void)field;
-    return request_shape_structured(&r->shape, value, error);
+    return request_shape_structured(&r->shape, value, r->digits, error);
 }
 
 static Status set_shape(Request *r, const Field *field, const json_t *value, Error *error) {
-    return request_shape_option(&r->shape, field->name, value, error);
+    return request_shape_option(&r->shape, field->name, value, r->digits, error);
 }
 
 /* ---- Fields with one supported value, or without effect ------------------------------------- */
@@ -565,7 +585,7 @@ static Status read_fields(Request *r, const json_t *body, const char *const *own
 
 static Status read_id(Request *r, const json_t *id, const char *name, Error *error) {
     if (!id || json_is_null(id)) return STATUS_OK;
-    if (!json_is_string(id) && !json_is_integer(id))
+    if (!json_is_string(id) && !json_is_integer(id) && !digits_beyond(r, id))
         return error_set(error, "'%s' must be a text or a whole number", name);
     r->id = id;
     return STATUS_OK;
@@ -670,7 +690,10 @@ static Status not_json(const char *line, size_t length, const json_error_t *wher
 Status request_identify(Request *r, const char *line, size_t length, size_t number, Error *error) {
     json_error_t where;
     request_blank(r, line, length, number);
-    r->json = json_reader_load(line, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
+    r->digits = json_object();
+    if (!r->digits) return error_set(error, "no memory for a request");
+    r->json = json_reader_load_digits(line, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
+                                      r->digits, &where);
     if (!r->json) return not_json(line, length, &where, error);
     if (json_is_array(r->json))
         return error_set(error,
@@ -696,8 +719,7 @@ Status request_parse(Request *r, const char *line, size_t length, size_t number,
     if (!r->is_native && bare && !json_object_get(r->json, "body"))
         return error_set(error, "a request without 'body' has no '%s'%s", id ? "custom_id" : "url",
                          id ? ": its name is 'id'" : "");
-    status = r->is_native ? read_native(r, error) : read_openai(r, error);
-    return status == STATUS_OK ? request_shape_check_numbers(line, length, error) : status;
+    return r->is_native ? read_native(r, error) : read_openai(r, error);
 }
 
 Status request_plain(Request *r, const char *line, size_t length, size_t number,
@@ -733,6 +755,7 @@ void request_free(Request *r) {
     answer_hold_free(&r->hold);
     request_embedding_free(&r->embedding);
     json_decref(r->with_system);
+    json_decref(r->digits);
     json_decref(r->json);
     *r = (Request){0};
 }
@@ -799,6 +822,7 @@ static Status hold_answer(Request *r, const ChatPrompt *chat, const ChatPromptIn
                                     .may_reason = chat_prompt_may_reason(chat, input),
                                     .shape = asked_shape(r, chat->session),
                                     .tools = r->tools,
+                                    .digits = r->digits,
                                     .function = r->function,
                                     .required = r->needs_call,
                                     .one_call = r->one_call,
@@ -814,6 +838,7 @@ static Status encode_messages(Request *r, const ChatPrompt *chat, Error *error) 
                                    .tools = r->tools,
                                    .variables = r->template_variables,
                                    .reasoning_effort = r->reasoning_effort,
+                                   .digits = r->digits,
                                    .is_cut = r->cut.asked};
     if (request_messages_are_read(r->messages, chat, error) != STATUS_OK ||
         add_stops(r, chat, error) != STATUS_OK)

@@ -41,11 +41,12 @@ typedef struct Request {
     size_t line;        /* from 1 */
     uint64_t line_hash; /* XXH3-64 of its bytes */
     json_t *json;       /* the line, parsed; NULL for plain text and for invalid JSON */
+    json_t *digits;     /* of its numbers (constraint/json_digits.h); NULL as `json` is */
     char *text;         /* the line itself, [text_length], with --batch-text; otherwise NULL */
     size_t text_length;
 
     /* These are borrowed from `json`; NULL: not given. */
-    const json_t *id; /* a string or an integer */
+    const json_t *id; /* a string or a whole number, of any size */
     bool id_taken;    /* an earlier line has the same id: the request's key is that of its line */
     const json_t *prompt, *messages, *tools, *template_variables;
     json_t *with_system; /* owned: `messages` behind the command line's system prompt; or NULL */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "constraint/exact_json.h"
+#include "constraint/json_digits.h"
 #include "constraint/json_reader.h"
 
 static Status shape_give(RequestShape *s, ShapeKind kind, char *text, size_t length, Error *error) {
@@ -19,15 +19,14 @@ static Status shape_give(RequestShape *s, ShapeKind kind, char *text, size_t len
 /* Sets the shape from a JSON value of a request: a schema, an expression, a grammar or choices.
  * `name` is for errors. */
 static Status set_from_value(RequestShape *s, ShapeKind kind, const char *name, const json_t *value,
-                             Error *error) {
+                             const json_t *digits, Error *error) {
     bool is_text = kind == SHAPE_REGEX || kind == SHAPE_GRAMMAR ||
                    (kind == SHAPE_JSON_SCHEMA && json_is_string(value));
     if (is_text && !json_is_string(value)) return error_set(error, "'%s' must be a text", name);
     if (kind == SHAPE_CHOICE && !json_is_array(value))
         return error_set(error, "'%s' must be a list of texts", name);
     if (!is_text) {
-        char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-        if (text) exact_json_shorten(text);
+        char *text = json_digits_dumps(value, digits, JSON_COMPACT);
         return shape_give(s, kind, text, text ? strlen(text) : 0, error);
     }
     size_t length = json_string_length(value);
@@ -43,12 +42,13 @@ static Status set_any_object(RequestShape *s, Error *error) {
 
 /* {"type": "json_object", "schema": SCHEMA} is llama.cpp's form of a schema. There {} means any
  * object, as no schema does. */
-static Status set_object(RequestShape *s, const json_t *schema, Error *error) {
+static Status set_object(RequestShape *s, const json_t *schema, const json_t *digits,
+                         Error *error) {
     if (!schema || json_is_null(schema)) return set_any_object(s, error);
     if (!json_is_object(schema))
         return error_set(error, "'response_format': 'schema' must be an object");
     if (json_object_size(schema) == 0) return set_any_object(s, error);
-    return set_from_value(s, SHAPE_JSON_SCHEMA, "schema", schema, error);
+    return set_from_value(s, SHAPE_JSON_SCHEMA, "schema", schema, digits, error);
 }
 
 /* Refuses a field that would be ignored: any but those of `known`, which ends with NULL. */
@@ -64,7 +64,8 @@ static Status only_known(const json_t *object, const char *const *known, Error *
     return STATUS_OK;
 }
 
-Status request_shape_format(RequestShape *s, const json_t *value, Error *error) {
+Status request_shape_format(RequestShape *s, const json_t *value, const json_t *digits,
+                            Error *error) {
     static const char *const fields[] = {"type", "json_schema", NULL};
     static const char *const of_object[] = {"type", "schema", NULL};
     static const char *const of_text[] = {"type", NULL};
@@ -80,11 +81,11 @@ Status request_shape_format(RequestShape *s, const json_t *value, Error *error) 
     if (only_known(value, text ? of_text : object ? of_object : fields, error) != STATUS_OK)
         return STATUS_FAILED;
     if (text) return shape_give(s, SHAPE_NONE, strdup(""), 0, error);
-    if (object) return set_object(s, json_object_get(value, "schema"), error);
+    if (object) return set_object(s, json_object_get(value, "schema"), digits, error);
     if (only_known(inner, known, error) != STATUS_OK) return STATUS_FAILED;
     if (!json_is_object(schema))
         return error_set(error, "'response_format': 'json_schema' needs a 'schema'");
-    return set_from_value(s, SHAPE_JSON_SCHEMA, "schema", schema, error);
+    return set_from_value(s, SHAPE_JSON_SCHEMA, "schema", schema, digits, error);
 }
 
 static const struct {
@@ -96,7 +97,8 @@ static const struct {
     {"json_object", SHAPE_JSON_OBJECT},
 };
 
-Status request_shape_structured(RequestShape *s, const json_t *value, Error *error) {
+Status request_shape_structured(RequestShape *s, const json_t *value, const json_t *digits,
+                                Error *error) {
     const char *name;
     json_t *item;
     if (!json_is_object(value)) return error_set(error, "'structured_outputs' must be an object");
@@ -111,44 +113,24 @@ Status request_shape_structured(RequestShape *s, const json_t *value, Error *err
                              name);
         Status status = kinds[i].kind == SHAPE_JSON_OBJECT
                             ? set_any_object(s, error)
-                            : set_from_value(s, kinds[i].kind, name, item, error);
+                            : set_from_value(s, kinds[i].kind, name, item, digits, error);
         if (status != STATUS_OK) return status;
     }
     return STATUS_OK;
 }
 
-Status request_shape_option(RequestShape *s, const char *name, const json_t *value, Error *error) {
+Status request_shape_option(RequestShape *s, const char *name, const json_t *value,
+                            const json_t *digits, Error *error) {
     if (strcmp(name, "json") == 0) {
         if (json_is_true(value)) return set_any_object(s, error);
         return json_is_false(value) ? STATUS_OK : error_set(error, "'json' must be true or false");
     }
     if (strcmp(name, "json_schema") == 0)
-        return set_from_value(s, SHAPE_JSON_SCHEMA, name, value, error);
+        return set_from_value(s, SHAPE_JSON_SCHEMA, name, value, digits, error);
     ShapeKind kind = strcmp(name, "regex") == 0     ? SHAPE_REGEX
                      : strcmp(name, "grammar") == 0 ? SHAPE_GRAMMAR
                                                     : SHAPE_CHOICE;
-    return set_from_value(s, kind, name, value, error);
-}
-
-Status request_shape_check_numbers(const char *line, size_t length, Error *error) {
-    static const char *const fields[] = {"response_format", "structured_outputs", "json_schema",
-                                         "tools"};
-    char number[EXACT_DECIMAL_SIZE];
-    json_t *json, *digits;
-    if (!exact_json_has_long_numbers(line, length)) return STATUS_OK;
-    if (exact_json_load(line, length, &json, &digits, error) != STATUS_OK) return STATUS_FAILED;
-    Status status = STATUS_OK;
-    const json_t *objects[] = {json, json_object_get(json, "body")};
-    for (size_t i = 0; i < 8 && status == STATUS_OK; i++) {
-        const json_t *value = json_object_get(objects[i / 4], fields[i % 4]);
-        if (value && exact_json_find_rounded(value, digits, number))
-            status =
-                error_set(error, "'%s': the number %.40s%s has more digits than a request keeps",
-                          fields[i % 4], number, strlen(number) > 40 ? "..." : "");
-    }
-    json_decref(json);
-    json_decref(digits);
-    return status;
+    return set_from_value(s, kind, name, value, digits, error);
 }
 
 void request_shape_free(RequestShape *s) {

@@ -15,14 +15,14 @@ typedef struct RequestShape {
 } RequestShape;
 
 /* Read the values of the fields 'response_format', 'structured_outputs', and of `name` as the
- * command line has it ("regex"). Fail when a shape was given before. */
-Status request_shape_format(RequestShape *shape, const json_t *value, Error *error);
-Status request_shape_structured(RequestShape *shape, const json_t *value, Error *error);
-Status request_shape_option(RequestShape *shape, const char *name, const json_t *value,
+ * command line has it ("regex"). Numbers in schemas have the digits that are noted in `digits`
+ * (constraint/json_digits.h). Fail when a shape was given before. */
+Status request_shape_format(RequestShape *shape, const json_t *value, const json_t *digits,
                             Error *error);
-/* Refuses a request's line whose schemas (of the answer, or of tools) have numbers that were
- * rounded when the line was read: what they forbid would not be what the line says. */
-Status request_shape_check_numbers(const char *line, size_t length, Error *error);
+Status request_shape_structured(RequestShape *shape, const json_t *value, const json_t *digits,
+                                Error *error);
+Status request_shape_option(RequestShape *shape, const char *name, const json_t *value,
+                            const json_t *digits, Error *error);
 void request_shape_free(RequestShape *shape);
 
 #endif

@@ -9,6 +9,8 @@
 #include "base/utf8.h"
 #include "batch/result_embedding.h"
 #include "batch/result_id.h"
+#include "constraint/json_digits.h"
+#include "constraint/json_reader.h"
 #include "session/json_text.h"
 #include "session/logprobs.h"
 
@@ -279,12 +281,16 @@ static const char *finish_of(const Choice *choice, const Answer *answer) {
 /* ---- Result lines -----------------------------------------------------------------------------
  */
 
-/* Nine digits tell a float32 from any other: embeddings are not longer than they need be. */
-static char *dump(json_t *json) {
+/* Nine digits tell a float32 from any other: embeddings are not longer than they need be. An id
+ * and documents, which come from the request, have their digits. */
+static char *dump(json_t *json, const Request *r) {
+    bool repeats = r->format == REQUEST_RERANK || json_digits_find(r->digits, r->id);
     const json_t *body = json_object_get(json_object_get(json, "response"), "body");
     bool embeds = json_object_get(json, "embedding") || json_object_get(json, "embeddings") ||
                   json_object_get(body, "data");
-    char *line = json ? json_dumps(json, JSON_REAL_PRECISION(embeds ? 9 : 17)) : NULL;
+    char *line = json ? json_digits_dumps(json, repeats ? r->digits : NULL,
+                                          JSON_REAL_PRECISION(embeds ? 9 : 17))
+                      : NULL;
     json_decref(json);
     return line;
 }
@@ -389,7 +395,7 @@ static char *native_line(const ResultMaker *maker, const Request *r, const Choic
         json_object_set_new(json, "truncated_prompt_tokens",
                             json_integer((json_int_t)r->cut.dropped));
     json_object_set_new(json, "system_fingerprint", json_string(maker->fingerprint));
-    return dump(json);
+    return dump(json, r);
 }
 
 /* The id of a request's result with this prefix. */
@@ -502,7 +508,7 @@ static char *openai_line(const ResultMaker *maker, const Request *r, json_t *bod
     if (is_last) json_object_set_new(response, "done", json_boolean(*is_last));
     json_object_set_new(json, "response", response);
     json_object_set_new(json, "error", json_null());
-    return dump(json);
+    return dump(json, r);
 }
 
 char *result_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
@@ -624,7 +630,7 @@ static char *native_chunk(const ResultMaker *maker, const Request *r, const Choi
     json = native_head(maker, r);
     json_object_set_new(json, "index", json_integer((json_int_t)index));
     json_object_set_new(json, "delta", delta);
-    char *line = dump(json);
+    char *line = dump(json, r);
     *failed = !line;
     return line;
 }
@@ -657,7 +663,7 @@ char *result_control_line(const ResultMaker *maker, const Request *r, json_t *fi
     json_object_update(json, fields);
     json_decref(fields);
     json_object_set_new(json, "system_fingerprint", json_string(maker->fingerprint));
-    return dump(json);
+    return dump(json, r);
 }
 
 char *result_error_line(const ResultMaker *maker, const Request *r, const char *message) {
@@ -678,27 +684,31 @@ char *result_error_line(const ResultMaker *maker, const Request *r, const char *
     json_object_set_new(error, "message", json_lossy_text(message, strlen(message)));
     json_object_set_new(json, "error", error);
     json_object_set_new(json, "system_fingerprint", json_string(maker->fingerprint));
-    return dump(json);
+    return dump(json, r);
 }
 
 /* ---- Reading result lines ----------------------------------------------------------------------
  */
 
 Status result_read(const char *line, size_t length, ResultLine *out, Error *error) {
-    json_t *json = record_parse(line, length, error);
-    if (!json) return STATUS_FAILED;
+    json_t *digits = json_object(), *json = record_parse(line, length, digits, error);
+    if (!json) {
+        json_decref(digits);
+        return STATUS_FAILED;
+    }
     const json_t *failure = json_object_get(json, "error");
     const json_t *body = json_object_get(json_object_get(json, "response"), "body");
     const char *fingerprint = json_string_value(
         json_object_get(json_is_object(body) ? body : json, "system_fingerprint"));
     Status status = STATUS_OK;
-    if (fingerprint && record_key(json, &out->key)) {
+    if (fingerprint && record_key(json, digits, &out->key)) {
         out->failed = failure && !json_is_null(failure);
         out->numbered = json_object_get(json, "line") != NULL;
         snprintf(out->fingerprint, sizeof out->fingerprint, "%s", fingerprint);
     } else {
         status = error_set(error, "not a result of a batch");
     }
+    json_decref(digits);
     json_decref(json);
     return status;
 }
@@ -706,7 +716,7 @@ Status result_read(const char *line, size_t length, ResultLine *out, Error *erro
 bool result_is_another(const char *line, size_t length) {
     ResultLine ignored;
     Error error;
-    json_t *json = json_loadb(line, length, JSON_ALLOW_NUL, NULL);
+    json_t *json = json_reader_load_digits(line, length, JSON_ALLOW_NUL, NULL, NULL);
     bool is_object = json_is_object(json);
     json_decref(json);
     return is_object && result_read(line, length, &ignored, &error) != STATUS_OK;

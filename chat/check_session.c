@@ -51,7 +51,7 @@ static void close_file(void *state) {
 
 static Status session_add_line(CheckSession *c, const char *text, size_t length, size_t number,
                                Error *error) {
-    json_t *line = record_parse(text, length, error);
+    json_t *line = record_parse(text, length, NULL, error);
     if (!line) return error_prefix(error, "%s: line %zu", c->name, number);
     if (number == 1) {
         c->header = line;

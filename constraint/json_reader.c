@@ -1,6 +1,7 @@
 #include "constraint/json_reader.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "base/unicode.h"
+#include "constraint/json_digits.h"
 
 /* As jansson's. */
 enum { MOST_LEVELS = 2048, MOST_CONTEXT = 20 };
@@ -36,6 +38,8 @@ typedef struct Reader {
     const char *text;
     size_t length;
     size_t flags;
+    bool any_number;     /* of any size */
+    json_t *digits;      /* of the numbers that are noted; NULL: none is */
     json_error_t *where; /* NULL: nobody asks */
     bool told;           /* the first error, which counts */
     bool broken;         /* the text is not UTF-8 at the place */
@@ -220,8 +224,17 @@ static unsigned code_unit(const char *digits) {
  * a surrogate stands alone. */
 static bool decode_unicode_escape(Reader *r, const char *text, size_t *i) {
     unsigned first = code_unit(text + *i + 2), second = 0;
+    bool is_high = first >= 0xD800 && first <= 0xDBFF;
     *i += 6;
-    if (first >= 0xD800 && first <= 0xDBFF && text[*i] == '\\' && text[*i + 1] == 'u') {
+    if (first >= 0xD800 && first <= 0xDFFF && r->flags & JSON_READER_LONE_SURROGATES) {
+        bool has_low = is_high && text[*i] == '\\' && text[*i + 1] == 'u';
+        if (has_low) second = code_unit(text + *i + 2);
+        if (second < 0xDC00 || second > 0xDFFF) {
+            r->value_length += utf8_encode(0xFFFD, r->value + r->value_length);
+            return true;
+        }
+    }
+    if (is_high && text[*i] == '\\' && text[*i + 1] == 'u') {
         second = code_unit(text + *i + 2);
         *i += 6;
         if (second < 0xDC00 || second > 0xDFFF) {
@@ -266,20 +279,22 @@ static const char *token_text(Reader *r) {
     return r->value;
 }
 
+static TokenKind read_real(Reader *r) {
+    errno = 0;
+    r->real = strtod(token_text(r), NULL);
+    if (r->any_number && isinf(r->real)) r->real = r->real < 0 ? -DBL_MAX : DBL_MAX;
+    if (errno != ERANGE || !isinf(r->real)) return TOKEN_REAL;
+    json_fails(r, json_error_numeric_overflow, "real number overflow");
+    return TOKEN_WRONG;
+}
+
 static TokenKind read_integer(Reader *r) {
     errno = 0;
     r->integer = strtoll(token_text(r), NULL, 10);
     if (errno != ERANGE) return TOKEN_INTEGER;
+    if (r->any_number) return read_real(r);
     json_fails(r, json_error_numeric_overflow,
                r->integer < 0 ? "too big negative integer" : "too big integer");
-    return TOKEN_WRONG;
-}
-
-static TokenKind read_real(Reader *r) {
-    errno = 0;
-    r->real = strtod(token_text(r), NULL);
-    if (errno != ERANGE || !isinf(r->real)) return TOKEN_REAL;
-    json_fails(r, json_error_numeric_overflow, "real number overflow");
     return TOKEN_WRONG;
 }
 
@@ -460,6 +475,23 @@ static json_t *read_string(Reader *r) {
     return text ? text : no_memory(r);
 }
 
+/* The number that the token is. Its digits are noted unless it is an integer that jansson writes
+ * with the same ones. */
+static json_t *number_value(Reader *r) {
+    json_t *number = r->kind == TOKEN_INTEGER ? json_integer(r->integer) : json_real(r->real);
+    const char *text = r->text + r->token_begin;
+    size_t n = r->token_end - r->token_begin;
+    bool is_plain = r->kind == TOKEN_INTEGER && (r->integer != 0 || n == 1);
+    bool is_noted = r->digits && !is_plain;
+    if (is_noted && r->flags & JSON_READER_WHOLE_NUMBERS)
+        is_noted = !memchr(text, '.', n) && !memchr(text, 'e', n) && !memchr(text, 'E', n);
+    if (number && is_noted && !json_digits_note(r->digits, number, text, n)) {
+        json_decref(number);
+        number = NULL;
+    }
+    return number ? number : no_memory(r);
+}
+
 /* Reads the value that the token begins. */
 static json_t *read_value(Reader *r) {
     json_t *value = NULL;
@@ -470,12 +502,8 @@ static json_t *read_value(Reader *r) {
         value = read_string(r);
         break;
     case TOKEN_INTEGER:
-        value = json_integer(r->integer);
-        if (!value) no_memory(r);
-        break;
     case TOKEN_REAL:
-        value = json_real(r->real);
-        if (!value) no_memory(r);
+        value = number_value(r);
         break;
     case TOKEN_TRUE:
         value = json_true();
@@ -518,24 +546,36 @@ static json_t *read_document(Reader *r) {
     return value;
 }
 
-json_t *json_reader_load(const char *text, size_t length, size_t flags, json_error_t *where) {
+static json_t *read_whole(Reader *r) {
     json_malloc_t allocate; /* jansson's, which a program of ours ends in where memory is short */
     json_free_t release;
     json_get_alloc_funcs(&allocate, &release);
-    if (where) {
-        *where = (json_error_t){.line = -1, .column = -1};
-        snprintf(where->source, sizeof where->source, "<buffer>");
+    if (r->where) {
+        *r->where = (json_error_t){.line = -1, .column = -1};
+        snprintf(r->where->source, sizeof r->where->source, "<buffer>");
     }
+    r->place.line = 1;
+    r->value = r->length < SIZE_MAX ? allocate(r->length + 1) : NULL;
+    if (!r->value) return no_memory(r);
+    json_t *value = read_document(r);
+    release(r->value);
+    return value;
+}
+
+json_t *json_reader_load(const char *text, size_t length, size_t flags, json_error_t *where) {
+    Reader r = {.text = text, .length = length, .flags = flags, .where = where};
+    return read_whole(&r);
+}
+
+json_t *json_reader_load_digits(const char *text, size_t length, size_t flags, json_t *digits,
+                                json_error_t *where) {
     Reader r = {.text = text,
                 .length = length,
                 .flags = flags,
-                .where = where,
-                .place = {.line = 1},
-                .value = length < SIZE_MAX ? allocate(length + 1) : NULL};
-    if (!r.value) return no_memory(&r);
-    json_t *value = read_document(&r);
-    release(r.value);
-    return value;
+                .any_number = true,
+                .digits = digits,
+                .where = where};
+    return read_whole(&r);
 }
 
 const char *json_reader_word(const json_t *value) {

@@ -3,7 +3,8 @@
  * jansson's own reader must never see a failed allocation (session/json_memory.h says why), and a
  * library cannot end its host instead. This reader takes the same flags, makes the same values and
  * gives the same messages as json_loadb of jansson 2.14; tests/test_json_reader.c compares them. It
- * has one buffer, reserved before it begins, for the longest text that the document can hold. */
+ * can also take numbers of any size and keep their digits, which jansson cannot. It has one buffer,
+ * reserved before it begins, for the longest text that the document can hold. */
 #ifndef JSON_READER_H
 #define JSON_READER_H
 
@@ -18,5 +19,19 @@ json_t *json_reader_load(const char *text, size_t length, size_t flags, json_err
  * value, and for a string with a zero byte ("text\u0000"), which C's functions would take for the
  * shorter one. */
 const char *json_reader_word(const json_t *value);
+
+/* Further flags of json_reader_load_digits, beside jansson's. */
+enum {
+    /* Half of a surrogate pair (\ud800), of which Python writes text, reads as U+FFFD. */
+    JSON_READER_LONE_SURROGATES = 1 << 16,
+    /* Only whole numbers are noted. */
+    JSON_READER_WHOLE_NUMBERS = 1 << 17
+};
+
+/* The same for numbers of any size: what 64 bits or a double do not hold is the nearest finite
+ * double. `digits`, an object (NULL: nobody asks), gets the digits of all numbers that jansson may
+ * not write as they were written (json_digits.h). */
+json_t *json_reader_load_digits(const char *text, size_t length, size_t flags, json_t *digits,
+                                json_error_t *where);
 
 #endif

@@ -11,7 +11,7 @@
 #include "constraint/acceptor.h"
 
 /* Makes the node of all texts that are valid by `schema`, a JSON object or boolean. `digits`: of
- * its numbers, as exact_json_load gives them; NULL: 64 bits and doubles hold all. */
+ * its numbers, as exact_json_load gives them; NULL: they are what jansson's values are. */
 Status schema_compile(Acceptor *acceptor, const json_t *schema, const json_t *digits,
                       AcceptorNode *node, Error *error);
 

@@ -6,7 +6,7 @@
 
 #include "base/unicode.h"
 #include "constraint/characters.h"
-#include "constraint/json_reader.h"
+#include "constraint/exact_json.h"
 #include "constraint/pattern.h"
 #include "constraint/schema.h"
 #include "constraint/shape_source.h"
@@ -17,6 +17,7 @@ enum { MOST_LEVELS = 32, MOST_ITEMS = 4096 };
 typedef struct Compiler {
     Acceptor *acceptor;
     RegexArena *regexes;
+    const json_t *digits; /* of the numbers in the schemas (json_digits.h) */
     Error *error;
     int level;
 } Compiler;
@@ -219,7 +220,7 @@ static Status compile_element(Compiler *c, const char *kind, const json_t *eleme
     if (strcmp(kind, "schema") == 0) {
         const json_t *schema = json_array_get(element, 1);
         if (!json_is_object(schema) && !json_is_boolean(schema)) return structure_wrong(c, kind);
-        if (schema_compile(c->acceptor, schema, NULL, node, c->error) == STATUS_OK)
+        if (schema_compile(c->acceptor, schema, c->digits, node, c->error) == STATUS_OK)
             return STATUS_OK;
         const char *label = json_string_value(json_array_get(element, 2));
         return label ? error_prefix(c->error, "%s", label) : STATUS_FAILED;
@@ -241,11 +242,12 @@ static Status compile(Compiler *c, const json_t *element, AcceptorNode *node) {
 }
 
 static Status compile_text(Compiler *c, const char *text, size_t length, AcceptorNode *node) {
-    json_error_t where;
-    json_t *json = json_reader_load(text, length, JSON_ALLOW_NUL, &where);
-    if (!json) return error_set(c->error, "a structure is not JSON: %s", where.text);
+    json_t *json, *digits;
+    if (exact_json_load(text, length, &json, &digits, c->error) != STATUS_OK) return STATUS_FAILED;
+    c->digits = digits;
     Status status = compile(c, json, node);
     json_decref(json);
+    json_decref(digits);
     return status;
 }
 

@@ -19,7 +19,7 @@ static bool are_messages(const json_t *json) {
 
 /* A conversation and the JSON that holds it. */
 typedef struct Conversed {
-    json_t *json; /* owned */
+    json_t *json, *digits; /* owned; the digits are those of its numbers */
     ChatPromptInput input;
     bool is_request; /* it is a line of a batch, whose clock it has; otherwise a chat's */
 } Conversed;
@@ -39,7 +39,9 @@ static Status read_conversation(Conversed *c, const Session *session, Error *err
     if (session->prompt_length == 0)
         return error_set(error,
                          "what does the user say? -i TEXT, or -f FILE with messages as JSON");
-    c->json = json_loadb(session->prompt, session->prompt_length, JSON_ALLOW_NUL, NULL);
+    c->digits = json_object();
+    c->json = json_reader_load_digits(session->prompt, session->prompt_length, JSON_ALLOW_NUL,
+                                      c->digits, NULL);
     const json_t *body = json_object_get(c->json, "body");
     const json_t *request = json_is_object(body) ? body : c->json;
     if (are_messages(c->json)) {
@@ -54,6 +56,7 @@ static Status read_conversation(Conversed *c, const Session *session, Error *err
         if (!c->json) return error_set(error, "no memory for the conversation");
         c->input.messages = c->json;
     }
+    c->input.digits = c->digits;
     return add_system(c, session->options->system, error);
 }
 
@@ -71,6 +74,7 @@ static Status with_prompt(const Session *session, Use use, void *result, Error *
     if (c.is_request) prompt.now = chat_prompt_request_time();
     if (status == STATUS_OK) status = use(&prompt, &c.input, result, error);
     chat_prompt_close(&prompt);
+    json_decref(c.digits);
     json_decref(c.json);
     return status;
 }

@@ -4,13 +4,18 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "constraint/json_digits.h"
+#include "constraint/json_reader.h"
+
 static RecordKey key_of(const char *kind, const void *bytes, size_t n) {
     XXH128_hash_t hash = XXH3_128bits_withSeed(bytes, n, (unsigned char)kind[0]);
     return (RecordKey){hash.low64, hash.high64};
 }
 
-RecordKey record_key_of_id(const json_t *id) {
+RecordKey record_key_of_id(const json_t *id, const json_t *digits) {
+    const char *written = json_is_real(id) ? json_digits_find(digits, id) : NULL;
     if (json_is_string(id)) return key_of("s", json_string_value(id), json_string_length(id));
+    if (written) return key_of("i", written, strlen(written));
     json_int_t number = json_integer_value(id);
     return key_of("i", &number, sizeof number);
 }
@@ -20,7 +25,13 @@ RecordKey record_key_of_line(size_t line, uint64_t hash) {
     return key_of("l", both, sizeof both);
 }
 
-bool record_key(const json_t *result, RecordKey *key) {
+/* Whether the value is a whole number of any size. */
+static bool is_whole(const json_t *id, const json_t *digits) {
+    const char *written = json_digits_find(digits, id);
+    return json_is_integer(id) || (written && json_digits_are_whole(written));
+}
+
+bool record_key(const json_t *result, const json_t *digits, RecordKey *key) {
     const json_t *custom = json_object_get(result, "custom_id");
     const json_t *id = custom && !json_is_null(custom) ? custom : json_object_get(result, "id");
     const json_t *number = json_object_get(result, "line");
@@ -29,8 +40,8 @@ bool record_key(const json_t *result, RecordKey *key) {
     const char *code = json_string_value(json_object_get(json_object_get(result, "error"), "code"));
     if (openai && id != custom) id = NULL; /* of the result, not of the request */
     if (code && strcmp(code, DUPLICATE_ID) == 0 && has_line) id = NULL;
-    if (json_is_string(id) || json_is_integer(id)) {
-        *key = record_key_of_id(id);
+    if (json_is_string(id) || is_whole(id, digits)) {
+        *key = record_key_of_id(id, digits);
         return true;
     }
     if (has_line)
@@ -38,9 +49,10 @@ bool record_key(const json_t *result, RecordKey *key) {
     return has_line;
 }
 
-json_t *record_parse(const char *line, size_t length, Error *error) {
+json_t *record_parse(const char *line, size_t length, json_t *digits, Error *error) {
+    const size_t flags = JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | JSON_READER_WHOLE_NUMBERS;
     json_error_t where;
-    json_t *json = json_loadb(line, length, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
+    json_t *json = json_reader_load_digits(line, length, flags, digits, &where);
     if (json_is_object(json)) return json;
     error_set(error, "not a result: %s", json ? "not a JSON object" : where.text);
     json_decref(json);

@@ -16,13 +16,17 @@ typedef struct RecordKey {
 
 #define DUPLICATE_ID "duplicate_id" /* the code of an error whose request has another's id */
 
-RecordKey record_key_of_id(const json_t *id); /* a string or an integer */
+/* Of a string or a whole number; `digits` has those of numbers beyond 64 bits
+ * (constraint/json_digits.h; NULL: there are none). */
+RecordKey record_key_of_id(const json_t *id, const json_t *digits);
 RecordKey record_key_of_line(size_t line, uint64_t hash);
 
-/* The key of the request that a result answers; false: the result does not say. */
-bool record_key(const json_t *result, RecordKey *key);
+/* The key of the request that a result answers; false: the result does not say. `digits` as
+ * record_parse fills it. */
+bool record_key(const json_t *result, const json_t *digits, RecordKey *key);
 
-/* Parses a line of results: a new reference, an object. NULL: it is none, or has a key twice. */
-json_t *record_parse(const char *line, size_t length, Error *error);
+/* Parses a line of results: a new reference, an object. NULL: it is none, or has a key twice.
+ * `digits`, an object (NULL: nobody asks), gets those of whole numbers beyond 64 bits. */
+json_t *record_parse(const char *line, size_t length, json_t *digits, Error *error);
 
 #endif

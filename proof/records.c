@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "constraint/json_reader.h"
 #include "proof/difference.h"
 #include "proof/report.h"
 #include "session/json_text.h"
@@ -70,9 +71,10 @@ static int by_key(const void *a, const void *b) {
 
 static Status add_record(Records *c, const char *line, size_t length, size_t number, Error *error) {
     Record record = {.begin = (size_t)(line - c->bytes), .length = length, .line = number};
-    json_t *json = record_parse(line, length, error);
+    json_t *digits = json_object(), *json = record_parse(line, length, digits, error);
+    record.is_named = json && record_key(json, digits, &record.key);
+    json_decref(digits);
     if (!json) return error_prefix(error, "%s: line %zu", c->name, number);
-    record.is_named = record_key(json, &record.key);
     json_decref(json);
     if (!record.is_named) record.key = record_key_of_line(number, 0);
     if (!array_reserve(&c->records, &c->capacity, c->n + 1, sizeof *c->records))
@@ -106,8 +108,9 @@ Status records_read(Records *c, const volatile sig_atomic_t *interrupted, Error 
     return status == STATUS_OK ? split_lines(c, length, error) : status;
 }
 
-static json_t *records_parse(const Records *c, const Record *record) {
-    return json_loadb(c->bytes + record->begin, record->length, JSON_ALLOW_NUL, NULL);
+static json_t *records_parse(const Records *c, const Record *record, json_t *digits) {
+    return json_reader_load_digits(c->bytes + record->begin, record->length, JSON_ALLOW_NUL, digits,
+                                   NULL);
 }
 
 json_t *records_find(Records *c, RecordKey key, size_t line) {
@@ -117,7 +120,7 @@ json_t *records_find(Records *c, RecordKey key, size_t line) {
         found = bsearch(&wanted[i], c->records, c->n, sizeof wanted[i], by_key);
     if (!found || found->found) return NULL;
     found->found = true;
-    return records_parse(c, found);
+    return records_parse(c, found, NULL);
 }
 
 /* ---- What a record says of one text ------------------------------------------------------------
@@ -181,7 +184,8 @@ static void put_difference(json_t *report, const json_t *difference) {
 
 Verdict records_compare(Records *c, json_t *report, const json_t *recorded, const char *line,
                         bool openai) {
-    json_t *got = line ? json_loads(line, JSON_ALLOW_NUL, NULL) : NULL;
+    json_t *got =
+        line ? json_reader_load_digits(line, strlen(line), JSON_ALLOW_NUL, NULL, NULL) : NULL;
     Verdict verdict = VERDICT_DIFFERENT;
     json_object_set_new(report, "same", json_false());
     if (!recorded) {
@@ -201,11 +205,11 @@ Verdict records_compare(Records *c, json_t *report, const json_t *recorded, cons
     return verdict;
 }
 
-json_t *records_unasked(Records *c) {
+json_t *records_unasked(Records *c, json_t *digits) {
     while (c->n_told < c->n && c->records[c->n_told].found) c->n_told++;
     if (c->n_told == c->n) return NULL;
     const Record *record = &c->records[c->n_told++];
-    json_t *json = records_parse(c, record), *report = json_object();
+    json_t *json = records_parse(c, record, digits), *report = json_object();
     static const char *const keys[] = {"custom_id", "id", "line", "line_hash"};
     bool has_custom = json_object_get(json, "custom_id") != NULL;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)

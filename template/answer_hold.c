@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "constraint/json_digits.h"
 #include "session/shape.h"
 #include "template/tool_shapes.h"
 
@@ -195,7 +196,8 @@ static Status write_structure(AnswerHold *hold, const AnswerHoldInput *in, Error
     }
     Written out = {.too_long = false};
     size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(17);
-    bool written = !w.failed && json_dump_callback(element, put_json, &out, flags) == 0;
+    bool written =
+        !w.failed && json_digits_dump_callback(element, in->digits, put_json, &out, flags) == 0;
     json_decref(element);
     hold->text = out.text.bytes;
     if (!written)

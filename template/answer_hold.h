@@ -19,10 +19,11 @@ typedef struct AnswerHoldInput {
     bool may_reason;          /* the model was not told to leave the reasoning out */
     const ShapeSource *shape; /* of the answer; NULL or of kind SHAPE_NONE: any text */
     const json_t *tools;      /* that the answer may call; NULL: none */
-    const char *function;     /* the one that it must call; NULL: any */
-    bool required;            /* it must call one */
-    bool one_call;            /* it may make one call at most */
-    int64_t budget;           /* tokens of reasoning; REASONING_UNLIMITED */
+    const json_t *digits; /* of the numbers in their schemas (constraint/json_digits.h), or NULL */
+    const char *function; /* the one that it must call; NULL: any */
+    bool required;        /* it must call one */
+    bool one_call;        /* it may make one call at most */
+    int64_t budget;       /* tokens of reasoning; REASONING_UNLIMITED */
 } AnswerHoldInput;
 
 typedef struct AnswerHold {

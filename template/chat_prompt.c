@@ -1,8 +1,12 @@
 #include "template/chat_prompt.h"
 
+#include "constraint/json_digits.h"
+#include "constraint/json_reader.h"
 #include "session/prompt_limit.h"
 #include "template/chat_family.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -48,7 +52,8 @@ bool chat_prompt_may_reason(const ChatPrompt *p, const ChatPromptInput *input) {
     return own ? !json_is_false(own) : p->reasoning != REASONING_OFF;
 }
 
-static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input) {
+/* The variables of the template; `printed` gets the digits of numbers that were in texts. */
+static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input, json_t *printed) {
     const Tokenizer *tokenizer = p->session->tokenizer;
     const Config *config = modelfile_config(p->session->file);
     size_t n_eos = 0;
@@ -60,7 +65,8 @@ static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input)
     json_object_set_new(all, "documents", json_null());
     put_reasoning(all, p, input);
     if (input->variables) json_object_update(all, (json_t *)input->variables);
-    json_object_set_new(all, "messages", messages_prepare(input->messages, p->calls));
+    json_object_set_new(all, "messages",
+                        messages_prepare(input->messages, p->calls, input->digits, printed));
     json_object_set(all, "tools", input->tools ? (json_t *)input->tools : json_null());
     json_object_set_new(all, "bos_token", token_text(tokenizer, bos));
     json_object_set_new(all, "eos_token", token_text(tokenizer, end));
@@ -70,7 +76,7 @@ static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input)
 static void find_call_style(ChatPrompt *p) {
     json_t *none = json_array();
     const ChatPromptInput input = {.messages = none};
-    json_t *variables = none ? make_variables(p, &input) : NULL;
+    json_t *variables = none ? make_variables(p, &input, NULL) : NULL;
     if (variables) p->calls = messages_call_style(p->template, variables, p->now);
     json_decref(variables);
     json_decref(none);
@@ -89,13 +95,13 @@ struct tm chat_prompt_request_time(void) {
 ChatPromptInput chat_prompt_request(const json_t *request) {
     const json_t *tools = json_object_get(request, "tools");
     const json_t *variables = json_object_get(request, "chat_template_kwargs");
-    const char *choice = json_string_value(json_object_get(request, "tool_choice"));
+    const char *choice = json_reader_word(json_object_get(request, "tool_choice"));
     bool shows_tools = json_array_size(tools) > 0 && (!choice || strcmp(choice, "none") != 0);
     return (ChatPromptInput){.messages = json_object_get(request, "messages"),
                              .tools = shows_tools ? tools : NULL,
                              .variables = json_is_object(variables) ? variables : NULL,
                              .reasoning_effort =
-                                 json_string_value(json_object_get(request, "reasoning_effort"))};
+                                 json_reader_word(json_object_get(request, "reasoning_effort"))};
 }
 
 /* ---- Prompts -------------------------------------------------------------------------------- */
@@ -112,17 +118,35 @@ void chat_prompt_close(ChatPrompt *p) {
     p->template = NULL;
 }
 
+/* The digits of the numbers that are more than a value of jansson, a new object: Python has whole
+ * numbers of any length, but prints 1.50 as 1.5. */
+static json_t *digits_beyond_values(const json_t *digits) {
+    json_t *beyond = json_object(), *entry;
+    const char *key;
+    json_object_foreach((json_t *)digits, key, entry) {
+        const json_t *number = json_array_get(entry, 0);
+        bool is_beyond =
+            json_is_real(number) && (json_digits_are_whole(json_digits_find(digits, number)) ||
+                                     fabs(json_real_value(number)) == DBL_MAX);
+        if (is_beyond) json_object_set(beyond, key, entry);
+    }
+    return beyond;
+}
+
 Status chat_prompt_render(const ChatPrompt *p, const ChatPromptInput *given,
                           ChatTemplateOutput *out, Error *error) {
     static const char *const trusted[] = {"bos_token", "eos_token", NULL};
     ChatPromptInput shaped = *given;
     json_t *messages = contents_in_form(given->messages, p->forms);
     shaped.messages = messages;
-    json_t *variables = messages ? make_variables(p, &shaped) : NULL;
-    const ChatTemplateInput input = {.variables = variables, .trusted = trusted, .now = p->now};
+    json_t *printed = digits_beyond_values(given->digits);
+    json_t *variables = messages && printed ? make_variables(p, &shaped, printed) : NULL;
+    const ChatTemplateInput input = {
+        .variables = variables, .digits = printed, .trusted = trusted, .now = p->now};
     Status status = variables ? chat_template_render(p->template, &input, out, error)
                               : error_set(error, "out of memory");
     json_decref(variables);
+    json_decref(printed);
     json_decref(messages);
     /* The newline at the end of a plain dialogue would become a token of its own. */
     if (status == STATUS_OK && p->plain && out->length > 0 && out->text[out->length - 1] == '\n')

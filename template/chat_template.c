@@ -1,10 +1,12 @@
 #include "template/chat_template.h"
 
 #include "base/unicode.h"
+#include "constraint/json_digits.h"
 #include "template/builtins.h"
 #include "template/compare.h"
 #include "template/eval.h"
 #include "template/parse.h"
+#include "template/print.h"
 #include "template/scope.h"
 
 #include <stdlib.h>
@@ -88,14 +90,21 @@ static Value convert_object(Machine *m, const json_t *json, uint8_t from_templat
     return v;
 }
 
+static Value convert_number(Machine *m, const json_t *json) {
+    Value v = json_is_integer(json) ? jinja_value_int(json_integer_value(json))
+                                    : jinja_value_float(json_real_value(json));
+    const char *digits = json_digits_find(m->digits, json);
+    if (digits) v.written = jinja_note_digits(m, digits);
+    return v;
+}
+
 static Value convert_scalar(Machine *m, const json_t *json, uint8_t from_template) {
     switch (json_typeof(json)) {
     case JSON_STRING:
         return convert_text(m, json_string_value(json), json_string_length(json), from_template);
     case JSON_INTEGER:
-        return jinja_value_int(json_integer_value(json));
     case JSON_REAL:
-        return jinja_value_float(json_real_value(json));
+        return convert_number(m, json);
     case JSON_NULL:
         return none;
     default:
@@ -165,6 +174,7 @@ Status chat_template_render(const ChatTemplate *t, const ChatTemplateInput *inpu
     if (!json_is_object(input->variables)) return error_set(error, "chat template: no variables");
     jinja_machine_init(&m, &builtins, error ? error : &ignored);
     m.now = input->now;
+    m.digits = input->digits;
     Status status = STATUS_FAILED;
     if (render_guarded(&m, t, input, &out)) status = copy_output(jinja_built(&out), output, error);
     jinja_machine_free(&m);

@@ -30,14 +30,17 @@ typedef struct ChatTemplate ChatTemplate;
 typedef struct ChatTemplateInput {
     /* An object: "messages", "add_generation_prompt", "tools", "documents", "bos_token",
      * "eos_token" and whatever else the template reads. As with transformers, the caller leaves
-     * out what it does not have, except "tools" and "documents", which are then null. Numbers
-     * must fit into 64 bits. The object is not changed, and not read after rendering. */
+     * out what it does not have, except "tools" and "documents", which are then null. The object is
+     * not changed, and not read after rendering. */
     const json_t *variables;
     /* Names of variables whose text counts as written by the template, because it comes from the
      * model's files ("bos_token", "eos_token" ...): NULL-terminated, or NULL for none. */
     const char *const *trusted;
     /* The time that strftime_now() tells, as localtime_r() gives it. */
     struct tm now;
+    /* How numbers among the variables are printed (constraint/json_digits.h); NULL: all as Python
+     * does. Templates compute with the 64 bits or the double that jansson has. */
+    const json_t *digits;
 } ChatTemplateInput;
 
 typedef struct ChatTemplateOutput {

@@ -55,6 +55,7 @@ static void write_text(Json *j, Text t) {
 
 static void write_number(Json *j, Value v) {
     char text[FLOAT_TEXT_SIZE];
+    const char *written = jinja_number_digits(j->m, v);
     if (v.type != V_FLOAT)
         snprintf(text, sizeof text, "%lld", (long long)v.as.integer);
     else if (isnan(v.as.real))
@@ -63,7 +64,7 @@ static void write_number(Json *j, Value v) {
         snprintf(text, sizeof text, v.as.real < 0 ? "-Infinity" : "Infinity");
     else
         jinja_float_repr(v.as.real, text);
-    jinja_build_c(j->m, &j->out, text, v.from_template);
+    jinja_build_c(j->m, &j->out, written ? written : text, v.from_template);
 }
 
 static void write_scalar(Json *j, Value v) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "constraint/json_digits.h"
 #include "constraint/json_reader.h"
 
 /* ---- How a template wants calls ------------------------------------------------------------
@@ -69,19 +70,26 @@ CallStyle messages_call_style(const ChatTemplate *template, const json_t *variab
 /* ---- Messages ----------------------------------------------------------------------------------
  */
 
+/* How arguments are converted. */
+typedef struct Conversion {
+    CallStyle style;
+    const json_t *given; /* digits of the messages' numbers */
+    json_t *made;        /* gets those of numbers that were in texts */
+} Conversion;
+
 /* Converts a call's arguments to a JSON object or to its text, as the template wants them. What
  * cannot be converted stays as it is. Returns a new reference. */
-static json_t *prepare_arguments(json_t *given, CallStyle style) {
+static json_t *prepare_arguments(json_t *given, const Conversion *c) {
     json_t *made = NULL;
-    if (wants_objects(style) && json_is_string(given)) {
-        made = json_reader_load(json_string_value(given), json_string_length(given), JSON_ALLOW_NUL,
-                                NULL);
+    if (wants_objects(c->style) && json_is_string(given)) {
+        made = json_reader_load_digits(json_string_value(given), json_string_length(given),
+                                       JSON_ALLOW_NUL | JSON_READER_LONE_SURROGATES, c->made, NULL);
         if (!json_is_object(made)) {
             json_decref(made);
             made = NULL;
         }
-    } else if (!wants_objects(style) && json_is_object(given)) {
-        char *text = json_dumps(given, JSON_REAL_PRECISION(17));
+    } else if (!wants_objects(c->style) && json_is_object(given)) {
+        char *text = json_digits_dumps(given, c->given, JSON_REAL_PRECISION(17));
         made = text ? json_string(text) : NULL;
         free(text);
     }
@@ -90,11 +98,11 @@ static json_t *prepare_arguments(json_t *given, CallStyle style) {
 
 /* Copies a call with its arguments as the template wants them. The call is {"function": {"name",
  * "arguments"}} or without that wrapper. Returns a new reference. */
-static json_t *prepare_call(const json_t *call, CallStyle style) {
+static json_t *prepare_call(const json_t *call, const Conversion *c) {
     json_t *copy = json_copy((json_t *)call), *function = json_object_get(call, "function");
     json_t *given = json_object_get(function ? function : call, "arguments");
     if (!copy || !given) return copy;
-    json_t *arguments = prepare_arguments(given, style);
+    json_t *arguments = prepare_arguments(given, c);
     if (function) {
         json_t *inner = json_copy(function);
         json_object_set_new(inner, "arguments", arguments);
@@ -112,18 +120,19 @@ static bool is_alone(const json_t *message) {
            (json_is_string(content) && json_string_length(content) == 0);
 }
 
-static void prepare_calls(json_t *message, CallStyle style) {
+static void prepare_calls(json_t *message, const Conversion *c) {
     json_t *calls = json_object_get(message, "tool_calls"), *list, *call;
     size_t i;
     if (json_array_size(calls) == 0) return;
     list = json_array();
     json_array_foreach(calls, i, call) {
         json_array_append_new(list,
-                              json_is_object(call) ? prepare_call(call, style) : json_incref(call));
+                              json_is_object(call) ? prepare_call(call, c) : json_incref(call));
     }
     json_object_set_new(message, "tool_calls", list);
     if (is_alone(message))
-        json_object_set_new(message, "content", wants_null(style) ? json_null() : json_string(""));
+        json_object_set_new(message, "content",
+                            wants_null(c->style) ? json_null() : json_string(""));
 }
 
 /* The message with all names of its reasoning: a new reference. */
@@ -140,12 +149,14 @@ static json_t *name_reasoning(const json_t *message) {
     return copy;
 }
 
-json_t *messages_prepare(const json_t *messages, CallStyle style) {
+json_t *messages_prepare(const json_t *messages, CallStyle style, const json_t *given,
+                         json_t *made) {
+    const Conversion conversion = {style, given, made};
     json_t *list = json_array(), *message;
     size_t i;
     json_array_foreach((json_t *)messages, i, message) {
         json_t *copy = json_is_object(message) ? name_reasoning(message) : json_incref(message);
-        if (style != CALLS_AS_GIVEN && json_is_object(copy)) prepare_calls(copy, style);
+        if (style != CALLS_AS_GIVEN && json_is_object(copy)) prepare_calls(copy, &conversion);
         json_array_append_new(list, copy);
     }
     if (json_array_size(list) == json_array_size(messages)) return list;

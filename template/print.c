@@ -106,13 +106,25 @@ static void build_loop(Machine *m, Builder *b, Value v) {
     jinja_build_c(m, b, text, FROM_TEMPLATE);
 }
 
+uint32_t jinja_note_digits(Machine *m, const char *digits) {
+    jinja_reserve(m, &m->written, &m->written_capacity, m->n_written, m->n_written + 1,
+                  sizeof *m->written);
+    m->written[m->n_written++] = digits;
+    return (uint32_t)m->n_written;
+}
+
+const char *jinja_number_digits(const Machine *m, Value v) {
+    return v.written > 0 ? m->written[v.written - 1] : NULL;
+}
+
 static void build_number(Machine *m, Builder *b, Value v) {
     char text[FLOAT_TEXT_SIZE];
+    const char *written = jinja_number_digits(m, v);
     if (v.type == V_FLOAT)
         jinja_float_repr(v.as.real, text);
     else
         snprintf(text, sizeof text, "%lld", (long long)v.as.integer);
-    jinja_build_c(m, b, text, v.from_template);
+    jinja_build_c(m, b, written ? written : text, v.from_template);
 }
 
 void jinja_build_repr(Machine *m, Builder *b, Value v) {

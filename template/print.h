@@ -15,6 +15,11 @@ Text jinja_ascii_text(Machine *m,
 enum { FLOAT_TEXT_SIZE = 400 };
 int jinja_float_repr(double f, char text[static FLOAT_TEXT_SIZE]);
 
+/* Numbers that are printed as they were written (Value.written): keeps the digits, which outlive
+ * the machine, and returns what to set `written` to; the digits of a number, or NULL. */
+uint32_t jinja_note_digits(Machine *m, const char *digits);
+const char *jinja_number_digits(const Machine *m, Value v);
+
 NORETURN void jinja_fail_undefined(Machine *m, Value undefined);
 
 #endif

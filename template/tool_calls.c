@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "constraint/json_digits.h"
 #include "constraint/json_reader.h"
 #include "template/literal.h"
+#include "template/tool_values.h"
 
 /* ---- Tools ---- */
 
@@ -34,13 +36,6 @@ const json_t *tool_parameters(const json_t *tools, const char *name, size_t leng
     return function ? json_object_get(function, "parameters") : NULL;
 }
 
-bool tool_parameter_is_text(const json_t *schema) {
-    const char *type = json_string_value(json_object_get(schema, "type"));
-    const json_t *values = json_object_get(schema, "enum");
-    if (type) return strcmp(type, "string") == 0;
-    return json_is_string(json_array_get(values, 0));
-}
-
 /* ---- Reading ---- */
 
 /* Takes the text before the next `end`, and `end` itself. */
@@ -53,20 +48,13 @@ static bool take_until(Cursor *c, const char *end, const char **text, size_t *le
     return true;
 }
 
-/* Reads one JSON value; NULL: there is none, or a number in it is larger than any double. Integers
- * of more than 64 bits become the nearest double. */
-static json_t *load_json(const char *text, size_t length, size_t flags, json_error_t *where) {
-    flags |= JSON_DECODE_ANY | JSON_ALLOW_NUL;
-    json_t *value = json_reader_load(text, length, flags, where);
-    if (value || json_error_code(where) != json_error_numeric_overflow) return value;
-    return json_reader_load(text, length, flags | JSON_DECODE_INT_AS_REAL, where);
-}
-
 /* Takes one JSON value; NULL: there is none. */
-static json_t *take_json(Cursor *c) {
+static json_t *take_json(Cursor *c, ToolCallList *list) {
+    const size_t flags =
+        JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DISABLE_EOF_CHECK | JSON_READER_LONE_SURROGATES;
     json_error_t where;
     cursor_skip_space(c);
-    json_t *value = load_json(c->at, cursor_left(c), JSON_DISABLE_EOF_CHECK, &where);
+    json_t *value = json_reader_load_digits(c->at, cursor_left(c), flags, list->digits, &where);
     if (value) c->at += where.position;
     return value;
 }
@@ -77,8 +65,8 @@ static void trim(const char **text, size_t *length) {
 }
 
 /* Appends a call; takes the reference to `arguments`, which must be an object. */
-static bool add_call(json_t *calls, const char *name, size_t length, json_t *arguments) {
-    char *text = json_is_object(arguments) ? json_dumps(arguments, JSON_REAL_PRECISION(17)) : NULL;
+static bool add_call(ToolCallList *list, const char *name, size_t length, json_t *arguments) {
+    char *text = json_is_object(arguments) ? json_digits_dumps(arguments, list->digits, 0) : NULL;
     json_t *call = text && length > 0 ? json_object() : NULL;
     if (call) {
         json_object_set_new(call, "name", json_stringn(name, length));
@@ -86,99 +74,99 @@ static bool add_call(json_t *calls, const char *name, size_t length, json_t *arg
     }
     free(text);
     json_decref(arguments);
-    bool is_whole = call && json_object_size(call) == 2 && json_array_append(calls, call) == 0;
+    bool is_whole =
+        call && json_object_size(call) == 2 && json_array_append(list->calls, call) == 0;
     json_decref(call);
     return is_whole;
 }
 
 /* Appends the call that is {"name": ..., KEY: {...}}. Arguments may be JSON in a text. */
-static bool add_object(json_t *calls, const json_t *object) {
+static bool add_object(ToolCallList *list, const json_t *object) {
     static const char *const keys[] = {"arguments", "parameters"};
     const json_t *name = json_object_get(object, "name");
     if (!json_is_string(name)) return false;
     for (size_t i = 0; i < 2; i++) {
         json_t *value = json_object_get(object, keys[i]);
         json_t *parsed = json_is_string(value)
-                             ? json_reader_load(json_string_value(value),
-                                                strlen(json_string_value(value)), 0, NULL)
+                             ? json_reader_load_digits(
+                                   json_string_value(value), json_string_length(value),
+                                   JSON_ALLOW_NUL | JSON_READER_LONE_SURROGATES, list->digits, NULL)
                              : json_incref(value);
-        if (value)
-            return add_call(calls, json_string_value(name), json_string_length(name), parsed);
+        if (value) return add_call(list, json_string_value(name), json_string_length(name), parsed);
     }
-    return add_call(calls, json_string_value(name), json_string_length(name), json_object());
+    return add_call(list, json_string_value(name), json_string_length(name), json_object());
 }
 
 /* Takes a JSON list of one call or more and appends them. */
-static bool take_list(Cursor *c, json_t *calls) {
-    json_t *list = take_json(c);
-    bool is_whole = json_array_size(list) > 0;
-    for (size_t i = 0; is_whole && i < json_array_size(list); i++)
-        is_whole = add_object(calls, json_array_get(list, i));
-    json_decref(list);
+static bool take_list(Cursor *c, ToolCallList *list) {
+    json_t *items = take_json(c, list);
+    bool is_whole = json_array_size(items) > 0;
+    for (size_t i = 0; is_whole && i < json_array_size(items); i++)
+        is_whole = add_object(list, json_array_get(items, i));
+    json_decref(items);
     return is_whole;
 }
 
 /* ---- The formats ---- */
 
 /* <tool_call>{"name": "f", "arguments": {...}}</tool_call> */
-static bool read_tagged(Cursor *c, const json_t *tools, json_t *calls) {
+static bool read_tagged(Cursor *c, const json_t *tools, ToolCallList *list) {
     (void)tools;
     if (!cursor_take(c, "<tool_call>")) return false;
-    json_t *object = take_json(c);
+    json_t *object = take_json(c, list);
     cursor_skip_space(c);
-    bool is_call = object && cursor_take(c, "</tool_call>") && add_object(calls, object);
+    bool is_call = object && cursor_take(c, "</tool_call>") && add_object(list, object);
     json_decref(object);
     return is_call;
 }
 
-/* The value of a parameter that is written as plain text: JSON, unless the tool wants a text. */
-static json_t *plain_value(const json_t *parameters, const char *key, const char *text,
-                           size_t length) {
-    json_error_t where;
-    const json_t *schema = json_object_get(json_object_get(parameters, "properties"), key);
-    json_t *value = tool_parameter_is_text(schema) ? NULL : load_json(text, length, 0, &where);
-    return value ? value : json_stringn(text, length);
-}
+/* The arguments of a call whose parameters are written as plain text. */
+typedef struct PlainArguments {
+    const json_t *parameters; /* the schema of all of them */
+    json_t *values;
+    bool as_python; /* the template writes words of Python */
+} PlainArguments;
 
-/* Sets arguments[key], where key[length] is not NUL-terminated. */
-static bool set_argument(json_t *arguments, const json_t *parameters, const char *key,
+/* Sets the argument `key`, which is not NUL-terminated. */
+static bool set_argument(PlainArguments *arguments, ToolCallList *list, const char *key,
                          size_t key_length, const char *text, size_t length) {
     char *name = strndup(key, key_length);
-    json_t *value = name ? plain_value(parameters, name, text, length) : NULL;
-    bool is_set = value && json_object_set_new(arguments, name, value) == 0;
+    json_t *value = name ? tool_value_read(arguments->parameters, name, text, length,
+                                           arguments->as_python, list->digits)
+                         : NULL;
+    bool is_set = value && json_object_set_new(arguments->values, name, value) == 0;
     free(name);
     return is_set;
 }
 
 /* <tool_call><function=f><parameter=key>value</parameter></function></tool_call>, with newlines
  * around each value. */
-static bool read_function_tags(Cursor *c, const json_t *tools, json_t *calls) {
+static bool read_function_tags(Cursor *c, const json_t *tools, ToolCallList *list) {
     const char *name, *key, *value;
     size_t name_length, key_length, length;
     if (!cursor_take(c, "<tool_call>")) return false;
     cursor_skip_space(c);
     if (!cursor_take(c, "<function=") || !take_until(c, ">", &name, &name_length)) return false;
-    const json_t *parameters = tool_parameters(tools, name, name_length);
-    json_t *arguments = json_object();
-    bool is_whole = arguments != NULL;
+    PlainArguments arguments = {tool_parameters(tools, name, name_length), json_object(), true};
+    bool is_whole = arguments.values != NULL;
     for (cursor_skip_space(c); is_whole && cursor_take(c, "<parameter="); cursor_skip_space(c)) {
         is_whole =
             take_until(c, ">", &key, &key_length) && take_until(c, "</parameter>", &value, &length);
         if (!is_whole) break;
         if (length > 0 && value[0] == '\n') value++, length--;
         if (length > 0 && value[length - 1] == '\n') length--;
-        is_whole = set_argument(arguments, parameters, key, key_length, value, length);
+        is_whole = set_argument(&arguments, list, key, key_length, value, length);
     }
     is_whole = is_whole && cursor_take(c, "</function>");
     cursor_skip_space(c);
     if (is_whole && cursor_take(c, "</tool_call>"))
-        return add_call(calls, name, name_length, arguments);
-    json_decref(arguments);
+        return add_call(list, name, name_length, arguments.values);
+    json_decref(arguments.values);
     return false;
 }
 
 /* <tool_call>f<arg_key>key</arg_key><arg_value>value</arg_value></tool_call> */
-static bool read_argument_tags(Cursor *c, const json_t *tools, json_t *calls) {
+static bool read_argument_tags(Cursor *c, const json_t *tools, ToolCallList *list) {
     const char *key, *value;
     size_t key_length, length;
     if (!cursor_take(c, "<tool_call>")) return false;
@@ -187,28 +175,27 @@ static bool read_argument_tags(Cursor *c, const json_t *tools, json_t *calls) {
     size_t name_length = (size_t)(stop - name);
     c->at = stop;
     trim(&name, &name_length);
-    const json_t *parameters = tool_parameters(tools, name, name_length);
-    json_t *arguments = json_object();
-    bool is_whole = arguments != NULL;
+    PlainArguments arguments = {tool_parameters(tools, name, name_length), json_object(), false};
+    bool is_whole = arguments.values != NULL;
     for (cursor_skip_space(c); is_whole && cursor_take(c, "<arg_key>"); cursor_skip_space(c)) {
         is_whole = take_until(c, "</arg_key>", &key, &key_length);
         cursor_skip_space(c);
         is_whole = is_whole && cursor_take(c, "<arg_value>") &&
                    take_until(c, "</arg_value>", &value, &length) &&
-                   set_argument(arguments, parameters, key, key_length, value, length);
+                   set_argument(&arguments, list, key, key_length, value, length);
     }
     if (is_whole && cursor_take(c, "</tool_call>"))
-        return add_call(calls, name, name_length, arguments);
-    json_decref(arguments);
+        return add_call(list, name, name_length, arguments.values);
+    json_decref(arguments.values);
     return false;
 }
 
 /* {"name": "f", "parameters": {...}}, perhaps behind <|python_tag|> and divided by semicolons. */
-static bool read_object(Cursor *c, const json_t *tools, json_t *calls) {
+static bool read_object(Cursor *c, const json_t *tools, ToolCallList *list) {
     (void)tools;
     cursor_take(c, "<|python_tag|>");
-    json_t *object = take_json(c);
-    bool is_call = json_is_object(object) && add_object(calls, object);
+    json_t *object = take_json(c, list);
+    bool is_call = json_is_object(object) && add_object(list, object);
     json_decref(object);
     cursor_skip_space(c);
     if (is_call) cursor_take(c, ";");
@@ -216,7 +203,7 @@ static bool read_object(Cursor *c, const json_t *tools, json_t *calls) {
 }
 
 /* [TOOL_CALLS][{"name": "f", "arguments": {...}}, ...] or [TOOL_CALLS]f[ARGS]{...} */
-static bool read_mistral(Cursor *c, const json_t *tools, json_t *calls) {
+static bool read_mistral(Cursor *c, const json_t *tools, ToolCallList *list) {
     const char *name;
     size_t length;
     (void)tools;
@@ -227,24 +214,24 @@ static bool read_mistral(Cursor *c, const json_t *tools, json_t *calls) {
         const char *id = memmem(name, length, "[CALL_ID]", strlen("[CALL_ID]"));
         if (id) length = (size_t)(id - name);
         trim(&name, &length);
-        return add_call(calls, name, length, take_json(c));
+        return add_call(list, name, length, take_json(c, list));
     }
-    return take_list(c, calls);
+    return take_list(c, list);
 }
 
 /* <tool_calls>[{"name": "f", "arguments": {...}}, ...]</tool_calls>, or the same objects one a
  * line. */
-static bool read_listed(Cursor *c, const json_t *tools, json_t *calls) {
+static bool read_listed(Cursor *c, const json_t *tools, ToolCallList *list) {
     (void)tools;
     if (!cursor_take(c, "<tool_calls>")) return false;
     cursor_skip_space(c);
     bool is_whole = true;
     if (c->at < c->end && *c->at == '[') {
-        is_whole = take_list(c, calls);
+        is_whole = take_list(c, list);
     } else {
         while (is_whole && c->at < c->end && *c->at == '{') {
-            json_t *object = take_json(c);
-            is_whole = json_is_object(object) && add_object(calls, object);
+            json_t *object = take_json(c, list);
+            is_whole = json_is_object(object) && add_object(list, object);
             json_decref(object);
             cursor_skip_space(c);
         }
@@ -255,7 +242,7 @@ static bool read_listed(Cursor *c, const json_t *tools, json_t *calls) {
 
 /* A channel of gpt-oss whose header names a function:
  * <|channel|>commentary to=functions.f <|constrain|>json<|message|>{...}<|call|> */
-static bool read_channel(Cursor *c, const json_t *tools, json_t *calls) {
+static bool read_channel(Cursor *c, const json_t *tools, ToolCallList *list) {
     static const char to[] = "to=functions.";
     const char *header;
     size_t length;
@@ -268,7 +255,7 @@ static bool read_channel(Cursor *c, const json_t *tools, json_t *calls) {
     name += strlen(to);
     size_t n = 0, most = (size_t)(header + length - name);
     while (n < most && name[n] != ' ' && name[n] != '<' && name[n] != '\n') n++;
-    if (!add_call(calls, name, n, take_json(c))) return false;
+    if (!add_call(list, name, n, take_json(c, list))) return false;
     cursor_skip_space(c);
     if (!cursor_take(c, "<|call|>")) cursor_take(c, "<|end|>");
     return true;
@@ -276,7 +263,7 @@ static bool read_channel(Cursor *c, const json_t *tools, json_t *calls) {
 
 /* The calls of DeepSeek V3 and R1, whose arguments are a block of code, and of V3.1, where they
  * follow the name at once. */
-static bool read_deepseek(Cursor *c, const json_t *tools, json_t *calls) {
+static bool read_deepseek(Cursor *c, const json_t *tools, ToolCallList *list) {
     static const char begin[] = "<｜tool▁call▁begin｜>", separator[] = "<｜tool▁sep｜>";
     static const char end[] = "<｜tool▁call▁end｜>";
     const char *name;
@@ -289,7 +276,7 @@ static bool read_deepseek(Cursor *c, const json_t *tools, json_t *calls) {
                     c->at < c->end && *c->at != '{'; /* a function may have this name, too */
     if (is_block && !take_until(c, "\n```json\n", &name, &length)) return false;
     trim(&name, &length);
-    if (!add_call(calls, name, length, take_json(c))) return false;
+    if (!add_call(list, name, length, take_json(c, list))) return false;
     cursor_skip_space(c);
     if (is_block && !cursor_take(c, "```")) return false;
     cursor_skip_space(c);
@@ -300,7 +287,7 @@ static bool read_deepseek(Cursor *c, const json_t *tools, json_t *calls) {
 }
 
 /* <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{...}<|tool_call_end|> */
-static bool read_kimi(Cursor *c, const json_t *tools, json_t *calls) {
+static bool read_kimi(Cursor *c, const json_t *tools, ToolCallList *list) {
     const char *name;
     size_t length;
     (void)tools;
@@ -313,7 +300,7 @@ static bool read_kimi(Cursor *c, const json_t *tools, json_t *calls) {
     const char *colon = memrchr(name, ':', length);
     if (colon) length = (size_t)(colon - name);
     if (length > 10 && memcmp(name, "functions.", 10) == 0) name += 10, length -= 10;
-    if (!add_call(calls, name, length, take_json(c))) return false;
+    if (!add_call(list, name, length, take_json(c, list))) return false;
     cursor_skip_space(c);
     if (!cursor_take(c, "<|tool_call_end|>")) return false;
     cursor_skip_space(c);
@@ -322,21 +309,21 @@ static bool read_kimi(Cursor *c, const json_t *tools, json_t *calls) {
 }
 
 /* <|tool_call>call:f{key:value, ...}<tool_call|>, texts between <|"|>. */
-static bool read_gemma(Cursor *c, const json_t *tools, json_t *calls) {
+static bool read_gemma(Cursor *c, const json_t *tools, ToolCallList *list) {
     (void)tools;
     if (!cursor_take(c, "<|tool_call>call:")) return false;
     const char *name = c->at, *brace = memchr(c->at, '{', cursor_left(c));
     if (!brace) return false;
     c->at = brace;
-    json_t *arguments = literal_read(&c->at, c->end, &literal_gemma);
+    json_t *arguments = literal_read(&c->at, c->end, &literal_gemma, list->digits);
     if (arguments && cursor_take(c, "<tool_call|>"))
-        return add_call(calls, name, (size_t)(brace - name), arguments);
+        return add_call(list, name, (size_t)(brace - name), arguments);
     json_decref(arguments);
     return false;
 }
 
 /* <|tool_call_start|>[f(key="value", ...), ...]<|tool_call_end|>, with Python's literals. */
-static bool read_python(Cursor *c, const json_t *tools, json_t *calls) {
+static bool read_python(Cursor *c, const json_t *tools, ToolCallList *list) {
     (void)tools;
     cursor_take(c, "<|tool_call_start|>[");
     cursor_skip_space(c);
@@ -353,7 +340,7 @@ static bool read_python(Cursor *c, const json_t *tools, json_t *calls) {
         if (!is_whole) break;
         trim(&key, &length);
         char *own = strndup(key, length);
-        json_t *value = literal_read(&c->at, c->end, &literal_python);
+        json_t *value = literal_read(&c->at, c->end, &literal_python, list->digits);
         is_whole = own && value && json_object_set_new(arguments, own, value) == 0;
         free(own);
         cursor_skip_space(c);
@@ -365,7 +352,7 @@ static bool read_python(Cursor *c, const json_t *tools, json_t *calls) {
         json_decref(arguments);
         return false;
     }
-    if (!add_call(calls, name, length, arguments)) return false;
+    if (!add_call(list, name, length, arguments)) return false;
     cursor_skip_space(c);
     return cursor_take(c, ",") || cursor_take(c, "]<|tool_call_end|>") || cursor_take(c, "]");
 }
@@ -461,16 +448,17 @@ const ToolFormat *tool_format_find(const char *text, size_t length) {
 json_t *tool_calls_read(const ToolFormat *format, const char *text, size_t length,
                         const json_t *tools) {
     Cursor c = {text, text + length};
-    json_t *calls = json_array();
-    bool is_whole = calls != NULL;
+    ToolCallList list = {json_array(), json_object()};
+    bool is_whole = list.calls && list.digits;
     for (cursor_skip_space(&c); is_whole && c.at < c.end; cursor_skip_space(&c)) {
-        size_t n = json_array_size(calls);
-        is_whole = format->read(&c, tools, calls);
-        for (; is_whole && n < json_array_size(calls); n++)
+        size_t n = json_array_size(list.calls);
+        is_whole = format->read(&c, tools, &list);
+        for (; is_whole && n < json_array_size(list.calls); n++)
             is_whole = tool_is_known(
-                tools, json_string_value(json_object_get(json_array_get(calls, n), "name")));
+                tools, json_string_value(json_object_get(json_array_get(list.calls, n), "name")));
     }
-    if (is_whole && json_array_size(calls) > 0) return calls;
-    json_decref(calls);
+    json_decref(list.digits);
+    if (is_whole && json_array_size(list.calls) > 0) return list.calls;
+    json_decref(list.calls);
     return NULL;
 }

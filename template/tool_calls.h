@@ -23,6 +23,12 @@ typedef enum ToolSyntax {
     TOOLS_JSON           /* {"name": "f", "parameters": {...}} */
 } ToolSyntax;
 
+/* Calls that are being read. */
+typedef struct ToolCallList {
+    json_t *calls;  /* each {"name", "arguments": text that is JSON} */
+    json_t *digits; /* of the numbers in arguments (constraint/json_digits.h) */
+} ToolCallList;
+
 typedef struct ToolFormat {
     const char *name;
     ToolSyntax syntax;
@@ -30,16 +36,17 @@ typedef struct ToolFormat {
     /* Calls stand from here on to the end of the answer. NULL: the answer is a call as a whole. */
     const char *begin;
     const char *tokens[10]; /* what of it may be control tokens; NULL-terminated */
-    /* Reads one call that starts at the cursor: appends it to `calls` as {"name", "arguments"} and
-     * moves the cursor past it. False, and both unchanged, where there is no complete call. */
-    bool (*read)(Cursor *cursor, const json_t *tools, json_t *calls);
+    /* Reads one call that starts at the cursor: appends it to the list and moves the cursor past
+     * it. False, and both unchanged, where there is no complete call. */
+    bool (*read)(Cursor *cursor, const json_t *tools, ToolCallList *list);
 } ToolFormat;
 
 /* The first format whose marks the template's text[length] holds; NULL: none. */
 const ToolFormat *tool_format_find(const char *text, size_t length);
 
-/* Reads all calls from text[length], which starts with the format's `begin`. Returns the list, or
- * NULL when any of it is no complete call of a function in `tools` (a request's list). */
+/* Reads all calls from text[length], which starts with the format's `begin`; numbers in arguments
+ * keep the digits that the model wrote. Returns the list, or NULL when any of it is no complete
+ * call of a function in `tools` (a request's list). */
 json_t *tool_calls_read(const ToolFormat *format, const char *text, size_t length,
                         const json_t *tools);
 
@@ -49,7 +56,5 @@ const json_t *tool_parameters(const json_t *tools, const char *name, size_t leng
 bool tool_is_known(const json_t *tools, const char *name);
 /* The function that a tool of the list describes. Some requests leave the wrapper out. */
 const json_t *tool_function(const json_t *tool);
-/* Whether the schema of a parameter admits nothing but texts. Without a type it may be anything. */
-bool tool_parameter_is_text(const json_t *schema);
 
 #endif

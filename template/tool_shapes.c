@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "template/tool_values.h"
+
 /* How a format writes calls: `open`, then for each call `before`, the name, `after_name`, the
  * arguments and `after`, with `between` between two calls, then `close`. NUMBER stands for digits.
  */
@@ -254,7 +256,7 @@ static Status add_argument(Maker *m, json_t *sequence, const char *name, const j
     element_add_marked(w, argument, m->arguments->before_key);
     element_add(w, argument, element_of_text(w, "text", key));
     element_add_marked(w, argument, m->arguments->after_key);
-    if (tool_parameter_is_text(schema)) {
+    if (tool_value_is_text(schema)) {
         value = element_new(w, "string");
         element_add(w, value, json_copy((json_t *)schema));
         element_add(w, value, json_string(m->arguments->stop));

@@ -52,8 +52,9 @@ typedef struct Value Value;
 struct Value {
     uint8_t type;
     uint8_t from_template; /* of numbers, None, True and containers; a text has its own flags */
-    bool markup;   /* a string that |safe or |escape made: adding to it escapes the other side */
-    bool is_group; /* a tuple of |groupby: its items have the names `grouper` and `list` */
+    bool markup;      /* a string that |safe or |escape made: adding to it escapes the other side */
+    bool is_group;    /* a tuple of |groupby: its items have the names `grouper` and `list` */
+    uint32_t written; /* of a number: which of the machine's digits it is printed with, from 1 */
     union {
         int64_t integer; /* V_INT, and 0 or 1 for V_BOOL */
         double real;

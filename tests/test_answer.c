@@ -261,12 +261,12 @@ static void literals_are_bounded(void **state) {
     (void)state;
     memset(deep, '[', sizeof deep);
     const char *at = deep;
-    assert_null(literal_read(&at, deep + sizeof deep, &literal_python));
+    assert_null(literal_read(&at, deep + sizeof deep, &literal_python, NULL));
     static const char *const wrong[] = {"",   "{",     "{a:1}", "[1,", "[1 2]",
                                         "'a", "{'a'}", "nan",   ","};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         at = wrong[i];
-        assert_null(literal_read(&at, at + strlen(at), &literal_python));
+        assert_null(literal_read(&at, at + strlen(at), &literal_python, NULL));
     }
 }
 

@@ -35,7 +35,8 @@ static json_t *render_json(const json_t *request) {
     json_t *text = json_object_get(request, "template");
     ChatTemplate *t =
         chat_template_compile(json_string_value(text), json_string_length(text), &error);
-    ChatTemplateInput input = {json_object_get(request, "vars"), trusted, fixed_time()};
+    ChatTemplateInput input = {
+        .variables = json_object_get(request, "vars"), .trusted = trusted, .now = fixed_time()};
     ChatTemplateOutput output = {0};
     json_t *reply;
     if (t && chat_template_render(t, &input, &output, &error) == STATUS_OK) {
@@ -241,7 +242,7 @@ static ChatTemplateOutput render_user(const char *template, const char *user) {
     ChatTemplateOutput output = {0};
     ChatTemplate *t = chat_template_compile(template, strlen(template), &error);
     if (!t) fail_msg("%s: %s", template, error.text);
-    ChatTemplateInput input = {vars, trusted, fixed_time()};
+    ChatTemplateInput input = {.variables = vars, .trusted = trusted, .now = fixed_time()};
     if (chat_template_render(t, &input, &output, &error) != STATUS_OK) {
         fail_msg("%s: %s", template, error.text);
     }
@@ -397,7 +398,7 @@ static void what_stands_around_a_users_text_is_the_users_where_the_user_chose_it
     const char *text =
         "{{ content|tojson }}|{{ content }}|{{ content[3] }}|{{ content[3] + 1 }}|{{ 7 }}";
     ChatTemplate *t = chat_template_compile(text, strlen(text), &error);
-    ChatTemplateInput input = {vars, trusted, fixed_time()};
+    ChatTemplateInput input = {.variables = vars, .trusted = trusted, .now = fixed_time()};
     ChatTemplateOutput output;
     assert_int_equal(chat_template_render(t, &input, &output, &error), STATUS_OK);
     for (size_t i = 0; i < output.length; i++) {
@@ -624,7 +625,7 @@ static void one_template_renders_any_number_of_conversations(void **state) {
     for (int i = 0; i < 3; i++) {
         json_t *vars = json_pack("{s:[{s:s,s:s}],s:b}", "messages", "role", "user", "content",
                                  "Hi\n", "add_generation_prompt", i != 1);
-        ChatTemplateInput input = {vars, NULL, fixed_time()};
+        ChatTemplateInput input = {.variables = vars, .trusted = NULL, .now = fixed_time()};
         ChatTemplateOutput output;
         assert_int_equal(chat_template_render(t, &input, &output, NULL), STATUS_OK);
         assert_string_equal(output.text,

@@ -294,6 +294,60 @@ static void text_ends_before_a_stop_string(void **state) {
 
 #define STORIES "models/stories.bin"
 
+/* A batch takes what -s takes, and ids of any size keep their digits in results, which --resume and
+ * --check find again. (2^64 - 1 and 2^64 - 2 are the same double.) */
+static void seeds_and_ids_beyond_64_bits_are_taken(void **state) {
+    static const char lines[] =
+        "{\"id\":18446744073709551615,\"prompt\":\"The\",\"max_tokens\":8,\"temperature\":1,"
+        "\"seed\":18446744073709551615}\n"
+        "{\"id\":18446744073709551614,\"prompt\":\"The\",\"max_tokens\":8,\"temperature\":1,"
+        "\"seed\":9223372036854775808}\n"
+        "{\"id\":18446744073709551615,\"prompt\":\"again\",\"max_tokens\":1}\n"
+        "{\"id\":3,\"prompt\":\"The\",\"seed\":18446744073709551616}\n"
+        "{\"id\":4,\"prompt\":\"The\",\"max_tokens\":9223372036854775808}\n"
+        "{\"id\":5.0,\"prompt\":\"The\"}\n";
+    static const char *const seeds[] = {"18446744073709551615", "9223372036854775808"};
+    static const char *const ids[] = {"18446744073709551615", "18446744073709551614"};
+    char *results = build_path("tests/big-ids");
+    (void)state;
+    unlink(results);
+    file_write(scratch, lines, strlen(lines));
+    Process p = RUN("run", STORIES, "--batch", scratch, "-o", results, "--ordered");
+    assert_int_equal(p.status, 3);
+    process_free(&p);
+    size_t length;
+    char *out = file_read(results, &length);
+    for (int i = 0; i < 2; i++) {
+        char head[64];
+        snprintf(head, sizeof head, "{\"id\": %s, \"text\": ", ids[i]);
+        const char *line = strstr(out, head);
+        if (!line) fail_msg("no %s: %s", head, out);
+        json_t *text =
+            json_loads(line + strlen(head), JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK, NULL);
+        Process one = RUN("run", STORIES, "-i", "The", "-n", "8", "-t", "1", "-s", seeds[i]);
+        assert_memory_equal(one.out, json_string_value(text), json_string_length(text));
+        process_free(&one);
+        json_decref(text);
+    }
+    assert_non_null(strstr(out, "an earlier line has the same id, 18446744073709551615"));
+    assert_non_null(strstr(out, "'seed': 18446744073709551616 is out of range"));
+    assert_non_null(strstr(out, "'max_tokens': 9.2233720368547758e+18 is out of range"));
+    assert_non_null(strstr(out, "'id' must be a text or a whole number"));
+    p = RUN("run", STORIES, "--batch", scratch, "-o", results, "--ordered", "--resume");
+    process_free(&p);
+    size_t resumed_length;
+    char *resumed = file_read(results, &resumed_length);
+    assert_string_equal(resumed, out); /* nothing is answered a second time */
+    p = RUN("run", STORIES, "--batch", scratch, "--check", results);
+    if (!strstr(p.out, "{\"id\": 18446744073709551614, \"same\": true}"))
+        fail_msg("%s%s", p.out, p.err);
+    process_free(&p);
+    free(resumed);
+    free(out);
+    unlink(results);
+    free(results);
+}
+
 /* Of a batch's request --render shows the prompt that the batch takes: its clock (docs/batch.md: 1
  * January 2025), no tools where it has none or may call none, and no second system prompt. */
 static void a_request_is_rendered_as_the_batch_renders_it(void **state) {
@@ -990,6 +1044,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(new_tokens_are_counted_and_the_context_ends_the_text),
         cmocka_unit_test(text_ends_before_a_stop_string),
         cmocka_unit_test(a_request_is_rendered_as_the_batch_renders_it),
+        cmocka_unit_test(seeds_and_ids_beyond_64_bits_are_taken),
         cmocka_unit_test(a_conversation_can_be_seen_as_the_model_gets_it),
         cmocka_unit_test(the_description_comes_as_json_as_well),
         cmocka_unit_test(completion_keeps_the_spaces_of_a_name),

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "constraint/json_digits.h"
 #include "constraint/json_reader.h"
 #include "tests/tier.h"
 
@@ -126,11 +127,53 @@ static void depth_is_limited(void **state) {
     compare(text + DEEP - 2047, 4094, 0);
 }
 
+/* What is read with its digits is written with them, and jansson's limits are none. */
+static void numbers_keep_their_digits(void **state) {
+    static const char text[] = "{\"a\": [0, -0, 1.50, 1E5, 18446744073709551615, -1e999, 0.1, 7], "
+                               "\"b\": {\"c\": 123456789012345678901234567890}}";
+    json_t *digits = json_object(), *whole = json_object();
+    json_t *value = json_reader_load_digits(text, strlen(text), 0, digits, NULL);
+    json_t *again =
+        json_reader_load_digits(text, strlen(text), JSON_READER_WHOLE_NUMBERS, whole, NULL);
+    (void)state;
+    assert_non_null(value);
+    assert_int_equal(json_object_size(digits), 7); /* without 0 and 7 */
+    assert_int_equal(json_object_size(whole), 3);
+    char *written = json_digits_dumps(value, digits, 0);
+    assert_string_equal(written, text);
+    free(written);
+    written = json_digits_dumps(value, digits, JSON_COMPACT);
+    assert_string_equal(written, "{\"a\":[0,-0,1.50,1E5,18446744073709551615,-1e999,0.1,7],"
+                                 "\"b\":{\"c\":123456789012345678901234567890}}");
+    free(written);
+    json_decref(again);
+    json_decref(value);
+    /* The number of a key that comes twice is gone; no other one has its address. */
+    static const char twice[] = "{\"a\": 1.50, \"a\": 2, \"b\": 3, \"c\": 4}";
+    value = json_reader_load_digits(twice, strlen(twice), 0, digits, NULL);
+    written = json_digits_dumps(value, digits, 0);
+    assert_string_equal(written, "{\"a\": 2, \"b\": 3, \"c\": 4}");
+    free(written);
+    json_decref(value);
+    static const char lone[] =
+        "[\"\\ud800\", \"\\udc00b\", \"\\ud800\\u0041\", \"\\ud83d\\ude00\"]";
+    value = json_reader_load_digits(lone, strlen(lone), JSON_READER_LONE_SURROGATES, NULL, NULL);
+    written = json_dumps(value, JSON_COMPACT);
+    assert_string_equal(written, "[\"\xEF\xBF\xBD\",\"\xEF\xBF\xBD"
+                                 "b\",\"\xEF\xBF\xBD"
+                                 "A\",\"\xF0\x9F\x98\x80\"]");
+    free(written);
+    json_decref(value);
+    json_decref(whole);
+    json_decref(digits);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_and_errors_are_jansson_s),
         cmocka_unit_test(changed_documents_are_read_as_jansson_does),
         cmocka_unit_test(depth_is_limited),
+        cmocka_unit_test(numbers_keep_their_digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

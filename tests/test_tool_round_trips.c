@@ -72,9 +72,10 @@ static json_t *go_round(const json_t *request) {
     json_t *variables = json_pack("{s:b, s:n, s:s, s:s}", "add_generation_prompt", 1, "documents",
                                   "bos_token", "<s>", "eos_token", "</s>");
     const CallStyle style = messages_call_style(t, variables, now);
-    json_object_set_new(variables, "messages", messages_prepare(messages, style));
+    json_t *digits = json_object();
+    json_object_set_new(variables, "messages", messages_prepare(messages, style, NULL, digits));
     json_object_set(variables, "tools", (json_t *)tools);
-    const ChatTemplateInput input = {.variables = variables, .now = now};
+    const ChatTemplateInput input = {.variables = variables, .digits = digits, .now = now};
     json_t *reply = json_pack("{s:o, s:i, s:s*}", "message", message, "style", (int)style, "format",
                               format.tools ? format.tools->name : NULL);
     if (chat_template_render(t, &input, &out, &error) == STATUS_OK)
@@ -85,6 +86,7 @@ static json_t *go_round(const json_t *request) {
     chat_template_free(t);
     answer_free(&answer);
     json_decref(variables);
+    json_decref(digits);
     json_decref(messages);
     return reply;
 }
@@ -116,9 +118,45 @@ static void a_call_comes_back_as_transformers_renders_it(void **state) {
     fclose(file);
 }
 
+/* What the model wrote as a number is what the client gets and what the next prompt holds, whatever
+ * 64 bits or a double make of it (RFC 8259, 6: an implementation sets limits; Python's json keeps
+ * whole numbers of any length). Half of a surrogate pair, which json.dumps writes of such a text,
+ * reads as U+FFFD. */
+static void numbers_keep_their_digits_both_ways(void **state) {
+    static const char template[] =
+        "<tool_call>{\"name\": \"arguments\"}{% for m in messages %}{% for c in m.tool_calls or [] "
+        "%}"
+        "{{ c.function.arguments | tojson }} {{ c.function.arguments.a }} "
+        "{{ c.function.arguments.b | string }} {{ c.function.arguments.b | default(0) + 1 == 2.5 }}"
+        "{% endfor %}{% endfor %}";
+    static const char written[] =
+        "{\"a\": 12897688668976892758, \"b\": 1.50, \"c\": -9223372036854775809, \"d\": 1e400, "
+        "\"e\": -0, \"f\": 0.1, \"g\": [1E5, {\"h\": 1e-7}], \"s\": \"%sx\"}";
+    char given[512], kept[512], answer[600], rendered[700];
+    (void)state;
+    snprintf(given, sizeof given, written, "\\ud800");
+    snprintf(kept, sizeof kept, written, "\xEF\xBF\xBD");
+    snprintf(answer, sizeof answer, "<tool_call>{\"name\": \"f\", \"arguments\": %s}</tool_call>",
+             given);
+    snprintf(rendered, sizeof rendered,
+             "<tool_call>{\"name\": \"arguments\"}%s 12897688668976892758 1.50 True", kept);
+    json_t *request = json_pack("{s:s, s:[], s:[{s:{s:s}}], s:s}", "template", template, "messages",
+                                "tools", "function", "name", "f", "answer", answer);
+    json_t *reply = go_round(request);
+    const json_t *message = json_object_get(reply, "message");
+    const json_t *call = json_array_get(json_object_get(message, "tool_calls"), 0);
+    const json_t *arguments = json_object_get(json_object_get(call, "function"), "arguments");
+    assert_non_null(arguments);
+    assert_string_equal(json_string_value(arguments), kept);
+    assert_string_equal(json_string_value(json_object_get(reply, "rendered")), rendered);
+    json_decref(reply);
+    json_decref(request);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_call_comes_back_as_transformers_renders_it),
+        cmocka_unit_test(numbers_keep_their_digits_both_ways),
     };
     if (argc == 2 && strcmp(argv[1], "--driver") == 0) return json_lines_serve(go_round);
     return cmocka_run_group_tests(tests, NULL, NULL);
