@@ -342,6 +342,37 @@ class Comparison(unittest.TestCase):
         self.assertNotEqual(scores[2][0], 0)
         self.assertIn("verbatim has no pretraned", said)
 
+    def test_a_choice_without_tokens_is_refused(self):
+        from lm_eval.api.instance import Instance
+
+        lm = verbatim(self.models["llama"])
+        request = Instance("loglikelihood", {}, ("Tom sees", ""), 0)
+        with self.assertRaisesRegex(ValueError, "the choice '' behind 'Tom sees': it has no token"):
+            lm.loglikelihood([request], disable_tqdm=True)
+        lm._process.close()
+
+    def test_a_message_is_continued_as_transformers_continues_it(self):
+        from transformers import AutoTokenizer
+
+        theirs = AutoTokenizer.from_pretrained(self.models["llama"])
+        trimmed = CHAT_TEMPLATE.replace("message['content']", "message['content'] | trim")
+        for template in (CHAT_TEMPLATE, trimmed):
+            path = os.path.join(self.scratch.name, "continued.jinja")
+            with open(path, "w", encoding="utf-8") as out:
+                out.write(template)
+            lm = verbatim(self.models["llama"], chat_template=path)
+            theirs.chat_template = template
+            for prefix in ("Here:\n```python\n", "", "\n", " ", "<|end|>", "Tom", "Tom \n"):
+                chat = [
+                    {"role": "user", "content": "Tom?"},
+                    {"role": "assistant", "content": prefix},
+                ]
+                wanted = theirs.apply_chat_template(
+                    chat, tokenize=False, add_generation_prompt=False, continue_final_message=True
+                )
+                self.assertEqual(lm.apply_chat_template(chat, add_generation_prompt=False), wanted)
+            lm._process.close()
+
     def test_errors_are_said(self):
         from lm_eval.api.registry import get_model
 

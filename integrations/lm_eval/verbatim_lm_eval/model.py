@@ -31,6 +31,8 @@ DTYPES = {
     "half": "f16",
     "bfloat16": "bf16",
 }
+# Marks the end of a message that is to be continued; a template that trims messages takes the space.
+END_TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 # Of transformers, without effect here.
 IGNORED = ("do_sample", "num_return_sequences", "use_cache", "pad_token_id")
 
@@ -230,6 +232,8 @@ class VerbatimLM(TemplateLM):
 
     def _score_request(self, context, continuation):
         """The tokens behind `context` are scored; what they share with others is computed once."""
+        if not continuation:
+            raise ValueError("it has no token of its own")
         if len(continuation) > self.max_length:
             raise ValueError(f"{len(continuation)} tokens are more than the context holds")
         tokens = (context + continuation)[-(self.max_length + 1) :]
@@ -241,9 +245,19 @@ class VerbatimLM(TemplateLM):
             "logprob_start_len": len(tokens) - len(continuation),
         }
 
+    def _scored(self, key, context, continuation):
+        """The request of a choice. One without a token of its own is refused, as --eval-tasks and `hf`
+        refuse it: nothing would score 0, better than any other choice."""
+        try:
+            return self._score_request(context, continuation)
+        except ValueError as error:
+            if key is None:
+                raise
+            raise ValueError(f"the choice {key[1]!r} behind {key[0][-80:]!r}: {error}") from None
+
     def _loglikelihood_tokens(self, requests, disable_tqdm=False, **kwargs):
         results = self._ask(
-            [self._score_request(context, continuation) for _, context, continuation in requests],
+            [self._scored(*request) for request in requests],
             "Running loglikelihood requests",
             disable_tqdm,
         )
@@ -323,8 +337,12 @@ class VerbatimLM(TemplateLM):
         variables = {"add_generation_prompt": add_generation_prompt}
         if self._thinking is not None:
             variables["enable_thinking"] = self._thinking
+        messages = list(chat_history)
+        if not add_generation_prompt:
+            last = messages[-1]["content"]
+            messages[-1] = {**messages[-1], "content": last + END_TAG}
         request = {
-            "messages": chat_history,
+            "messages": messages,
             "max_tokens": 0,
             "return_prompt": True,
             "chat_template_kwargs": variables,
@@ -332,9 +350,13 @@ class VerbatimLM(TemplateLM):
         text = self._ask([request])[0]["prompt"]
         if add_generation_prompt:
             return text
-        # The last message is to be continued: what the template writes behind it goes.
-        last = chat_history[-1]["content"].strip()
-        return text[: text.rindex(last) + len(last)]
+        # The last message is to be continued: what the template writes behind it goes, as
+        # continue_final_message of transformers has it.
+        end = text.rfind(END_TAG.strip())
+        if end < 0 or last.strip() not in text:
+            raise ValueError(f"the chat template does not write {last!r}, which is to be continued")
+        kept = text[:end]
+        return kept if text.startswith(END_TAG, end) else kept.rstrip()
 
     def chat_template(self, chat_template=False):
         return self._info.get("chat_template", "") if chat_template else ""
