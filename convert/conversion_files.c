@@ -15,7 +15,7 @@
 #include "system/terminal.h"
 
 /* Raised when the same source becomes other tensors, so that kept conversions are made anew. */
-enum { WEIGHTS_REVISION = 3 /* --type nvfp4 leaves NVFP4 as it is */ };
+enum { WEIGHTS_REVISION = 4 /* GGUF: what a file must say, general.sampling.* */ };
 
 /* Adds what identifies a file and its version to the hash. */
 static void hash_file(XXH3_state_t *state, const InputFile *file) {

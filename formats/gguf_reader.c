@@ -13,6 +13,7 @@
 #include "formats/gguf_ollama.h"
 #include "formats/gguf_positions.h"
 #include "formats/pooling.h"
+#include "formats/recommended.h"
 #include "formats/scale_join.h"
 #include "formats/verb_steps.h"
 
@@ -674,6 +675,7 @@ static Status parse(GgufModel *r) {
         read_template(r) != STATUS_OK)
         return STATUS_FAILED;
     copy_general(r);
+    recommended_gguf(r->source, &r->gguf);
     if (computes(r)) return read_tensors(r);
     complete_vocabulary_only(r);
     return STATUS_OK;

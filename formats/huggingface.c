@@ -23,6 +23,7 @@
 #include "formats/own_model.h"
 #include "formats/own_vocabulary.h"
 #include "formats/pooling.h"
+#include "formats/recommended.h"
 #include "formats/quantization.h"
 #include "formats/prediction.h"
 #include "formats/rope.h"
@@ -392,21 +393,6 @@ static void read_special_ids(const Directory *d, const Family *family) {
             c->eos_id[c->n_eos++] = (uint32_t)absent[i];
 }
 
-/* Copies every number and switch of generation_config.json into the metadata, as "generation.KEY".
- */
-static void add_generation(Directory *d) {
-    const char *key;
-    json_t *value;
-    json_object_foreach(d->generation, key, value) {
-        char name[128];
-        if (snprintf(name, sizeof name, "generation.%s", key) >= (int)sizeof name) continue;
-        Metadata *metadata = &d->source->metadata;
-        if (json_is_boolean(value)) metadata_add_bool(metadata, name, json_is_true(value));
-        if (json_is_integer(value)) metadata_add_int(metadata, name, json_integer_value(value));
-        if (json_is_real(value)) metadata_add_float(metadata, name, json_real_value(value));
-    }
-}
-
 /* Refuses a decoder that was made to attend in both directions, by the keys and classes of models
  * of embeddings. */
 static Status check_causal(const Directory *d) {
@@ -629,7 +615,7 @@ static Status parse(Directory *d) {
         read_tokenizer(d) != STATUS_OK || read_template(d) != STATUS_OK ||
         pooling_read(d->source, d->error) != STATUS_OK)
         return STATUS_FAILED;
-    add_generation(d);
+    recommended_json(d->source, d->generation);
     add_special_tokens(d);
     if (d->is_part || family->reads_text_alone) source_add_note(d->source, source_text_alone);
     return STATUS_OK;

@@ -126,6 +126,7 @@ typedef struct Source {
     char (*shared_names)[MODELFILE_NAME_BYTES]; /* of layers that share tensors; NULL: none */
     const char *notes[SOURCE_MAX_NOTES]; /* what the result will lack, or how it will differ */
     size_t n_notes;
+    char not_applied[256]; /* recommended.h: one of the notes; "": none */
 
     InputFile tokenizer_file;  /* given by the user (path NULL: none) */
     const char *split_pattern; /* of tokenizer_file, as in tokenizer_from_file; borrowed */

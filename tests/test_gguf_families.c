@@ -540,6 +540,79 @@ static void the_names_of_ollama_are_known(void **state) {
     }
 }
 
+/* ---- What a model recommends ---- */
+
+static Source *parsed(const char *path) {
+    Source *source;
+    Error error = {.text = ""};
+    if (source_open(&source, path, NULL, &error) != STATUS_OK ||
+        source_parse(source, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return source;
+}
+
+/* general.sampling.* is what llama.cpp takes for the defaults of a file (common.cpp). */
+static void a_gguf_file_recommends_how_to_sample(void **state) {
+    (void)state;
+    static const char *const keys[] = {"generation.temperature", "generation.top_k",
+                                       "generation.top_p", "generation.min_p",
+                                       "generation.repetition_penalty"};
+    char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");
+    json_t *gguf = gguf_fixture_load("llama-mha");
+    set_key(gguf, "general.sampling.temp", json_real(0.5), "float32");
+    set_key(gguf, "general.sampling.top_k", json_integer(20), "int32");
+    set_key(gguf, "general.sampling.top_p", json_real(0.75), "float32");
+    set_key(gguf, "general.sampling.min_p", json_real(0.25), "float32");
+    set_key(gguf, "general.sampling.penalty_repeat", json_real(1.5), "float32");
+    set_key(gguf, "general.sampling.penalty_last_n", json_integer(64), "int32");
+    set_key(gguf, "general.sampling.mirostat", json_integer(2), "int32");
+    set_key(gguf, "general.sampling.xtc_probability", json_real(0), "float32");
+    gguf_fixture_write(gguf, path, STORED_F32, false);
+    Source *source = parsed(path);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!metadata_has(&source->metadata, keys[i])) fail_msg("no %s", keys[i]);
+    assert_int_equal(source->n_notes, 1);
+    assert_string_equal(source->notes[0],
+                        "recommended by the model, but not applied here: "
+                        "general.sampling.mirostat, general.sampling.penalty_last_n");
+    source_close(source);
+    assert_refused("llama-mha", "general.sampling.temp", json_string("0"), "string",
+                   "'general.sampling.temp' is text, but a number is wanted");
+    json_decref(gguf);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+/* Keys of transformers' GenerationConfig that change the text are named, unless their value
+ * changes nothing. */
+static void what_generation_config_json_wants_in_vain_is_named(void **state) {
+    (void)state;
+    static const char neutral[] =
+        "{\"temperature\": 0.5, \"num_beams\": 1, \"guidance_scale\": null, \"typical_p\": 1.0, "
+        "\"bad_words_ids\": [], \"no_repeat_ngram_size\": 0, \"max_length\": 20}";
+    static const char given[] =
+        "{\"num_beams\": 4, \"guidance_scale\": 1.5, \"no_repeat_ngram_size\": 3, "
+        "\"exponential_decay_length_penalty\": [20, 1.1]}";
+    Fixture f = fixture_load("llama-mha");
+    char *directory = fixture_source(&f);
+    char *path = fixture_path(directory, "generation_config.json");
+    file_write(path, neutral, sizeof neutral - 1);
+    Source *source = parsed(directory);
+    assert_true(metadata_has(&source->metadata, "generation.temperature"));
+    assert_int_equal(source->n_notes, 0);
+    source_close(source);
+    file_write(path, given, sizeof given - 1);
+    source = parsed(directory);
+    assert_int_equal(source->n_notes, 1);
+    assert_string_equal(source->notes[0],
+                        "recommended by the model, but not applied here: no_repeat_ngram_size, "
+                        "num_beams, guidance_scale, exponential_decay_length_penalty");
+    source_close(source);
+    free(path);
+    fixture_remove_directory(directory);
+    fixture_free(&f);
+}
+
 static void a_matrix_given_twice_is_refused(void **state) {
     (void)state;
     char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");
@@ -655,6 +728,9 @@ int main(int argc, char **argv) {
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(what_would_be_passed_over_is_refused);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(whole_numbers_of_any_width_are_read);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(an_epsilon_is_required);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_gguf_file_recommends_how_to_sample);
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test(what_generation_config_json_wants_in_vain_is_named);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_gemma3_of_ollama_has_its_own_values);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_names_of_ollama_are_known);
         tests[n++] =
