@@ -316,38 +316,95 @@ static int level_count(TensorType type) {
     return 1 << weight_types[type].bits;
 }
 
-/* The levels of a group, raised or not. */
-static void group_levels(TensorType type, bool raised, int8_t *levels) {
-    for (int c = 0; c < level_count(type); c++)
-        levels[c] = (int8_t)(record_table(type)[c] + (raised ? weight_types[type].raise : 0));
+/* A table of levels, and for each whole number f from -129 to 127 the codes of the largest level
+ * that is not above f and of the smallest one above it, so that the nearest level of x is one of
+ * the two at floor(x), whatever the table's order. Among equal levels the first code counts. */
+enum { LEVEL_STEPS = 257, FIRST_STEP = -129 };
+typedef struct Levels {
+    int8_t level[MAX_LEVELS];
+    int n;
+    uint8_t below[LEVEL_STEPS], above[LEVEL_STEPS];
+} Levels;
+
+static void find_neighbours(Levels *levels) {
+    int16_t code[LEVEL_STEPS]; /* of the level FIRST_STEP + i; -1: there is none */
+    int found = -1;
+    memset(code, -1, sizeof code);
+    for (int c = levels->n - 1; c >= 0; c--) code[levels->level[c] - FIRST_STEP] = (int16_t)c;
+    for (int i = 0; i < LEVEL_STEPS; i++) {
+        if (code[i] >= 0) found = code[i];
+        levels->below[i] = (uint8_t)(found < 0 ? 0 : found);
+    }
+    found = -1;
+    for (int i = LEVEL_STEPS - 1; i >= 0; i--) {
+        levels->above[i] = (uint8_t)(found < 0 ? levels->below[i] : found);
+        if (code[i] >= 0) found = code[i];
+    }
+    for (int i = 0; i < LEVEL_STEPS && FIRST_STEP + i < levels->level[found]; i++)
+        levels->below[i] = (uint8_t)found;
+}
+
+/* The levels of a type with a table, raised or not. */
+static void levels_of(Levels *levels, TensorType type, bool raised) {
+    levels->n = level_count(type);
+    for (int c = 0; c < levels->n; c++)
+        levels->level[c] =
+            (int8_t)(record_table(type)[c] + (raised ? weight_types[type].raise : 0));
+    find_neighbours(levels);
 }
 
 typedef struct LevelGroup {
     float x[MAX_GROUP], weight[MAX_GROUP];
+    const Levels *levels; /* [2]: the type's, and those raised */
 } LevelGroup;
 
-/* The nearest levels of the table for x[n] ~ scale * table[code]; code 0 where x / scale is not
- * finite. */
-FOR_EACH_ISA static void code_levels(const int8_t *table, int n_levels, const float *x, size_t n,
-                                     float scale, uint8_t *codes) {
-    float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+/* The nearest levels for x[n] ~ level[code] / inverse, found by looking at each level. */
+FOR_EACH_ISA static void scan_levels(const Levels *levels, const float *x, size_t n, float inverse,
+                                     uint8_t *codes) {
     for (size_t i = 0; i < n; i++) {
         float at = x[i] * inverse, nearest = INFINITY;
         codes[i] = 0;
-        for (int c = 0; c < n_levels; c++) {
-            float distance = fabsf(at - (float)table[c]);
+        for (int c = 0; c < levels->n; c++) {
+            float distance = fabsf(at - (float)levels->level[c]);
             codes[i] = distance < nearest ? (uint8_t)c : codes[i];
             nearest = distance < nearest ? distance : nearest;
         }
     }
 }
 
+/* The same by looking at two levels, where |x * inverse| < 2^20: distances to several levels on one
+ * side of a larger number may round to the same. False where one is larger. */
+FOR_EACH_ISA static bool look_up_levels(const Levels *levels, const float *x, size_t n,
+                                        float inverse, uint8_t *codes) {
+    bool near = true;
+    for (size_t i = 0; i < n; i++) near &= fabsf(x[i] * inverse) < 0x1p20f;
+    for (size_t i = 0; i < n && near; i++) {
+        float at = x[i] * inverse;
+        int step = (int)floorf(clamp(at, (float)FIRST_STEP, (float)(FIRST_STEP + LEVEL_STEPS - 1)));
+        uint8_t below = levels->below[step - FIRST_STEP], above = levels->above[step - FIRST_STEP];
+        float down = fabsf(at - (float)levels->level[below]);
+        float up = fabsf(at - (float)levels->level[above]);
+        codes[i] = down < up || (down == up && below < above) ? below : above;
+    }
+    return near;
+}
+
+/* The nearest levels for x[n] ~ scale * level[code]; of two that are as near the first code. Code 0
+ * where x / scale is not finite. */
+static void code_levels(const Levels *levels, const float *x, size_t n, float scale,
+                        uint8_t *codes) {
+    const int few = 8; /* levels that are scanned as fast as they are looked up */
+    float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+    if (levels->n <= few || !look_up_levels(levels, x, n, inverse, codes))
+        scan_levels(levels, x, n, inverse, codes);
+}
+
 /* The error of the codes[n]; *fitted is the scale that suits them best. */
-static float level_error(const int8_t *table, const float *x, const float *weight, size_t n,
+static float level_error(const Levels *levels, const float *x, const float *weight, size_t n,
                          float scale, const uint8_t *codes, float *fitted) {
     float error = 0.0f, wxq = 0.0f, wqq = 0.0f;
     for (size_t i = 0; i < n; i++) {
-        float q = (float)table[codes[i]], d = x[i] - scale * q;
+        float q = (float)levels->level[codes[i]], d = x[i] - scale * q;
         error += weight[i] * (d * d);
         wxq += weight[i] * x[i] * q;
         wqq += weight[i] * q * q;
@@ -359,16 +416,15 @@ static float level_error(const int8_t *table, const float *x, const float *weigh
 /* Codes group k with a scale and stores it in `row` when it is the best so far. */
 static void try_levels(TensorType type, const LevelGroup *g, float scale, float *best,
                        const RecordCodes *row, size_t k) {
-    const int8_t *table = record_table(type);
     const size_t n = type_group(type);
     uint8_t codes[MAX_GROUP];
     float fitted;
-    code_levels(table, level_count(type), g->x, n, scale, codes);
-    float error = level_error(table, g->x, g->weight, n, scale, codes, &fitted);
+    code_levels(g->levels, g->x, n, scale, codes);
+    float error = level_error(g->levels, g->x, g->weight, n, scale, codes, &fitted);
     if (record_scales(type) == SCALES_HALVES) {
         scale = as_half(clamp(fitted, -65504.0f, 65504.0f));
-        code_levels(table, level_count(type), g->x, n, scale, codes);
-        error = level_error(table, g->x, g->weight, n, scale, codes, &fitted);
+        code_levels(g->levels, g->x, n, scale, codes);
+        error = level_error(g->levels, g->x, g->weight, n, scale, codes, &fitted);
     }
     if (!(error < *best)) return;
     *best = error;
@@ -443,7 +499,6 @@ static PartRange part_range(TensorType type) {
  * weight the largest level. Levels that have both signs need no negative scale, and odd parts have
  * none. */
 static float search_part_scale(TensorType type, const LevelGroup *g, size_t n) {
-    const int8_t *table = record_table(type);
     const float largest = weight_types[type].largest;
     const int last_sign = part_range(type).least < 0 ? -1 : 1;
     float extreme = 0.0f, best = INFINITY, found = 0.0f;
@@ -454,8 +509,8 @@ static float search_part_scale(TensorType type, const LevelGroup *g, size_t n) {
             const float scale = (float)sign * extreme / (largest * (1.0f + 0.04f * (float)t));
             uint8_t codes[MAX_GROUP];
             float fitted;
-            code_levels(table, level_count(type), g->x, n, scale, codes);
-            float error = level_error(table, g->x, g->weight, n, scale, codes, &fitted);
+            code_levels(g->levels, g->x, n, scale, codes);
+            float error = level_error(g->levels, g->x, g->weight, n, scale, codes, &fitted);
             if (error < best && fitted * (float)sign > 0.0f) best = error, found = fitted;
         }
     return found;
@@ -499,11 +554,10 @@ static void choose_part(TensorType type, const LevelGroup *g, float scale, float
     for (int i = 0; i < 3 * choices; i++) {
         const int part = nearest - 1 + i % 3;
         uint8_t codes[MAX_GROUP];
-        int8_t levels[MAX_LEVELS];
+        const Levels *levels = g->levels + i / 3;
         float fitted, own = record_scale * part_factor(type, part);
         if (part < range.least || part > range.most) continue;
-        group_levels(type, i >= 3, levels);
-        code_levels(levels, level_count(type), g->x, n, own, codes);
+        code_levels(levels, g->x, n, own, codes);
         float error = level_error(levels, g->x, g->weight, n, own, codes, &fitted);
         if (!(error < best)) continue;
         best = error;
@@ -514,14 +568,16 @@ static void choose_part(TensorType type, const LevelGroup *g, float scale, float
 }
 
 /* Quantizes groups [first, first + n_groups), which are one record. */
-static void quantize_part_record(TensorType type, size_t first, size_t n_groups, const float *x,
-                                 const float *importance, const RecordCodes *row) {
+static void quantize_part_record(TensorType type, const Levels *levels, size_t first,
+                                 size_t n_groups, const float *x, const float *importance,
+                                 const RecordCodes *row) {
     const size_t n = type_group(type);
     const PartRange range = part_range(type);
     LevelGroup groups[MAX_GROUPS];
     float scales[MAX_GROUPS], largest = 0.0f;
     for (size_t k = 0; k < n_groups; k++) {
         LevelGroup *g = &groups[k];
+        g->levels = levels;
         memcpy(g->x, x + (first + k) * n, n * sizeof *x);
         weigh_group(type, g->weight, g->x, importance ? importance + (first + k) * n : NULL, n);
         scales[k] = search_part_scale(type, g, n);
@@ -546,13 +602,13 @@ static void quantize_part_record(TensorType type, size_t first, size_t n_groups,
  * twice by least squares. */
 static void quantize_shared(TensorType type, size_t k, size_t n, const float *x,
                             const float *importance, const RecordCodes *row) {
-    const int n_levels = 1 << weight_types[type].bits;
-    int8_t levels[4];
+    Levels levels = {.n = level_count(type)};
     uint8_t codes[MAX_SHARED];
     float weight[MAX_SHARED], extreme = 0.0f, best = INFINITY;
-    for (int c = 0; c < n_levels; c++)
-        levels[c] = type_has_table(type) ? record_table(type)[c]
-                                         : (int8_t)(c - (int)weight_types[type].zero);
+    for (int c = 0; c < levels.n; c++)
+        levels.level[c] = type_has_table(type) ? record_table(type)[c]
+                                               : (int8_t)(c - (int)weight_types[type].zero);
+    find_neighbours(&levels);
     weigh_group(type, weight, x, importance, n);
     for (size_t i = 0; i < n; i++)
         if (fabsf(x[i]) > extreme) extreme = fabsf(x[i]);
@@ -563,8 +619,8 @@ static void quantize_shared(TensorType type, size_t k, size_t n, const float *x,
         for (int round = 0; round < 3; round++) {
             float fitted, error;
             scale = as_half(clamp(scale, -65504.0f, 65504.0f));
-            code_levels(levels, n_levels, x, n, scale, codes);
-            error = level_error(levels, x, weight, n, scale, codes, &fitted);
+            code_levels(&levels, x, n, scale, codes);
+            error = level_error(&levels, x, weight, n, scale, codes, &fitted);
             if (error < best) {
                 best = error;
                 memcpy(row->codes + k * type_group(type), codes, n);
@@ -614,11 +670,11 @@ static void fill_record(TensorType type, Record *r, const float *x, const float 
 }
 
 /* Types with a table: each group alone. */
-static void quantize_level_groups(TensorType type, size_t groups, const float *x,
-                                  const float *importance, const RecordCodes *row) {
+static void quantize_level_groups(TensorType type, const Levels *levels, size_t groups,
+                                  const float *x, const float *importance, const RecordCodes *row) {
     const size_t n = type_group(type);
     for (size_t k = 0; k < groups; k++) {
-        LevelGroup g;
+        LevelGroup g = {.levels = levels};
         memcpy(g.x, x + k * n, n * sizeof *g.x);
         weigh_group(type, g.weight, g.x, importance ? importance + k * n : NULL, n);
         quantize_levels(type, &g, row, k);
@@ -639,8 +695,11 @@ void quantize_records(TensorType type, size_t padded_cols, const float *x, const
     if (info->scales == SCALES_NIBBLE_PARTS) r.most = 15.0f;
     size_t groups = padded_cols / r.group, per_record = record_groups(type);
     const bool has_parts = type_has_table(type) && record_has_parts(type);
+    Levels levels[2];
+    for (int raised = 0; raised < 2 && type_has_table(type); raised++)
+        levels_of(&levels[raised], type, raised);
     for (size_t k = 0; k < groups && has_parts; k += per_record)
-        quantize_part_record(type, k, groups - k < per_record ? groups - k : per_record, x,
+        quantize_part_record(type, levels, k, groups - k < per_record ? groups - k : per_record, x,
                              importance, row);
     if (has_parts) return;
     for (size_t k = 0; k < groups && info->shared; k += info->shared) {
@@ -650,7 +709,7 @@ void quantize_records(TensorType type, size_t padded_cols, const float *x, const
     }
     if (info->shared) return;
     if (type_has_table(type)) {
-        quantize_level_groups(type, groups, x, importance, row);
+        quantize_level_groups(type, levels, groups, x, importance, row);
         return;
     }
     for (size_t first = 0; first < groups; first += per_record) {
