@@ -138,7 +138,7 @@ static size_t kept_floats(const Config *c) {
 enum { TILE_ROWS = 64 };
 
 /* A thread's memory for products of single heads: TILE_ROWS rows of one head, and their packed
- * form, which takes at most 8 bytes for each padded input. The kernels' scratch follows. */
+ * form, which takes at most 8 bytes for each padded input. */
 static size_t rows_floats(size_t cols) {
     return TILE_ROWS * padded(cols);
 }
@@ -149,17 +149,13 @@ static size_t packed_floats(size_t cols) {
 
 /* A thread's memory for products of single heads; a multiple of 16. */
 static size_t head_floats(const Config *c) {
-    size_t widest = 0, scratch = 0;
+    size_t widest = 0;
     for (uint32_t l = 0; l < c->n_layers; l++) {
         size_t head_dim = config_heads(c, l).head_dim, latent = config_latent(c, l).kv_lora_rank;
         widest = head_dim > widest ? head_dim : widest;
         widest = latent > widest ? latent : widest;
     }
-    for (size_t i = 0; isa_available(i); i++) {
-        size_t bytes = isa_available(i)->kernels->scratch_bytes;
-        scratch = bytes > scratch ? bytes : scratch;
-    }
-    return rows_floats(widest) + packed_floats(widest) + round_up(scratch, 64) / sizeof(float);
+    return rows_floats(widest) + packed_floats(widest);
 }
 
 static size_t thread_floats(const Config *c) {
@@ -192,7 +188,7 @@ static void multiply_head(const Model *m, const Matrix *w, const Heads *in, cons
         input = packed;
     }
     const Product product = {w, out->data + row * out->stride + head * out->width, out->stride};
-    kernels->multiply(&product, input, n, begin, end, packed + packed_floats(w->cols));
+    kernels->multiply(&product, input, n, begin, end, matmul_scratch(m->matmul));
 }
 
 /* out[row][head] = w[head] in[row][head]. The threads share heads, tiles of rows and, where there
