@@ -14,7 +14,7 @@
 #include "advice/options.h"
 #include "base/clock.h"
 #include "base/mapped.h"
-#include "base/threads.h"
+#include "base/machine.h"
 #include "convert/adapter_opening.h"
 #include "convert/convert_target.h"
 #include "convert/gguf_write.h"
@@ -311,7 +311,7 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
         .pooling = poolings[a->pooling],
         .gguf = e->gguf,
         .keeps_target = !a->force,
-        .n_threads = a->n_threads ? (int)a->n_threads : threads_default(),
+        .n_threads = a->n_threads ? (int)a->n_threads : machine_cores(),
         .cancel = stopped,
         .ready = enter_sandbox,
         .written = report_result,

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/machine.h"
+
 typedef struct Candidate {
     Isa isa;
     bool (*supported)(void);
@@ -14,8 +16,8 @@ static const Candidate candidates[] = {EACH_ISA(CANDIDATE)};
 
 const Isa *isa_available(size_t i) {
     for (size_t k = 0; k < sizeof candidates / sizeof *candidates; k++) {
-        if (!candidates[k].supported()) continue;
-        if (i-- == 0) return &candidates[k].isa;
+        if (candidates[k].supported() && i-- == 0) return &candidates[k].isa;
+        if (machine_ends_at_isa(candidates[k].isa.name)) break;
     }
     return NULL;
 }

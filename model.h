@@ -6,7 +6,6 @@
 #define MODEL_H
 
 #include "attention.h"
-#include "base/threads.h"
 #include "isa.h"
 #include "kvcache.h"
 #include "model_row.h"
@@ -14,7 +13,7 @@
 
 typedef struct ModelOptions {
     const Isa *isa;   /* NULL: the best of this machine */
-    int n_threads;    /* 0: threads_default() */
+    int n_threads;    /* 0: machine_cores() */
     uint32_t context; /* positions; 0: the model's */
     float rope_theta; /* base of a plain RoPE that replaces the file's table; 0: the file's table */
     uint32_t max_rows;    /* the most rows of one model_forward; 0: 512 */

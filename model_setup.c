@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/lines.h"
+#include "base/machine.h"
 #include "base/numbers.h"
 #include "branches.h"
 #include "config_fields.h"
@@ -153,7 +154,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     m->config = options->config ? options->config : modelfile_config(file);
     m->exchange = options->exchange;
     m->isa = options->isa ? options->isa : isa_choose(NULL, error);
-    m->n_threads = options->n_threads > 0 ? options->n_threads : threads_default();
+    m->n_threads = options->n_threads > 0 ? options->n_threads : machine_cores();
     m->context = options->context ? options->context : m->config->context;
     m->max_rows = options->max_rows ? options->max_rows : MATMUL_MAX_ROWS;
     if (m->max_rows > MATMUL_MAX_ROWS) m->max_rows = MATMUL_MAX_ROWS;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/machine.h"
 #include "base/mapped.h"
 #include "chat/note.h"
 #include "cluster/cluster.h"
@@ -31,7 +32,6 @@
 #include "session/kept_weights.h"
 #include "session/output_names.h"
 #include "session/shape.h"
-#include "system/free_memory.h"
 #include "system/peak_memory.h"
 #include "system/sandbox.h"
 #include "system/standard_streams.h"
@@ -135,8 +135,8 @@ static Status open_everything(Opened *opened, Error *error) {
     SandboxRules rules = {0};
     session->isa = isa_choose(o->isa, error);
     if (!session->isa) return STATUS_USAGE;
-    session->n_threads = o->n_threads ? (int)o->n_threads : threads_default();
-    session->free_memory = free_memory_bytes();
+    session->n_threads = o->n_threads ? (int)o->n_threads : machine_cores();
+    session->free_memory = machine_free_memory();
     double start = clock_seconds();
     Status status =
         modelopen_begin(&opened->model, o->model, o->tokenizer, o, session->interrupted, error);

@@ -1,12 +1,8 @@
-/* The default number of threads, and a barrier for them. */
+/* A barrier for the threads of a team. */
 #ifndef THREADS_H
 #define THREADS_H
 
 #include <stdatomic.h>
-
-/* The number of physical cores that this process may use, within its affinity mask and the quota of
- * its control group; at least 1. */
-int threads_default(void);
 
 /* A barrier for the threads of an OpenMP team, which wait for each other many times a layer.
  * OpenMP's own barrier calls the kernel each time to wake sleeping threads, and spins for

@@ -1,4 +1,4 @@
-/* base/threads.h, base/mapped.h, base/clock.h and getrandom for a WebAssembly module that has no
+/* base/machine.h, base/threads.h, base/mapped.h, base/clock.h and getrandom for a WebAssembly module that has no
  * system under it: it runs one thread, maps no file that somebody could cut off, is timed by its
  * page and is given its seeds. */
 #include <errno.h>
@@ -6,11 +6,17 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/machine.h"
 #include "base/mapped.h"
 #include "base/threads.h"
 
-int threads_default(void) {
+int machine_cores(void) {
     return 1;
+}
+
+bool machine_ends_at_isa(const char *isa) {
+    (void)isa;
+    return false;
 }
 
 void barrier_wait(Barrier *barrier) {

@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/machine.h"
 #include "base/utf8.h"
 #include "cache/kvcache_fork.h"
 #include "cache/kvcache_sizes.h"
@@ -49,9 +49,7 @@ static Status begin_opening(Dialogue *d, const Session *session, Error *error) {
 
 /* The share of the machine's memory that snapshots of the conversation may hold. */
 static size_t snapshot_bytes(const Options *options) {
-    long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGE_SIZE);
-    if (pages <= 0 || bytes <= 0) return 0;
-    return (size_t)pages / 100 * (size_t)bytes * options->snapshots;
+    return (size_t)(machine_memory() / 100.0) * options->snapshots;
 }
 
 /* What follows the conversation's opening, which both ways to open share: prompt, options, cache,

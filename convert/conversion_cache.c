@@ -18,7 +18,7 @@
 #include "convert/conversion_files.h"
 #include "convert/conversion_origin.h"
 #include "convert/convert_target.h"
-#include "system/free_memory.h"
+#include "base/machine.h"
 #include "system/replace_file.h"
 #include "system/terminal.h"
 
@@ -159,7 +159,7 @@ static Status begin_conversion(ConversionSlot *slot, const ConversionOrigin *ori
     slot->fd = replace_file_begin(base, ".tmp", 0, REPLACE_FILE_PRIVATE, &slot->partial, error);
     if (slot->fd < 0) return cannot_keep(slot, error);
     if (in_memory(&slot->memory_fd, error) != STATUS_OK) return STATUS_FAILED;
-    slot->memory = (size_t)free_memory_bytes();
+    slot->memory = (size_t)machine_free_memory();
     conversion_origin_write(slot->fd, origin);
     Names names = {slot, lock_path};
     const ErrandJob job = {name_conversion, drop_conversion, &names, {slot->lock_fd, -1}};
@@ -225,7 +225,7 @@ Status conversion_cache_open(ConversionSlot *slot, const Source *source, const c
     *slot = empty_slot;
     if (is_memory(cache_dir)) {
         slot->only_memory = true;
-        slot->memory = (size_t)free_memory_bytes();
+        slot->memory = (size_t)machine_free_memory();
         return in_memory(&slot->fd, error);
     }
     if (source->n_files == 0) return temporary(slot, error); /* generated weights */

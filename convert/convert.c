@@ -12,7 +12,7 @@
 #include <xxhash.h>
 
 #include "base/numbers.h"
-#include "base/threads.h"
+#include "base/machine.h"
 #include "convert/layout.h"
 #include "convert/quantize.h"
 #include "formats/given_family.h"
@@ -531,7 +531,7 @@ static void run_jobs(Conversion *c, Worker *w) {
 }
 
 static void run_workers(Conversion *c) {
-    int n_threads = c->options->n_threads > 0 ? c->options->n_threads : threads_default();
+    int n_threads = c->options->n_threads > 0 ? c->options->n_threads : machine_cores();
 #pragma omp parallel num_threads(n_threads)
     {
         Worker worker;

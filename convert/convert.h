@@ -30,7 +30,7 @@ typedef struct ConvertOptions {
     const char *pooling; /* for convert_to_path: pooling_set; NULL: as the source says */
     bool gguf;           /* for convert_to_path: the target is a GGUF file (gguf_write.h) */
     bool keeps_target;   /* for convert_to_path: fails where the target exists */
-    int n_threads;       /* 0: threads_default() */
+    int n_threads;       /* 0: machine_cores() */
     bool synced; /* for convert_parsed: the caller syncs the target, so that the disk may begin with
                   * what is written; false: it may never reach the disk */
     /* For convert_to_path: the path of a text to calibrate with (calibrate.h). The model is

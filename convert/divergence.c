@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/threads.h"
+#include "base/machine.h"
 #include "session/logprobs.h"
 
 enum { MOST_LOGITS = 1 << 28 };
@@ -85,7 +85,7 @@ Status divergence_measure(DivergenceReference *r, const ModelFile *file,
                           const ConvertOptions *options, double *mean, Error *error) {
     const Isa *isa = isa_choose(NULL, error);
     if (!isa) return STATUS_FAILED;
-    int n_threads = options->n_threads > 0 ? options->n_threads : threads_default();
+    int n_threads = options->n_threads > 0 ? options->n_threads : machine_cores();
     Measuring measuring = {r, isa->numeric, n_threads, NULL};
     measuring.exps = malloc((size_t)measuring.n_threads * 2 * r->vocab_size * sizeof(float));
     if (!measuring.exps) return error_set(error, "no memory to measure a divergence in");

@@ -1,6 +1,6 @@
 #include "convert/draft_opening.h"
 
-#include <unistd.h>
+#include "base/machine.h"
 
 /* Texts that are drafted for at once: with more than so many rows a pass has none to spare. */
 enum { MOST_TEXTS = 16 };
@@ -13,8 +13,7 @@ Status draft_opening_begin(DraftOpening *draft, const Session *session, Error *e
 
 /* An eighth of the machine's memory. */
 static size_t cache_bytes(void) {
-    long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGE_SIZE);
-    return pages > 0 && bytes > 0 ? (size_t)pages / 8 * (size_t)bytes : 0;
+    return (size_t)(machine_memory() / 8.0);
 }
 
 static Status open_model(DraftOpening *draft, const Session *session, Error *error) {

@@ -9,7 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "base/threads.h"
+#include "base/machine.h"
 #include "convert/layout.h"
 #include "formats/gguf.h"
 #include "formats/stored_write.h"
@@ -381,7 +381,7 @@ static size_t write_rows(const ModelFile *model, const Item *item, const RowOrig
 
 static Status convert_item(const GgufWriter *w, Item *item, const ModelFile *model,
                            const ConvertOptions *options, int fd, uint64_t at) {
-    int n_threads = options->n_threads > 0 ? options->n_threads : threads_default();
+    int n_threads = options->n_threads > 0 ? options->n_threads : machine_cores();
     size_t rows, cols, row_bytes;
     RowOrigin *origins = new_origins(w, item, &rows, &cols);
     if (!origins) return STATUS_FAILED;

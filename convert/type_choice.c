@@ -16,7 +16,7 @@
 #include "formats/source_open.h"
 #include "model.h"
 #include "system/descriptor.h"
-#include "system/free_memory.h"
+#include "base/machine.h"
 #include "system/sandbox.h"
 #include "system/terminal.h"
 
@@ -40,7 +40,7 @@ Status type_wish_open(TypeWish *wish, const char *type, Error *error) {
         if (status != STATUS_OK) return status;
         wish->free = (double)size;
     } else {
-        wish->free = free_memory_bytes();
+        wish->free = machine_free_memory();
     }
     wish->scratch = memfd_create("descriptions", MFD_CLOEXEC);
     return wish->scratch < 0 ? error_set(error, "no file in memory: %s", strerror(errno))

@@ -6,6 +6,8 @@
 #include <immintrin.h>
 #endif
 
+#include "base/machine.h"
+
 /* The first 32 bits of the fractional parts of the cube roots of the first 64 primes (4.2.2). */
 static const uint32_t constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -107,7 +109,7 @@ static void add_blocks(Sha256 *hash, const uint8_t *block, size_t n_blocks) {
 static bool has_instructions(void) {
 #if defined(__x86_64__)
     unsigned a, b, c, d;
-    return __builtin_cpu_supports("sse4.1") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+    return !machine_ends_at_isa("reference") && __builtin_cpu_supports("sse4.1") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
            (b & bit_SHA) != 0;
 #else
     return false;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/machine.h"
 
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -19,23 +20,6 @@ static int ascending(const void *a, const void *b) {
 double bench_median(double *values, size_t n) {
     qsort(values, n, sizeof *values, ascending);
     return values[n / 2];
-}
-
-size_t bench_cache_bytes(void) {
-    size_t largest = 0;
-    for (int index = 0; index < 8; index++) {
-        char path[80], unit = 0;
-        unsigned long size;
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
-        FILE *file = fopen(path, "r");
-        if (!file) continue;
-        if (fscanf(file, "%lu%c", &size, &unit) >= 1) {
-            size_t bytes = (size_t)size << (unit == 'M' ? 20 : unit == 'K' ? 10 : 0);
-            largest = bytes > largest ? bytes : largest;
-        }
-        fclose(file);
-    }
-    return largest;
 }
 
 /* ---- reading ---- */
@@ -160,7 +144,7 @@ Status bench_reading_open(Reading **out, const void *data, size_t bytes, int n_t
                           Error *error) {
     void *map = NULL;
     if (!data) {
-        bytes = 4 * bench_cache_bytes();
+        bytes = 4 * machine_cache();
         if (bytes < (size_t)256 << 20) bytes = (size_t)256 << 20;
         if (map_file(bytes, &map, error) != STATUS_OK) return STATUS_FAILED;
         data = map;

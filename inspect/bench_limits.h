@@ -5,9 +5,6 @@
 
 #include "isa.h"
 
-/* Bytes of the processor's largest cache; 0 when the system does not say. */
-size_t bench_cache_bytes(void);
-
 /* Memory to read and the fastest way to read it. On a shared machine the memory's speed changes
  * within seconds, so bench measures it again, with bench_reading_pass, before each few steps. */
 typedef struct Reading Reading;

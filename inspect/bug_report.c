@@ -10,7 +10,7 @@
 #include "inspect/inspect.h"
 #include "numeric.h"
 #include "session/versions.h"
-#include "system/free_memory.h"
+#include "base/machine.h"
 
 /* What is read of the machine while the program may still open files. */
 typedef struct Machine {
@@ -48,8 +48,8 @@ static Status open_report(void **state, const Session *session, SandboxRules *ru
     if (confstr(_CS_GNU_LIBC_VERSION, m->library, sizeof m->library) == 0)
         snprintf(m->library, sizeof m->library, "an unknown C library");
     m->n_processors = sysconf(_SC_NPROCESSORS_ONLN);
-    m->memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE);
-    m->free_memory = free_memory_bytes();
+    m->memory = machine_memory();
+    m->free_memory = machine_free_memory();
     return STATUS_OK;
 }
 

@@ -6,7 +6,7 @@
 
 /* The answer, in bytes where not said otherwise. */
 typedef struct Fit {
-    double free;      /* memory (system/free_memory.h) */
+    double free;      /* memory (base/machine.h) */
     double weights;   /* the file, which is mapped */
     double cache;     /* of one text as long as the context */
     bool weights_fit; /* with the cache of a short text */

@@ -6,11 +6,10 @@
 #include <string.h>
 
 #include "advice/spelling.h"
-#include "base/threads.h"
 #include "batch/batch_memory.h"
 #include "cache/kvcache_sizes.h"
 #include "constraint/json_reader.h"
-#include "system/free_memory.h"
+#include "base/machine.h"
 
 /* ---- Options ---- */
 
@@ -204,8 +203,8 @@ static Status open_model(LibraryOpening *o, const char *path, Error *error) {
     s->chat_template = o->chat_template;
     s->isa = isa_choose(o->options.isa, error);
     if (!s->isa) return STATUS_FAILED;
-    s->n_threads = o->options.n_threads ? (int)o->options.n_threads : threads_default();
-    s->free_memory = free_memory_bytes();
+    s->n_threads = o->options.n_threads ? (int)o->options.n_threads : machine_cores();
+    s->free_memory = machine_free_memory();
     Status status = o->maps ? modelfile_open(&s->file, path, -1, error)
                             : modelfile_read(&s->file, path, -1, error);
     if (status == STATUS_OK) status = open_tokenizer(s, path, error);
