@@ -2,7 +2,8 @@
 # make core       build/core/run: the core alone, on plain C, and its lines of code
 # make wasm       build/wasm/browser/index.html: the core and the story model in a browser (clang, wasi-libc)
 # make check      a sample of every promise, in about a minute: for editing
-# make check-numbers   of make check the programs that compute; make check-bits: those whose numbers are known
+# make check-numbers   of make check the programs that compute; make check-bits: those whose numbers are known;
+#                make check-texts: the others
 # make test       more of it, in less than three     make test-all   every case at its full size
 # make test-sweeps   of test-all the programs that take more there than in make test
 # make soak       the promises at full size, in minutes
@@ -55,6 +56,9 @@ ALL_LIBS = $(LDFLAGS) $(PACKAGE_LIBS) -lm -lpthread
 
 PROGRAMS = run export bench
 MAINS = $(PROGRAMS:%=%.c) core.c core_absent.c
+
+# What the processor that builds has, as macros of the compiler.
+NATIVE := $(shell $(CC) -march=native -dM -E -x c /dev/null 2>/dev/null)
 
 # Instruction sets of each processor; kernels/isa_list.h has the same list for the compiler. NAME
 # stands for the kernels kernels/NAME.c, NAME_records.c and NAME_pairs.c, compiled with FLAGS_NAME.
@@ -151,10 +155,10 @@ $(BUILD)/mpi/%.o: %.c
 # avx512 or neon), and of no other, and plain C for the types that the shipped models do not have. Everything
 # else of it is what run is made of.
 FIRST =
-FIRST_LISTS = isa layers/ranking layers/state_steps# what has a list of the instruction sets
+ISA_LISTS = isa layers/ranking layers/state_steps# what has a list of the instruction sets
 FIRST_PLAIN = $(BUILD)/first/kernels/plain_records.o
 OTHER_ISAS = $(filter-out $(FIRST),$(ISAS))
-FIRST_OBJECTS = $(FIRST_LISTS:%=$(BUILD)/first/%.o) $(FIRST_PLAIN) $(filter-out $(FIRST_LISTS:%=$(BUILD)/%.o) \
+FIRST_OBJECTS = $(ISA_LISTS:%=$(BUILD)/first/%.o) $(FIRST_PLAIN) $(filter-out $(ISA_LISTS:%=$(BUILD)/%.o) \
 	$(BUILD)/kernels/$(FIRST)_records.o $(OTHER_ISAS:%=$(BUILD)/\%.%.o) \
 	$(patsubst %.c,$(BUILD)/%.o,$(call isa_kernels,$(OTHER_ISAS))),$(OBJECTS))
 $(BUILD)/first/run: $(BUILD)/run.o $(FIRST_OBJECTS)
@@ -218,7 +222,8 @@ STATIC_LIBS = $(filter-out -ljansson,$(shell pkg-config --static --libs $(PACKAG
 ifeq ($(HAVE_LIBEDIT),yes)
 STATIC_LIBS += $(filter-out -ltermcap,$(shell pkg-config --static --libs libedit)) -lmd -ltinfo
 endif
-OBJCOPY = objcopy
+OBJCOPY = $(shell $(CC) -print-prog-name=objcopy)
+NM = $(shell $(CC) -print-prog-name=nm)
 STRIP = strip
 static: $(BUILD)/static/run $(BUILD)/static/export $(BUILD)/static/bench
 $(BUILD)/static/jansson.o: $(BUILD)/libverbatim.a
@@ -276,7 +281,7 @@ WASM_CC = clang
 WASM_FLAGS = --target=wasm32-wasi -O2 -msimd128 -std=c11 -D_GNU_SOURCE -ffp-contract=off -fno-math-errno \
 	-fno-strict-aliasing -D_WASI_EMULATED_MMAN -D_WASI_EMULATED_SIGNAL -DVERBATIM_CORE -DISA=reference -Wall -Wextra -Wshadow \
 	-Wno-unknown-pragmas -Wno-unused-parameter -Wno-unused-variable $(WERROR) -Ibrowser -Ibuild/wasm/include -I. -MMD -MP
-WASM_SOURCES = $(filter-out core.c base/threads.c base/mapped.c base/clock.c,$(CORE_SOURCES)) $(wildcard browser/*.c) \
+WASM_SOURCES = $(filter-out core.c base/control_group.c base/machine.c base/threads.c base/mapped.c base/clock.c,$(CORE_SOURCES)) $(wildcard browser/*.c) \
 	proof/model_digest.c formats/sha256.c
 WASM_OBJECTS = $(WASM_SOURCES:%.c=build/wasm/core/%.o)
 WASM_EXPORTS = $(sort $(shell grep -o 'story_[a-z0-9_]*' browser/story.h))
@@ -297,20 +302,68 @@ CMOCKA_LIBS = $(shell pkg-config --libs cmocka)
 TEST_HELPERS = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_%.c tests/fuzz_%.c tests/soak_%.c tests/seed_%.c tests/print_%.c tests/measure_%.c tests/attack_%.c tests/slow_network.c tests/suite.c $(RANK_HELPERS),$(wildcard tests/*.c)))
 $(BUILD)/tests/%.o: ALL_CFLAGS += $(CMOCKA_CFLAGS)
 
+# Plain C calls the C library for each fused multiply-add, which was a third of some tests' time. Where the processor
+# that builds has the instruction, the tests' plain kernels use it, which rounds alike. The plain kernels that the
+# program has are one more instruction set of the tests, "portable" (tests/portable.h).
+PLAIN = kernels/reference kernels/reference_spin \
+	$(patsubst %.c,%.reference,$(filter-out kernels/float.c,$(ISA_SOURCES)))
+PORTABLE = $(BUILD)/tests/portable_kernels.o
+$(PORTABLE): $(PLAIN:%=$(BUILD)/%.o)
+	@mkdir -p $(@D)
+	$(CC) -nostdlib -r -o $@ $^
+	$(OBJCOPY) --redefine-sym kernels_reference_supported=kernels_portable_runs_anywhere \
+		$$($(NM) -g --defined-only $@ | sed -n '/_supported/d; s/.* \(.*\)reference\(.*\)/--redefine-sym \1reference\2=\1portable\2/p') $@
+ifneq ($(findstring __FMA__,$(NATIVE)),)
+FAST_PLAIN = $(PLAIN:%=$(BUILD)/fma/%.o)
+endif
+$(BUILD)/fma/%.reference.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(FLAGS_avx2) -DISA=reference -c -o $@ $<
+$(BUILD)/fma/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(FLAGS_avx2) -c -o $@ $<
+# What has a list of the instruction sets, with one more.
+TEST_LISTS = $(ISA_LISTS:%=$(BUILD)/portable/%.o)
+WITH_PORTABLE = -D'MORE_ISAS(X)=X(portable, portable)'
+$(BUILD)/tests/test_indexer.o: ALL_CFLAGS += $(WITH_PORTABLE)
+$(BUILD)/portable/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(WITH_PORTABLE) -c -o $@ $<
+IN_TESTS = $(TEST_HELPERS) $(PORTABLE) $(FAST_PLAIN) $(TEST_LISTS)
+
 # The tiers link all test programs in one, tests/suite.c, whose links build/tests/test_NAME are; a
 # program that is asked for by its name is linked alone. Each has a main under a name of its own.
 SUITE = $(BUILD)/tests/suite
 $(BUILD)/tests/test_%.o: ALL_CFLAGS += -Dmain=main_of_$(basename $(@F))
-$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(TEST_HELPERS) $(BUILD)/libverbatim.a
+$(BUILD)/tests/test_%: $(BUILD)/tests/test_%.o $(IN_TESTS) $(BUILD)/libverbatim.a
 	@rm -f $@
 	$(CC) $(ALL_CFLAGS) -Wl,--defsym=main=main_of_$(@F) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS)
 
 # The folder's time changes when a test is added or removed.
 $(SUITE).o: ALL_CFLAGS += -D'SUITE(X)=$(TESTS:$(BUILD)/tests/%=X(%))'
 $(SUITE).o: tests
-$(SUITE): $(SUITE).o $(TESTS:%=%.o) $(TEST_HELPERS) $(CLUSTER_TEST_OBJECTS) $(BUILD)/libverbatim.a
+SUITE_OBJECTS = $(SUITE).o $(TESTS:%=%.o) $(CLUSTER_TEST_OBJECTS) $(IN_TESTS)
+$(SUITE): $(SUITE_OBJECTS) $(BUILD)/libverbatim.a
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS)
 	@for t in $(TESTS); do ln -sf suite $$t; done
+
+# The same programs on a processor whose tiles are emulated, for scripts/test-machines: VERBATIM_BUILD=build/emulated.
+# It needs AVX-512.
+EMULATED = $(BUILD)/emulated
+EMULATED_OBJECTS = $(EMULATED)/kernels/amx.o $(EMULATED)/kernels/cpu.o
+$(EMULATED)/kernels/amx.o: ISA_FLAGS = $(FLAGS_avx512)
+$(EMULATED)/kernels/%.o: kernels/%.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(ISA_FLAGS) -DAMX_EMULATED -c -o $@ $<
+$(PROGRAMS:%=$(EMULATED)/%): $(EMULATED)/%: $(BUILD)/%.o $(EMULATED_OBJECTS) $(BUILD)/libverbatim.a
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
+$(EMULATED)/tests/suite: $(SUITE_OBJECTS) $(EMULATED_OBJECTS) $(BUILD)/libverbatim.a | $(BUILD)/tests/faults.so
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS)
+	@for t in $(TESTS:$(BUILD)/tests/%=$(@D)/%); do ln -sf suite $$t; done
+	@ln -sfn ../../tests/faults.so $(@D)/faults.so
+	@for f in core core_annotated; do ln -sfn ../$$f $(EMULATED)/$$f; done
+emulated: $(PROGRAMS:%=$(EMULATED)/%) $(EMULATED)/tests/suite
 
 $(BUILD)/tests/fuzz_wire: $(CLUSTER_OBJECTS) $(BUILD)/tests/thread_wire.o $(BUILD)/tests/wire_cases.o
 $(BUILD)/tests/fuzz_%: $(BUILD)/tests/fuzz_%.o $(BUILD)/libverbatim.a
@@ -344,12 +397,15 @@ BITS = $(patsubst %,$(BUILD)/tests/test_%,adapters attention core drafts embeddi
 	export_gguf gguf_families indexer kernels kv_heads kvcache live masks mix mtp numbers pools prefill quantized \
 	reference_logits sampler snapshots stacks stored streams tensor)
 check test: TIER = $@
-check-numbers check-bits: TIER = check
+check-numbers check-bits check-texts check-emulated: TIER = check
+check-texts: ORDERED_TESTS := $(filter-out $(filter-out %_guard,$(NUMBERS)),$(ORDERED_TESTS))
 check-numbers: ORDERED_TESTS := $(filter $(NUMBERS),$(ORDERED_TESTS))
 check-bits: ORDERED_TESTS := $(filter $(BITS),$(ORDERED_TESTS))
 test-all test-sweeps: TIER = all
 test-sweeps: ORDERED_TESTS := $(filter $(SWEPT_TESTS),$(ORDERED_TESTS))
-check check-numbers check-bits test test-all test-sweeps: all core $(BUILD)/core_annotated $(SUITE)
+check-emulated: all core $(BUILD)/core_annotated emulated
+	scripts/run-tests check $(EMULATED) $(ORDERED_TESTS:$(BUILD)/tests/%=$(EMULATED)/tests/%)
+check check-numbers check-bits check-texts test test-all test-sweeps: all core $(BUILD)/core_annotated $(SUITE)
 	@guard=; if [ $@/$(BUILD) = check/build ]; then \
 		JOBS=1 BUILD=$(BUILD) CC="$(CC)" scripts/guard --fast >$(BUILD)/guard.txt 2>&1 & guard=$$!; fi; \
 	status=0; VERBATIM_RUNNER="$(TEST_RUNNER)" scripts/run-tests $(TIER) $(BUILD) $(ORDERED_TESTS) || status=1; \
@@ -357,7 +413,7 @@ check check-numbers check-bits test test-all test-sweeps: all core $(BUILD)/core
 
 # test_guard counts the calls of these functions.
 GUARD_WRAPS = barrier_wait GOMP_barrier GOMP_loop_end GOMP_parallel __kmpc_barrier malloc calloc realloc aligned_alloc
-$(SUITE) $(BUILD)/tests/test_guard: ALL_LIBS += $(GUARD_WRAPS:%=-Wl,--wrap=%)
+$(SUITE) $(EMULATED)/tests/suite $(BUILD)/tests/test_guard: ALL_LIBS += $(GUARD_WRAPS:%=-Wl,--wrap=%)
 # soak_drafts counts what its own drafters propose.
 $(BUILD)/tests/soak_drafts: ALL_LIBS += -Wl,--wrap=drafting_new
 
@@ -383,7 +439,6 @@ SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-fram
 ASAN_TIER = test
 # gcc takes minutes for the instrumented kernels of an instruction set. Those that this processor cannot run are
 # compiled without: nothing would be found in them here.
-NATIVE = $(shell $(CC) -march=native -dM -E -x c /dev/null)
 MACRO_avx2 = __AVX2__
 MACRO_avxvnni = __AVXVNNI__
 MACRO_avx512 = __AVX512VNNI__

@@ -374,17 +374,12 @@ static double spin(TensorType type, size_t rounds) {
     return 2.0 * 4 * TILE_ROWS * PANEL_ROWS * 64 * (double)rounds;
 }
 
-#ifdef AMX_EMULATED
-#define TABLE kernels_amx_emulated
-#define NAME "amx, emulated"
-extern const Kernels kernels_amx_emulated;
-#else
-#define TABLE kernels_amx
-#define NAME "amx"
+#ifndef AMX_KERNELS
+#define AMX_KERNELS kernels_amx
 #endif
 
-const Kernels TABLE = {
-    .name = NAME,
+const Kernels AMX_KERNELS = {
+    .name = "amx",
     .stripe = STRIPE,
     .scratch_bytes = sizeof(AmxScratch) > SCRATCH_BYTES ? sizeof(AmxScratch) : SCRATCH_BYTES,
     .input_bytes = input_bytes,

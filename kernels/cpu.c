@@ -29,6 +29,13 @@ bool kernels_avx512_supported(void) {
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
 
+#ifdef AMX_EMULATED
+/* In the tests' machine with AMX (Makefile: EMULATED) tiles are plain C, and the rest of amx.c
+ * needs AVX-512. */
+bool kernels_amx_supported(void) {
+    return kernels_avx512_supported();
+}
+#else
 /* CPUID leaf 7: EDX bit 24 is AMX-TILE, bit 25 AMX-INT8. Linux allows a process to use the tile
  * registers on request: ARCH_REQ_XCOMP_PERM for state component 18
  * (Documentation/arch/x86/xstate.rst). */
@@ -40,6 +47,7 @@ bool kernels_amx_supported(void) {
         return false;
     return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
+#endif
 
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>

@@ -13,6 +13,7 @@
 #include "cache/kvcache_fork.h"
 #include "tests/fixture.h"
 #include "tests/hashed_weights.h"
+#include "tests/portable.h"
 #include "tests/tier.h"
 #include "tests/tiny_model.h"
 
@@ -430,6 +431,7 @@ typedef struct KnownBits {
 static bool has_known_bits(const KnownBits *known) {
     enum { N = 100 };
     bool same = true;
+    portable_list(true);
     for (size_t i = 0; isa_available(i); i++) {
         ModelOptions options = {.isa = isa_available(i), .n_threads = 2};
         TinyModel tiny = tiny_model_open(known->source, known->type, &options, KV_F16);
@@ -481,6 +483,7 @@ static void a_trained_model_has_the_known_bits(void **state) {
 /* test_exactness [PATTERN] runs the tests whose names match. */
 int main(int argc, char **argv) {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
+    portable_list(tier() == TIER_ALL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
         cmocka_unit_test(any_prefill_chunk_gives_the_same_bits),

@@ -23,6 +23,7 @@
 #include <cmocka.h>
 #include <omp.h>
 
+#include "base/threads.h"
 #include "tests/fixture.h"
 #include "tests/tier.h"
 #include "tests/tiny_model.h"

@@ -13,6 +13,7 @@
 #include "isa.h"
 #include "layers/index_scores.h"
 #include "layers/selection.h"
+#include "tests/portable.h"
 #include "tests/hashed_weights.h"
 #include "tests/tiny_model.h"
 
@@ -202,6 +203,7 @@ static void a_choice_of_several_segments_changes_no_bit(void **state) {
 
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
+    portable_list(true);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_are_chosen_and_ties_go_to_the_lowest_position),
         cmocka_unit_test(scores_are_the_same_on_every_instruction_set),

@@ -14,6 +14,7 @@
 #include "kernels/panel_pack.h"
 #include "kernels/records.h"
 #include "numeric.h"
+#include "tests/portable.h"
 #include "tests/tier.h"
 
 static uint32_t hash(uint32_t i) {
@@ -146,6 +147,7 @@ static void run(const Kernels *kernels, const float *x, size_t n_rows, size_t n_
 #if defined(__x86_64__)
 extern const Kernels kernels_amx_emulated; /* amx_emulated.c */
 #endif
+extern const Kernels kernels_portable; /* tests/portable.h */
 
 /* Calls `body` for each kernel set of this machine except the reference. On a machine with AVX-512
  * this includes AMX with emulated tiles. */
@@ -193,6 +195,25 @@ static void check(const Matrix *w, size_t n_rows, int n_threads) {
     each_kernel_set(compare, &(Check){w, x, want, n_rows, stride, n_threads});
     free(x);
     free(want);
+}
+
+/* The reference of the tests is built with the processor's fused multiply-add (Makefile:
+ * FAST_PLAIN), the program's is not. The numeric functions, attention and recurrences of both
+ * builds are compared by test_exactness and test_reference_logits. */
+static void the_program_s_plain_kernels_give_the_same_bits(void **state) {
+    (void)state;
+    for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
+        Matrix w = matrix_new((TensorType)t, 83, 100, t);
+        for (size_t n_rows = 1; n_rows <= 5; n_rows += 4) {
+            size_t stride = w.rows + GUARD;
+            float *x = input_new(n_rows, w.cols, t), *want = output_new(n_rows, stride);
+            run(&kernels_reference, x, n_rows, w.cols, &(Product){&w, want, stride}, 1, 1);
+            compare(&kernels_portable, &(Check){&w, x, want, n_rows, stride, 1});
+            free(x);
+            free(want);
+        }
+        free((void *)w.data);
+    }
 }
 
 static void bits_are_the_reference_s_for_any_number_of_rows(void **state) {
@@ -484,8 +505,10 @@ static void plain_kernels_of_records_give_the_reference_s_bits(void **state) {
 
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
+    portable_list(tier() == TIER_ALL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_reference_multiplies_the_matrix_that_matrix_row_shows),
+        cmocka_unit_test(the_program_s_plain_kernels_give_the_same_bits),
         cmocka_unit_test(bits_are_the_reference_s_for_any_number_of_rows),
         cmocka_unit_test(bits_are_the_reference_s_for_any_shape),
         cmocka_unit_test(bits_are_the_reference_s_for_many_rows_and_long_sums),

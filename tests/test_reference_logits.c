@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "tests/fixture.h"
+#include "tests/portable.h"
 #include "tests/tier.h"
 #include "tests/tiny_model.h"
 
@@ -137,6 +138,7 @@ static void logits_are_those_of_transformers(void **state) {
     const LogitsCase *c = *state;
     Fixture f = fixture_load(c->name);
     bool plain_q8 = tier_takes(c->number, 2, 2), plain_f32 = tier_takes(c->number + 1, 2, 2);
+    portable_list(tier_takes(c->number, 8, 8));
     check_fixture(&f, "f32");
     if (strstr(f.name, "narrow")) {
         check_fixture(&f, "f16");
