@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "advice/spelling.h"
 #include "base/utf8.h"
@@ -10,6 +11,7 @@
 #include "chat/note.h"
 #include "chat/settings.h"
 #include "chat/turn.h"
+#include "system/terminal.h"
 #include "system/text_file.h"
 
 typedef struct Command {
@@ -242,10 +244,11 @@ static Status command_edit(Chat *chat, char *argument, Error *error) {
 static const Command commands[] = {
     {"/help", "", "this list", command_help, false},
     {"/system", "[TEXT|none]", "show or change the system prompt", command_system, true},
-    {"/reset", "[yes]", "forget the conversation (yes: without a question)", command_reset, false},
+    {"/reset", "[yes]", "forget the conversation (yes: erase its file unasked)", command_reset,
+     false},
     {"/undo", "[N]", "take back the last exchange, or N of them", command_undo, false},
     {"/retry", "", "another answer to the last message", command_retry, false},
-    {"/edit", "[TEXT]", "change the last message in $EDITOR (/edit answer: the answer)",
+    {"/edit", "[TEXT|answer]", "rewrite the last message (TEXT: a new one) in $EDITOR",
      command_edit, true},
     {"/save", "FILE", "write the conversation to a file", command_save, false},
     {"/load", "FILE", "go on with a conversation from a file", command_load, false},
@@ -259,9 +262,16 @@ static const Command commands[] = {
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static Status command_help(Chat *chat, char *argument, Error *error) {
+    enum { NARROW = 76 /* columns: the longest line has as many */ };
+    size_t columns = terminal_columns(STDERR_FILENO);
     (void)chat, (void)argument, (void)error;
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        note("%-8s %-13s %s", commands[i].name, commands[i].argument, commands[i].help);
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        const Command *c = &commands[i];
+        if (columns > 0 && columns < NARROW)
+            note("%s %s\n  %s", c->name, c->argument, c->help);
+        else
+            note("%-8s %-13s %s", c->name, c->argument, c->help);
+    }
     note("A line that ends in \\ goes on; \"\"\" begins and ends a text of several lines;");
     note("pasted lines stay together. Ctrl-C stops an answer, Ctrl-D leaves.");
     return STATUS_OK;

@@ -51,6 +51,7 @@ void quiet_terminal_begin(void) {
     if (!ends_at_exit) ends_at_exit = atexit(quiet_terminal_end) == 0;
     quiet = loud;
     quiet.c_lflag &= ~(tcflag_t)ECHO;
+    quiet.c_lflag |= NOFLSH; /* Ctrl-C stops an answer, and keeps what was typed meanwhile */
     sigaction(SIGTSTP, NULL, &stop_before);
     if (stop_before.sa_handler != SIG_IGN) sigaction(SIGTSTP, &stop, NULL);
     is_quiet = 1;

@@ -738,6 +738,23 @@ static void what_is_typed_ahead_stays_out_of_the_answer(void **state) {
     assert_int_equal(person_leave(p), 0);
 }
 
+/* As readline keeps it: a signal from the terminal drops what was typed, unless NOFLSH is set
+ * (termios(3)). */
+static void what_is_typed_ahead_survives_ctrl_c(void **state) {
+    (void)state;
+    Person *p = SIT_DOWN("-n", "0", "--ignore-eos", "-c", "200000");
+    person_expect(p, "> ");
+    person_type(p, "go\n");
+    person_expect(p, "go\r\n");
+    person_expect(p, " "); /* of the answer */
+    person_type(p, "ahead of time");
+    person_type(p, "\003");
+    person_expect(p, "(interrupted)");
+    person_expect(p, "> ahead of time");
+    person_type(p, "\003");
+    assert_int_equal(person_leave(p), 0);
+}
+
 static void ctrl_z_in_an_answer_leaves_a_terminal_that_echoes(void **state) {
     (void)state;
     Person *p = sit_down_at_a_shell(
@@ -869,6 +886,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_message_of_one_chunk_shows_that_it_is_read),
         cmocka_unit_test(who_pipes_several_lines_is_told_once_of_single_turn),
         cmocka_unit_test(what_is_typed_ahead_stays_out_of_the_answer),
+        cmocka_unit_test(what_is_typed_ahead_survives_ctrl_c),
         cmocka_unit_test(ctrl_z_in_an_answer_leaves_a_terminal_that_echoes),
         cmocka_unit_test(an_answer_survives_a_change_of_the_window),
     };
