@@ -130,8 +130,6 @@ static void fields_that_change_nothing_are_ignored_and_others_refused(void **sta
     refused("{\"custom_id\": 1, \"url\": \"/v1/completions\", \"max_tokens\": 3, \"body\": {}}",
             "'max_tokens' belongs into 'body'");
     refused("{\"prompt\": \"a\", \"response_format\": {\"type\": \"xml\"}}", "response_format");
-    refused("{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_object\", \"schema\": {}}}",
-            "the field 'schema' is not supported");
     refused("{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_schema\", \"schema\": {}, "
             "\"json_schema\": {\"schema\": {}}}}",
             "the field 'schema' is not supported");
