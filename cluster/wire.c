@@ -34,7 +34,8 @@ static void say(const Wire *wire, const char *text) {
     int n = snprintf(line, sizeof line, "%s: %s: %s\n", program_invocation_short_name,
                      wire_name(wire), text);
     fflush(stdout);
-    if (n > 0) terminal_print(stderr, "%s", line); /* in one piece, among the lines of other ranks */
+    if (n > 0)
+        terminal_print(stderr, "%s", line); /* in one piece, among the lines of other ranks */
 }
 
 _Noreturn static void give_up(const Wire *wire, const char *text) {
