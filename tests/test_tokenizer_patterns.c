@@ -202,7 +202,7 @@ static void a_megabyte_of_anything_takes_under_a_second_for_every_gguf_name(void
             size_t length = 0, width = strlen(units[u]);
             /* Sanitizer builds run only one text in four. */
             if (PATIENCE > 1 && (u + i) % 4) continue;
-            if (!tier_takes(u + i, 39, 4)) continue;
+            if (!tier_takes(u + i, 39, 8)) continue;
             while (length < n) memcpy(text + length, units[u], width), length += width;
             const char *end = ends[(u + i) % 6];
             memcpy(text + length, end, strlen(end));

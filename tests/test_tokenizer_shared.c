@@ -183,7 +183,7 @@ static void a_megabyte_of_one_letter_or_of_spaces_takes_under_a_second(void **st
         Loaded l;
         const size_t v = i / n_letters;
         const char c = letters[i % n_letters], *path = shared_path(vocabularies[v].file);
-        if (!path || !tier_takes(i, 46, 2)) continue;
+        if (!path || !tier_takes(i, 46, 6)) continue;
         load(&l, vocabularies[v].kind, path);
         memset(text, c, n);
         double time = encode_time(l.tokenizer, text, n);
