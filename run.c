@@ -279,7 +279,6 @@ static Status open_weights(Opened *opened, unsigned traits, Error *error) {
     MaskOverride masks = {.mask = MASK_MODEL};
     const Config *config = modelfile_config(session->file);
     ModelOptions options = session_model_options(session);
-    if (session->tokenizer) tokenizer_limit(session->tokenizer, config->vocab_size);
     if (modelfile_n_tensors(session->file) == 0 && o->info) return STATUS_OK; /* a vocabulary */
     if (o->context > config->context)
         terminal_say("the model was made for %u positions; more than these may not make sense",

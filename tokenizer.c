@@ -93,6 +93,7 @@ Status tokenizer_open_for(Tokenizer **out, const char *path, const void *section
                           size_t vocab_size, Error *error) {
     if (tokenizer_open(out, section, size, error) != STATUS_OK)
         return error_prefix(error, "%s", path);
+    tokenizer_limit(*out, vocab_size);
     if (tokenizer_fits(*out, vocab_size)) return STATUS_OK;
     return error_set(error, "%s: the tokenizer has %zu tokens, but the model only %zu", path,
                      tokenizer_vocab_size(*out), vocab_size);
@@ -155,6 +156,11 @@ Status tokenizer_encode(Tokenizer *t, const char *text, size_t length, const uin
 
 size_t tokenizer_vocab_size(const Tokenizer *t) {
     return t->header->n_tokens;
+}
+
+size_t tokenizer_n_ids(const Tokenizer *t) {
+    bool has_more = t->n_usable != SIZE_MAX && t->n_usable > t->header->n_tokens;
+    return has_more ? t->n_usable : t->header->n_tokens;
 }
 
 bool tokenizer_fits(const Tokenizer *t, size_t n) {

@@ -33,8 +33,8 @@ typedef struct Tokenizer Tokenizer;
 /* Opens a tokenizer on `section`, which it borrows until tokenizer_close (aligned to 8 bytes, as
  * modelfile maps it). Takes milliseconds whatever the vocabulary's size. */
 Status tokenizer_open(Tokenizer **out, const void *section, size_t size, Error *error);
-/* Like tokenizer_open, for the tokenizer of a model of vocab_size tokens (tokenizer_fits); errors
- * name the file `path`. */
+/* Like tokenizer_open, for the tokenizer of a model of vocab_size tokens (tokenizer_fits,
+ * tokenizer_limit); errors name the file `path`. */
 Status tokenizer_open_for(Tokenizer **out, const char *path, const void *section, size_t size,
                           size_t vocab_size, Error *error);
 void tokenizer_close(Tokenizer *tokenizer);
@@ -58,15 +58,22 @@ enum {
 Status tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length,
                         const uint8_t *from_template, unsigned flags, TokenList *out, Error *error);
 
-/* Ids run from 0 to tokenizer_vocab_size - 1. An id may be unused; its text is then empty. */
+/* Tokens have ids from 0 to tokenizer_vocab_size - 1. An id may be unused; its text is then empty.
+ */
 size_t tokenizer_vocab_size(const Tokenizer *tokenizer);
+
+/* Ids that can be decoded run from 0 to tokenizer_n_ids - 1. A model may have more rows than its
+ * tokenizer has tokens (Qwen2.5: 151,936 and 151,665), and any of them may be drawn: such an id is
+ * unused. Without tokenizer_limit, the same as tokenizer_vocab_size. */
+size_t tokenizer_n_ids(const Tokenizer *tokenizer);
 
 /* True when a model with `n` embeddings can work with this tokenizer: every id from n on is unused
  * or an added token. (Some published fine-tunes have no embedding for their padding token.) */
 bool tokenizer_fits(const Tokenizer *tokenizer, size_t n);
 
-/* Makes tokenizer_encode fail, with an error that names the token, for a text that gives an id of n
- * or above. Call it before threads encode. */
+/* Says that the model has n tokens: tokenizer_encode then fails, with an error that names the
+ * token, for a text that gives an id of n or above, and ids below n can be decoded. Call it before
+ * threads encode. */
 void tokenizer_limit(Tokenizer *tokenizer, size_t n);
 
 /* The token that begins a text, or -1. (What TOKENIZE_ADD_BOS adds may differ.) */

@@ -77,14 +77,17 @@ Status token_decoder_push(TokenDecoder *d, int32_t id, const char **bytes, size_
     const Tokenizer *t = d->tokenizer;
     *bytes = "";
     *length = 0;
-    if (id < 0 || (uint32_t)id >= t->header->n_tokens)
-        return error_set(error, "token %d is outside the tokenizer's vocabulary of %u", id,
-                         t->header->n_tokens);
+    if (id < 0 || (size_t)id >= tokenizer_n_ids(t))
+        return error_set(error, "token %d is outside the tokenizer's vocabulary of %zu", id,
+                         tokenizer_n_ids(t));
     if (d->given > 0) { /* the caller no longer looks at it */
         d->text.length -= d->given;
         memmove(d->text.bytes, d->text.bytes + d->given, d->text.length);
         d->given = 0;
     }
+    /* A row of the model without a token has no text, and the text goes on as if the id were not
+     * there, as in transformers (PreTrainedTokenizerFast drops ids without a token). */
+    if ((uint32_t)id >= t->header->n_tokens) return STATUS_OK;
     if (d->flags & TOKEN_DECODER_SKIP_SPECIAL && tokenizer_is_special(t, id) && !is_shown(d, id)) {
         strip_after_bos(d, id);
         return STATUS_OK;

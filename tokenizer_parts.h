@@ -62,7 +62,7 @@ typedef struct Tokenizer {
     size_t charsmap_bytes;
     uint32_t ascii[128]; /* the symbol of each ASCII character */
     int32_t unknown;     /* the token that unknown text becomes, or -1 */
-    size_t n_usable;     /* ids from here on are an error */
+    size_t n_usable;     /* tokens that the model has: ids from here on are an error */
     bool holds_text;     /* some decoder step needs the whole text */
     pthread_mutex_t lock;
     Scratch *pool;

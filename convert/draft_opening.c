@@ -29,7 +29,6 @@ static Status open_model(DraftOpening *draft, const Session *session, Error *err
     status = model_open(&draft->model, draft->file, &options, error);
     if (status != STATUS_OK) return status;
     size_t n = model_config(draft->model)->vocab_size;
-    tokenizer_limit(draft->tokenizer, n);
     status = token_map_new(&draft->map, session->tokenizer,
                            model_config(session->model)->vocab_size, draft->tokenizer, n, error);
     if (status != STATUS_OK) return status;

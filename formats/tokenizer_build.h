@@ -21,7 +21,8 @@ enum {
     BUILD_PRESENT = 1,  /* the id was given a token */
     BUILD_IN_MODEL = 2, /* the model may produce it, so its key is in the index */
     BUILD_SPECIAL = 4,
-    BUILD_PIECE = 8 /* Unigram: may be a piece of the lattice */
+    BUILD_PIECE = 8,  /* Unigram: may be a piece of the lattice */
+    BUILD_SILENT = 16 /* decodes to nothing, unless it is an added token */
 };
 
 typedef struct BuildMerge {

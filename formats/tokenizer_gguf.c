@@ -214,6 +214,13 @@ static bool ends_by_name(TokenizerString token) {
     return is_one_of(token, ending_names, sizeof ending_names / sizeof *ending_names);
 }
 
+/* Whether a token of this type has no text in llama.cpp (llama_vocab::impl::token_to_piece): the
+ * rows of the vocabulary beyond the tokenizer, which converters call [PAD...], and other unused
+ * ones. */
+static bool is_silent(int32_t type) {
+    return type < PIECE_NORMAL || type > PIECE_BYTE || type == PIECE_UNUSED;
+}
+
 /* Sets every token. */
 static Status read_tokens(Builder *b, const TokenizerGguf *g, bool spm, Error *error) {
     for (size_t i = 0; i < g->n_tokens; i++) {
@@ -229,7 +236,8 @@ static Status read_tokens(Builder *b, const TokenizerGguf *g, bool spm, Error *e
         if (utf8_valid_prefix(text.bytes, text.length) < text.length)
             return error_set(error, "tokenizer.ggml.tokens: token %zu is not UTF-8", i);
         if (builder_token(b, (int64_t)i, text.bytes, text.length, g->scores ? g->scores[i] : 0,
-                          in_model ? BUILD_IN_MODEL : 0, error) != STATUS_OK)
+                          (in_model ? BUILD_IN_MODEL : 0u) | (is_silent(type) ? BUILD_SILENT : 0u),
+                          error) != STATUS_OK)
             return STATUS_FAILED;
     }
     return STATUS_OK;

@@ -343,7 +343,7 @@ static void fill_tokens(Writer *w, TokenRecord *tokens, TextRange *match) {
         tokens[i].flags = token->flags & BUILD_SPECIAL ? TOKEN_SPECIAL : 0;
         if (token->flags & BUILD_IN_MODEL && token->key.length > b->header.max_key)
             b->header.max_key = token->key.length;
-        if (i < b->header.n_tokens) match[i] = token->text;
+        if (i < b->header.n_tokens && !(token->flags & BUILD_SILENT)) match[i] = token->text;
     }
     for (size_t i = 0; i < b->n_added; i++) {
         tokens[b->added[i].id].flags |= TOKEN_ADDED;

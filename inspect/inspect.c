@@ -371,16 +371,16 @@ Status inspect_tokenize(Session *session, Error *error) {
 /* Reads the ids from the prompt. White space, commas and square brackets may stand between them. */
 static Status parse_ids(const Session *session, TokenList *ids, Error *error) {
     const char *at = session->prompt;
-    size_t vocab_size = tokenizer_vocab_size(session->tokenizer);
+    size_t n_ids = tokenizer_n_ids(session->tokenizer);
     for (;;) {
         while (isspace((unsigned char)*at) || (*at && strchr(",[]", *at))) at++;
         if (at == session->prompt + session->prompt_length) break;
         char *end;
         errno = 0;
         long id = strtol(at, &end, 10);
-        if (end == at || errno == ERANGE || id < 0 || (size_t)id >= vocab_size)
+        if (end == at || errno == ERANGE || id < 0 || (size_t)id >= n_ids)
             return error_set(error, "'%.*s' is not a token id from 0 to %zu",
-                             (int)strcspn(at, " \n\t,[]"), at, vocab_size - 1);
+                             (int)strcspn(at, " \n\t,[]"), at, n_ids - 1);
         if (!token_list_push(ids, (int32_t)id)) return error_set(error, "no memory for the ids");
         at = end;
     }

@@ -189,9 +189,7 @@ static Status open_tokenizer(Session *s, const char *path, Error *error) {
     size_t bytes, vocab_size = modelfile_config(s->file)->vocab_size;
     const void *section = modelfile_section(s->file, SECTION_TOKENIZER, &bytes);
     if (!section) return error_set(error, "%s: has no tokenizer", path);
-    Status status = tokenizer_open_for(&s->tokenizer, path, section, bytes, vocab_size, error);
-    if (status == STATUS_OK) tokenizer_limit(s->tokenizer, vocab_size);
-    return status;
+    return tokenizer_open_for(&s->tokenizer, path, section, bytes, vocab_size, error);
 }
 
 static Status open_model(LibraryOpening *o, const char *path, Error *error) {

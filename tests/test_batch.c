@@ -612,6 +612,104 @@ static void tools_that_the_template_cannot_take_are_refused(void **state) {
     }
 }
 
+/* Writes a model of 64 tokens into the directory, whose tokenizer has 28: the letters, a space and
+ * a special token. Returns its path; the caller frees it. */
+static char *short_of_tokens(const char *directory) {
+    char *tokenizer = fixture_path(directory, "tokenizer.json");
+    char *model = fixture_path(directory, "short.bin");
+    FILE *f = fopen(tokenizer, "w");
+    assert_non_null(f);
+    fputs("{\"added_tokens\": [{\"id\": 27, \"content\": \"<s>\", \"special\": true}], "
+          "\"decoder\": {\"type\": \"Fuse\"}, "
+          "\"model\": {\"type\": \"BPE\", \"merges\": [], \"vocab\": {\" \": 26, \"<s>\": 27",
+          f);
+    for (int i = 0; i < 26; i++) fprintf(f, ", \"%c\": %d", 'a' + i, i);
+    fputs("}}}\n", f);
+    assert_int_equal(fclose(f), 0);
+    Process p = RUN("export", "random:tiny,vocab_size=64", model, "-q", "-z", tokenizer);
+    if (p.status) fail_msg("%s", p.err);
+    process_free(&p);
+    unlink(tokenizer);
+    free(tokenizer);
+    return model;
+}
+
+/* A result's text without the tokens beyond the tokenizer, by its log-probabilities' ids. */
+static void assert_text_of_ids(const json_t *result) {
+    const json_t *list = json_object_get(result, "logprobs");
+    char text[64] = "";
+    size_t n = 0, n_beyond = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *token = json_array_get(list, i);
+        json_int_t id = json_integer_value(json_object_get(token, "id"));
+        if (id < 27) text[n++] = id < 26 ? (char)('a' + id) : ' ';
+        if (id < 28) continue;
+        assert_string_equal(batch_place_text(token, "token", NULL), "");
+        assert_int_equal(json_array_size(json_object_get(token, "bytes")), 0);
+        n_beyond++;
+    }
+    assert_true(n > 0 && n_beyond > 0);
+    assert_string_equal(batch_place_text(result, "text", NULL), text);
+}
+
+/* Qwen2.5 has 151,936 rows and 151,665 tokens: any row may be drawn. transformers' decode leaves
+ * out an id without a token, and so do we: the text goes on. */
+static void a_row_beyond_the_tokenizer_has_no_text(void **state) {
+    const BatchPlace *p = *state;
+    char *model = short_of_tokens(p->directory), *receipt = fixture_path(p->directory, "receipt");
+    BatchPlace place = *p;
+    place.model = model;
+    batch_place_input(
+        p, "{\"prompt\": \"a\", \"max_tokens\": 20, \"top_p\": 1, \"logprobs\": 1}\n"
+           "{\"prompt\": \"a\", \"max_tokens\": 6, \"logit_bias\": {\"60\": 100}, \"n\": 2}\n"
+           "{\"prompt\": [0, 60, 1], \"max_tokens\": 1, \"logit_bias\": {\"2\": 100}, "
+           "\"echo\": true}\n"
+           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"max_tokens\": 5, "
+           "\"logit_bias\": {\"61\": 100}}\n"
+           "{\"prompt\": \"a\", \"regex\": \"[^x]{5}\", \"logit_bias\": {\"60\": 100}}\n");
+    batch_place_expect(&place, 0, MORE("--ordered", "--receipt", receipt), NULL);
+    json_t *drawn = batch_place_result(p->output, 0), *biased = batch_place_result(p->output, 1);
+    json_t *echo = batch_place_result(p->output, 2), *chat = batch_place_result(p->output, 3);
+    json_t *shape = batch_place_result(p->output, 4);
+    assert_text_of_ids(drawn);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *choice = json_array_get(json_object_get(biased, "choices"), i);
+        assert_string_equal(batch_place_text(choice, "text", NULL), "");
+        assert_int_equal(json_integer_value(json_object_get(choice, "completion_tokens")), 6);
+    }
+    assert_string_equal(batch_place_text(echo, "text", NULL), "abc");
+    assert_string_equal(batch_place_text(chat, "finish_reason", NULL), "length");
+    assert_int_equal(json_integer_value(json_object_get(shape, "completion_tokens")), 5);
+    assert_int_equal(strlen(batch_place_text(shape, "text", NULL)), 5);
+    json_decref(drawn), json_decref(biased), json_decref(echo);
+    json_decref(chat), json_decref(shape);
+    Process r = RUN("run", model, "--batch", p->input, "--check", p->output, "--quiet");
+    PROCESS_SAYS(r, 0, "5 same");
+    r = RUN("run", model, "--replay", receipt, "--quiet");
+    PROCESS_SAYS(r, 0, "0 different");
+
+    Process plain = RUN("run", model, "-i", "abab", "-n", "40", "-s", "3", "-p", "1", "-t", "1",
+                        "--draft", "none");
+    Process drafts = RUN("run", model, "-i", "abab", "-n", "40", "-s", "3", "-p", "1", "-t", "1",
+                         "--draft-model", model);
+    assert_int_equal(plain.status, 0);
+    assert_int_equal(drafts.status, 0);
+    assert_string_equal(plain.out, drafts.out);
+    assert_true(strlen(plain.out) > 5 && strlen(plain.out) < 40);
+    process_free(&plain);
+    process_free(&drafts);
+    static const char ids[] = "0 60 1 63";
+    const char *detokenize[] = {"run", model, "--detokenize", NULL};
+    r = process_run(detokenize, ids, sizeof ids - 1);
+    assert_int_equal(r.status, 0);
+    assert_string_equal(r.out, "ab");
+    process_free(&r);
+    r = process_run(detokenize, "64", 2);
+    PROCESS_SAYS(r, 1, "'64' is not a token id from 0 to 63");
+    unlink(model), unlink(receipt);
+    free(model), free(receipt);
+}
+
 static void openai_batches_are_answered_in_kind(void **state) {
     const BatchPlace *p = *state;
     static const char reads_tools[] =
@@ -663,6 +761,7 @@ int main(int argc, char **argv) {
         TEST(rows_and_prompts_that_are_wrong_are_told_by_number_and_name),
         TEST(what_holds_no_requests_is_told_about),
         TEST(tools_that_the_template_cannot_take_are_refused),
+        TEST(a_row_beyond_the_tokenizer_has_no_text),
         TEST(openai_batches_are_answered_in_kind),
     };
     return cmocka_run_group_tests(tests, batch_place_open, batch_place_close);

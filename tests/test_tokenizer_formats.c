@@ -527,6 +527,41 @@ static void gemma4_begins_with_bos_whatever_the_file_says(void **state) {
     }
 }
 
+/* llama.cpp's converter gives rows of the vocabulary beyond the tokenizer the names [PAD...] and
+ * the type "unused", of which llama_vocab::impl::token_to_piece (llama.cpp) makes no text. Older
+ * ones gave them the type "user-defined": their name is their text. */
+static void unused_tokens_of_a_gguf_have_no_text(void **state) {
+    (void)state;
+    static const TokenizerString tokens[] = {{"a", 1}, {"[PAD1]", 6}, {"b", 1}, {"[PAD3]", 6}};
+    static const int32_t types[2][4] = {{1, 5, 1, 5}, {1, 4, 1, 0}};
+    static const char *const texts[2] = {"ab", "a[PAD1]b"};
+    for (int spm = 0; spm < 2; spm++)
+        for (int i = 0; i < 2; i++) {
+            static const float scores[4] = {0};
+            TokenizerGguf g = TOKENIZER_GGUF_NONE;
+            TokenizerBlob blob;
+            Error error = {""};
+            char *text;
+            size_t n;
+            g.model = spm ? (TokenizerString){"llama", 5} : (TokenizerString){"gpt2", 4};
+            g.pre = (TokenizerString){"gpt-2", 5};
+            g.tokens = tokens;
+            g.token_types = types[i];
+            g.scores = scores;
+            g.n_tokens = 4;
+            if (tokenizer_import_gguf(&g, &blob, &error) != STATUS_OK) fail_msg("%s", error.text);
+            Tokenizer *t = source_tokenizer(&blob);
+            assert_int_equal(tokenizer_decode(t, (int32_t[]){0, 1, 2, 3}, 4, 0, &text, &n, &error),
+                             STATUS_OK);
+            assert_string_equal(text, texts[i]);
+            tokenizer_token_text(t, 1, &n);
+            assert_int_equal(n, 6); /* its name, which no text leads to */
+            free(text);
+            tokenizer_close(t);
+            tokenizer_blob_free(&blob);
+        }
+}
+
 /* Byte 0xF1 and <|endoftext|> stand for what StarCoder's GGUF vocabulary does to them: the byte has
  * no token, and the unknown token is the one that ends a text. */
 static void unknown_bytes_never_become_a_special_token(void **state) {
@@ -608,6 +643,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_channel_that_ends_does_not_end_the_text_of_a_gguf),
         cmocka_unit_test(the_tokens_that_end_a_text_are_those_of_llama_cpp),
         cmocka_unit_test(gemma4_begins_with_bos_whatever_the_file_says),
+        cmocka_unit_test(unused_tokens_of_a_gguf_have_no_text),
         cmocka_unit_test(unknown_bytes_never_become_a_special_token),
         cmocka_unit_test(only_a_true_unknown_token_stands_for_unknown_text),
     };
