@@ -34,21 +34,34 @@
 #include "kernels/panel_pack.h"
 #include "tokenizer.h"
 
+#define SINGLE_FILE "model.safetensors"
+#define INDEX_END ".safetensors.index.json"
+#define INDEX_FILE "model" INDEX_END
+
 /* ---- Opening ---- */
 
 /* Whether a model may need the file of this name. */
 static bool is_wanted(const char *name) {
     static const char *const names[] = {
-        "config.json",        "generation_config.json",  "tokenizer.json",
-        "vocab.json",         "tokenizer_config.json",   "merges.txt",
-        "added_tokens.json",  "tokenizer.model",         "chat_template.jinja",
-        "chat_template.json", "special_tokens_map.json", "model.safetensors.index.json",
-        "tekken.json",        "vocabulary.txt",          "input.txt",
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "vocab.json",
+        "tokenizer_config.json",
+        "merges.txt",
+        "added_tokens.json",
+        "tokenizer.model",
+        "chat_template.jinja",
+        "chat_template.json",
+        "special_tokens_map.json",
+        "tekken.json",
+        "vocabulary.txt",
+        "input.txt",
         GIVEN_FAMILY_FILE,
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
-    return pooling_wants(name) || ends_with(name, ".safetensors");
+    return pooling_wants(name) || ends_with(name, ".safetensors") || ends_with(name, INDEX_END);
 }
 
 /* The name as a constant when the file holds weights in a form that is not read; else NULL. */
@@ -126,7 +139,8 @@ Status huggingface_open(Source *source, Error *error) {
 
 typedef struct Directory {
     Source *source;
-    json_t *config, *generation, *tokenizer_config, *index;
+    json_t *config, *generation, *tokenizer_config;
+    json_t *named_weights; /* transformers_weights: the file to read, or its index; or NULL */
     OwnModel own;
     bool is_part; /* the text model of a model of images or sound */
     Quantization quantization;
@@ -147,22 +161,22 @@ static Status read_shard(Directory *d, const char *name, const char *said_by) {
     return safetensors_read(file, (size_t)(file - d->source->files), &d->table, d->error);
 }
 
-/* Reads the header of each safetensors file that the index names, each file once. */
-static Status read_shards(Directory *d) {
+/* Reads the header of each safetensors file that the index, the file `of`, names, each file once.
+ */
+static Status read_shards(Directory *d, const json_t *index, const char *of) {
     const char *name, *shard;
     json_t *value, *seen = json_object();
-    json_t *map = json_object_get(d->index, "weight_map");
+    json_t *map = json_object_get(index, "weight_map");
     if (!json_is_object(map) || !seen) {
         json_decref(seen);
-        return error_set(d->error, "%s: model.safetensors.index.json has no weight_map",
-                         d->source->path);
+        return error_set(d->error, "%s: %.100s has no weight_map", d->source->path, of);
     }
     Status status = STATUS_OK;
     json_object_foreach(map, name, value) {
         shard = json_string_value(value);
         if (!shard || strlen(shard) != json_string_length(value)) {
-            status = error_set(d->error, "%s: model.safetensors.index.json: '%.100s' has no file",
-                               d->source->path, name);
+            status =
+                error_set(d->error, "%s: %.100s: '%.100s' has no file", d->source->path, of, name);
         } else if (!json_object_get(seen, shard)) {
             json_object_set_new(seen, shard, json_true());
             status = read_shard(d, shard, ", but the index names it");
@@ -173,10 +187,50 @@ static Status read_shards(Directory *d) {
     return status;
 }
 
+/* Reads the shards of the index in the file `name`. */
+static Status read_index(Directory *d, const char *name, const char *said_by) {
+    json_t *index = NULL;
+    if (!source_file(d->source, name))
+        return error_set(d->error, "%s: %.100s is missing%s", d->source->path, name, said_by);
+    Status status = parse_optional(d, name, &index);
+    if (status == STATUS_OK) status = read_shards(d, index, name);
+    json_decref(index);
+    return status;
+}
+
+/* Whether the index beside model.safetensors names other files than this one. */
+static bool has_other_shards(const Directory *d) {
+    const InputFile *file = source_file(d->source, INDEX_FILE);
+    json_t *index = NULL, *value;
+    const char *name;
+    Error ignored;
+    bool found = false;
+    if (!file) return false;
+    if (json_parse(&index, file->path, file->map, (size_t)file->bytes, &ignored) != STATUS_OK)
+        return true;
+    json_object_foreach(json_object_get(index, "weight_map"), name, value) {
+        const char *shard = json_string_value(value);
+        found = found || !shard || strcmp(shard, SINGLE_FILE) != 0;
+    }
+    json_decref(index);
+    return found;
+}
+
+/* Reads what config.json names as the file of the weights. */
+static Status read_named(Directory *d, const char *name) {
+    static const char said_by[] = ", but transformers_weights in config.json names it";
+    if (ends_with(name, INDEX_END)) return read_index(d, name, said_by);
+    if (ends_with(name, ".safetensors")) return read_shard(d, name, said_by);
+    return error_set(d->error,
+                     "%s: config.json: transformers_weights is '%.100s', which is neither a "
+                     "safetensors file nor the index of such files",
+                     d->source->path, name);
+}
+
 /* Sets the error of a directory without safetensors. */
 static Status no_weights(const Directory *d) {
     if (!d->source->other_weights)
-        return error_set(d->error, "%s: model.safetensors is missing", d->source->path);
+        return error_set(d->error, "%s: " SINGLE_FILE " is missing", d->source->path);
     return error_set(d->error,
                      "%s: its weights are in %s, which can run code or is not read; in Python, "
                      "model.save_pretrained(\"DIR\") writes safetensors: then give DIR",
@@ -196,14 +250,22 @@ static Status join_scales(Directory *d) {
     return STATUS_OK;
 }
 
-/* Reads the tensor lists of the safetensors: of the index's shards, of model.safetensors, or of the
- * only file. */
+/* Reads the tensor lists of the safetensors, in the order in which transformers looks for files
+ * (_get_resolved_checkpoint_files in its modeling_utils.py): of what config.json names, of
+ * model.safetensors, of the index's shards; or else of the only file. A model that was saved again
+ * with larger shards has model.safetensors beside an index of before. */
 static Status read_weights(Directory *d) {
     Status status;
-    if (d->index) {
-        status = read_shards(d);
-    } else if (source_file(d->source, "model.safetensors")) {
-        status = read_shard(d, "model.safetensors", "");
+    if (json_is_string(d->named_weights)) {
+        status = read_named(d, json_string_value(d->named_weights));
+    } else if (source_file(d->source, SINGLE_FILE)) {
+        status = read_shard(d, SINGLE_FILE, "");
+        if (status == STATUS_OK && has_other_shards(d))
+            source_add_note(d->source, INDEX_FILE " is ignored: " SINGLE_FILE
+                                                  " stands beside it, which transformers, too, "
+                                                  "reads before the files that an index names");
+    } else if (source_file(d->source, INDEX_FILE)) {
+        status = read_index(d, INDEX_FILE, "");
     } else {
         const InputFile *only = NULL;
         size_t n = 0;
@@ -215,8 +277,7 @@ static Status read_weights(Directory *d) {
         if (n == 0) return no_weights(d);
         if (n > 1)
             return error_set(d->error,
-                             "%s: several safetensors files, but "
-                             "model.safetensors.index.json is missing",
+                             "%s: several safetensors files, but " INDEX_FILE " is missing",
                              d->source->path);
         status = safetensors_read(only, (size_t)(only - d->source->files), &d->table, d->error);
     }
@@ -593,9 +654,9 @@ static Status parse_json(Directory *d) {
     if (!file) return error_set(d->error, "%s: config.json is missing", d->source->path);
     if (json_parse(&d->config, file->path, file->map, (size_t)file->bytes, d->error) != STATUS_OK ||
         parse_optional(d, "generation_config.json", &d->generation) != STATUS_OK ||
-        parse_optional(d, "tokenizer_config.json", &d->tokenizer_config) != STATUS_OK ||
-        parse_optional(d, "model.safetensors.index.json", &d->index) != STATUS_OK)
+        parse_optional(d, "tokenizer_config.json", &d->tokenizer_config) != STATUS_OK)
         return STATUS_FAILED;
+    d->named_weights = json_incref(json_object_get(d->config, "transformers_weights"));
     return multimodal_text_config(&d->config, &d->is_part, d->error) == STATUS_OK
                ? STATUS_OK
                : error_prefix(d->error, "%s", d->source->path);
@@ -627,7 +688,7 @@ static void free_directory(Directory *d) {
     json_decref(d->config);
     json_decref(d->generation);
     json_decref(d->tokenizer_config);
-    json_decref(d->index);
+    json_decref(d->named_weights);
 }
 
 Status huggingface_parse(Source *source, Error *error) {

@@ -592,6 +592,70 @@ static void config_that_cannot_be_computed_is_refused_by_name(void **state) {
     fixture_remove_directory(directory);
 }
 
+/* Writes a file of the directory. */
+static void put_file(const char *directory, const char *name, const char *text) {
+    char *path = fixture_path(directory, name);
+    file_write(path, text, strlen(text));
+    free(path);
+}
+
+/* transformers 5.24 looks for what config.json's transformers_weights names, then for
+ * model.safetensors, then for model.safetensors.index.json (_get_resolved_checkpoint_files in
+ * modeling_utils.py). save_pretrained leaves an old index where it now writes one file. */
+static void a_single_file_of_weights_counts_before_an_index(void **state) {
+    (void)state;
+    Fixture f = fixture_load("llama-narrow-tied");
+    char *directory = fixture_source(&f);
+    char *single = fixture_path(directory, "model.safetensors");
+    char *shard = fixture_path(directory, "model-00001-of-00002.safetensors");
+    char *target = fixture_path(directory, "model.bin");
+    put_file(directory, "model.safetensors.index.json",
+             "{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\","
+             "\"b\":\"model-00002-of-00002.safetensors\"}}");
+    assert_string_equal(converting(directory), "");
+    Process run = RUN("export", directory, target);
+    PROCESS_SAYS(run, 0, "model.safetensors.index.json is ignored");
+    put_file(directory, "model-00001-of-00002.safetensors", "an old file of weights");
+    assert_string_equal(converting(directory), "");
+    put_file(directory, "model.safetensors.index.json", "{"); /* of an upload that broke off */
+    assert_string_equal(converting(directory), "");
+    put_file(directory, "model.safetensors.index.json",
+             "{\"weight_map\":{\"a\":\"model.safetensors\"}}"); /* says the same */
+    run = RUN("export", directory, target, "-f");
+    assert_int_equal(run.status, 0);
+    assert_null(strstr(run.err, "ignored"));
+    process_free(&run);
+
+    assert_int_equal(rename(single, shard), 0);
+    assert_refused(directory, "model.safetensors is missing, but the index names it");
+    put_file(directory, "model.safetensors.index.json",
+             "{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\"}}");
+    assert_string_equal(converting(directory), "");
+
+    put_file(directory, "model.safetensors", "not the file that config.json names");
+    json_object_set_new(json_object_get(f.json, "config"), "transformers_weights",
+                        json_string("model-00001-of-00002.safetensors"));
+    char *config = fixture_path(directory, "config.json");
+    assert_int_equal(json_dump_file(json_object_get(f.json, "config"), config, 0), 0);
+    assert_string_equal(converting(directory), "");
+    put_file(directory, "other.safetensors.index.json",
+             "{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\"}}");
+    json_object_set_new(json_object_get(f.json, "config"), "transformers_weights",
+                        json_string("other.safetensors.index.json"));
+    assert_int_equal(json_dump_file(json_object_get(f.json, "config"), config, 0), 0);
+    assert_string_equal(converting(directory), "");
+    json_object_set_new(json_object_get(f.json, "config"), "transformers_weights",
+                        json_string("consolidated.safetensors"));
+    assert_int_equal(json_dump_file(json_object_get(f.json, "config"), config, 0), 0);
+    assert_refused(directory, "transformers_weights in config.json names it");
+    free(config);
+    free(single);
+    free(shard);
+    free(target);
+    fixture_remove_directory(directory);
+    fixture_free(&f);
+}
+
 static void files_of_other_kinds_are_refused_by_name(void **state) {
     (void)state;
     static const struct {
@@ -651,6 +715,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(keys_of_any_length_are_found),
         cmocka_unit_test(gguf_that_cannot_be_read_is_refused_by_name),
         cmocka_unit_test(config_that_cannot_be_computed_is_refused_by_name),
+        cmocka_unit_test(a_single_file_of_weights_counts_before_an_index),
         cmocka_unit_test(files_of_other_kinds_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
