@@ -85,8 +85,12 @@ static Status add_tokens(const RuleContext *context, const json_t *json, Error *
     if (n == 0) return rules_apply(context, rules, error);
     if (n >= context->source->config.vocab_size)
         return error_set(error, "config.json: additional_vocab_size is %u", n);
-    if (add_both(context, "token_embedding", "model.embed_tokens.weight",
-                 "model.embed_tokens.additional_embedding.weight", n, error) != STATUS_OK)
+    bool is_head = context->tied && !rules_find(context, "model.embed_tokens.weight");
+    if (add_both(context, "token_embedding",
+                 is_head ? "lm_head.weight" : "model.embed_tokens.weight",
+                 is_head ? "lm_head.additional_fc.weight"
+                         : "model.embed_tokens.additional_embedding.weight",
+                 n, error) != STATUS_OK)
         return STATUS_FAILED;
     if (context->tied && !rules_find(context, "lm_head.weight"))
         return source_add_shared(context->source, "output", "token_embedding",

@@ -97,10 +97,11 @@ static Status opt_more(const RuleContext *c, const json_t *json, Error *error) {
     if (!(width >= 1 && width <= 1 << 18))
         return error_set(error, "config.json: word_embed_proj_dim is %g", width);
     size_t inner = (size_t)width;
-    bool has_head = raw_table_find(c->table, "lm_head.weight") || !c->tied;
+    bool has_head = rules_find(c, "lm_head.weight") || !c->tied;
+    const char *from = "model.decoder.embed_tokens.weight";
+    if (c->tied && !rules_find(c, from)) from = "lm_head.weight"; /* the same, as for any rule */
     float *embeddings = NULL, *in = NULL, *out = NULL, *head = NULL;
-    Status status =
-        rules_read(c, "model.decoder.embed_tokens.weight", vocab, inner, &embeddings, error);
+    Status status = rules_read(c, from, vocab, inner, &embeddings, error);
     if (status == STATUS_OK)
         status = rules_read(c, "model.decoder.project_in.weight", dim, inner, &in, error);
     if (status == STATUS_OK)

@@ -57,10 +57,16 @@ const char *family_prefix(const Family *family, const RawTable *table) {
                                            "backbone.",
                                            "model.llm."};
     if (!rules->to || strncmp(rules->from, "model.", 6) != 0) return NULL;
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
-        char name[128];
-        snprintf(name, sizeof name, "%s%s%s", prefixes[i], rules->from + 6, rules_weight(rules));
-        if (raw_table_find(table, name)) return prefixes[i];
+    /* The embedding comes first. A file that has it under the head's name alone shows the prefix by
+     * the final norm. */
+    for (; rules->to; rules++) {
+        if (strncmp(rules->from, "model.", 6) != 0 || strchr(rules->from, '%')) continue;
+        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+            char name[128];
+            snprintf(name, sizeof name, "%s%s%s", prefixes[i], rules->from + 6,
+                     rules_weight(rules));
+            if (raw_table_find(table, name)) return prefixes[i];
+        }
     }
     return NULL;
 }

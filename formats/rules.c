@@ -561,6 +561,22 @@ static Status tie(const RuleContext *c, const Part *part, const char *from, cons
     return source_add_shared(source, to, with, part->rows, part->cols, error);
 }
 
+/* The stored tensor of the head that is tied to the tensor `to` of ours, for a source that lacks
+ * that one: safetensors.torch.save_model keeps only the name that comes first in the alphabet,
+ * which is often lm_head.weight, and transformers ties in either direction (tie_weights). */
+static RawTensor *find_tied(const RuleContext *c, const char *to) {
+    for (const TensorRule *rule = c->all; c->tied && rule && rule->to; rule++) {
+        Part head;
+        char from[256];
+        if (rule->if_tied && rule->same_as && strcmp(rule->same_as, to) == 0 &&
+            make_part(&head, rule, 0, false, &c->source->config, 0) &&
+            source_name(c, &head, 0, 0, from, sizeof from) &&
+            below_outer_model(c, from, sizeof from))
+            return raw_table_find(c->table, from);
+    }
+    return NULL;
+}
+
 /* ---- Applying rules ---- */
 
 /* The number of the first expert that every token goes to. */
@@ -607,6 +623,7 @@ static Status apply_part(const RuleContext *c, const Part *part, uint32_t layer,
     if (ties) return tie(c, part, from, to, error);
     if (strstr(from, "%h")) return join_heads(c, part, from, layer, to, error);
     RawTensor *raw = raw_table_find(c->table, from);
+    if (!raw && !in_layer && !part->is_bias) raw = find_tied(c, part->to);
     if (rule->own_keys && c->source->config.kv_distance[layer] > 0) {
         if (raw) raw->used = true;
         return STATUS_OK;
@@ -649,7 +666,10 @@ Status rules_apply_to_layer(const RuleContext *c, const TensorRule *rules, uint3
     return status;
 }
 
-Status rules_apply(const RuleContext *c, const TensorRule *rules, Error *error) {
+Status rules_apply(const RuleContext *context, const TensorRule *rules, Error *error) {
+    RuleContext with_rules = *context;
+    const RuleContext *c = &with_rules;
+    with_rules.all = rules;
     uint32_t n_layers = c->source->config.n_layers + c->source->config.mtp.n_layers;
     Status status = STATUS_OK;
     while (status == STATUS_OK && rules->to) {

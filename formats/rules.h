@@ -133,10 +133,12 @@ typedef struct RuleContext {
      * outputs x inputs whatever the rule says, and a layout that a sum of products cannot have is
      * refused. */
     bool is_adapter;
-    bool tied;          /* an if_tied tensor shares the embedding unless the source has another */
-    const char *biases; /* the matrices and norms that have a bias in this model, by their `to`
-                         * between spaces, and "norms" where all norms have one; another bias is
-                         * refused. NULL: what the source has is taken */
+    bool tied; /* an if_tied tensor shares the embedding unless the source has another; a
+                * source without the embedding has it under the other's name */
+    const TensorRule *all; /* where the other is looked for; rules_apply sets it */
+    const char *biases;    /* the matrices and norms that have a bias in this model, by their `to`
+                            * between spaces, and "norms" where all norms have one; another bias is
+                            * refused. NULL: what the source has is taken */
 } RuleContext;
 
 /* Applies rules[], which ends with a rule whose `to` is NULL. */

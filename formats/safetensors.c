@@ -81,6 +81,23 @@ static Status read_tensor(const InputFile *file, size_t index, uint64_t data, co
     return STATUS_OK;
 }
 
+/* Adds the tensors that safetensors.torch.save_model left out because another has the same memory:
+ * its metadata maps their names to the one that it kept, as its load_model reads them. */
+static Status read_shared(const InputFile *file, size_t index, uint64_t data, const json_t *header,
+                          RawTable *table, Error *error) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(json_object_get(header, "__metadata__"), name, value) {
+        const char *kept = json_string_value(value);
+        const json_t *entry = kept ? json_object_get(header, kept) : NULL;
+        if (!json_object_get(entry, "data_offsets") || json_object_get(header, name)) continue;
+        if (read_tensor(file, index, data, name, entry, table, error) != STATUS_OK)
+            return STATUS_FAILED;
+        table->items[table->n - 1].used = true; /* what nobody asks for is there already */
+    }
+    return STATUS_OK;
+}
+
 Status safetensors_read(const InputFile *file, size_t index, RawTable *table, Error *error) {
     uint64_t header_bytes;
     if (file->bytes < sizeof header_bytes)
@@ -109,16 +126,17 @@ Status safetensors_read(const InputFile *file, size_t index, RawTable *table, Er
         return error_set(error, "%s: header: not a JSON object", file->path);
     }
     size_t first = table->n;
+    uint64_t data = header_bytes + sizeof header_bytes;
     Status status = STATUS_OK;
     const char *name;
     json_t *entry;
     json_object_foreach(header, name, entry) {
         if (strcmp(name, "__metadata__") == 0) continue;
-        status =
-            read_tensor(file, index, header_bytes + sizeof header_bytes, name, entry, table, error);
+        status = read_tensor(file, index, data, name, entry, table, error);
         if (status != STATUS_OK) break;
     }
+    if (status == STATUS_OK) status = extents_check(table, first, file, true, data, error);
+    if (status == STATUS_OK) status = read_shared(file, index, data, header, table, error);
     json_decref(header);
-    if (status != STATUS_OK) return status;
-    return extents_check(table, first, file, true, header_bytes + sizeof header_bytes, error);
+    return status;
 }

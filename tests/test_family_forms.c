@@ -12,6 +12,7 @@
 #include "formats/verb_steps.h"
 #include "tests/fixture.h"
 #include "tests/hashed_weights.h"
+#include "tests/process.h"
 #include "tests/tiny_model.h"
 
 /* The logits of the fixture's text by its model as it stands, in f32; the caller frees them. */
@@ -109,6 +110,96 @@ static void phi4mm_is_phi4_multimodal_without_its_adapters(void **state) {
     assert_memory_equal(expected, logits, f.n_ids * f.vocab_size * sizeof *logits);
     free(expected);
     free(logits);
+    fixture_free(&f);
+}
+
+/* ---- Tensors under another's name ---- */
+
+/* Gives the tensor `from` of the fixture another name; it keeps its values. */
+static void rename_tensor(Fixture *f, const char *from, const char *to) {
+    json_t *tensors = json_object_get(f->json, "tensors");
+    json_t *recipe = json_deep_copy(json_object_get(tensors, from));
+    if (!recipe) fail_msg("%s has no %s", f->name, from);
+    json_array_append_new(recipe, json_string(from));
+    json_object_del(tensors, from);
+    json_object_set_new(tensors, to, recipe);
+}
+
+/* safetensors.torch.save_model keeps, of the names of one tensor, the first in the alphabet, and
+ * transformers ties the embedding to the head as well as the head to the embedding (tie_weights).
+ * So the logits are those of the file with the embedding alone. */
+static void a_tied_model_may_have_the_embedding_under_the_heads_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *fixture, *embedding, *head;
+    } cases[] = {
+        {"llama-narrow-tied", "model.embed_tokens.weight", "lm_head.weight"},
+        {"gpt2", "transformer.wte.weight", "lm_head.weight"},
+        {"gemma2-gguf", "model.embed_tokens.weight", "lm_head.weight"},
+        {"bloom-8", "transformer.word_embeddings.weight", "lm_head.weight"},
+        {"opt-350m", "model.decoder.embed_tokens.weight", "lm_head.weight"},
+        {"biogpt", "biogpt.embed_tokens.weight", "output_projection.weight"},
+        {"gpt_neox_japanese", "gpt_neox_japanese.embed_in.weight", "embed_out.weight"},
+        {"mamba-bias", "backbone.embeddings.weight", "lm_head.weight"},
+        {"gemma3-whole-cap", "language_model.model.embed_tokens.weight", "lm_head.weight"},
+        {"gemma3-whole-cap", "language_model.model.embed_tokens.weight",
+         "language_model.lm_head.weight"},
+        {"qwen3_vl-bias", "model.language_model.embed_tokens.weight", "lm_head.weight"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Fixture f = fixture_load(cases[i].fixture);
+        float *expected = logits_of(&f);
+        rename_tensor(&f, cases[i].embedding, cases[i].head);
+        float *logits = logits_of(&f);
+        assert_memory_equal(expected, logits, f.n_ids * f.vocab_size * sizeof *logits);
+        free(expected);
+        free(logits);
+        fixture_free(&f);
+    }
+}
+
+/* Puts "__metadata__" before the tensors of a safetensors file. */
+static void add_metadata(const char *path, const char *metadata) {
+    size_t n, more = strlen(metadata);
+    char *bytes = file_read(path, &n);
+    uint64_t length;
+    memcpy(&length, bytes, sizeof length);
+    char *longer = malloc(n + more);
+    assert_non_null(longer);
+    length += more;
+    memcpy(longer, &length, sizeof length);
+    longer[8] = '{';
+    memcpy(longer + 9, metadata, more);
+    memcpy(longer + 9 + more, bytes + 9, n - 9);
+    file_write(path, longer, n + more);
+    free(longer);
+    free(bytes);
+}
+
+/* save_model also says in the file's metadata which name stands for which (safetensors.torch's
+ * load_model reads it), so a model whose config.json does not tie them is whole, too. */
+static void names_that_save_model_left_out_are_read_from_the_metadata(void **state) {
+    (void)state;
+    const ModelOptions options = {.n_threads = 1};
+    Fixture f = fixture_load("llama-narrow");
+    json_t *tensors = json_object_get(f.json, "tensors"), *head;
+    head = json_deep_copy(json_object_get(tensors, "lm_head.weight"));
+    json_array_append_new(head, json_string("lm_head.weight"));
+    json_object_set_new(tensors, "model.embed_tokens.weight", head);
+    float *expected = logits_of(&f);
+    json_object_del(tensors, "model.embed_tokens.weight");
+    char *source = fixture_source(&f), *weights = fixture_path(source, "model.safetensors");
+    add_metadata(weights,
+                 "\"__metadata__\":{\"format\":\"pt\",\"lm_head.weight\":\"model.norm.weight\","
+                 "\"model.embed_tokens.weight\":\"lm_head.weight\"},");
+    TinyModel model = tiny_model_open(source, "f32", &options, KV_F32);
+    float *logits = tiny_model_run(&model, 0, 0, f.ids, f.n_ids, f.n_ids);
+    assert_memory_equal(expected, logits, f.n_ids * f.vocab_size * sizeof *logits);
+    tiny_model_close(&model);
+    free(expected);
+    free(logits);
+    free(weights);
+    fixture_remove_directory(source);
     fixture_free(&f);
 }
 
@@ -314,6 +405,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(gpt2_is_read_without_its_prefix),
         cmocka_unit_test(a_model_that_thinks_and_talks_is_read_by_its_first_half),
         cmocka_unit_test(phi4mm_is_phi4_multimodal_without_its_adapters),
+        cmocka_unit_test(a_tied_model_may_have_the_embedding_under_the_heads_name),
+        cmocka_unit_test(names_that_save_model_left_out_are_read_from_the_metadata),
         cmocka_unit_test(internlm2_is_a_llama_with_joined_projections),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
