@@ -13,6 +13,7 @@
 #include "base/array.h"
 #include "base/text.h"
 #include "adapters/adapter_modules.h"
+#include "adapters/adapter_whole.h"
 #include "formats/families.h"
 #include "formats/sha256.h"
 
@@ -100,13 +101,13 @@ AdapterBase adapter_base_of_file(const ModelFile *file) {
     const char *format = "";
     size_t n = 0;
     if (!modelfile_meta_text(file, "source.format", &format, &n)) n = 0;
-    return (AdapterBase){modelfile_config(file), reorders(format, n)};
+    return (AdapterBase){modelfile_config(file), reorders(format, n), file, NULL};
 }
 
 AdapterBase adapter_base_of_source(const Source *source) {
     bool reordered = source->kind == SOURCE_GGUF || source->kind == SOURCE_LLAMA2C ||
                      reorders(source->origin, strlen(source->origin));
-    return (AdapterBase){&source->config, reordered};
+    return (AdapterBase){&source->config, reordered, NULL, source};
 }
 
 /* ---- Reading factors ---- */
@@ -330,8 +331,15 @@ static Status read_peft(Reading *r) {
     if (preset_apply(family->set, &own, r->error) != STATUS_OK) return STATUS_FAILED;
     const Config *ordered = r->base->is_reordered ? &own : c;
     r->interleaved = ordered->rope_pairing == ROPE_INTERLEAVED;
+    const AdapterFiles files = {.path = r->adapter->path,
+                                .files = r->adapter->files,
+                                .n_files = r->adapter->n_files,
+                                .config = c,
+                                .base = r->base->file,
+                                .source = r->base->source};
     if (adapter_read_peft(&r->modules, &r->adapter->files[0], &r->adapter->files[1], c, r->error) !=
-        STATUS_OK)
+            STATUS_OK ||
+        adapter_check_wholes(&r->modules, &files, family, r->error) != STATUS_OK)
         return STATUS_FAILED;
     r->cols_factor_of = calloc(r->modules.n + 1, sizeof *r->cols_factor_of);
     r->adapter->cols_factors = calloc(r->modules.n + 1, sizeof *r->adapter->cols_factors);

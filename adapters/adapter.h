@@ -48,7 +48,9 @@ typedef struct Adapter {
 /* The model that an adapter is for. */
 typedef struct AdapterBase {
     const Config *config;
-    bool is_reordered; /* made from a format whose q and k have the rows of interleaved RoPE */
+    bool is_reordered;     /* made from a format whose q and k have the rows of interleaved RoPE */
+    const ModelFile *file; /* where its tensors are; NULL: in the source */
+    const Source *source;
 } AdapterBase;
 
 AdapterBase adapter_base_of_file(const ModelFile *file);

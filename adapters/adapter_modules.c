@@ -26,6 +26,7 @@ void adapter_modules_free(AdapterModules *modules) {
         free(modules->items[i].own_name);
     }
     free(modules->items);
+    free(modules->wholes);
     raw_table_free(&modules->table);
     *modules = (AdapterModules){0};
 }

@@ -23,7 +23,9 @@ typedef struct AdapterModule {
 typedef struct AdapterModules {
     AdapterModule *items;
     size_t n, capacity;
-    RawTable table; /* of the file; `a` and `b` point into it */
+    const RawTensor **wholes; /* [n_wholes] tensors that are no factors: adapter_whole.h */
+    size_t n_wholes, wholes_capacity;
+    RawTable table; /* of the file; `a`, `b` and `wholes` point into it */
 } AdapterModules;
 
 /* The module that was added last if it has this name of its own, else a new one; NULL: no memory.

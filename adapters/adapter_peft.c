@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "adapters/adapter_experts.h"
 #include "adapters/adapter_modules.h"
 #include "adapters/adapter_names.h"
@@ -205,7 +206,7 @@ static Status set_scale(AdapterModule *m, const char *path, const json_t *config
 
 /* ---- Factors ---- */
 
-/* Assigns a tensor to its module. */
+/* Assigns a tensor to its module, or lists it as a whole one. */
 static Status add_factor(AdapterModules *modules, const Family *family, const RawTensor *raw,
                          const char *path, Error *error) {
     static const struct {
@@ -224,12 +225,17 @@ static Status add_factor(AdapterModules *modules, const Family *family, const Ra
         ends_with(name, ".lora_magnitude_vector.weight"))
         return error_set(error, "%s: '%.100s' is DoRA's, which this program does not know", path,
                          raw->name);
+    bool may_be_whole = ends_with(name, ".weight") || ends_with(name, ".bias");
+    if (i == 4 && may_be_whole && !strstr(name, ".lora_")) {
+        if (!array_reserve(&modules->wholes, &modules->wholes_capacity, modules->n_wholes + 1,
+                           sizeof *modules->wholes))
+            return error_set(error, "%s: no memory", path);
+        modules->wholes[modules->n_wholes++] = raw;
+        return STATUS_OK;
+    }
     if (i == 4)
-        return error_set(
-            error,
-            "%s: '%.100s' is not a factor of LoRA: whole tensors in an adapter are not "
-            "known to this program",
-            path, raw->name);
+        return error_set(error, "%s: '%.100s' is not a factor of LoRA, which is all that is known",
+                         path, raw->name);
     AdapterModule *m = adapter_module(modules, name, strlen(name) - strlen(ends[i].end));
     if (m && !m->name) {
         m->is_embedding = ends[i].is_embedding;

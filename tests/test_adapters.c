@@ -288,6 +288,60 @@ static void a_merged_model_gives_the_same_logits(void **state) {
     adapter_fixture_free(&f);
 }
 
+/* ---- Whole tensors ---- */
+
+/* Adds to the adapter's tensors what peft saves beside a LoRA on the ends of a model. */
+static void add_base_layers(const AdapterFixture *f, const char *wrapped) {
+    static const char *const ends[] = {"lm_head", "model.embed_tokens"};
+    json_t *adapter = json_array_get(json_object_get(f->json, "adapters"), 0);
+    json_t *tensors = json_object_get(f->base.json, "tensors");
+    for (size_t i = 0; i < 2; i++) {
+        char name[128], own[64];
+        snprintf(own, sizeof own, "%s.weight", ends[i]);
+        if (!json_object_get(tensors, own)) /* tied */
+            snprintf(own, sizeof own, "%s.weight", ends[1 - i]);
+        json_t *recipe = json_deep_copy(json_object_get(tensors, own));
+        json_array_append_new(recipe, json_string(own));
+        snprintf(name, sizeof name, "base_model.model.%s%s.weight", ends[i], wrapped);
+        json_object_set_new(json_object_get(adapter, "tensors"), name, recipe);
+    }
+}
+
+/* peft's get_peft_model_state_dict (save_embedding_layers "auto") saves lm_head and embed_tokens of
+ * the base where they are adapted, and its logits are those without. */
+static void tensors_that_equal_the_base_are_no_part_of_an_adapter(void **state) {
+    (void)state;
+    static const struct {
+        const char *fixture, *wrapped, *type;
+    } cases[] = {{"qwen2-ends", ".base_layer", "f32"}, {"gemma2-head", ".base_layer", "bf16"},
+                 {"qwen2-ends", ".base_layer", "f16"}, {"qwen2-ends", "", "f32"},
+                 {"qwen2-ends", ".base_layer", "q8"},  {"gemma2-head", ".base_layer", "q4m"},
+                 {"gemma2-head", ".base_layer", "q2"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        AdapterFixture f = adapter_fixture_load(cases[i].fixture);
+        char *source = fixture_source(&f.base), *direct = fixture_path(source, "direct.bin");
+        float *logits[2];
+        print_message("%s on %s\n", cases[i].fixture, cases[i].type);
+        for (int more = 0; more < 2; more++) {
+            Specs specs;
+            Adapted a;
+            const ModelOptions options = {.n_threads = 1};
+            if (more) add_base_layers(&f, cases[i].wrapped);
+            make_specs(&specs, &f);
+            adapted_open(&a, source, cases[i].type, &options, KV_F32, specs.list, specs.n);
+            logits[more] = tiny_model_run(&a.tiny, 0, 0, f.base.ids, 8, 8);
+            adapted_close(&a);
+            if (more && i == 0) merge(source, direct, &specs);
+            if (more && i == 0) assert_true(worst_of(&f, direct) <= TOLERANCE);
+            free_specs(&specs);
+        }
+        assert_same_bits(cases[i].type, logits[0], logits[1], 8 * f.base.vocab_size);
+        free(logits[0]), free(logits[1]), free(direct);
+        fixture_remove_directory(source);
+        adapter_fixture_free(&f);
+    }
+}
+
 /* ---- The same bits ---- */
 
 /* Runs the text in calls of `chunk` rows on one instruction set; the caller frees the logits. */
@@ -587,6 +641,20 @@ static void tensors_that_do_not_fit_the_model_are_refused(void **state) {
         assert_refused(&f, config, tensors, cases[i].why);
         json_decref(tensors);
     }
+    AdapterFixture ends = adapter_fixture_load("qwen2-ends");
+    for (int i = 0; i < 2; i++) {
+        static const char *const names[] = {"base_model.model.lm_head.base_layer.weight",
+                                            "base_model.model.model.embed_tokens.weight"};
+        json_t *changed = json_array_get(json_object_get(ends.json, "adapters"), 0);
+        json_t *all = json_deep_copy(json_object_get(changed, "tensors"));
+        json_object_set_new(
+            all, names[i],
+            json_pack("[i, f, f, [i, i]]", 20, 1.0, 0.0, (int)ends.base.vocab_size, 60));
+        assert_refused(&ends, json_object_get(changed, "config"), all,
+                       "is not that of this model: whole tensors");
+        json_decref(all);
+    }
+    adapter_fixture_free(&ends);
     json_t *tensors = json_object();
 #define EXPERTS "base_model.model.model.layers.0.mlp.experts.base_layer."
     json_object_set_new(tensors, EXPERTS "lora_A.weight", json_loads("[20,1,0,[8,60]]", 0, NULL));
@@ -803,6 +871,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_row_has_the_bits_of_its_adapters_beside_any_others),
         cmocka_unit_test(products_with_adapters_are_as_defined_on_any_type),
         cmocka_unit_test(what_is_not_plain_lora_is_refused_by_name),
+        cmocka_unit_test(tensors_that_equal_the_base_are_no_part_of_an_adapter),
         cmocka_unit_test(tensors_that_do_not_fit_the_model_are_refused),
         cmocka_unit_test(a_batch_selects_adapters_by_the_model_that_a_request_names),
         cmocka_unit_test(a_batch_refuses_a_model_that_is_no_adapter),
