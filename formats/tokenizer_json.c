@@ -97,7 +97,21 @@ static void apply_config_ends(JsonImport *im, const json_t *config) {
     if (json_is_false(eos) && ends) b->n_suffix--;
 }
 
-static Status import_json(JsonImport *im, const json_t *root, const json_t *config) {
+/* transformers' class GPT2Tokenizer takes add_prefix_space from tokenizer_config.json (where it is
+ * absent: false) whatever a ByteLevel of tokenizer.json says (models/gpt2/tokenization_gpt2.py). */
+static void set_prefix_space(json_t *root, const json_t *config) {
+    const char *class = json_text(config, "tokenizer_class");
+    json_t *step = json_object_get(root, "pre_tokenizer");
+    const char *type = json_text(step, "type");
+    if (!class || !type || strcmp(type, "ByteLevel") != 0 ||
+        (strcmp(class, "GPT2Tokenizer") != 0 && strcmp(class, "GPT2TokenizerFast") != 0))
+        return;
+    json_object_set_new(step, "add_prefix_space",
+                        json_boolean(json_is_true(json_object_get(config, "add_prefix_space"))));
+}
+
+static Status import_json(JsonImport *im, json_t *root, const json_t *config) {
+    set_prefix_space(root, config);
     if (json_import_steps_before(im, root) != STATUS_OK ||
         json_import_model(im, json_object_get(root, "model")) != STATUS_OK)
         return STATUS_FAILED;

@@ -156,6 +156,43 @@ static Tokenizer *open_small(TokenizerBlob *blob) {
     return source_tokenizer(blob);
 }
 
+/* transformers 5.24's GPT2Tokenizer(Fast) puts a ByteLevel with its own add_prefix_space, that of
+ * tokenizer_config.json or false, in place of tokenizer.json's; other classes take tokenizer.json
+ * as it is. The ids are those of AutoTokenizer.from_pretrained. */
+static void the_class_of_gpt2_takes_add_prefix_space_from_its_config(void **state) {
+    (void)state;
+    static const struct {
+        const char *config;
+        bool in_file, expected; /* whether there is a space in front */
+    } cases[] = {
+        {"{\"tokenizer_class\":\"GPT2Tokenizer\",\"add_prefix_space\":true}", false, true},
+        {"{\"tokenizer_class\":\"GPT2TokenizerFast\",\"add_prefix_space\":true}", false, true},
+        {"{\"tokenizer_class\":\"GPT2Tokenizer\"}", true, false},
+        {"{\"tokenizer_class\":\"GPT2Tokenizer\",\"add_prefix_space\":false}", true, false},
+        {"{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"add_prefix_space\":true}", false,
+         false},
+        {"{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}", true, true},
+        {"{\"add_prefix_space\":true}", false, false}};
+    static const char text[] = "hi<|im_start|>hi";
+    static const int32_t with[] = {32, 104, 105, 256, 32, 104, 105};
+    static const int32_t without[] = {104, 105, 256, 104, 105};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        TokenizerBlob blob;
+        Error error = {""};
+        char *json = small_tokenizer(), *at = strstr(json, "space\":false");
+        if (cases[i].in_file) memcpy(at, "space\": true", 12);
+        if (tokenizer_import_json(json, strlen(json), cases[i].config, strlen(cases[i].config),
+                                  &blob, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        Tokenizer *t = source_tokenizer(&blob);
+        source_assert_ids(t, text, sizeof text - 1, NULL, TOKENIZE_PARSE_SPECIAL,
+                          cases[i].expected ? with : without, cases[i].expected ? 7 : 5);
+        tokenizer_close(t);
+        tokenizer_blob_free(&blob);
+        free(json);
+    }
+}
+
 static void special_tokens_come_from_the_template_only(void **state) {
     (void)state;
     TokenizerBlob blob;
@@ -437,6 +474,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_step_gives_the_words_of_the_library),
         cmocka_unit_test(every_model_gives_the_ids_and_texts_of_the_library),
+        cmocka_unit_test(the_class_of_gpt2_takes_add_prefix_space_from_its_config),
         cmocka_unit_test(special_tokens_come_from_the_template_only),
         cmocka_unit_test(provenance_survives_normalization),
         cmocka_unit_test(characters_that_the_library_does_not_know_stay),
