@@ -101,6 +101,10 @@ static Status check_role(const char *role, const char *where, const ChatPrompt *
         return error_set(error, "%s: the chat template leaves the system message out", where);
     if (is_one_of(role, usual, LENGTH(usual)) || request_template_mentions(chat, role))
         return STATUS_OK;
+    /* LFM 2.5's template knows tools and writes the name of any role. */
+    if (strcmp(role, "tool") == 0 && chat->forms.shows_results &&
+        request_template_mentions(chat, "tool_calls"))
+        return STATUS_OK;
     if (strcmp(role, "developer") == 0)
         return error_set(
             error, "%s: the chat template does not know the role 'developer'; use 'system'", where);

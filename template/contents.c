@@ -34,6 +34,14 @@ ContentForms contents_probe(MessagesRenderer render, void *context) {
                                         probe, "role", "user", "content", "x"),
                               &fails);
     forms.omits_system = text && !system && !fails;
+    forms.shows_results = shows_probe(
+        render, context,
+        json_pack("[{s:s, s:s}, {s:s, s:s, s:[{s:s, s:s, s:{s:s, s:{}}}]}, "
+                  "{s:s, s:s, s:s, s:s}]",
+                  "role", "user", "content", "x", "role", "assistant", "content", "", "tool_calls",
+                  "id", "abcdefghi", "type", "function", "function", "name", "f", "arguments",
+                  "role", "tool", "tool_call_id", "abcdefghi", "name", "f", "content", probe),
+        &fails);
     return forms;
 }
 

@@ -12,8 +12,9 @@
 
 /* What a template does with contents. */
 typedef struct ContentForms {
-    bool text, parts;  /* it shows a content that is a text, one that is a list of parts */
-    bool omits_system; /* it leaves the system message out without an error */
+    bool text, parts;   /* it shows a content that is a text, one that is a list of parts */
+    bool omits_system;  /* it leaves the system message out without an error */
+    bool shows_results; /* it shows what a tool gave back, a message of the role "tool" */
 } ContentForms;
 
 /* Renders the messages; returns the prompt's text, malloc'ed and NUL-terminated, or NULL. */

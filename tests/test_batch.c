@@ -276,6 +276,24 @@ static void roles_and_contents_that_the_template_does_not_take_are_refused(void 
                          " {\"role\": \"user\", \"content\": \"a\"}]}\n");
     batch_place_expect(p, 3, MORE("--ordered", "-n", "2", "--chat-template", p->other), "1 of 2");
     fails_with(p, others, 2);
+    /* LFM 2.5's template writes the name of any role, and knows tools without the word for theirs
+     * (models/templates/LFM2.5-8B-A1B.jinja in llama.cpp; jinja2 renders the conversation). */
+    static const char any_role[] =
+        "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.role }}: "
+        "{% if m.get('content') %}{{ m.content }}{% endif %}{% if m.tool_calls is defined %}"
+        "{% for call in m.tool_calls %}{% for name, value in call.function.arguments.items() %}"
+        "{{ name }}={{ value }}{% endfor %}{% endfor %}{% endif %}\n{% endfor %}";
+    static const char *const none[] = {"", "does not know the role 'tol'"};
+    file_write(p->other, any_role, strlen(any_role));
+    unlink(p->output);
+    batch_place_input(p, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
+                         "\"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"c\", "
+                         "\"type\": \"function\", \"function\": {\"name\": \"f\", "
+                         "\"arguments\": \"{\\\"x\\\": 1}\"}}]}, {\"role\": \"tool\", "
+                         "\"tool_call_id\": \"c\", \"content\": \"b\"}]}\n"
+                         "{\"messages\": [{\"role\": \"tol\", \"content\": \"a\"}]}\n");
+    batch_place_expect(p, 3, MORE("--ordered", "-n", "2", "--chat-template", p->other), "1 of 2");
+    fails_with(p, none, 2);
 }
 
 /* A list of texts is one text for a template that takes no lists, null beside calls is none. */
