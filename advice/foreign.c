@@ -169,6 +169,7 @@ static const struct {
     {" e escape ", "a shell's $'...' writes newlines: -i $'one\\ntwo'"},
     {" no-stream ", "a pipe gets whole results: -o FILE, or --batch"},
     {" stream ", "the text is always written as it comes: leave it out"},
+    {" l ", "--logit-bias ID=X adds X to a token's logit; repeatable"},
     {" do-sample ", "-t 0 always takes the likeliest token; a higher temperature samples"},
     {" greedy ", "-t 0 always takes the likeliest token"},
     {" num-beams beam-size ",

@@ -15,6 +15,7 @@
 #include "base/machine.h"
 #include "convert/layout.h"
 #include "convert/quantize.h"
+#include "convert/saturation.h"
 #include "formats/given_family.h"
 #include "formats/source_open.h"
 #include "formats/stored.h"
@@ -49,6 +50,8 @@ typedef struct Conversion {
     pthread_mutex_t mutex;
     pthread_cond_t passed;                              /* `turn` has changed */
     double errors[STORED_TYPES], squares[STORED_TYPES]; /* of approximate types */
+    size_t *saturated;    /* [source->n_tensors] weights that the tensor's type does not hold */
+    float largest;        /* the largest of them */
     atomic_size_t failed; /* the first job in the order of the file that failed; SIZE_MAX: none */
     Status status;        /* of that job; written inside a critical section */
     Error *error;
@@ -102,17 +105,32 @@ static Status read_panel(const Conversion *c, const SourceTensor *t, size_t firs
     return STATUS_OK;
 }
 
+/* Notes which of a panel's weights, in w->floats, its type does not hold. */
+static void note_saturated(Conversion *c, const SourceTensor *t, TensorType type, Worker *w,
+                           const uint8_t *panel) {
+    float largest = 0.0f, *row = w->floats + PANEL_ROWS * tensor_padded_cols(type, t->cols);
+    size_t n = saturation_count(type, t->cols, w->floats, panel, row, &largest);
+    if (n == 0) return;
+#pragma omp critical(convert_saturated)
+    {
+        c->saturated[t - c->source->tensors] += n;
+        if (largest > c->largest) c->largest = largest;
+    }
+}
+
 /* Converts PANEL_ROWS rows from `first` on to a panel of a float type. */
-static Status make_float_panel(const Conversion *c, const SourceTensor *t, TensorType type,
-                               size_t first, Worker *w, uint8_t *panel, Error *error) {
+static Status make_float_panel(Conversion *c, const SourceTensor *t, TensorType type, size_t first,
+                               Worker *w, uint8_t *panel, Error *error) {
     if (read_panel(c, t, first, t->cols, w->floats, error) != STATUS_OK) return STATUS_FAILED;
+    note_saturated(c, t, type, w, panel);
+    saturation_clamp(type, w->floats, PANEL_ROWS * t->cols);
     panel_pack_floats(type, t->cols, w->floats, panel);
     return STATUS_OK;
 }
 
 /* Quantizes PANEL_ROWS rows from `first` on to a type with one scale a group, and packs them as a
  * panel. importance[cols] weights the errors; NULL: all alike. */
-static Status make_quantized_panel(const Conversion *c, const SourceTensor *t, TensorType type,
+static Status make_quantized_panel(Conversion *c, const SourceTensor *t, TensorType type,
                                    size_t first, const float *importance, Worker *w, uint8_t *panel,
                                    Error *error) {
     const TensorTypeInfo *info = tensor_type_info(type);
@@ -123,6 +141,7 @@ static Status make_quantized_panel(const Conversion *c, const SourceTensor *t, T
         quantize_row(type, padded, w->floats + r * padded, importance, w->codes + r * padded,
                      w->scales + r * groups, minima ? minima + r * groups : NULL);
     panel_pack_codes(type, t->cols, w->codes, w->scales, minima, panel);
+    note_saturated(c, t, type, w, panel);
     return STATUS_OK;
 }
 
@@ -134,9 +153,8 @@ static RecordCodes record_row(const Worker *w, size_t padded, size_t groups, siz
 }
 
 /* As make_quantized_panel, to a type of records.h: groups whose scales are quantized in turn. */
-static Status make_record_panel(const Conversion *c, const SourceTensor *t, TensorType type,
-                                size_t first, const float *importance, Worker *w, uint8_t *panel,
-                                Error *error) {
+static Status make_record_panel(Conversion *c, const SourceTensor *t, TensorType type, size_t first,
+                                const float *importance, Worker *w, uint8_t *panel, Error *error) {
     size_t padded = tensor_padded_cols(type, t->cols), groups = padded / type_group(type);
     if (read_panel(c, t, first, padded, w->floats, error) != STATUS_OK) return STATUS_FAILED;
     for (size_t r = 0; r < PANEL_ROWS; r++) {
@@ -145,6 +163,7 @@ static Status make_record_panel(const Conversion *c, const SourceTensor *t, Tens
     }
     RecordCodes all = record_row(w, padded, groups, 0);
     records_pack(type, t->cols, &all, panel);
+    note_saturated(c, t, type, w, panel);
     return STATUS_OK;
 }
 
@@ -322,6 +341,45 @@ static void note_second_rounding(const Conversion *c) {
     c->options->note(line, c->options->progress_context);
 }
 
+/* The tensor with most weights that its type does not hold, of those that are not taken[] yet. */
+static size_t most_saturated(const Conversion *c, const size_t *taken, size_t n_taken) {
+    size_t most = SIZE_MAX;
+    for (size_t i = 0; i < c->source->n_tensors; i++) {
+        bool is_taken = c->saturated[i] == 0;
+        for (size_t k = 0; k < n_taken; k++) is_taken = is_taken || taken[k] == i;
+        if (!is_taken && (most == SIZE_MAX || c->saturated[i] > c->saturated[most])) most = i;
+    }
+    return most;
+}
+
+/* Counts the weights that became smaller because their type holds none as large, and names the
+ * tensors that have most of them. */
+static void note_all_saturated(const Conversion *c) {
+    enum { MOST_NAMES = 3 };
+    size_t total = 0, tensors = 0, named[MOST_NAMES], n = 0, at;
+    char line[600];
+    for (size_t i = 0; i < c->source->n_tensors; i++) {
+        total += c->saturated[i];
+        tensors += c->saturated[i] > 0;
+    }
+    if (total == 0) return;
+    size_t length = (size_t)snprintf(
+        line, sizeof line,
+        total == 1
+            ? "%zu weight (%g) is beyond the range of its type and became smaller:"
+            : "%zu weights (up to %g) are beyond the range of their type and became smaller:",
+        total, (double)c->largest);
+    while (n < MOST_NAMES && (at = most_saturated(c, named, n)) != SIZE_MAX) {
+        length += (size_t)snprintf(line + length, sizeof line - length, "%s %zu in '%.60s' (%s)",
+                                   n ? "," : "", c->saturated[at], c->source->tensors[at].name,
+                                   tensor_type_info((TensorType)c->layout->tensors[at].type)->name);
+        named[n++] = at;
+    }
+    if (tensors > n)
+        snprintf(line + length, sizeof line - length, ", and in %zu more tensors", tensors - n);
+    c->options->note(line, c->options->progress_context);
+}
+
 /* True when the target holds the source's own blocks. */
 static bool same_blocks(const SourceTensor *t, TensorType type) {
     const StoredTypeInfo *info = stored_type_info(t->stored);
@@ -419,7 +477,7 @@ static void raise_sizes(Conversion *c, const ConvertJob *job) {
         stored_bytes(t->stored, t->cols, &row_bytes);
         c->stored_bytes = convert_larger(c->stored_bytes, PANEL_ROWS * row_bytes);
     } else {
-        c->floats = convert_larger(c->floats, PANEL_ROWS * padded);
+        c->floats = convert_larger(c->floats, (PANEL_ROWS + 1) * padded); /* note_saturated */
     }
     /* add_errors reads the rows, and one row of the panel. */
     if (is_approximated(c, t)) c->floats = convert_larger(c->floats, (PANEL_ROWS + 1) * padded);
@@ -573,7 +631,9 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
     Status status = layout_make(&layout, source, options->type, error);
     if (status != STATUS_OK) error_prefix(error, "%s", source->path);
     c.checksum = XXH3_createState();
-    if (status == STATUS_OK && !c.checksum) status = error_set(error, "no memory");
+    c.saturated = calloc(source->n_tensors + 1, sizeof *c.saturated);
+    if (status == STATUS_OK && (!c.checksum || !c.saturated))
+        status = error_set(error, "no memory");
     if (status == STATUS_OK) status = plan(&c);
     /* Finds out that the disk is too full before the work begins. */
     if (status == STATUS_OK && fallocate(out_fd, 0, 0, (off_t)layout.file_bytes) != 0 &&
@@ -589,6 +649,7 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
         status = c.status;
         if (status == STATUS_OK && options->note) note_errors(&c);
         if (status == STATUS_OK && options->note) note_second_rounding(&c);
+        if (status == STATUS_OK && options->note) note_all_saturated(&c);
         for (size_t i = 0; status == STATUS_OK && options->note && i < source->n_notes; i++)
             options->note(source->notes[i], options->progress_context);
     }
@@ -600,6 +661,7 @@ Status convert_parsed(const Source *source, const ConvertOptions *options, int o
     pthread_cond_destroy(&c.passed);
     pthread_mutex_destroy(&c.mutex);
     free(c.jobs);
+    free(c.saturated);
     layout_free(&layout);
     return status;
 }

@@ -2,6 +2,7 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* vocab_size SIZE_MAX: no model is open, which would say what its tokens are. */
 static Status parse_bias(const OptionList *list, size_t vocab_size, GenerationOptions *out,
@@ -22,6 +23,10 @@ static Status parse_bias(const OptionList *list, size_t vocab_size, GenerationOp
     wrong:
         error_set(error, "--logit-bias: '%s' is not ID=X, a token's id and a number",
                   list->items[i]);
+        /* llama.cpp's form is ID+X or ID-X, also with infinities. */
+        if (equals > list->items[i] && (*equals == '+' || *equals == '-'))
+            error_set(error, "--logit-bias: '%s' is written as %ld=%c%s", list->items[i], token,
+                      *equals, strcmp(equals + 1, "inf") == 0 ? "1e6" : equals + 1);
         return STATUS_USAGE;
     }
     out->sampling.n_bias = list->n;

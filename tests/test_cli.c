@@ -594,6 +594,9 @@ static void wrong_usage_ends_with_status_2(void **state) {
     assert_fails(RUN("run", tiny, "a prompt"), 2, "a prompt goes after -i");
     assert_fails(RUN("run", tiny, "--isa", "mmx"), 2, "no instruction set 'mmx' on this machine");
     assert_fails(RUN("run", tiny, "--logit-bias", "5"), 2, "'5' is not ID=X");
+    /* The forms that llama.cpp's help shows. */
+    assert_fails(RUN("run", tiny, "--logit-bias", "5+1"), 2, "'5+1' is written as 5=+1");
+    assert_fails(RUN("run", tiny, "--logit-bias", "5-inf"), 2, "'5-inf' is written as 5=-1e6");
 }
 
 static void a_prompt_that_cannot_be_used_is_refused(void **state) {

@@ -1,5 +1,6 @@
 /* The readers of model sources: values are read unchanged, and malformed files are refused. The
  * small models are the seeds of the fuzz targets (tests/fixtures/make_seeds.py). */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -592,6 +593,62 @@ static void config_that_cannot_be_computed_is_refused_by_name(void **state) {
     fixture_remove_directory(directory);
 }
 
+/* Notes of a conversion, one after another. */
+static void add_note(const char *line, void *context) {
+    char *notes = context;
+    size_t n = strlen(notes);
+    snprintf(notes + n, 2000 - n, "%s\n", line);
+}
+
+/* f16 ends at 65504 (IEEE 754 binary16), and numbers below 65520 round to it; q8 ends at 127 times
+ * the largest scale, 8.3e6, q4 at 8 times; bf16 ends at 0x1.FEp127. */
+static void weights_beyond_the_range_of_their_type_are_counted_and_named(void **state) {
+    (void)state;
+    static const struct {
+        float weight;
+        const char *type, *note;
+    } cases[] = {
+        {65504.0f, "f16", ""},
+        {65519.0f, "f16", ""},
+        {65520.0f, "f16",
+         "1 weight (65520) is beyond the range of its type and became smaller: "
+         "1 in 'x' (f16)"},
+        {-1e5f, "f16", "1 weight (100000) is"},
+        {1e5f, "bf16", ""},
+        {3.4e38f, "bf16", "1 weight (3.4e+38) is"},
+        {1e5f, "q8", ""},
+        {8e6f, "q8", ""},
+        {1e8f, "q8", "1 weight (1e+08) is"},
+        {4e5f, "q4", ""},
+        {-1e7f, "q4", "1 weight (1e+07) is"},
+        {1e6f, "q4_k", ""},
+        {1e10f, "q4_k", "1 weight (1e+10) is"},
+        {3.4e38f, "f32", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static float values[ROWS * COLS];
+        char notes[2000] = "";
+        Error error = {{0}};
+        ModelFile *file;
+        for (size_t k = 0; k < ROWS * COLS; k++) values[k] = (float)(k % 17) / 16 - 0.5f;
+        values[5 * COLS + 3] = cases[i].weight;
+        Source *source = one_matrix(STORED_F32, values, sizeof values);
+        const ConvertOptions options = {
+            .type = cases[i].type, .n_threads = 2, .note = add_note, .progress_context = notes};
+        int fd = memfd_create("test", MFD_CLOEXEC);
+        if (convert_parsed(source, &options, fd, &error) != STATUS_OK) fail_msg("%s", error.text);
+        if (modelfile_open(&file, "converted", fd, &error) != STATUS_OK) fail_msg("%s", error.text);
+        if (!*cases[i].note != !*notes || !strstr(notes, cases[i].note))
+            fail_msg("%g as %s: '%s'", (double)cases[i].weight, cases[i].type, notes);
+        const Matrix x = modelfile_matrix(file, modelfile_find(file, "x"), 0);
+        float row[COLS];
+        matrix_row(&x, 5, row);
+        assert_true(isfinite(row[3]));
+        modelfile_close(file);
+        source_close(source);
+    }
+}
+
 /* Writes a file of the directory. */
 static void put_file(const char *directory, const char *name, const char *text) {
     char *path = fixture_path(directory, name);
@@ -715,6 +772,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(keys_of_any_length_are_found),
         cmocka_unit_test(gguf_that_cannot_be_read_is_refused_by_name),
         cmocka_unit_test(config_that_cannot_be_computed_is_refused_by_name),
+        cmocka_unit_test(weights_beyond_the_range_of_their_type_are_counted_and_named),
         cmocka_unit_test(a_single_file_of_weights_counts_before_an_index),
         cmocka_unit_test(files_of_other_kinds_are_refused_by_name),
     };

@@ -132,6 +132,8 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
             "file: leave it out",
             "m", "--force");
     REFUSES("no option -st; did you mean --single-turn?", "m", "-st");
+    REFUSES("no option -l: --logit-bias ID=X adds X to a token's logit; repeatable", "m", "-l",
+            "15043+1");
     REFUSES("--json-schema Makefile: a file is read as --json-schema @Makefile", "m",
             "--json-schema", "Makefile");
     REFUSES("--json-schema none.json: no such file, and no schema; a file is read as --json-schema "

@@ -1,0 +1,20 @@
+/* Weights that a conversion makes smaller because their new type holds none as large: f16 ends at
+ * 65504, and so do the float16 scales of q8, q4 and most other quantized types. bf16 ends at
+ * 3.39e38, a little below float32. */
+#ifndef CONVERT_SATURATION_H
+#define CONVERT_SATURATION_H
+
+#include "kernels/tensor.h"
+
+/* Brings those of x[n] that bf16 would round to infinity to its largest number, as the conversion
+ * to float16 does (numbers_float_to_half). Nothing for other types. */
+void saturation_clamp(TensorType type, float *x, size_t n);
+
+/* Counts the weights of a panel, x[PANEL_ROWS][padded cols], that its type does not hold. Of a
+ * float type they are those that became smaller by more than rounding; of a quantized type those
+ * of a group in which the largest is above 65504 and none came out half as large. `row` is working
+ * memory for [padded cols]. Raises *largest to the largest of them. */
+size_t saturation_count(TensorType type, size_t cols, const float *x, const uint8_t *panel,
+                        float *row, float *largest);
+
+#endif
