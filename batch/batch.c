@@ -697,6 +697,16 @@ static void warn_of_stale_results(const Batch *b) {
                  b->results.path, n, n == 1 ? "" : "s", n == 1 ? "s" : "", b->reader.name);
 }
 
+/* What a log of a run in the background holds at its end: how many results there are, and where. */
+static void say_finished(const Batch *b) {
+    const BatchProgress *p = &b->progress;
+    size_t n = p->n_done; /* none of them failed */
+    if (!b->results.regular || p->n_lines == 0 || b->options->stats) return;
+    char before[64] = "";
+    if (p->n_before > 0) snprintf(before, sizeof before, ", %zu by an earlier run", p->n_before);
+    terminal_say("%s: complete, %zu result%s%s", b->results.path, n, n == 1 ? "" : "s", before);
+}
+
 /* Says that the input holds nothing to answer, which may be a mistake of what made it. */
 static void tell_of_nothing(const Batch *b) {
     const Options *o = b->options;
@@ -710,7 +720,10 @@ static void tell_of_nothing(const Batch *b) {
 static Status batch_status(const Batch *b, Error *error) {
     if (b->replays) return STATUS_OK;
     if (b->check) return records_end(b->check, error);
-    if (b->progress.n_failed == 0) return STATUS_OK;
+    if (b->progress.n_failed == 0) {
+        say_finished(b);
+        return STATUS_OK;
+    }
     const BatchProgress *p = &b->progress;
     if (b->failed_line && p->n_failed == p->n_lines)
         error_set(error, "%zu of %zu lines failed; line %zu: %s", p->n_failed, p->n_lines,

@@ -109,6 +109,7 @@ static void lines_added_to_a_half_done_file_are_answered(void **state) {
     Process added = batch_place_run(p, MORE("--resume"));
     assert_int_equal(added.status, 0);
     assert_null(strstr(added.err, "answer"));
+    assert_non_null(strstr(added.err, ": complete, 3 results, 2 by an earlier run\n"));
     process_free(&added);
     size_t more;
     char *both = file_read(p->output, &more);
