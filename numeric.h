@@ -15,7 +15,7 @@
 
 /* Raise this when the bits of any result change: saved work of earlier versions (cache pages, half
  * a batch) is then not continued. */
-enum { NUMERIC_REVISION = 3 };
+enum { NUMERIC_REVISION = 4 };
 
 typedef enum Activation {
     ACTIVATION_SILU,

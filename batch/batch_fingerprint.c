@@ -6,6 +6,7 @@
 
 #include "constraint/shape_source.h"
 #include "numeric.h"
+#include "session/shape.h"
 
 static uint64_t mix(uint64_t hash, const void *bytes, size_t n) {
     return XXH3_64bits_withSeed(bytes, n, hash);
@@ -66,6 +67,8 @@ void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *sessio
         hash = mix_number(hash, shape->kind);
         hash = mix(hash, shape->text, shape->length);
     }
+    unsigned form = session_json_form(o); /* of the lines' own shapes, too */
+    if (form) hash = mix_number(mix(hash, "form", 4), form);
     if (o->on_length != LENGTH_CUT) hash = mix_number(hash, o->on_length);
     if (o->embed) hash = mix(hash, "embed", 5);
     const double embedding[] = {o->pooling, o->embed_normalize, (double)o->dimensions,

@@ -14,6 +14,7 @@
 #include "constraint/json_digits.h"
 #include "constraint/json_reader.h"
 #include "session/generate.h"
+#include "session/shape.h"
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
 
@@ -344,6 +345,10 @@ static Status set_shape(Request *r, const Field *field, const json_t *value, Err
     return request_shape_option(&r->shape, field->name, value, r->digits, error);
 }
 
+static Status set_json_form(Request *r, const Field *field, const json_t *value, Error *error) {
+    return request_shape_set_form(&r->shape, field->name, value, error);
+}
+
 /* ---- Fields with one supported value, or without effect ------------------------------------- */
 
 static Status set_model(Request *r, const Field *field, const json_t *value, Error *error) {
@@ -454,6 +459,8 @@ static const Field fields[] = {
     OTHER(regex, "n", set_shape),
     OTHER(grammar, "n", set_shape),
     OTHER(choice, "n", set_shape),
+    OTHER(json_order, "nct", set_json_form),
+    OTHER(json_space, "nct", set_json_form),
     OTHER(modalities, "nc", must_be_text_only),
     OTHER(best_of, "nt", must_be_n),
     OTHER(suffix, "nt", must_be_empty),
@@ -812,6 +819,11 @@ static const ShapeSource *asked_shape(const Request *r, const Session *session) 
     return r->shape.given ? &r->shape.source : session->shape;
 }
 
+/* The form of the JSON that the request asks for, else the command line's. */
+static unsigned asked_form(const Request *r, const Session *session) {
+    return request_shape_form(&r->shape, session_json_form(session->options));
+}
+
 static Status hold_answer(Request *r, const ChatPrompt *chat, const ChatPromptInput *input,
                           ReasoningStart start, Error *error) {
     const Options *o = chat->session->options;
@@ -821,6 +833,7 @@ static Status hold_answer(Request *r, const ChatPrompt *chat, const ChatPromptIn
                                     .start = start,
                                     .may_reason = chat_prompt_may_reason(chat, input),
                                     .shape = asked_shape(r, chat->session),
+                                    .json_form = asked_form(r, chat->session),
                                     .tools = r->tools,
                                     .digits = r->digits,
                                     .function = r->function,
@@ -897,6 +910,7 @@ Status request_encode(Request *r, const Session *asked, const ChatPrompt *chat, 
     if (r->messages) return encode_messages(r, chat, error);
     const ShapeSource *shape = asked_shape(r, session);
     if (shape) r->hold.source = *shape;
+    r->hold.source.form = asked_form(r, session);
     r->options.decode_flags |= TOKEN_DECODER_CONTINUE;
     if (r->text) {
         if (r->text_length == 0) r->options.decode_flags &= ~(unsigned)TOKEN_DECODER_CONTINUE;

@@ -12,7 +12,9 @@ static Status shape_give(RequestShape *s, ShapeKind kind, char *text, size_t len
         return error_set(error, "the shape of the answer is given twice");
     }
     if (!text) return error_set(error, "no memory for a request");
-    *s = (RequestShape){true, {kind, text, length}, text};
+    s->given = true;
+    s->source = (ShapeSource){.kind = kind, .text = text, .length = length};
+    s->text = text;
     return STATUS_OK;
 }
 
@@ -97,6 +99,26 @@ static const struct {
     {"json_object", SHAPE_JSON_OBJECT},
 };
 
+/* Sets or clears a flag of JsonForm. */
+static void set_form(RequestShape *s, unsigned flag, bool any) {
+    s->form = any ? s->form | flag : s->form & ~flag;
+    s->form_given |= flag;
+}
+
+Status request_shape_set_form(RequestShape *s, const char *name, const json_t *value,
+                              Error *error) {
+    bool order = strcmp(name, "json_order") == 0;
+    const char *text = json_string_value(value), *strict = order ? "schema" : "line";
+    if (!text || (strcmp(text, "any") != 0 && strcmp(text, strict) != 0))
+        return error_set(error, "'%s' must be \"%s\" or \"any\"", name, strict);
+    set_form(s, order ? JSON_ANY_ORDER : JSON_ANY_SPACE, strcmp(text, "any") == 0);
+    return STATUS_OK;
+}
+
+unsigned request_shape_form(const RequestShape *s, unsigned usual) {
+    return (usual & ~s->form_given) | s->form;
+}
+
 Status request_shape_structured(RequestShape *s, const json_t *value, const json_t *digits,
                                 Error *error) {
     const char *name;
@@ -108,6 +130,10 @@ Status request_shape_structured(RequestShape *s, const json_t *value, const json
         bool is_switch = i == n || kinds[i].kind == SHAPE_JSON_OBJECT;
         /* A switch that is off says nothing, but false as a schema holds for no text. */
         if (json_is_null(item) || (is_switch && json_is_false(item))) continue;
+        if (strcmp(name, "disable_any_whitespace") == 0 && json_is_true(item)) { /* vLLM's */
+            set_form(s, JSON_ANY_SPACE, false);
+            continue;
+        }
         if (i == n)
             return error_set(error, "'structured_outputs': the field '%.80s' is not supported",
                              name);

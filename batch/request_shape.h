@@ -12,6 +12,9 @@ typedef struct RequestShape {
     bool given;         /* false: the command line's */
     ShapeSource source; /* kind SHAPE_NONE: any text */
     char *text;         /* owned; what source.text points at */
+    /* The form of JSON: flags of JsonForm that the request sets, and those that it says anything
+     * of. */
+    unsigned form, form_given;
 } RequestShape;
 
 /* Read the values of the fields 'response_format', 'structured_outputs', and of `name` as the
@@ -23,6 +26,11 @@ Status request_shape_structured(RequestShape *shape, const json_t *value, const 
                                 Error *error);
 Status request_shape_option(RequestShape *shape, const char *name, const json_t *value,
                             const json_t *digits, Error *error);
+/* Reads 'json_order' or 'json_space', with the values that the command line has. */
+Status request_shape_set_form(RequestShape *shape, const char *name, const json_t *value,
+                              Error *error);
+/* The form of the request's JSON; `usual`: what holds where it says nothing. */
+unsigned request_shape_form(const RequestShape *shape, unsigned usual);
 void request_shape_free(RequestShape *shape);
 
 #endif

@@ -12,6 +12,7 @@
 #include "cache/kvcache_snapshots.h"
 #include "chat/made_with.h"
 #include "session/drafting.h"
+#include "session/shape.h"
 
 /* ---- Opening ----------------------------------------------------------------------------- */
 
@@ -428,6 +429,7 @@ static Status make_rule(Dialogue *d, TokenRule **rule, Error *error) {
                                    .start = d->start,
                                    .may_reason = d->may_reason,
                                    .shape = d->session->shape,
+                                   .json_form = session_json_form(d->session->options),
                                    .budget = d->budget};
     AnswerHold hold;
     Status status = answer_hold_init(&hold, &input, error);

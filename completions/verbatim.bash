@@ -9,6 +9,8 @@ _verbatim() {
         --kv-type) COMPREPLY=($(compgen -W "auto f32 f16 q8" -- "$cur")); return ;;
         --reasoning) COMPREPLY=($(compgen -W "auto on off" -- "$cur")); return ;;
         --reasoning-effort) COMPREPLY=($(compgen -W "low medium high" -- "$cur")); return ;;
+        --json-order) COMPREPLY=($(compgen -W "schema any" -- "$cur")); return ;;
+        --json-space) COMPREPLY=($(compgen -W "line any" -- "$cur")); return ;;
         --on-length) COMPREPLY=($(compgen -W "cut close" -- "$cur")); return ;;
         --attention) COMPREPLY=($(compgen -W "- scores" -- "$cur") $(compgen -f -- "$cur")); return ;;
         --positions) COMPREPLY=($(compgen -W "- table" -- "$cur") $(compgen -f -- "$cur")); return ;;
@@ -31,7 +33,7 @@ _verbatim() {
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "--mode --system --prompt --prompt-file --tokens --stop --ignore-eos
             --special --bos --tokenizer --split-pattern --family --families --output --echo --json-schema --json --regex
-            --grammar --choice --on-length --shape-test --temperature --top-k --top-p --min-p
+            --grammar --choice --json-order --json-space --on-length --shape-test --temperature --top-k --top-p --min-p
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --single-turn --session
             --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --draft-model --lookup --kv-type --snapshots --stats --no-sandbox --batch --check --batch-text
             --lora

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "constraint/acceptor_analysis.h"
+#include "constraint/acceptor_members.h"
 #include "constraint/acceptor_nodes_internal.h"
 #include "constraint/regex_derivative.h"
 #include "constraint/regex_safe_run.h"
@@ -12,7 +13,7 @@
 enum { MOST_HEADS = 4096, MOST_CLOSURE = 50000, MOST_TAGS = 16 };
 enum { KEPT_ROWS = 4 << 20 }; /* steps whose memory is kept when states are forgotten */
 
-/* ---- Frames and sets ------------------------------------------------------------------------ */
+/* ---- Frames ---------------------------------------------------------------------------------- */
 
 static bool nests(const Acceptor *m, uint32_t node) {
     return is_node(node) && (m->nodes[node].kind == N_OBJECT || m->nodes[node].kind == N_ARRAY);
@@ -36,34 +37,6 @@ static uint32_t intern_frame(Acceptor *m, Frame frame) {
     }
     index_table_set(table, at, m->n_frames);
     return (uint32_t)m->n_frames++;
-}
-
-/* A set of members begins with its number of words. */
-static uint64_t hash_set(const void *acceptor, uint32_t at) {
-    const uint64_t *set = ((const Acceptor *)acceptor)->sets + at;
-    return XXH3_64bits(set, (set[0] + 1) * sizeof *set);
-}
-
-/* The place in m->sets of set `old` (of `words` words; UINT32_MAX: the empty one) with `member`. */
-static uint32_t set_with(Acceptor *m, uint32_t old, size_t words, uint32_t member) {
-    if (!RESERVE(m, sets, n_sets, words + 1)) return 0;
-    uint64_t *to = m->sets + m->n_sets + 1;
-    to[-1] = words;
-    if (old == UINT32_MAX)
-        memset(to, 0, words * sizeof *to);
-    else
-        memcpy(to, m->sets + old, words * sizeof *to);
-    to[member / 64] |= (uint64_t)1 << (member % 64);
-    IndexTable *table = &m->set_table;
-    if (!index_table_reserve(table, hash_set, m)) return acceptor_fail(m, NO_MEMORY), 0;
-    size_t at = index_table_first(table, hash_set(m, (uint32_t)m->n_sets));
-    for (; table->slots[at]; at = index_table_next(table, at)) {
-        uint32_t i = table->slots[at] - 1;
-        if (memcmp(m->sets + i, to - 1, (words + 1) * sizeof *to) == 0) return i + 1;
-    }
-    index_table_set(table, at, m->n_sets);
-    m->n_sets += words + 1;
-    return (uint32_t)(m->n_sets - words);
 }
 
 /* ---- Closures: from what was read to the heads that go on --------------------------------- */
@@ -226,23 +199,24 @@ static const Punctuation *punctuation_at(const Acceptor *m, uint32_t depth) {
  * earlier names that new ones must differ from; 0: none. */
 static Regex object_rest(Acceptor *m, const Object *o, uint32_t set, uint32_t count, uint32_t names,
                          Regex lead, Regex close) {
-    size_t n = 0, n_needed = 0;
+    size_t n = 0;
     Regex *items = malloc((o->n + 1) * sizeof *items), out = REGEX_NONE;
-    if (!items) return acceptor_fail(m, NO_MEMORY), REGEX_NONE;
-    for (size_t i = 0; i < o->n_named; i++) n_needed += acceptor_member_needed(m, o, set, i);
-    /* No room for any member; room for the needed ones alone. */
-    bool full = o->max != ACCEPTOR_NO_LIMIT && count >= o->max;
-    bool only_needed = o->max != ACCEPTOR_NO_LIMIT && o->max - count <= n_needed;
-    for (size_t i = 0; i < o->n && !full; i++) {
-        if (i < o->n_named && acceptor_set_has(m, set, i)) continue;
-        if (only_needed && !acceptor_member_needed(m, o, set, i)) continue;
-        if (!o->possible[i]) continue;
+    bool *may = malloc(o->n + 1);
+    if (!items || !may) {
+        free(items);
+        free(may);
+        return acceptor_fail(m, NO_MEMORY), REGEX_NONE;
+    }
+    bool may_end = acceptor_members_may(m, o, set, count, may);
+    for (size_t i = 0; i < o->n; i++) {
+        if (!may[i]) continue;
         Regex lexeme = i < o->n_named || names == 0 ? o->lexemes[i] : new_name(m, o, i, names);
         if (names == 0 || i < o->n_named || regex_live(&m->regexes, lexeme)) items[n++] = lexeme;
     }
     out = regex_concat(&m->regexes, lead, regex_or(&m->regexes, items, n));
-    if (n_needed == 0 && count >= o->min) out = regex_or2(&m->regexes, out, close);
+    if (may_end) out = regex_or2(&m->regexes, out, close);
     free(items);
+    free(may);
     return out;
 }
 
@@ -261,7 +235,7 @@ static void object_member(Acceptor *m, const Frame *f, uint32_t tag) {
     uint32_t count = f->b >> 1, set = f->a, parent = f->parent;
     uint32_t most = o->max != ACCEPTOR_NO_LIMIT ? o->max : o->min;
     if (count < most) count++;
-    if (tag < o->n_named) set = set_with(m, set, o->words, tag);
+    set = acceptor_members_with(m, o, set, tag);
     if (compares_names(m, f)) {
         const Frame n = m->frames[parent];
         uint32_t names = n.b;

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "constraint/acceptor_members.h"
 #include "constraint/acceptor_nodes_internal.h"
 
 enum { INDENT_SPACES = 4 /* of one level, at most; or one tab */ };
@@ -14,8 +15,11 @@ AcceptorLimits acceptor_limits_default(void) {
 }
 
 /* White space around values that are nested `depth` deep: nothing, a space, or a line end and its
- * indentation. */
-static Regex json_space(RegexArena *r, uint32_t depth) {
+ * indentation. In one line there is none but behind a comma (`comma`). */
+static Regex json_space(Acceptor *m, uint32_t depth, bool comma) {
+    RegexArena *r = &m->regexes;
+    if (!(m->form & JSON_ANY_SPACE))
+        return comma ? regex_repeat(r, regex_byte(r, ' '), 0, 1) : REGEX_EMPTY;
     if (depth > INDENTED_LEVELS) depth = INDENTED_LEVELS;
     Regex indent = regex_or2(r, regex_repeat(r, regex_byte(r, ' '), 0, INDENT_SPACES * depth),
                              regex_repeat(r, regex_byte(r, '\t'), 0, depth));
@@ -27,22 +31,24 @@ static Regex json_space(RegexArena *r, uint32_t depth) {
 static void make_punctuation(Acceptor *m, uint32_t depth) {
     RegexArena *r = &m->regexes;
     Punctuation *p = &m->punctuation[depth];
-    Regex inside = json_space(r, depth), outside = json_space(r, depth - 1);
-    Regex next = regex_concat(r, inside, regex_tag(r, TAG_NEXT)), close = regex_tag(r, TAG_CLOSE);
+    Regex inside = json_space(m, depth, false), outside = json_space(m, depth - 1, false);
+    Regex behind_comma = json_space(m, depth, true);
+    Regex next = regex_tag(r, TAG_NEXT), close = regex_tag(r, TAG_CLOSE);
     Regex array_close = regex_concat(r, outside, regex_concat(r, regex_byte(r, ']'), close));
     p->object_close = regex_concat(r, outside, regex_concat(r, regex_byte(r, '}'), close));
     p->object_open = regex_concat(r, regex_byte(r, '{'), inside);
     p->object_open_empty = regex_concat(r, regex_byte(r, '{'), p->object_close);
-    p->comma = regex_concat(r, regex_byte(r, ','), inside);
-    p->array_open = regex_concat(r, regex_byte(r, '['), next);
+    p->comma = regex_concat(r, regex_byte(r, ','), behind_comma);
+    p->array_open = regex_concat(r, regex_byte(r, '['), regex_concat(r, inside, next));
     p->array_open_empty = regex_concat(r, regex_byte(r, '['), array_close);
-    p->array_next = regex_concat(r, regex_byte(r, ','), next);
+    p->array_next = regex_concat(r, regex_byte(r, ','), regex_concat(r, behind_comma, next));
     p->array_close = array_close;
 }
 
-Acceptor *acceptor_new(const AcceptorLimits *limits) {
+Acceptor *acceptor_new(const AcceptorLimits *limits, unsigned form) {
     Acceptor *m = calloc(1, sizeof *m);
     if (!m) return NULL;
+    m->form = form;
     m->limits = *limits;
     RegexArena *r = &m->regexes;
     if (!regex_arena_init(r, limits->regex_nodes, limits->build_work)) {
@@ -92,6 +98,10 @@ void acceptor_free(Acceptor *m) {
 
 RegexArena *acceptor_regexes(Acceptor *m) {
     return &m->regexes;
+}
+
+bool acceptor_in_order(const Acceptor *m) {
+    return !(m->form & JSON_ANY_ORDER);
 }
 
 static AcceptorNode add_node(Acceptor *m, Node node) {
@@ -148,7 +158,11 @@ AcceptorNode acceptor_object(Acceptor *m, const ObjectMember *members, size_t n,
                              const ObjectDependency *dependencies, size_t n_dependencies,
                              uint32_t min, uint32_t max) {
     RegexArena *r = &m->regexes;
-    Object o = {.n = n, .n_dependencies = n_dependencies, .min = min, .max = max};
+    Object o = {.in_order = acceptor_in_order(m),
+                .n = n,
+                .n_dependencies = n_dependencies,
+                .min = min,
+                .max = max};
     if (acceptor_gave_up(m) || n >= TAG_NEXT || !RESERVE(m, objects, n_objects, 1))
         return ACCEPTOR_NO_NODE;
     o.members = copy(m, members, n, sizeof *members);
@@ -161,7 +175,7 @@ AcceptorNode acceptor_object(Acceptor *m, const ObjectMember *members, size_t n,
             regex_concat(r, members[i].key, regex_concat(r, m->colon, regex_tag(r, (uint32_t)i)));
         if (!members[i].many) o.n_named = i + 1;
     }
-    o.words = (o.n_named + 63) / 64;
+    o.words = acceptor_members_words(&o);
     o.compares = min > 1 && o.n_named < n;
     m->compares |= o.compares;
     /* Names come to be expressions while a text is read: no byte may then need another class. */
@@ -183,14 +197,4 @@ AcceptorNode acceptor_array(Acceptor *m, const AcceptorNode *first, size_t n, Ac
     }
     m->arrays[m->n_arrays++] = a;
     return add_node(m, (Node){.kind = N_ARRAY, .a = (uint32_t)m->n_arrays - 1});
-}
-
-bool acceptor_member_needed(const Acceptor *m, const Object *o, uint32_t set, size_t member) {
-    if (member >= o->n_named || acceptor_set_has(m, set, member)) return false;
-    if (o->members[member].required) return true;
-    for (size_t i = 0; i < o->n_dependencies; i++)
-        if (o->dependencies[i].then_member == member &&
-            acceptor_set_has(m, set, o->dependencies[i].if_member))
-            return true;
-    return false;
 }

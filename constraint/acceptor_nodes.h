@@ -2,13 +2,18 @@
  * (acceptor.h) runs it.
  *
  * The lexemes of the grammar are regular expressions (regex.h). What stands above them are
- * sequences, choices and repetitions, and objects and arrays of JSON, whose members may come in any
- * order.
+ * sequences, choices and repetitions, and objects and arrays of JSON.
  *
- * White space in JSON: after { [ and a comma, and before } and ], stands nothing, a space, or a
- * line end with its indentation, which is at most 4 spaces or a tab for each level of nesting, up
- * to level INDENTED_LEVELS. After a colon stands a space or nothing; elsewhere nothing. Without a
- * bound that follows the nesting, a small model fills line after line with blanks. */
+ * JSON of a grammar is one line: after a comma and a colon stands a space or nothing, elsewhere
+ * nothing. Members of an object come in the order in which they are listed, those that stand for
+ * many behind the others. JsonForm has the freedoms from both rules:
+ *
+ * JSON_ANY_SPACE: after { [ and a comma, and before } and ], stands nothing, a space, or a line end
+ * with its indentation, which is at most 4 spaces or a tab for each level of nesting, up to level
+ * INDENTED_LEVELS. Without a bound that follows the nesting, a small model fills line after line
+ * with blanks.
+ *
+ * JSON_ANY_ORDER: members come in any order. */
 #ifndef CONSTRAINT_ACCEPTOR_NODES_H
 #define CONSTRAINT_ACCEPTOR_NODES_H
 
@@ -19,6 +24,9 @@ typedef uint32_t AcceptorNode;
 
 #define ACCEPTOR_NO_NODE UINT32_MAX
 #define ACCEPTOR_NO_LIMIT UINT32_MAX
+
+/* Flags: what JSON may look like. 0: one line, members in the order of their list. */
+typedef enum JsonForm { JSON_ANY_ORDER = 1, JSON_ANY_SPACE = 2 } JsonForm;
 
 /* A member that an object may have. */
 typedef struct ObjectMember {
@@ -44,9 +52,11 @@ typedef struct AcceptorLimits {
 } AcceptorLimits;
 AcceptorLimits acceptor_limits_default(void);
 
-Acceptor *acceptor_new(const AcceptorLimits *limits); /* NULL: no memory */
+/* `form`: flags of JsonForm. NULL: no memory. */
+Acceptor *acceptor_new(const AcceptorLimits *limits, unsigned form);
 void acceptor_free(Acceptor *acceptor);
 RegexArena *acceptor_regexes(Acceptor *acceptor);
+bool acceptor_in_order(const Acceptor *acceptor); /* without JSON_ANY_ORDER */
 
 /* Nodes. Functions that make nodes return ACCEPTOR_NO_NODE once the acceptor has failed;
  * acceptor_finish says why. */
@@ -54,7 +64,7 @@ AcceptorNode acceptor_term(Acceptor *acceptor, Regex regex);
 AcceptorNode acceptor_sequence(Acceptor *acceptor, const AcceptorNode *items, size_t n);
 AcceptorNode acceptor_choice(Acceptor *acceptor, const AcceptorNode *items, size_t n);
 AcceptorNode acceptor_repeat(Acceptor *acceptor, AcceptorNode item, uint32_t min, uint32_t max);
-/* A JSON object with from min to max members. */
+/* A JSON object with from min to max members; those that stand for many come last in the list. */
 AcceptorNode acceptor_object(Acceptor *acceptor, const ObjectMember *members, size_t n,
                              const ObjectDependency *dependencies, size_t n_dependencies,
                              uint32_t min, uint32_t max);

@@ -18,7 +18,8 @@ typedef struct Node {
 typedef struct Object {
     ObjectMember *members;
     ObjectDependency *dependencies;
-    size_t n, n_dependencies, n_named, words; /* words of a set of members */
+    bool in_order;                            /* members come in the order of the list */
+    size_t n, n_dependencies, n_named, words; /* words of a set of members (acceptor_members.h) */
     uint32_t min, max;
     Regex *lexemes; /* a key with its colon and its tag */
     bool *possible; /* the members that the object can have, with all that depend on them */
@@ -80,6 +81,7 @@ typedef struct Task {
 
 struct Acceptor {
     AcceptorLimits limits;
+    unsigned form; /* flags of JsonForm */
     RegexArena regexes;
     RegexMark mark;
     const char *failed;
@@ -149,13 +151,5 @@ static inline size_t acceptor_list_size(const Acceptor *m, const Node *n) {
     if (n->kind == N_ARRAY) return m->arrays[n->a].n;
     return n->kind == N_SEQUENCE || n->kind == N_CHOICE ? n->b : 0;
 }
-
-/* Whether a set of members (an index in sets; UINT32_MAX: the empty set) holds one of them. */
-static inline bool acceptor_set_has(const Acceptor *m, uint32_t set, size_t member) {
-    return set != UINT32_MAX && m->sets[set + member / 64] >> (member % 64) & 1;
-}
-
-/* Whether an object that has the members of `set` must still get `member`. */
-bool acceptor_member_needed(const Acceptor *m, const Object *o, uint32_t set, size_t member);
 
 #endif

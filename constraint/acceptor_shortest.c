@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "constraint/acceptor_analysis.h"
+#include "constraint/acceptor_members.h"
 #include "constraint/acceptor_nodes_internal.h"
 #include "constraint/regex_shortest.h"
 
@@ -69,15 +70,18 @@ static int compare_choices(const void *a, const void *b) {
     return x->member < y->member ? -1 : x->member > y->member;
 }
 
-/* Marks the cheapest members in `has` until there are `min`; returns the cost of those that stand
- * for many, of which there may be more than one. */
-static uint32_t shortest_fill(Acceptor *m, const Object *o, bool *has, uint32_t count) {
+/* Marks the cheapest members in `has` until there are `min`, for an object with `set` and `extra`;
+ * returns the cost of those that stand for many, of which there may be more than one. */
+static uint32_t shortest_fill(Acceptor *m, const Object *o, uint32_t set, uint32_t extra, bool *has,
+                              uint32_t count) {
     uint32_t many = FAR;
     size_t n = 0;
     Choice *choices = malloc((o->n + 1) * sizeof *choices);
     if (!choices) return acceptor_fail(m, NO_MEMORY), FAR;
     for (size_t i = 0; i < o->n; i++) {
-        uint32_t cost = i < o->n_named && has[i] ? FAR : member_cost(m, o, i);
+        bool open =
+            i >= o->n_named || (!has[i] && acceptor_members_fit(m, o, set, extra, (uint32_t)i));
+        uint32_t cost = open ? member_cost(m, o, i) : FAR;
         if (i >= o->n_named && cost < many) many = cost;
         if (i < o->n_named && cost < FAR) choices[n++] = (Choice){cost, (uint32_t)i};
     }
@@ -101,16 +105,16 @@ static uint32_t rest_cost(Acceptor *m, const Object *o, uint32_t set, uint32_t c
     uint32_t sum = 1;
     if (!has) return acceptor_fail(m, NO_MEMORY), FAR;
     for (size_t i = 0; i < o->n_named; i++) {
-        has[i] = acceptor_set_has(m, set, i) || i == extra;
+        has[i] = acceptor_members_has(m, o, set, i) || i == extra;
         if (has[i] || !o->members[i].required) continue;
         has[i] = true;
         count++;
     }
     if (extra != UINT32_MAX) count++;
     count += add_dependent(m, o, has);
-    if (count < o->min) sum = add_costs(sum, shortest_fill(m, o, has, count));
+    if (count < o->min) sum = add_costs(sum, shortest_fill(m, o, set, extra, has, count));
     for (size_t i = 0; i < o->n_named; i++)
-        if (has[i] && i != extra && !acceptor_set_has(m, set, i))
+        if (has[i] && i != extra && !acceptor_members_has(m, o, set, i))
             sum = add_costs(sum, member_cost(m, o, i));
     free(has);
     regex_count_work(&m->regexes, o->n / 4 + 1);
@@ -310,7 +314,7 @@ static void find_needs(Acceptor *m, uint32_t frame, const Object *o, Needs *need
     const Frame f = m->frames[frame];
     uint32_t count = f.b >> 1;
     *needs = (Needs){.frame = frame};
-    for (size_t i = 0; i < o->n_named; i++) count += acceptor_member_needed(m, o, f.a, i);
+    for (size_t i = 0; i < o->n_named; i++) count += acceptor_members_needed(m, o, f.a, i);
     needs->enough = count >= o->min;
     if (needs->enough) needs->rest = rest_cost(m, o, f.a, f.b >> 1, UINT32_MAX);
 }
@@ -324,7 +328,7 @@ static uint32_t lexeme_cost(Acceptor *m, Way *way, uint32_t frame, uint32_t tag)
     if (way->needs.frame != frame) find_needs(m, frame, o, &way->needs);
     if (!way->needs.enough) return own_cost(m, &f, tag);
     uint32_t rest = way->needs.rest;
-    if (rest < FAR && acceptor_member_needed(m, o, f.a, tag)) rest -= member_cost(m, o, tag);
+    if (rest < FAR && acceptor_members_needed(m, o, f.a, tag)) rest -= member_cost(m, o, tag);
     return add_costs(node_cost(m, o->members[tag].value), rest);
 }
 

@@ -23,38 +23,51 @@ static uint64_t hash_list(const SchemaList *list) {
 }
 
 static uint64_t hash_set(const void *compiler, uint32_t i) {
-    return hash_list(&((const SchemaCompiler *)compiler)->sets[i].list);
+    return hash_list(&((const SchemaCompiler *)compiler)->sets[i].key);
+}
+
+/* Takes the schemas that say nothing out of the list, and makes its key. */
+static bool make_key(SchemaList *list, SchemaList *key) {
+    size_t n = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        bool empty = json_is_object(list->items[i]) && json_object_size(list->items[i]) == 0;
+        if (!empty) list->items[n++] = list->items[i];
+    }
+    list->n = n;
+    *key = (SchemaList){.items = malloc((n + 1) * sizeof *key->items)};
+    if (!key->items) return false;
+    if (n > 0) memcpy(key->items, list->items, n * sizeof *key->items);
+    if (n > 1) qsort(key->items, n, sizeof *key->items, compare_schemas);
+    for (size_t i = 0; i < n; i++)
+        if (key->n == 0 || key->items[i] != key->items[key->n - 1])
+            key->items[key->n++] = key->items[i];
+    return true;
 }
 
 /* The node of a set, which is compiled later where it is new. Takes the list over. */
 static Status node_of(SchemaCompiler *c, SchemaList *list, AcceptorNode *node) {
-    size_t n = 0;
-    if (list->n > 1) qsort(list->items, list->n, sizeof *list->items, compare_schemas);
-    for (size_t i = 0; i < list->n; i++) {
-        bool empty = json_is_object(list->items[i]) && json_object_size(list->items[i]) == 0;
-        if (!empty && (n == 0 || list->items[i] != list->items[n - 1]))
-            list->items[n++] = list->items[i];
-    }
-    list->n = n;
+    SchemaList key = {0};
     IndexTable *table = &c->set_table;
-    if (!index_table_reserve(table, hash_set, c) ||
+    if (!make_key(list, &key) || !index_table_reserve(table, hash_set, c) ||
         !array_reserve(&c->sets, &c->sets_capacity, c->n_sets + 1, sizeof *c->sets)) {
+        free(key.items);
         free(list->items);
         return schema_no_memory(c);
     }
-    size_t at = index_table_first(table, hash_list(list));
+    size_t at = index_table_first(table, hash_list(&key));
     for (; table->slots[at]; at = index_table_next(table, at)) {
         const SchemaSet *s = &c->sets[table->slots[at] - 1];
-        if (s->list.n != n ||
-            (n > 0 && memcmp(s->list.items, list->items, n * sizeof *list->items) != 0))
+        if (s->key.n != key.n ||
+            (key.n > 0 && memcmp(s->key.items, key.items, key.n * sizeof *key.items) != 0))
             continue;
         *node = s->node;
+        free(key.items);
         free(list->items);
         return schema_count(c, 1) ? STATUS_OK : STATUS_FAILED;
     }
     index_table_set(table, at, c->n_sets);
     *node = acceptor_forward(c->acceptor);
-    c->sets[c->n_sets++] = (SchemaSet){*list, *node};
+    c->sets[c->n_sets++] = (SchemaSet){key, *list, *node};
     return schema_count(c, 1) ? STATUS_OK : STATUS_FAILED;
 }
 
@@ -130,6 +143,18 @@ static Status must_be_object(SchemaCompiler *c, const json_t *schema, const char
     return error_set(c->error, "'%s' must be an object", keyword);
 }
 
+/* Collects the names of `properties`: in order, before any that `required` or a dependency alone
+ * knows. */
+static Status read_properties(SchemaCompiler *c, ObjectBuild *o, const json_t *s) {
+    const char *name;
+    json_t *value;
+    if (must_be_object(c, s, "properties") != STATUS_OK) return STATUS_FAILED;
+    json_object_foreach(json_object_get(s, "properties"), name, value) {
+        if (add_name(c, o, name) != STATUS_OK) return STATUS_FAILED;
+    }
+    return STATUS_OK;
+}
+
 /* Collects the names that one schema knows. */
 static Status read_object(SchemaCompiler *c, ObjectBuild *o, const json_t *s) {
     static const char *const maps[] = {"properties", "patternProperties", "dependentRequired",
@@ -141,9 +166,7 @@ static Status read_object(SchemaCompiler *c, ObjectBuild *o, const json_t *s) {
     size_t i;
     for (i = 0; i < sizeof maps / sizeof *maps; i++)
         if (must_be_object(c, s, maps[i]) != STATUS_OK) return STATUS_FAILED;
-    json_object_foreach(json_object_get(s, "properties"), name, value) {
-        if (add_name(c, o, name) != STATUS_OK) return STATUS_FAILED;
-    }
+    if (read_properties(c, o, s) != STATUS_OK) return STATUS_FAILED;
     const json_t *required = json_object_get(s, "required");
     if (required && !json_is_array(required))
         return error_set(c->error, "'required' must be a list of names");
@@ -297,6 +320,8 @@ static Status other_members(SchemaCompiler *c, ObjectBuild *o) {
 
 static Status build_object(SchemaCompiler *c, ObjectBuild *o, AcceptorNode *node) {
     bool restricts_names = false;
+    for (size_t i = 0; i < o->a->schemas.n && c->in_order; i++)
+        if (read_properties(c, o, o->a->schemas.items[i]) != STATUS_OK) return STATUS_FAILED;
     for (size_t i = 0; i < o->a->schemas.n; i++) {
         if (read_object(c, o, o->a->schemas.items[i]) != STATUS_OK) return STATUS_FAILED;
         restricts_names |= json_object_get(o->a->schemas.items[i], "propertyNames") != NULL;
@@ -477,7 +502,7 @@ static bool refs_stand_alone(const json_t *schema) {
 }
 
 static void compiler_free(SchemaCompiler *c) {
-    for (size_t i = 0; i < c->n_sets; i++) free(c->sets[i].list.items);
+    for (size_t i = 0; i < c->n_sets; i++) free(c->sets[i].key.items), free(c->sets[i].list.items);
     free(c->sets);
     index_table_free(&c->set_table);
     free(c->places);
@@ -492,6 +517,7 @@ static void compiler_free(SchemaCompiler *c) {
 static void schema_prepare(SchemaCompiler *c, Acceptor *acceptor) {
     RegexArena *r = c->regexes = acceptor_regexes(acceptor);
     c->acceptor = acceptor;
+    c->in_order = acceptor_in_order(acceptor);
     c->made = json_array();
     c->nothing = json_object();
     c->negations = json_object();

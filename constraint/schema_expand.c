@@ -358,6 +358,16 @@ static Status add_applied(SchemaCompiler *c, Branch *b, const json_t *schema, si
     return add_values(c, b, schema, at);
 }
 
+/* The schemas to take are a stack: turns those that one schema has added around, so that they are
+ * taken in the order in which it names them. */
+static void in_reading_order(TodoList *list, size_t first) {
+    for (size_t last = list->n; last > first + 1; first++) {
+        Todo swap = list->items[first];
+        list->items[first] = list->items[--last];
+        list->items[last] = swap;
+    }
+}
+
 /* Takes one schema; *dead: no value is valid by it. */
 static Status add_schema(SchemaCompiler *c, Branch *b, Todo todo, bool *dead) {
     const json_t *schema = todo.schema;
@@ -385,9 +395,21 @@ static Status add_schema(SchemaCompiler *c, Branch *b, Todo todo, bool *dead) {
     b->a.parents[at] = todo.parent;
     b->a.negated[at] = todo.negated;
     b->origins[at] = schema;
+    size_t first = b->todo.n;
     if (add_applied(c, b, schema, at) != STATUS_OK) return STATUS_FAILED;
+    if (c->in_order) in_reading_order(&b->todo, first);
     *dead |= b->a.types == 0;
     return STATUS_OK;
+}
+
+/* The last choice or, where the order in which schemas are taken orders the members, the first. */
+static Todo take_choice(const SchemaCompiler *c, TodoList *choices) {
+    size_t at = c->in_order ? 0 : choices->n - 1;
+    Todo choice = choices->items[at];
+    choices->n--;
+    memmove(choices->items + at, choices->items + at + 1,
+            (choices->n - at) * sizeof *choices->items);
+    return choice;
 }
 
 /* Applies all schemas that the branch still has to take, then follows each alternative of its
@@ -405,7 +427,7 @@ static Status expand_branch(SchemaCompiler *c, Branch *b, unsigned depth, Schema
         if (status == STATUS_OK && c->regexes->failed)
             status = error_set(c->error, "the schema cannot be enforced: %s", c->regexes->failed);
     } else if (status == STATUS_OK && !dead) {
-        Todo choice = b->choices.items[--b->choices.n];
+        Todo choice = take_choice(c, &b->choices);
         size_t n = json_array_size(choice.schema);
         if (depth > MOST_BRANCH_DEPTH)
             status = error_set(c->error, "too many choices are nested in each other");

@@ -47,7 +47,8 @@ typedef struct SchemaList {
 } SchemaList;
 
 typedef struct SchemaSet {
-    SchemaList list;   /* sorted */
+    SchemaList key;    /* sorted by address, once each: what tells sets apart */
+    SchemaList list;   /* as they were met first, which orders the members of objects */
     AcceptorNode node; /* a forward node */
 } SchemaSet;
 
@@ -72,6 +73,7 @@ typedef struct SchemaCompiler {
     const json_t *root;
     bool refs_alone;    /* drafts up to 7: what stands beside a $ref is ignored */
     bool matches_alone; /* draft 2019-09: what matches `contains` is not evaluated by that */
+    bool in_order;      /* members come in the order in which the schemas are taken */
     bool evaluates; /* what a branch evaluates matters: unevaluatedItems or ...Properties is used */
     SchemaSet *sets;
     size_t n_sets, sets_capacity, n_compiled;

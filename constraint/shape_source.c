@@ -90,7 +90,7 @@ Status shape_source_compile(const ShapeSource *source, Acceptor **acceptor, Erro
 Status shape_source_compile_within(const ShapeSource *source, const AcceptorLimits *limits,
                                    Acceptor **acceptor, Error *error) {
     AcceptorNode node = ACCEPTOR_NO_NODE;
-    Acceptor *m = acceptor_new(limits);
+    Acceptor *m = acceptor_new(limits, source->form);
     *acceptor = NULL;
     if (!m) return error_set(error, "no memory for a shape");
     Status status = shape_source_node(source, m, &node, error);

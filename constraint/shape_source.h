@@ -20,6 +20,7 @@ typedef struct ShapeSource {
     ShapeKind kind;
     const char *text; /* [length]; not used by SHAPE_JSON_OBJECT */
     size_t length;
+    unsigned form; /* flags of JsonForm, for all JSON in it */
 } ShapeSource;
 
 /* Makes the node of a shape that is no structure. */

@@ -14,6 +14,7 @@ enum { MOST_UNUSED = 64, MOST_UNUSED_BYTES = 512 << 20 };
 typedef struct Entry {
     XXH128_hash_t hash;
     ShapeKind kind;
+    unsigned form;
     Shape *shape;
     size_t n_users, bytes; /* of memory, once no answer has it */
     uint64_t last_use;
@@ -73,7 +74,7 @@ static Status shape_store_compile(ShapeStore *store, const ShapeSource *source, 
         return STATUS_FAILED;
     const AcceptorLimits limits = acceptor_limits_default();
     Status status = source->kind == SHAPE_STRUCTURE
-                        ? structure_compile(source->text, source->length, &limits, &acceptor, error)
+                        ? structure_compile(source, &limits, &acceptor, error)
                         : shape_source_compile_within(source, &limits, &acceptor, error);
     if (status != STATUS_OK) return STATUS_FAILED;
     return shape_new(shape, acceptor, store->vocabulary, error);
@@ -83,7 +84,8 @@ static Status get(ShapeStore *store, const ShapeSource *source, Shape **shape, E
     XXH128_hash_t hash = XXH3_128bits(source->text ? source->text : "", source->length);
     for (size_t i = 0; i < store->n; i++) {
         Entry *e = &store->entries[i];
-        if (e->kind != source->kind || !XXH128_isEqual(e->hash, hash)) continue;
+        if (e->kind != source->kind || e->form != source->form || !XXH128_isEqual(e->hash, hash))
+            continue;
         e->n_users++;
         e->last_use = store->clock++;
         *shape = e->shape;
@@ -96,6 +98,7 @@ static Status get(ShapeStore *store, const ShapeSource *source, Shape **shape, E
     }
     store->entries[store->n++] = (Entry){.hash = hash,
                                          .kind = source->kind,
+                                         .form = source->form,
                                          .shape = *shape,
                                          .n_users = 1,
                                          .last_use = store->clock++};

@@ -174,8 +174,9 @@ static Status compile_shape(Compiler *c, const json_t *element, AcceptorNode *no
     if (!json_is_integer(kind) || number <= SHAPE_NONE || number >= SHAPE_STRUCTURE ||
         !json_is_string(text))
         return structure_wrong(c, "shape");
-    const ShapeSource source = {(ShapeKind)number, json_string_value(text),
-                                json_string_length(text)};
+    const ShapeSource source = {.kind = (ShapeKind)number,
+                                .text = json_string_value(text),
+                                .length = json_string_length(text)};
     return shape_source_node(&source, c->acceptor, node, c->error);
 }
 
@@ -251,14 +252,14 @@ static Status compile_text(Compiler *c, const char *text, size_t length, Accepto
     return status;
 }
 
-Status structure_compile(const char *text, size_t length, const AcceptorLimits *limits,
+Status structure_compile(const ShapeSource *source, const AcceptorLimits *limits,
                          Acceptor **acceptor, Error *error) {
     AcceptorNode node = ACCEPTOR_NO_NODE;
-    Acceptor *m = acceptor_new(limits);
+    Acceptor *m = acceptor_new(limits, source->form);
     *acceptor = NULL;
     if (!m) return error_set(error, "no memory for a shape");
     Compiler c = {.acceptor = m, .regexes = acceptor_regexes(m), .error = error};
-    Status status = compile_text(&c, text, length, &node);
+    Status status = compile_text(&c, source->text, source->length, &node);
     if (status == STATUS_OK) status = acceptor_finish(m, node, error);
     if (status == STATUS_OK)
         *acceptor = m;

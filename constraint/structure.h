@@ -21,11 +21,11 @@
 #define CONSTRAINT_STRUCTURE_H
 
 #include "base/status.h"
-#include "constraint/acceptor.h"
+#include "constraint/shape_source.h"
 
 /* Compiles a structure as shape_source_compile_within does shapes. Errors name what of a user's
  * part cannot be enforced. */
-Status structure_compile(const char *text, size_t length, const AcceptorLimits *limits,
+Status structure_compile(const ShapeSource *source, const AcceptorLimits *limits,
                          Acceptor **acceptor, Error *error);
 
 #endif

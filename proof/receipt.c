@@ -15,6 +15,7 @@
 #include "proof/revisions.h"
 #include "session/adapters.h"
 #include "session/json_text.h"
+#include "session/shape.h"
 #include "system/descriptor.h"
 #include "system/terminal.h"
 #include "system/text_file.h"
@@ -27,6 +28,7 @@ enum { RECEIPT_VERSION = 2, KEY_LEAST_BYTES = 16, KEY_MOST_BYTES = 4096, NAMED_M
 struct Receipt {
     const Options *options;
     bool replays;
+    bool by_old_rule;  /* --replay: of a revision that this program repeats by its rule */
     const char *name;  /* the file's */
     long long version; /* of one that is replayed */
     Output output;     /* --receipt */
@@ -292,8 +294,21 @@ static Status set_inputs(Receipt *r, Options *o, Session *session, Error *error)
     if (session->shape && session->shape->kind != SHAPE_NONE) return STATUS_OK;
     if (settings_shape(settings, &r->shape, error) != STATUS_OK)
         return error_prefix(error, "%s", r->name);
+    r->shape.form = session_json_form(o);
     session->shape = &r->shape;
     return STATUS_OK;
+}
+
+/* Up to revision 3 JSON of a shape had any order and white space: a receipt of that time is
+ * repeated by the same rule. */
+static void take_old_rule(Receipt *r, Options *o) {
+    const json_t *program = json_object_get(r->json, "program");
+    const Revision *made =
+        revision_find(json_integer_value(json_object_get(program, "numeric_revision")));
+    r->by_old_rule = made && made->repeated;
+    if (!r->by_old_rule) return;
+    o->json_order = JSON_ORDER_ANY;
+    o->json_space = JSON_SPACE_ANY;
 }
 
 Status receipt_read(Receipt *r, Options *o, Session *session, Error *error) {
@@ -315,6 +330,7 @@ Status receipt_read(Receipt *r, Options *o, Session *session, Error *error) {
     r->found = json_object();
     if (settings_apply(json_object_get(r->json, "settings"), o, error) != STATUS_OK)
         return error_prefix(error, "%s", r->name);
+    take_old_rule(r, o);
     return set_inputs(r, o, session, error);
 }
 
@@ -483,7 +499,7 @@ static Status compare_model(Receipt *r, const json_t *model, const json_t *tenso
 
 /* What an upgrade means for the receipt, for people. `made` NULL: an unknown revision. */
 static void explain_revision(const Receipt *r, const Revision *made) {
-    const char *changed = made ? revision_changes_since(made->number) : NULL;
+    char changed[200];
     if (!made || !made->last) {
         terminal_print(stderr, "note: %s is not of a numeric revision that this version knows\n",
                        r->name);
@@ -493,7 +509,9 @@ static void explain_revision(const Receipt *r, const Revision *made) {
         stderr,
         "note: %s is of numeric revision %d, this program of %d. Between them changed: %s. "
         "scripts/rebuild-revision %d builds the program that repeats it in full\n",
-        r->name, made->number, NUMERIC_REVISION, changed ? changed : "any result", made->number);
+        r->name, made->number, NUMERIC_REVISION,
+        revision_changes_since(made->number, changed, sizeof changed) ? changed : "any result",
+        made->number);
 }
 
 /* Another version may compute other bits: the revision says so, and where its programs come from.
@@ -509,9 +527,13 @@ static void compare_revision(Receipt *r, const json_t *expected, const json_t *p
         json_object_set(report, "made_by_version", json_object_get(expected, "version"));
         const Revision *known = revision_find(json_integer_value(revision));
         if (known && known->last) json_object_set_new(report, "commit", json_string(known->last));
-        explain_revision(r, known);
+        if (r->by_old_rule)
+            json_object_set_new(report, "repeated", json_true());
+        else
+            explain_revision(r, known);
     }
-    report_say(&r->report, report, same ? VERDICT_SAME : VERDICT_DIFFERENT);
+    bool good = same || r->by_old_rule;
+    report_say(&r->report, report, good ? VERDICT_SAME : VERDICT_DIFFERENT);
 }
 
 /* The rest of what a receipt says of the program names the run. */
@@ -569,6 +591,10 @@ Status receipt_settings(Receipt *r, const Session *session, const GenerationOpti
                         const struct tm *clock, Error *error) {
     json_t *settings = settings_make(session, options, clock, setting_text, r);
     if (!settings) return error_set(error, "no memory for a receipt");
+    if (r->by_old_rule) { /* which knew no other form */
+        json_object_del(settings, "json-order");
+        json_object_del(settings, "json-space");
+    }
     if (r->replays) {
         receipt_compare(r, "settings", json_object_get(r->json, "settings"), settings);
     } else {

@@ -8,20 +8,25 @@
 #ifndef REVISIONS_H
 #define REVISIONS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 typedef struct Revision {
     int number;
     const char *version; /* the version that its receipts bear; NULL: none */
     const char *first;   /* commit; NULL: not filled in yet */
     const char *last;    /* commit; NULL: the revision goes on */
     const char *changed; /* which results differ from the revision before; NULL: all may */
+    /* This program repeats its receipts by its rule: JSON of a shape in any form (receipt_read). */
+    bool repeated;
 } Revision;
 
 /* NULL: a later revision, or one that never was. */
 const Revision *revision_find(long long number);
 
-/* Which results of this program differ from those of an earlier revision, for a message; NULL: all
- * may, or the revision is not an earlier one. */
-const char *revision_changes_since(long long number);
+/* Writes which results of this program differ from those of an earlier revision, for a message;
+ * false: all may, or the revision is not an earlier one. */
+bool revision_changes_since(long long number, char *text, size_t size);
 
 /* In rising order; NULL past the end. */
 const Revision *revision_at(int i);

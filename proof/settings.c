@@ -108,6 +108,8 @@ static void put_words(json_t *json, const Options *o) {
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (flags[i].given) json_object_set_new(json, flags[i].name, json_true());
     if (o->bos) json_object_set_new(json, "bos", json_string(bos[o->bos]));
+    if (o->json_order) json_object_set_new(json, "json-order", json_string("any"));
+    if (o->json_space) json_object_set_new(json, "json-space", json_string("any"));
     if (o->on_length) json_object_set_new(json, "on-length", json_string("close"));
     if (o->reasoning) json_object_set_new(json, "reasoning", json_string(reasoning[o->reasoning]));
     if (o->reasoning_effort)
@@ -246,6 +248,8 @@ static bool is_option(const char *name) {
                                         "ignore-eos",
                                         "batch-text",
                                         "bos",
+                                        "json-order",
+                                        "json-space",
                                         "on-length",
                                         "reasoning",
                                         "stop",

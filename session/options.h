@@ -15,6 +15,9 @@ typedef enum TextMode { MODE_GENERATE, MODE_CHAT } TextMode;
 typedef enum KvChoice { KV_CHOICE_AUTO, KV_CHOICE_F32, KV_CHOICE_F16, KV_CHOICE_Q8 } KvChoice;
 typedef enum ScoreChoice { SCORE_NO, SCORE_TABLE, SCORE_JSON } ScoreChoice;
 typedef enum LengthChoice { LENGTH_CUT, LENGTH_CLOSE } LengthChoice;
+/* What JSON of a shape may look like (docs/shapes.md). */
+typedef enum JsonOrder { JSON_ORDER_SCHEMA, JSON_ORDER_ANY } JsonOrder;
+typedef enum JsonSpace { JSON_SPACE_LINE, JSON_SPACE_ANY } JsonSpace;
 typedef enum ReasoningChoice { REASONING_AUTO, REASONING_ON, REASONING_OFF } ReasoningChoice;
 typedef enum PoolingChoice {
     POOLING_CHOICE_AUTO,
@@ -51,6 +54,8 @@ typedef struct Options {
     const char *json_schema, *regex, *grammar;
     bool json_object;
     OptionList choice;
+    JsonOrder json_order;
+    JsonSpace json_space;
     LengthChoice on_length;
     const char *shape_test;
 

@@ -39,6 +39,11 @@ static Status find_option(const Options *o, ShapeKind *kind, const char **text, 
     return STATUS_OK;
 }
 
+unsigned session_json_form(const Options *o) {
+    return (o->json_order == JSON_ORDER_ANY ? JSON_ANY_ORDER : 0) |
+           (o->json_space == JSON_SPACE_ANY ? JSON_ANY_SPACE : 0);
+}
+
 Status session_shape_open(SessionShape *s, const Options *o, Error *error) {
     const char *text = "";
     if (find_option(o, &s->source.kind, &text, error) != STATUS_OK) return STATUS_USAGE;
@@ -81,6 +86,7 @@ Status session_shape_read(SessionShape *s, const Options *o,
         s->source.length = strlen(s->text);
     }
     s->source.text = s->text;
+    s->source.form = session_json_form(o);
     if (text_file_check(s->name, s->text, s->source.length, error) != STATUS_OK)
         return STATUS_FAILED;
     Acceptor *acceptor;

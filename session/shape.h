@@ -13,6 +13,9 @@ typedef struct SessionShape {
     char *text;         /* owned; what source.text points at */
 } SessionShape;
 
+/* The form of JSON that the options ask for: flags of JsonForm. */
+unsigned session_json_form(const Options *options);
+
 /* Opens what the options name, while files may be opened. STATUS_USAGE when they name two shapes.
  */
 Status session_shape_open(SessionShape *shape, const Options *options, Error *error);

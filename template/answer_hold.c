@@ -203,7 +203,10 @@ static Status write_structure(AnswerHold *hold, const AnswerHoldInput *in, Error
     if (!written)
         return error_set(error, out.too_long ? "the schemas of 'tools' are too large to be enforced"
                                              : "no memory for the shape of an answer");
-    hold->source = (ShapeSource){SHAPE_STRUCTURE, out.text.bytes, out.text.length};
+    hold->source = (ShapeSource){.kind = SHAPE_STRUCTURE,
+                                 .text = out.text.bytes,
+                                 .length = out.text.length,
+                                 .form = in->json_form};
     return STATUS_OK;
 }
 
@@ -235,6 +238,7 @@ Status answer_hold_init(AnswerHold *hold, const AnswerHoldInput *in, Error *erro
     if (limit_reasoning(hold, in, error) != STATUS_OK) return STATUS_FAILED;
     if (!in->tools && !in->prompt->answers.has_channels && !may_reason(in)) {
         if (has_shape(in)) hold->source = *in->shape;
+        hold->source.form = in->json_form;
         return STATUS_OK;
     }
     return write_structure(hold, in, error);

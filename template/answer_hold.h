@@ -18,6 +18,7 @@ typedef struct AnswerHoldInput {
     ReasoningStart start;     /* how the prompt ends (chat_prompt_encode) */
     bool may_reason;          /* the model was not told to leave the reasoning out */
     const ShapeSource *shape; /* of the answer; NULL or of kind SHAPE_NONE: any text */
+    unsigned json_form;       /* of the shape and of calls: flags of JsonForm */
     const json_t *tools;      /* that the answer may call; NULL: none */
     const json_t *digits; /* of the numbers in their schemas (constraint/json_digits.h), or NULL */
     const char *function; /* the one that it must call; NULL: any */

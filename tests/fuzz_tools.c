@@ -86,7 +86,9 @@ static void hold(const ToolShapes *shapes, const AnswerFormat *format, const cha
     structure = json_dumps(element, JSON_COMPACT);
     json_decref(element);
     if (!structure) return;
-    Status status = structure_compile(structure, strlen(structure), &limits, &acceptor, &error);
+    const ShapeSource source = {
+        .kind = SHAPE_STRUCTURE, .text = structure, .length = strlen(structure)};
+    Status status = structure_compile(&source, &limits, &acceptor, &error);
     free(structure);
     if (status != STATUS_OK) return;
     if (complete(acceptor, bytes, n, &text) && !has_huge_number(text.bytes, text.length)) {
@@ -119,8 +121,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         Acceptor *acceptor;
         Error error;
         /* Structures come from the program alone, but what stands in them does not. */
-        if (structure_compile((const char *)data + 1, (size_t)(nul - data) - 1, &limits, &acceptor,
-                              &error) == STATUS_OK)
+        const ShapeSource source = {.kind = SHAPE_STRUCTURE,
+                                    .text = (const char *)data + 1,
+                                    .length = (size_t)(nul - data) - 1};
+        if (structure_compile(&source, &limits, &acceptor, &error) == STATUS_OK)
             acceptor_free(acceptor);
     }
     json_decref(tools);

@@ -138,7 +138,9 @@ static json_t *handle(const json_t *line) {
     static const char *const kinds[] = {"none", "object", "schema", "regex", "grammar", "choice"};
     const char *kind = json_string_value(json_object_get(line, "kind"));
     json_t *text = json_object_get(line, "shape"), *results = json_array(), *item;
-    ShapeSource source = {.text = json_string_value(text), .length = json_string_length(text)};
+    unsigned form = (unsigned)number(line, "form", JSON_ANY_ORDER | JSON_ANY_SPACE);
+    ShapeSource source = {
+        .text = json_string_value(text), .length = json_string_length(text), .form = form};
     Acceptor *acceptor;
     Shape *shape;
     Error error = {""};

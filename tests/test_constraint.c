@@ -22,8 +22,12 @@
 static const GenerationOptions options = {.decode_flags = TOKEN_DECODER_CONTINUE};
 static const Vocabulary no_vocabulary;
 
-static Shape *shape_of(ShapeKind kind, const char *text, const Vocabulary *vocabulary) {
-    const ShapeSource source = {kind, text, strlen(text)};
+/* Most cases are about what a value may be, not about the form of its JSON. */
+enum { ANY_FORM = JSON_ANY_ORDER | JSON_ANY_SPACE, ONE_LINE = 0 };
+
+static Shape *shape_in(unsigned form, ShapeKind kind, const char *text,
+                       const Vocabulary *vocabulary) {
+    const ShapeSource source = {.kind = kind, .text = text, .length = strlen(text), .form = form};
     Acceptor *acceptor;
     Shape *shape = NULL;
     Error error = {""};
@@ -31,6 +35,10 @@ static Shape *shape_of(ShapeKind kind, const char *text, const Vocabulary *vocab
         shape_new(&shape, acceptor, vocabulary, &error) != STATUS_OK)
         fail_msg("%s: %s", text, error.text);
     return shape;
+}
+
+static Shape *shape_of(ShapeKind kind, const char *text, const Vocabulary *vocabulary) {
+    return shape_in(ANY_FORM, kind, text, vocabulary);
 }
 
 static bool has(Shape *shape, const char *text) {
@@ -43,12 +51,19 @@ static bool has(Shape *shape, const char *text) {
 }
 
 /* Expects each of the texts (the list ends with NULL) to have the shape, or not to. */
-static void expect(ShapeKind kind, const char *source, bool accepted, const char *const *texts) {
-    Shape *shape = shape_of(kind, source, &no_vocabulary);
+static void expect_in(unsigned form, ShapeKind kind, const char *source, bool accepted,
+                      const char *const *texts) {
+    Shape *shape = shape_in(form, kind, source, &no_vocabulary);
     for (; *texts; texts++)
         if (has(shape, *texts) != accepted)
             fail_msg("%s: '%s' is %s", source, *texts, accepted ? "refused" : "accepted");
     shape_free(shape);
+}
+
+/* A text that no form allows is refused in one line as well. */
+static void expect(ShapeKind kind, const char *source, bool accepted, const char *const *texts) {
+    expect_in(ANY_FORM, kind, source, accepted, texts);
+    if (!accepted) expect_in(ONE_LINE, kind, source, false, texts);
 }
 
 #define ACCEPTS(kind, source, ...)                                                                 \
@@ -58,7 +73,7 @@ static void expect(ShapeKind kind, const char *source, bool accepted, const char
 
 /* Expects the source to be refused with an error that has `part` in it. */
 static void cannot(ShapeKind kind, const char *text, const char *part) {
-    const ShapeSource source = {kind, text, strlen(text)};
+    const ShapeSource source = {.kind = kind, .text = text, .length = strlen(text)};
     Acceptor *acceptor = NULL;
     Error error = {""};
     assert_int_equal(shape_source_compile(&source, &acceptor, &error), STATUS_FAILED);
@@ -191,8 +206,8 @@ static void a_grammar_of_any_depth_is_refused_in_time(void **state) {
 }
 
 /* Expects the text to be closed with `end`. */
-static void closes(const char *schema, const char *text, const char *end) {
-    Shape *shape = shape_of(SHAPE_JSON_SCHEMA, schema, &no_vocabulary);
+static void closes_in(unsigned form, const char *schema, const char *text, const char *end) {
+    Shape *shape = shape_in(form, SHAPE_JSON_SCHEMA, schema, &no_vocabulary);
     const char *out;
     size_t n = 0;
     Matcher *m;
@@ -205,7 +220,98 @@ static void closes(const char *schema, const char *text, const char *end) {
     shape_free(shape);
 }
 
+static void closes(const char *schema, const char *text, const char *end) {
+    closes_in(ANY_FORM, schema, text, end);
+}
+
 /* ---- JSON Schema ----------------------------------------------------------------------------- */
+
+#define IN_ORDER(schema, ...)                                                                      \
+    expect_in(ONE_LINE, SHAPE_JSON_SCHEMA, schema, true, (const char *const[]){__VA_ARGS__, NULL})
+#define OUT_OF_ORDER(schema, ...)                                                                  \
+    expect_in(ONE_LINE, SHAPE_JSON_SCHEMA, schema, false, (const char *const[]){__VA_ARGS__, NULL})
+
+/* The order of `properties`, as xgrammar, llguidance and outlines have it; members that it does not
+ * name come last. */
+static void members_come_in_the_order_of_the_schema(void **state) {
+    (void)state;
+    static const char schema[] =
+        "{\"properties\":{\"b\":{\"enum\":[1]},\"a\":{\"enum\":[2]},\"c\":{\"enum\":[3]}},"
+        "\"required\":[\"c\",\"b\"],\"type\":\"object\",\"additionalProperties\":{\"enum\":[0]}}";
+    IN_ORDER(schema, "{\"b\":1,\"a\":2,\"c\":3}", "{\"b\":1,\"c\":3}",
+             "{\"b\":1,\"c\":3,\"z\":0,\"y\":0}");
+    OUT_OF_ORDER(schema, "{\"a\":2,\"b\":1,\"c\":3}", "{\"c\":3,\"b\":1}", "{\"c\":3}",
+                 "{\"b\":1,\"a\":2}", "{\"b\":1,\"z\":0,\"c\":3}", "{\"b\":1,\"c\":3,\"a\":2}");
+    closes_in(ONE_LINE, schema, "", "{\"b\":1,\"c\":3}");
+    closes_in(ONE_LINE, schema, "{\"b\":1,\"a", "\":2,\"c\":3}");
+    /* A schema's own properties come first, then those of $ref and allOf in turn, of what applies
+     * in some cases, and names that stand in `required` alone. */
+    static const char joined[] =
+        "{\"$defs\":{\"d\":{\"properties\":{\"z\":{},\"x\":{}}}},\"required\":[\"q\",\"z\"],"
+        "\"allOf\":[{\"$ref\":\"#/$defs/d\"},{\"properties\":{\"y\":{},\"z\":{\"enum\":[1]}}}],"
+        "\"anyOf\":[{\"properties\":{\"w\":{}},\"required\":[\"w\"]}],\"type\":\"object\","
+        "\"properties\":{\"v\":{}}}";
+    IN_ORDER(joined, "{\"v\":0,\"z\":1,\"x\":0,\"y\":0,\"w\":0,\"q\":0,\"more\":0}");
+    OUT_OF_ORDER(joined, "{\"z\":1,\"v\":0,\"w\":0,\"q\":0}",
+                 "{\"z\":1,\"y\":0,\"x\":0,\"w\":0,\"q\":0}", "{\"z\":1,\"q\":0,\"w\":0}",
+                 "{\"z\":1,\"w\":0,\"y\":0,\"q\":0}");
+    /* A value that two schemas speak of has its members in the order of both, the first first. */
+    static const char both[] =
+        "{\"properties\":{\"o\":{\"properties\":{\"b\":{},\"a\":{}}}},\"allOf\":[{\"properties\":"
+        "{\"o\":{\"type\":\"object\",\"properties\":{\"a\":{},\"c\":{},\"b\":{}}}}}],"
+        "\"required\":[\"o\"],\"type\":\"object\"}";
+    IN_ORDER(both, "{\"o\":{\"b\":0,\"a\":0,\"c\":0}}");
+    OUT_OF_ORDER(both, "{\"o\":{\"a\":0,\"b\":0", "{\"o\":{\"c\":0,\"b\":0");
+    IN_ORDER("{\"const\":{\"b\":1,\"a\":[{\"d\":1,\"c\":2}]}}",
+             "{\"b\":1,\"a\":[{\"d\":1,\"c\":2}]}");
+}
+
+/* A member is passed by only where the object can still end. */
+static void members_in_order_leave_no_dead_end(void **state) {
+    (void)state;
+    /* b calls for c, which calls for a */
+    static const char calls[] =
+        "{\"properties\":{\"a\":{\"enum\":[1]},\"b\":{\"enum\":[1]},\"c\":{\"enum\":[1]}},"
+        "\"dependentRequired\":{\"b\":[\"c\"],\"c\":[\"a\"]},\"additionalProperties\":false}";
+    IN_ORDER(calls, "{}", "{\"a\":1}", "{\"a\":1,\"b\":1,\"c\":1}", "{\"a\":1,\"c\":1}");
+    OUT_OF_ORDER(calls, "{\"b\":1", "{\"c\":1", "{\"a\":1,\"b\":1}", "{\"b\":1,\"c\":1,\"a\":1}");
+    static const char three[] =
+        "{\"properties\":{\"a\":{\"enum\":[1]},\"b\":{\"enum\":[1]},\"c\":{\"enum\":[1]},\"d\":"
+        "{\"enum\":[1]}},\"minProperties\":3,\"additionalProperties\":false,\"type\":\"object\"}";
+    IN_ORDER(three, "{\"b\":1,\"c\":1,\"d\":1}", "{\"a\":1,\"c\":1,\"d\":1}");
+    OUT_OF_ORDER(three, "{\"c\":1", "{\"a\":1,\"d\":1", "{\"a\":1,\"b\":1}");
+    closes_in(ONE_LINE, three, "{\"b\":", "1,\"c\":1,\"d\":1}");
+    static const char most[] =
+        "{\"properties\":{\"a\":{},\"b\":{},\"c\":{}},\"required\":[\"c\"],\"maxProperties\":2,"
+        "\"type\":\"object\"}";
+    IN_ORDER(most, "{\"a\":0,\"c\":0}", "{\"b\":0,\"c\":0}", "{\"c\":0,\"d\":0}");
+    OUT_OF_ORDER(most, "{\"a\":0,\"b\":0", "{\"a\":0,\"d\":0");
+    /* two names of one letter x or y, and two named members, make three */
+    static const char names[] =
+        "{\"properties\":{\"a\":{\"enum\":[1]},\"b\":{\"enum\":[1]}},\"patternProperties\":{\"^[xy]"
+        "$\":"
+        "{\"enum\":[1]}},\"minProperties\":3,\"additionalProperties\":false,\"type\":\"object\"}";
+    IN_ORDER(names, "{\"b\":1,\"x\":1,\"y\":1}", "{\"a\":1,\"b\":1,\"y\":1}");
+    OUT_OF_ORDER(names, "{\"x\":1", "{\"b\":1,\"x\":1,\"x\":1");
+}
+
+/* A reader of JSON Lines takes each answer as it is. */
+static void json_is_one_line(void **state) {
+    (void)state;
+    static const char any[] = "{\"type\":\"object\"}";
+    IN_ORDER(any, "{}", "{\"a\": [1, 2,3], \"b\":{\"c\":[]}}");
+    OUT_OF_ORDER(any, "{ }", "{\n}", "{ \"a\":1}", "{\"a\":  1}", "{\"a\":1,  \"b\":2}",
+                 "{\"a\":1 }", "{\"a\":[ 1]}", "{\"a\":[1 ]}", "{\"a\":[1,\n2]}",
+                 "{\"a\":1,\n\"b\":2}", "{\"a\" :1}");
+    expect_in(JSON_ANY_SPACE, SHAPE_JSON_SCHEMA, "{\"properties\":{\"b\":{},\"a\":{}}}", true,
+              (const char *const[]){"{\n  \"b\": 1,\n  \"a\": 2\n}", NULL});
+    expect_in(JSON_ANY_SPACE, SHAPE_JSON_SCHEMA, "{\"properties\":{\"b\":{},\"a\":{}}}", false,
+              (const char *const[]){"{\n  \"a\": 1,\n  \"b\"", NULL});
+    expect_in(JSON_ANY_ORDER, SHAPE_JSON_SCHEMA, "{\"properties\":{\"b\":{},\"a\":{}}}", true,
+              (const char *const[]){"{\"a\": 1, \"b\": 2}", NULL});
+    expect_in(JSON_ANY_ORDER, SHAPE_JSON_SCHEMA, "{\"properties\":{\"b\":{},\"a\":{}}}", false,
+              (const char *const[]){"{\n", NULL});
+}
 
 static void members_come_in_any_order_and_once(void **state) {
     static const char schema[] =
@@ -482,7 +588,8 @@ static void a_text_that_passes_a_limit_leaves_others_alone(void **state) {
 static void a_forgotten_text_is_read_again(void **state) {
     static const char schema[] = "{\"type\":\"array\",\"items\":{\"type\":\"object\","
                                  "\"minProperties\":3}}";
-    const ShapeSource source = {SHAPE_JSON_SCHEMA, schema, strlen(schema)};
+    const ShapeSource source = {
+        .kind = SHAPE_JSON_SCHEMA, .text = schema, .length = strlen(schema)};
     AcceptorLimits limits = acceptor_limits_default();
     Acceptor *acceptor;
     Matcher *m;
@@ -700,7 +807,8 @@ static Shape *small_shape(ShapeStore *store, int length) {
     Shape *shape;
     Error error = {""};
     snprintf(schema, sizeof schema, "{\"minLength\":%d,\"type\":\"string\"}", length);
-    const ShapeSource source = {SHAPE_JSON_SCHEMA, schema, strlen(schema)};
+    const ShapeSource source = {
+        .kind = SHAPE_JSON_SCHEMA, .text = schema, .length = strlen(schema)};
     if (shape_store_get(store, &source, &shape, &error) != STATUS_OK) fail_msg("%s", error.text);
     assert_true(shape_memory(shape) < 16 << 20);
     return shape;
@@ -745,6 +853,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_grammar_derives_its_texts),
         cmocka_unit_test(a_grammar_may_have_many_rules),
         cmocka_unit_test(a_grammar_of_any_depth_is_refused_in_time),
+        cmocka_unit_test(members_come_in_the_order_of_the_schema),
+        cmocka_unit_test(members_in_order_leave_no_dead_end),
+        cmocka_unit_test(json_is_one_line),
         cmocka_unit_test(members_come_in_any_order_and_once),
         cmocka_unit_test(indentation_follows_the_nesting),
         cmocka_unit_test(arrays_contain_what_they_must),

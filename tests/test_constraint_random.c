@@ -18,8 +18,8 @@
 #include "modelfile.h"
 #include "shape_walk.h"
 
-static Acceptor *compile(ShapeKind kind, const char *text) {
-    const ShapeSource source = {kind, text, strlen(text)};
+static Acceptor *compile(ShapeKind kind, const char *text, unsigned form) {
+    const ShapeSource source = {.kind = kind, .text = text, .length = strlen(text), .form = form};
     Acceptor *acceptor;
     Error error = {""};
     if (shape_source_compile(&source, &acceptor, &error) != STATUS_OK)
@@ -85,6 +85,13 @@ static const char *const schemas[] = {
     "\"maxContains\":3,"
     "\"prefixItems\":[{\"type\":\"null\"},{\"type\":\"string\"}],\"maxItems\":6}",
     "{\"not\":{\"enum\":[1,\"a\",null]},\"type\":[\"number\",\"string\",\"null\"]}",
+    "{\"type\":\"object\",\"dependentRequired\":{\"c\":[\"a\",\"f\"],\"b\":[\"d\"],\"e\":[\"b\"]},"
+    "\"properties\":{\"a\":{},\"b\":{},\"c\":{},\"d\":{},\"e\":{},\"f\":{}},\"minProperties\":3,"
+    "\"additionalProperties\":false}",
+    "{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"c\":{}},\"required\":[\"b\"],"
+    "\"minProperties\":4,\"maxProperties\":5,\"patternProperties\":{\"^[xy]$\":{\"type\":\"null\"}}"
+    ","
+    "\"additionalProperties\":false}",
 };
 
 static const char *const others[] = {
@@ -99,18 +106,23 @@ static const char *const grammars[] = {
     "root ::= a{0,3} b+ \"c\"\na ::= \"x\" | \"y\" a\nb ::= (\"1\" | \"2\")?  \"3\"\n",
 };
 
-/* Walks through a shape `n` times; each text has the shape. */
-static void walk(ShapeKind kind, const char *source, int n) {
-    Acceptor *acceptor = compile(kind, source);
+static bool accepts(Acceptor *acceptor, const TextBuffer *text) {
+    AcceptorState state = acceptor_start(acceptor);
+    for (size_t k = 0; k < text->length; k++)
+        state = acceptor_step(acceptor, state, (unsigned char)text->bytes[k]);
+    return state != ACCEPTOR_DEAD && acceptor_accepts(acceptor, state);
+}
+
+/* Walks through a shape `n` times; each text has the shape, and has it in any form. */
+static void walk_in(unsigned form, ShapeKind kind, const char *source, int n) {
+    Acceptor *acceptor = compile(kind, source, form);
+    Acceptor *free_form = compile(kind, source, JSON_ANY_ORDER | JSON_ANY_SPACE);
     uint64_t seed = 88172645463325252u;
     for (int i = 0; i < n; i++) {
         TextBuffer text = {0};
         const char *wrong = random_walk(acceptor, &seed, 1 + walk_random(&seed) % 120, &text);
         if (wrong) fail_msg("%s: %s after '%.*s'", source, wrong, (int)text.length, text.bytes);
-        AcceptorState state = acceptor_start(acceptor);
-        for (size_t k = 0; k < text.length; k++)
-            state = acceptor_step(acceptor, state, (unsigned char)text.bytes[k]);
-        if (state == ACCEPTOR_DEAD || !acceptor_accepts(acceptor, state))
+        if (!accepts(acceptor, &text) || !accepts(free_form, &text))
             fail_msg("%s: '%.*s' is not accepted", source, (int)text.length, text.bytes);
         json_error_t error;
         size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL;
@@ -122,6 +134,12 @@ static void walk(ShapeKind kind, const char *source, int n) {
         text_free(&text);
     }
     acceptor_free(acceptor);
+    acceptor_free(free_form);
+}
+
+static void walk(ShapeKind kind, const char *source, int n) {
+    bool json = kind == SHAPE_JSON_SCHEMA;
+    for (unsigned form = 0; form < (json ? 4 : 1); form++) walk_in(form, kind, source, n);
 }
 
 static void random_texts_come_to_no_dead_end(void **state) {
@@ -261,7 +279,7 @@ static void texts_are_as_frequent_as_the_mask_says(void **state) {
     assert_int_equal(tokenizer_open(&tokenizer, section, bytes, &error), STATUS_OK);
     size_t size = modelfile_config(file)->vocab_size;
     assert_int_equal(vocabulary_new(&vocabulary, tokenizer, size, &error), STATUS_OK);
-    assert_int_equal(shape_new(&shape, compile(SHAPE_REGEX, shape_text), vocabulary, &error),
+    assert_int_equal(shape_new(&shape, compile(SHAPE_REGEX, shape_text, 0), vocabulary, &error),
                      STATUS_OK);
     GenerationOptions options = {.sampling = sampler_options_default(),
                                  .decode_flags = TOKEN_DECODER_CONTINUE,

@@ -23,7 +23,8 @@ static const char person[] =
     "\"pets\"],\"additionalProperties\":false}";
 
 static bool has_shape(const char *schema, const char *text, size_t length) {
-    const ShapeSource source = {SHAPE_JSON_SCHEMA, schema, strlen(schema)};
+    const ShapeSource source = {
+        .kind = SHAPE_JSON_SCHEMA, .text = schema, .length = strlen(schema)};
     Acceptor *acceptor;
     Error error;
     assert_int_equal(shape_source_compile(&source, &acceptor, &error), STATUS_OK);

@@ -121,7 +121,8 @@ static const char *text_of(const json_t *json, const char *key) {
 }
 
 static bool has_shape(const char *schema, const char *text) {
-    const ShapeSource source = {SHAPE_JSON_SCHEMA, schema, strlen(schema)};
+    const ShapeSource source = {
+        .kind = SHAPE_JSON_SCHEMA, .text = schema, .length = strlen(schema)};
     Acceptor *acceptor;
     Error error;
     assert_int_equal(shape_source_compile(&source, &acceptor, &error), STATUS_OK);
