@@ -19,6 +19,7 @@
 #include "batch/batch_progress.h"
 #include "batch/batch_receipt.h"
 #include "batch/csv.h"
+#include "batch/csv_shard.h"
 #include "batch/kept_results.h"
 #include "batch/logits_file.h"
 #include "batch/shard.h"
@@ -436,7 +437,8 @@ static void submit_line(Batch *b, LineState state, const char *line, size_t leng
     static const Error no_memory = {"no memory for a request"};
     Error error, other;
     if (!b->csv) line_reader_trim(&b->reader, b->options->batch_text, &line, &length);
-    if (!b->options->embed && json_line_is_blank(line, length)) return;
+    /* A row that a table has counted has a result, whatever it looks like. */
+    if (!b->options->embed && !b->csv && json_line_is_blank(line, length)) return;
     if (b->skips_empty && length == 0) {
         b->n_skipped++;
         return;
@@ -562,23 +564,43 @@ static Status feed(Batch *b, Error *error) {
 /* ---- The mode -----------------------------------------------------------------------------------
  */
 
+static CsvPrompt table_prompt(const Batch *b) {
+    const Options *o = b->options;
+    return (CsvPrompt){.template = b->session->prompt,
+                       .length = b->session->prompt_length,
+                       .messages = o->csv_messages,
+                       .id = o->csv_id};
+}
+
+/* Finds the part of the input, and puts the header of its results together. */
+static Status locate_shard(Batch *b, Shard *shard, Error *error) {
+    const LineReader *reader = &b->reader;
+    const CsvPrompt prompt = table_prompt(b);
+    volatile sig_atomic_t *interrupted = b->session->interrupted;
+    Status status = b->csv ? csv_shard_locate(shard, &prompt, reader->fd, reader->name, b->csv,
+                                              interrupted, error)
+                           : shard_locate(shard, reader->fd, reader->name, interrupted, error);
+    if (status != STATUS_OK) return status;
+    snprintf(shard->fingerprint, sizeof shard->fingerprint, "%s", b->answering.fingerprint);
+    b->header = shard_header(shard);
+    if (asprintf(&b->name, "%s, part %" PRIu64 "/%" PRIu64, reader->name, shard->part, shard->of) <
+        0)
+        b->name = NULL;
+    return b->header && b->name ? STATUS_OK : error_set(error, "no memory for a part");
+}
+
 /* --shard: limits the reader to the part's lines, and puts the part's header before the results. */
 static Status begin_shard(Batch *b, Error *error) {
     const Options *o = b->options;
     LineReader *reader = &b->reader;
     Shard shard = {.text = o->batch_text};
     Status status = shard_number(o->shard, &shard.part, &shard.of, error);
-    if (status == STATUS_OK)
-        status = shard_locate(&shard, reader->fd, reader->name, b->session->interrupted, error);
+    if (status == STATUS_OK) status = locate_shard(b, &shard, error);
+    shard_free(&shard);
     if (status != STATUS_OK) return status;
     if (b->session->receipt && receipt_member(b->session->receipt, "shard",
                                               batch_receipt_shard(&shard), error) != STATUS_OK)
         return STATUS_FAILED;
-    snprintf(shard.fingerprint, sizeof shard.fingerprint, "%s", b->answering.fingerprint);
-    b->header = shard_header(&shard);
-    if (asprintf(&b->name, "%s, part %" PRIu64 "/%" PRIu64, reader->name, shard.part, shard.of) < 0)
-        b->name = NULL;
-    if (!b->header || !b->name) return error_set(error, "no memory for a part");
     reader->name = b->name;
     b->results.header = b->header;
     return line_reader_range(reader, shard.begin, shard.end, error);
@@ -586,9 +608,8 @@ static Status begin_shard(Batch *b, Error *error) {
 
 /* --csv: opens the table, whose requests' template is the text of -i and -f. */
 static Status begin_table(Batch *b, Error *error) {
-    const Options *o = b->options;
-    return csv_open(&b->csv, b->session->prompt, b->session->prompt_length, o->csv_messages,
-                    b->reader.name, error);
+    const CsvPrompt prompt = table_prompt(b);
+    return csv_open(&b->csv, &prompt, b->reader.name, error);
 }
 
 /* Prepares a batch whose model is open: what answers, and what its options ask for beside. */

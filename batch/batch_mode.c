@@ -18,8 +18,9 @@ const OptionRow batch_options[] = {
              "answer each line of FILE (JSON Lines; -: stdin)"),
     TEXT_ROW(RARE, 0, "check", "FILE", FIELD(check), "compare the answers with those in FILE"),
     FLAG_ROW(RARE, 0, "batch-text", FIELD(batch_text),
-             "each line is a prompt, not JSON; --csv: a table"),
+             "each line is a prompt; --csv, --csv-id COLUMN: a table"),
     FLAG_ROW(RARE, 0, "csv", FIELD(csv), NULL),
+    TEXT_ROW(RARE, 0, "csv-id", "COLUMN", FIELD(csv_id), NULL),
     FLAG_ROW(RARE, 0, "ordered", FIELD(ordered), "results in the order of the lines"),
     TEXT_ROW(RARE, 0, "shard", "I/N", FIELD(shard), "only part I of N of FILE; or slurm, mpi"),
     {OPTION_FLAG, 0, "merge", "PARTS...", FIELD(merge), 0, 0,
@@ -117,13 +118,16 @@ static Status check_table(Options *o, Error *error) {
     bool named = o->batch && names_table(o->batch);
     if (o->embed || o->merge || o->replay || (!named && !o->csv)) {
         if (o->csv) return usage(error, "--csv is for --batch FILE");
+        if (o->csv_id) return usage(error, "--csv-id names a column of a table: --batch FILE.csv");
         return STATUS_OK;
     }
     if (!o->batch) return usage(error, "--csv is for --batch FILE");
     o->csv = !o->batch_text;
+    if (!o->csv && o->csv_id)
+        return usage(error, "--csv-id names a column of a table, which --batch-text has not");
     if (!o->csv) return STATUS_OK;
-    if (o->live || o->shard || o->receipt)
-        return usage(error, "a table of --batch goes without --live, --shard and --receipt");
+    if (o->live || o->receipt)
+        return usage(error, "a table of --batch goes without --live and --receipt");
     /* Of a file that is missing the program says so when it opens it. */
     bool there = strcmp(o->batch, "-") == 0 || access(o->batch, F_OK) == 0;
     if (!o->prompt && !o->prompt_file && there)

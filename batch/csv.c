@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "base/unicode.h"
 
-enum { MOST_ROW_BYTES = 64 << 20, MOST_COLUMNS = 65536 };
+enum { MOST_ROW_BYTES = 64 << 20, MOST_PROMPT_BYTES = 64 << 20, MOST_COLUMNS = 65536 };
 
 /* A piece of the template: text, or the column that stands there. */
 typedef struct Piece {
@@ -28,6 +28,7 @@ struct Csv {
     const char *name;
     bool messages, has_header, in_quotes;
     char separator;
+    Piece id; /* the column of the requests' ids; text NULL: none */
     Piece *pieces;
     size_t n_pieces, pieces_capacity;
     char *record; /* [length] lines of the row that is being read */
@@ -85,21 +86,25 @@ static Status read_template(Csv *csv, const char *text, size_t length, Error *er
     return status;
 }
 
-Status csv_open(Csv **out, const char *template, size_t length, bool messages, const char *name,
-                Error *error) {
+Status csv_open(Csv **out, const CsvPrompt *prompt, const char *name, Error *error) {
     Csv *csv = calloc(1, sizeof *csv);
     if (!csv) return error_set(error, "no memory for a table");
     *out = csv;
     csv->name = name;
-    csv->messages = messages;
+    csv->messages = prompt->messages;
     csv->separator = ',';
-    return read_template(csv, template, length, error);
+    if (prompt->id) {
+        csv->id = (Piece){strdup(prompt->id), strlen(prompt->id), true, 0};
+        if (!csv->id.text) return error_set(error, "no memory for a table");
+    }
+    return read_template(csv, prompt->template, prompt->length, error);
 }
 
 void csv_close(Csv *csv) {
     if (!csv) return;
     for (size_t i = 0; i < csv->n_pieces; i++) free(csv->pieces[i].text);
     free(csv->pieces);
+    free(csv->id.text);
     free(csv->record);
     free(csv->unquoted);
     free(csv->fields);
@@ -160,16 +165,28 @@ static Status unknown_column(const Csv *csv, const Piece *piece, Error *error) {
     }
     const char *near =
         names ? spelling_nearest(piece->text, (const char *const *)names, csv->n_columns) : NULL;
-    error_set(error, "%s: has no column '%s'%s%s%s; its columns: %.*s", csv->name, piece->text,
-              near ? "; did you mean {" : "", near ? near : "", near ? "}" : "", (int)all.length,
-              all.bytes ? all.bytes : "");
+    bool id = piece == &csv->id;
+    error_set(error, "%s: has no column '%s'%s%s%s%s; its columns: %.*s", csv->name, piece->text,
+              near ? "; did you mean " : "", near && !id ? "{" : "", near ? near : "",
+              near && !id ? "}" : "", (int)all.length, all.bytes ? all.bytes : "");
     for (size_t i = 0; names && i < csv->n_columns; i++) free(names[i]);
     free(names);
     text_free(&all);
     return STATUS_FAILED;
 }
 
-/* Reads the header: finds the separator, and the column of each {column} of the prompt. */
+/* Finds the column of this name, of which there must be one. */
+static Status find_column(const Csv *csv, Piece *piece, Error *error) {
+    while (piece->column < csv->n_columns && !is_called(csv, piece->column, piece)) piece->column++;
+    if (piece->column == csv->n_columns) return unknown_column(csv, piece, error);
+    for (size_t k = piece->column + 1; k < csv->n_columns; k++)
+        if (is_called(csv, k, piece))
+            return error_set(error, "%s: columns %zu and %zu are both called '%s': rename one",
+                             csv->name, piece->column + 1, k + 1, piece->text);
+    return STATUS_OK;
+}
+
+/* Reads the header: finds the separator, and the columns of the prompt and of the ids. */
 static Status read_header(Csv *csv, Error *error) {
     static const char others[] = {';', '\t'};
     for (size_t i = 0; i < 2 && !memchr(csv->record, ',', csv->length); i++)
@@ -183,19 +200,21 @@ static Status read_header(Csv *csv, Error *error) {
     if (split(csv, error) != STATUS_OK) return error_prefix(error, "%s: the header", csv->name);
     csv->n_columns = csv->n_fields;
     csv->has_header = true;
-    for (size_t i = 0; i < csv->n_pieces; i++) {
-        Piece *piece = &csv->pieces[i];
-        while (piece->is_column && piece->column < csv->n_columns &&
-               !is_called(csv, piece->column, piece))
-            piece->column++;
-        if (piece->is_column && piece->column == csv->n_columns)
-            return unknown_column(csv, piece, error);
-        for (size_t k = piece->column + 1; piece->is_column && k < csv->n_columns; k++)
-            if (is_called(csv, k, piece))
-                return error_set(error, "%s: columns %zu and %zu are both called '%s': rename one",
-                                 csv->name, piece->column + 1, k + 1, piece->text);
-    }
-    return STATUS_OK;
+    Status status = csv->id.text ? find_column(csv, &csv->id, error) : STATUS_OK;
+    for (size_t i = 0; i < csv->n_pieces && status == STATUS_OK; i++)
+        if (csv->pieces[i].is_column) status = find_column(csv, &csv->pieces[i], error);
+    return status;
+}
+
+/* Puts the field of the row's id into its request. */
+static Status set_id(const Csv *csv, json_t *request, Error *error) {
+    const Field *f = &csv->fields[csv->id.column];
+    if (!csv->id.text) return STATUS_OK;
+    if (f->length == 0) return error_set(error, "its id, in column '%s', is empty", csv->id.text);
+    json_t *id = json_stringn(csv->unquoted + f->begin, f->length);
+    if (!id) return error_set(error, "its id, in column '%s', is not UTF-8 text", csv->id.text);
+    return json_object_set_new(request, "id", id) == 0 ? STATUS_OK
+                                                       : error_set(error, "no memory for an id");
 }
 
 /* Fills the row's fields into the template. */
@@ -204,6 +223,10 @@ static Status fill(Csv *csv, Error *error) {
     for (size_t i = 0; i < csv->n_pieces; i++) {
         const Piece *p = &csv->pieces[i];
         const Field *f = &csv->fields[p->column];
+        if (text.length + (p->is_column ? f->length : p->length) > MOST_PROMPT_BYTES) {
+            text_free(&text);
+            return error_set(error, "its prompt is longer than %d MiB", MOST_PROMPT_BYTES >> 20);
+        }
         if (p->is_column)
             text_put(&text, csv->unquoted + f->begin, f->length, 0);
         else
@@ -220,7 +243,8 @@ static Status fill(Csv *csv, Error *error) {
                    ? json_pack("{s:[{s:s, s:o}]}", "messages", "role", "user", "content", prompt)
                    : json_pack("{s:o}", "prompt", prompt);
     }
-    csv->request = json ? json_dumps(json, 0) : NULL;
+    if (json) status = set_id(csv, json, error);
+    csv->request = json && status == STATUS_OK ? json_dumps(json, 0) : NULL;
     if (status == STATUS_OK && !csv->request) status = error_set(error, "no memory for a request");
     json_decref(json);
     text_free(&text);
@@ -262,13 +286,22 @@ static bool ends_in_quotes(const Csv *csv, const char *line, size_t length) {
     return state == QUOTED;
 }
 
+/* Whether the line has nothing but spaces and tabs, which then separate nothing: pandas passes such
+ * lines over as well, so that its rows have our numbers. */
+static bool line_is_blank(const Csv *csv, const char *line, size_t length) {
+    if (length > 0 && line[length - 1] == '\r') length--;
+    for (size_t i = 0; i < length; i++)
+        if ((line[i] != ' ' && line[i] != '\t') || (csv->has_header && line[i] == csv->separator))
+            return false;
+    return true;
+}
+
 Status csv_line(Csv *csv, const char *line, size_t length, const CsvRow **row, Error *error) {
     *row = NULL;
     free(csv->request);
     csv->request = NULL;
     if (!csv->in_quotes) csv->length = 0;
-    bool blank = length == 0 || (length == 1 && line[0] == '\r');
-    if (blank && !csv->in_quotes) return STATUS_OK;
+    if (!csv->in_quotes && line_is_blank(csv, line, length)) return STATUS_OK;
     if (csv->length + length + 1 > MOST_ROW_BYTES)
         return error_set(error, "%s: row %zu is longer than 64 MiB: is a quote not closed?",
                          csv->name, csv->row.number + 1);
@@ -281,6 +314,17 @@ Status csv_line(Csv *csv, const char *line, size_t length, const CsvRow **row, E
     if (!goes_on) return finish(csv, row, error);
     csv->record[csv->length++] = '\n';
     return STATUS_OK;
+}
+
+Status csv_pass(Csv *csv, const char *line, size_t length, Error *error) {
+    const CsvRow *none;
+    if (!csv->has_header) return csv_line(csv, line, length, &none, error);
+    csv->in_quotes = ends_in_quotes(csv, line, length);
+    return STATUS_OK;
+}
+
+bool csv_row_begins(const Csv *csv) {
+    return csv->has_header && !csv->in_quotes;
 }
 
 Status csv_end(Csv *csv, const CsvRow **row, Error *error) {

@@ -2,10 +2,10 @@
  *
  * The first row names the columns. A template has them in braces, "Summarize: {text}"; "{{" and
  * "}}" are braces. Fields in quotes hold separators, line ends and doubled quotes; rows end with LF
- * or CRLF; blank lines are no rows. The separator is a comma, or,
- * where the header has none, a semicolon or a tab.
+ * or CRLF; lines of nothing, or of blanks alone, are no rows. The separator is a comma, or, where
+ * the header has none, a semicolon or a tab.
  *
- *     csv_open(&csv, template, length, true, "data.csv", &error)
+ *     csv_open(&csv, &prompt, "data.csv", &error)
  *     csv_line(csv, line, n, &ready, &error)   for each line without its LF; a row may take several
  *     csv_end(csv, &ready, &error)             at the end of the file
  *
@@ -28,15 +28,25 @@ typedef struct CsvRow {
     Error problem;
 } CsvRow;
 
-/* The template is copied, `name` is borrowed. `messages`: each prompt is one message of a user, for
- * the chat template. Fails for a template that is no template. */
-Status csv_open(Csv **out, const char *template, size_t length, bool messages, const char *name,
-                Error *error);
+/* What becomes of a row. */
+typedef struct CsvPrompt {
+    const char *template; /* [length] */
+    size_t length;
+    bool messages;  /* each prompt is one message of a user, for the chat template */
+    const char *id; /* the column that is the requests' id; NULL: none */
+} CsvPrompt;
+
+/* The prompt is copied, `name` is borrowed. Fails for a template that is no template. */
+Status csv_open(Csv **out, const CsvPrompt *prompt, const char *name, Error *error);
 void csv_close(Csv *csv);
 
 /* Takes the next line; *row is NULL while no row is complete, else valid until the next call. Fails
  * for a header that lacks a column of the template, and for a row that grows past 64 MiB. */
 Status csv_line(Csv *csv, const char *line, size_t length, const CsvRow **row, Error *error);
+/* Takes the next line where its row is not wanted and not counted; the header is read. */
+Status csv_pass(Csv *csv, const char *line, size_t length, Error *error);
+/* Whether the next line begins a row. */
+bool csv_row_begins(const Csv *csv);
 /* Ends the file. *row is NULL, or a last row whose quote is not closed, which is wrong. Fails where
  * the header is missing or has such a quote. */
 Status csv_end(Csv *csv, const CsvRow **row, Error *error);

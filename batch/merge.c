@@ -13,6 +13,7 @@
 #include "base/array.h"
 #include "base/text.h"
 #include "batch/batch_files.h"
+#include "batch/csv_shard.h"
 #include "batch/merge_part.h"
 #include "batch/renumber.h"
 #include "system/line_reader.h"
@@ -35,11 +36,13 @@ typedef struct Merge {
     Output output;
     bool writes; /* the output is open */
 
+    Csv *csv;        /* reads the rows of a table; NULL: lines */
     KeySet ids;      /* each id of a request, and the line in which it first stands */
     size_t n_before; /* lines of the requests before the range that is being joined */
     TextBuffer buffer;
     char *line; /* a result as its part has it */
     size_t line_capacity;
+    size_t n_rows; /* of a table, so far */
     size_t n_requests, n_failed, n_missing;
 
     /* The missing lines that were met last: they are named as a range. */
@@ -87,6 +90,7 @@ static void merge_close(Merge *m) {
     free(m->parts);
     if (m->fd >= 0) close(m->fd);
     if (m->writes) output_close(&m->output);
+    csv_close(m->csv);
     keyset_free(&m->ids);
     text_free(&m->buffer);
     free(m->line);
@@ -126,6 +130,10 @@ static Status check_pair(const Part *first, const Part *p, const Part *before, E
                          "%s and %s were made by different models or with other options "
                          "(%s, %s)",
                          first->name, p->name, first->shard.fingerprint, p->shard.fingerprint);
+    const char *table = first->shard.table, *own = p->shard.table;
+    if (table && own ? strcmp(table, own) != 0 : table != own)
+        return error_set(error, "%s and %s were made with different prompts for a row", first->name,
+                         p->name);
     if (p->shard.begin < before->shard.end)
         return error_set(error,
                          "%s and %s overlap: parts %" PRIu64 "/%" PRIu64 " and %" PRIu64 "/%" PRIu64
@@ -145,6 +153,8 @@ static Status check_parts(Merge *m, Error *error) {
         if (i > 0) status = check_pair(&m->parts[0], &m->parts[i], &m->parts[i - 1], error);
         if (status == STATUS_OK) status = check_range(m, &m->parts[i], error);
     }
+    if (status == STATUS_OK && m->parts[0].shard.table)
+        status = csv_shard_open(&m->parts[0].shard, m->name, &m->csv, error);
     return status;
 }
 
@@ -239,26 +249,15 @@ static Status claim_id(Merge *m, const Part *part, Request *r, size_t number, Er
     return STATUS_FAILED;
 }
 
-/* Finds the result of one line of FILE, which is the reader's current line. `part` is NULL where no
- * part has the line. */
-static Status join_line(Merge *m, Part *part, const LineReader *reader, LineState state,
-                        const char *line, size_t length, Error *error) {
-    Request request;
-    Error ignored; /* its result says so */
-    bool text = m->parts[0].shard.text;
-    size_t number = m->n_before + reader->number;
-    line_reader_trim(reader, text, &line, &length);
-    bool blank = json_line_is_blank(line, length); /* a request of --embed alone */
-    if (blank && !text) return STATUS_OK;
-    if (text || state == LINE_TOO_LONG)
-        request_blank(&request, line, length, reader->number);
-    else
-        request_identify(&request, line, length, reader->number, &ignored);
-    Status status = claim_id(m, part, &request, number, error);
+/* Joins the result of a request, which it takes over: number `number` of FILE. `optional`: it may
+ * have none. */
+static Status join_request(Merge *m, Part *part, Request *request, size_t number, bool optional,
+                           Error *error) {
+    Status status = claim_id(m, part, request, number, error);
     PartLine *found =
-        part && status == STATUS_OK ? merge_part_find(part, request_key(&request)) : NULL;
-    request_free(&request);
-    if (status != STATUS_OK || (blank && !found)) return status;
+        part && status == STATUS_OK ? merge_part_find(part, request_key(request)) : NULL;
+    request_free(request);
+    if (status != STATUS_OK || (optional && !found)) return status;
     m->n_requests++;
     if (!found) {
         add_missing(m, part, number);
@@ -267,6 +266,44 @@ static Status join_line(Merge *m, Part *part, const LineReader *reader, LineStat
     m->n_failed += found->failed;
     /* Once a line is missing there is nothing to write, but others to name. */
     return m->n_missing == 0 ? put_result(m, part, found, number, error) : STATUS_OK;
+}
+
+/* Finds the result of one line of FILE, which is the reader's current line. `part` is NULL where no
+ * part has the line. */
+static Status join_line(Merge *m, Part *part, const LineReader *reader, LineState state,
+                        const char *line, size_t length, Error *error) {
+    Request request;
+    Error ignored; /* its result says so */
+    bool text = m->parts[0].shard.text;
+    line_reader_trim(reader, text, &line, &length);
+    bool blank = json_line_is_blank(line, length); /* a request of --embed alone */
+    if (blank && !text) return STATUS_OK;
+    if (text || state == LINE_TOO_LONG)
+        request_blank(&request, line, length, reader->number);
+    else
+        request_identify(&request, line, length, reader->number, &ignored);
+    return join_request(m, part, &request, m->n_before + reader->number, blank, error);
+}
+
+/* The same of a line of a table, or with `line` NULL of its end: of the row that is complete. */
+static Status join_row(Merge *m, Part *part, const LineReader *reader, LineState state,
+                       const char *line, size_t length, Error *error) {
+    Request request;
+    Error ignored;
+    const CsvRow *row = NULL;
+    if (state == LINE_TOO_LONG)
+        return error_set(error, "%s: a line is longer than %d bytes", m->name, LINE_MOST_BYTES);
+    if (line) line_reader_trim(reader, false, &line, &length);
+    Status status =
+        line ? csv_line(m->csv, line, length, &row, error) : csv_end(m->csv, &row, error);
+    if (status != STATUS_OK || !row) return status;
+    size_t number = row->number - m->n_before;
+    if (row->wrong)
+        request_blank(&request, row->request, row->length, number);
+    else
+        request_identify(&request, row->request, row->length, number, &ignored);
+    m->n_rows = row->number;
+    return join_request(m, part, &request, row->number, false, error);
 }
 
 /* Joins the lines in the bytes from `begin` to `end` of FILE, all of one part or of none. */
@@ -281,12 +318,15 @@ static Status join_range(Merge *m, Part *part, uint64_t begin, uint64_t end, Err
         size_t length;
         status = line_reader_next(&reader, true, interrupted, &state, &line, &length, error);
         if (status == STATUS_OK && *interrupted) status = STATUS_INTERRUPTED;
+        if (status == STATUS_OK && state == LINE_NONE && m->csv && end == m->size)
+            status = join_row(m, part, &reader, LINE_READ, NULL, 0, error);
         if (status != STATUS_OK || state == LINE_NONE) break;
-        status = join_line(m, part, &reader, state, line, length, error);
+        status = m->csv ? join_row(m, part, &reader, state, line, length, error)
+                        : join_line(m, part, &reader, state, line, length, error);
         if (reader.number % 1024 == 0)
             session_progress(m->session, "joining", reader.offset, m->size);
     }
-    m->n_before += reader.number;
+    m->n_before = m->csv ? m->n_rows : m->n_before + reader.number;
     line_reader_free(&reader);
     return status;
 }

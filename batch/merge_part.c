@@ -26,6 +26,7 @@ Status merge_part_open(Part *p, const char *path, Error *error) {
 void merge_part_close(Part *p) {
     if (p->fd >= 0) close(p->fd);
     p->fd = -1;
+    shard_free(&p->shard);
     merge_part_forget(p);
 }
 

@@ -131,8 +131,8 @@ static Status find_line(int fd, const char *name, uint64_t at, uint64_t size, ch
     return STATUS_OK;
 }
 
-/* floor(size * i / n) without overflow. */
-static uint64_t share(uint64_t size, uint64_t i, uint64_t n) {
+/* Without overflow. */
+uint64_t shard_share(uint64_t size, uint64_t i, uint64_t n) {
     return (uint64_t)((unsigned __int128)size * i / n);
 }
 
@@ -145,11 +145,11 @@ Status shard_locate(Shard *s, int fd, const char *name, const volatile sig_atomi
     char *bytes = malloc(AT_A_TIME);
     if (!bytes) return error_set(error, "%s: no memory for it", name);
     uint64_t size = (uint64_t)info.st_size;
-    Status status = find_line(fd, name, share(size, s->part - 1, s->of), size, bytes, interrupted,
-                              &s->begin, error);
+    Status status = find_line(fd, name, shard_share(size, s->part - 1, s->of), size, bytes,
+                              interrupted, &s->begin, error);
     if (status == STATUS_OK)
-        status = find_line(fd, name, share(size, s->part, s->of), size, bytes, interrupted, &s->end,
-                           error);
+        status = find_line(fd, name, shard_share(size, s->part, s->of), size, bytes, interrupted,
+                           &s->end, error);
     free(bytes);
     return status == STATUS_OK
                ? shard_hash(fd, name, s->begin, s->end, interrupted, &s->hash, error)
@@ -186,9 +186,17 @@ char *shard_header(const Shard *s) {
         json_pack("{s:{s:I, s:I, s:I, s:I, s:s, s:b}, s:s}", "shard", "part", (json_int_t)s->part,
                   "of", (json_int_t)s->of, "begin", (json_int_t)s->begin, "end", (json_int_t)s->end,
                   "xxh3", hash, "text", s->text, "system_fingerprint", s->fingerprint);
-    char *line = json ? json_dumps(json, 0) : NULL;
+    bool fits =
+        json && (!s->table || json_object_set_new(json_object_get(json, "shard"), "table",
+                                                  json_loads(s->table, JSON_ALLOW_NUL, NULL)) == 0);
+    char *line = fits ? json_dumps(json, 0) : NULL;
     json_decref(json);
     return line;
+}
+
+void shard_free(Shard *s) {
+    free(s->table);
+    s->table = NULL;
 }
 
 /* A field that is a whole number, not negative. */
@@ -199,8 +207,8 @@ static bool get_number(const json_t *json, const char *name, uint64_t *number) {
 }
 
 bool shard_read(const char *line, size_t length, Shard *s) {
-    json_t *json = json_loadb(line, length, 0, NULL);
-    const json_t *shard = json_object_get(json, "shard");
+    json_t *json = json_loadb(line, length, JSON_ALLOW_NUL, NULL);
+    const json_t *shard = json_object_get(json, "shard"), *table = json_object_get(shard, "table");
     const char *hash = json_string_value(json_object_get(shard, "xxh3"));
     const char *fingerprint = json_string_value(json_object_get(json, "system_fingerprint"));
     *s = (Shard){.text = json_is_true(json_object_get(shard, "text"))};
@@ -208,6 +216,7 @@ bool shard_read(const char *line, size_t length, Shard *s) {
               get_number(shard, "begin", &s->begin) && get_number(shard, "end", &s->end) && hash &&
               strspn(hash, "0123456789abcdef") == 16 && hash[16] == '\0' && fingerprint &&
               s->part >= 1 && s->part <= s->of && s->begin <= s->end;
+    if (is && table) is = (s->table = json_dumps(table, JSON_COMPACT)) != NULL;
     if (is) {
         s->hash = strtoull(hash, NULL, 16);
         snprintf(s->fingerprint, sizeof s->fingerprint, "%s", fingerprint);
@@ -216,30 +225,49 @@ bool shard_read(const char *line, size_t length, Shard *s) {
     return is;
 }
 
-Status shard_match(const char *line, size_t length, const char *header, bool *stale, Error *error) {
-    Shard got, wanted;
-    bool is = shard_read(line, length, &got);
-    if (!header && is)
-        return error_set(error,
-                         "part %" PRIu64 "/%" PRIu64 " of a batch: --shard %" PRIu64 "/%" PRIu64
-                         " goes on with it",
-                         got.part, got.of, got.part, got.of);
-    if (!header) return STATUS_OK;
-    if (!is) return error_set(error, "its first line does not say which part of a batch it is");
-    shard_read(header, strlen(header), &wanted);
-    if (got.part != wanted.part || got.of != wanted.of)
+/* Whether two parts do the same with a row, or both have none. */
+static bool same_table(const Shard *a, const Shard *b) {
+    return a->table && b->table ? strcmp(a->table, b->table) == 0 : !a->table && !b->table;
+}
+
+/* shard_match of two parts. */
+static Status match_parts(const Shard *got, const Shard *wanted, bool *stale, Error *error) {
+    if (got->part != wanted->part || got->of != wanted->of)
         return error_set(error, "part %" PRIu64 "/%" PRIu64 " of a batch, not %" PRIu64 "/%" PRIu64,
-                         got.part, got.of, wanted.part, wanted.of);
-    bool other = strcmp(got.fingerprint, wanted.fingerprint) != 0;
+                         got->part, got->of, wanted->part, wanted->of);
+    bool other = strcmp(got->fingerprint, wanted->fingerprint) != 0;
     if (other && !stale)
         return error_set(error,
                          "made by another model or with other options (%s, but now it is %s)",
-                         got.fingerprint, wanted.fingerprint);
+                         got->fingerprint, wanted->fingerprint);
     if (other) *stale = true;
-    if (got.begin != wanted.begin || got.end != wanted.end || got.hash != wanted.hash)
+    if (got->begin != wanted->begin || got->end != wanted->end || got->hash != wanted->hash)
         return error_set(error,
                          "made for other requests (bytes %" PRIu64 " to %" PRIu64 " with XXH3 "
                          "%016" PRIx64 ", but now %" PRIu64 " to %" PRIu64 ", %016" PRIx64 ")",
-                         got.begin, got.end, got.hash, wanted.begin, wanted.end, wanted.hash);
+                         got->begin, got->end, got->hash, wanted->begin, wanted->end, wanted->hash);
+    if (!same_table(got, wanted))
+        return error_set(error,
+                         "made with another prompt of the table's rows, or another --csv-id");
     return STATUS_OK;
+}
+
+Status shard_match(const char *line, size_t length, const char *header, bool *stale, Error *error) {
+    Shard got, wanted;
+    Status status = STATUS_OK;
+    bool is = shard_read(line, length, &got);
+    if (!header && is) {
+        status = error_set(error,
+                           "part %" PRIu64 "/%" PRIu64 " of a batch: --shard %" PRIu64 "/%" PRIu64
+                           " goes on with it",
+                           got.part, got.of, got.part, got.of);
+    } else if (header && !is) {
+        status = error_set(error, "its first line does not say which part of a batch it is");
+    } else if (header) {
+        shard_read(header, strlen(header), &wanted);
+        status = match_parts(&got, &wanted, stale, error);
+        shard_free(&wanted);
+    }
+    shard_free(&got);
+    return status;
 }

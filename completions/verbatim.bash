@@ -26,7 +26,7 @@ _verbatim() {
         -i | --prompt | -y | --system | --stop | -n | --tokens | -t | --temperature | --top-k | -p | \
             --top-p | --min-p | --repetition-penalty | --presence-penalty | --frequency-penalty | \
             --json-schema | --regex | --grammar | --choice | --reasoning-budget | --logit-bias | -s | --seed | -j | --threads | -c | --context | --chunk | --lookup | --snapshots | \
-            --kv-memory | --dimensions | --embed-prompt | \
+            --kv-memory | --dimensions | --embed-prompt | --csv-id | \
             --max-concurrent | --override) return ;;
         --split-pattern) COMPREPLY=($(compgen -W "r50k_base p50k_base cl100k_base o200k_base llama3 llama4 qwen whisper" -- "$cur")); return ;;
     esac
@@ -37,7 +37,7 @@ _verbatim() {
             --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --seed --single-turn --session
             --chat-template --reasoning --reasoning-effort --reasoning-budget --hide-reasoning --threads --isa --context --chunk --draft --draft-model --lookup --kv-type --snapshots --stats --no-sandbox --batch --check --batch-text
             --lora
-            --csv --ordered --shard --merge --resume --retry-failed --strict --live --logits --kv-memory --max-concurrent --embed --pooling --dimensions
+            --csv --csv-id --ordered --shard --merge --resume --retry-failed --strict --live --logits --kv-memory --max-concurrent --embed --pooling --dimensions
             --receipt --replay --receipt-key --quiet
             --bug-report --layers --layer --position --limit --eval-tasks
             --embed-normalize --embed-prompt --embed-truncate --info --verify

@@ -79,6 +79,7 @@ typedef struct Options {
     const char *check_session; /* --check of a conversation's file; proof_modes.c sets it */
     bool quiet;                /* --check and --replay print only what is not the same */
     bool batch_text, ordered, resume, retry_failed, strict;
+    const char *csv_id; /* the column of a table that is the requests' id; NULL: none */
     bool csv;           /* the batch is a table: -i and -f are what its rows are filled into */
     bool csv_messages;  /* and -m chat was given */
     bool live;          /* a program waits for each result */

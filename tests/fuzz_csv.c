@@ -23,7 +23,11 @@ static void read_table(const char *template, const char *text, size_t size) {
     Error error;
     const CsvRow *row;
     size_t rows = 0;
-    Status status = csv_open(&csv, template, strlen(template), size % 2, "table.csv", &error);
+    const CsvPrompt prompt = {.template = template,
+                              .length = strlen(template),
+                              .messages = size % 2,
+                              .id = size % 4 < 2 ? "a" : NULL};
+    Status status = csv_open(&csv, &prompt, "table.csv", &error);
     for (size_t at = 0; status == STATUS_OK && at < size;) {
         const char *end = memchr(text + at, '\n', size - at);
         size_t length = end ? (size_t)(end - text) - at : size - at;

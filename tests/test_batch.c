@@ -479,6 +479,72 @@ static void rows_of_a_table_are_filled_into_the_prompt(void **state) {
     process_free(&got);
 }
 
+/* pandas.read_csv passes over lines that are empty or blank (skip_blank_lines, pandas 2.3.3: of this
+ * table it reads Ann, "  " and Eve), so that df.iloc[line - 1] is the row of a result. A field of
+ * blanks in quotes is a row, and has its result. */
+static void each_row_that_is_counted_has_a_result(void **state) {
+    const BatchPlace *p = *state;
+    static const char rows[] = "name\nAnn\n   \n\n\"  \"\n \t\r\nEve\n";
+    Process r = table(p, rows, "{name} sat", NULL);
+    if (r.status != 0) fail_msg("%s", r.err);
+    const char *at = r.out;
+    for (int i = 1; i <= 3; i++) {
+        char wanted[32];
+        snprintf(wanted, sizeof wanted, "{\"line\": %d, ", i);
+        if (!at || strncmp(at, wanted, strlen(wanted)) != 0) fail_msg("%s", r.out);
+        at = strchr(at, '\n') + 1;
+    }
+    assert_string_equal(at, "");
+    process_free(&r);
+    /* With a tab between columns blanks are fields. */
+    r = table(p, "a\tb\nx\ty\n\t\nz\tw\n", "{a}{b} sat", NULL);
+    assert_int_equal(r.status, 0);
+    assert_non_null(strstr(r.out, "{\"line\": 3, "));
+    process_free(&r);
+    r = table(p, "a\tb\nx\ty\n   \nz\tw\n", "{a}{b} sat", NULL);
+    assert_int_equal(r.status, 0);
+    assert_non_null(strstr(r.out, "{\"line\": 2, "));
+    assert_null(strstr(r.out, "{\"line\": 3, "));
+    process_free(&r);
+}
+
+static void a_column_of_a_table_is_the_id(void **state) {
+    const BatchPlace *p = *state;
+    static const char rows[] = "key,name\nk7,Ann\n8,Bob\n,Eve\nk7,Tim\n";
+    Process r = table(p, rows, "{name} sat", MORE("--csv-id", "key"));
+    assert_int_equal(r.status, 3);
+    assert_non_null(strstr(r.out, "{\"id\": \"k7\", "));
+    assert_non_null(strstr(r.out, "{\"id\": \"8\", "));
+    assert_non_null(strstr(r.out, "its id, in column 'key', is empty"));
+    assert_non_null(strstr(r.out, "an earlier line has the same id, \\\"k7\\\""));
+    process_free(&r);
+    r = table(p, rows, "{name} sat", MORE("--csv-id", "kye"));
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.err, "has no column 'kye'; did you mean key; its columns: key, name"));
+    process_free(&r);
+    r = RUN("run", p->model, "--batch", p->input, "--csv-id", "key");
+    assert_int_equal(r.status, 2);
+    process_free(&r);
+}
+
+/* 30,000 times a megabyte would be 30 GB of one prompt. */
+static void a_prompt_of_a_row_is_bounded(void **state) {
+    const BatchPlace *p = *state;
+    enum { FIELD = 1 << 20, TIMES = 70 };
+    char *rows = malloc(FIELD + 16), *prompt = malloc(3 * TIMES + 1);
+    assert_true(rows && prompt);
+    memcpy(rows, "a\n", 2);
+    memset(rows + 2, 'x', FIELD);
+    memcpy(rows + 2 + FIELD, "\n", 2);
+    for (size_t i = 0; i < TIMES; i++) memcpy(prompt + 3 * i, "{a}", 4);
+    Process r = table(p, rows, prompt, NULL);
+    assert_int_equal(r.status, 3);
+    assert_non_null(strstr(r.out, "its prompt is longer than 64 MiB"));
+    process_free(&r);
+    free(rows);
+    free(prompt);
+}
+
 /* Lines of JSON in a file called results.csv are told about; in one called results.jsonl, not. */
 static void results_in_a_file_with_a_tables_name_are_told_about(void **state) {
     const BatchPlace *p = *state;
@@ -774,6 +840,9 @@ int main(int argc, char **argv) {
         TEST(a_prompt_that_cannot_fit_is_refused_before_it_is_encoded),
         TEST(strict_stops_at_the_first_bad_line),
         TEST(rows_of_a_table_are_filled_into_the_prompt),
+        TEST(each_row_that_is_counted_has_a_result),
+        TEST(a_column_of_a_table_is_the_id),
+        TEST(a_prompt_of_a_row_is_bounded),
         TEST(results_in_a_file_with_a_tables_name_are_told_about),
         TEST(a_table_that_is_embedded_line_by_line_is_told_about),
         TEST(rows_and_prompts_that_are_wrong_are_told_by_number_and_name),

@@ -229,6 +229,42 @@ static void a_part_that_failed_by_an_option_is_retried_with_another(void **state
     joined_is_whole(p);
 }
 
+/* Rows of several lines are not cut, and every row has the number that it has in the whole table. */
+static void rows_of_a_table_are_divided_and_joined(void **state) {
+    const Place *p = *state;
+    TextBuffer rows = {0};
+    static const char header[] = "key,\"te\nxt\"\n", *const kinds[] = {"\"a,\n\"\"b\"\"\n\nc\"",
+                                                                      "short", "", "   "};
+    text_put(&rows, header, strlen(header), 0);
+    for (int i = 0; i < 24; i++) {
+        char row[80];
+        int n = snprintf(row, sizeof row, i % 7 == 6 ? "bad%d\n\n" : "k%d,%s\n", i, kinds[i % 4]);
+        text_put(&rows, row, (size_t)n, 0);
+    }
+    file_write(p->input, rows.bytes, rows.length);
+    text_free(&rows);
+    for (int ids = 0; ids < 2; ids++) {
+        const char *const prompt = "The {te\nxt} of {key}";
+        const char *const whole[] = {"--ordered", "--csv", "-i",      prompt, "-n",
+                                     "2",         "--csv-id", "key", NULL};
+        const char *const lines[] = {"--ordered", "--csv", "-i", prompt, "-n", "2", NULL};
+        const char *const *options = ids ? whole : lines;
+        check_run(batch_run_program(p->model, p->input, p->whole, options), 3, NULL);
+        for (size_t n = 1; n <= 8; n += n < 3 ? 1 : 5) {
+            for (size_t i = 0; i < n; i++) run_part(p, i, n, -1, NULL, options);
+            join(p, n, 3, NULL);
+            joined_is_whole(p);
+            for (size_t i = 0; i < n; i++) unlink(p->parts[i]);
+            unlink(p->joined);
+        }
+        run_part(p, 0, 2, -1, NULL, options);
+        run_part(p, 0, 2, 1, "made with another prompt of the table's rows",
+                 MORE("--csv", "-i", "{key}", "-n", "2", "--resume"));
+        unlink(p->parts[0]);
+        unlink(p->whole);
+    }
+}
+
 static void the_joined_file_goes_to_stdout_without_o(void **state) {
     const Place *p = *state;
     batch_write_mixed(p->input, 9);
@@ -574,6 +610,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_teardown(parts_may_be_empty, clean),
         cmocka_unit_test_teardown(lines_of_text_are_joined_as_well, clean),
         cmocka_unit_test_teardown(failed_lines_of_a_part_can_be_retried, clean),
+        cmocka_unit_test_teardown(rows_of_a_table_are_divided_and_joined, clean),
         cmocka_unit_test_teardown(a_part_that_failed_by_an_option_is_retried_with_another, clean),
         cmocka_unit_test_teardown(the_joined_file_goes_to_stdout_without_o, clean),
         cmocka_unit_test(another_number_changes_all_that_depends_on_it),
