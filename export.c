@@ -240,6 +240,31 @@ typedef struct Meter {
     double started, shown;
 } Meter;
 
+/* What is being done, behind a bar or on a line of its own. */
+static void print_step(ConvertStep step, uint64_t done, uint64_t total) {
+    if (step == CONVERT_CALIBRATING)
+        terminal_print(stderr, "calibrating: %llu of %llu tokens", (unsigned long long)done,
+                       (unsigned long long)total);
+    else if (step == CONVERT_CHOOSING)
+        terminal_print(stderr, "choosing types: pass %llu of at most %llu",
+                       (unsigned long long)done, (unsigned long long)total);
+    else
+        terminal_print(stderr, "%.2f of %.2f GB", (double)done / 1e9, (double)total / 1e9);
+}
+
+/* Where stderr is no terminal, as under nohup: a line now and then, so that whoever reads it knows
+ * that the work goes on, and how long it may take. */
+static void print_progress(ConvertStep step, uint64_t done, uint64_t total, void *context) {
+    enum { SECONDS = 15 };
+    Meter *meter = context;
+    double time = clock_seconds();
+    if (time - meter->shown < SECONDS) return;
+    meter->shown = time;
+    terminal_print(stderr, "%s: ", program_invocation_short_name);
+    print_step(step, done, total);
+    terminal_print(stderr, ", after %.0f s\n", time - meter->started);
+}
+
 static void show_progress(ConvertStep step, uint64_t done, uint64_t total, void *context) {
     Meter *meter = context;
     double time = clock_seconds();
@@ -248,15 +273,7 @@ static void show_progress(ConvertStep step, uint64_t done, uint64_t total, void 
     terminal_code(stderr, TERMINAL_CLEAR_LINE);
     terminal_bar(stderr, 30, done, total);
     terminal_print(stderr, " %3.0f%%  ", total ? 100.0 * (double)done / (double)total : 100.0);
-    if (step == CONVERT_CALIBRATING) {
-        terminal_print(stderr, "calibrating: %llu of %llu tokens", (unsigned long long)done,
-                       (unsigned long long)total);
-    } else if (step == CONVERT_CHOOSING) {
-        terminal_print(stderr, "choosing types: pass %llu of at most %llu",
-                       (unsigned long long)done, (unsigned long long)total);
-    } else {
-        terminal_print(stderr, "%.2f of %.2f GB", (double)done / 1e9, (double)total / 1e9);
-    }
+    print_step(step, done, total);
 }
 
 static void show_note(const char *line, void *context) {
@@ -297,6 +314,7 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
     Meter meter = {.started = clock_seconds()};
     e->started = meter.started;
     bool shows_progress = !a->quiet && isatty(STDERR_FILENO);
+    if (!shows_progress) meter.shown = meter.started;
     const ConvertOptions options = {
         .type = e->mix,
         .target_size = a->target_size ? &e->target_size : NULL,
@@ -317,7 +335,9 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
         .written = report_result,
         .ready_context = e,
         .note = a->quiet ? NULL : show_note,
-        .progress = shows_progress ? show_progress : NULL,
+        .progress = shows_progress ? show_progress
+                    : a->quiet     ? NULL
+                                   : print_progress,
         .progress_context = &meter,
     };
     Status status = adapter_opening_begin(&e->adapters, &a->lora, error);

@@ -6,7 +6,9 @@
 #include "base/machine.h"
 #include "session/logprobs.h"
 
-enum { MOST_LOGITS = 1 << 28 };
+/* Of the source: for a large vocabulary their memory is the limit, for a small one the time of the
+ * passes over them, of which each takes as long as reading so much text. */
+enum { MOST_LOGITS = 1 << 28, MOST_TOKENS = 16384 };
 
 static Status keep_rows(void *context, const float *logits, size_t first, size_t n, size_t tokens,
                         Error *error) {
@@ -34,6 +36,7 @@ Status divergence_reference(DivergenceReference *r, const ModelFile *source,
     *r = (DivergenceReference){.windows = windows, .n_rows = text_windows_rows(windows)};
     r->vocab_size = modelfile_config(source)->vocab_size;
     size_t most = MOST_LOGITS / r->vocab_size;
+    if (most > MOST_TOKENS) most = MOST_TOKENS;
     if (r->n_rows > most) r->n_rows = most ? most : 1;
     r->logits = malloc(r->n_rows * r->vocab_size * sizeof *r->logits);
     r->results = malloc(r->n_rows * sizeof *r->results);

@@ -503,6 +503,15 @@ static void search_free(Search *s) {
     free(s->best.of_unit);
 }
 
+/* Says how much there is to do. */
+static void tell(const Search *s) {
+    char line[200];
+    snprintf(line, sizeof line,
+             "choosing types: at most %zu passes over %zu of the text's %zu tokens", s->all_passes,
+             s->reference.n_rows, text_windows_rows(&s->windows));
+    if (s->options->note) s->options->note(line, s->options->progress_context);
+}
+
 Status target_size_choose(Source *source, const TargetSize *target, const InputFile *text,
                           TargetSizeFiles *files, const ConvertOptions *options, char **mix,
                           Calibration **calibration, Error *error) {
@@ -522,6 +531,7 @@ Status target_size_choose(Source *source, const TargetSize *target, const InputF
     s.all_passes = TARGET_SIZE_TYPES + 2 + s.n_units + ROUNDS * (s.n_units + 1);
     if (status == STATUS_OK)
         status = divergence_reference(&s.reference, s.files[OWN], &s.windows, &own, error);
+    if (status == STATUS_OK) tell(&s);
     if (status == STATUS_OK) status = measure_types(&s, files, error);
     if (status == STATUS_OK) status = choose(&s, error);
     if (status == STATUS_OK) status = add_table(&s, &s.best, error);
