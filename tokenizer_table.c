@@ -211,7 +211,7 @@ Scratch *scratch_new(void) {
         return NULL;
     }
     pcre2_set_match_limit(s->context, UINT32_MAX); /* pattern_allow sets one */
-    pcre2_set_heap_limit(s->context, 1u << 20);    /* KiB */
+    pcre2_set_heap_limit(s->context, 1u << 18);    /* KiB: some 1.5 million frames of a match */
     if (s->stack) pcre2_jit_stack_assign(s->context, NULL, s->stack);
     return s;
 }

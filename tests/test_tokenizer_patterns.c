@@ -13,7 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #if ADDRESS_SANITIZER || !defined __OPTIMIZE__
 enum { PATIENCE = 20 };
@@ -337,6 +340,28 @@ static void slow_normalizers_and_decoders_are_refused(void **state) {
     json_decref(model);
 }
 
+/* A match of a group that is repeated for each character keeps a frame for each: of 3 MB that were
+ * 1.35 GB and 20 s. In a process of its own, whose memory is its own. */
+static void a_match_takes_bounded_memory(void **state) {
+    (void)state;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct rusage before, after;
+        Error error;
+        double start = now();
+        getrusage(RUSAGE_SELF, &before);
+        encode_with("(.|\\n)*Z", true, "a", 3 << 20, &error);
+        getrusage(RUSAGE_SELF, &after);
+        long megabytes = (after.ru_maxrss - before.ru_maxrss) / 1024;
+        print_message("%ld MB, %.1f s: %s\n", megabytes, now() - start, error.text);
+        _exit(strstr(error.text, "failed on this text: ") && megabytes < 450 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 /* Both matchers take the same steps: the least budget that suffices is the same for both. */
 static void steps_are_the_same_with_and_without_jit(void **state) {
     (void)state;
@@ -379,6 +404,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(patterns_of_gguf_names_cost_nothing_to_bound),
         cmocka_unit_test(a_slow_pattern_is_refused_with_its_name_by_either_matcher),
         cmocka_unit_test(slow_normalizers_and_decoders_are_refused),
+        cmocka_unit_test(a_match_takes_bounded_memory),
         cmocka_unit_test(steps_are_the_same_with_and_without_jit),
         cmocka_unit_test(patterns_made_linear_cut_as_they_did),
         cmocka_unit_test(a_megabyte_of_anything_takes_under_a_second_for_every_gguf_name),
