@@ -40,10 +40,12 @@ static void inner_path(char inner[PATH_BYTES], const char *path, const char *key
 /* ---- Values -----------------------------------------------------------------------------------
  */
 
-/* json_equal takes -0.0 for 0.0. */
+/* Numbers are doubles, so that 3.0 is 3, as a program writes it that has read and written a record;
+ * whole numbers are compared beyond 2^53 as well. json_equal takes -0.0 for 0.0. */
 static bool same_leaf(const json_t *a, const json_t *b) {
-    if (!json_is_real(a) || !json_is_real(b)) return json_equal(a, b);
-    double x = json_real_value(a), y = json_real_value(b);
+    if (!json_is_number(a) || !json_is_number(b) || (json_is_integer(a) && json_is_integer(b)))
+        return json_equal(a, b);
+    double x = json_number_value(a), y = json_number_value(b);
     return memcmp(&x, &y, sizeof x) == 0;
 }
 

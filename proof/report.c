@@ -58,6 +58,8 @@ Status report_end(const Report *r, const char *name, const char *what, Error *er
     terminal_print(stderr, "%s: %zu %s%s: %zu same, %zu different, %zu not checked\n",
                    program_invocation_short_name, n, what, n == 1 ? "" : "s", same, different,
                    unknown);
+    if (n == 0)
+        return error_set(error, "%s%snothing was checked", name ? name : "", name ? ": " : "");
     if (other == 0) return STATUS_OK;
     error_set(error, "%s%s%zu %s%s not the same", name ? name : "", name ? ": " : "", other, what,
               other == 1 ? " is" : "s are");

@@ -108,8 +108,30 @@ static void a_record_may_be_its_text_alone(void **state) {
     fixture_remove_directory(directory);
 }
 
+/* A program that has read and written a record may have made 3 of 3.0, or 3.0 of 3. */
+static void numbers_are_compared_as_doubles(void **state) {
+    (void)state;
+    static const struct {
+        const char *behind; /* the number */
+        int status;
+    } cases[] = {{".0", 0}, {"e0", 0}, {".0000000001", 3}, {"0", 3}};
+    static const char request[] = "{\"prompt\": \"The dog\"}\n", key[] = "\"prompt_tokens\": ";
+    Process p = process_run((const char *const[]){"run", MODEL, "--batch", "-", "-t", "0", "-n",
+                                                  "6", "--pooling", "mean", NULL},
+                            request, strlen(request));
+    char *number = strstr(p.out, key) + strlen(key), *rest = number + strcspn(number, ",}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char record[1024];
+        snprintf(record, sizeof record, "%.*s%s%s", (int)(rest - p.out), p.out, cases[i].behind,
+                 rest);
+        expect(request, record, cases[i].status, MORE("1 result: "));
+    }
+    process_free(&p);
+}
+
 static void what_is_missing_is_said(void **state) {
     (void)state;
+    expect("", "", 1, MORE("0 results: ", "nothing was checked"));
     expect("{\"id\": 1, \"prompt\": \"a\"}\n", "", 3, MORE("\"error\": \"no result is recorded\""));
     expect("", "{\"id\": 1, \"text\": \"a\"}\n", 3,
            MORE("{\"id\": 1, \"same\": false, \"error\": \"no request asks for this result\"}"));
@@ -419,6 +441,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_changed_byte_is_named),
         cmocka_unit_test(other_options_are_named_where_they_matter),
         cmocka_unit_test(a_record_may_be_its_text_alone),
+        cmocka_unit_test(numbers_are_compared_as_doubles),
         cmocka_unit_test(what_is_missing_is_said),
         cmocka_unit_test(a_record_without_its_answer_is_not_the_same),
         cmocka_unit_test(ids_inside_of_a_result_are_compared),
