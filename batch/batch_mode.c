@@ -18,7 +18,7 @@ const OptionRow batch_options[] = {
              "answer each line of FILE (JSON Lines; -: stdin)"),
     TEXT_ROW(RARE, 0, "check", "FILE", FIELD(check), "compare the answers with those in FILE"),
     FLAG_ROW(RARE, 0, "batch-text", FIELD(batch_text),
-             "each line is a prompt; --csv, --csv-id COLUMN: a table"),
+             "each line is a prompt; --csv, --csv-id: a table"),
     FLAG_ROW(RARE, 0, "csv", FIELD(csv), NULL),
     TEXT_ROW(RARE, 0, "csv-id", "COLUMN", FIELD(csv_id), NULL),
     FLAG_ROW(RARE, 0, "ordered", FIELD(ordered), "results in the order of the lines"),
