@@ -533,8 +533,8 @@ install: all
 	chmod 755 "$$INSTALL_ROOT/share/verbatim/integrations/openai/verbatim_server.py"
 	install -m 644 README.md LICENSE "$$INSTALL_ROOT/share/doc/verbatim"
 	install -m 644 $(filter docs/%,$(DOCS)) "$$INSTALL_ROOT/share/doc/verbatim/docs"
-install-strip:
-	$(MAKE) install INSTALL_PROGRAM="install -s --strip-program='$(STRIP)' -m 755"
+install-strip: INSTALL_PROGRAM = install -s --strip-program='$(STRIP)' -m 755
+install-strip: install
 
 # The library with its header: installed with the programs once `make shared` has built it.
 LIBRARY = include/verbatim.h lib/libverbatim.so.1 lib/libverbatim.so lib/pkgconfig/verbatim.pc \
