@@ -40,7 +40,12 @@ static void names_add(ModelNames *names, const char *name, const char *path, con
         if (names->models[i].inode == info.st_ino && names->models[i].device == info.st_dev &&
             strcmp(names->models[i].name, name) == 0)
             return;
-    FoundModel model = {strdup(name), strdup(path), place, bytes, info.st_dev, info.st_ino};
+    FoundModel model = {.name = strdup(name),
+                        .path = strdup(path),
+                        .place = place,
+                        .bytes = bytes,
+                        .device = info.st_dev,
+                        .inode = info.st_ino};
     if (!model.name || !model.path ||
         !array_reserve(&names->models, &names->capacity, names->n + 1, sizeof *names->models)) {
         free(model.name);
@@ -222,8 +227,11 @@ static void search_ollama(ModelNames *names, const char *root) {
         struct stat info;
         snprintf(blob, sizeof blob, "blobs/sha256-%s", tags.tags[i].digest);
         if (tags.tags[i].digest[0] && joined(path, root, blob) && stat(path, &info) == 0 &&
-            S_ISREG(info.st_mode))
+            S_ISREG(info.st_mode)) {
+            size_t before = names->n;
             names_add(names, tags.tags[i].name, path, "ollama", (uint64_t)info.st_size);
+            if (names->n > before) names->models[before].others = tags.tags[i].others;
+        }
     }
     ollama_tags_free(&tags);
 }
@@ -328,11 +336,36 @@ char *model_names_near(const char *name) {
     return near;
 }
 
+void model_names_say_others(unsigned others, char *line, size_t size) {
+    static const struct {
+        unsigned other;
+        const char *words;
+    } kinds[] = {{OLLAMA_PARAMETERS, "parameters (`ollama show NAME --parameters`)"},
+                 {OLLAMA_SYSTEM, "system prompt (`ollama show NAME --system`)"},
+                 {OLLAMA_MESSAGES, "first messages"},
+                 {OLLAMA_ADAPTER, "adapter"}};
+    size_t used = 0;
+    line[0] = '\0';
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && used < size; i++)
+        if (others & kinds[i].other)
+            used += (size_t)snprintf(line + used, size - used, "%s%s%s",
+                                     used ? "" : "not taken from ollama's ", used ? ", " : "",
+                                     kinds[i].words);
+    if (used > 0 && used < size)
+        snprintf(line + used, size - used, ": options give them (docs/coming-from.md)");
+}
+
 Status model_names_resolve(const char *name, char **path, Error *error) {
+    unsigned others;
+    return model_names_resolve_all(name, path, &others, error);
+}
+
+Status model_names_resolve_all(const char *name, char **path, unsigned *others, Error *error) {
     ModelNames names;
     const FoundModel *begins = NULL, *exact = NULL;
     size_t n = 0;
     *path = NULL;
+    *others = 0;
     if (!name[0] || strchr("/.~", name[0]) || strpbrk(name, "\t\n\\") ||
         strncmp(name, "random:", 7) == 0)
         return STATUS_OK;
@@ -349,6 +382,7 @@ Status model_names_resolve(const char *name, char **path, Error *error) {
     Status status = STATUS_OK;
     if (!exact && n > 1) status = several(&names, name, error);
     const FoundModel *found = exact ? exact : begins;
+    if (found) *others = found->others;
     if (status == STATUS_OK && found && !(*path = strdup(found->path)))
         status = error_set(error, "no memory");
     model_names_free(&names);

@@ -20,10 +20,11 @@
 #define MODEL_NAMES_OWN "comes with this program"
 
 typedef struct FoundModel {
-    char *name;             /* as the list shows it */
-    char *path;             /* what opens it */
-    const char *place;      /* whose it is: "VERBATIM_MODELS", "Hugging Face", "ollama" ... */
-    uint64_t bytes;         /* of its weights' files */
+    char *name;        /* as the list shows it */
+    char *path;        /* what opens it */
+    const char *place; /* whose it is: "VERBATIM_MODELS", "Hugging Face", "ollama" ... */
+    uint64_t bytes;    /* of its weights' files */
+    unsigned others;   /* of ollama's: what its manifest has beside the weights (ollama_tags.h) */
     uint64_t device, inode; /* of what `path` leads to: one model may be found by several names */
 } FoundModel;
 
@@ -42,6 +43,10 @@ void model_names_free(ModelNames *names);
  * "smollm2" finds HuggingFaceTB/SmolLM2-135M-Instruct. Sets *path, malloc'ed, or NULL for none.
  * Fails when several begin so, and names them. */
 Status model_names_resolve(const char *name, char **path, Error *error);
+/* The same, and in *others what the model came with that is not read; 0: nothing. */
+Status model_names_resolve_all(const char *name, char **path, unsigned *others, Error *error);
+/* Writes the line that says so, or "". */
+void model_names_say_others(unsigned others, char *line, size_t size);
 
 /* The first model whose name, or what follows its last slash, begins with this text or is spelled
  * almost so; malloc'ed. NULL: none. */

@@ -49,7 +49,12 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
     *opening = MODELOPEN_NONE;
     const bool is_own = path == options->model; /* not --against's */
     if (access(path, F_OK) != 0 && errno == ENOENT) {
-        if (model_names_resolve(path, &opening->found, error) != STATUS_OK) return STATUS_FAILED;
+        char line[300];
+        unsigned others;
+        if (model_names_resolve_all(path, &opening->found, &others, error) != STATUS_OK)
+            return STATUS_FAILED;
+        model_names_say_others(others, line, sizeof line);
+        if (line[0]) terminal_say("%s", line);
         if (opening->found && isatty(STDERR_FILENO)) terminal_say("%s: %s", path, opening->found);
         if (opening->found) path = opening->found;
     }

@@ -90,48 +90,76 @@ static void search_manifests(OllamaTags *tags, const char *directory, const char
 /* ---- Parsing: in a process that has given up its rights --------------------------------------
  */
 
-/* Writes the hexadecimal digits of the digest of the weights that a manifest names, or "". */
-static void ollama_parse(const OllamaTag *tag, char digest[OLLAMA_DIGEST + 1]) {
+/* What the child process sends of each tag: the digest's digits or zeros, and '0' + others. */
+enum { RECORD = OLLAMA_DIGEST + 1 };
+
+/* The layers by what follows "application/vnd.ollama.image." in their type. */
+static const struct {
+    const char *name;
+    unsigned other;
+} layers[] = {{"params", OLLAMA_PARAMETERS},
+              {"system", OLLAMA_SYSTEM},
+              {"messages", OLLAMA_MESSAGES},
+              {"adapter", OLLAMA_ADAPTER}};
+
+/* Writes the hexadecimal digits of the digest of the weights that a manifest names, or "", and
+ * returns which other layers it has. */
+static unsigned ollama_parse(const OllamaTag *tag, char digest[OLLAMA_DIGEST + 1]) {
+    static const char begin[] = "application/vnd.ollama.image.";
     json_t *json = json_loadb(tag->manifest, tag->manifest_bytes, 0, NULL), *layer;
+    unsigned others = 0;
     size_t i;
     json_array_foreach(json_object_get(json, "layers"), i, layer) {
         const char *type = json_string_value(json_object_get(layer, "mediaType"));
         const char *text = json_string_value(json_object_get(layer, "digest"));
-        if (type && text && strcmp(type, "application/vnd.ollama.image.model") == 0 &&
-            strncmp(text, "sha256:", 7) == 0 && strlen(text) == 7 + OLLAMA_DIGEST)
+        if (!type || strncmp(type, begin, sizeof begin - 1) != 0) continue;
+        type += sizeof begin - 1;
+        if (text && strcmp(type, "model") == 0 && strncmp(text, "sha256:", 7) == 0 &&
+            strlen(text) == 7 + OLLAMA_DIGEST)
             snprintf(digest, OLLAMA_DIGEST + 1, "%s", text + 7);
+        for (size_t k = 0; k < sizeof layers / sizeof *layers; k++)
+            if (strcmp(type, layers[k].name) == 0) others |= layers[k].other;
     }
     json_decref(json);
+    return others;
 }
 
-/* The child process: gives up its rights, then writes the digest of each tag, or zeros. */
+/* The child process: gives up its rights, then writes the record of each tag. */
 static void parse_all(const OllamaTags *tags, int to) {
     const SandboxRules rules = {.writable = {NULL}};
     SandboxReport report;
     Error error;
     if (sandbox_enter(&rules, &report, &error) != STATUS_OK) return;
     for (size_t i = 0; i < tags->n; i++) {
-        char digest[OLLAMA_DIGEST + 1] = "";
-        ollama_parse(&tags->tags[i], digest);
-        descriptor_write(to, digest, OLLAMA_DIGEST);
+        char record[RECORD + 1] = "";
+        record[OLLAMA_DIGEST] = (char)('0' + ollama_parse(&tags->tags[i], record));
+        descriptor_write(to, record, RECORD);
     }
 }
 
-/* Reads a digest from the other process, which may be in a stranger's hands; false: it ended, or
+/* Reads a record from the other process, which may be in a stranger's hands; false: it ended, or
  * took more than ten seconds. */
-static bool receive_digest(int fd, char digest[OLLAMA_DIGEST + 1]) {
+static bool receive_record(int fd, char record[RECORD]) {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
-    for (size_t done = 0; done < OLLAMA_DIGEST;) {
+    for (size_t done = 0; done < RECORD;) {
         int n_ready = poll(&ready, 1, 10000);
         if (n_ready < 0 && errno == EINTR) continue;
         if (n_ready <= 0) return false;
-        ssize_t n = read(fd, digest + done, OLLAMA_DIGEST - done);
+        ssize_t n = read(fd, record + done, RECORD - done);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return false;
         done += (size_t)n;
     }
-    digest[OLLAMA_DIGEST] = '\0';
     return true;
+}
+
+/* Takes the record into the tag; one that is not of hexadecimal digits leaves it without weights.
+ */
+static void take_record(OllamaTag *tag, const char record[RECORD]) {
+    memcpy(tag->digest, record, OLLAMA_DIGEST);
+    tag->digest[OLLAMA_DIGEST] = '\0';
+    if (strspn(tag->digest, "0123456789abcdef") != OLLAMA_DIGEST) tag->digest[0] = '\0';
+    tag->others = (unsigned)(record[OLLAMA_DIGEST] - '0') & 15u;
 }
 
 /* Parses the manifests, a stranger's JSON, in a sandboxed child process, since this one still needs
@@ -149,9 +177,9 @@ static void parse_elsewhere(OllamaTags *tags) {
     close(pipes[1]);
     bool open = child > 0;
     for (size_t i = 0; i < tags->n && open; i++) {
-        char *digest = tags->tags[i].digest;
-        open = receive_digest(pipes[0], digest);
-        if (!open || strspn(digest, "0123456789abcdef") != OLLAMA_DIGEST) digest[0] = '\0';
+        char record[RECORD];
+        open = receive_record(pipes[0], record);
+        if (open) take_record(&tags->tags[i], record);
     }
     close(pipes[0]);
     if (child <= 0) return;

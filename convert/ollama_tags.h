@@ -10,11 +10,16 @@
 
 enum { OLLAMA_DIGEST = 64 };
 
+/* Layers of a manifest that change the text. (Its template stands in for the model's own, and a
+ * projector is for images.) */
+enum { OLLAMA_PARAMETERS = 1, OLLAMA_SYSTEM = 2, OLLAMA_MESSAGES = 4, OLLAMA_ADAPTER = 8 };
+
 typedef struct OllamaTag {
     char *name; /* NAMESPACE/NAME:TAG, or NAME:TAG of the library */
     char *manifest;
     size_t manifest_bytes;
     char digest[OLLAMA_DIGEST + 1]; /* hexadecimal, of blobs/sha256-...; "": it names no weights */
+    unsigned others; /* OLLAMA_PARAMETERS and so on: what else it names, which is not read */
 } OllamaTag;
 
 typedef struct OllamaTags {

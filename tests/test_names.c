@@ -260,6 +260,35 @@ static void manifests_are_parsed_without_rights(void **state) {
     free(shim);
 }
 
+/* What a pulled model came with and is not read is named: ollama's manifest of a Modelfile with
+ * PARAMETER, SYSTEM, MESSAGE and ADAPTER (server/images.go of ollama names these types). */
+static void what_ollama_gives_a_model_and_is_not_taken_is_named(void **state) {
+    (void)state;
+    static const char *const layers[] = {"model",  "template", "license", "params",
+                                         "system", "messages", "adapter"};
+    char manifest[2000] = "";
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+        snprintf(manifest + strlen(manifest), sizeof manifest - strlen(manifest),
+                 "%s{\"mediaType\": \"application/vnd.ollama.image.%s\", \"digest\": "
+                 "\"sha256:" DIGEST "\"}",
+                 i ? ", " : "{\"layers\": [", layers[i]);
+    strcat(manifest, "]}");
+    free(shell("mkdir .ollama/models/manifests/registry.ollama.ai/library/layered"));
+    char *path =
+        fixture_path(home, ".ollama/models/manifests/registry.ollama.ai/library/layered/latest");
+    file_write(path, manifest, strlen(manifest));
+    Process p = RUN("run", "layered", "--info"), plain = RUN("run", "small", "--info");
+    assert_int_equal(p.status, 0);
+    if (!strstr(p.err, "not taken from ollama's parameters (`ollama show NAME --parameters`), "
+                       "system prompt (`ollama show NAME --system`), first messages, adapter"))
+        fail_msg("%s", p.err);
+    assert_null(strstr(plain.err, "not taken"));
+    process_free(&p);
+    process_free(&plain);
+    free(path);
+    free(shell("rm -r .ollama/models/manifests/registry.ollama.ai/library/layered"));
+}
+
 static void a_conversion_is_named_with_its_source(void **state) {
     (void)state;
     Process p = RUN("run", "name", "--verify");
@@ -304,6 +333,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(zsh_completes_names),
         cmocka_unit_test(a_name_is_enough_where_one_model_has_it),
         cmocka_unit_test(manifests_are_parsed_without_rights),
+        cmocka_unit_test(what_ollama_gives_a_model_and_is_not_taken_is_named),
         cmocka_unit_test(a_conversion_is_named_with_its_source),
     };
     return cmocka_run_group_tests_name("names", tests, set_up, tear_down);
