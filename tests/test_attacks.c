@@ -486,7 +486,9 @@ static void gguf_with_a_wrong_alignment_or_overlaps_is_refused(void **state) {
         file_write(path, g.bytes, g.size);
         Cost cost = COST("", "export", path, target, "-q");
         assert_refused("alignment", cost);
-        const char *says = i < 5 ? "alignment is not" : i == 5 ? "not a multiple" : "overlaps";
+        const char *says = i < 5    ? "but a whole number is wanted"
+                           : i == 5 ? "not a multiple"
+                                    : "overlaps";
         if (!strstr(cost.said, says)) fail_msg("case %zu: %s", i, cost.said);
         unlink(path);
         free(path);
