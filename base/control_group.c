@@ -60,7 +60,7 @@ static bool find_mount(const char *root, const char *controller, Hierarchy *h) {
     bool found = false;
     FILE *file = open_below(root, "/proc/self/mountinfo");
     while (file && !found && getline(&line, &room, file) > 0) {
-        const char *end = strstr(line, " - ");
+        const char *end = strstr(line, " - cgroup");
         if (!end || sscanf(line, "%*s %*s %*s %4095s %4095s", h->hidden, h->mount) != 2) continue;
         if (sscanf(end, " - %31s %*s %255s", type, options) != 2) continue;
         found = h->is_version_2 ? strcmp(type, "cgroup2") == 0
@@ -148,7 +148,10 @@ static double least(const char *root, const char *controller,
     return limit;
 }
 
-GroupLimits control_group_limits(const char *root) {
-    return (GroupLimits){.processors = least(root, "cpu", processors_of),
-                         .memory = least(root, "memory", memory_of)};
+double control_group_processors(const char *root) {
+    return least(root, "cpu", processors_of);
+}
+
+double control_group_memory(const char *root) {
+    return least(root, "memory", memory_of);
 }

@@ -69,8 +69,9 @@ static int allowed_cores(void) {
 
 int machine_cores(void) {
     char value[32];
-    int cores = described("processors", value, sizeof value) ? atoi(value) : allowed_cores();
-    double limit = ceil(control_group_limits("").processors);
+    if (described("processors", value, sizeof value)) return atoi(value) > 0 ? atoi(value) : 1;
+    int cores = allowed_cores();
+    double limit = ceil(control_group_processors(""));
     if (limit < cores) cores = (int)limit;
     return cores > 0 ? cores : 1;
 }
@@ -115,6 +116,7 @@ static double available_memory(void) {
 }
 
 double machine_free_memory(void) {
-    double bytes = fmin(available_memory(), control_group_limits("").memory), whole;
-    return described_bytes("memory", &whole) ? fmin(bytes, whole) : bytes;
+    double bytes;
+    if (described_bytes("memory", &bytes)) return bytes;
+    return fmin(available_memory(), control_group_memory(""));
 }

@@ -3,7 +3,8 @@
  * For tests the environment describes a poorer machine, or one with more processors, so that what
  * depends on the machine shows on any:
  * VERBATIM_MACHINE="isa=avx2,processors=64,memory=1G,cache=256K", each part optional
- * (tests/README.md). The kernel's own limits stay what they are. */
+ * (tests/README.md). Nothing is asked of the
+ * system for a part that is described. */
 #ifndef MACHINE_H
 #define MACHINE_H
 
