@@ -16,8 +16,8 @@ const Family families_bailing_hybrid[] = {
             SET({"rope_pairing", ROPE_INTERLEAVED}, {"rope_theta", 6e6},
                 {"router", ROUTER_SIGMOID_SCORES}, {"latent_norm_eps", 1e-6}, {"state_by_key", 1}),
         .keys = KEYS(SIZE_KEYS(157184, 2560, 6144, 42, 32), {"kv_lora_rank", "latent_dim", 512},
-                     {"qk_nope_head_dim", "head_dim", 128}, {"qk_rope_head_dim", "rotary_dim", 64},
-                     {"v_head_dim", "value_dim", 128},
+                     {"q_lora_rank", "latent_q_dim", 0}, {"qk_nope_head_dim", "head_dim", 128},
+                     {"qk_rope_head_dim", "rotary_dim", 64}, {"v_head_dim", "value_dim", 128},
                      {"max_position_embeddings|model_max_length", "context", 262144},
                      {"rms_norm_eps", "norm_eps", 1e-6},
                      {"num_local_experts|num_experts", "n_experts", 512},
@@ -31,7 +31,7 @@ const Family families_bailing_hybrid[] = {
                      {"linear_num_heads", "state_heads", 0},
                      {"linear_conv_kernel_dim|short_conv_kernel_size", "state_kernel", 4}),
         .fixed = FIXED({"hidden_act", "\"silu\""}),
-        .biases = BIASES({" wkv_a wo ", "attention_bias", false}),
+        .biases = BIASES({" wq_a wkv_a wo ", "attention_bias", false}),
         .tensors =
             (const TensorRule[]){
                 EMBEDDING("model.word_embeddings"),
@@ -77,6 +77,10 @@ const Family families_bailing_hybrid[] = {
 
 static const TensorRule bailing_hybrid_latent[] = {
     MATRIX("wq", ".attention.q_proj.weight", "n_heads * head_dim", "dim", .optional = true),
+    LINEAR("wq_a", ".attention.q_a_proj", "latent_q_dim", "dim", .optional = true),
+    VECTOR("q_norm", ".attention.q_a_layernorm.weight", "latent_q_dim", .optional = true),
+    MATRIX("wq_b", ".attention.q_b_proj.weight", "n_heads * head_dim", "latent_q_dim",
+           .optional = true),
     LINEAR("wkv_a", ".attention.kv_a_proj_with_mqa", "latent_dim + rotary_dim", "dim"),
     VECTOR("kv_norm", ".attention.kv_a_layernorm.weight", "latent_dim", .optional = true),
     HEADS_OF_LATENT(".attention.kv_b_proj.weight"),

@@ -6,7 +6,7 @@ static FamilyMore molmo2_more;
 
 const Family families_molmo2[] = {
     /* The vectors of the additional tokens, which mark images and are never predicted, are left
-     * out. */
+     * out. transformers saves them behind the others. */
     {
         .model_type = "molmo2_text",
         .set = SET({"qk_norm", QK_NORM_HEAD}),
@@ -17,7 +17,8 @@ const Family families_molmo2[] = {
         .layers = "model.transformer.blocks.%u.",
         .tensors =
             (const TensorRule[]){
-                MATRIX("token_embedding", "model.transformer.wte.embedding", "vocab_size", "dim"),
+                MATRIX("token_embedding", "model.transformer.wte.embedding", "vocab_size", "dim",
+                       .longer = true),
                 LINEAR("wq wk wv", ".self_attn.att_proj",
                        "n_heads * head_dim + n_kv_heads * head_dim + n_kv_heads * head_dim", "dim"),
                 LINEAR("wo", ".self_attn.attn_out", "dim", "n_heads * head_dim"),

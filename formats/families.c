@@ -254,23 +254,32 @@ static const char *nearest(const char *model_type) {
 /* What keys of config.json tell of the layers. */
 static const struct {
     const char *key, *part;
+    double none; /* a number up to this one says that there is none */
 } parts[] = {
-    {"kv_lora_rank", "latent attention"},
-    {"state_size", "layers with a recurrent state"},
-    {"mamba_d_state", "layers with a recurrent state"},
-    {"ssm_state_size", "layers with a recurrent state"},
-    {"linear_num_key_heads", "layers with a recurrent state"},
-    {"conv_L_cache", "short convolutions"},
-    {"compress_rates", "attention to compressed positions"},
-    {"compress_ratios", "attention to compressed positions"},
-    {"num_hash_layers", "experts chosen by the token"},
-    {"o_groups", "outputs projected by groups of heads"},
-    {"hc_mult", "several residual streams"},
-    {"n_routed_experts", "routed experts"},
-    {"num_local_experts", "routed experts"},
-    {"num_experts", "routed experts"},
-    {"text_config", "a text model within another"},
+    {"kv_lora_rank", "latent attention", 0},
+    {"state_size", "layers with a recurrent state", 0},
+    {"mamba_d_state", "layers with a recurrent state", 0},
+    {"ssm_state_size", "layers with a recurrent state", 0},
+    {"linear_num_key_heads", "layers with a recurrent state", 0},
+    {"conv_L_cache", "short convolutions", 0},
+    {"compress_rates", "attention to compressed positions", 0},
+    {"compress_ratios", "attention to compressed positions", 0},
+    {"num_hash_layers", "experts chosen by the token", 0},
+    {"o_groups", "outputs projected by groups of heads", 0},
+    {"hc_mult", "several residual streams", 1},
+    {"n_routed_experts", "routed experts", 1},
+    {"num_local_experts", "routed experts", 1},
+    {"num_experts", "routed experts", 1},
+    {"text_config", "a text model within another", 0},
 };
+
+/* Whether the key says that the layers have the part: not by a 0, false or an empty list. */
+static bool has_part(const json_t *config, size_t i) {
+    const json_t *value = json_value(config, parts[i].key);
+    if (json_is_number(value)) return json_number_value(value) > parts[i].none;
+    if (json_is_array(value)) return json_array_size(value) > 0;
+    return value && !json_is_false(value);
+}
 
 void family_explain(const char *model_type, const json_t *config, const char *near,
                     const char *lacks, char *text, size_t size) {
@@ -290,7 +299,7 @@ void family_explain(const char *model_type, const json_t *config, const char *ne
     const char *last = "";
     if (!near) near = nearest(model_type);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && length < sizeof missing; i++) {
-        if (!json_value(config, parts[i].key) || strcmp(last, parts[i].part) == 0) continue;
+        if (!has_part(config, i) || strcmp(last, parts[i].part) == 0) continue;
         last = parts[i].part;
         length += (size_t)snprintf(missing + length, sizeof missing - length, "%s%s",
                                    length ? ", " : "", last);

@@ -1,5 +1,6 @@
 #include "formats/family_configure.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -116,4 +117,28 @@ Status family_configure(const Family *family, const json_t *json, Config *config
     StepCall call = {.family = family, .json = json, .config = config, .error = error};
     if (steps_run(family->steps, call) != STATUS_OK) return STATUS_FAILED;
     return family->finish ? family->finish(json, config, error) : STATUS_OK;
+}
+
+/* Whether the text has the field as a whole word. */
+static bool has_word(const char *text, const char *field) {
+    size_t n = strlen(field);
+    for (const char *at = text; (at = strstr(at, field)); at++) {
+        bool begins = at == text || !(isalnum((unsigned char)at[-1]) || at[-1] == '_');
+        if (begins && !isalnum((unsigned char)at[n]) && at[n] != '_') return true;
+    }
+    return false;
+}
+
+void family_name_keys(const Family *family, Error *error) {
+    char named[400] = "";
+    size_t n = 0;
+    for (const ConfigRule *rule = family->keys; rule && rule->keys; rule++) {
+        size_t length = strcspn(rule->keys, "|");
+        bool is_same = strncmp(rule->field, rule->keys, length) == 0 && !rule->field[length];
+        if (is_same || !strchr(rule->field, '_') || !has_word(error->text, rule->field)) continue;
+        n += (size_t)snprintf(named + n, sizeof named - n, "%s%s by %.*s", n ? ", " : "",
+                              rule->field, (int)length, rule->keys);
+        if (n >= sizeof named) return;
+    }
+    if (n) error_set(error, "%s (%s)", error->text, named);
 }

@@ -8,4 +8,7 @@
  * steps and its `finish`. */
 Status family_configure(const Family *family, const json_t *json, Config *config, Error *error);
 
+/* Adds to an error that names fields of Config by which keys of config.json they are filled. */
+void family_name_keys(const Family *family, Error *error);
+
 #endif

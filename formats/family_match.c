@@ -340,10 +340,13 @@ static double preference(const FamilyMatch *match) {
     for (const TensorRule *rule = family->tensors; rule->to; rule++) lines++;
     if (family->finish || family->more) lines += 20;
     while (match->type[same] && match->type[same] == family->model_type[same]) same++;
-    return (same > 3 ? 0.01 * (double)(same < 8 ? same : 8) : 0.0) - 0.0002 * (double)lines;
+    /* In doubt it is a llama, which most families differ from. */
+    bool in_doubt = !match->has_kin && strcmp(family->model_type, "llama") == 0;
+    double usual = in_doubt ? 0.06 : 0.0;
+    return usual + (same > 3 ? 0.01 * (double)(same < 8 ? same : 8) : 0.0) - 0.0002 * (double)lines;
 }
 
-/* How near the family is; below 0: it takes no tensor. */
+/* How near the family is; below 0: it takes few of the tensors. */
 static double rate_family(FamilyMatch *match, const Family *family, const RawTable *table) {
     double lacking;
     match->family = family;
@@ -351,7 +354,8 @@ static double rate_family(FamilyMatch *match, const Family *family, const RawTab
     match->is_configured =
         try_configure(family, match->config, &match->family_config, &match->refusal) == STATUS_OK;
     size_t n_taken = mark_taken(match, &lacking);
-    if (n_taken == 0) return -1.0;
+    /* Embedding, norm and output head are not enough: all families have those. */
+    if (3 * n_taken < match->n_kinds || n_taken == 0) return -1.0;
     return dice_coefficient(n_taken, match->n_kinds - n_taken, lacking) +
            0.5 * keys_overlap(match) + preference(match) - (match->is_configured ? 0.0 : 0.1);
 }
@@ -386,6 +390,8 @@ Status family_match(const json_t *config, const RawTable *table, FamilyMatch **o
     }
     const Family *family, *nearest = NULL;
     double most = 0.0;
+    for (size_t i = 0; family_name(i); i++)
+        match->has_kin = match->has_kin || strncmp(match->type, family_name(i), 4) == 0;
     add_kinds(match, table);
     find_layers(match);
     for (size_t i = 0; (family = family_at(i)); i++) {

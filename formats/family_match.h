@@ -23,6 +23,7 @@ typedef struct FamilyMatch {
     size_t n_more_keys; /* keys behind those */
     json_t *changed;    /* a copy of `config` in which one key at a time is changed and restored */
     char *type;         /* its model_type; owned */
+    bool has_kin;       /* some family's name begins with the same four letters */
     TensorKind kinds[MATCH_KINDS];
     size_t n_kinds;
     char layers[MATCH_NAME]; /* what stands before names in a layer; "": no name has a number */

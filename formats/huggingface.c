@@ -142,7 +142,8 @@ typedef struct Directory {
     json_t *config, *generation, *tokenizer_config;
     json_t *named_weights; /* transformers_weights: the file to read, or its index; or NULL */
     OwnModel own;
-    bool is_part; /* the text model of a model of images or sound */
+    bool is_part;        /* the text model of a model of images or sound */
+    char whole_type[64]; /* the model_type of the whole, also where is_part */
     Quantization quantization;
     RawTable table;
     Error *error;
@@ -250,6 +251,20 @@ static Status join_scales(Directory *d) {
     return STATUS_OK;
 }
 
+/* Gives the tensors of a model of images the names that its released files have. */
+static Status rename_saved(Directory *d) {
+    char name[256];
+    for (size_t i = 0; d->is_part && i < d->table.n; i++) {
+        RawTensor *t = &d->table.items[i];
+        if (!multimodal_released_name(d->whole_type, t->name, name, sizeof name)) continue;
+        char *copy = strdup(name);
+        if (!copy) return error_set(d->error, "%s: no memory", d->source->path);
+        free(t->name);
+        t->name = copy;
+    }
+    return STATUS_OK;
+}
+
 /* Reads the tensor lists of the safetensors, in the order in which transformers looks for files
  * (_get_resolved_checkpoint_files in its modeling_utils.py): of what config.json names, of
  * model.safetensors, of the index's shards; or else of the only file. A model that was saved again
@@ -281,7 +296,7 @@ static Status read_weights(Directory *d) {
                              d->source->path);
         status = safetensors_read(only, (size_t)(only - d->source->files), &d->table, d->error);
     }
-    if (status != STATUS_OK) return status;
+    if (status != STATUS_OK || rename_saved(d) != STATUS_OK) return STATUS_FAILED;
     if (raw_table_sort(&d->table, d->error) != STATUS_OK || join_scales(d) != STATUS_OK)
         return error_prefix(d->error, "%s", d->source->path);
     return STATUS_OK;
@@ -484,15 +499,24 @@ static Status refuse_unknown(Directory *d, const char *type) {
                          "convert_hf_to_gguf.py makes one of this directory",
                          d->source->path, type);
     FamilyMatch *match = NULL;
+    const char *key, *inner_type;
+    const json_t *inner = multimodal_inner(d->config, &key);
     char why[600], lacks[500] = "";
     Error ignored, *error = d->error;
+    if (inner && (inner_type = json_text(inner, "model_type")) && family_find(inner_type))
+        return error_set(error,
+                         "%s: model_type '%.60s' is not known to this program, but its %s is of "
+                         "type '%.60s', which runs: try a directory with that object as its "
+                         "config.json and these weights",
+                         d->source->path, type, key, inner_type);
     d->error = &ignored;
     if (read_weights(d) == STATUS_OK &&
-        family_match(d->config, &d->table, &match, &ignored) == STATUS_OK)
+        family_match(inner ? inner : d->config, &d->table, &match, &ignored) == STATUS_OK)
         family_draft_explain(match, lacks, sizeof lacks);
     d->error = error;
-    family_explain(type, d->config, match && match->family ? match->family->model_type : NULL,
-                   lacks, why, sizeof why);
+    family_explain(type, inner ? inner : d->config,
+                   match && match->family ? match->family->model_type : NULL, lacks, why,
+                   sizeof why);
     family_match_free(match);
     return error_set(d->error, "%s: model_type '%.60s' %s", d->source->path, type, why);
 }
@@ -557,8 +581,10 @@ static Status configure(Directory *d, const Family *family) {
         rope_set_rotary_dim(&family->rope, d->config, c, d->error) != STATUS_OK)
         return error_prefix(d->error, "%s", path);
     read_special_ids(d, family);
-    if (config_validate(c, d->error) != STATUS_OK)
+    if (config_validate(c, d->error) != STATUS_OK) {
+        family_name_keys(family, d->error);
         return error_prefix(d->error, "%s: config.json", path);
+    }
     return STATUS_OK;
 }
 
@@ -657,6 +683,8 @@ static Status parse_json(Directory *d) {
         parse_optional(d, "tokenizer_config.json", &d->tokenizer_config) != STATUS_OK)
         return STATUS_FAILED;
     d->named_weights = json_incref(json_object_get(d->config, "transformers_weights"));
+    const char *type = json_text(d->config, "model_type");
+    snprintf(d->whole_type, sizeof d->whole_type, "%s", type ? type : "");
     return multimodal_text_config(&d->config, &d->is_part, d->error) == STATUS_OK
                ? STATUS_OK
                : error_prefix(d->error, "%s", d->source->path);

@@ -1,5 +1,6 @@
 #include "formats/multimodal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/json.h"
@@ -116,6 +117,33 @@ const char *multimodal_type(size_t i) {
     return i < WRAPPERS ? wrappers[i].model_type : NULL;
 }
 
+/* What transformers 5.24 writes by the reverse of renamings that are meant for the half that sees.
+ */
+static const struct {
+    const char *model_type, *saved, *released;
+} saved_names[] = {
+    {"kimi_k25", "language_model.model.blocks.", "language_model.model.layers."},
+    {"kimi_k25", ".self_wqkv.", ".self_attn.q_proj."},
+    {"qianfan_ocr", "language_model.model.encoder.layers.", "language_model.model.layers."},
+};
+
+const char *multimodal_released_name(const char *model_type, const char *name, char *out,
+                                     size_t size) {
+    const char *found = NULL;
+    if (!strstr(name, "language_model.model.")) return NULL;
+    for (size_t i = 0; i < sizeof saved_names / sizeof *saved_names; i++) {
+        const char *from = found ? found : name, *at = strstr(from, saved_names[i].saved);
+        char before[256];
+        if (!at || strcmp(saved_names[i].model_type, model_type) != 0) continue;
+        if (strlen(from) + 32 > sizeof before || size < sizeof before) return NULL;
+        memcpy(before, from, strlen(from) + 1);
+        snprintf(out, size, "%.*s%s%s", (int)(at - from), before, saved_names[i].released,
+                 before + (at - from) + strlen(saved_names[i].saved));
+        found = out;
+    }
+    return found;
+}
+
 /* transformers renames a text model whose first files had a name of their own. */
 static const char *current_name(const char *type) {
     if (strcmp(type, "exaone4_5_text") == 0) return "exaone4";
@@ -177,4 +205,14 @@ Status multimodal_text_config(json_t **config, bool *is_part, Error *error) {
     json_decref(*config);
     *config = text;
     return STATUS_OK;
+}
+
+const json_t *multimodal_inner(const json_t *config, const char **key) {
+    static const char *const keys[] = {"text_config", "llm_config", "language_config"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *inner = json_value(config, keys[i]);
+        *key = keys[i];
+        if (json_is_object(inner)) return inner;
+    }
+    return NULL;
 }

@@ -13,6 +13,15 @@
  * config.json of another model_type is left as it is. */
 Status multimodal_text_config(json_t **config, bool *is_part, Error *error);
 
+/* The name that the tensor has in the model's released files, where transformers' save_pretrained
+ * has given another one to a model of this type; NULL: it has the name. Writes to out. */
+const char *multimodal_released_name(const char *model_type, const char *name, char *out,
+                                     size_t size);
+
+/* The configuration of the text model in a config.json that multimodal_text_config leaves as it is,
+ * and its key; NULL: it has none. */
+const json_t *multimodal_inner(const json_t *config, const char **key);
+
 /* The i-th model_type that multimodal_text_config knows; NULL past the end. */
 const char *multimodal_type(size_t i);
 

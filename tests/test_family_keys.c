@@ -21,6 +21,9 @@ static void what_is_not_known_is_refused_by_its_name(void **state) {
                    "several residual streams");
     assert_refused("qwen3_moe", "model_type", "\"zebra\"", "zebra", "has routed experts");
     assert_refused("llama-mha", "hidden_act", "\"sparkle\"", "activation", "sparkle");
+    /* An error of a field names its key. */
+    assert_refused("deepseek_v3", "topk_group", "9", "router_groups_used is 9",
+                   "router_groups_used by topk_group");
     assert_refused("llama-mha", "rope_scaling", "{\"rope_type\": \"spiral\", \"factor\": 2.0}",
                    "RoPE", "spiral");
     assert_refused("llama-mha", "quantization_config", "{\"quant_method\": \"gptq\"}",

@@ -202,6 +202,51 @@ static void exaone_is_a_llama_under_its_own_names(void **state) {
     fixture_free(&f);
 }
 
+/* transformers 5.24 saves these by the reverse of renamings that are meant for the half that sees:
+ * the names are those of save_pretrained of the two classes. */
+static void names_that_transformers_saves_are_read(void **state) {
+    (void)state;
+    static const struct {
+        const char *fixture, *type, *names[2][2];
+    } cases[] = {
+        {"kimi_k25",
+         "kimi_k25",
+         {{"language_model.model.layers.", "language_model.model.blocks."},
+          {".self_attn.q_proj.", ".self_wqkv."}}},
+        {"llava",
+         "qianfan_ocr",
+         {{"language_model.model.layers.", "language_model.model.encoder.layers."},
+          {"language_model.model.layers.", "language_model.model.encoder.layers."}}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Fixture f = fixture_load(cases[i].fixture);
+        rename_type(&f, cases[i].type);
+        float *expected = logits_with(&f, NULL);
+        rename_tensors(&f, cases[i].names, 2);
+        float *logits = logits_with(&f, NULL);
+        assert_memory_equal(expected, logits, f.n_ids * f.vocab_size * sizeof *logits);
+        free(expected);
+        free(logits);
+        fixture_free(&f);
+    }
+}
+
+/* transformers saves the vectors of Molmo 2's additional tokens behind the others. */
+static void rows_of_additional_tokens_are_left_out(void **state) {
+    (void)state;
+    Fixture f = fixture_load("molmo2");
+    float *expected = logits_with(&f, NULL);
+    json_t *recipe =
+        json_object_get(json_object_get(f.json, "tensors"), "model.transformer.wte.embedding");
+    json_t *shape = json_array_get(recipe, 3);
+    json_array_set_new(shape, 0, json_integer(json_integer_value(json_array_get(shape, 0)) + 5));
+    float *logits = logits_with(&f, NULL);
+    assert_memory_equal(expected, logits, f.n_ids * f.vocab_size * sizeof *logits);
+    free(expected);
+    free(logits);
+    fixture_free(&f);
+}
+
 /* GPT-NeoX, without what the program knows of it. */
 static void fused_and_interleaved_projections(void **state) {
     (void)state;
@@ -367,6 +412,32 @@ static void a_page_without_keys_describes_no_directory(void **state) {
     assert_refused("baichuan", NULL, "runs from GGUF files alone");
 }
 
+/* A wrapper that is not known is told by its text model, and a dense model has no experts. */
+static void a_refusal_looks_into_the_text_model(void **state) {
+    (void)state;
+    Fixture f = fixture_load("llama-gqa");
+    Error error;
+    json_t *text = json_object_get(f.json, "config");
+    json_object_set_new(text, "num_experts", json_integer(0));
+    for (int known = 1; known >= 0; known--) {
+        json_object_set_new(text, "model_type", json_string(known ? "llama" : "zebra"));
+        json_t *whole = json_pack("{s:s, s:O}", "model_type", "newvl", "text_config", text);
+        json_object_set_new(f.json, "config", whole);
+        char *source = fixture_source(&f), *target = fixture_path(source, "model.bin");
+        assert_int_equal(convert_with(source, NULL, target, &error), STATUS_FAILED);
+        const char *says = known
+                               ? "its text_config is of type 'llama', which runs"
+                               : "the nearest that runs is 'llama': it reads no key 'num_experts'";
+        if (!strstr(error.text, says)) fail_msg("%s", error.text);
+        assert_null(strstr(error.text, "routed experts"));
+        text = json_incref(json_object_get(whole, "text_config"));
+        fixture_remove_directory(source);
+        free(target);
+    }
+    json_decref(text);
+    fixture_free(&f);
+}
+
 /* The beginning of a longer name could be another tensor's. */
 static void a_word_that_is_too_long_is_refused(void **state) {
     (void)state;
@@ -457,6 +528,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_byte_order_mark_is_no_part_of_a_page_or_of_json),
         cmocka_unit_test(a_renamed_llama),
         cmocka_unit_test(exaone_is_a_llama_under_its_own_names),
+        cmocka_unit_test(names_that_transformers_saves_are_read),
+        cmocka_unit_test(rows_of_additional_tokens_are_left_out),
         cmocka_unit_test(fused_and_interleaved_projections),
         cmocka_unit_test(windows_by_a_list),
         cmocka_unit_test(the_draft_of_a_renamed_model_runs_it),
@@ -464,6 +537,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_page_redefines_nothing),
         cmocka_unit_test(a_page_without_keys_describes_no_directory),
         cmocka_unit_test(a_word_that_is_too_long_is_refused),
+        cmocka_unit_test(a_refusal_looks_into_the_text_model),
         cmocka_unit_test(a_config_of_many_keys_is_refused_soon),
         cmocka_unit_test(a_directory_brings_a_family_for_an_own_transformer_alone),
         cmocka_unit_test(an_edited_page_converts_again),
