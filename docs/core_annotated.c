@@ -1,9 +1,9 @@
 /* A decoder-only transformer, from a prompt to text, in one file and plain loops.
  *
  *     make build/core_annotated
- *     build/core_annotated models/stories.bin "Once upon a time" 40 0.8 7
+ *     build/core_annotated models/stories.bin "Once upon a time" 40 0.8 4
  *
- * prints what `./run models/stories.bin -i "Once upon a time" -n 40 -t 0.8 -s 7` prints, byte for
+ * prints what `./run models/stories.bin -i "Once upon a time" -n 40 -t 0.8 -s 4` prints, byte for
  * byte. Read this first; docs/guide-to-code.md then says where `run` does each step fast.
  *
  * Two models, which are the ends of one history:
