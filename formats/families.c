@@ -163,6 +163,16 @@ const GgufFamily *family_gguf_of(const char *architecture, const char *model_typ
     return found ? found : search(&any);
 }
 
+bool family_gguf_is_known(const char *architecture) {
+    const Family *family;
+    for (size_t i = 0; (family = family_number(i)); i++)
+        for (const GgufFamily *f = family->gguf; f && f->architecture; f++)
+            if (strcmp(f->architecture, architecture) == 0) return true;
+    for (const BuiltinPage *page = families_pages; page->name; page++)
+        if (names_gguf(page, architecture)) return true;
+    return false;
+}
+
 void family_gguf_names(char *text, size_t size) {
     const Family *family;
     size_t length = 0, n;

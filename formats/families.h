@@ -34,6 +34,9 @@ const GgufFamily *family_gguf_find(const GgufModel *model, const char **model_ty
  * the architecture; NULL: the architecture is not known. */
 const GgufFamily *family_gguf_of(const char *architecture, const char *model_type);
 
+/* Whether some entry is for files of the architecture. */
+bool family_gguf_is_known(const char *architecture);
+
 /* Lists the names of all architectures, for the message that refuses another; ends with "..." where
  * they do not fit. */
 void family_gguf_names(char *text, size_t size);

@@ -65,7 +65,10 @@ void family_draft_explain(const FamilyMatch *match, char *text, size_t size) {
     add_names(text, size, "it reads no key", &keys);
     add_names(text, size, "it takes no tensor", &tensors);
     add_names(text, size, "the model lacks its", &missing);
-    if (text[0] == '\0') snprintf(text, size, " it reads all keys and takes all tensors");
+    if (text[0] == '\0')
+        snprintf(text, size,
+                 !match->refuses_keys ? " it reads all keys and takes all tensors"
+                                      : " it takes all tensors");
 }
 
 /* ---- Shapes in named sizes ---- */

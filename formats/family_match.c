@@ -29,11 +29,11 @@ static bool name_kind(const char *name, char out[MATCH_NAME]) {
 }
 
 /* Tensors of more kinds than a family can have, or with longer names, are not looked at. */
-static void add_kinds(FamilyMatch *match, const RawTable *table) {
+static void add_tensors(FamilyMatch *match, const RawTable *table) {
     char name[MATCH_NAME];
     for (size_t i = 0; i < table->n; i++) {
         size_t k = match->n_kinds;
-        if (!name_kind(table->items[i].name, name)) continue;
+        if (table->items[i].used || !name_kind(table->items[i].name, name)) continue;
         while (k > 0 && strcmp(match->kinds[k - 1].name, name) != 0) k--;
         if (k > 0) {
             match->kinds[k - 1].n++;
@@ -56,6 +56,11 @@ static void find_layers(FamilyMatch *match) {
         if (n > most) snprintf(match->layers, MATCH_NAME, "%.*s", (int)bytes, name);
         if (n > most) most = n;
     }
+}
+
+void family_match_kinds(FamilyMatch *match, const RawTable *table) {
+    add_tensors(match, table);
+    find_layers(match);
 }
 
 /* ---- Names of rules ---- */
@@ -133,9 +138,7 @@ static bool may_lack(const TensorRule *rule) {
     return rule->optional || rule->same_as || rule->own_keys;
 }
 
-/* Marks the model's tensors that the family's rules read, and returns how many they are. *lacking:
- * how many of the family's tensors the model lacks; one that may be absent counts a quarter. */
-static size_t mark_taken(FamilyMatch *match, double *lacking) {
+size_t family_match_take(FamilyMatch *match, double *lacking) {
     char name[MATCH_NAME], biases[FAMILY_BIASES_BYTES] = "";
     size_t n_taken = 0;
     *lacking = 0.0;
@@ -302,9 +305,7 @@ bool family_match_reads(const FamilyMatch *match, const char *key) {
 
 /* ---- The nearest ---- */
 
-/* The Dice coefficient of two sets, from 0 (disjoint) to 1 (equal): twice the size of the
- * intersection over the sum of both sizes. */
-static double dice_coefficient(size_t both, size_t only_one, double only_other) {
+double family_match_overlap(size_t both, size_t only_one, double only_other) {
     double twice = 2.0 * (double)both, all = twice + (double)only_one + only_other;
     return all > 0.0 ? twice / all : 0.0;
 }
@@ -325,7 +326,7 @@ static double keys_overlap(const FamilyMatch *match) {
         bool alternatives = strchr(rule->keys, '|') != NULL;
         absent += !alternatives && !json_object_get(match->config, rule->keys);
     }
-    return dice_coefficient(read, unread, (double)absent);
+    return family_match_overlap(read, unread, (double)absent);
 }
 
 /* Ranks families that match equally well; the highest value wins. A family with fewer rules and no
@@ -353,10 +354,10 @@ static double rate_family(FamilyMatch *match, const Family *family, const RawTab
     match->prefix = family_prefix(family, table);
     match->is_configured =
         try_configure(family, match->config, &match->family_config, &match->refusal) == STATUS_OK;
-    size_t n_taken = mark_taken(match, &lacking);
+    size_t n_taken = family_match_take(match, &lacking);
     /* Embedding, norm and output head are not enough: all families have those. */
     if (3 * n_taken < match->n_kinds || n_taken == 0) return -1.0;
-    return dice_coefficient(n_taken, match->n_kinds - n_taken, lacking) +
+    return family_match_overlap(n_taken, match->n_kinds - n_taken, lacking) +
            0.5 * keys_overlap(match) + preference(match) - (match->is_configured ? 0.0 : 0.1);
 }
 
@@ -392,8 +393,7 @@ Status family_match(const json_t *config, const RawTable *table, FamilyMatch **o
     double most = 0.0;
     for (size_t i = 0; family_name(i); i++)
         match->has_kin = match->has_kin || strncmp(match->type, family_name(i), 4) == 0;
-    add_kinds(match, table);
-    find_layers(match);
+    family_match_kinds(match, table);
     for (size_t i = 0; (family = family_at(i)); i++) {
         if (!family->keys || !family->tensors) continue;
         double rating = rate_family(match, family, table);

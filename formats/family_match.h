@@ -33,12 +33,30 @@ typedef struct FamilyMatch {
     Config family_config;    /* what the family makes of config.json */
     bool is_configured;      /* it could; else `refusal` says why not */
     Error refusal;
+    bool refuses_keys; /* so does an architecture of GGUF files, whose keys are read elsewhere */
+    Family view;       /* of an architecture of GGUF files: what `family` leads to (gguf_match.h) */
 } FamilyMatch;
 
 /* Finds the family that takes most of the tensors and reads most of the keys. The table is sorted,
  * and must live as long as the match. free(match->type) and the match afterwards. */
 Status family_match(const json_t *config, const RawTable *table, FamilyMatch **match, Error *error);
 void family_match_free(FamilyMatch *match);
+
+/* ---- The steps of a match, which gguf_match.h takes as well ---- */
+
+/* Fills the kinds of tensors, and `layers`, from the table; used tensors are left out. */
+void family_match_kinds(FamilyMatch *match, const RawTable *table);
+
+/* Marks the model's tensors that the rules of match->family read, and returns how many they are.
+ * *lacking: how many of the family's tensors the model lacks; one that may be absent counts a
+ * quarter. */
+size_t family_match_take(FamilyMatch *match, double *lacking);
+
+/* The Dice coefficient of two sets, from 0 (disjoint) to 1 (equal): twice the size of the
+ * intersection over the sum of both sizes. */
+double family_match_overlap(size_t both, size_t only_one, double only_other);
+
+/* ---- What a match says ---- */
 
 /* Whether a change of the key changes what the family reads, or the key can change no logits. */
 bool family_match_reads(const FamilyMatch *match, const char *key);

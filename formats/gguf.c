@@ -324,10 +324,13 @@ bool gguf_type_named(const char *name, uint32_t *number) {
 
 /* ---- Looking values up ---- */
 
-/* The value of a key, which a reader may mark. */
+/* The value of a key, which is marked as looked up and which a reader may mark further. */
 static GgufValue *find(const Gguf *gguf, const char *key) {
-    for (size_t i = 0; i < gguf->n_values; i++)
-        if (tokenizer_string_is(gguf->values[i].key, key)) return &gguf->values[i];
+    for (size_t i = 0; i < gguf->n_values; i++) {
+        if (!tokenizer_string_is(gguf->values[i].key, key)) continue;
+        gguf->values[i].looked_up = true;
+        return &gguf->values[i];
+    }
     return NULL;
 }
 

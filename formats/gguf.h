@@ -14,6 +14,7 @@ typedef struct GgufValue {
     const uint8_t *values;      /* unaligned; texts: each a uint64 length and its bytes */
     const uint8_t *start, *end; /* the whole pair, key and type included */
     const char *wanted; /* what a reader wanted of a value of another type; NULL: none did */
+    bool looked_up;     /* some reader asked for the key */
 } GgufValue;
 
 /* What a reader takes a value, or the elements of an array, for. A whole number may have any

@@ -9,7 +9,9 @@
 
 #include "config_fields.h"
 #include "formats/families.h"
+#include "formats/family_draft.h"
 #include "formats/given_family.h"
+#include "formats/gguf_match.h"
 #include "formats/gguf_ollama.h"
 #include "formats/gguf_positions.h"
 #include "formats/pooling.h"
@@ -498,35 +500,6 @@ static void copy_general(GgufModel *r) {
 
 /* ---- Tensors ---- */
 
-/* Finds the architecture and refuses what this program cannot compute. */
-static Status find_family(const GgufModel *r, const GgufFamily **family, const char **model_type) {
-    bool causal = true;
-    const Family *given;
-    if (given_family_read(r->source, &given, r->error) != STATUS_OK) return STATUS_FAILED;
-    *family = given ? given->gguf : family_gguf_find(r, model_type);
-    while (given && *family && (*family)->architecture &&
-           strcmp((*family)->architecture, r->architecture) != 0)
-        ++*family;
-    if (given && !(*family && (*family)->architecture))
-        return error_set(r->error,
-                         "%s: its architecture is '%s', which %s does not describe: it has no line "
-                         "'gguf %s'",
-                         r->source->path, r->architecture, r->source->family_file.path,
-                         r->architecture);
-    if (given) *model_type = given->model_type;
-    if (!*family || (!(*family)->needs_tensor && shape_in_layers(r, "ffn_gate_inp", 2) &&
-                     r->source->config.experts.count == 0)) {
-        char known[600];
-        family_gguf_names(known, sizeof known);
-        return error_set(r->error,
-                         "%s: architecture '%s' is not known to this program (it knows %s)",
-                         r->source->path, r->architecture, known);
-    }
-    if (gguf_model_bool(r, "attention.causal", &causal) && !causal)
-        return error_set(r->error, "%s: attention.causal is false: not a decoder", r->source->path);
-    return STATUS_OK;
-}
-
 /* Fills the fields of the architecture's own keys. */
 static Status read_keys(const GgufModel *r, const GgufKey *keys) {
     for (; keys && keys->key; keys++) {
@@ -570,7 +543,7 @@ static bool begins_with_any(const char *name, const char *const *starts) {
 }
 
 /* How queries grow with the position (GgufFamily.scales_queries). */
-static void read_query_scaling(GgufModel *r) {
+static void read_query_scaling(const GgufModel *r) {
     Config *c = &r->source->config;
     double scale = 0.0;
     gguf_model_float(r, "attention.temperature_scale", &scale);
@@ -580,35 +553,10 @@ static void read_query_scaling(GgufModel *r) {
     gguf_model_uint(r, "rope.scaling.original_context_length", &c->query_scaling_floor);
 }
 
-/* Refuses tensors outside layers that nothing has read. Those of a model's parts for images and
- * sound, which ollama and some converters keep in the same file, are left out, as mtp.* of a
- * prediction layer is. */
-static Status check_outside_layers(GgufModel *r) {
-    static const char *const parts[] = {"v.", "mm.", "a.", "model.vision_tower.", NULL};
-    static const char *const left_out[] = {"blk.", "mtp.", NULL};
-    bool has_parts = false;
-    for (size_t i = 0; i < r->table.n; i++) {
-        const RawTensor *raw = &r->table.items[i];
-        if (raw->used || begins_with_any(raw->name, left_out)) continue;
-        if (begins_with_any(raw->name, parts)) {
-            has_parts = true;
-            continue;
-        }
-        return error_set(r->error, "%s: tensor '%.100s' is not part of a model of type '%s'",
-                         r->source->path, raw->name, r->architecture);
-    }
-    if (has_parts) source_add_note(r->source, source_text_alone);
-    return STATUS_OK;
-}
-
-/* Finds the family of the architecture and reads with it, in this order: keys, router and windows,
- * tensors, positions, pooling. A tensor that nothing reads is an error. */
-static Status read_tensors(GgufModel *r) {
-    const GgufFamily *family;
-    const char *model_type;
+/* Reads the keys with the architecture's description, in this order: its own keys, router, windows.
+ */
+static Status read_family(const GgufModel *r, const GgufFamily *family) {
     Config *c = &r->source->config;
-    if (find_family(r, &family, &model_type) != STATUS_OK) return STATUS_FAILED;
-    snprintf(c->family, sizeof c->family, "%s", model_type);
     c->rope_pairing = family->pairing;
     if (check_required(r, family->required) != STATUS_OK) return STATUS_FAILED; /* of a page */
     if (preset_apply(family->set, c, r->error) != STATUS_OK || read_epsilon(r, family) != STATUS_OK)
@@ -622,8 +570,142 @@ static Status read_tensors(GgufModel *r) {
     if (c->position != POSITION_ROPE && c->latent.kv_lora_rank == 0) c->rotary_dim = 0;
     if (read_router(r) != STATUS_OK || read_windows(r, family) != STATUS_OK) return STATUS_FAILED;
     if (family->by_layer && family->by_layer(r, c) != STATUS_OK) return STATUS_FAILED;
-    if (config_validate(c, r->error) != STATUS_OK)
-        return error_prefix(r->error, "%s", r->source->path);
+    return config_validate(c, r->error) == STATUS_OK
+               ? STATUS_OK
+               : error_prefix(r->error, "%s", r->source->path);
+}
+
+/* Finds the architecture, which is known or described by the page that the user gave, and refuses
+ * what this program cannot compute. */
+static Status find_family(const GgufModel *r, const GgufFamily **family, const char **model_type) {
+    bool causal = true;
+    const Family *given;
+    if (given_family_read(r->source, &given, r->error) != STATUS_OK) return STATUS_FAILED;
+    *family = given ? given->gguf : family_gguf_find(r, model_type);
+    while (given && *family && (*family)->architecture &&
+           strcmp((*family)->architecture, r->architecture) != 0)
+        ++*family;
+    if (given && !(*family && (*family)->architecture))
+        return error_set(r->error,
+                         "%s: its architecture is '%s', which %s does not describe: it has no line "
+                         "'gguf %s'",
+                         r->source->path, r->architecture, r->source->family_file.path,
+                         r->architecture);
+    if (given) *model_type = given->model_type;
+    if (!*family)
+        return error_set(r->error,
+                         "%s: architecture '%s' is known to this program only with "
+                         "tensors that the file lacks",
+                         r->source->path, r->architecture);
+    if (!(*family)->needs_tensor && shape_in_layers(r, "ffn_gate_inp", 2) &&
+        r->source->config.experts.count == 0)
+        return error_set(r->error,
+                         "%s: it has routers of experts (ffn_gate_inp), but the key "
+                         "'%s.expert_count' does not say how many experts",
+                         r->source->path, r->prefix);
+    if (gguf_model_bool(r, "attention.causal", &causal) && !causal)
+        return error_set(r->error, "%s: attention.causal is false: not a decoder", r->source->path);
+    return STATUS_OK;
+}
+
+/* Whether the tensor is of a part for images or sound, which ollama and some converters keep in the
+ * same file. Such parts are left out. */
+static bool is_part(const char *name) {
+    static const char *const parts[] = {"v.", "mm.", "a.", "model.vision_tower.", NULL};
+    return begins_with_any(name, parts);
+}
+
+/* Marks tensors that are not the architecture's own: the reader takes or leaves them everywhere. */
+static void mark_common(GgufModel *r) {
+    static const char *const names[] = {"rope_", "mtp.", NULL};
+    for (size_t i = 0; i < r->table.n; i++) {
+        RawTensor *raw = &r->table.items[i];
+        raw->used = is_part(raw->name) || begins_with_any(raw->name, names) ||
+                    strstr(raw->name, ".nextn.") || strstr(raw->name, ".attn_rot_embd.");
+    }
+}
+
+/* Looks all keys up that the architecture reads, which marks them. */
+static Status try_keys(GgufModel *r, const GgufFamily *family) {
+    /* Keys that are read later, that the shapes of tensors tell as well, or that change nothing. */
+    static const char *const others[] = {"pooling_type",
+                                         "attention.causal",
+                                         "expert_feed_forward_length",
+                                         "expert_shared_feed_forward_length",
+                                         "expert_shared_count",
+                                         "tensor_data_layout",
+                                         "rope.scaling.finetuned"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) gguf_model_value(r, others[i]);
+    Status status = read_config(r);
+    if (status == STATUS_OK) status = read_family(r, family);
+    if (status == STATUS_OK) status = gguf_add_positions(r, family);
+    for (size_t i = 0; i < r->gguf.n_values; i++) r->gguf.values[i].wanted = NULL;
+    return status;
+}
+
+/* Refuses an architecture that is not known, and says what the nearest one lacks. */
+static Status refuse_unknown(GgufModel *r) {
+    FamilyMatch *match = NULL;
+    const GgufFamily *nearest;
+    Error ignored = {{0}}, *error = r->error;
+    char lacks[600] = "", why[300] = "", steps[80] = "";
+    mark_common(r);
+    if (gguf_match(r, &match, &nearest, error) != STATUS_OK) return STATUS_FAILED;
+    if (!nearest) {
+        family_gguf_names(lacks, sizeof lacks);
+        family_match_free(match);
+        return error_set(error, "%s: architecture '%s' is not known to this program (it knows %s)",
+                         r->source->path, r->architecture, lacks);
+    }
+    r->error = &ignored;
+    match->refuses_keys = try_keys(r, nearest) != STATUS_OK;
+    if (!match->refuses_keys) {
+        gguf_match_unread(r, match);
+    } else {
+        size_t n = strlen(r->source->path);
+        bool named = strncmp(ignored.text, r->source->path, n) == 0 && ignored.text[n] == ':';
+        snprintf(why, sizeof why, "; it does not accept the keys:%s%.250s", named ? "" : " ",
+                 ignored.text + (named ? n + 1 : 0));
+    }
+    r->error = error;
+    if (nearest->finish || nearest->more || nearest->by_layer)
+        snprintf(steps, sizeof steps, "; steps of '%s' in C may read more", nearest->architecture);
+    family_draft_explain(match, lacks, sizeof lacks);
+    family_match_free(match);
+    return error_set(error,
+                     "%s: architecture '%s' is not known to this program: the nearest that runs is "
+                     "'%s':%s%s%s; what is missing is a description of its layers: a page for "
+                     "--family (docs/family-pages.md)",
+                     r->source->path, r->architecture, nearest->architecture, lacks, why, steps);
+}
+
+/* Refuses tensors outside layers that nothing has read. mtp.* of a prediction layer is left out. */
+static Status check_outside_layers(GgufModel *r) {
+    static const char *const left_out[] = {"blk.", "mtp.", NULL};
+    bool has_parts = false;
+    for (size_t i = 0; i < r->table.n; i++) {
+        const RawTensor *raw = &r->table.items[i];
+        if (raw->used || begins_with_any(raw->name, left_out)) continue;
+        if (is_part(raw->name)) {
+            has_parts = true;
+            continue;
+        }
+        return error_set(r->error, "%s: tensor '%.100s' is not part of a model of type '%s'",
+                         r->source->path, raw->name, r->architecture);
+    }
+    if (has_parts) source_add_note(r->source, source_text_alone);
+    return STATUS_OK;
+}
+
+/* Finds the family of the architecture and reads with it, in this order: keys, tensors, positions,
+ * pooling. A tensor that nothing reads is an error. */
+static Status read_tensors(GgufModel *r) {
+    const GgufFamily *family;
+    const char *model_type;
+    Config *c = &r->source->config;
+    if (find_family(r, &family, &model_type) != STATUS_OK) return STATUS_FAILED;
+    snprintf(c->family, sizeof c->family, "%s", model_type);
+    if (read_family(r, family) != STATUS_OK) return STATUS_FAILED;
     RuleContext context = {.source = r->source,
                            .table = &r->table,
                            .layers = GGUF_LAYERS,
@@ -671,6 +753,8 @@ static Status parse(GgufModel *r) {
     memcpy(r->architecture, architecture.bytes, architecture.length);
     memcpy(r->prefix, architecture.bytes, architecture.length);
     if (gguf_ollama_translate(r) != STATUS_OK) return STATUS_FAILED;
+    if (computes(r) && !r->source->family_file.path && !family_gguf_is_known(r->architecture))
+        return refuse_unknown(r);
     if (read_config(r) != STATUS_OK || read_tokenizer(r) != STATUS_OK ||
         read_template(r) != STATUS_OK)
         return STATUS_FAILED;

@@ -465,6 +465,62 @@ static void rename_keys(json_t *gguf, const char *from, const char *to) {
     }
 }
 
+/* Expects that the file of the fixture, whose architecture and keys have another name, is told
+ * this. */
+static void assert_nearest(const json_t *gguf, const char *expected) {
+    char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");
+    gguf_fixture_write(gguf, path, STORED_F32, false);
+    assert_source_refused(path, expected);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+static json_t *renamed(const char *fixture, const char *architecture) {
+    json_t *gguf = gguf_fixture_load(fixture);
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, "%s.", architecture);
+    rename_keys(gguf, prefix, "newmodel.");
+    set_key(gguf, "general.architecture", json_string("newmodel"), "string");
+    return gguf;
+}
+
+/* A list of all architectures told nobody what to do with the file. */
+static void an_unknown_architecture_is_told_the_nearest(void **state) {
+    (void)state;
+    static const char *const same[][3] = {
+        {"llama-mha", "llama", "'llama'"},     {"gpt2", "gpt2", "'gpt2'"},
+        {"gemma3-gguf", "gemma3", "'gemma3'"}, {"deepseek_v2-gguf", "deepseek2", "'deepseek2'"},
+        {"gpt_oss", "gpt-oss", "'gpt-oss'"},   {"qwen3_next", "qwen3next", "'qwen3next'"},
+        {"mamba", "mamba", "'mamba'"},
+    };
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        char says[200];
+        json_t *gguf = renamed(same[i][0], same[i][1]);
+        snprintf(says, sizeof says,
+                 "architecture 'newmodel' is not known to this program: the nearest that runs is "
+                 "%s: it reads all keys and takes all tensors",
+                 same[i][2]);
+        assert_nearest(gguf, says);
+        json_decref(gguf);
+    }
+    /* What a function of the family takes cannot be told from its tables. */
+    json_t *gguf = renamed("gemma4", "gemma4");
+    assert_nearest(gguf, "and 2 more; steps of 'gemma4' in C may read more; what is missing is");
+    json_decref(gguf);
+    gguf = renamed("llama-mha", "llama");
+    set_key(gguf, "newmodel.attention.extra_scale", json_real(0.5), "float32");
+    rename_ends(gguf, ".ffn_up.weight", ".ffn_other.weight");
+    assert_nearest(gguf, "the nearest that runs is 'llama': it reads no key "
+                         "'attention.extra_scale'; it takes no tensor '.ffn_other.weight'; the "
+                         "model lacks its '.ffn_up.weight'; what is missing is");
+    json_decref(gguf);
+    gguf = renamed("deepseek_v2-gguf", "deepseek2");
+    rename_keys(gguf, "newmodel.attention.kv_lora_rank", "newmodel.other");
+    assert_nearest(gguf, "the nearest that runs is 'deepseek2': it takes all tensors; it does not "
+                         "accept the keys: heads with keys of ");
+    json_decref(gguf);
+}
+
 /* Expects the same model.bin of both. */
 static void assert_same_model(const json_t *one, const json_t *other) {
     size_t n = 0, m = 0;
@@ -733,6 +789,8 @@ int main(int argc, char **argv) {
             (struct CMUnitTest)cmocka_unit_test(what_generation_config_json_wants_in_vain_is_named);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_gemma3_of_ollama_has_its_own_values);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_names_of_ollama_are_known);
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test(an_unknown_architecture_is_told_the_nearest);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test(a_key_that_llama_cpp_requires_is_never_defaulted);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(
