@@ -212,10 +212,6 @@ Status family_draft_print(FILE *out, const FamilyMatch *match, Error *error) {
     if (family->finish || family->more)
         fprintf(out, "# %s is in C: it has steps that no page can say, which this one has too.\n",
                 family->model_type);
-    if (json_value(match->config, "text_config"))
-        fputs("# config.json has a text_config. A page describes a text model alone: make a "
-              "directory with\n# that object as its config.json.\n",
-              out);
     if (!match->is_configured) {
         fputs("# It does not accept this config.json: ", out);
         for (const char *p = match->refusal.text; *p; p++)

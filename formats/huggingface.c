@@ -726,12 +726,37 @@ Status huggingface_parse(Source *source, Error *error) {
     return status;
 }
 
+/* Makes the text model's object the configuration where config.json is of a model with another one
+ * around it, and says in a comment of the draft that this is what it describes. */
+static Status draft_inner(Directory *d, FILE *out) {
+    const char *key;
+    const json_t *inner = multimodal_inner(d->config, &key);
+    json_t *text = json_copy((json_t *)inner);
+    if (!inner) return STATUS_OK;
+    if (!text) return error_set(d->error, "%s: no memory", d->source->path);
+    if (!json_text(text, "model_type"))
+        json_object_set(text, "model_type", json_object_get(d->config, "model_type"));
+    const json_t *quantization = json_object_get(d->config, "quantization_config");
+    if (quantization && !json_value(text, "quantization_config"))
+        json_object_set(text, "quantization_config", (json_t *)quantization);
+    fprintf(out,
+            "# This is about the %s of config.json: make a directory with that object as its\n"
+            "# config.json, and these weights.\n",
+            key);
+    json_decref(d->config);
+    d->config = text;
+    return STATUS_OK;
+}
+
 static Status draft(Directory *d, FILE *out) {
     FamilyMatch *match = NULL;
     const char *path = d->source->path;
     if (parse_json(d) != STATUS_OK) return STATUS_FAILED;
     const char *type = json_text(d->config, "model_type");
     if (!type) return error_set(d->error, "%s: config.json: model_type is missing", path);
+    if (family_find(type)) return families_print(out, type, d->error);
+    if (draft_inner(d, out) != STATUS_OK) return STATUS_FAILED;
+    type = json_text(d->config, "model_type");
     if (family_find(type)) return families_print(out, type, d->error);
     if (quantization_read(d->config, &d->quantization, d->error) != STATUS_OK)
         return error_prefix(d->error, "%s", path);

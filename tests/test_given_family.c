@@ -438,6 +438,32 @@ static void a_refusal_looks_into_the_text_model(void **state) {
     fixture_free(&f);
 }
 
+/* The draft of a wrapper is about its text model: of the object's own model_type, or of the whole's
+ * where the object has none; and the page of a family that runs is printed as it is. */
+static void a_draft_looks_into_the_text_model(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {{"zebra", "\nfamily zebra like llama\n"},
+                                           {NULL, "\nfamily newvl like llama\n"},
+                                           {"llama", "\nfamily llama\n"}};
+    Fixture f = fixture_load("llama-gqa");
+    json_t *text = json_object_get(f.json, "config");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_object_del(text, "model_type");
+        if (cases[i][0]) json_object_set_new(text, "model_type", json_string(cases[i][0]));
+        json_t *whole = json_pack("{s:s, s:O}", "model_type", "newvl", "text_config", text);
+        json_object_set_new(f.json, "config", whole);
+        char *source = fixture_source(&f), *page = draft_of(source);
+        assert_says(page, "# This is about the text_config of config.json: make a directory with");
+        assert_says(page, cases[i][1]);
+        assert_null(strstr(page, "config.json that no line reads"));
+        text = json_incref(json_object_get(whole, "text_config"));
+        fixture_remove_directory(source);
+        free(page);
+    }
+    json_decref(text);
+    fixture_free(&f);
+}
+
 /* The beginning of a longer name could be another tensor's. */
 static void a_word_that_is_too_long_is_refused(void **state) {
     (void)state;
@@ -538,6 +564,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_page_without_keys_describes_no_directory),
         cmocka_unit_test(a_word_that_is_too_long_is_refused),
         cmocka_unit_test(a_refusal_looks_into_the_text_model),
+        cmocka_unit_test(a_draft_looks_into_the_text_model),
         cmocka_unit_test(a_config_of_many_keys_is_refused_soon),
         cmocka_unit_test(a_directory_brings_a_family_for_an_own_transformer_alone),
         cmocka_unit_test(an_edited_page_converts_again),
