@@ -1,5 +1,6 @@
 #include "formats/rules.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -693,17 +694,45 @@ static bool ends_with_any(const char *name, const char *const *ends) {
     return false;
 }
 
+/* Whether the layer has the projection that prediction layers alone have, in a directory or GGUF.
+ */
+static bool predicts(const RuleContext *c, const char *layers, unsigned long number) {
+    static const char *const signs[] = {"eh_proj.weight", "nextn.eh_proj.weight"};
+    char name[128];
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        snprintf(name, sizeof name, "%s%lu.%s", layers, number, signs[i]);
+        if (raw_table_find(c->table, name)) return true;
+    }
+    return false;
+}
+
+static void note_left_out(const RuleContext *c, uint32_t n_left_out) {
+    Source *s = c->source;
+    if (n_left_out == 0) return;
+    snprintf(s->left_out, sizeof s->left_out,
+             "%u layer%s of the file %s left out: its configuration says that the model has %u",
+             n_left_out, n_left_out == 1 ? "" : "s", n_left_out == 1 ? "is" : "are",
+             s->config.n_layers);
+    source_add_note(s, s->left_out);
+}
+
 Status rules_check_leftovers(const RuleContext *c, const char *layers, const char *const *harmless,
                              const char *family, Error *error) {
     size_t n = strlen(layers);
     uint32_t n_layers = c->source->config.n_layers + c->source->config.mtp.n_layers;
+    uint32_t n_left_out = 0;
+    unsigned long last = ULONG_MAX; /* the table is sorted: a layer's tensors are neighbours */
     for (size_t i = 0; i < c->table->n; i++) {
         const RawTensor *raw = &c->table->items[i];
-        if (raw->used || strncmp(raw->name, layers, n) != 0 || ends_with_any(raw->name, harmless) ||
-            strtoul(raw->name + n, NULL, 10) >= n_layers)
+        if (raw->used || strncmp(raw->name, layers, n) != 0 || ends_with_any(raw->name, harmless))
             continue;
-        return error_set(error, "%s: tensor '%.100s' is not part of a model of type '%s'",
-                         c->source->path, raw->name, family);
+        unsigned long number = strtoul(raw->name + n, NULL, 10);
+        if (number < n_layers)
+            return error_set(error, "%s: tensor '%.100s' is not part of a model of type '%s'",
+                             c->source->path, raw->name, family);
+        if (number != last && !predicts(c, layers, number)) n_left_out++;
+        last = number;
     }
+    note_left_out(c, n_left_out);
     return STATUS_OK;
 }

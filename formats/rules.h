@@ -163,7 +163,8 @@ Status rules_read(const RuleContext *context, const char *from, size_t rows, siz
 /* Refuses a tensor inside a layer that no rule took: it changes what the layer computes, so the
  * model is not of the family that it claims (`family`, for the message). The layers' tensors are
  * named `layers`, the number, and a rest. Names that end with one of harmless[] (up to a NULL) may
- * stay unused, as may the tensors of layers beyond n_layers + mtp_layers. */
+ * stay unused, as may the tensors of layers beyond n_layers + mtp_layers: a note of the source says
+ * how many layers these are, prediction layers excepted. */
 Status rules_check_leftovers(const RuleContext *context, const char *layers,
                              const char *const *harmless, const char *family, Error *error);
 

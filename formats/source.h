@@ -103,7 +103,7 @@ typedef struct SourceTensor {
                          * embeddings do */
 } SourceTensor;
 
-enum { SOURCE_MAX_NOTES = 4 };
+enum { SOURCE_MAX_NOTES = 8 };
 
 typedef struct Source {
     SourceKind kind;
@@ -127,6 +127,7 @@ typedef struct Source {
     const char *notes[SOURCE_MAX_NOTES]; /* what the result will lack, or how it will differ */
     size_t n_notes;
     char not_applied[256]; /* recommended.h: one of the notes; "": none */
+    char left_out[128];    /* rules_check_leftovers: one of the notes; "": none */
 
     InputFile tokenizer_file;  /* given by the user (path NULL: none) */
     const char *split_pattern; /* of tokenizer_file, as in tokenizer_from_file; borrowed */

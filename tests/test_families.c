@@ -361,6 +361,41 @@ static bool notes_the_answer(const char *name) {
     return found;
 }
 
+/* Opens the source, expects that it has as many notes, and writes the first of them. */
+static void first_note(const char *path, size_t n_notes, char note[200]) {
+    Source *source = NULL;
+    Error error = {0};
+    if (source_open(&source, path, NULL, &error) != STATUS_OK ||
+        source_parse(source, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    assert_int_equal(source->n_notes, n_notes);
+    snprintf(note, 200, "%s", n_notes ? source->notes[0] : "");
+    source_close(source);
+}
+
+/* transformers warns of weights that the model does not use ("Some weights of the model checkpoint
+ * ... were not used"); of prediction layers it says nothing (_keys_to_ignore_on_load_unexpected).
+ */
+static void layers_beyond_the_configuration_s_are_noted(void **state) {
+    (void)state;
+    Fixture f = fixture_load("llama-mha");
+    json_t *config = json_object_get(f.json, "config");
+    const json_int_t n = json_integer_value(json_object_get(config, "num_hidden_layers"));
+    char note[200], expected[200], *path;
+    for (json_int_t left = n; left > 0; left--) {
+        json_object_set_new(config, "num_hidden_layers", json_integer(left));
+        path = fixture_source(&f);
+        first_note(path, left < n, note);
+        snprintf(expected, sizeof expected,
+                 "%d layer%s of the file %s left out: its configuration says that the model has %d",
+                 (int)(n - left), n - left == 1 ? "" : "s", n - left == 1 ? "is" : "are",
+                 (int)left);
+        assert_string_equal(note, left < n ? expected : "");
+        fixture_remove_directory(path);
+    }
+    fixture_free(&f);
+}
+
 static void a_model_that_forgets_its_answer_is_noted(void **state) {
     (void)state;
     assert_true(notes_the_answer("unlimited_ocr"));
@@ -381,6 +416,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_tensor_without_a_place_is_refused),
         cmocka_unit_test(a_whole_that_says_untied_does_not_untie_its_text_model),
         cmocka_unit_test(a_model_that_forgets_its_answer_is_noted),
+        cmocka_unit_test(layers_beyond_the_configuration_s_are_noted),
         cmocka_unit_test(no_value_of_a_key_crashes),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

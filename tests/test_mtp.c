@@ -328,6 +328,25 @@ static void assert_refused(const Case *c, const char *expected) {
     fixture_remove_directory(directory);
 }
 
+/* transformers says nothing of them either (_keys_to_ignore_on_load_unexpected). */
+static void what_is_left_out_is_no_layer_too_many(void **state) {
+    (void)state;
+    for (size_t i = 0; i < N_NAMES; i++) {
+        Case c = case_load(names[i]);
+        char *directory = fixture_source(&c.source);
+        Source *source;
+        Error error = {.text = ""};
+        assert_int_equal(source_open(&source, directory, NULL, &error), STATUS_OK);
+        source->no_mtp = true;
+        assert_int_equal(source_parse(source, &error), STATUS_OK);
+        for (size_t k = 0; k < source->n_notes; k++)
+            assert_null(strstr(source->notes[k], "left out: its configuration"));
+        source_close(source);
+        fixture_remove_directory(directory);
+        case_free(&c);
+    }
+}
+
 static void damaged_ones_are_refused_by_name(void **state) {
     (void)state;
     Case c = case_load("qwen3_5");
@@ -408,6 +427,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(they_are_left_out_on_request),
         cmocka_unit_test(a_model_bin_can_lose_them),
         cmocka_unit_test(copies_of_the_embedding_and_the_head_are_shared),
+        cmocka_unit_test(what_is_left_out_is_no_layer_too_many),
         cmocka_unit_test(damaged_ones_are_refused_by_name),
         cmocka_unit_test(forged_ones_are_refused),
     };
