@@ -68,7 +68,7 @@ static const OptionRow shape_rows[] = {
     TEXT_ROW(USUAL, 0, "json-schema", "TEXT", FIELD(json_schema),
              "JSON valid under a JSON Schema; @FILE reads it"),
     FLAG_ROW(RARE, 0, "json", FIELD(json_object),
-             "any JSON object; its form: --json-order, --json-space"),
+             "any JSON object; form: --json-order, --json-space"),
     TEXT_ROW(RARE, 0, "regex", "TEXT", FIELD(regex),
              "text matching a regular expression; or @FILE"),
     TEXT_ROW(RARE, 0, "grammar", "TEXT", FIELD(grammar), "a GBNF grammar; or @FILE"),

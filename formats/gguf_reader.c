@@ -287,12 +287,13 @@ static Status check_required(const GgufModel *r, const char *keys) {
     return STATUS_OK;
 }
 
-/* The same of the keys that all architectures must have, and those of this one. */
+/* The same of the keys that all architectures must have, and those of this one. find_family refuses
+ * an architecture that is not known. */
 static Status check_all_required(const GgufModel *r) {
     const char *model_type;
     const GgufFamily *family =
         r->source->family_file.path ? NULL : family_gguf_find(r, &model_type);
-    if (!computes(r)) return STATUS_OK;
+    if (!computes(r) || (!family && !r->source->family_file.path)) return STATUS_OK;
     if (check_required(r, "context_length embedding_length block_count") != STATUS_OK)
         return STATUS_FAILED;
     return family ? check_required(r, family->required) : STATUS_OK;

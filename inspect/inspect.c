@@ -351,6 +351,7 @@ Status inspect_tokenize(Session *session, Error *error) {
     TokenList ids = {0};
     char *text = NULL;
     size_t length = 0;
+    tokenizer_limit(session->tokenizer, SIZE_MAX); /* no embedding is looked up for these ids */
     Status status = o->mode == MODE_CHAT
                         ? render_ids(session, &ids, error)
                         : tokenizer_encode(session->tokenizer, session->prompt,

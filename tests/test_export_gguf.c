@@ -718,7 +718,7 @@ static void a_gguf_file_that_export_writes_holds_the_tensors_of_its_model(void *
     assert_refused(path, written, "iq2", "as GGUF: it has no blocks for iq2");
     assert_exported(written, again, "");
     assert_same_tensors(model, again);
-    assert_refused(model, written, "q8", "only a GGUF file is written as GGUF");
+    assert_refused(model, written, "q8", "is not a GGUF file, and a .gguf is made of one alone");
     for (size_t k = 0; k < n; k++) free(tensors[k].values);
     free(tensors);
     source_close(source);
