@@ -230,8 +230,7 @@ static Status open_model(Bench *b, int n_threads, Error *error) {
     b->peak = measure_peak(b);
     size_t bytes = modelfile_bytes(b->file);
     const void *data = NULL;
-    if (bytes >= 4 * machine_cache())
-        data = modelfile_data(b->file, modelfile_tensor(b->file, 0));
+    if (bytes >= 4 * machine_cache()) data = modelfile_data(b->file, modelfile_tensor(b->file, 0));
     status = bench_reading_open(&b->reading, data, bytes / 2, b->n_threads, error);
     if (status == STATUS_OK) b->bandwidth = bench_reading_pass(b->reading);
     return status;

@@ -1,6 +1,6 @@
-/* base/machine.h, base/threads.h, base/mapped.h, base/clock.h and getrandom for a WebAssembly module that has no
- * system under it: it runs one thread, maps no file that somebody could cut off, is timed by its
- * page and is given its seeds. */
+/* base/machine.h, base/threads.h, base/mapped.h, base/clock.h and getrandom for a WebAssembly
+ * module that has no system under it: it runs one thread, maps no file that somebody could cut off,
+ * is timed by its page and is given its seeds. */
 #include <errno.h>
 #include <stdint.h>
 #include <sys/random.h>

@@ -8,10 +8,6 @@ enum { NONE = UINT32_MAX /* no member; the empty set */ };
 
 /* ---- Sets ------------------------------------------------------------------------------------ */
 
-size_t acceptor_members_words(const Object *o) {
-    return (o->n_named + o->in_order + 63) / 64;
-}
-
 /* A set of members begins with its number of words. */
 static uint64_t hash_set(const void *acceptor, uint32_t at) {
     const uint64_t *set = ((const Acceptor *)acceptor)->sets + at;

@@ -10,9 +10,6 @@
 
 #include "constraint/acceptor_nodes_internal.h"
 
-/* The words of a set of the object's members. */
-size_t acceptor_members_words(const Object *object);
-
 /* The set `old` with `member`. */
 uint32_t acceptor_members_with(Acceptor *acceptor, const Object *object, uint32_t old,
                                uint32_t member);

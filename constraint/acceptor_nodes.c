@@ -1,7 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "constraint/acceptor_members.h"
 #include "constraint/acceptor_nodes_internal.h"
 
 enum { INDENT_SPACES = 4 /* of one level, at most; or one tab */ };
@@ -175,7 +174,7 @@ AcceptorNode acceptor_object(Acceptor *m, const ObjectMember *members, size_t n,
             regex_concat(r, members[i].key, regex_concat(r, m->colon, regex_tag(r, (uint32_t)i)));
         if (!members[i].many) o.n_named = i + 1;
     }
-    o.words = acceptor_members_words(&o);
+    o.words = (o.n_named + o.in_order + 63) / 64; /* acceptor_members.h */
     o.compares = min > 1 && o.n_named < n;
     m->compares |= o.compares;
     /* Names come to be expressions while a text is read: no byte may then need another class. */

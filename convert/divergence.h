@@ -14,8 +14,9 @@ typedef struct DivergenceReference {
     double *results; /* [n_rows], of the latest measurement */
 } DivergenceReference;
 
-/* Runs the source over the text's first positions: at most 16,384, and as many as have 2^28 logits. Free with
- * divergence_free, also after a failure. Takes `n_threads` and `cancel` of the options. */
+/* Runs the source over the text's first positions: at most 16,384, and as many as have 2^28 logits.
+ * Free with divergence_free, also after a failure. Takes `n_threads` and `cancel` of the options.
+ */
 Status divergence_reference(DivergenceReference *reference, const ModelFile *source,
                             const TextWindows *windows, const ConvertOptions *options,
                             Error *error);

@@ -109,8 +109,8 @@ static void add_blocks(Sha256 *hash, const uint8_t *block, size_t n_blocks) {
 static bool has_instructions(void) {
 #if defined(__x86_64__)
     unsigned a, b, c, d;
-    return !machine_ends_at_isa("reference") && __builtin_cpu_supports("sse4.1") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
-           (b & bit_SHA) != 0;
+    return !machine_ends_at_isa("reference") && __builtin_cpu_supports("sse4.1") &&
+           __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_SHA) != 0;
 #else
     return false;
 #endif

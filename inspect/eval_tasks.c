@@ -93,8 +93,7 @@ static Status open_models(EvalTasks *t, Session *session, Error *error) {
             status = modelopen_tokenizer(&t->other, t->other_file, &other->tokenizer, error);
         if (status == STATUS_OK && !other->tokenizer)
             status = error_set(error, "%s: has no tokenizer", session->options->against);
-        if (status == STATUS_OK)
-            status = model_open(&other->model, t->other_file, &options, error);
+        if (status == STATUS_OK) status = model_open(&other->model, t->other_file, &options, error);
     }
     for (size_t i = 0; i < t->n_models && status == STATUS_OK; i++)
         status = endings_new(&t->models[i].endings, session, t->models[i].model,

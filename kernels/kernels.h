@@ -66,7 +66,8 @@ MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_
                                 int n_threads);
 void matmul_memory_free(MatmulMemory *memory);
 
-/* The calling thread's scratch (Kernels.scratch_bytes), for calls of Kernels.multiply between products.
+/* The calling thread's scratch (Kernels.scratch_bytes), for calls of Kernels.multiply between
+ * products.
  */
 void *matmul_scratch(const MatmulMemory *memory);
 

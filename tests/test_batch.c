@@ -479,9 +479,9 @@ static void rows_of_a_table_are_filled_into_the_prompt(void **state) {
     process_free(&got);
 }
 
-/* pandas.read_csv passes over lines that are empty or blank (skip_blank_lines, pandas 3.1.1: of this
- * table it reads Ann, "  " and Eve), so that df.iloc[line - 1] is the row of a result. A field of
- * blanks in quotes is a row, and has its result. */
+/* pandas.read_csv passes over lines that are empty or blank (skip_blank_lines, pandas 3.1.1: of
+ * this table it reads Ann, "  " and Eve), so that df.iloc[line - 1] is the row of a result. A field
+ * of blanks in quotes is a row, and has its result. */
 static void each_row_that_is_counted_has_a_result(void **state) {
     const BatchPlace *p = *state;
     static const char rows[] = "name\nAnn\n   \n\n\"  \"\n \t\r\nEve\n";

@@ -229,12 +229,13 @@ static void a_part_that_failed_by_an_option_is_retried_with_another(void **state
     joined_is_whole(p);
 }
 
-/* Rows of several lines are not cut, and every row has the number that it has in the whole table. */
+/* Rows of several lines are not cut, and every row has the number that it has in the whole table.
+ */
 static void rows_of_a_table_are_divided_and_joined(void **state) {
     const Place *p = *state;
     TextBuffer rows = {0};
     static const char header[] = "key,\"te\nxt\"\n", *const kinds[] = {"\"a,\n\"\"b\"\"\n\nc\"",
-                                                                      "short", "", "   "};
+                                                                       "short", "", "   "};
     text_put(&rows, header, strlen(header), 0);
     for (int i = 0; i < 24; i++) {
         char row[80];
@@ -245,7 +246,7 @@ static void rows_of_a_table_are_divided_and_joined(void **state) {
     text_free(&rows);
     for (int ids = 0; ids < 2; ids++) {
         const char *const prompt = "The {te\nxt} of {key}";
-        const char *const whole[] = {"--ordered", "--csv", "-i",      prompt, "-n",
+        const char *const whole[] = {"--ordered", "--csv",    "-i",  prompt, "-n",
                                      "2",         "--csv-id", "key", NULL};
         const char *const lines[] = {"--ordered", "--csv", "-i", prompt, "-n", "2", NULL};
         const char *const *options = ids ? whole : lines;
