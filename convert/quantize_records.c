@@ -340,7 +340,7 @@ static void find_neighbours(Levels *levels) {
         levels->above[i] = (uint8_t)(found < 0 ? levels->below[i] : found);
         if (code[i] >= 0) found = code[i];
     }
-    for (int i = 0; i < LEVEL_STEPS && FIRST_STEP + i < levels->level[found]; i++)
+    for (int i = 0; found >= 0 && FIRST_STEP + i < levels->level[found]; i++)
         levels->below[i] = (uint8_t)found;
 }
 

@@ -66,10 +66,9 @@ MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_
                                 int n_threads);
 void matmul_memory_free(MatmulMemory *memory);
 
-/* The calling thread's scratch (Kernels.scratch_bytes), for calls of Kernels.multiply between
- * products.
+/* A thread's scratch (Kernels.scratch_bytes), for its calls of Kernels.multiply between products.
  */
-void *matmul_scratch(const MatmulMemory *memory);
+void *matmul_scratch(const MatmulMemory *memory, size_t thread);
 
 /* Products of one input x[n_rows][n_inputs], rows contiguous, or of the n_rows rows of x whose
  * numbers `rows` has in rising order, which needs products of quantized types. */

@@ -74,8 +74,8 @@ void matmul_memory_free(MatmulMemory *memory) {
     free(memory);
 }
 
-void *matmul_scratch(const MatmulMemory *memory) {
-    return memory->scratch + (size_t)omp_get_thread_num() * memory->scratch_stride;
+void *matmul_scratch(const MatmulMemory *memory, size_t thread) {
+    return memory->scratch + thread * memory->scratch_stride;
 }
 
 /* A product. Its panels are numbered after those of the jobs before it. */

@@ -174,8 +174,8 @@ typedef struct Heads {
 static void multiply_head(const Model *m, const Matrix *w, const Heads *in, const Heads *out,
                           size_t head, size_t row, size_t n, size_t begin, size_t end) {
     const Kernels *kernels = m->isa->kernels;
-    size_t group = tensor_type_info(w->type)->group;
-    float *rows = m->layer_threads + (size_t)omp_get_thread_num() * m->layer_thread_floats;
+    size_t group = tensor_type_info(w->type)->group, thread = (size_t)omp_get_thread_num();
+    float *rows = m->layer_threads + thread * m->layer_thread_floats;
     float *packed = rows + rows_floats(w->cols);
     const void *input = rows;
     for (size_t i = 0; i < n; i++)
@@ -188,7 +188,7 @@ static void multiply_head(const Model *m, const Matrix *w, const Heads *in, cons
         input = packed;
     }
     const Product product = {w, out->data + row * out->stride + head * out->width, out->stride};
-    kernels->multiply(&product, input, n, begin, end, matmul_scratch(m->matmul));
+    kernels->multiply(&product, input, n, begin, end, matmul_scratch(m->matmul, thread));
 }
 
 /* out[row][head] = w[head] in[row][head]. The threads share heads, tiles of rows and, where there
