@@ -421,6 +421,7 @@ static Status run(Options *o, const Mode *mode, Cluster *cluster,
     if (status == STATUS_OK) status = read_text(&opened.chat_template, interrupted, error);
     opened.session.chat_template = opened.chat_template.text;
     if (status == STATUS_OK) status = read_system(&opened.system, o, interrupted, error);
+    if (status == STATUS_OK) status = ollama_defaults_apply(&opened.model.defaults, o, error);
     if (status == STATUS_OK) status = session_shape_read(&opened.shape, o, interrupted, error);
     opened.session.shape = &opened.shape.source;
     if (status == STATUS_OK && mode && mode->prepare)

@@ -56,10 +56,17 @@ static void names_add(ModelNames *names, const char *name, const char *path, con
     names->models[names->n++] = model;
 }
 
+void model_names_free_beside(FoundBeside *beside) {
+    free(beside->parameters);
+    free(beside->system);
+    *beside = (FoundBeside){0};
+}
+
 void model_names_free(ModelNames *names) {
     for (size_t i = 0; i < names->n; i++) {
         free(names->models[i].name);
         free(names->models[i].path);
+        model_names_free_beside(&names->models[i].beside);
     }
     free(names->models);
     *names = (ModelNames){0};
@@ -218,20 +225,33 @@ static void search_hub(ModelNames *names, const char *hub) {
 /* ---- ollama's ---------------------------------------------------------------------------------
  */
 
+/* The path of the file with the digest; false: the digest is "", or the path too long. */
+static bool blob_path(const char *root, const char *digest, char path[PATH_MAX]) {
+    char blob[sizeof "blobs/sha256-" + OLLAMA_DIGEST];
+    snprintf(blob, sizeof blob, "blobs/sha256-%s", digest);
+    return digest[0] && joined(path, root, blob);
+}
+
 static void search_ollama(ModelNames *names, const char *root) {
     OllamaTags tags;
     ollama_tags_find(&tags, root);
     names->failed |= tags.failed;
     for (size_t i = 0; i < tags.n; i++) {
-        char path[PATH_MAX], blob[sizeof "blobs/sha256-" + OLLAMA_DIGEST];
+        const OllamaTag *tag = &tags.tags[i];
+        char path[PATH_MAX];
         struct stat info;
-        snprintf(blob, sizeof blob, "blobs/sha256-%s", tags.tags[i].digest);
-        if (tags.tags[i].digest[0] && joined(path, root, blob) && stat(path, &info) == 0 &&
-            S_ISREG(info.st_mode)) {
-            size_t before = names->n;
-            names_add(names, tags.tags[i].name, path, "ollama", (uint64_t)info.st_size);
-            if (names->n > before) names->models[before].others = tags.tags[i].others;
-        }
+        size_t before = names->n;
+        if (!blob_path(root, tag->digests[OLLAMA_MODEL], path) || stat(path, &info) != 0 ||
+            !S_ISREG(info.st_mode))
+            continue;
+        names_add(names, tag->name, path, "ollama", (uint64_t)info.st_size);
+        if (names->n == before) continue;
+        FoundBeside *beside = &names->models[before].beside;
+        beside->others = tag->others;
+        if (blob_path(root, tag->digests[OLLAMA_PARAMETERS], path))
+            names->failed |= !(beside->parameters = strdup(path));
+        if (blob_path(root, tag->digests[OLLAMA_SYSTEM], path))
+            names->failed |= !(beside->system = strdup(path));
     }
     ollama_tags_free(&tags);
 }
@@ -340,10 +360,7 @@ void model_names_say_others(unsigned others, char *line, size_t size) {
     static const struct {
         unsigned other;
         const char *words;
-    } kinds[] = {{OLLAMA_PARAMETERS, "parameters (`ollama show NAME --parameters`)"},
-                 {OLLAMA_SYSTEM, "system prompt (`ollama show NAME --system`)"},
-                 {OLLAMA_MESSAGES, "first messages"},
-                 {OLLAMA_ADAPTER, "adapter"}};
+    } kinds[] = {{OLLAMA_MESSAGES, "first messages"}, {OLLAMA_ADAPTER, "adapter"}};
     size_t used = 0;
     line[0] = '\0';
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds && used < size; i++)
@@ -351,21 +368,22 @@ void model_names_say_others(unsigned others, char *line, size_t size) {
             used += (size_t)snprintf(line + used, size - used, "%s%s%s",
                                      used ? "" : "not taken from ollama's ", used ? ", " : "",
                                      kinds[i].words);
-    if (used > 0 && used < size)
-        snprintf(line + used, size - used, ": options give them (docs/coming-from.md)");
+    if (used > 0 && used < size) snprintf(line + used, size - used, " (docs/coming-from.md)");
 }
 
 Status model_names_resolve(const char *name, char **path, Error *error) {
-    unsigned others;
-    return model_names_resolve_all(name, path, &others, error);
+    FoundBeside beside;
+    Status status = model_names_resolve_all(name, path, &beside, error);
+    model_names_free_beside(&beside);
+    return status;
 }
 
-Status model_names_resolve_all(const char *name, char **path, unsigned *others, Error *error) {
+Status model_names_resolve_all(const char *name, char **path, FoundBeside *beside, Error *error) {
     ModelNames names;
-    const FoundModel *begins = NULL, *exact = NULL;
+    FoundModel *begins = NULL, *exact = NULL;
     size_t n = 0;
     *path = NULL;
-    *others = 0;
+    *beside = (FoundBeside){0};
     if (!name[0] || strchr("/.~", name[0]) || strpbrk(name, "\t\n\\") ||
         strncmp(name, "random:", 7) == 0)
         return STATUS_OK;
@@ -381,10 +399,13 @@ Status model_names_resolve_all(const char *name, char **path, unsigned *others, 
     }
     Status status = STATUS_OK;
     if (!exact && n > 1) status = several(&names, name, error);
-    const FoundModel *found = exact ? exact : begins;
-    if (found) *others = found->others;
-    if (status == STATUS_OK && found && !(*path = strdup(found->path)))
-        status = error_set(error, "no memory");
+    FoundModel *found = exact ? exact : begins;
+    if (status == STATUS_OK && found) {
+        *path = found->path;
+        *beside = found->beside;
+        found->path = NULL;
+        found->beside = (FoundBeside){0};
+    }
     model_names_free(&names);
     return status;
 }

@@ -19,12 +19,18 @@
 /* The place of the model that comes with the program, which is found last. */
 #define MODEL_NAMES_OWN "comes with this program"
 
+/* What a model of ollama's came with beside its weights (ollama_tags.h). */
+typedef struct FoundBeside {
+    char *parameters, *system; /* files: JSON and a text; NULL: none; owned */
+    unsigned others;           /* what else there is, which is not read */
+} FoundBeside;
+
 typedef struct FoundModel {
     char *name;        /* as the list shows it */
     char *path;        /* what opens it */
     const char *place; /* whose it is: "VERBATIM_MODELS", "Hugging Face", "ollama" ... */
     uint64_t bytes;    /* of its weights' files */
-    unsigned others;   /* of ollama's: what its manifest has beside the weights (ollama_tags.h) */
+    FoundBeside beside;
     uint64_t device, inode; /* of what `path` leads to: one model may be found by several names */
 } FoundModel;
 
@@ -43,9 +49,10 @@ void model_names_free(ModelNames *names);
  * "smollm2" finds HuggingFaceTB/SmolLM2-135M-Instruct. Sets *path, malloc'ed, or NULL for none.
  * Fails when several begin so, and names them. */
 Status model_names_resolve(const char *name, char **path, Error *error);
-/* The same, and in *others what the model came with that is not read; 0: nothing. */
-Status model_names_resolve_all(const char *name, char **path, unsigned *others, Error *error);
-/* Writes the line that says so, or "". */
+/* The same, and in *beside what the model came with; free with model_names_free_beside. */
+Status model_names_resolve_all(const char *name, char **path, FoundBeside *beside, Error *error);
+void model_names_free_beside(FoundBeside *beside);
+/* Writes the line that says what the model came with that is not read, or "". */
 void model_names_say_others(unsigned others, char *line, size_t size);
 
 /* The first model whose name, or what follows its last slash, begins with this text or is spelled

@@ -50,10 +50,12 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
     const bool is_own = path == options->model; /* not --against's */
     if (access(path, F_OK) != 0 && errno == ENOENT) {
         char line[300];
-        unsigned others;
-        if (model_names_resolve_all(path, &opening->found, &others, error) != STATUS_OK)
+        FoundBeside beside;
+        if (model_names_resolve_all(path, &opening->found, &beside, error) != STATUS_OK)
             return STATUS_FAILED;
-        model_names_say_others(others, line, sizeof line);
+        if (is_own) ollama_defaults_open(&opening->defaults, &beside, options);
+        model_names_say_others(beside.others, line, sizeof line);
+        model_names_free_beside(&beside);
         if (line[0]) terminal_say("%s", line);
         if (opening->found && isatty(STDERR_FILENO)) terminal_say("%s: %s", path, opening->found);
         if (opening->found) path = opening->found;
@@ -118,6 +120,7 @@ Status modelopen_blame(const ModelOpening *opening, Error *error) {
 void modelopen_close(ModelOpening *opening) {
     free(opening->kept);
     free(opening->found);
+    ollama_defaults_close(&opening->defaults);
     json_decref(opening->sources);
     tokenizer_blob_free(&opening->section);
     conversion_cache_close(&opening->conversion);

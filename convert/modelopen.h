@@ -5,6 +5,7 @@
 #define MODELOPEN_H
 
 #include "convert/conversion_cache.h"
+#include "convert/ollama_defaults.h"
 #include "session/session.h"
 
 typedef struct ModelOpening {
@@ -19,6 +20,7 @@ typedef struct ModelOpening {
     InputFile tokenizer;       /* given beside a model.bin */
     const char *split_pattern; /* of the given tokenizer; borrowed; NULL: none */
     char *found;               /* the path of a model that was named, not its file; owned */
+    OllamaDefaults defaults;   /* of a model that was named */
     char *kept;                /* path of the conversion that was found in the cache and mapped */
     TokenizerBlob section;     /* made from `tokenizer` */
     bool digests;              /* a receipt wants the digests of the source's files */
@@ -27,8 +29,10 @@ typedef struct ModelOpening {
 
 /* An empty opening, which modelopen_close accepts. */
 #define MODELOPEN_NONE                                                                             \
-    ((ModelOpening){                                                                               \
-        .fd = -1, .tokenizer.fd = -1, .conversion = {.fd = -1, .lock_fd = -1, .memory_fd = -1}})
+    ((ModelOpening){.fd = -1,                                                                      \
+                    .tokenizer.fd = -1,                                                            \
+                    .defaults = OLLAMA_DEFAULTS_NONE,                                              \
+                    .conversion = {.fd = -1, .lock_fd = -1, .memory_fd = -1}})
 
 /* Opens whatever `path` names, a file, a directory or a model by its name (model_names.h);
  * `tokenizer` (NULL: none) replaces the model's own. For a pickle, an ONNX graph, a prompt and the

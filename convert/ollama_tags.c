@@ -90,21 +90,21 @@ static void search_manifests(OllamaTags *tags, const char *directory, const char
 /* ---- Parsing: in a process that has given up its rights --------------------------------------
  */
 
-/* What the child process sends of each tag: the digest's digits or zeros, and '0' + others. */
-enum { RECORD = OLLAMA_DIGEST + 1 };
+/* What the child process sends of each tag: the digits of each digest, or zero bytes, and '0' +
+ * others. */
+enum { RECORD = OLLAMA_LAYERS * OLLAMA_DIGEST + 1 };
 
 /* The layers by what follows "application/vnd.ollama.image." in their type. */
+static const char *const layers[] = {
+    [OLLAMA_MODEL] = "model", [OLLAMA_PARAMETERS] = "params", [OLLAMA_SYSTEM] = "system"};
 static const struct {
     const char *name;
     unsigned other;
-} layers[] = {{"params", OLLAMA_PARAMETERS},
-              {"system", OLLAMA_SYSTEM},
-              {"messages", OLLAMA_MESSAGES},
-              {"adapter", OLLAMA_ADAPTER}};
+} other_layers[] = {{"messages", OLLAMA_MESSAGES}, {"adapter", OLLAMA_ADAPTER}};
 
-/* Writes the hexadecimal digits of the digest of the weights that a manifest names, or "", and
- * returns which other layers it has. */
-static unsigned ollama_parse(const OllamaTag *tag, char digest[OLLAMA_DIGEST + 1]) {
+/* Writes the hexadecimal digits of the digests that a manifest names one after another, and returns
+ * which other layers it has. */
+static unsigned ollama_parse(const OllamaTag *tag, char record[RECORD]) {
     static const char begin[] = "application/vnd.ollama.image.";
     json_t *json = json_loadb(tag->manifest, tag->manifest_bytes, 0, NULL), *layer;
     unsigned others = 0;
@@ -114,11 +114,13 @@ static unsigned ollama_parse(const OllamaTag *tag, char digest[OLLAMA_DIGEST + 1
         const char *text = json_string_value(json_object_get(layer, "digest"));
         if (!type || strncmp(type, begin, sizeof begin - 1) != 0) continue;
         type += sizeof begin - 1;
-        if (text && strcmp(type, "model") == 0 && strncmp(text, "sha256:", 7) == 0 &&
-            strlen(text) == 7 + OLLAMA_DIGEST)
-            snprintf(digest, OLLAMA_DIGEST + 1, "%s", text + 7);
-        for (size_t k = 0; k < sizeof layers / sizeof *layers; k++)
-            if (strcmp(type, layers[k].name) == 0) others |= layers[k].other;
+        bool is_digest =
+            text && strncmp(text, "sha256:", 7) == 0 && strlen(text) == 7 + OLLAMA_DIGEST;
+        for (size_t k = 0; k < OLLAMA_LAYERS && is_digest; k++)
+            if (strcmp(type, layers[k]) == 0)
+                memcpy(record + k * OLLAMA_DIGEST, text + 7, OLLAMA_DIGEST);
+        for (size_t k = 0; k < sizeof other_layers / sizeof *other_layers; k++)
+            if (strcmp(type, other_layers[k].name) == 0) others |= other_layers[k].other;
     }
     json_decref(json);
     return others;
@@ -131,8 +133,8 @@ static void parse_all(const OllamaTags *tags, int to) {
     Error error;
     if (sandbox_enter(&rules, &report, &error) != STATUS_OK) return;
     for (size_t i = 0; i < tags->n; i++) {
-        char record[RECORD + 1] = "";
-        record[OLLAMA_DIGEST] = (char)('0' + ollama_parse(&tags->tags[i], record));
+        char record[RECORD] = "";
+        record[RECORD - 1] = (char)('0' + ollama_parse(&tags->tags[i], record));
         descriptor_write(to, record, RECORD);
     }
 }
@@ -153,13 +155,14 @@ static bool receive_record(int fd, char record[RECORD]) {
     return true;
 }
 
-/* Takes the record into the tag; one that is not of hexadecimal digits leaves it without weights.
- */
+/* Takes the record into the tag; a digest that is not of hexadecimal digits is none. */
 static void take_record(OllamaTag *tag, const char record[RECORD]) {
-    memcpy(tag->digest, record, OLLAMA_DIGEST);
-    tag->digest[OLLAMA_DIGEST] = '\0';
-    if (strspn(tag->digest, "0123456789abcdef") != OLLAMA_DIGEST) tag->digest[0] = '\0';
-    tag->others = (unsigned)(record[OLLAMA_DIGEST] - '0') & 15u;
+    for (size_t k = 0; k < OLLAMA_LAYERS; k++) {
+        memcpy(tag->digests[k], record + k * OLLAMA_DIGEST, OLLAMA_DIGEST);
+        tag->digests[k][OLLAMA_DIGEST] = '\0';
+        if (strspn(tag->digests[k], "0123456789abcdef") != OLLAMA_DIGEST) tag->digests[k][0] = '\0';
+    }
+    tag->others = (unsigned)(record[RECORD - 1] - '0') & 3u;
 }
 
 /* Parses the manifests, a stranger's JSON, in a sandboxed child process, since this one still needs

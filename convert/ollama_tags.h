@@ -1,4 +1,4 @@
-/* ollama's models: which file of weights each NAME:TAG means.
+/* ollama's models: which file of weights each NAME:TAG means, and which files come with it.
  *
  * manifests/HOST/NAMESPACE/NAME/TAG is JSON that names the weights by their digest. A model that
  * somebody pulled brings it along, so it is untrusted: a process without rights parses it. */
@@ -10,16 +10,25 @@
 
 enum { OLLAMA_DIGEST = 64 };
 
-/* Layers of a manifest that change the text. (Its template stands in for the model's own, and a
- * projector is for images.) */
-enum { OLLAMA_PARAMETERS = 1, OLLAMA_SYSTEM = 2, OLLAMA_MESSAGES = 4, OLLAMA_ADAPTER = 8 };
+/* The layers of a manifest that are read: weights, parameters and system prompt. */
+typedef enum OllamaLayer {
+    OLLAMA_MODEL,
+    OLLAMA_PARAMETERS,
+    OLLAMA_SYSTEM,
+    OLLAMA_LAYERS
+} OllamaLayer;
+
+/* Layers that would change the text and are not read. (The template stands in for the model's own,
+ * and a projector is for images.) */
+enum { OLLAMA_MESSAGES = 1, OLLAMA_ADAPTER = 2 };
 
 typedef struct OllamaTag {
     char *name; /* NAMESPACE/NAME:TAG, or NAME:TAG of the library */
     char *manifest;
     size_t manifest_bytes;
-    char digest[OLLAMA_DIGEST + 1]; /* hexadecimal, of blobs/sha256-...; "": it names no weights */
-    unsigned others; /* OLLAMA_PARAMETERS and so on: what else it names, which is not read */
+    /* Hexadecimal, of blobs/sha256-...; "": it has no such layer. */
+    char digests[OLLAMA_LAYERS][OLLAMA_DIGEST + 1];
+    unsigned others; /* OLLAMA_MESSAGES, OLLAMA_ADAPTER: what else it names */
 } OllamaTag;
 
 typedef struct OllamaTags {
