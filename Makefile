@@ -398,7 +398,9 @@ BITS = $(patsubst %,$(BUILD)/tests/test_%,adapters attention core drafts embeddi
 	reference_logits sampler snapshots stacks stored streams tensor)
 check test: TIER = $@
 check-numbers check-bits check-texts check-emulated: TIER = check
-check-texts: ORDERED_TESTS := $(filter-out $(filter-out %_guard,$(NUMBERS)),$(ORDERED_TESTS))
+# Of the others these generate long texts: minutes in plain C.
+LONG_TEXTS = $(patsubst %,$(BUILD)/tests/test_%,batch_files cluster dialogue lookup shards)
+check-texts: ORDERED_TESTS := $(filter-out $(filter-out %_guard,$(NUMBERS)) $(LONG_TEXTS),$(ORDERED_TESTS))
 check-numbers: ORDERED_TESTS := $(filter $(NUMBERS),$(ORDERED_TESTS))
 check-bits: ORDERED_TESTS := $(filter $(BITS),$(ORDERED_TESTS))
 test-all test-sweeps: TIER = all
