@@ -10,6 +10,7 @@
 #include "base/array.h"
 #include "base/utf8.h"
 #include "system/compressed.h"
+#include "system/text_file.h"
 
 void line_reader_init(LineReader *r, int fd, const char *name, const char *option) {
     *r = (LineReader){.fd = fd, .name = name, .option = option, .limit = UINT64_MAX};
@@ -56,9 +57,10 @@ static Status refuse_compressed(const LineReader *r, Error *error) {
     }
     bool table = strcasestr(r->name, ".csv.") || strcasestr(r->name, ".tsv.");
     if (how)
-        return error_set(
-            error, "%s: compressed by %s; its lines are read from a pipe: %s %s | ... %s -%s",
-            r->name, how->name, how->command, r->name, r->option, table ? " --csv" : "");
+        return error_set(error,
+                         "%s: compressed by %s; its lines are read from a pipe: %s %s | ... %s -%s",
+                         r->name, how->name, how->command, text_file_command_name(r->name),
+                         r->option, table ? " --csv" : "");
     return STATUS_OK;
 }
 

@@ -12,18 +12,23 @@ static bool is_utf16(const char *text, size_t length) {
     return length >= 2 && (memcmp(text, "\xFF\xFE", 2) == 0 || memcmp(text, "\xFE\xFF", 2) == 0);
 }
 
+const char *text_file_command_name(const char *name) {
+    return strcmp(name, "stdin") == 0 ? "FILE" : name;
+}
+
 Status text_file_check(const char *name, const char *text, size_t length, Error *error) {
     size_t valid = utf8_valid_prefix(text, length);
     const Compression *how = valid < length ? compressed_by(text, length) : NULL;
+    const char *file = text_file_command_name(name);
     if (valid == length) return STATUS_OK;
     if (how)
         return error_set(error,
                          "%s: compressed by %s; a pipe unpacks it: %s %s | ... with /dev/stdin for "
                          "its name",
-                         name, how->name, how->command, name);
+                         name, how->name, how->command, file);
     if (is_utf16(text, length))
         return error_set(error, "%s is not UTF-8 text but UTF-16: iconv -f UTF-16 -t UTF-8 %s",
-                         name, name);
+                         name, file);
     return error_set(error, "%s is not UTF-8 text: byte 0x%02x at offset %zu", name,
                      (unsigned char)text[valid], valid);
 }

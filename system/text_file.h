@@ -25,6 +25,9 @@ Status text_file_read_json(int fd, const char *name, size_t most,
                            const volatile sig_atomic_t *interrupted, char **text, size_t *length,
                            Error *error);
 
+/* A text's name inside a command that a message suggests: FILE for what comes from "stdin". */
+const char *text_file_command_name(const char *name);
+
 /* Fails for a text that is not UTF-8. */
 Status text_file_check(const char *name, const char *text, size_t length, Error *error);
 

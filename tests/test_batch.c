@@ -622,6 +622,13 @@ static void rows_and_prompts_that_are_wrong_are_told_by_number_and_name(void **s
     file_write(p->other, "\x1F\x8B\x08\x08", 4);
     r = RUN("run", p->model, "--batch", p->other);
     expect_failure(&r, 1, "compressed by gzip; its lines are read from a pipe: zcat ");
+    char *piped = NULL, *run = program_command("run");
+    assert_true(asprintf(&piped, "%s %s --batch - <%s", run, p->model, p->other) > 0);
+    r = RUN("/bin/sh", "-c", piped);
+    expect_failure(&r, 1,
+                   "stdin: compressed by gzip; its lines are read from a pipe: zcat FILE | ");
+    free(piped);
+    free(run);
     r = RUN("run", p->model, "--batch", "rows.txt", "-i", "{text}");
     expect_failure(&r, 2, "A table, whose rows -i takes, is FILE.csv, FILE.tsv or has --csv");
     char *packed = NULL, *says = NULL;

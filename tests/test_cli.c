@@ -613,6 +613,13 @@ static void a_prompt_that_cannot_be_used_is_refused(void **state) {
                  "compressed by gzip; a pipe unpacks it: zcat ");
     assert_fails(RUN("run", tiny, "-i", "Sum up:", "-f", scratch), 1,
                  "compressed by gzip; a pipe unpacks it: zcat ");
+    /* A command that is suggested for a pipe names no file "stdin". */
+    file_write(scratch, "\xFF\xFE\n\0", 4);
+    char *run = program_command("run"), *piped = NULL;
+    assert_true(asprintf(&piped, "%s %s -f - <%s", run, tiny, scratch) > 0);
+    assert_fails(RUN("/bin/sh", "-c", piped), 1, "UTF-16: iconv -f UTF-16 -t UTF-8 FILE");
+    free(piped);
+    free(run);
     assert_fails(RUN("run", tiny, "--logit-bias", "300=1"), 1,
                  "token 300 is outside the vocabulary of 300");
 }

@@ -402,6 +402,8 @@ static void what_is_not_there_is_said(void **state) {
     expect_failure("$get --revision v9 Org/tiny", 1, "no revision 'v9'");
     expect_failure("$get Org/pickle", 1, "neither safetensors nor GGUF files, only such as");
     expect_failure("$get tiny", 2, "the hub's names are ORG/NAME");
+    expect_failure("$get https://example.com/x.gguf", 2,
+                   "'https://example.com/x.gguf': only models of the hub are brought: ORG/NAME");
     expect_failure("$get", 2, "ORG/NAME");
     expect_failure("$get --frobnicate Org/tiny", 2, "unknown option");
     expect_failure("HF_ENDPOINT=http://127.0.0.1:9 $get Org/tiny", 1, "127.0.0.1:9: ");

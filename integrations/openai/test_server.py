@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.error
+import urllib.request
 
 import openai
 
@@ -170,14 +172,23 @@ class Served(unittest.TestCase):
         self.assertEqual(self.raw(kind, body), 200)
         self.assertEqual(self.raw({**kind, "Host": "evil.example"}, body), 403)
         self.assertEqual(self.raw({"Content-Type": "text/plain"}, body), 415)
+        # curl -d alone names this type, and so can a form of any page.
+        url = self.url + "/completions"
+        refused = urllib.request.Request(url, body.encode(), {"Content-Type": "application/x-www-form-urlencoded"})
+        with self.assertRaises(urllib.error.HTTPError) as why:
+            urllib.request.urlopen(refused)
+        self.assertIn("curl -H 'Content-Type: application/json'", why.exception.read().decode())
+        with self.assertRaises(urllib.error.HTTPError) as why:
+            urllib.request.urlopen(self.url)
+        self.assertIn("there are GET /v1/models and /health, POST /v1/chat/completions", why.exception.read().decode())
         self.assertEqual(self.raw(kind, "[1"), 400)
         self.assertEqual(self.raw(kind, "[1]"), 400)
 
     def test_what_the_program_cannot_read_is_answered(self):
-        # Python's JSON takes these, the program's does not: their results have no id.
+        # Python's JSON takes these, the program's does not: their results have no id. Python makes 1e999 infinite.
         kind = {"Content-Type": "application/json"}
-        for value in ("NaN", "1e999", '"\\ud800"', "9" * 30):
-            self.assertEqual(self.raw(kind, '{"prompt": "Tom", "max_tokens": 1, "user": %s}' % value), 400)
+        for value, status in (("NaN", 400), ('"\\ud800"', 400), ("1e999", 400), ("9" * 30, 200)):
+            self.assertEqual(self.raw(kind, '{"prompt": "Tom", "max_tokens": 1, "user": %s}' % value), status, value)
         self.assertEqual(self.raw(kind, '{"prompt": %s' % ("[" * 100000)), 400)
         self.assertEqual(self.raw(kind, '{"prompt": "Tom", "max_tokens": 1}'), 200)
 
@@ -230,6 +241,10 @@ class Started(unittest.TestCase):
             done = self.serve(*words)
             self.assertIn(done.returncode, (1, 2))
             self.assertIn(said, done.stderr)
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+            said = f"serve: port {port}: Address already in use: --port 0 takes any that is free\n"
+            self.assertEqual(self.serve("m", "--port", port).stderr, said)
         with tempfile.TemporaryDirectory() as folder:
             for tool in ("dirname", "readlink", "sh"):
                 os.symlink(shutil.which(tool), folder + "/" + tool)

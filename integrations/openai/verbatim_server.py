@@ -348,13 +348,15 @@ class Handler(BaseHTTPRequestHandler):
         elif path in ("", "/health"):
             self.send_json({"status": "ok"})
         else:
-            self.send_problem(404, f"no such thing: GET {path}")
+            there = f"GET /v1/models and /health, POST {', '.join(URLS)}"
+            self.send_problem(404, f"no such thing: GET {path}; there are {there}")
 
     def read_body(self):
         """The request's JSON; None after an answer that says what is wrong."""
         length = self.headers.get("Content-Length", "")
         if not self.headers.get("Content-Type", "").startswith("application/json"):
-            return self.send_problem(415, "the Content-Type must be application/json")
+            how = "curl -H 'Content-Type: application/json'"
+            return self.send_problem(415, f"the Content-Type must be application/json: {how}")
         if not re.fullmatch("[0-9]{1,9}", length) or int(length) > MOST_BYTES:
             return self.send_problem(413, f"a request needs a Content-Length of at most {MOST_BYTES}")
         size = int(length)
@@ -510,7 +512,7 @@ def read_options(words, prog):
         sys.exit(2)
     if own["--host"] not in (None, "localhost", "127.0.0.1"):
         sys.exit(f"{prog}: --host {own['--host']}: it listens on this machine's loopback alone, 127.0.0.1")
-    if not re.fullmatch("[0-9]{1,5}", own["--port"]):
+    if not re.fullmatch("[0-9]{1,5}", own["--port"]) or int(own["--port"]) > 65535:
         sys.exit(f"{prog}: port {own['--port']} is not a number from 0 to 65535")
     return types.SimpleNamespace(
         port=int(own["--port"]), name=own["--name"], run=own["--run"], model=rest[0], options=rest[1:])
@@ -522,12 +524,15 @@ def main():
     name = a.name or os.path.basename(a.model.rstrip("/")).removesuffix(".bin").removesuffix(".gguf")
     try:
         server = Server(a.port)
+    except OSError as error:
+        sys.exit(f"{prog}: port {a.port}: {error.strerror}: --port 0 takes any that is free")
+    try:
         server.names, server.key = [name] + adapters(a.options), os.environ.get("VERBATIM_API_KEY")
         server.runner = Runner([a.run, a.model, "--batch", "-", *a.options], lambda: server.shutdown())
     except FileNotFoundError:
         sys.exit(f"{prog}: there is no program {a.run}: ./quickstart builds ./run, and --run names another")
-    except (OSError, OverflowError) as error:  # a port above 65535 is the second
-        sys.exit(f"{prog}: port {a.port} or {a.run}: {error}")
+    except OSError as error:
+        sys.exit(f"{prog}: {a.run}: {error.strerror}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # of service managers; as Ctrl-C
     try:
         if server.runner.open():
