@@ -136,6 +136,12 @@ static Status add_table(Source *source, const char *name, const Rope *rope, Erro
 Status rope_add(Source *source, const char *name, const Rope *rope, Error *error) {
     source->config.rope_theta = (float)rope->theta;
     if (rope->scaling == ROPE_DYNAMIC) {
+        /* The longer base has the odd number in its exponent, and Config the even one above it. */
+        if (rope->dim % 2 != 0)
+            return error_set(error,
+                             "%s: RoPE scaling 'dynamic' of an odd part of a head (%zu elements) "
+                             "cannot be computed by this program",
+                             source->path, rope->dim);
         source->config.rope_dynamic_factor = (float)rope->factor;
         source->config.rope_original_context = (uint32_t)rope->original_context;
     }

@@ -26,6 +26,10 @@ static void what_is_not_known_is_refused_by_its_name(void **state) {
                    "router_groups_used by topk_group");
     assert_refused("llama-mha", "rope_scaling", "{\"rope_type\": \"spiral\", \"factor\": 2.0}",
                    "RoPE", "spiral");
+    /* Half of 14 elements: transformers' exponent is 7 / 5 (_compute_dynamic_ntk_parameters), and
+     * this program's was 8 / 6, 2.1 standard deviations away beyond the first context. */
+    assert_refused("nemotron", "rope_scaling", "{\"rope_type\": \"dynamic\", \"factor\": 2.0}",
+                   "dynamic", "an odd part of a head (7 elements)");
     assert_refused("llama-mha", "quantization_config", "{\"quant_method\": \"gptq\"}",
                    "quantization_config", "gptq");
     assert_refused("gpt2", "add_cross_attention", "true", "add_cross_attention", "true");
