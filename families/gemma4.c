@@ -582,11 +582,16 @@ static Status gguf_gemma3n_finish(const GgufModel *m, Config *c) {
  * or none. */
 static Status gguf_share_keys(const GgufModel *m, Config *c) {
     uint32_t shared = 0;
+    /* The first published files of Gemma 3n have a float. */
+    const GgufValue *told = gguf_model_find(m, "attention.shared_kv_layers", GGUF_AS_NUMBER);
+    double number;
     if (c->stack == STACK_ALTUP && c->n_layers > 20) shared = c->n_layers - 20;
-    gguf_model_uint(m, "attention.shared_kv_layers", &shared);
-    if (shared > 0 && shared >= c->n_layers)
-        return error_set(m->error, "%s: attention.shared_kv_layers is %u of %u layers",
-                         m->source->path, shared, c->n_layers);
+    if (told && !told->is_array && gguf_element(told, 0, &number)) {
+        if (!(number >= 0.0 && number < c->n_layers) || number != floor(number))
+            return error_set(m->error, "%s: attention.shared_kv_layers is %g of %u layers",
+                             m->source->path, number, c->n_layers);
+        shared = (uint32_t)number;
+    }
     for (uint32_t l = c->n_layers - shared; l < c->n_layers; l++) {
         uint32_t from = c->n_layers - shared;
         while (from > 0 && !c->window[from - 1] != !c->window[l]) from--;

@@ -35,6 +35,7 @@ static const struct {
     {"qwen3next", ".ssm_dt", ".ssm_dt.bias"},
     {"laguna", ".attn_g.weight", ".attn_gate.weight"},
     {"lfm2", "output_norm.weight", "token_embd_norm.weight"},
+    {"lfm2moe", "output_norm.weight", "token_embd_norm.weight"},
     {"gemma4", ".ffn_gate_inp.per_expert_scale", ".ffn_down_exps.scale"},
 };
 

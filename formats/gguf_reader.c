@@ -304,7 +304,7 @@ static Status read_config(GgufModel *r) {
     Config *c = &r->source->config;
     TokenizerString name;
     snprintf(c->family, sizeof c->family, "%s", r->architecture);
-    if (gguf_text(&r->gguf, "general.name", &name))
+    if (gguf_value_text(gguf_find(&r->gguf, "general.name"), &name)) /* of any type: a label */
         snprintf(c->name, sizeof c->name, "%.*s", name.length < 120 ? (int)name.length : 120,
                  name.bytes);
     if (check_all_required(r) != STATUS_OK || read_sizes(r) != STATUS_OK) return STATUS_FAILED;

@@ -76,12 +76,18 @@ void recommended_json(Source *source, const json_t *generation) {
 
 /* ---- GGUF ---- */
 
-/* The number of general.sampling.NAME; false: the file has none. */
-static bool sampling_number(const Gguf *gguf, const char *name, double *number) {
+/* The number of general.sampling.NAME; false: the file has none. A recommendation of another type
+ * is no reason to refuse the model. */
+static bool sampling_number(Source *source, const Gguf *gguf, const char *name, double *number) {
     char key[64];
+    TokenizerString text;
     snprintf(key, sizeof key, "general.sampling.%s", name);
-    const GgufValue *found = gguf_find_kind(gguf, key, GGUF_AS_NUMBER);
-    return found && !found->is_array && gguf_element(found, 0, number) && isfinite(*number);
+    const GgufValue *found = gguf_find(gguf, key);
+    if (!found) return false;
+    bool is_number = !found->is_array && !gguf_value_text(found, &text) &&
+                     gguf_element(found, 0, number) && isfinite(*number);
+    if (!is_number) not_applied(source, key);
+    return is_number;
 }
 
 void recommended_gguf(Source *source, const Gguf *gguf) {
@@ -94,23 +100,23 @@ void recommended_gguf(Source *source, const Gguf *gguf) {
     static const char *const others[] = {"xtc_probability", "mirostat"};
     double number, repeat = 1.0;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (!sampling_number(gguf, known[i].name, &number)) continue;
+        if (!sampling_number(source, gguf, known[i].name, &number)) continue;
         /* As in llama.cpp, a temperature below 0 is greedy. */
         if (i == 0 && number < 0.0) number = 0.0;
         metadata_add_float(&source->metadata, known[i].as, number);
     }
-    if (sampling_number(gguf, "top_k", &number))
+    if (sampling_number(source, gguf, "top_k", &number))
         metadata_add_int(&source->metadata, "generation.top_k",
                          number >= 1.0 && number < 1e9 ? (int64_t)number : 0);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (sampling_number(gguf, others[i], &number) && number != 0.0) {
+        if (sampling_number(source, gguf, others[i], &number) && number != 0.0) {
             char key[64];
             snprintf(key, sizeof key, "general.sampling.%s", others[i]);
             not_applied(source, key);
         }
-    sampling_number(gguf, "penalty_repeat", &repeat);
+    sampling_number(source, gguf, "penalty_repeat", &repeat);
     /* Here the penalty counts prompt and text; -1 means the same. */
-    if (repeat != 1.0 && sampling_number(gguf, "penalty_last_n", &number) && number != -1.0)
+    if (repeat != 1.0 && sampling_number(source, gguf, "penalty_last_n", &number) && number != -1.0)
         not_applied(source, "general.sampling.penalty_last_n");
     if (gguf_find(gguf, "general.sampling.sequence"))
         not_applied(source, "general.sampling.sequence");

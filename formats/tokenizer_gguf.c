@@ -160,12 +160,27 @@ static int32_t type_of(const TokenizerGguf *g, size_t i) {
 /* The names of tokens that end a turn, as in llama.cpp (llama-vocab.cpp of llama-cpp-python
  * 0.3.36), which calls them EOG. */
 static const char *const ending_names[] = {
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
-    "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]",
-    "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
-    /* DeepSeek's, with U+FF5C and U+2581 */
-    "<\xEF\xBD\x9C"
-    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", /* DeepSeek's */
     "[e~["};
 
 /* Tokens of filling in the middle that end a text: each kind has the key's id or else the first

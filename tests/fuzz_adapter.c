@@ -117,7 +117,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     Config config = *modelfile_config(file);
     if (experts) snprintf(config.family, sizeof config.family, "qwen3_moe");
-    const AdapterBase plain = {&config, false}, reordered = {&config, true};
+    const AdapterBase plain = {.config = &config},
+                      reordered = {.config = &config, .is_reordered = true};
     if (adapter.n_files == (adapter.is_gguf ? 1 : 2) &&
         adapter_read(&adapter, size % 2 ? &plain : &reordered, &error) == STATUS_OK)
         run(&adapter, file);
