@@ -632,9 +632,40 @@ static void a_gguf_file_recommends_how_to_sample(void **state) {
                         "recommended by the model, but not applied here: "
                         "general.sampling.mirostat, general.sampling.penalty_last_n");
     source_close(source);
-    assert_refused("llama-mha", "general.sampling.temp", json_string("0"), "string",
-                   "'general.sampling.temp' is text, but a number is wanted");
+    /* What the program can do without is no reason to refuse a model. */
+    set_key(gguf, "general.sampling.temp", json_string("0"), "string");
+    set_key(gguf, "general.name", json_integer(1), "uint32");
+    gguf_fixture_write(gguf, path, STORED_F32, false);
+    source = parsed(path);
+    assert_false(metadata_has(&source->metadata, "generation.temperature"));
+    assert_non_null(strstr(source->notes[0], "general.sampling.temp"));
+    source_close(source);
     json_decref(gguf);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+/* The first published files of Gemma 3n hold the number of layers that share keys as a float, those
+ * of today's converter as a uint32. */
+static void gemma3n_may_count_its_layers_in_a_float(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");
+    uint32_t distance[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        json_t *gguf = gguf_fixture_load("gemma3n-gguf");
+        const char *key = "gemma3n.attention.shared_kv_layers";
+        if (i == 1) set_key(gguf, key, json_real(2), "float32");
+        if (i == 0) set_key(gguf, key, json_integer(2), "uint32");
+        gguf_fixture_write(gguf, path, STORED_F32, false);
+        Source *source = parsed(path);
+        distance[i] = source->config.kv_distance[source->config.n_layers - 1];
+        source_close(source);
+        json_decref(gguf);
+    }
+    assert_true(distance[0] > 0);
+    assert_int_equal(distance[0], distance[1]);
+    assert_refused("gemma3n-gguf", "gemma3n.attention.shared_kv_layers", json_real(1.5), "float32",
+                   "attention.shared_kv_layers is 1.5 of");
     free(path);
     fixture_remove_directory(directory);
 }
@@ -785,6 +816,7 @@ int main(int argc, char **argv) {
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(whole_numbers_of_any_width_are_read);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(an_epsilon_is_required);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_gguf_file_recommends_how_to_sample);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(gemma3n_may_count_its_layers_in_a_float);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test(what_generation_config_json_wants_in_vain_is_named);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_gemma3_of_ollama_has_its_own_values);
