@@ -399,8 +399,8 @@ static void a_page_without_keys_describes_no_directory(void **state) {
     (void)state;
     static const char *const pages[] = {
         "family mine\n",
-        "family mine\ngguf mine\nmatrix token_embedding <- token_embd.weight [vocab_size, dim]\n"
-        "use gguf_attention\n",
+        ("family mine\ngguf mine\nmatrix token_embedding <- token_embd.weight [vocab_size, dim]\n"
+         "use gguf_attention\n"),
         "family mine\nmatrix token_embedding <- model.embed_tokens.weight [vocab_size, dim]\n",
     };
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
