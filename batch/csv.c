@@ -323,6 +323,12 @@ Status csv_pass(Csv *csv, const char *line, size_t length, Error *error) {
     return STATUS_OK;
 }
 
+void csv_rewind(Csv *csv) {
+    if (!csv->has_header) return;
+    csv->in_quotes = false;
+    csv->length = 0;
+}
+
 bool csv_row_begins(const Csv *csv) {
     return csv->has_header && !csv->in_quotes;
 }

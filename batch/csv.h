@@ -45,6 +45,9 @@ void csv_close(Csv *csv);
 Status csv_line(Csv *csv, const char *line, size_t length, const CsvRow **row, Error *error);
 /* Takes the next line where its row is not wanted and not counted; the header is read. */
 Status csv_pass(Csv *csv, const char *line, size_t length, Error *error);
+/* Forgets a row that csv_pass has left open: the next line begins a row. An open header stays, for
+ * csv_end to refuse. */
+void csv_rewind(Csv *csv);
 /* Whether the next line begins a row. */
 bool csv_row_begins(const Csv *csv);
 /* Ends the file. *row is NULL, or a last row whose quote is not closed, which is wrong. Fails where

@@ -60,6 +60,7 @@ Status csv_shard_locate(Shard *s, const CsvPrompt *prompt, int fd, const char *n
     if (status == STATUS_OK && s->part > 1)
         status = find_row(csv, fd, name, shard_share(size, s->part - 1, s->of), size, interrupted,
                           &s->begin, error);
+    csv_rewind(csv); /* a row whose quote is never closed belongs to the part where it begins */
     if (status == STATUS_OK && s->part < s->of) {
         status = csv_open(&other, prompt, name, error);
         if (status == STATUS_OK)

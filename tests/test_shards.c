@@ -266,6 +266,23 @@ static void rows_of_a_table_are_divided_and_joined(void **state) {
     }
 }
 
+/* A quote that is never closed takes all rows behind it. They belong to the part in which it opens,
+ * and the parts behind have no row: they answered the table's header as one. */
+static void a_quote_that_is_never_closed_belongs_to_one_part(void **state) {
+    const Place *p = *state;
+    const char *const options[] = {"--ordered", "--csv",    "-i", "{text}", "-n",
+                                   "2",         "--csv-id", "id", NULL};
+    input_is(p, "id,text\n1,a\n2,\"un\n3,c\n4,d\n5,e\n");
+    check_run(batch_run_program(p->model, p->input, p->whole, options), 3, NULL);
+    for (size_t i = 0; i < 3; i++) run_part(p, i, 3, -1, NULL, options);
+    join(p, 3, 3, NULL);
+    joined_is_whole(p);
+    size_t length;
+    char *last = file_read(p->parts[2], &length);
+    assert_ptr_equal(strchr(last, '\n'), last + length - 1); /* the part's header alone */
+    free(last);
+}
+
 static void the_joined_file_goes_to_stdout_without_o(void **state) {
     const Place *p = *state;
     batch_write_mixed(p->input, 9);
@@ -612,6 +629,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_teardown(lines_of_text_are_joined_as_well, clean),
         cmocka_unit_test_teardown(failed_lines_of_a_part_can_be_retried, clean),
         cmocka_unit_test_teardown(rows_of_a_table_are_divided_and_joined, clean),
+        cmocka_unit_test_teardown(a_quote_that_is_never_closed_belongs_to_one_part, clean),
         cmocka_unit_test_teardown(a_part_that_failed_by_an_option_is_retried_with_another, clean),
         cmocka_unit_test_teardown(the_joined_file_goes_to_stdout_without_o, clean),
         cmocka_unit_test(another_number_changes_all_that_depends_on_it),
