@@ -16,6 +16,15 @@ static uint64_t mix_number(uint64_t hash, double number) {
     return mix(hash, &number, sizeof number);
 }
 
+/* What a table's row becomes. Where a column is the id, it alone is a result's key, and the prompt
+ * has no part in it; else the key has a hash of the request. */
+static uint64_t mix_table(uint64_t hash, const Session *session) {
+    const Options *o = session->options;
+    hash = mix(hash, o->csv_id, strlen(o->csv_id) + 1);
+    hash = mix_number(hash, o->csv_messages);
+    return mix(hash, session->prompt, session->prompt_length);
+}
+
 void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *session,
                        const GenerationOptions *g, const ChatPrompt *chat) {
     const Options *o = session->options;
@@ -76,5 +85,6 @@ void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *sessio
     for (size_t i = 0; i < sizeof embedding / sizeof *embedding; i++)
         if (embedding[i] != 0) hash = mix_number(mix_number(hash, (double)i), embedding[i]);
     if (o->embed_prompt) hash = mix(hash, o->embed_prompt, strlen(o->embed_prompt) + 1);
+    if (o->csv && o->csv_id) hash = mix_table(hash, session);
     snprintf(text, BATCH_FINGERPRINT_BYTES, "fp_%016llx", (unsigned long long)hash);
 }

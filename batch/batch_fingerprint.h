@@ -8,7 +8,9 @@
 enum { BATCH_FINGERPRINT_BYTES = 24 };
 
 /* Fills `text` with "fp_" and 16 digits, a hash of everything besides the request that a result
- * depends on: the model file, the numeric options and the defaults from the command line. */
+ * depends on: the model file, the numeric options and the defaults from the command line. The
+ * request of a table's row counts as one of these where a column is the id, which then is all of
+ * its key. */
 void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *session,
                        const GenerationOptions *defaults, const ChatPrompt *chat);
 

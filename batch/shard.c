@@ -235,6 +235,9 @@ static Status match_parts(const Shard *got, const Shard *wanted, bool *stale, Er
     if (got->part != wanted->part || got->of != wanted->of)
         return error_set(error, "part %" PRIu64 "/%" PRIu64 " of a batch, not %" PRIu64 "/%" PRIu64,
                          got->part, got->of, wanted->part, wanted->of);
+    if (!same_table(got, wanted))
+        return error_set(error,
+                         "made with another prompt of the table's rows, or another --csv-id");
     bool other = strcmp(got->fingerprint, wanted->fingerprint) != 0;
     if (other && !stale)
         return error_set(error,
@@ -246,9 +249,6 @@ static Status match_parts(const Shard *got, const Shard *wanted, bool *stale, Er
                          "made for other requests (bytes %" PRIu64 " to %" PRIu64 " with XXH3 "
                          "%016" PRIx64 ", but now %" PRIu64 " to %" PRIu64 ", %016" PRIx64 ")",
                          got->begin, got->end, got->hash, wanted->begin, wanted->end, wanted->hash);
-    if (!same_table(got, wanted))
-        return error_set(error,
-                         "made with another prompt of the table's rows, or another --csv-id");
     return STATUS_OK;
 }
 

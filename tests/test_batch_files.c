@@ -147,6 +147,23 @@ static void existing_results_are_never_overwritten(void **state) {
     batch_place_expect(p, 1, MORE("--resume"), "not a result");
 }
 
+/* With --csv-id the id alone says which result is whose, so the fingerprint has what becomes of a
+ * row: answers of another prompt were kept as this one's. */
+static void results_of_another_prompt_of_a_table_are_not_kept(void **state) {
+    const BatchPlace *p = *state;
+    static const char *const others[] = {"Once {text}", "{text}", "{text}"};
+    const char *const more[][3] = {{"id"}, {"id", "-m", "chat"}, {"text"}};
+    batch_place_input(p, "id,text\nk1,Tom\nk2,Tim\n");
+    batch_place_expect(p, 0, MORE("--csv", "-n", "2", "-i", "{text}", "--csv-id", "id"), NULL);
+    for (size_t i = 0; i < 3; i++)
+        batch_place_expect(p, 1,
+                           MORE("--csv", "--resume", "-n", "2", "-i", others[i], "--csv-id",
+                                more[i][0], more[i][1], more[i][2]),
+                           "other options");
+    batch_place_expect(p, 0, MORE("--csv", "--resume", "-n", "2", "-i", "{text}", "--csv-id", "id"),
+                       "2 by an earlier run");
+}
+
 static void a_second_process_on_the_same_results_is_refused(void **state) {
     const BatchPlace *p = *state;
     batch_write_cases(p->input, 3);
@@ -318,6 +335,7 @@ int main(int argc, char **argv) {
         TEST(lines_that_failed_by_an_option_are_retried_with_another),
         TEST(lines_added_to_a_half_done_file_are_answered),
         TEST(existing_results_are_never_overwritten),
+        TEST(results_of_another_prompt_of_a_table_are_not_kept),
         TEST(a_second_process_on_the_same_results_is_refused),
         TEST(results_torn_anywhere_are_completed),
         TEST(a_file_of_anything_else_is_left_alone),
