@@ -3,10 +3,13 @@
 import json
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 
 import pytest
+
+import verbatim_lm
 
 root = pathlib.Path(__file__).resolve().parents[3]
 
@@ -99,6 +102,37 @@ def test_an_answer_that_was_edited_is_found(project):
     path.write_text("\n".join(lines) + "\n")
     code, said = run(project)
     assert code == 1 and "1 failed, 49 passed" in said and "the answer differs at byte" in said
+
+
+# A program that replays a receipt by the rule of an earlier numeric revision, and finds all answers the same; the lines are
+# those of --replay of tests/fixtures/revision_3.receipt. All else the real program does.
+REPLAYS_BY_AN_OLD_RULE = """#!/bin/sh
+case " $* " in
+*" --replay "*)
+    echo '{"part": "numeric_revision", "expected": 3, "got": 4, "made_by_version": "0.1", "repeated": true, "same": true}'
+    echo '{"part": "item", "number": 1, "same": true}'
+    ;;
+*) exec %s "$@" ;;
+esac
+"""
+
+
+def test_answers_of_an_earlier_numeric_revision_are_asked_again(project, monkeypatch):
+    (project / "test_talk.py").write_text(TALK.replace("range(50)", "range(3)"))
+    assert run(project, "--verbatim-update")[0] == 0
+    program = project / "old-rule"
+    program.write_text(REPLAYS_BY_AN_OLD_RULE % shlex.quote(verbatim_lm.find_program()))
+    program.chmod(0o755)
+    monkeypatch.setenv("VERBATIM_PROGRAM", str(program))
+    code, said = run(project)
+    assert code == 0 and "3 passed" in said, said  # the revision is another, the answers are not
+    path = project / "__verbatim__" / "test_talk.jsonl"
+    first, *others = path.read_text().splitlines()
+    record = json.loads(first)
+    path.write_text("\n".join([json.dumps({**record, "text": "x" + record["text"]}), *others]) + "\n")
+    code, said = run(project)
+    assert code == 1 and "1 failed, 2 passed" in said, said
+    assert "the program's numeric revision changed" in said and "the answer differs at byte 0" in said
 
 
 EVERYTHING = """

@@ -137,8 +137,13 @@ class Book:
             # A record without some of its fields is not the one that was recorded.
             if part.get("same") is False or (part["part"] == "recorded" and part.get("same") is None):
                 self._note(part)
-        # With other weights nothing is repeated: whether the answers are still the same, a batch says.
-        if not any(part["part"] == "item" or part["part"].startswith(("item.", "recorded")) for part in parts):
+        # A replay repeats nothing with other weights, and answers of an earlier numeric revision by the rule of that revision:
+        # whether the program still gives the answers, a batch says.
+        replayed = any(part["part"] == "item" or part["part"].startswith(("item.", "recorded")) for part in parts)
+        by_old_rule = any(part["part"] == "numeric_revision" and part.get("repeated") is True for part in parts)
+        if by_old_rule:
+            self.changes.append(f"{_PARTS['numeric_revision']} changed")
+        if by_old_rule or not replayed:
             self._check_answers()
 
     def _note(self, part: Dict[str, Any]) -> None:
