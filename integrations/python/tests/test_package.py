@@ -556,6 +556,16 @@ def test_an_id_that_comes_twice_is_refused(model, tmp_path):
         list(model.batch([{"id": "a", "prompt": "a"}, {"id": "a", "prompt": "b"}], output=tmp_path / "out", max_tokens=1))
 
 
+def test_an_id_that_is_no_id_is_told_apart_from_1(model, tmp_path):
+    """True, 1 and 1.0 are one key of a Python dict; the program takes only a text or a whole number (docs/batch.md)."""
+    ids = [1, True, 1.0, "1", [1], [1]]
+    for _ in range(2):  # the second call finds the results of 1 and "1"
+        answers = list(model.batch([{"id": i, "prompt": "a"} for i in ids], output=tmp_path / "out", ordered=True, max_tokens=1))
+        assert [isinstance(answer, RequestError) for answer in answers] == [False, True, True, False, True, True]
+        assert all("must be a text or a whole number" in str(answers[i]) for i in (1, 2, 4, 5))
+    assert (tmp_path / "out").read_text().count('"id": ') == 2
+
+
 def test_a_failed_stream_says_why_again(model):
     stream = model.complete("a", stream=True, temprature=1)
     for _ in range(2):

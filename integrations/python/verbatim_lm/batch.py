@@ -88,6 +88,13 @@ def _open(path: Any) -> Any:
     raise RequestError(f"{path}: belongs to another user, or changed while it was opened")
 
 
+def _key_of(fields: Dict[str, Any]) -> Any:
+    """The id of a request or a result, which tells results apart. None: it has no id of a kind that the program takes, and
+    the program says so. True and 1.0 are such ids; Python would take both for the id 1."""
+    key = fields.get("custom_id", fields.get("id"))
+    return key if isinstance(key, (str, int)) and not isinstance(key, bool) else None
+
+
 class _Output:
     """The file of results."""
 
@@ -140,11 +147,15 @@ class _Output:
         return lines
 
     def _remember(self, line: bytes, at: int) -> None:
-        result = json.loads(line)
-        self.done[result.get("custom_id", result.get("id"))] = (at, len(line))
+        key = _key_of(json.loads(line))
+        if key is not None:
+            self.done[key] = (at, len(line))
 
-    def claim(self, key: Any) -> Optional[bytes]:
-        """The result of an id, if the file has it."""
+    def claim(self, request: Dict[str, Any]) -> Optional[bytes]:
+        """The result of a request's id, if the file has it."""
+        key = _key_of(request)
+        if key is None:
+            return None
         if key in self.claimed:
             raise RequestError(f"the id {key!r} comes twice: results in a file are told apart by their ids")
         self.claimed.add(key)
@@ -261,7 +272,7 @@ def _steps(
 
     def hand_over(given: Any) -> None:
         request, parse = _request_of(given, taken, fields, file is not None)
-        known = file.claim(request.get("custom_id", request.get("id"))) if file else None
+        known = file.claim(request) if file else None
         if known is not None:
             held[taken] = _result_of(known, parse)
         else:
