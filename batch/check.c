@@ -69,7 +69,7 @@ static json_t *report_head(const Request *r) {
 }
 
 /* The line of a report, whose id has the digits that are noted. Takes over the report. */
-static char *dump(json_t *report, const json_t *digits) {
+static char *dump(json_t *report, const JsonDigits *digits) {
     char *line = report ? json_digits_dumps(report, digits, JSON_REAL_PRECISION(9)) : NULL;
     json_decref(report);
     return line;
@@ -110,8 +110,8 @@ char *check_compare(Records *records, const ResultMaker *maker, const Request *r
 }
 
 char *check_unasked(Records *records) {
-    json_t *digits = json_object();
+    JsonDigits *digits = json_digits_new();
     char *line = dump(records_unasked(records, digits), digits);
-    json_decref(digits);
+    json_digits_free(digits);
     return line;
 }

@@ -697,7 +697,7 @@ static Status not_json(const char *line, size_t length, const json_error_t *wher
 Status request_identify(Request *r, const char *line, size_t length, size_t number, Error *error) {
     json_error_t where;
     request_blank(r, line, length, number);
-    r->digits = json_object();
+    r->digits = json_digits_new();
     if (!r->digits) return error_set(error, "no memory for a request");
     r->json = json_reader_load_digits(line, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
                                       r->digits, &where);
@@ -762,7 +762,7 @@ void request_free(Request *r) {
     answer_hold_free(&r->hold);
     request_embedding_free(&r->embedding);
     json_decref(r->with_system);
-    json_decref(r->digits);
+    json_digits_free(r->digits);
     json_decref(r->json);
     *r = (Request){0};
 }

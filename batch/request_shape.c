@@ -21,7 +21,7 @@ static Status shape_give(RequestShape *s, ShapeKind kind, char *text, size_t len
 /* Sets the shape from a JSON value of a request: a schema, an expression, a grammar or choices.
  * `name` is for errors. */
 static Status set_from_value(RequestShape *s, ShapeKind kind, const char *name, const json_t *value,
-                             const json_t *digits, Error *error) {
+                             const JsonDigits *digits, Error *error) {
     bool is_text = kind == SHAPE_REGEX || kind == SHAPE_GRAMMAR ||
                    (kind == SHAPE_JSON_SCHEMA && json_is_string(value));
     if (is_text && !json_is_string(value)) return error_set(error, "'%s' must be a text", name);
@@ -44,7 +44,7 @@ static Status set_any_object(RequestShape *s, Error *error) {
 
 /* {"type": "json_object", "schema": SCHEMA} is llama.cpp's form of a schema. There {} means any
  * object, as no schema does. */
-static Status set_object(RequestShape *s, const json_t *schema, const json_t *digits,
+static Status set_object(RequestShape *s, const json_t *schema, const JsonDigits *digits,
                          Error *error) {
     if (!schema || json_is_null(schema)) return set_any_object(s, error);
     if (!json_is_object(schema))
@@ -66,7 +66,7 @@ static Status only_known(const json_t *object, const char *const *known, Error *
     return STATUS_OK;
 }
 
-Status request_shape_format(RequestShape *s, const json_t *value, const json_t *digits,
+Status request_shape_format(RequestShape *s, const json_t *value, const JsonDigits *digits,
                             Error *error) {
     static const char *const fields[] = {"type", "json_schema", NULL};
     static const char *const of_object[] = {"type", "schema", NULL};
@@ -119,7 +119,7 @@ unsigned request_shape_form(const RequestShape *s, unsigned usual) {
     return (usual & ~s->form_given) | s->form;
 }
 
-Status request_shape_structured(RequestShape *s, const json_t *value, const json_t *digits,
+Status request_shape_structured(RequestShape *s, const json_t *value, const JsonDigits *digits,
                                 Error *error) {
     const char *name;
     json_t *item;
@@ -146,7 +146,7 @@ Status request_shape_structured(RequestShape *s, const json_t *value, const json
 }
 
 Status request_shape_option(RequestShape *s, const char *name, const json_t *value,
-                            const json_t *digits, Error *error) {
+                            const JsonDigits *digits, Error *error) {
     if (strcmp(name, "json") == 0) {
         if (json_is_true(value)) return set_any_object(s, error);
         return json_is_false(value) ? STATUS_OK : error_set(error, "'json' must be true or false");

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "constraint/json_digits.h"
 #include "constraint/shape_source.h"
 
 /* The shape of one request. Zero-initialize; request_shape_free frees. */
@@ -20,12 +21,12 @@ typedef struct RequestShape {
 /* Read the values of the fields 'response_format', 'structured_outputs', and of `name` as the
  * command line has it ("regex"). Numbers in schemas have the digits that are noted in `digits`
  * (constraint/json_digits.h). Fail when a shape was given before. */
-Status request_shape_format(RequestShape *shape, const json_t *value, const json_t *digits,
+Status request_shape_format(RequestShape *shape, const json_t *value, const JsonDigits *digits,
                             Error *error);
-Status request_shape_structured(RequestShape *shape, const json_t *value, const json_t *digits,
+Status request_shape_structured(RequestShape *shape, const json_t *value, const JsonDigits *digits,
                                 Error *error);
 Status request_shape_option(RequestShape *shape, const char *name, const json_t *value,
-                            const json_t *digits, Error *error);
+                            const JsonDigits *digits, Error *error);
 /* Reads 'json_order' or 'json_space', with the values that the command line has. */
 Status request_shape_set_form(RequestShape *shape, const char *name, const json_t *value,
                               Error *error);

@@ -691,9 +691,11 @@ char *result_error_line(const ResultMaker *maker, const Request *r, const char *
  */
 
 Status result_read(const char *line, size_t length, ResultLine *out, Error *error) {
-    json_t *digits = json_object(), *json = record_parse(line, length, digits, error);
+    JsonDigits *digits = json_digits_new();
+    if (!digits) return error_set(error, "no memory for a result");
+    json_t *json = record_parse(line, length, digits, error);
     if (!json) {
-        json_decref(digits);
+        json_digits_free(digits);
         return STATUS_FAILED;
     }
     const json_t *failure = json_object_get(json, "error");
@@ -708,7 +710,7 @@ Status result_read(const char *line, size_t length, ResultLine *out, Error *erro
     } else {
         status = error_set(error, "not a result of a batch");
     }
-    json_decref(digits);
+    json_digits_free(digits);
     json_decref(json);
     return status;
 }

@@ -82,12 +82,11 @@ static bool write_decimal(const Literal *l, char *out) {
  */
 
 /* Refuses numbers that are too long for a decimal. */
-static Status check_lengths(const json_t *digits, Error *error) {
+static Status check_lengths(const JsonDigits *digits, Error *error) {
     char decimal[EXACT_DECIMAL_SIZE];
-    const char *key;
-    json_t *entry;
-    json_object_foreach((json_t *)digits, key, entry) {
-        const char *text = json_digits_find(digits, json_array_get(entry, 0));
+    const char *text;
+    for (size_t i = 0; i < json_digits_count(digits); i++) {
+        json_digits_at(digits, i, &text);
         const Literal literal = take_apart(text);
         if (!write_decimal(&literal, decimal))
             return error_set(error, "the number %.40s%s has too many digits to be compared", text,
@@ -96,11 +95,11 @@ static Status check_lengths(const json_t *digits, Error *error) {
     return STATUS_OK;
 }
 
-Status exact_json_load(const char *text, size_t length, json_t **json, json_t **digits,
+Status exact_json_load(const char *text, size_t length, json_t **json, JsonDigits **digits,
                        Error *error) {
     const size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
     json_error_t where;
-    *digits = json_object();
+    *digits = json_digits_new();
     *json = *digits ? json_reader_load_digits(text, length, flags, *digits, &where) : NULL;
     Status status = *json     ? check_lengths(*digits, error)
                     : *digits ? error_set(error, "not JSON: line %d, column %d: %s", where.line,
@@ -108,8 +107,9 @@ Status exact_json_load(const char *text, size_t length, json_t **json, json_t **
                               : error_set(error, "no memory for JSON");
     if (status == STATUS_OK) return STATUS_OK;
     json_decref(*json);
-    json_decref(*digits);
-    *json = *digits = NULL;
+    json_digits_free(*digits);
+    *json = NULL;
+    *digits = NULL;
     return status;
 }
 
@@ -123,7 +123,8 @@ static void shortest(double value, char *out, size_t size) {
     snprintf(out, size, "%.*e", precision, value);
 }
 
-void exact_json_decimal(const json_t *digits, const json_t *number, char out[EXACT_DECIMAL_SIZE]) {
+void exact_json_decimal(const JsonDigits *digits, const json_t *number,
+                        char out[EXACT_DECIMAL_SIZE]) {
     char text[40];
     const char *written = json_digits_find(digits, number);
     if (!written && json_is_integer(number)) {

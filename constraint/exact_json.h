@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "base/status.h"
+#include "constraint/json_digits.h"
 
 /* Bytes for a number without an exponent and its end: those of all doubles, and more. */
 enum { EXACT_DECIMAL_SIZE = 800 };
@@ -14,12 +15,13 @@ enum { EXACT_DECIMAL_SIZE = 800 };
 /* Parses JSON of any type, without duplicate keys; *digits has the digits of its numbers
  * (json_digits.h). Numbers with more digits than EXACT_DECIMAL_SIZE are errors. The caller frees
  * both with json_decref. */
-Status exact_json_load(const char *text, size_t length, json_t **json, json_t **digits,
+Status exact_json_load(const char *text, size_t length, json_t **json, JsonDigits **digits,
                        Error *error);
 
 /* Writes a number as a decimal: of `digits` (which may be NULL) where it is noted there, else the
  * shortest that reads back as the same double. */
-void exact_json_decimal(const json_t *digits, const json_t *number, char out[EXACT_DECIMAL_SIZE]);
+void exact_json_decimal(const JsonDigits *digits, const json_t *number,
+                        char out[EXACT_DECIMAL_SIZE]);
 
 /* Compares two decimals as exact_json_decimal writes them: below 0, 0, or above 0. */
 int exact_json_compare(const char *x, const char *y);

@@ -39,7 +39,7 @@ typedef struct Reader {
     size_t length;
     size_t flags;
     bool any_number;     /* of any size */
-    json_t *digits;      /* of the numbers that are noted; NULL: none is */
+    JsonDigits *digits;  /* of the numbers that are noted; NULL: none is */
     json_error_t *where; /* NULL: nobody asks */
     bool told;           /* the first error, which counts */
     bool broken;         /* the text is not UTF-8 at the place */
@@ -567,7 +567,7 @@ json_t *json_reader_load(const char *text, size_t length, size_t flags, json_err
     return read_whole(&r);
 }
 
-json_t *json_reader_load_digits(const char *text, size_t length, size_t flags, json_t *digits,
+json_t *json_reader_load_digits(const char *text, size_t length, size_t flags, JsonDigits *digits,
                                 json_error_t *where) {
     Reader r = {.text = text,
                 .length = length,

@@ -10,6 +10,8 @@
 
 #include <jansson.h>
 
+#include "constraint/json_digits.h"
+
 /* As json_loadb(text, length, flags, where) of the flags JSON_REJECT_DUPLICATES, JSON_DECODE_ANY,
  * JSON_DISABLE_EOF_CHECK, JSON_DECODE_INT_AS_REAL and JSON_ALLOW_NUL; `where` may be NULL. NULL
  * with json_error_out_of_memory: memory ran out, whatever the text is. */
@@ -29,9 +31,9 @@ enum {
 };
 
 /* The same for numbers of any size: what 64 bits or a double do not hold is the nearest finite
- * double. `digits`, an object (NULL: nobody asks), gets the digits of all numbers that jansson may
+ * double. `digits` (NULL: nobody asks) gets the digits of all numbers that jansson may
  * not write as they were written (json_digits.h). */
-json_t *json_reader_load_digits(const char *text, size_t length, size_t flags, json_t *digits,
+json_t *json_reader_load_digits(const char *text, size_t length, size_t flags, JsonDigits *digits,
                                 json_error_t *where);
 
 #endif

@@ -526,7 +526,7 @@ static void schema_prepare(SchemaCompiler *c, Acceptor *acceptor) {
     c->any_string = regex_any_json_char(r);
 }
 
-Status schema_compile(Acceptor *acceptor, const json_t *schema, const json_t *digits,
+Status schema_compile(Acceptor *acceptor, const json_t *schema, const JsonDigits *digits,
                       AcceptorNode *node, Error *error) {
     const char *draft = json_string_value(json_object_get(schema, "$schema"));
     SchemaCompiler c = {.error = error,

@@ -9,10 +9,11 @@
 
 #include "base/status.h"
 #include "constraint/acceptor.h"
+#include "constraint/json_digits.h"
 
 /* Makes the node of all texts that are valid by `schema`, a JSON object or boolean. `digits`: of
  * its numbers, as exact_json_load gives them; NULL: they are what jansson's values are. */
-Status schema_compile(Acceptor *acceptor, const json_t *schema, const json_t *digits,
+Status schema_compile(Acceptor *acceptor, const json_t *schema, const JsonDigits *digits,
                       AcceptorNode *node, Error *error);
 
 /* The node of all JSON objects. */

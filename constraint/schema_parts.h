@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "constraint/acceptor.h"
+#include "constraint/json_digits.h"
 #include "constraint/regex_derivative.h"
 
 /* Keywords of our own, in schemas that the compiler itself writes. */
@@ -78,12 +79,12 @@ typedef struct SchemaCompiler {
     SchemaSet *sets;
     size_t n_sets, sets_capacity, n_compiled;
     IndexTable set_table;
-    json_t *nothing;      /* a schema that says nothing */
-    json_t *made;         /* an array that owns the schemas that the compiler writes */
-    json_t *by_uri;       /* { URI: index in places } */
-    json_t *bases;        /* [URI] */
-    json_t *negations;    /* { address: array of schemas } */
-    const json_t *digits; /* of exact_json.h: numbers that a double does not hold; NULL: none */
+    json_t *nothing;          /* a schema that says nothing */
+    json_t *made;             /* an array that owns the schemas that the compiler writes */
+    json_t *by_uri;           /* { URI: index in places } */
+    json_t *bases;            /* [URI] */
+    json_t *negations;        /* { address: array of schemas } */
+    const JsonDigits *digits; /* of exact_json.h: numbers that a double does not hold; NULL: none */
     SchemaPlace *places;
     size_t n_places, places_capacity;
     IndexTable place_table; /* by the address of their schemas */

@@ -14,26 +14,28 @@ enum { MOST_TEXT = 16 << 20 };
 
 static Status compile_schema(const ShapeSource *source, Acceptor *acceptor, AcceptorNode *node,
                              Error *error) {
-    json_t *schema, *digits;
+    json_t *schema;
+    JsonDigits *digits;
     if (exact_json_load(source->text, source->length, &schema, &digits, error) != STATUS_OK)
         return error_prefix(error, "the JSON schema");
     Status status = json_is_object(schema) || json_is_boolean(schema)
                         ? schema_compile(acceptor, schema, digits, node, error)
                         : error_set(error, "it must be an object, true or false");
     json_decref(schema);
-    json_decref(digits);
+    json_digits_free(digits);
     return status == STATUS_OK ? status : error_prefix(error, "the JSON schema");
 }
 
 static Status compile_choice(const ShapeSource *source, Acceptor *acceptor, AcceptorNode *node,
                              Error *error) {
-    json_t *list, *digits, *item;
+    json_t *list, *item;
+    JsonDigits *digits;
     size_t i;
     RegexArena *r = acceptor_regexes(acceptor);
     Regex all = REGEX_NONE;
     if (exact_json_load(source->text, source->length, &list, &digits, error) != STATUS_OK)
         return error_prefix(error, "the choice");
-    json_decref(digits);
+    json_digits_free(digits);
     Status status = json_is_array(list) && json_array_size(list) > 0
                         ? STATUS_OK
                         : error_set(error, "the choice must be a list of texts");

@@ -17,7 +17,7 @@ enum { MOST_LEVELS = 32, MOST_ITEMS = 4096 };
 typedef struct Compiler {
     Acceptor *acceptor;
     RegexArena *regexes;
-    const json_t *digits; /* of the numbers in the schemas (json_digits.h) */
+    const JsonDigits *digits; /* of the numbers in the schemas (json_digits.h) */
     Error *error;
     int level;
 } Compiler;
@@ -243,12 +243,13 @@ static Status compile(Compiler *c, const json_t *element, AcceptorNode *node) {
 }
 
 static Status compile_text(Compiler *c, const char *text, size_t length, AcceptorNode *node) {
-    json_t *json, *digits;
+    json_t *json;
+    JsonDigits *digits;
     if (exact_json_load(text, length, &json, &digits, c->error) != STATUS_OK) return STATUS_FAILED;
     c->digits = digits;
     Status status = compile(c, json, node);
     json_decref(json);
-    json_decref(digits);
+    json_digits_free(digits);
     return status;
 }
 

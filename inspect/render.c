@@ -19,7 +19,8 @@ static bool are_messages(const json_t *json) {
 
 /* A conversation and the JSON that holds it. */
 typedef struct Conversed {
-    json_t *json, *digits; /* owned; the digits are those of its numbers */
+    json_t *json;       /* owned */
+    JsonDigits *digits; /* owned: of its numbers */
     ChatPromptInput input;
     bool is_request; /* it is a line of a batch, whose clock it has; otherwise a chat's */
 } Conversed;
@@ -39,7 +40,8 @@ static Status read_conversation(Conversed *c, const Session *session, Error *err
     if (session->prompt_length == 0)
         return error_set(error,
                          "what does the user say? -i TEXT, or -f FILE with messages as JSON");
-    c->digits = json_object();
+    c->digits = json_digits_new();
+    if (!c->digits) return error_set(error, "no memory for the conversation");
     c->json = json_reader_load_digits(session->prompt, session->prompt_length, JSON_ALLOW_NUL,
                                       c->digits, NULL);
     const json_t *body = json_object_get(c->json, "body");
@@ -74,7 +76,7 @@ static Status with_prompt(const Session *session, Use use, void *result, Error *
     if (c.is_request) prompt.now = chat_prompt_request_time();
     if (status == STATUS_OK) status = use(&prompt, &c.input, result, error);
     chat_prompt_close(&prompt);
-    json_decref(c.digits);
+    json_digits_free(c.digits);
     json_decref(c.json);
     return status;
 }

@@ -81,7 +81,7 @@ MAKER(json_t *, json_reader_load,
       (const char *text, size_t length, size_t flags, json_error_t *where),
       (text, length, flags, where))
 MAKER(json_t *, json_reader_load_digits,
-      (const char *text, size_t length, size_t flags, json_t *digits, json_error_t *where),
+      (const char *text, size_t length, size_t flags, JsonDigits *digits, json_error_t *where),
       (text, length, flags, digits, where))
 MAKER(char *, json_dumps, (const json_t *json, size_t flags), (json, flags))
 MAKER(int, json_dump_callback,

@@ -12,7 +12,7 @@ static RecordKey key_of(const char *kind, const void *bytes, size_t n) {
     return (RecordKey){hash.low64, hash.high64};
 }
 
-RecordKey record_key_of_id(const json_t *id, const json_t *digits) {
+RecordKey record_key_of_id(const json_t *id, const JsonDigits *digits) {
     const char *written = json_is_real(id) ? json_digits_find(digits, id) : NULL;
     if (json_is_string(id)) return key_of("s", json_string_value(id), json_string_length(id));
     if (written) return key_of("i", written, strlen(written));
@@ -26,12 +26,12 @@ RecordKey record_key_of_line(size_t line, uint64_t hash) {
 }
 
 /* Whether the value is a whole number of any size. */
-static bool is_whole(const json_t *id, const json_t *digits) {
+static bool is_whole(const json_t *id, const JsonDigits *digits) {
     const char *written = json_digits_find(digits, id);
     return json_is_integer(id) || (written && json_digits_are_whole(written));
 }
 
-bool record_key(const json_t *result, const json_t *digits, RecordKey *key) {
+bool record_key(const json_t *result, const JsonDigits *digits, RecordKey *key) {
     const json_t *custom = json_object_get(result, "custom_id");
     const json_t *id = custom && !json_is_null(custom) ? custom : json_object_get(result, "id");
     const json_t *number = json_object_get(result, "line");
@@ -49,7 +49,7 @@ bool record_key(const json_t *result, const json_t *digits, RecordKey *key) {
     return has_line;
 }
 
-json_t *record_parse(const char *line, size_t length, json_t *digits, Error *error) {
+json_t *record_parse(const char *line, size_t length, JsonDigits *digits, Error *error) {
     const size_t flags = JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | JSON_READER_WHOLE_NUMBERS;
     json_error_t where;
     json_t *json = json_reader_load_digits(line, length, flags, digits, &where);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "constraint/json_digits.h"
 
 typedef struct RecordKey {
     uint64_t low, high;
@@ -18,15 +19,15 @@ typedef struct RecordKey {
 
 /* Of a string or a whole number; `digits` has those of numbers beyond 64 bits
  * (constraint/json_digits.h; NULL: there are none). */
-RecordKey record_key_of_id(const json_t *id, const json_t *digits);
+RecordKey record_key_of_id(const json_t *id, const JsonDigits *digits);
 RecordKey record_key_of_line(size_t line, uint64_t hash);
 
 /* The key of the request that a result answers; false: the result does not say. `digits` as
  * record_parse fills it. */
-bool record_key(const json_t *result, const json_t *digits, RecordKey *key);
+bool record_key(const json_t *result, const JsonDigits *digits, RecordKey *key);
 
 /* Parses a line of results: a new reference, an object. NULL: it is none, or has a key twice.
- * `digits`, an object (NULL: nobody asks), gets those of whole numbers beyond 64 bits. */
-json_t *record_parse(const char *line, size_t length, json_t *digits, Error *error);
+ * `digits` (NULL: nobody asks) gets those of whole numbers beyond 64 bits. */
+json_t *record_parse(const char *line, size_t length, JsonDigits *digits, Error *error);
 
 #endif

@@ -71,9 +71,11 @@ static int by_key(const void *a, const void *b) {
 
 static Status add_record(Records *c, const char *line, size_t length, size_t number, Error *error) {
     Record record = {.begin = (size_t)(line - c->bytes), .length = length, .line = number};
-    json_t *digits = json_object(), *json = record_parse(line, length, digits, error);
+    JsonDigits *digits = json_digits_new();
+    if (!digits) return error_set(error, "%s: no memory for its lines", c->name);
+    json_t *json = record_parse(line, length, digits, error);
     record.is_named = json && record_key(json, digits, &record.key);
-    json_decref(digits);
+    json_digits_free(digits);
     if (!json) return error_prefix(error, "%s: line %zu", c->name, number);
     json_decref(json);
     if (!record.is_named) record.key = record_key_of_line(number, 0);
@@ -108,7 +110,7 @@ Status records_read(Records *c, const volatile sig_atomic_t *interrupted, Error 
     return status == STATUS_OK ? split_lines(c, length, error) : status;
 }
 
-static json_t *records_parse(const Records *c, const Record *record, json_t *digits) {
+static json_t *records_parse(const Records *c, const Record *record, JsonDigits *digits) {
     return json_reader_load_digits(c->bytes + record->begin, record->length, JSON_ALLOW_NUL, digits,
                                    NULL);
 }
@@ -205,7 +207,7 @@ Verdict records_compare(Records *c, json_t *report, const json_t *recorded, cons
     return verdict;
 }
 
-json_t *records_unasked(Records *c, json_t *digits) {
+json_t *records_unasked(Records *c, JsonDigits *digits) {
     while (c->n_told < c->n && c->records[c->n_told].found) c->n_told++;
     if (c->n_told == c->n) return NULL;
     const Record *record = &c->records[c->n_told++];

@@ -47,7 +47,7 @@ Verdict records_compare(Records *records, json_t *report, const json_t *recorded
 
 /* The report of the next record that no request has asked for: a new reference; NULL: there is
  * none. */
-json_t *records_unasked(Records *records, json_t *digits);
+json_t *records_unasked(Records *records, JsonDigits *digits);
 
 /* Adds a line to the results as they should be. Does nothing without `output`. */
 Status records_write(Records *records, const char *line, Error *error);

@@ -53,7 +53,8 @@ bool chat_prompt_may_reason(const ChatPrompt *p, const ChatPromptInput *input) {
 }
 
 /* The variables of the template; `printed` gets the digits of numbers that were in texts. */
-static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input, json_t *printed) {
+static json_t *make_variables(const ChatPrompt *p, const ChatPromptInput *input,
+                              JsonDigits *printed) {
     const Tokenizer *tokenizer = p->session->tokenizer;
     const Config *config = modelfile_config(p->session->file);
     size_t n_eos = 0;
@@ -118,17 +119,18 @@ void chat_prompt_close(ChatPrompt *p) {
     p->template = NULL;
 }
 
-/* The digits of the numbers that are more than a value of jansson, a new object: Python has whole
+/* The digits of the numbers that are more than a value of jansson, a new table: Python has whole
  * numbers of any length, but prints 1.50 as 1.5. */
-static json_t *digits_beyond_values(const json_t *digits) {
-    json_t *beyond = json_object(), *entry;
-    const char *key;
-    json_object_foreach((json_t *)digits, key, entry) {
-        const json_t *number = json_array_get(entry, 0);
-        bool is_beyond =
-            json_is_real(number) && (json_digits_are_whole(json_digits_find(digits, number)) ||
-                                     fabs(json_real_value(number)) == DBL_MAX);
-        if (is_beyond) json_object_set(beyond, key, entry);
+static JsonDigits *digits_beyond_values(const JsonDigits *digits) {
+    JsonDigits *beyond = json_digits_new();
+    for (size_t i = 0; beyond && i < json_digits_count(digits); i++) {
+        const char *text;
+        json_t *number = json_digits_at(digits, i, &text);
+        bool is_beyond = json_is_real(number) &&
+                         (json_digits_are_whole(text) || fabs(json_real_value(number)) == DBL_MAX);
+        if (!is_beyond || json_digits_note(beyond, number, text, strlen(text))) continue;
+        json_digits_free(beyond);
+        return NULL;
     }
     return beyond;
 }
@@ -139,14 +141,14 @@ Status chat_prompt_render(const ChatPrompt *p, const ChatPromptInput *given,
     ChatPromptInput shaped = *given;
     json_t *messages = contents_in_form(given->messages, p->forms);
     shaped.messages = messages;
-    json_t *printed = digits_beyond_values(given->digits);
+    JsonDigits *printed = digits_beyond_values(given->digits);
     json_t *variables = messages && printed ? make_variables(p, &shaped, printed) : NULL;
     const ChatTemplateInput input = {
         .variables = variables, .digits = printed, .trusted = trusted, .now = p->now};
     Status status = variables ? chat_template_render(p->template, &input, out, error)
                               : error_set(error, "out of memory");
     json_decref(variables);
-    json_decref(printed);
+    json_digits_free(printed);
     json_decref(messages);
     /* The newline at the end of a plain dialogue would become a token of its own. */
     if (status == STATUS_OK && p->plain && out->length > 0 && out->text[out->length - 1] == '\n')

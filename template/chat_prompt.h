@@ -38,8 +38,9 @@ typedef struct ChatPromptInput {
     const json_t *messages, *tools;
     const json_t *variables; /* an object of further variables; they replace the defaults */
     const char *reasoning_effort;
-    const json_t *digits; /* of the numbers in all of them (constraint/json_digits.h); NULL: none */
-    bool is_cut;          /* the caller will cut the prompt: it may be longer than the context */
+    const JsonDigits
+        *digits; /* of the numbers in all of them (constraint/json_digits.h); NULL: none */
+    bool is_cut; /* the caller will cut the prompt: it may be longer than the context */
 } ChatPromptInput;
 
 /* Compiles the template: the session's --chat-template, else the model's own, else the template of

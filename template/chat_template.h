@@ -19,6 +19,7 @@
 #define CHAT_TEMPLATE_H
 
 #include "base/status.h"
+#include "constraint/json_digits.h"
 
 #include <jansson.h>
 #include <stdint.h>
@@ -40,7 +41,7 @@ typedef struct ChatTemplateInput {
     struct tm now;
     /* How numbers among the variables are printed (constraint/json_digits.h); NULL: all as Python
      * does. Templates compute with the 64 bits or the double that jansson has. */
-    const json_t *digits;
+    const JsonDigits *digits;
 } ChatTemplateInput;
 
 typedef struct ChatTemplateOutput {

@@ -25,7 +25,7 @@ const LiteralStyle literal_python = {
 typedef struct Reader {
     Cursor in;
     const LiteralStyle *style;
-    json_t *digits;
+    JsonDigits *digits;
     int level;
 } Reader;
 
@@ -192,7 +192,8 @@ static json_t *read_value(Reader *r) {
     return value ? value : read_number(r);
 }
 
-json_t *literal_read(const char **at, const char *end, const LiteralStyle *style, json_t *digits) {
+json_t *literal_read(const char **at, const char *end, const LiteralStyle *style,
+                     JsonDigits *digits) {
     Reader r = {.in = {*at, end}, .style = style, .digits = digits};
     json_t *value = read_value(&r);
     *at = r.in.at;

@@ -73,8 +73,8 @@ CallStyle messages_call_style(const ChatTemplate *template, const json_t *variab
 /* How arguments are converted. */
 typedef struct Conversion {
     CallStyle style;
-    const json_t *given; /* digits of the messages' numbers */
-    json_t *made;        /* gets those of numbers that were in texts */
+    const JsonDigits *given; /* digits of the messages' numbers */
+    JsonDigits *made;        /* gets those of numbers that were in texts */
 } Conversion;
 
 /* Converts a call's arguments to a JSON object or to its text, as the template wants them. What
@@ -149,8 +149,8 @@ static json_t *name_reasoning(const json_t *message) {
     return copy;
 }
 
-json_t *messages_prepare(const json_t *messages, CallStyle style, const json_t *given,
-                         json_t *made) {
+json_t *messages_prepare(const json_t *messages, CallStyle style, const JsonDigits *given,
+                         JsonDigits *made) {
     const Conversion conversion = {style, given, made};
     json_t *list = json_array(), *message;
     size_t i;

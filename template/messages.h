@@ -28,7 +28,7 @@ CallStyle messages_call_style(const ChatTemplate *template, const json_t *variab
  * JSON where an object is wanted, stays as it is. Numbers keep their digits: arguments that become
  * a text take them from `given`, those that become an object give theirs to `made`
  * (constraint/json_digits.h; NULL: none). */
-json_t *messages_prepare(const json_t *messages, CallStyle style, const json_t *given,
-                         json_t *made);
+json_t *messages_prepare(const json_t *messages, CallStyle style, const JsonDigits *given,
+                         JsonDigits *made);
 
 #endif

@@ -448,7 +448,7 @@ const ToolFormat *tool_format_find(const char *text, size_t length) {
 json_t *tool_calls_read(const ToolFormat *format, const char *text, size_t length,
                         const json_t *tools) {
     Cursor c = {text, text + length};
-    ToolCallList list = {json_array(), json_object()};
+    ToolCallList list = {json_array(), json_digits_new()};
     bool is_whole = list.calls && list.digits;
     for (cursor_skip_space(&c); is_whole && c.at < c.end; cursor_skip_space(&c)) {
         size_t n = json_array_size(list.calls);
@@ -457,7 +457,7 @@ json_t *tool_calls_read(const ToolFormat *format, const char *text, size_t lengt
             is_whole = tool_is_known(
                 tools, json_string_value(json_object_get(json_array_get(list.calls, n), "name")));
     }
-    json_decref(list.digits);
+    json_digits_free(list.digits);
     if (is_whole && json_array_size(list.calls) > 0) return list.calls;
     json_decref(list.calls);
     return NULL;

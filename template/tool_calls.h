@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "constraint/json_digits.h"
 #include "template/cursor.h"
 
 /* How a format writes calls; tool_shapes.h knows how each is enforced. */
@@ -25,8 +26,8 @@ typedef enum ToolSyntax {
 
 /* Calls that are being read. */
 typedef struct ToolCallList {
-    json_t *calls;  /* each {"name", "arguments": text that is JSON} */
-    json_t *digits; /* of the numbers in arguments (constraint/json_digits.h) */
+    json_t *calls;      /* each {"name", "arguments": text that is JSON} */
+    JsonDigits *digits; /* of the numbers in arguments (constraint/json_digits.h) */
 } ToolCallList;
 
 typedef struct ToolFormat {

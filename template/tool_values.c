@@ -119,7 +119,7 @@ static json_t *python_word(const char *text, size_t length) {
 }
 
 /* A list or an object as Python prints it; NULL: it is none. */
-static json_t *python_literal(const char *text, size_t length, json_t *digits) {
+static json_t *python_literal(const char *text, size_t length, JsonDigits *digits) {
     const char *at = text, *end = text + length;
     if (length == 0 || !strchr("[{", *text)) return NULL;
     json_t *value = literal_read(&at, end, &literal_python, digits);
@@ -129,7 +129,7 @@ static json_t *python_literal(const char *text, size_t length, json_t *digits) {
 }
 
 json_t *tool_value_read(const json_t *parameters, const char *key, const char *text, size_t length,
-                        bool as_python, json_t *digits) {
+                        bool as_python, JsonDigits *digits) {
     const size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_READER_LONE_SURROGATES;
     const json_t *schema = json_object_get(json_object_get(parameters, "properties"), key);
     unsigned types = tool_value_types(schema, parameters);

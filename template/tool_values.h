@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "constraint/json_digits.h"
+
 /* What a schema's values may be. */
 enum {
     TOOL_VALUE_NULL = 1,
@@ -34,6 +36,6 @@ bool tool_value_is_text(const json_t *schema);
  * `digits` (constraint/json_digits.h). `as_python`: its template writes words of Python. NULL: no
  * memory. */
 json_t *tool_value_read(const json_t *parameters, const char *key, const char *text, size_t length,
-                        bool as_python, json_t *digits);
+                        bool as_python, JsonDigits *digits);
 
 #endif

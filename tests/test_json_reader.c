@@ -8,7 +8,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/address_sanitizer.h"
 #include "constraint/json_digits.h"
 #include "constraint/json_reader.h"
 #include "tests/tier.h"
@@ -131,14 +135,14 @@ static void depth_is_limited(void **state) {
 static void numbers_keep_their_digits(void **state) {
     static const char text[] = "{\"a\": [0, -0, 1.50, 1E5, 18446744073709551615, -1e999, 0.1, 7], "
                                "\"b\": {\"c\": 123456789012345678901234567890}}";
-    json_t *digits = json_object(), *whole = json_object();
+    JsonDigits *digits = json_digits_new(), *whole = json_digits_new();
     json_t *value = json_reader_load_digits(text, strlen(text), 0, digits, NULL);
     json_t *again =
         json_reader_load_digits(text, strlen(text), JSON_READER_WHOLE_NUMBERS, whole, NULL);
     (void)state;
     assert_non_null(value);
-    assert_int_equal(json_object_size(digits), 7); /* without 0 and 7 */
-    assert_int_equal(json_object_size(whole), 3);
+    assert_int_equal(json_digits_count(digits), 7); /* without 0 and 7 */
+    assert_int_equal(json_digits_count(whole), 3);
     char *written = json_digits_dumps(value, digits, 0);
     assert_string_equal(written, text);
     free(written);
@@ -164,8 +168,47 @@ static void numbers_keep_their_digits(void **state) {
                                  "A\",\"\xF0\x9F\x98\x80\"]");
     free(written);
     json_decref(value);
-    json_decref(whole);
-    json_decref(digits);
+    json_digits_free(whole);
+    json_digits_free(digits);
+}
+
+/* Each number of a long line costs its value and some bytes for its digits, not a tree of jansson's
+ * (345 bytes). The process is its own, whose memory is its own. 160 bytes are what 64-bit glibc
+ * needs, with room: a value of 32, an array's place while it grows (8 + 16), an entry that grows
+ * (16 + 32), the digits (4 + 8) and two slots (8 + 4). */
+static void a_number_with_its_digits_is_small(void **state) {
+    enum { N = 200000, MOST_BYTES = 160 };
+    static const char item[] = ",1.5";
+    const size_t length = 1 + 4 * (size_t)N;
+    (void)state;
+    if (ADDRESS_SANITIZER) skip();
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct rusage before, after;
+        char *text = malloc(length);
+        if (!text) _exit(1);
+        for (size_t i = 0; i < N; i++) memcpy(text + 4 * i, item, 4);
+        text[0] = '[', text[length - 1] = ']';
+        getrusage(RUSAGE_SELF, &before);
+        JsonDigits *digits = json_digits_new();
+        json_t *value = json_reader_load_digits(text, length, 0, digits, NULL);
+        getrusage(RUSAGE_SELF, &after);
+        long bytes = (after.ru_maxrss - before.ru_maxrss) * 1024 / N;
+        bool whole = json_array_size(value) == N && json_digits_count(digits) == N;
+        for (size_t i = 0; whole && i < N; i++) {
+            const char *found = json_digits_find(digits, json_array_get(value, i));
+            whole = found && strcmp(found, "1.5") == 0;
+        }
+        print_message("%ld bytes a number\n", bytes);
+        json_decref(value);
+        json_digits_free(digits);
+        free(text);
+        _exit(whole && bytes < MOST_BYTES ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 int main(void) {
@@ -174,6 +217,7 @@ int main(void) {
         cmocka_unit_test(changed_documents_are_read_as_jansson_does),
         cmocka_unit_test(depth_is_limited),
         cmocka_unit_test(numbers_keep_their_digits),
+        cmocka_unit_test(a_number_with_its_digits_is_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static json_t *go_round(const json_t *request) {
     json_t *variables = json_pack("{s:b, s:n, s:s, s:s}", "add_generation_prompt", 1, "documents",
                                   "bos_token", "<s>", "eos_token", "</s>");
     const CallStyle style = messages_call_style(t, variables, now);
-    json_t *digits = json_object();
+    JsonDigits *digits = json_digits_new();
     json_object_set_new(variables, "messages", messages_prepare(messages, style, NULL, digits));
     json_object_set(variables, "tools", (json_t *)tools);
     const ChatTemplateInput input = {.variables = variables, .digits = digits, .now = now};
@@ -86,7 +86,7 @@ static json_t *go_round(const json_t *request) {
     chat_template_free(t);
     answer_free(&answer);
     json_decref(variables);
-    json_decref(digits);
+    json_digits_free(digits);
     json_decref(messages);
     return reply;
 }
