@@ -299,12 +299,16 @@ static Status set_inputs(Receipt *r, Options *o, Session *session, Error *error)
     return STATUS_OK;
 }
 
+/* The revision of a receipt that was read; NULL: this program does not know it. */
+static const Revision *made_under(const Receipt *r) {
+    const json_t *program = json_object_get(r->json, "program");
+    return revision_find(json_integer_value(json_object_get(program, "numeric_revision")));
+}
+
 /* Up to revision 3 JSON of a shape had any order and white space: a receipt of that time is
  * repeated by the same rule. */
 static void take_old_rule(Receipt *r, Options *o) {
-    const json_t *program = json_object_get(r->json, "program");
-    const Revision *made =
-        revision_find(json_integer_value(json_object_get(program, "numeric_revision")));
+    const Revision *made = made_under(r);
     r->by_old_rule = made && made->repeated;
     if (!r->by_old_rule) return;
     o->json_order = JSON_ORDER_ANY;
@@ -671,6 +675,8 @@ static Status finish_replay(Receipt *r, Error *error) {
         json_object_set_new(report, "error", json_string("nothing was repeated for it"));
         report_say(&r->report, report, VERDICT_DIFFERENT);
     }
+    /* Its rule is that of JSON of a shape; other results may still be of their revision. */
+    if (r->by_old_rule && r->report.n_of[VERDICT_DIFFERENT] > 0) explain_revision(r, made_under(r));
     return report_end(&r->report, r->name, "part", error);
 }
 

@@ -9,7 +9,7 @@ static const Revision revisions[] = {
     {1, NULL, "7c12df55e8eba22cdee14a5f160a5745b3eab580", "f2bb07fb2c00b56fb4ab2b6ccf7eba4f0812e146", NULL, false},
     {2, "0.1", "f3b15b3193d6510d63733315c2add017b78ddd39", "d06c161278441493afb59828dc50cb51732c5a75", NULL, false},
     {3, "0.1", "52e7b0864b852bd3226c5007e0efe194de195d8b", "e003927206ccc71236ea58feb4b277ab33afe060", "white space in answers of a JSON shape", true},
-    {4, "0.1", NULL, NULL, "keys and white space in answers of a JSON shape", false},
+    {4, "0.1", NULL, NULL, "keys and white space in answers of a JSON shape; arguments of tools' calls; ids beyond 64 bits", false},
 };
 /* clang-format on */
 
