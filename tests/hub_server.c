@@ -26,6 +26,7 @@ typedef struct Hub {
     char connections[600]; /* the second log */
     int listener, port;
     int questions; /* that Org/busy has been asked; pages of Org/round */
+    int later;     /* questions for a file of Org/later */
 } Hub;
 
 typedef struct Request {
@@ -237,6 +238,12 @@ static void answer_hub(Hub *hub, int fd, const Request *request) {
                  hub->port, model, hub->questions++);
         return answer(fd, 200, location, "[]");
     }
+    bool is_file = strncmp(after, "/resolve/", strlen("/resolve/")) == 0;
+    if (is_called(path, "later") && is_file && hub->later < 2)
+        return answer(fd, hub->later++ == 0 ? 429 : 503, "Retry-After: 1\r\n", "later");
+    if (is_called(path, "never") && is_file) return answer(fd, 503, "", "busy");
+    if (is_called(path, "tomorrow") && is_file)
+        return answer(fd, 503, "Retry-After: 86400\r\n", "come back tomorrow");
     if (strcmp(after, "/revision/main") == 0)
         return answer(fd, 200, "", "{\"id\":\"x\",\"sha\":\"" HUB_REVISION "\",\"siblings\":[]}");
     if (strcmp(after, "/tree/" HUB_REVISION) == 0)

@@ -68,7 +68,7 @@ static int set_up(void **state) {
                  "echo not wanted >pytorch_model.bin && cd .. && "
                  "for f in cut mute wrong whole gated busy short portal stump crumbs endless flood "
                  "nested round glob closed ftp planted spelled size-float size-octal size-huge "
-                 "blank; do cp -r tiny $f; done && : "
+                 "blank later never tomorrow; do cp -r tiny $f; done && : "
                  ">busy/merges.txt && "
                  "mkdir quants pickle one && echo x >pickle/pytorch_model.bin && "
                  "head -c 700 /dev/zero >one/One-Q8_0.gguf && cd quants && "
@@ -363,6 +363,20 @@ static void a_download_that_breaks_off_goes_on(void **state) {
                    ">cache/models--Org--whole/blobs/$sum.incomplete && $get Org/whole");
 }
 
+/* A file's host that is busy is asked again when it wants to be (Retry-After, RFC 9110, 10.2.3), as
+ * the hub's interface is; in seconds, and no longer than ./get is patient. */
+static void a_busy_host_of_files_is_waited_for(void **state) {
+    (void)state;
+    NEEDS_CURL();
+    expect_success("from=$(date +%s%N) && $get Org/later 2>said && "
+                   "test $(grep -c 'the hub asks to wait for 1 seconds' said) = 2 && "
+                   "test $(($(date +%s%N) - from)) -ge 2000000000; s=$?; rm said; exit $s");
+    expect_failure("$get Org/never", 1,
+                   "are here, then the hub answers 503; the same command goes on");
+    expect_failure("$get Org/tomorrow", 1,
+                   "answers 503 and asks to be left alone for 86400 seconds");
+}
+
 static void what_came_wrong_is_removed(void **state) {
     (void)state;
     NEEDS_CURL();
@@ -458,6 +472,7 @@ int main(void) {
         cmocka_unit_test(no_other_protocol_is_followed),
         cmocka_unit_test(planted_links_are_not_written_through),
         cmocka_unit_test(a_download_that_breaks_off_goes_on),
+        cmocka_unit_test(a_busy_host_of_files_is_waited_for),
         cmocka_unit_test(what_came_wrong_is_removed),
         cmocka_unit_test(a_full_disk_loses_nothing),
         cmocka_unit_test(a_token_goes_to_the_hub_alone),
