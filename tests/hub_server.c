@@ -244,6 +244,8 @@ static void answer_hub(Hub *hub, int fd, const Request *request) {
     if (is_called(path, "never") && is_file) return answer(fd, 503, "", "busy");
     if (is_called(path, "tomorrow") && is_file)
         return answer(fd, 503, "Retry-After: 86400\r\n", "come back tomorrow");
+    if (is_called(path, "long") && strcmp(after, "/revision/main") == 0)
+        return answer(fd, 200, "", "{\"sha\":\"" HUB_REVISION "0\"}");
     if (strcmp(after, "/revision/main") == 0)
         return answer(fd, 200, "", "{\"id\":\"x\",\"sha\":\"" HUB_REVISION "\",\"siblings\":[]}");
     if (strcmp(after, "/tree/" HUB_REVISION) == 0)

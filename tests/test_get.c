@@ -68,7 +68,7 @@ static int set_up(void **state) {
                  "echo not wanted >pytorch_model.bin && cd .. && "
                  "for f in cut mute wrong whole gated busy short portal stump crumbs endless flood "
                  "nested round glob closed ftp planted spelled size-float size-octal size-huge "
-                 "blank later never tomorrow; do cp -r tiny $f; done && : "
+                 "blank later never tomorrow long; do cp -r tiny $f; done && : "
                  ">busy/merges.txt && "
                  "mkdir quants pickle one && echo x >pickle/pytorch_model.bin && "
                  "head -c 700 /dev/zero >one/One-Q8_0.gguf && cd quants && "
@@ -414,6 +414,7 @@ static void what_is_not_there_is_said(void **state) {
     NEEDS_CURL();
     expect_failure("$get Org/tiyn", 1, "no such model on the hub; near: Org/tiny, Org/tiny-2");
     expect_failure("$get --revision v9 Org/tiny", 1, "no revision 'v9'");
+    expect_failure("$get Org/long", 1, "the hub's answer names no revision"); /* of 41 digits */
     expect_failure("$get Org/pickle", 1, "neither safetensors nor GGUF files, only such as");
     expect_failure("$get tiny", 2, "the hub's names are ORG/NAME");
     expect_failure("$get https://example.com/x.gguf", 2,
