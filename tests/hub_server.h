@@ -16,10 +16,12 @@
  *     nested   the list of files is 80,000 lists in each other
  *     round    each page of the list names a next one
  *     glob     the address of the list's second page has a range in it that curl would expand
- *     later    answers 429 to the first question for a file, then 503, and asks to wait for a
- * second never    answers 503 to each question for a file tomorrow answers 503 to each question for
- * a file, and asks to wait for a day long     its revision has 41 digits closed   answers 429 to
- * every question, and asks to wait for a day ftp      leads to the files by another protocol
+ *     later    answers 429, then 503 to questions for a file, and asks to wait for a second
+ *     never    answers 503 to each question for a file
+ *     tomorrow answers 503 to each question for a file, and asks to wait for a day
+ *     long     its revision has 41 digits
+ *     closed   answers 429 to every question, and asks to wait for a day
+ *     ftp      leads to the files by another protocol
  *     planted  lists names that a stranger would like to have written
  *     spelled  sums are written as "sha256:" and in upper case
  *     size-*   of config.json the list has no size: 1000.0 (float), 008 (octal), 2^63 (huge) */
