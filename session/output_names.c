@@ -97,6 +97,8 @@ static bool holds_results(int fd) {
     return found;
 }
 
+static const char holds_receipt[] = "holds a receipt";
+
 /* What the file holds that nobody means to replace by a result; NULL: anything else. Safetensors
  * have no mark of their own: their name tells. *results: it holds those of a batch. */
 static const char *kept_kind(const char *path, bool *results) {
@@ -106,6 +108,8 @@ static const char *kept_kind(const char *path, bool *results) {
         {MODELFILE_MAGIC, "holds a model"},
         {"GGUF", "holds a model"},
         {"{\"verbatim_session\"", "holds a conversation"},
+        {"vbtm-kv", "holds the keys and values of a conversation"}, /* of any version */
+        {"{\n \"verbatim_receipt\"", holds_receipt},
     };
     char begins[32] = "";
     size_t n = strlen(path), ending = strlen(".safetensors");
@@ -141,6 +145,8 @@ static Status check_file(const Options *o, const NamedFile *written, Error *erro
     }
     bool results;
     const char *kind = kept_kind(written->path, &results);
+    /* A new receipt is written to the file of the last one. */
+    if (kind == holds_receipt && written->path == o->receipt) return STATUS_OK;
     if (kind && results && may_hold_results(o, written, &file)) return STATUS_OK;
     return kind ? refuse(written, kind, error) : STATUS_OK;
 }

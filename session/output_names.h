@@ -1,5 +1,6 @@
 /* The files that a command line writes beside those that it reads: a result never replaces what the
- * same command reads, a model, a conversation, or the results of a batch. */
+ * same command reads, a model, a conversation, or the results of a batch; a receipt is replaced by
+ * another receipt alone. */
 #ifndef OUTPUT_NAMES_H
 #define OUTPUT_NAMES_H
 

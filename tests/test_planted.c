@@ -377,6 +377,26 @@ static void assert_keeps(const char *path, Process p, const char *why) {
     PROCESS_SAYS(p, 2, why);
 }
 
+/* Files that the program made itself: a text's -o does not replace them; a receipt replaces one. */
+static void holds_a_receipt_or_keys_and_values(const char *session) {
+    char *kv = NULL;
+    assert_true(asprintf(&kv, "%s.kv", session) > 0);
+    unlink(session);
+    Process p = RUN("run", model, "-m", "chat", "-i", "the", "-n", "3", "--session", session);
+    PROCESS_SAYS(p, 0, "");
+    p = RUN("run", model, "-i", "the", "-n", "3", "-o", kv);
+    PROCESS_SAYS(p, 2, "holds the keys and values of a conversation");
+    unlink(kv), unlink(session);
+    for (int i = 0; i < 2; i++) {
+        p = RUN("run", model, "-i", "the", "-n", "3", "--receipt", session);
+        PROCESS_SAYS(p, 0, "");
+    }
+    p = RUN("run", model, "-i", "the", "-n", "3", "-o", session);
+    PROCESS_SAYS(p, 2, "holds a receipt");
+    unlink(session);
+    free(kv);
+}
+
 /* What is read by the same command, a model, a conversation and a batch's results stay; other files
  * are replaced. */
 static void a_result_replaces_nothing_that_is_read_or_kept(void **state) {
@@ -420,6 +440,7 @@ static void a_result_replaces_nothing_that_is_read_or_kept(void **state) {
     file_write(other, "{\"verbatim_session\":1}\n", 23);
     p = RUN("run", model, "-i", "the", "-n", "3", "--receipt", other);
     PROCESS_SAYS(p, 2, "holds a conversation");
+    holds_a_receipt_or_keys_and_values(other);
     /* of a batch: made by this program */
     char *batch = fixture_path(directory, "batch");
     static const char request[] = "{\"id\": 1, \"prompt\": \"a\", \"max_tokens\": 1}\n";
