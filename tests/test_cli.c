@@ -918,7 +918,8 @@ static char *printed_of_file(const char *const words[10], const char *text, size
                   : strcmp(words[i], "@F") == 0 ? at
                   : strcmp(words[i], "M") == 0  ? tiny
                                                 : words[i];
-    Process p = process_run(argv, "a\nab\n{\"a\":1}\n1\n", 19);
+    static const char lines[] = "a\nab\n{\"a\":1}\n1\n";
+    Process p = process_run(argv, lines, sizeof lines - 1);
     assert_true(asprintf(&printed, "%d\n%s\n%s", p.status, p.out, p.err) > 0);
     process_free(&p);
     free(at);
