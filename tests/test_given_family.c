@@ -417,7 +417,7 @@ static void a_refusal_looks_into_the_text_model(void **state) {
     (void)state;
     Fixture f = fixture_load("llama-gqa");
     Error error;
-    json_t *text = json_object_get(f.json, "config");
+    json_t *text = json_incref(json_object_get(f.json, "config"));
     json_object_set_new(text, "num_experts", json_integer(0));
     for (int known = 1; known >= 0; known--) {
         json_object_set_new(text, "model_type", json_string(known ? "llama" : "zebra"));
@@ -430,7 +430,6 @@ static void a_refusal_looks_into_the_text_model(void **state) {
                                : "the nearest that runs is 'llama': it reads no key 'num_experts'";
         if (!strstr(error.text, says)) fail_msg("%s", error.text);
         assert_null(strstr(error.text, "routed experts"));
-        text = json_incref(json_object_get(whole, "text_config"));
         fixture_remove_directory(source);
         free(target);
     }
@@ -446,7 +445,7 @@ static void a_draft_looks_into_the_text_model(void **state) {
                                            {NULL, "\nfamily newvl like llama\n"},
                                            {"llama", "\nfamily llama\n"}};
     Fixture f = fixture_load("llama-gqa");
-    json_t *text = json_object_get(f.json, "config");
+    json_t *text = json_incref(json_object_get(f.json, "config"));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_object_del(text, "model_type");
         if (cases[i][0]) json_object_set_new(text, "model_type", json_string(cases[i][0]));
@@ -456,7 +455,6 @@ static void a_draft_looks_into_the_text_model(void **state) {
         assert_says(page, "# This is about the text_config of config.json: make a directory with");
         assert_says(page, cases[i][1]);
         assert_null(strstr(page, "config.json that no line reads"));
-        text = json_incref(json_object_get(whole, "text_config"));
         fixture_remove_directory(source);
         free(page);
     }
