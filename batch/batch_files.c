@@ -176,6 +176,7 @@ static Status other_fingerprint(const ResultFile *file, size_t number, const Res
 static Status read_results(ResultFile *file, LineReader *reader, const char *fingerprint,
                            bool ordered, ResultFile *kept, off_t *cut, bool *drops, Error *error) {
     bool behind = false; /* the cut: what follows is answered again as well */
+    *drops = false;
     for (;;) {
         LineState state;
         const char *line;
