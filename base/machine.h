@@ -3,8 +3,7 @@
  * For tests the environment describes a poorer machine, or one with more processors, so that what
  * depends on the machine shows on any:
  * VERBATIM_MACHINE="isa=avx2,processors=64,memory=1G,cache=256K", each part optional
- * (tests/README.md). Nothing is asked of the
- * system for a part that is described. */
+ * (tests/README.md). Nothing is asked of the system for a part that is described. */
 #ifndef MACHINE_H
 #define MACHINE_H
 
