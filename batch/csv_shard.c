@@ -15,7 +15,7 @@ static Status find_row(Csv *csv, int fd, const char *name, uint64_t at, uint64_t
     Status status = line_reader_range(&reader, 0, size, error);
     *begin = size;
     while (status == STATUS_OK) {
-        LineState state;
+        LineState state = LINE_NONE;
         const char *line;
         size_t length;
         uint64_t offset = reader.offset;

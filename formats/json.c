@@ -68,6 +68,7 @@ static char *without_python(const char *text, size_t bytes) {
 
 Status json_parse(json_t **out, const char *path, const void *text, size_t bytes, Error *error) {
     json_error_t where;
+    if (bytes == 0) text = "";                   /* an empty file's bytes may be NULL */
     size_t mark = utf8_mark_length(text, bytes); /* readers may ignore it (RFC 8259, 8.1) */
     text = (const char *)text + mark;
     bytes -= mark;

@@ -15,6 +15,7 @@
 #include "base/address_sanitizer.h"
 #include "constraint/json_digits.h"
 #include "constraint/json_reader.h"
+#include "formats/json.h"
 #include "tests/tier.h"
 
 static const char *const documents[] = {
@@ -120,6 +121,16 @@ static void changed_documents_are_read_as_jansson_does(void **state) {
     }
 }
 
+/* An empty file is mapped as no bytes at all. */
+static void no_bytes_are_no_object(void **state) {
+    (void)state;
+    Error error;
+    json_t *root;
+    assert_int_equal(json_parse(&root, "a.json", NULL, 0, &error), STATUS_FAILED);
+    assert_null(root);
+    assert_string_equal(error.text, "a.json: line 1: '[' or '{' expected near end of file");
+}
+
 static void depth_is_limited(void **state) {
     enum { DEEP = 3000 };
     char text[2 * DEEP];
@@ -215,6 +226,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_and_errors_are_jansson_s),
         cmocka_unit_test(changed_documents_are_read_as_jansson_does),
+        cmocka_unit_test(no_bytes_are_no_object),
         cmocka_unit_test(depth_is_limited),
         cmocka_unit_test(numbers_keep_their_digits),
         cmocka_unit_test(a_number_with_its_digits_is_small),
