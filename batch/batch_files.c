@@ -169,6 +169,14 @@ static Status other_fingerprint(const ResultFile *file, size_t number, const Res
                      file->path, number, result->fingerprint, fingerprint, failed);
 }
 
+/* The user may have meant the line for something else than a result. */
+static void say_dropped(const ResultFile *file, size_t number, size_t length) {
+    terminal_say(
+        "%s: line %zu is not whole (%zu bytes without a line's end, as a kill or a full disk "
+        "leaves them): dropped, and written anew",
+        file->path, number, length);
+}
+
 /* Reads results up to the end or an incomplete line. *cut is the offset of where the lines to keep
  * end; with `ordered` that is before the first line that must be answered again. *drops: a failed
  * line is to be removed, whatever model and options it failed with: nothing of it is kept. Writes
@@ -187,8 +195,10 @@ static Status read_results(ResultFile *file, LineReader *reader, const char *fin
             return STATUS_FAILED;
         if (!behind) *cut = (off_t)offset;
         if (state == LINE_NONE) return STATUS_OK;
-        if (state == LINE_READ && !reader->terminated && kept_results_torn(line, length))
+        if (state == LINE_READ && !reader->terminated && kept_results_torn(line, length)) {
+            if (!kept) say_dropped(file, reader->number, length);
             return STATUS_OK;
+        }
         bool header = file->header && reader->number == 1 && state == LINE_READ, stale = false;
         if (reader->number == 1 && state == LINE_READ &&
             shard_match(line, length, file->header, file->retries ? &stale : NULL, error) !=

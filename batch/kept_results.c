@@ -3,28 +3,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "batch/json_prefix.h"
 #include "batch/shard.h"
 #include "formats/base64.h"
 
-/* True for a line of zeros, which a power cut can leave where blocks were allocated and never
- * written. */
-static bool all_zero(const char *line, size_t length) {
-    for (size_t i = 0; i < length; i++)
-        if (line[i] != '\0') return false;
-    return true;
+/* Whether the line lacks only its newline. */
+static bool is_whole(const char *line, size_t length) {
+    ResultLine result;
+    Shard shard;
+    Error error;
+    if (result_read(line, length, &result, &error) == STATUS_OK) return true;
+    bool is_header = shard_read(line, length, &shard);
+    if (is_header) shard_free(&shard);
+    return is_header;
 }
 
 bool kept_results_torn(const char *line, size_t length) {
     static const char *const starts[] = {"{\"id\": ", "{\"line\": ", SHARD_HEADER_START};
-    size_t header = strlen(SHARD_HEADER_START);
-    if (all_zero(line, length)) return true;
-    if (length >= header && memcmp(line, SHARD_HEADER_START, header) == 0) return true;
-    if (result_is_another(line, length)) return false;
+    /* A power cut can leave zeros where blocks were allocated and never written. */
+    while (length > 0 && line[length - 1] == '\0') length--;
+    bool starts_as_ours = length == 0;
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
         size_t n = strlen(starts[i]);
-        if (memcmp(line, starts[i], length < n ? length : n) == 0) return true;
+        starts_as_ours |= memcmp(line, starts[i], length < n ? length : n) == 0;
     }
-    return false;
+    if (!starts_as_ours || length == 0) return starts_as_ours;
+    return json_prefix_is_cut(line, length) || is_whole(line, length);
 }
 
 Status kept_results_read(const char *line, size_t length, bool terminated, ResultLine *result,

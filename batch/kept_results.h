@@ -6,9 +6,10 @@
 
 #include "batch/result.h"
 
-/* Whether a last line without a newline may be a result that a kill left incomplete, which is cut
- * off. False if it does not begin like a result, or is a complete object of another kind (such as a
- * request): then the wrong file was named. */
+/* Whether a last line without a newline may be a result, or the header of a part (shard.h), that a
+ * kill left incomplete, which is cut off: it begins as those do, and it is either the beginning of
+ * a JSON object or whole but for its newline; zeros at its end do not count. Anything else, such as
+ * a request or a note, is not ours: then the wrong file was named. */
 bool kept_results_torn(const char *line, size_t length);
 
 /* Reads a line that is not torn. Fails for one that is no result, and for a last line without a

@@ -714,12 +714,3 @@ Status result_read(const char *line, size_t length, ResultLine *out, Error *erro
     json_decref(json);
     return status;
 }
-
-bool result_is_another(const char *line, size_t length) {
-    ResultLine ignored;
-    Error error;
-    json_t *json = json_reader_load_digits(line, length, JSON_ALLOW_NUL, NULL, NULL);
-    bool is_object = json_is_object(json);
-    json_decref(json);
-    return is_object && result_read(line, length, &ignored, &error) != STATUS_OK;
-}

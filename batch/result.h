@@ -95,7 +95,4 @@ typedef struct ResultLine {
 
 Status result_read(const char *line, size_t length, ResultLine *out, Error *error);
 
-/* Whether the line is a complete JSON object that is not a result. */
-bool result_is_another(const char *line, size_t length);
-
 #endif

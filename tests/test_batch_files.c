@@ -196,6 +196,63 @@ static void results_torn_anywhere_are_completed(void **state) {
     free(whole);
 }
 
+/* What behind whole results is no beginning of a result is the user's. Zeros, which a power cut
+ * leaves, do not hide what stands before them. */
+static void only_the_beginning_of_a_result_is_dropped_and_that_is_said(void **state) {
+    const BatchPlace *p = *state;
+    batch_write_cases(p->input, 3);
+    batch_place_expect(p, 0, MORE("--ordered"), NULL);
+    rename(p->output, p->other);
+    size_t length, left_length;
+    char *results = file_read(p->other, &length);
+#define TAIL(text, ours)                                                                           \
+    { text, sizeof text - 1, ours }
+    static const struct {
+        const char *text;
+        size_t length;
+        bool ours;
+    } tails[] = {
+        TAIL("{\"id\": my note", false),
+        TAIL("{\"id\": \"a\", note", false),
+        TAIL("{\"id\": 01", false),
+        TAIL("{\"id\": 1} and more", false),
+        TAIL("{\"line\": 4 and 5", false),
+        TAIL("{\"line\": 4.x", false),
+        TAIL("{\"id\": \"a\\x", false),
+        TAIL("{\"id\": \"\xE9t\xE9", false), /* not UTF-8 */
+        TAIL("{\"shard\": of my garden", false),
+        TAIL("{\"shard\": 5}", false),
+        TAIL("my note\0\0\0", false),
+        TAIL("{\"id\": \"a\", \"te", true),
+        TAIL("{\"id\": \"a\", \"te\0\0\0", true),
+        TAIL("{\"id\": \"caf\xC3", true), /* half of a character */
+        TAIL("{\"id\": -", true),
+        TAIL("{\"id\": 1, \"a\": [1.5e+, 2", false),
+        TAIL("{\"id\": 1, \"a\": [1.5e+3, {\"b\": nul", true),
+        TAIL("{\"id\": 1, \"a\": [], \"b\": {}, \"c\": \"\\u00", true),
+        TAIL("{", true),
+        TAIL("\0\0", true),
+    };
+#undef TAIL
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
+        char *bytes = malloc(length + tails[i].length);
+        memcpy(bytes, results, length);
+        memcpy(bytes + length, tails[i].text, tails[i].length);
+        file_write(p->output, bytes, length + tails[i].length);
+        Process again = batch_place_run(p, MORE("--ordered", "--resume"));
+        const char *wanted = tails[i].ours ? ": line 4 is not whole (" : ": line 4: ";
+        if (again.status != !tails[i].ours || !strstr(again.err, wanted))
+            fail_msg("'%s': status %d, '%s'", tails[i].text, again.status, again.err);
+        process_free(&again);
+        char *left = file_read(p->output, &left_length);
+        assert_int_equal(left_length, tails[i].ours ? length : length + tails[i].length);
+        assert_memory_equal(left, bytes, left_length);
+        free(left);
+        free(bytes);
+    }
+    free(results);
+}
+
 /* Files named by mistake, and results that were edited, are not changed. */
 static void a_file_of_anything_else_is_left_alone(void **state) {
     const BatchPlace *p = *state;
@@ -338,6 +395,7 @@ int main(int argc, char **argv) {
         TEST(results_of_another_prompt_of_a_table_are_not_kept),
         TEST(a_second_process_on_the_same_results_is_refused),
         TEST(results_torn_anywhere_are_completed),
+        TEST(only_the_beginning_of_a_result_is_dropped_and_that_is_said),
         TEST(a_file_of_anything_else_is_left_alone),
         TEST(results_of_another_order_are_not_taken_for_ordered_ones),
         TEST(a_killed_run_is_completed),
