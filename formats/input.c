@@ -17,6 +17,13 @@ static InputStamp stamp_of(const struct stat *info) {
                         .changed = {(int64_t)info->st_ctim.tv_sec, (int64_t)info->st_ctim.tv_nsec}};
 }
 
+static InputAccess access_of(const struct stat *info) {
+    return (InputAccess){.links = (uint64_t)info->st_nlink,
+                         .permissions = (uint64_t)info->st_mode & 0777,
+                         .owner = (uint64_t)info->st_uid,
+                         .group = (uint64_t)info->st_gid};
+}
+
 Status input_adopt(InputFile *file, const char *path, int fd, Error *error) {
     *file = (InputFile){.fd = fd, .path = strdup(path)};
     struct stat info;
@@ -34,6 +41,7 @@ Status input_adopt(InputFile *file, const char *path, int fd, Error *error) {
     } else {
         file->bytes = (uint64_t)info.st_size;
         file->stamp = stamp_of(&info);
+        file->access = access_of(&info);
         void *map = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
         if (map == MAP_FAILED) {
             status = error_set(error, "%s: cannot map: %s", path, strerror(errno));
@@ -88,6 +96,9 @@ Status input_check_unchanged(const InputFile *file, Error *error) {
     struct stat info;
     if (fstat(file->fd, &info) != 0) return error_set(error, "%s: %s", file->path, strerror(errno));
     InputStamp now = stamp_of(&info);
+    InputAccess access = access_of(&info);
+    if (memcmp(&access, &file->access, sizeof access) != 0)
+        memcpy(now.changed, file->stamp.changed, sizeof now.changed);
     if ((uint64_t)info.st_size == file->bytes && memcmp(&now, &file->stamp, sizeof now) == 0)
         return STATUS_OK;
     return error_set(error,

@@ -18,11 +18,18 @@ typedef struct InputStamp {
     int64_t modified[2], changed[2]; /* seconds, nanoseconds */
 } InputStamp;
 
+/* What a new hard link, chmod and chown change of a file together with `changed`. A write changes
+ * none of it: the permission bits alone count, as a write clears a set-user-ID bit. */
+typedef struct InputAccess {
+    uint64_t links, permissions, owner, group;
+} InputAccess;
+
 typedef struct InputFile {
     char *path; /* for messages; owned */
     int fd;
     uint64_t bytes;
-    InputStamp stamp;   /* when it was opened, as `bytes` */
+    InputStamp stamp; /* when it was opened, as `bytes` and `access` */
+    InputAccess access;
     const uint8_t *map; /* the whole file, NULL for an empty one */
 } InputFile;
 
@@ -37,6 +44,10 @@ void input_close(InputFile *file);
 Status input_read(const InputFile *file, uint64_t offset, void *out, size_t bytes, Error *error);
 
 /* Fails when the file was changed since it was opened: what was read of it may be of two versions.
+ * Of a file whose size and time of modification are as before, `changed` alone says that it was
+ * written to (cp -p and rsync set the other time back), and it counts unless InputAccess tells
+ * what it was changed by: a backup that links files, or chmod, leaves the bytes alone. So a write
+ * is missed if somebody also set its time back and linked, chmodded or chowned the file meanwhile.
  * A write within the same tick of the system's clock (some milliseconds) as the last one before the
  * opening is not seen. */
 Status input_check_unchanged(const InputFile *file, Error *error);

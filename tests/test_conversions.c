@@ -236,6 +236,49 @@ static void overwrite_once(ConvertStep step, uint64_t done, uint64_t total, void
     *overwritten = true;
 }
 
+/* What a backup (cp -al) and chmod do to the source meanwhile. */
+static void link_once(ConvertStep step, uint64_t done, uint64_t total, void *context) {
+    const char **other = context;
+    (void)step, (void)done, (void)total;
+    if (*other) assert_int_equal(link(checkpoint, *other), 0);
+    *other = NULL;
+}
+
+static void chmod_once(ConvertStep step, uint64_t done, uint64_t total, void *context) {
+    bool *changed = context;
+    (void)step, (void)done, (void)total;
+    if (!*changed) assert_int_equal(chmod(checkpoint, 0640), 0);
+    *changed = true;
+}
+
+static void a_source_may_be_linked_and_chmodded_while_it_is_converted(void **state) {
+    (void)state;
+    Error error = {{0}};
+    bool changed = false;
+    char *target = build_path("tests/conversions-linked.bin");
+    char *other = build_path("tests/conversions-link.ckpt");
+    const char *name = other;
+    ConvertOptions options = {
+        .tokenizer = tokenizer, .n_threads = 1, .progress = link_once, .progress_context = &name};
+    unlink(other);
+    assert_int_equal(chmod(checkpoint, 0644), 0);
+    usleep(20000);
+    if (convert_to_path(checkpoint, &options, target, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    assert_null(name);
+    unlink(other);
+    unlink(target);
+    usleep(20000);
+    options.progress = chmod_once;
+    options.progress_context = &changed;
+    if (convert_to_path(checkpoint, &options, target, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    assert_true(changed);
+    unlink(target);
+    free(other);
+    free(target);
+}
+
 /* As tar does ("file changed as we read it"): neither half's owner asked for a mixture. */
 static void a_source_that_is_changed_while_it_is_converted_is_refused(void **state) {
     (void)state;
@@ -927,6 +970,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_source_that_changed_is_converted_again),
         cmocka_unit_test(processes_that_want_the_same_convert_once),
         cmocka_unit_test(a_source_that_is_changed_while_it_is_converted_is_refused),
+        cmocka_unit_test(a_source_may_be_linked_and_chmodded_while_it_is_converted),
         cmocka_unit_test(a_receipts_weights_are_those_of_its_source),
         cmocka_unit_test(a_failed_conversion_leaves_nothing),
         cmocka_unit_test(the_first_of_several_bad_tensors_is_named),
