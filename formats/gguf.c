@@ -211,20 +211,19 @@ static int compare_keys(const void *a, const void *b) {
     return order ? order : (x->key.length > y->key.length) - (x->key.length < y->key.length);
 }
 
-/* Refuses a key given twice: which of both values counts differs from program to program. */
-static Status check_keys(const Gguf *gguf, Error *error) {
-    const GgufValue **sorted = malloc((gguf->n_values + 1) * sizeof *sorted);
+/* Fills by_key. Refuses a key given twice: which of both values counts differs from program to
+ * program. */
+static Status sort_keys(Gguf *gguf, Error *error) {
+    GgufValue **sorted = gguf->by_key = malloc((gguf->n_values + 1) * sizeof *sorted);
     if (!sorted) return error_set(error, "%s: no memory", gguf->file->path);
     for (size_t i = 0; i < gguf->n_values; i++) sorted[i] = &gguf->values[i];
     qsort(sorted, gguf->n_values, sizeof *sorted, compare_keys);
-    Status status = STATUS_OK;
-    for (size_t i = 1; i < gguf->n_values && status == STATUS_OK; i++)
+    for (size_t i = 1; i < gguf->n_values; i++)
         if (compare_keys(&sorted[i - 1], &sorted[i]) == 0)
-            status = error_set(error, "%s: the key '%.*s' is there twice", gguf->file->path,
-                               sorted[i]->key.length < 100 ? (int)sorted[i]->key.length : 100,
-                               sorted[i]->key.bytes);
-    free(sorted);
-    return status;
+            return error_set(error, "%s: the key '%.*s' is there twice", gguf->file->path,
+                             sorted[i]->key.length < 100 ? (int)sorted[i]->key.length : 100,
+                             sorted[i]->key.bytes);
+    return STATUS_OK;
 }
 
 /* Turns the tensors' offsets, which count from the end of the header, into offsets in the file, and
@@ -285,6 +284,9 @@ Status gguf_read(Gguf *gguf, const InputFile *file, size_t index, RawTable *tabl
     uint64_t left = (uint64_t)(c.end - c.at);
     if (c.failed || n_values > left / 13 || gguf->n_tensors > left / 24)
         return error_set(error, "%s: cut off, or damaged, in its header", file->path);
+    if (n_values > GGUF_MOST_KEYS)
+        return error_set(error, "%s: has %llu keys, but this program reads at most %d", file->path,
+                         (unsigned long long)n_values, GGUF_MOST_KEYS);
     gguf->values = calloc(n_values + 1, sizeof *gguf->values);
     if (!gguf->values) return error_set(error, "%s: no memory", file->path);
     for (; gguf->n_values < n_values; gguf->n_values++) {
@@ -292,7 +294,7 @@ Status gguf_read(Gguf *gguf, const InputFile *file, size_t index, RawTable *tabl
         if (c.failed)
             return error_set(error, "%s: cut off, or damaged, in its metadata", file->path);
     }
-    if (check_keys(gguf, error) != STATUS_OK) return STATUS_FAILED;
+    if (sort_keys(gguf, error) != STATUS_OK) return STATUS_FAILED;
     size_t first = table->n;
     for (uint64_t i = 0; i < gguf->n_tensors; i++)
         if (read_tensor(&c, file, index, table, error) != STATUS_OK) return STATUS_FAILED;
@@ -301,6 +303,7 @@ Status gguf_read(Gguf *gguf, const InputFile *file, size_t index, RawTable *tabl
 
 void gguf_free(Gguf *gguf) {
     free(gguf->values);
+    free(gguf->by_key);
     *gguf = (Gguf){0};
 }
 
@@ -324,14 +327,36 @@ bool gguf_type_named(const char *name, uint32_t *number) {
 
 /* ---- Looking values up ---- */
 
+/* Where by_key has the value of a key; NULL: nowhere. */
+static GgufValue **place_of(const Gguf *gguf, const char *key) {
+    const GgufValue wanted = {.key = {key, strlen(key)}}, *pointer = &wanted;
+    return gguf->n_values
+               ? bsearch(&pointer, gguf->by_key, gguf->n_values, sizeof pointer, compare_keys)
+               : NULL;
+}
+
 /* The value of a key, which is marked as looked up and which a reader may mark further. */
 static GgufValue *find(const Gguf *gguf, const char *key) {
-    for (size_t i = 0; i < gguf->n_values; i++) {
-        if (!tokenizer_string_is(gguf->values[i].key, key)) continue;
-        gguf->values[i].looked_up = true;
-        return &gguf->values[i];
+    GgufValue **place = place_of(gguf, key);
+    if (!place) return NULL;
+    (*place)->looked_up = true;
+    return *place;
+}
+
+void gguf_rename(Gguf *gguf, const char *from, const char *to) {
+    GgufValue **place = place_of(gguf, from);
+    if (!place) return;
+    (*place)->key = (TokenizerString){to, strlen(to)};
+    /* All others are in order: the one moves to where it belongs. */
+    for (; place > gguf->by_key && compare_keys(place - 1, place) > 0; place--) {
+        GgufValue *value = place[-1];
+        place[-1] = place[0], place[0] = value;
     }
-    return NULL;
+    for (; place + 1 < gguf->by_key + gguf->n_values && compare_keys(place, place + 1) > 0;
+         place++) {
+        GgufValue *value = place[1];
+        place[1] = place[0], place[0] = value;
+    }
 }
 
 const GgufValue *gguf_find(const Gguf *gguf, const char *key) {

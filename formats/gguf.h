@@ -45,10 +45,14 @@ enum {
     GGUF_TYPES
 };
 
+/* Files of models have some 50 keys. Readers may look at all of them for each architecture. */
+enum { GGUF_MOST_KEYS = 1 << 16 };
+
 typedef struct Gguf {
     const InputFile *file;
-    GgufValue *values; /* owned */
-    size_t n_values;
+    GgufValue *values;  /* in the file's order; owned */
+    GgufValue **by_key; /* the same, sorted by their keys; owned */
+    size_t n_values;    /* at most GGUF_MOST_KEYS */
     uint64_t n_tensors;
 } Gguf;
 
@@ -64,6 +68,10 @@ bool gguf_type_number(StoredType type, uint32_t *number);
 bool gguf_type_named(const char *name, uint32_t *number);
 
 const GgufValue *gguf_find(const Gguf *gguf, const char *key); /* NULL: none */
+
+/* Gives the value of `from`, if there is one, the key `to`, which no value may have and whose text
+ * must outlive `gguf`. */
+void gguf_rename(Gguf *gguf, const char *from, const char *to);
 
 /* The value, or the array of values, that is of this kind; NULL: the key is absent or of another
  * type, which gguf_check_types then reports. Arrays are for readers that take both. */

@@ -47,12 +47,8 @@ static void rename_architecture(GgufModel *m) {
 
 /* A key that llama.cpp's name has as well stays as it is. */
 static void rename_keys(GgufModel *m) {
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        if (gguf_find(&m->gguf, keys[i].to)) continue;
-        for (size_t k = 0; k < m->gguf.n_values; k++)
-            if (tokenizer_string_is(m->gguf.values[k].key, keys[i].from))
-                m->gguf.values[k].key = (TokenizerString){keys[i].to, strlen(keys[i].to)};
-    }
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!gguf_find(&m->gguf, keys[i].to)) gguf_rename(&m->gguf, keys[i].from, keys[i].to);
 }
 
 /* Gives the tensor the name with `to` for `from` at its end, unless another tensor has it. */

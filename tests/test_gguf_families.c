@@ -11,11 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "convert/convert_target.h"
+#include "formats/gguf.h"
 #include "formats/source_open.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"
@@ -283,6 +285,37 @@ static void what_would_be_passed_over_is_refused(void **state) {
         gguf_fixture_write(gguf, path, STORED_F32, false);
         snprintf(expected, sizeof expected, "tensor '%s' is not part of a model", tensors[i]);
         assert_source_refused(path, expected);
+        json_decref(gguf);
+    }
+    free(path);
+    fixture_remove_directory(directory);
+}
+
+/* Each key was looked for from the beginning of the list: a file of 800,000 keys took 5 s. An
+ * unknown architecture is compared with all. */
+static void a_file_of_many_keys_takes_no_time(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");
+    for (size_t i = 0; i < 3; i++) {
+        json_t *gguf = gguf_fixture_load("llama-mha"), *keys = json_object_get(gguf, "keys");
+        if (i == 1) set_key(gguf, "general.architecture", json_string("lama"), "string");
+        size_t n = i == 2 ? GGUF_MOST_KEYS + 1 : GGUF_MOST_KEYS;
+        while (json_array_size(keys) < n) {
+            char name[40];
+            snprintf(name, sizeof name, "some.keys.%zu", json_array_size(keys));
+            json_array_append_new(keys, json_pack("[s, s, i]", name, "uint8", 1));
+        }
+        gguf_fixture_write(gguf, path, STORED_F32, false);
+        clock_t start = clock();
+        Error error = {{0}};
+        const ConvertOptions options = {.n_threads = 1};
+        int fd = -1;
+        Status status = convert_temporary(path, &options, &fd, &error);
+        double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+        if (fd >= 0) close(fd);
+        if (seconds > 5.0) fail_msg("case %zu: %g s", i, seconds); /* 0.1 without a sanitizer */
+        assert_int_equal(status, i ? STATUS_FAILED : STATUS_OK);
+        if (i) assert_non_null(strstr(error.text, i == 1 ? "'lama' is not known" : "65537 keys"));
         json_decref(gguf);
     }
     free(path);
@@ -813,6 +846,7 @@ int main(int argc, char **argv) {
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_matrix_given_twice_is_refused);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_key_of_another_type_is_refused_by_name);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(what_would_be_passed_over_is_refused);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_file_of_many_keys_takes_no_time);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(whole_numbers_of_any_width_are_read);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(an_epsilon_is_required);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_gguf_file_recommends_how_to_sample);
