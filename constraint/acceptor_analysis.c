@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "constraint/acceptor_members.h"
 #include "constraint/regex_derivative.h"
 #include "constraint/regex_shortest.h"
 
@@ -52,6 +53,14 @@ static void find_names(Acceptor *m, Object *o) {
         acceptor_fail(m, "an object in it needs too many members with any names");
 }
 
+/* Whether an object with dependencies has room for what it must have (acceptor_members_room). */
+static bool has_room(Acceptor *m, const Object *o) {
+    bool has = o->min == 0 && acceptor_members_room(m, o, UINT32_MAX, 0, UINT32_MAX);
+    for (size_t i = 0; i < o->n && !has; i++)
+        has = o->possible[i] && acceptor_members_room(m, o, UINT32_MAX, 0, (uint32_t)i);
+    return has;
+}
+
 /* Whether some text is such an object: every required member is possible, and the members that are
  * possible suffice for `min`. A member that stands for many adds as many as there are names for it:
  * without limit, where nothing compares names. */
@@ -66,7 +75,8 @@ static bool object_productive(Acceptor *m, const Object *o) {
         n_single += !member->many;
         if (member->many) n_of_many = o->compares ? o->n_names : UINT32_MAX;
     }
-    return n_single + n_of_many >= o->min && o->min <= o->max && n_required <= o->max;
+    return n_single + n_of_many >= o->min && o->min <= o->max && n_required <= o->max &&
+           (o->n_dependencies == 0 || has_room(m, o));
 }
 
 /* The most items that an array can have. */

@@ -76,12 +76,14 @@ bool acceptor_members_needed(const Acceptor *m, const Object *o, uint32_t set, s
     return is_needed(m, o, set, first_next(m, o, set), member);
 }
 
-/* Whether all that an object in order needs once it has `set` and the members a and b (NONE: none)
- * comes at `next` or later. */
-static bool closes_behind(Acceptor *m, const Object *o, uint32_t set, uint32_t a, uint32_t b,
-                          size_t next) {
-    bool *has = calloc(o->n_named + 1, sizeof *has), closes = true;
-    if (!has) return acceptor_fail(m, NO_MEMORY);
+/* The members that every object has which has `set`, the members a and b (NONE: none) and all that
+ * these and the required ones call for: has[n_named], freed by the caller; NULL: no memory. */
+static bool *close_under(Acceptor *m, const Object *o, uint32_t set, uint32_t a, uint32_t b) {
+    bool *has = calloc(o->n_named + 1, sizeof *has);
+    if (!has) {
+        acceptor_fail(m, NO_MEMORY);
+        return NULL;
+    }
     for (size_t i = 0; i < o->n_named; i++)
         has[i] = set_has(m, set, i) || i == a || i == b || o->members[i].required;
     for (bool changed = true; changed && regex_count_work(&m->regexes, o->n_dependencies);) {
@@ -92,10 +94,30 @@ static bool closes_behind(Acceptor *m, const Object *o, uint32_t set, uint32_t a
             has[d.then_member] = changed = true;
         }
     }
+    return has;
+}
+
+/* Whether all that an object in order needs once it has `set` and the members a and b (NONE: none)
+ * comes at `next` or later. */
+static bool closes_behind(Acceptor *m, const Object *o, uint32_t set, uint32_t a, uint32_t b,
+                          size_t next) {
+    bool *has = close_under(m, o, set, a, b), closes = true;
+    if (!has) return false;
     for (size_t i = 0; i < next && i < o->n_named && closes; i++)
         closes = !has[i] || i == a || i == b || set_has(m, set, i);
     free(has);
     return closes;
+}
+
+bool acceptor_members_room(Acceptor *m, const Object *o, uint32_t set, uint32_t count,
+                           uint32_t member) {
+    if (o->max == ACCEPTOR_NO_LIMIT || o->n_dependencies == 0) return true;
+    bool *has = close_under(m, o, set, member, NONE);
+    if (!has) return false;
+    uint64_t n = count + (member != NONE && member >= o->n_named);
+    for (size_t i = 0; i < o->n_named; i++) n += has[i] && !set_has(m, set, i);
+    free(has);
+    return n <= o->max;
 }
 
 bool acceptor_members_fit(Acceptor *m, const Object *o, uint32_t set, uint32_t extra,
@@ -153,10 +175,12 @@ bool acceptor_members_may(Acceptor *m, const Object *o, uint32_t set, uint32_t c
     for (size_t i = 0; i < o->n_named; i++) n_needed += is_needed(m, o, set, next, i);
     /* No room for any member; room for the needed ones alone. */
     bool full = o->max != ACCEPTOR_NO_LIMIT && count >= o->max;
-    bool only_needed = o->max != ACCEPTOR_NO_LIMIT && o->max - count <= n_needed;
+    bool only_needed =
+        o->max != ACCEPTOR_NO_LIMIT && o->n_dependencies == 0 && o->max - count <= n_needed;
     for (size_t i = 0; i < o->n; i++) {
         bool had = i < o->n_named && has_member(m, o, set, next, i);
         may[i] = !full && !had && o->possible[i] && (!only_needed || is_needed(m, o, set, next, i));
+        may[i] = may[i] && acceptor_members_room(m, o, set, count, (uint32_t)i);
     }
     if (o->in_order) keep_order(m, o, set, count, n_needed, may);
     return n_needed == 0 && count >= o->min;

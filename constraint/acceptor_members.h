@@ -28,6 +28,13 @@ bool acceptor_members_needed(const Acceptor *acceptor, const Object *object, uin
 bool acceptor_members_fit(Acceptor *acceptor, const Object *object, uint32_t set, uint32_t extra,
                           uint32_t member);
 
+/* Whether `max` has room for `member` (UINT32_MAX: none), and for all that it, the required members
+ * and those that the object has call for, in an object with dependencies that has `count` members,
+ * of which `set` are named ones. What is called for is the same however the object ends, so one
+ * that has room can end. True for other objects. */
+bool acceptor_members_room(Acceptor *acceptor, const Object *object, uint32_t set, uint32_t count,
+                           uint32_t member);
+
 /* Marks in may[object->n] the members that may come next after `count` members, of which `set` are
  * named ones, so that the object can still end. Returns whether it may end now. */
 bool acceptor_members_may(Acceptor *acceptor, const Object *object, uint32_t set, uint32_t count,

@@ -80,7 +80,8 @@ static uint32_t shortest_fill(Acceptor *m, const Object *o, uint32_t set, uint32
     if (!choices) return acceptor_fail(m, NO_MEMORY), FAR;
     for (size_t i = 0; i < o->n; i++) {
         bool open =
-            i >= o->n_named || (!has[i] && acceptor_members_fit(m, o, set, extra, (uint32_t)i));
+            (i >= o->n_named || (!has[i] && acceptor_members_fit(m, o, set, extra, (uint32_t)i))) &&
+            acceptor_members_room(m, o, set, count, (uint32_t)i);
         uint32_t cost = open ? member_cost(m, o, i) : FAR;
         if (i >= o->n_named && cost < many) many = cost;
         if (i < o->n_named && cost < FAR) choices[n++] = (Choice){cost, (uint32_t)i};

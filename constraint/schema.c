@@ -318,6 +318,36 @@ static Status other_members(SchemaCompiler *c, ObjectBuild *o) {
     return add_groups(c, o, key, 0);
 }
 
+/* `minProperties` and `maxProperties` together would need a search for dependent members whose
+ * numbers add up. What is required, with all that it calls for, mostly makes the least number,
+ * which then says nothing; one member is found without a search. */
+static Status check_counts(SchemaCompiler *c, ObjectBuild *o) {
+    size_t n = 0;
+    if (o->n_dependencies == 0 || o->max == ACCEPTOR_NO_LIMIT) return STATUS_OK;
+    bool *has = calloc(o->n + 1, sizeof *has);
+    if (!has) return schema_no_memory(c);
+    for (size_t i = 0; i < o->n; i++) n += has[i] = o->members[i].required;
+    bool counted = true;
+    for (bool changed = true; changed && (counted = schema_count(c, o->n_dependencies));) {
+        changed = false;
+        for (size_t i = 0; i < o->n_dependencies; i++) {
+            ObjectDependency d = o->dependencies[i];
+            if (!has[d.if_member] || has[d.then_member]) continue;
+            has[d.then_member] = changed = true;
+            n++;
+        }
+    }
+    free(has);
+    if (!counted) return STATUS_FAILED;
+    if (o->min <= n) o->min = 0;
+    if (o->min <= 1) return STATUS_OK;
+    return error_set(
+        c->error,
+        "'minProperties' of %u beside 'maxProperties' and 'dependentRequired' cannot be "
+        "enforced: %zu members are required, and more than one would be free",
+        o->min, n);
+}
+
 static Status build_object(SchemaCompiler *c, ObjectBuild *o, AcceptorNode *node) {
     bool restricts_names = false;
     for (size_t i = 0; i < o->a->schemas.n && c->in_order; i++)
@@ -326,10 +356,9 @@ static Status build_object(SchemaCompiler *c, ObjectBuild *o, AcceptorNode *node
         if (read_object(c, o, o->a->schemas.items[i]) != STATUS_OK) return STATUS_FAILED;
         restricts_names |= json_object_get(o->a->schemas.items[i], "propertyNames") != NULL;
     }
-    if (o->n_dependencies > 0 && o->max != ACCEPTOR_NO_LIMIT)
-        return error_set(c->error, "'maxProperties' beside 'dependentRequired' cannot be enforced");
-    if (read_names(c, o) != STATUS_OK || compile_patterns(c, o) != STATUS_OK ||
-        named_members(c, o, restricts_names) != STATUS_OK || other_members(c, o) != STATUS_OK)
+    if (check_counts(c, o) != STATUS_OK || read_names(c, o) != STATUS_OK ||
+        compile_patterns(c, o) != STATUS_OK || named_members(c, o, restricts_names) != STATUS_OK ||
+        other_members(c, o) != STATUS_OK)
         return STATUS_FAILED;
     *node = acceptor_object(c->acceptor, o->members, o->n, o->dependencies, o->n_dependencies,
                             o->min, o->max);

@@ -295,6 +295,118 @@ static void members_in_order_leave_no_dead_end(void **state) {
     OUT_OF_ORDER(names, "{\"x\":1", "{\"b\":1,\"x\":1,\"x\":1");
 }
 
+/* An object of members a to d, all 1, and at most two more with the names x and y. */
+typedef struct Counted {
+    unsigned required, calls[4]; /* bits of members; what each one calls for */
+    size_t min, max;
+} Counted;
+
+static bool counted_is_valid(const Counted *o, unsigned set, size_t more) {
+    size_t n = more + (size_t)__builtin_popcount(set);
+    bool valid = (set & o->required) == o->required && n >= o->min && n <= o->max;
+    for (unsigned i = 0; i < 4; i++) valid &= !(set >> i & 1) || (set & o->calls[i]) == o->calls[i];
+    return valid;
+}
+
+/* Whether members behind `set` and `more` can make it valid; `ordered`: named ones behind the last,
+ * and none behind x and y. */
+static bool counted_can_end(const Counted *o, unsigned set, size_t more, bool ordered) {
+    for (unsigned all = 0; all < 16; all++) {
+        unsigned added = all & ~set;
+        if ((all & set) != set || (ordered && added && more)) continue;
+        if (ordered && added && set && __builtin_ctz(added) < 31 - __builtin_clz(set)) continue;
+        for (size_t k = more; k <= 2; k++)
+            if (counted_is_valid(o, all, k)) return true;
+    }
+    return false;
+}
+
+static void counted_print(const Counted *o, char *text, size_t size) {
+    size_t n = (size_t)snprintf(text, size,
+                                "{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1},\"b\":{"
+                                "\"const\":1},\"c\":{\"const\":1},\"d\":{\"const\":1}},"
+                                "\"patternProperties\":{\"^[xy]$\":{\"const\":1}},"
+                                "\"additionalProperties\":false,\"minProperties\":%zu,"
+                                "\"maxProperties\":%zu,\"dependentRequired\":{",
+                                o->min, o->max);
+    for (unsigned i = 0; i <= 4; i++) {
+        unsigned names = i < 4 ? o->calls[i] : o->required;
+        n += (size_t)snprintf(text + n, size - n, i == 4 ? "},\"required\":[" : "%s\"%c\":[",
+                              i ? "," : "", 'a' + i);
+        for (unsigned k = 0, any = 0; k < 4; k++)
+            if (names >> k & 1)
+                n += (size_t)snprintf(text + n, size - n, "%s\"%c\"", any++ ? "," : "", 'a' + k);
+        n += (size_t)snprintf(text + n, size - n, "]");
+    }
+    snprintf(text + n, size - n, "}");
+}
+
+/* Compares each beginning of an object, and its end, with what the lists of members say. */
+static void counted_compare(const Counted *o, unsigned form) {
+    char schema[700], text[100];
+    const char *end;
+    size_t length;
+    Error error = {""};
+    bool ordered = !(form & JSON_ANY_ORDER);
+    counted_print(o, schema, sizeof schema);
+    if (!counted_can_end(o, 0, 0, ordered)) {
+        cannot(SHAPE_JSON_SCHEMA, schema, "no text has this shape");
+        return;
+    }
+    Shape *shape = shape_in(form, SHAPE_JSON_SCHEMA, schema, &no_vocabulary);
+    for (unsigned set = 0; set < 16 * 3; set++) {
+        size_t n = 1;
+        text[0] = '{';
+        for (unsigned i = 0; i < 6; i++) { /* backwards in any order */
+            unsigned k = ordered ? i : 5 - i;
+            if (k < 4 ? !(set >> k & 1) : set / 16 < k - 3) continue;
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s\"%c\":1", n > 1 ? "," : "",
+                                  "abcdxy"[k]);
+        }
+        Matcher *m;
+        if (matcher_new(&m, shape, &options, &error) != STATUS_OK) fail_msg("%s", error.text);
+        bool begins = matcher_push(m, text, n, NULL);
+        if (begins != counted_can_end(o, set % 16, set / 16, ordered))
+            fail_msg("%s: '%.*s' is %s", schema, (int)n, text, begins ? "accepted" : "refused");
+        if (begins && matcher_closing(m, &end, &length, &error) != STATUS_OK)
+            fail_msg("%s: '%.*s': %s", schema, (int)n, text, error.text);
+        if (begins) snprintf(text + n, sizeof text - n, "%.*s", (int)length, end);
+        if (begins && !has(shape, text)) fail_msg("%s: closed '%s'", schema, text);
+        matcher_free(m);
+        snprintf(text + n, sizeof text - n, "}");
+        if (has(shape, text) != counted_is_valid(o, set % 16, set / 16))
+            fail_msg("%s: '%s' is wrong", schema, text);
+    }
+    shape_free(shape);
+}
+
+/* What a member calls for takes room as well. */
+static void members_that_call_for_others_are_counted(void **state) {
+    (void)state;
+    uint64_t bits = 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < tier_count(60, 200, 1000); i++) {
+        Counted o = {0};
+        for (unsigned k = 0; k < 8; k++) {
+            bits = bits * 6364136223846793005u + 1442695040888963407u;
+            unsigned drawn = (unsigned)(bits >> 33);
+            if (k < 4 && drawn % 2) o.calls[k] = 1u << (drawn >> 1) % 4 | 1u << (drawn >> 3) % 4;
+            if (k == 4 && drawn % 2) o.required = 1u << (drawn >> 1) % 4;
+            if (k == 5) o.min = drawn % 2;
+            if (k == 6) o.max = drawn % 6;
+        }
+        counted_compare(&o, ONE_LINE);
+        counted_compare(&o, ANY_FORM);
+    }
+    /* A least number that what is required makes says nothing; others would be a search. */
+    IN_ORDER("{\"type\":\"object\",\"required\":[\"b\"],\"minProperties\":2,\"maxProperties\":3,"
+             "\"dependentRequired\":{\"b\":[\"c\"]}}",
+             "{\"b\":1,\"c\":1}", "{\"b\":1,\"c\":1,\"d\":1}");
+    cannot(SHAPE_JSON_SCHEMA,
+           "{\"type\":\"object\",\"minProperties\":2,\"maxProperties\":3,\"dependentRequired\":{"
+           "\"b\":[\"c\"]}}",
+           "'minProperties' of 2 beside 'maxProperties' and 'dependentRequired'");
+}
+
 /* A reader of JSON Lines takes each answer as it is. */
 static void json_is_one_line(void **state) {
     (void)state;
@@ -855,6 +967,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_grammar_of_any_depth_is_refused_in_time),
         cmocka_unit_test(members_come_in_the_order_of_the_schema),
         cmocka_unit_test(members_in_order_leave_no_dead_end),
+        cmocka_unit_test(members_that_call_for_others_are_counted),
         cmocka_unit_test(json_is_one_line),
         cmocka_unit_test(members_come_in_any_order_and_once),
         cmocka_unit_test(indentation_follows_the_nesting),
