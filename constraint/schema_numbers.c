@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -165,6 +166,10 @@ Regex schema_number(SchemaCompiler *c, const json_t *value) {
     char text[EXACT_DECIMAL_SIZE];
     exact_json_decimal(c->digits, value, text);
     Regex out = regex_text(r, text, strlen(text));
+    /* Zero has no sign when it is compared; the model may still write the one that the schema has.
+     */
+    if (json_is_real(value) && signbit(json_real_value(value)) && strcmp(text, "0") == 0)
+        out = regex_concat(r, regex_repeat(r, regex_byte(r, '-'), 0, 1), out);
     if (json_is_integer(value) || strchr(text, '.')) return out;
     return regex_concat(r, out, regex_repeat(r, regex_text(r, ".0", 2), 0, 1));
 }

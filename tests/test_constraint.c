@@ -538,6 +538,16 @@ static void numbers_are_compared_as_decimals(void **state) {
            "no text has this shape");
 }
 
+/* json.dumps writes -0.0 so. */
+static void a_zero_may_have_the_sign_that_the_schema_writes(void **state) {
+    (void)state;
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"enum\":[-0.0]}", "-0.0", "0.0", "-0", "0");
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"const\":-0e0}", "-0.0", "0");
+    ACCEPTS(SHAPE_JSON_SCHEMA, "{\"const\":[-0.0]}", "[-0.0]");
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"enum\":[0.0]}", "-0.0", "-0", "0.00");
+    REFUSES(SHAPE_JSON_SCHEMA, "{\"enum\":[-0.0]}", "--0", "-0.00", "-1");
+}
+
 static void numbers_keep_all_their_digits(void **state) {
     static const char long_const[] = "{\"const\":0.1234567890123456789012}";
     static const char rounds_up[] =
@@ -975,6 +985,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(only_different_names_count_as_members),
         cmocka_unit_test(numbers_are_compared_as_decimals),
         cmocka_unit_test(numbers_keep_all_their_digits),
+        cmocka_unit_test(a_zero_may_have_the_sign_that_the_schema_writes),
         cmocka_unit_test(what_is_compared_as_a_whole_evaluates_nothing),
         cmocka_unit_test(schemas_are_combined),
         cmocka_unit_test(strings_keep_their_formats),
