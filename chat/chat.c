@@ -108,6 +108,12 @@ static Status talk(Chat *chat, Error *error) {
             answer_view_newline(&chat->view);
             continue;
         }
+        if (result ==
+            LINE_LEFT_EMPTY) { /* perhaps a second press to stop the answer: not the end */
+            answer_view_newline(&chat->view);
+            note("(Ctrl-D leaves, and /quit)");
+            continue;
+        }
         if (result == LINE_END) {
             if (line_editor_is_terminal(chat->editor))
                 answer_view_newline(&chat->view); /* the shell's prompt begins a line */

@@ -43,6 +43,7 @@ struct LineEditor {
     EditLine *edit;
     TerminalKeys keys;
     bool cleared;      /* Ctrl-C cleared the line */
+    bool was_empty;    /* nothing stood in it then */
     int columns;       /* of the window, as libedit knows it */
     bool marks_pastes; /* TERMINAL_PASTES_MARKED was sent */
     History *history;
@@ -102,7 +103,9 @@ static unsigned char clear_line(EditLine *edit, int key) {
     LineEditor *editor;
     (void)key;
     el_get(edit, EL_CLIENTDATA, &editor);
+    const LineInfo *line = el_line(edit);
     editor->cleared = true;
+    editor->was_empty = line->lastchar == line->buffer;
     return CC_EOF;
 }
 
@@ -341,7 +344,7 @@ static LineResult edit_line(LineEditor *editor, const char *prompt, bool first, 
     if (editor->cleared || *editor->interrupted) {
         el_reset(editor->edit); /* drops what was typed */
         terminal_keys_drop(&editor->keys);
-        return LINE_INTERRUPTED;
+        return editor->cleared && editor->was_empty ? LINE_LEFT_EMPTY : LINE_INTERRUPTED;
     }
     if (!*line || n <= 0) return LINE_END;
     *length = (size_t)n;
@@ -450,10 +453,11 @@ static LineResult read_message(LineEditor *editor, const char *prompt, Message *
     if (!editor_put(message, "", 0)) return LINE_FAILED;
     for (bool more = true; more;) {
         bool first = message->length == 0 && !message->quoted;
-        const char *line;
-        size_t n;
+        const char *line = NULL;
+        size_t n = 0;
         LineResult result = read_line(editor, first ? prompt : "... ", first, &line, &n);
         if (result == LINE_END && message->length > 0) break; /* a pipe's end ends the message */
+        if (result == LINE_LEFT_EMPTY && !first) return LINE_INTERRUPTED;
         if (result != LINE_TEXT) return result;
         if (message->length + n > MOST_BYTES) {
             errno = EMSGSIZE;

@@ -12,7 +12,8 @@ typedef enum LineResult {
     LINE_TEXT,        /* a message */
     LINE_END,         /* Ctrl-D, or the pipe's end */
     LINE_INTERRUPTED, /* Ctrl-C: what was typed is dropped */
-    LINE_FAILED       /* errno says why: EMSGSIZE for a message of more than 256 MiB */
+    LINE_LEFT_EMPTY, /* Ctrl-C at a terminal, where nothing was typed: perhaps somebody wants out */
+    LINE_FAILED      /* errno says why: EMSGSIZE for a message of more than 256 MiB */
 } LineResult;
 
 /* How Tab completes a line that begins with a slash: returns how many of the last bytes of

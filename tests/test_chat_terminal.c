@@ -147,6 +147,25 @@ static void ctrl_c_right_behind_enter_stops_the_answer(void **state) {
     assert_int_equal(person_leave(p), 0);
 }
 
+/* As in ollama's chat. A press after some text only clears the line. */
+static void ctrl_c_at_an_empty_prompt_says_how_to_leave(void **state) {
+    (void)state;
+    Person *p = SIT_DOWN("-n", "2");
+    person_expect(p, "> ");
+    person_type(p, "\003");
+    person_expect(p, "(Ctrl-D leaves, and /quit)");
+    person_expect(p, "> ");
+    person_type(p, "\003");
+    person_expect(p, "(Ctrl-D leaves, and /quit)");
+    person_expect(p, "> ");
+    size_t seen = p->seen;
+    person_type(p, "some text\003");
+    person_wait_until_quiet(p);
+    assert_null(memmem(p->screen + seen, p->length - seen, "leaves", 6));
+    person_type(p, "/quit\n");
+    assert_int_equal(person_stand_up(p), 0);
+}
+
 static void a_paste_that_begins_with_a_command_is_taken_line_by_line(void **state) {
     (void)state;
     char *session = chat_inside("commands");
@@ -862,6 +881,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(quotes_may_stand_beside_the_first_and_the_last_words),
         cmocka_unit_test(pasted_code_keeps_its_tabs_and_a_path_is_no_command),
         cmocka_unit_test(ctrl_c_right_behind_enter_stops_the_answer),
+        cmocka_unit_test(ctrl_c_at_an_empty_prompt_says_how_to_leave),
         cmocka_unit_test(a_paste_that_begins_with_a_command_is_taken_line_by_line),
         cmocka_unit_test(a_paste_of_many_lines_is_one_message),
         cmocka_unit_test(letters_of_all_scripts_are_typed_and_taken_back),
