@@ -282,7 +282,7 @@ WASM_FLAGS = --target=wasm32-wasi -O2 -msimd128 -std=c11 -D_GNU_SOURCE -ffp-cont
 	-fno-strict-aliasing -D_WASI_EMULATED_MMAN -D_WASI_EMULATED_SIGNAL -DVERBATIM_CORE -DISA=reference -Wall -Wextra -Wshadow \
 	-Wno-unknown-pragmas -Wno-unused-parameter -Wno-unused-variable $(WERROR) -Ibrowser -Ibuild/wasm/include -I. -MMD -MP
 WASM_SOURCES = $(filter-out core.c base/control_group.c base/machine.c base/threads.c base/mapped.c base/clock.c,$(CORE_SOURCES)) $(wildcard browser/*.c) \
-	proof/model_digest.c formats/sha256.c
+	proof/model_digest.c proof/revisions.c formats/sha256.c
 WASM_OBJECTS = $(WASM_SOURCES:%.c=build/wasm/core/%.o)
 WASM_EXPORTS = $(sort $(shell grep -o 'story_[a-z0-9_]*' browser/story.h))
 wasm: build/wasm/browser/embedded.js

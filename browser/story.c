@@ -12,6 +12,7 @@
 #include "generation.h"
 #include "prefill.h"
 #include "proof/model_digest.h"
+#include "proof/revisions.h"
 
 struct Story {
     MemoryFile bytes;
@@ -253,6 +254,18 @@ static Status hash_model(Story *s, Error *error) {
     return status;
 }
 
+/* The earlier revisions whose receipts of a text this program repeats. */
+static void put_repeated(TextBuffer *facts) {
+    char number[16];
+    const Revision *revision;
+    text_put(facts, "repeated_revisions", 18, 0);
+    for (int i = 0; (revision = revision_at(i)); i++) {
+        int n = snprintf(number, sizeof number, " %d", revision->number);
+        if (revision->repeated) text_put(facts, number, (size_t)n, 0);
+    }
+    text_put(facts, "\n", 1, 0);
+}
+
 const char *story_facts(Story *s) {
     char digest[SHA256_HEX], number[16];
     text_free(&s->facts);
@@ -262,6 +275,7 @@ const char *story_facts(Story *s) {
     put_fact(&s->facts, "prompt_tokens", digest);
     snprintf(number, sizeof number, "%d", NUMERIC_REVISION);
     put_fact(&s->facts, "numeric_revision", number);
+    put_repeated(&s->facts);
     put_fact(&s->facts, "kv-type", kv_type_name(model_kv_type(s->model)));
     text_put(&s->facts, "eos ", 4, 0);
     for (size_t i = 0; i < s->text.options.n_eos; i++) {

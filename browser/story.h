@@ -55,9 +55,10 @@ size_t story_n_prompt(const Story *story);
 const char *story_finish(const Story *story);
 
 /* What a receipt says of the prompt, the model and the program, one line each of a name, a space
- * and a value: prompt_tokens, numeric_revision, kv-type, eos (numbers with commas between them),
- * config, tokenizer, template ("null": there is none), weights, and "tensors.NAME" for each tensor.
- * Hashes the model once. NULL where it fails. Valid until the next call. */
+ * and a value: prompt_tokens, numeric_revision, repeated_revisions (numbers with blanks between
+ * them: earlier ones whose receipts this program repeats), kv-type, eos (numbers with commas
+ * between them), config, tokenizer, template ("null": there is none), weights, and "tensors.NAME"
+ * for each tensor. Hashes the model once. NULL where it fails. Valid until the next call. */
 const char *story_facts(Story *story);
 
 /* The SHA-256 of bytes[n] as 64 digits with a NUL. */
