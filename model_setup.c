@@ -9,6 +9,7 @@
 #include "base/lines.h"
 #include "base/machine.h"
 #include "base/numbers.h"
+#include "base/threads.h"
 #include "branches.h"
 #include "config_fields.h"
 #include "layer_kind.h"
@@ -168,6 +169,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     if (status == STATUS_OK) status = choose_frequencies(m, options->rope_theta, error);
     if (status == STATUS_OK && m->exchange) status = m->exchange->divide(m->exchange, m, error);
     if (status == STATUS_OK) status = model_setup_allocate(m, error);
+    if (status == STATUS_OK) m->n_threads = threads_startable(m->n_threads); /* most is allocated */
     if (status != STATUS_OK) {
         model_close(m);
         return status;

@@ -237,6 +237,17 @@ static Status read_prompt(Opened *opened, Error *error) {
     return STATUS_OK;
 }
 
+/* A model has fewer threads than it was given where a limit has no room for them. */
+static void take_threads(Session *session) {
+    const int n = model_threads(session->model);
+    if (n < session->n_threads)
+        terminal_say(
+            "%d of %d threads: the address space is limited (ulimit -v), and each thread's stack "
+            "takes some of it",
+            n, session->n_threads);
+    session->n_threads = n;
+}
+
 /* --override: said on stderr as well, so that no output is taken for the model's own. */
 static Status change_model(Session *session, ModelOptions *options, MaskOverride *masks,
                            Error *error) {
@@ -288,6 +299,7 @@ static Status open_weights(Opened *opened, unsigned traits, Error *error) {
         status = embedding_refuse_text(session->file, error);
     options.exchange = cluster_exchange(session->cluster);
     if (status == STATUS_OK) status = model_open(&session->model, session->file, &options, error);
+    if (status == STATUS_OK) take_threads(session);
     if (status == STATUS_OK && masks_any(&masks))
         status = masks_apply(&opened->masks, session->model, &masks, error);
     if (status != STATUS_OK) return status;

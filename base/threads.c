@@ -2,10 +2,42 @@
 
 #include <linux/futex.h>
 #include <omp.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+static void *wait_for_all(void *started) {
+    pthread_mutex_lock(started);
+    pthread_mutex_unlock(started);
+    return NULL;
+}
+
+int threads_startable(int n_threads) {
+    struct rlimit limit;
+    if (n_threads < 2 || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return n_threads;
+    int n = 0, failed = 0;
+    pthread_t *threads = malloc((size_t)n_threads * sizeof *threads);
+    pthread_mutex_t started = PTHREAD_MUTEX_INITIALIZER; /* held: all stacks are there at once */
+    if (!threads) return 1;
+    pthread_mutex_lock(&started);
+    while (n < n_threads - 1 && !failed) {
+        failed = pthread_create(&threads[n], NULL, wait_for_all, &started);
+        n += !failed;
+    }
+    pthread_mutex_unlock(&started);
+    for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
+    free(threads);
+    if (!failed) n++; /* the one that asks; else its room is left */
+    if (n < 2) return 1;
+    atomic_int n_running = 0;
+#pragma omp parallel num_threads(n)
+    atomic_fetch_add(&n_running, 1); /* what is allocated from now on takes no room from them */
+    return n;
+}
 
 static void pause_briefly(void) {
 #if defined(__x86_64__)

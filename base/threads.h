@@ -1,8 +1,14 @@
-/* A barrier for the threads of a team. */
+/* The threads of a team: whether they can start, and a barrier for them. */
 #ifndef THREADS_H
 #define THREADS_H
 
 #include <stdatomic.h>
+
+/* How many of n_threads can start, at least 1: fewer where the limit of the address space (ulimit
+ * -v) has no room for their stacks, in which case OpenMP's library would end the process with a
+ * line of its own. They are then started at once, as what is allocated later could take their room;
+ * one stack's room is left for that. Without such a limit nothing is tried. */
+int threads_startable(int n_threads);
 
 /* A barrier for the threads of an OpenMP team, which wait for each other many times a layer.
  * OpenMP's own barrier calls the kernel each time to wake sleeping threads, and spins for

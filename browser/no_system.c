@@ -19,6 +19,10 @@ bool machine_ends_at_isa(const char *isa) {
     return false;
 }
 
+int threads_startable(int n_threads) {
+    return n_threads;
+}
+
 void barrier_wait(Barrier *barrier) {
     (void)barrier;
 }

@@ -13,6 +13,7 @@
 
 #include "base/numbers.h"
 #include "base/machine.h"
+#include "base/threads.h"
 #include "convert/layout.h"
 #include "convert/quantize.h"
 #include "convert/saturation.h"
@@ -589,7 +590,8 @@ static void run_jobs(Conversion *c, Worker *w) {
 }
 
 static void run_workers(Conversion *c) {
-    int n_threads = c->options->n_threads > 0 ? c->options->n_threads : machine_cores();
+    const int wanted = c->options->n_threads;
+    int n_threads = threads_startable(wanted > 0 ? wanted : machine_cores());
 #pragma omp parallel num_threads(n_threads)
     {
         Worker worker;

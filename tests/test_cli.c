@@ -149,6 +149,30 @@ static double memory_told(void) {
     return told;
 }
 
+/* OpenMP's library ended the process with "libgomp: Thread creation failed". */
+static void an_address_space_too_small_for_all_threads_has_fewer(void **state) {
+    (void)state;
+    char *program = program_command("run"), *command = NULL;
+    Process alone = RUN("run", "models/stories.bin", "-i", "Once", "-n", "3", "-s", "1", "-j", "1");
+    size_t n_ran = 0, n_told = 0;
+    for (int kib = 30000; kib <= 150000; kib += 15000) {
+        assert_true(asprintf(&command,
+                             "ulimit -v %d; exec %s models/stories.bin -i Once -n 3 -s 1 -j 9", kib,
+                             program) > 0);
+        Process p = RUN("/bin/sh", "-c", command);
+        if (strstr(p.err, "libgomp")) fail_msg("%d KiB: %s", kib, p.err);
+        if (p.status == 0) assert_string_equal(p.out, alone.out);
+        n_ran += p.status == 0;
+        n_told += p.status == 0 && strstr(p.err, " of 9 threads: the address space is limited");
+        process_free(&p);
+        free(command);
+    }
+    process_free(&alone);
+    free(program);
+    if (n_ran == 0) skip(); /* a sanitizer takes more at once */
+    assert_true(n_told > 0);
+}
+
 static void the_memory_told_is_not_that_of_whoever_started_the_program(void **state) {
     (void)state;
     enum { HELD = 256 }; /* MiB */
@@ -1047,6 +1071,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_text_is_the_same_on_every_instruction_set),
         cmocka_unit_test(a_seed_gives_its_text_and_another_seed_another),
         cmocka_unit_test(a_drawn_seed_is_told_and_gives_the_text_again),
+        cmocka_unit_test(an_address_space_too_small_for_all_threads_has_fewer),
         cmocka_unit_test(the_memory_told_is_not_that_of_whoever_started_the_program),
         cmocka_unit_test(the_statistics_name_what_reads_a_long_prompt_faster),
         cmocka_unit_test(a_prompt_comes_from_the_line_a_file_or_stdin),
