@@ -102,15 +102,14 @@ static Status layer_uint(const GgufModel *r, const char *rest, uint32_t *value, 
         double number;
         if (!gguf_element(found, i, &number)) return STATUS_OK;
         if (!(number >= 0.0) || number > UINT32_MAX)
-            return error_set(r->error, "%s: %s.%s is %g", r->source->path, r->architecture, rest,
-                             number);
+            return error_set(r->error, "%s: %s.%s is %g", r->source->path, r->prefix, rest, number);
         if (!is_set) *value = (uint32_t)number;
         is_set = *value != 0;
         layers[i] = (uint32_t)number == *value ? 0 : (uint32_t)number;
     }
     if (n == 1 || n >= r->source->config.n_layers) return STATUS_OK;
-    return error_set(r->error, "%s: %s.%s is not a list of %u layers", r->source->path,
-                     r->architecture, rest, r->source->config.n_layers);
+    return error_set(r->error, "%s: %s.%s is not a list of %u layers", r->source->path, r->prefix,
+                     rest, r->source->config.n_layers);
 }
 
 /* The vocabulary's size: the embedding's rows, else the tokens listed, else the key. */
@@ -393,8 +392,7 @@ static Status read_eos_ids(GgufModel *r, TokenizerGguf *t, int32_t **ids) {
     *ids = NULL;
     if (!found || found->count == 0) return STATUS_OK;
     if (found->count > c->vocab_size)
-        return error_set(r->error, "%s: tokenizer.ggml.eos_token_ids has %llu tokens of %u",
-                         r->source->path, (unsigned long long)found->count, c->vocab_size);
+        return STATUS_OK; /* no list of tokens; llama.cpp reads none */
     *ids = malloc((size_t)found->count * sizeof **ids);
     if (!*ids) return error_set(r->error, "%s: no memory", r->source->path);
     for (uint64_t i = 0; i < found->count; i++) {

@@ -694,14 +694,18 @@ static bool ends_with_any(const char *name, const char *const *ends) {
     return false;
 }
 
-/* Whether the layer has the projection that prediction layers alone have, in a directory or GGUF.
- */
-static bool predicts(const RuleContext *c, const char *layers, unsigned long number) {
-    static const char *const signs[] = {"eh_proj.weight", "nextn.eh_proj.weight"};
-    char name[128];
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
-        snprintf(name, sizeof name, "%s%lu.%s", layers, number, signs[i]);
-        if (raw_table_find(c->table, name)) return true;
+/* Whether the layer of tensor `first`, the first of it that is not passed over, has the projection
+ * that prediction layers alone have, in a directory or GGUF; "eh_proj.qweight" and the like are
+ * quantized. `n`: the bytes of the name before the layer's number. */
+static bool predicts(const RuleContext *c, size_t first, size_t n) {
+    const char *name = c->table->items[first].name;
+    size_t length = n + strcspn(name + n, ".");
+    for (size_t i = first; i < c->table->n; i++) {
+        const char *other = c->table->items[i].name;
+        if (strncmp(other, name, length) != 0 || other[length] != '.') return false;
+        other += length + 1;
+        if (strncmp(other, "nextn.", 6) == 0) other += 6;
+        if (strncmp(other, "eh_proj.", 8) == 0) return true;
     }
     return false;
 }
@@ -730,7 +734,7 @@ Status rules_check_leftovers(const RuleContext *c, const char *layers, const cha
         if (number < n_layers)
             return error_set(error, "%s: tensor '%.100s' is not part of a model of type '%s'",
                              c->source->path, raw->name, family);
-        if (number != last && !predicts(c, layers, number)) n_left_out++;
+        if (number != last && !predicts(c, i, n)) n_left_out++;
         last = number;
     }
     note_left_out(c, n_left_out);

@@ -393,6 +393,20 @@ static void layers_beyond_the_configuration_s_are_noted(void **state) {
         assert_string_equal(note, left < n ? expected : "");
         fixture_remove_directory(path);
     }
+    /* A prediction layer, as GPTQ and compressed-tensors store it. */
+    static const char *const projections[] = {"eh_proj.weight", "eh_proj.qweight",
+                                              "eh_proj.weight_packed"};
+    for (size_t i = 0; i < sizeof projections / sizeof *projections; i++) {
+        char name[100];
+        json_object_set_new(config, "num_hidden_layers", json_integer(n - 1));
+        snprintf(name, sizeof name, "model.layers.%d.%s", (int)n - 1, projections[i]);
+        json_object_set_new(json_object_get(f.json, "tensors"), name,
+                            json_pack("[i, f, f, [i]]", 20, 1.0, 0.0, 4));
+        path = fixture_source(&f);
+        first_note(path, 0, note);
+        json_object_del(json_object_get(f.json, "tensors"), name);
+        fixture_remove_directory(path);
+    }
     fixture_free(&f);
 }
 

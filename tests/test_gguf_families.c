@@ -629,6 +629,24 @@ static void the_names_of_ollama_are_known(void **state) {
     }
 }
 
+/* A message has the key as the file has it. */
+static void keys_of_ollama_are_named_as_they_are(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), *path = fixture_path(directory, "model.gguf");
+    json_t *gguf = gguf_fixture_load("gpt_oss");
+    rename_keys(gguf, "gpt-oss.", "gptoss.");
+    set_key(gguf, "general.architecture", json_string("gptoss"), "string");
+    set_key(gguf, "gptoss.attention.head_count_kv", json_pack("[i]", -1), "int32[]");
+    gguf_fixture_write(gguf, path, STORED_F32, false);
+    assert_source_refused(path, ": gptoss.attention.head_count_kv is -1");
+    set_key(gguf, "gptoss.attention.head_count_kv", json_pack("[i, i]", 1, 2), "int32[]");
+    gguf_fixture_write(gguf, path, STORED_F32, false);
+    assert_source_refused(path, ": gptoss.attention.head_count_kv is not a list of");
+    json_decref(gguf);
+    free(path);
+    fixture_remove_directory(directory);
+}
+
 /* ---- What a model recommends ---- */
 
 static Source *parsed(const char *path) {
@@ -855,6 +873,7 @@ int main(int argc, char **argv) {
             (struct CMUnitTest)cmocka_unit_test(what_generation_config_json_wants_in_vain_is_named);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_gemma3_of_ollama_has_its_own_values);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test(the_names_of_ollama_are_known);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test(keys_of_ollama_are_named_as_they_are);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test(an_unknown_architecture_is_told_the_nearest);
         tests[n++] =

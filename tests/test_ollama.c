@@ -243,7 +243,7 @@ static void a_text_ends_at_any_of_the_listed_tokens(void **state) {
     static const char *const ended[] = {"run", "ended", "-i",           "a",     "-n", "3",
                                         "-t",  "0",     "--logit-bias", "37=99", NULL};
     says(words, "BBB\n", "");
-    json_t *ids = json_pack("[i, i]", 2, 37);
+    json_t *ids = json_pack("[i, i, i, i]", 2, 5000, 37, -1); /* beyond the vocabulary: none */
     set_key(gguf, "tokenizer.ggml.eos_token_ids", ids, "int32[]");
     store_model("ended", gguf, NULL, NULL);
     says(ended, "\n", "");
