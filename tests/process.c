@@ -13,9 +13,11 @@
 #include <pty.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -140,9 +142,9 @@ static void expand(const char *const *argv, char **out, size_t *n_owned) {
     out[n] = NULL;
 }
 
-Process process_run(const char *const *argv, const char *input, size_t input_length) {
-    Process p = {.out = calloc(1, 1), .err = calloc(1, 1)};
-    int in[2], out[2], err[2], status;
+/* Starts the program; ours[3] are the ends of its stdin, stdout and stderr. */
+static pid_t start(const char *const *argv, const char *input, size_t input_length, int ours[3]) {
+    int in[2], out[2], err[2];
     char *command[PROCESS_MAX_ARGUMENTS + 1];
     size_t n_owned;
     expand(argv, command, &n_owned);
@@ -150,11 +152,8 @@ Process process_run(const char *const *argv, const char *input, size_t input_len
     pid_t child;
     assert_int_equal(pipe2(in, O_CLOEXEC) | pipe2(out, O_CLOEXEC) | pipe2(err, O_CLOEXEC), 0);
     signal(SIGPIPE, SIG_IGN);
-    if (input_length > 0 && input_length <= PIPE_BUF) {
-        /* It is there when the program looks, which does not wait for it. */
+    if (input_length > 0)
         assert_int_equal(write(in[1], input, input_length), (ssize_t)input_length);
-        input_length = 0;
-    }
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in[0], 0);
     posix_spawn_file_actions_adddup2(&actions, out[1], 1);
@@ -164,9 +163,68 @@ Process process_run(const char *const *argv, const char *input, size_t input_len
     posix_spawn_file_actions_destroy(&actions);
     for (size_t i = 0; i < n_owned; i++) free(command[i]);
     close(in[0]), close(out[1]), close(err[1]);
-    talk(in[1], out[0], err[0], input, input_length, &p);
-    assert_int_equal(waitpid(child, &status, 0), child);
+    ours[0] = in[1], ours[1] = out[0], ours[2] = err[0];
+    return child;
+}
+
+/* What the program prints until its end, and how it ends. */
+static Process finish(pid_t child, const int ours[3], const char *input, size_t input_length,
+                      struct rusage *used) {
+    Process p = {.out = calloc(1, 1), .err = calloc(1, 1)};
+    int status;
+    talk(ours[0], ours[1], ours[2], input, input_length, &p);
+    assert_int_equal(wait4(child, &status, 0, used), child);
     p.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return p;
+}
+
+Process process_run(const char *const *argv, const char *input, size_t input_length) {
+    /* A short input is there when the program looks, which does not wait for it. */
+    size_t at_once = input_length <= PIPE_BUF ? input_length : 0;
+    struct rusage used;
+    int ours[3];
+    pid_t child = start(argv, input, at_once, ours);
+    return finish(child, ours, input, input_length - at_once, &used);
+}
+
+/* The seconds of processors that a running process has used. */
+static double seconds_used(pid_t process) {
+    char path[64], text[1024] = "", *rest;
+    unsigned long user = 0, kernel = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    if (fread(text, 1, sizeof text - 1, file) > 0 && (rest = strrchr(text, ')')))
+        sscanf(rest, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &kernel);
+    fclose(file);
+    return (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
+}
+
+Process process_signalled(const char *const *argv, int milliseconds, int number, double *seconds) {
+    struct rusage used;
+    int ours[3], said[2];
+    double before = 0;
+    assert_int_equal(pipe2(said, O_CLOEXEC), 0);
+    pid_t child = start(argv, NULL, 0, ours), sender = fork();
+    assert_true(sender >= 0);
+    if (sender == 0) {
+        usleep((useconds_t)milliseconds * 1000);
+        before = seconds_used(child);
+        kill(child, number);
+        bool wrote = write(said[1], &before, sizeof before) == sizeof before;
+        sleep(30);
+        kill(child, SIGKILL);
+        _exit(!wrote);
+    }
+    close(said[1]);
+    Process p = finish(child, ours, NULL, 0, &used);
+    kill(sender, SIGKILL);
+    waitpid(sender, NULL, 0);
+    if (read(said[0], &before, sizeof before) != sizeof before) before = 0; /* it ended before */
+    close(said[0]);
+    double all = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                 1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+    *seconds = (all - before) / (double)sysconf(_SC_NPROCESSORS_ONLN);
     return p;
 }
 

@@ -21,6 +21,11 @@ enum { PROCESS_MAX_ARGUMENTS = 40 };
 Process process_run(const char *const *argv, const char *input, size_t input_length);
 void process_free(Process *process);
 
+/* The same without input; sends the program a signal `milliseconds` after its start, and SIGKILL
+ * half a minute later. *seconds: what it used of each processor from the signal on, which counts
+ * the same on a machine that is busy. */
+Process process_signalled(const char *const *argv, int milliseconds, int number, double *seconds);
+
 /* Calls process_run with the arguments listed one by one: RUN("run", "model.bin", "-n", "5"). */
 #define RUN(...) process_run((const char *const[]){__VA_ARGS__, NULL}, NULL, 0)
 
