@@ -586,4 +586,4 @@ clean:
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(PROGRAMS:%=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d $(BUILD)/docs/*.d) \
-	$(CORE_OBJECTS:.o=.d) $(MPI_OBJECTS:.o=.d) $(WASM_OBJECTS:.o=.d)
+	$(CORE_OBJECTS:.o=.d) $(MPI_OBJECTS:.o=.d) $(WASM_OBJECTS:.o=.d) $(FAST_PLAIN:.o=.d) $(TEST_LISTS:.o=.d)
