@@ -4,7 +4,7 @@
 #include "convert/quantize_lanes.h"
 #include "kernels/tensor.h"
 
-/* ---- Types with one scale a group (kernels/tensor.h) ---- */
+/* ---- Types with one scale a group (kernels/tensor.h, and q5_0 and q5_1 of records.h) ---- */
 
 enum { MAX_GROUP = 64 };
 
@@ -117,28 +117,22 @@ static void set_weights(Group *g, const float *importance) {
  * weighted error. More candidates are tried for types of fewer bits. Best.error stays infinite
  * where all weights are 0. */
 static void quantize_group(TensorType type, Group *g, const float *importance, Best *best) {
+    const TensorTypeInfo *info = tensor_type_info(type);
     *best = (Best){.error = INFINITY};
     float extreme = extreme_of(g);
     set_weights(g, importance);
     if (extreme == 0.0f) return;
-    switch (type) {
-    case TENSOR_Q4:
-        g->low = -8.0f, g->high = 7.0f;
-        search_symmetric(g, extreme, -8.0f, 7, 0.125f, best);
-        search_symmetric(g, extreme, 7.0f, 7, 0.125f, best);
-        break;
-    case TENSOR_Q4_MIN:
-        g->low = 0.0f, g->high = 15.0f;
-        search_line(g, 14, best);
-        break;
-    case TENSOR_Q8_MIN:
-        g->low = 0.0f, g->high = 255.0f;
-        search_line(g, 2, best);
-        break;
-    default:
+    const float codes = (float)(1u << info->bits), zero = info->zero;
+    if (info->has_min) {
+        g->low = 0.0f, g->high = codes - 1.0f;
+        search_line(g, info->bits == 8 ? 2 : 14, best);
+    } else if (zero > 0.0f) {
+        g->low = -zero, g->high = codes - 1.0f - zero;
+        search_symmetric(g, extreme, g->low, 7, 0.125f, best);
+        search_symmetric(g, extreme, g->high, 7, 0.125f, best);
+    } else {
         g->low = -127.0f, g->high = 127.0f;
         search_symmetric(g, fabsf(extreme), 126.5f, 2, 0.25f, best);
-        break;
     }
 }
 
@@ -151,7 +145,7 @@ void quantize_row(TensorType type, size_t padded_cols, const float *x, const flo
         quantize_group(type, &g, importance ? importance + at : NULL, &best);
         scales[k] = best.scale;
         if (minima) minima[k] = best.minimum;
-        float zero = type == TENSOR_Q4 ? 8.0f : 0.0f;
+        float zero = (float)weight_types[type].zero;
         for (size_t i = 0; i < g.n; i++) codes[at + i] = (uint8_t)(int)(best.q[i] + zero);
     }
 }

@@ -708,6 +708,11 @@ void quantize_records(TensorType type, size_t padded_cols, const float *x, const
                         importance ? importance + at : NULL, row);
     }
     if (info->shared) return;
+    if (info->scales == SCALES_HALVES && !info->has_table) {
+        quantize_row(type, padded_cols, x, importance, row->codes, row->scales,
+                     info->has_min ? row->minima : NULL);
+        return;
+    }
     if (type_has_table(type)) {
         quantize_level_groups(type, levels, groups, x, importance, row);
         return;

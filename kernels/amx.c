@@ -271,7 +271,7 @@ static void multiply_stripe(const Product *product, const uint8_t *input, size_t
     const size_t group = type_group(type);
     const size_t groups = activation_groups(group, w->cols);
     /* A run is two records, or as many lines. */
-    const size_t bytes = records ? record_bytes(type) * group / RECORD_INPUTS : group_bytes(type);
+    const size_t bytes = records ? record_bytes(type) / record_groups(type) : group_bytes(type);
     for (size_t first = 0; first < groups; first += RUN / group) {
         size_t valid = groups - first < RUN / group ? groups - first : RUN / group;
         Run run = {

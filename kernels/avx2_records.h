@@ -20,7 +20,7 @@
 #define EACH_SPLIT_TYPE(X) X(Q4_NL) X(IQ4_XS) X(IQ4_KS) X(IQ5_KS)
 
 /* Types that are unpacked from SOON_ROWS on, measured on Zen 4. */
-#define EACH_SOON_TYPE(X) X(Q5_K) X(Q6_K) X(Q2_K) X(Q3_K) X(IQ3_XXS) X(IQ3_S)
+#define EACH_SOON_TYPE(X) X(Q5_K) X(Q6_K) X(Q2_K) X(Q3_K) X(IQ3_XXS) X(IQ3_S) X(Q5_0) X(Q5_1)
 
 /* Types with uneven levels for each 16 inputs: a block that takes their codes apart for 5 or 6 rows
  * spills its sums, and is no faster than unpacking. */
@@ -75,6 +75,8 @@ _Static_assert((EACH_LATE_TYPE(COUNT_TYPE) EACH_SPLIT_TYPE(COUNT_TYPE) EACH_SOON
 #define TILE_OF_IQ5_K tile_IQ4_K
 #define TILE_OF_IQ5_KS tile_Q4_NL
 #define TILE_OF_IQ6_K tile_IQ4_K
+#define TILE_OF_Q5_0 tile_MXFP4
+#define TILE_OF_Q5_1 tile_Q5_K
 
 /* Defines the kernels of all types of records, and the table of them. */
 #define RECORD_KERNELS_TABLE(table)                                                                \

@@ -15,7 +15,8 @@
  *
  *     q4                  8 inputs * 4: 8 * 2 *  8 * 127 = 16256
  *     q4_min, q4_k        8 * 4:        8 * 2 * 15 * 127 = 30480
- *     q5_k                4 * 4:        4 * 2 * 31 * 127 = 31496
+ *     q5_0                8 * 4:        8 * 2 * 16 * 127 = 32512
+ *     q5_k, q5_1          4 * 4:        4 * 2 * 31 * 127 = 31496
  *     q6_k                4 * 4:        4 * 2 * 32 * 127 = 32512
  *     q2_k                4 * 4:        4 * 2 *  3 * 127 =  3048
  *     q3_k                4 * 4:        4 * 2 *  4 * 127 =  4064
@@ -292,6 +293,7 @@ INLINE __m256 load_scales(TensorType type, Form form, const GroupWeights *w, siz
 INLINE __m256 load_minima(TensorType type, Form form, const GroupWeights *w, size_t half) {
     if (form == UNPACKED) return _mm256_load_ps((const float *)w->minima + 8 * half);
     if (!is_record_type(type)) return load_halves(w->minima + 16 * half);
+    if (record_scales(type) == SCALES_HALVES) return load_halves(w->minima + 16 * half);
     __m256i part = load_bytes(w->minima + 8 * half);
     if (record_scales(type) == SCALES_NIBBLE_PARTS) part = _mm256_srli_epi32(part, 4);
     return _mm256_mul_ps(load_halves(w->record + RECORD_MINIMA + 16 * half),

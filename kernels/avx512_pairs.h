@@ -41,7 +41,9 @@ enum {
     MANY_IQ4_KS = 48,
     MANY_IQ5_K = 11,
     MANY_IQ5_KS = 11,
-    MANY_IQ6_K = 11
+    MANY_IQ6_K = 11,
+    MANY_Q5_0 = 48, /* and as q5_k */
+    MANY_Q5_1 = 48
 };
 
 /* Their entry in a table of BlockKernels, with a stream kernel and without. */

@@ -82,7 +82,9 @@ INLINE __m512 load_scales(TensorType type, const uint8_t *record, size_t g) {
 
 /* Minima of group g of a record. */
 INLINE __m512 load_minima(TensorType type, const uint8_t *record, size_t g) {
-    __m512i part = load_bytes(record + record_minima_at(type, g));
+    const uint8_t *own = record + record_minima_at(type, g);
+    if (record_scales(type) == SCALES_HALVES) return load_halves(own);
+    __m512i part = load_bytes(own);
     if (record_scales(type) == SCALES_NIBBLE_PARTS) part = _mm512_srli_epi32(part, 4);
     return _mm512_mul_ps(load_halves(record + RECORD_MINIMA), _mm512_cvtepi32_ps(part));
 }

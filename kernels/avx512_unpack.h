@@ -61,7 +61,9 @@ UNPACK_INLINE __m512 record_scales_512(TensorType type, const uint8_t *record, s
 
 /* Minima of group g of a record. */
 UNPACK_INLINE __m512 record_minima_512(TensorType type, const uint8_t *record, size_t g) {
-    __m128i part = _mm_loadu_si128((const __m128i *)(record + record_minima_at(type, g)));
+    const uint8_t *own = record + record_minima_at(type, g);
+    if (record_scales(type) == SCALES_HALVES) return halves_512(own);
+    __m128i part = _mm_loadu_si128((const __m128i *)own);
     __m512i wide = _mm512_cvtepu8_epi32(part);
     if (record_scales(type) == SCALES_NIBBLE_PARTS) wide = _mm512_srli_epi32(wide, 4);
     return _mm512_mul_ps(halves_512(record + RECORD_MINIMA), _mm512_cvtepi32_ps(wide));

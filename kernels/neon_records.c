@@ -124,7 +124,9 @@ INLINE float32x4_t load_scales(TensorType type, const uint8_t *record, size_t g,
 
 /* Minima of group g of a record, for the outputs from 4 * quarter on. */
 INLINE float32x4_t load_minima(TensorType type, const uint8_t *record, size_t g, size_t quarter) {
-    uint32x4_t part = load_4_bytes(record + record_minima_at(type, g) + 4 * quarter);
+    const uint8_t *own = record + record_minima_at(type, g);
+    if (record_scales(type) == SCALES_HALVES) return load_4_halves(own + 8 * quarter);
+    uint32x4_t part = load_4_bytes(own + 4 * quarter);
     if (record_scales(type) == SCALES_NIBBLE_PARTS) part = vshrq_n_u32(part, 4);
     return vmulq_f32(load_4_halves(record + RECORD_MINIMA + 8 * quarter), vcvtq_f32_u32(part));
 }

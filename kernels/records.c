@@ -120,7 +120,9 @@ static float scale_at(TensorType type, const uint8_t *record, size_t g, size_t r
 }
 
 static float minimum_at(TensorType type, const uint8_t *record, size_t g, size_t r) {
-    uint8_t byte = record[record_minima_at(type, g) + r];
+    const uint8_t *own = record + record_minima_at(type, g);
+    if (record_scales(type) == SCALES_HALVES) return half_at(own, r);
+    uint8_t byte = own[r];
     if (record_scales(type) == SCALES_NIBBLE_PARTS) byte >>= 4;
     return half_at(record + RECORD_MINIMA, r) * (float)byte;
 }
@@ -145,7 +147,10 @@ static bool is_finite_half(uint16_t bits) {
 static bool is_good(TensorType type, const uint8_t *record, size_t g, size_t r) {
     const uint8_t *own = record + record_scales_at(type, g);
     if (record_scales(type) == SCALES_POWERS) return own[r] < MXFP4_TOO_LARGE;
-    if (record_scales(type) == SCALES_HALVES) return is_finite_half(half_bits(own, r));
+    if (record_scales(type) == SCALES_HALVES)
+        return is_finite_half(half_bits(own, r)) &&
+               (!type_has_minima(type) ||
+                is_finite_half(half_bits(record + record_minima_at(type, g), r)));
     if (record_scale_is_float(type)) return fabsf(float_at(record, r)) <= RECORD_LARGEST_SCALE;
     return is_finite_half(half_bits(record, r)) &&
            (!type_has_minima(type) || is_finite_half(half_bits(record + RECORD_MINIMA, r)));
@@ -174,6 +179,8 @@ static void pack_scales(TensorType type, const RecordCodes *rows, size_t at, siz
     switch (record_scales(type)) {
     case SCALES_HALVES:
         if (g % record_shared(type) == 0) memcpy(own + r, &rows->scales[at], 2);
+        if (type_has_minima(type))
+            memcpy(record + record_minima_at(type, g) + 2 * r, &rows->minima[at], 2);
         break;
     case SCALES_NIBBLE_PARTS:
         *own = (uint8_t)((*sub & 15) | rows->sub_minima[at] << 4);
@@ -209,7 +216,7 @@ static void pack_header(TensorType type, const RecordCodes *rows, size_t groups,
         } else if (record_has_parts(type)) {
             memcpy(record + 2 * r, &rows->scales[row + number], 2);
         }
-        if (type_has_minima(type))
+        if (type_has_minima(type) && record_has_parts(type))
             memcpy(record + RECORD_MINIMA + 2 * r, &rows->minima[row + number], 2);
         for (size_t g = 0; g < n; g++) pack_scales(type, rows, row + first + g, g, r, record);
     }

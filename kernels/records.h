@@ -1,9 +1,10 @@
 /* Panels of the types with scales inside scales, of codes that are numbers of a table, and of 1 to
  * 3 bits.
  *
- * Such a panel is a run of records. A record holds 256 inputs of each of the panel's 16 rows (the
- * last record has fewer, padded to a whole group): first its header with the scales, then the lines
- * of one group after another, so that a kernel reads a panel from its first byte to its last.
+ * Such a panel is a run of records. A record holds 256 inputs (of q5_0 64, of q5_1 32) of each of
+ * the panel's 16 rows (the last record has fewer, padded to a whole group): first its header with
+ * the scales, then the lines of one group after another, so that a kernel reads a panel from its
+ * first byte to its last.
  *
  *     type    header of a record                            lines of a group
  *     q4_k    f16 scale[16], f16 minimum[16],               32 inputs: 4 lines of nibbles
@@ -56,6 +57,9 @@
  *     q2_0    for each 2 of 8 groups f16 scale[16]          32 inputs: 2 lines of pairs of bits
  *     tq2_0   f16 scale[16]                                 32 inputs: 2 lines of pairs of bits
  *     q1_0    for each 4 of 8 groups f16 scale[16]          32 inputs: 1 line of bits
+ *     q5_0    for each of 2 groups f16 scale[16]            32 inputs: 4 lines of nibbles,
+ *                                                           1 line of fifth bits
+ *     q5_1    f16 scale[16], f16 minimum[16]                the same
  *
  * A line holds a field of a few bits of each code. Byte 4r + i % 4 of a line belongs to row r and
  * has the fields of its inputs i with i / 4 = 0, 1, ..., from the lowest bits on: 8 inputs of
@@ -69,6 +73,8 @@
  *     iq4_xs             (scale * (sub_scale - 32)) * records_table_q4_nl[q]
  *     q2_0, tq2_0        scale * (q - 1)
  *     q1_0               scale * (2 q - 1)
+ *     q5_0               scale * (q - 16)
+ *     q5_1               scale * q - minimum
  *     mxfp4              2^(exponent - 128) * records_table_mxfp4[q]
  *     nvfp4              scale * records_table_mxfp4[q]
  *     nvfp4_t            (scale * record_small_float(sub_scale)) * records_table_mxfp4[q]
@@ -93,6 +99,7 @@
 #include "base/numbers.h"
 #include "kernels/weight_types.h"
 
+/* Inputs of a record of the types that do not say otherwise. */
 enum { RECORD_INPUTS = 256 };
 
 /* IQ4_NL's sixteen levels, and those of MXFP4 and NVFP4, doubled to be whole numbers. */
@@ -173,7 +180,8 @@ TYPE_INLINE bool record_scale_is_float(TensorType type) {
 
 /* Groups of a whole record. */
 TYPE_INLINE size_t record_groups(TensorType type) {
-    return RECORD_INPUTS / type_group(type);
+    const size_t inputs = weight_types[type].record_inputs;
+    return (inputs ? inputs : RECORD_INPUTS) / type_group(type);
 }
 
 /* How many groups share a float16 scale of a type with SCALES_HALVES. */
@@ -190,7 +198,7 @@ enum { RECORD_MINIMA = PANEL_ROWS * sizeof(uint16_t), RECORD_PARTS = 2 * RECORD_
 TYPE_INLINE size_t record_scales_at(TensorType type, size_t g) {
     switch (record_scales(type)) {
     case SCALES_HALVES:
-        return g / record_shared(type) * sizeof(uint16_t) * PANEL_ROWS;
+        return g / record_shared(type) * (type_has_minima(type) ? 2 : 1) * RECORD_MINIMA;
     case SCALES_POWERS:
         return g * PANEL_ROWS;
     case SCALES_PARTS:
@@ -227,9 +235,11 @@ TYPE_INLINE size_t record_pairs_at(TensorType type, size_t g) {
     return first + g / 4 * PANEL_ROWS;
 }
 
-/* Offset of the sub-minima of group g: bytes, or the upper nibbles of bytes. */
+/* Offset of the minima of group g: float16 numbers, bytes, or the upper nibbles of bytes. */
 TYPE_INLINE size_t record_minima_at(TensorType type, size_t g) {
-    return record_scales_at(type, g) + (record_scales(type) == SCALES_PARTS ? PANEL_ROWS : 0);
+    const size_t at = record_scales_at(type, g);
+    if (record_scales(type) == SCALES_HALVES) return at + RECORD_MINIMA;
+    return at + (record_scales(type) == SCALES_PARTS ? PANEL_ROWS : 0);
 }
 
 /* Bytes of the header, which the lines follow. */
@@ -244,7 +254,7 @@ TYPE_INLINE size_t record_lower_bits(TensorType type) {
     return 32 / weight_types[type].line_inputs;
 }
 
-/* Bits of a code above these: 1 for q5_k and q3_k, 2 for q6_k, else 0. */
+/* Bits of a code above these: 1 for types of 3 and 5 bits, 2 for those of 6, else 0. */
 TYPE_INLINE size_t record_upper_bits(TensorType type) {
     return weight_types[type].bits - record_lower_bits(type);
 }
@@ -337,16 +347,16 @@ static inline float record_small_float(uint8_t code) {
  * each record. */
 typedef struct RecordCodes {
     uint8_t *codes;   /* as stored: 0 ... 2^bits - 1 */
-    uint16_t *scales; /* f16: one for each record; q4_nl, nvfp4, q2_0, tq2_0, q1_0: for each group
-                         (the first of those that share one counts); mxfp4: unused. Of float32
-                         scales: the lower halves of their bits */
-    uint16_t *minima; /* f16: one for each record; types with minima only. Of float32 scales: the
-                         upper halves of their bits */
+    uint16_t *scales; /* f16: one for each record; SCALES_HALVES: for each group (the first of those
+                         that share one counts); mxfp4: unused. Of float32 scales: the lower halves
+                         of their bits */
+    uint16_t *minima; /* f16: one for each record, SCALES_HALVES: for each group; types with minima
+                         only. Of float32 scales: the upper halves of their bits */
     uint8_t *sub_scales; /* one for each group; int8 for q6_k, q3_k and iq4_xs (-32 ... 31) and
                             others; odd parts: n of 2 n + 1 (iq4_ks, iq5_ks: -64 ... 63); mxfp4's
                             exponents; 8-bit floats; else unused */
-    uint8_t *sub_minima; /* one for each group; types with minima only. Types with raised levels: 1
-                            where they are raised, else 0 */
+    uint8_t *sub_minima; /* one for each group; types with minima and parts only. Types with raised
+                            levels: 1 where they are raised, else 0 */
 } RecordCodes;
 
 /* Makes a panel of 16 rows, as panel_pack_codes does for the other types. Rows past the matrix's

@@ -51,6 +51,8 @@ typedef enum TensorType {
     TENSOR_IQ5_K = 32,   /* 32 levels, raised or not, and a 6-bit part for each 16 inputs */
     TENSOR_IQ5_KS = 33,  /* the same, with an odd part of a float32 for each 32 inputs */
     TENSOR_IQ6_K = 34,   /* 64 levels, raised or not, and an int8 part for each 16 inputs */
+    TENSOR_Q5_0 = 35,    /* 5-bit codes around zero, an f16 scale for each 32 inputs */
+    TENSOR_Q5_1 = 36,    /* 5-bit codes, an f16 scale and minimum for each 32 inputs */
     TENSOR_TYPES
 } TensorType;
 
@@ -91,7 +93,9 @@ typedef enum PanelFamily {
     X(IQ4_KS)                                                                                      \
     X(IQ5_K)                                                                                       \
     X(IQ5_KS)                                                                                      \
-    X(IQ6_K)
+    X(IQ6_K)                                                                                       \
+    X(Q5_0)                                                                                        \
+    X(Q5_1)
 
 /* How a record stores the scales of its groups. */
 typedef enum RecordScales {
@@ -102,7 +106,8 @@ typedef enum RecordScales {
     SCALES_ODD_PARTS,    /* a float16 for the record, times 2 n + 1 for each group's nibble n */
     SCALES_FLOAT_PARTS,  /* a float32 for the record, times an 8-bit float for each group */
     SCALES_WIDE_PARTS,   /* a float32 for the record, times an odd int8 for each group */
-    SCALES_HALVES,       /* a float16 for each group, or for each few groups */
+    SCALES_HALVES,       /* a float16 for each group (and one for its minimum), or for each few
+                            groups */
     SCALES_POWERS        /* an exponent of 2 for each group */
 } RecordScales;
 
@@ -124,6 +129,7 @@ typedef struct TensorTypeInfo {
     uint8_t halved;       /* scales with odd parts: how often they are halved */
     RecordScales scales;  /* FAMILY_RECORDS only */
     uint8_t shared;       /* SCALES_HALVES: how many groups share a float16; 0: each has its own */
+    uint8_t record_inputs; /* inputs of a record; 0: 256 */
 } TensorTypeInfo;
 
 static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
@@ -186,6 +192,11 @@ static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
                        .largest = 126, .raise = 2, .scales = SCALES_WIDE_PARTS},
     [TENSOR_IQ6_K] = {"iq6_k", FAMILY_RECORDS, 8, 16, .bits = 6, .has_table = true, .largest = 127,
                       .raise = 1, .scales = SCALES_SIGNED_PARTS},
+    /* Their rows are often no multiple of 256: in smaller records no header has unused places. */
+    [TENSOR_Q5_0] = {"q5_0", FAMILY_RECORDS, 8, 32, .bits = 5, .zero = 16, .scales = SCALES_HALVES,
+                     .record_inputs = 64},
+    [TENSOR_Q5_1] = {"q5_1", FAMILY_RECORDS, 8, 32, true, .bits = 5, .scales = SCALES_HALVES,
+                     .record_inputs = 32},
 };
 
 #define TYPE_INLINE static inline __attribute__((always_inline))

@@ -225,6 +225,43 @@ static void bits_are_the_reference_s_for_any_number_of_rows(void **state) {
     }
 }
 
+/* A type of 5 bits and one of 8 bits that holds the same weights: a GGUF file's Q5_0 was kept as q8
+ * once, Q5_1 as q8_min, and its answers stay what they were. */
+static void five_bits_give_the_bits_of_the_same_weights_in_eight(void **state) {
+    (void)state;
+    static const struct {
+        TensorType five, eight;
+    } pairs[] = {{TENSOR_Q5_0, TENSOR_Q8}, {TENSOR_Q5_1, TENSOR_Q8_MIN}};
+    enum { COLS = 640, GROUPS = COLS / 32, ROWS = 40 };
+    uint8_t codes[PANEL_ROWS * COLS];
+    uint16_t scales[PANEL_ROWS * GROUPS], minima[PANEL_ROWS * GROUPS];
+    for (size_t i = 0; i < sizeof codes; i++) codes[i] = hash((uint32_t)i) & 31;
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+        scales[i] = numbers_float_to_half(0.01f + 0.01f * value_of((uint32_t)i));
+        minima[i] = numbers_float_to_half(0.1f * value_of(99 + (uint32_t)i));
+    }
+    for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
+        Matrix five = matrix_new(pairs[k].five, PANEL_ROWS, COLS, 1);
+        Matrix eight = matrix_new(pairs[k].eight, PANEL_ROWS, COLS, 1);
+        const RecordCodes parts = {codes, scales, minima, codes, codes};
+        records_pack(five.type, COLS, &parts, (uint8_t *)five.data);
+        uint8_t zero = tensor_type_info(five.type)->zero, lowered[PANEL_ROWS * COLS];
+        for (size_t i = 0; i < sizeof codes; i++) lowered[i] = (uint8_t)(codes[i] - zero);
+        panel_pack_codes(eight.type, COLS, lowered, scales, minima, (uint8_t *)eight.data);
+        for (size_t n_rows = 1; n_rows <= ROWS; n_rows += 13) {
+            float *x = input_new(n_rows, COLS, 5), *want = output_new(n_rows, PANEL_ROWS);
+            run(&kernels_reference, x, n_rows, COLS, &(Product){&eight, want, PANEL_ROWS}, 1, 1);
+            const Check c = {&five, x, want, n_rows, PANEL_ROWS, 1};
+            compare(&kernels_reference, (void *)&c);
+            each_kernel_set(compare, (void *)&c);
+            free(x);
+            free(want);
+        }
+        free((void *)five.data);
+        free((void *)eight.data);
+    }
+}
+
 static void bits_are_the_reference_s_for_any_shape(void **state) {
     (void)state;
     static const size_t inputs[] = {1, 2, 3, 31, 32, 33, 63, 64, 65, 100, 257, 513};
@@ -510,6 +547,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_reference_multiplies_the_matrix_that_matrix_row_shows),
         cmocka_unit_test(the_program_s_plain_kernels_give_the_same_bits),
         cmocka_unit_test(bits_are_the_reference_s_for_any_number_of_rows),
+        cmocka_unit_test(five_bits_give_the_bits_of_the_same_weights_in_eight),
         cmocka_unit_test(bits_are_the_reference_s_for_any_shape),
         cmocka_unit_test(bits_are_the_reference_s_for_many_rows_and_long_sums),
         cmocka_unit_test(products_share_an_input_and_any_number_of_threads),

@@ -53,7 +53,9 @@ static void sizes_are_those_of_the_format(void **state) {
                  {TENSOR_IQ2_KS, 512, 512, 2368, 0, 2368},  {TENSOR_IQ3_K, 272, 272, 2240, 0, 2240},
                  {TENSOR_IQ3_KS, 512, 512, 3392, 0, 3392},  {TENSOR_IQ4_K, 256, 256, 2304, 0, 2304},
                  {TENSOR_IQ4_KS, 288, 288, 2688, 0, 2688},  {TENSOR_IQ5_K, 272, 272, 3392, 0, 3392},
-                 {TENSOR_IQ5_KS, 256, 256, 2752, 0, 2752},  {TENSOR_IQ6_K, 1, 16, 512, 0, 512}};
+                 {TENSOR_IQ5_KS, 256, 256, 2752, 0, 2752},  {TENSOR_IQ6_K, 1, 16, 512, 0, 512},
+                 {TENSOR_Q5_0, 640, 640, 7040, 0, 7040},    {TENSOR_Q5_0, 65, 96, 1088, 0, 1088},
+                 {TENSOR_Q5_1, 640, 640, 7680, 0, 7680},    {TENSOR_Q5_1, 33, 64, 768, 0, 768}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t panel, matrix;
         assert_int_equal(tensor_padded_cols(cases[i].type, cases[i].cols), cases[i].padded);
