@@ -15,7 +15,7 @@
 #include "system/terminal.h"
 
 /* Raised when the same source becomes other tensors, so that kept conversions are made anew. */
-enum { WEIGHTS_REVISION = 4 /* GGUF: what a file must say, general.sampling.* */ };
+enum { WEIGHTS_REVISION = 5 /* GGUF: Q5_0 and Q5_1 at their own size */ };
 
 /* Adds what identifies a file and its version to the hash. */
 static void hash_file(XXH3_state_t *state, const InputFile *file) {

@@ -9,7 +9,7 @@
 #include "formats/stored_k.h"
 #include "formats/stored_parts.h"
 
-/* Unpacks the 32 codes of one block, as panel_pack_codes takes them. */
+/* Unpacks the 32 codes of one block, as panel_pack_codes and records_pack take them. */
 static void block_codes(StoredType type, const uint8_t *block, uint8_t *codes) {
     const uint8_t *nibbles;
     uint32_t fifth = 0;
@@ -33,10 +33,7 @@ static void block_codes(StoredType type, const uint8_t *block, uint8_t *codes) {
         break;
     }
     stored_nibbles_32(nibbles, codes);
-    if (type == STORED_Q4_0 || type == STORED_Q4_1) return;
-    /* Q5_0's codes are around 16; its panel holds int8. */
-    uint8_t zero = type == STORED_Q5_0 ? 16 : 0;
-    for (size_t i = 0; i < 32; i++) codes[i] = (uint8_t)((codes[i] | (fifth >> i & 1) << 4) - zero);
+    for (size_t i = 0; i < 32; i++) codes[i] |= (uint8_t)((fifth >> i & 1) << 4);
 }
 
 void stored_to_codes(StoredType type, const void *stored, size_t n, uint8_t *codes,
@@ -51,18 +48,16 @@ void stored_to_codes(StoredType type, const void *stored, size_t n, uint8_t *cod
 }
 
 static void blocks_to_floats(StoredType type, const uint8_t *block, size_t n, float *out) {
-    bool has_min = type == STORED_Q4_1 || type == STORED_Q5_1;
-    bool is_signed = type == STORED_Q8_0 || type == STORED_Q5_0;
+    const TensorTypeInfo *panel = &weight_types[stored_type_info(type)->lossless];
     for (size_t b = 0; b < n / 32; b++, block += stored_type_info(type)->block_bytes, out += 32) {
         uint8_t codes[32];
         block_codes(type, block, codes);
         float scale = numbers_half_to_float(stored_u16(block));
-        float minimum = has_min ? numbers_half_to_float(stored_u16(block + 2)) : 0.0f;
-        int zero = type == STORED_Q4_0 ? 8 : 0;
+        float minimum = panel->has_min ? numbers_half_to_float(stored_u16(block + 2)) : 0.0f;
         for (size_t i = 0; i < 32; i++) {
-            int code = is_signed ? (int8_t)codes[i] : codes[i] - zero;
+            int code = panel->is_signed ? (int8_t)codes[i] : codes[i] - panel->zero;
             out[i] = scale * (float)code;
-            if (has_min) out[i] += minimum;
+            if (panel->has_min) out[i] += minimum;
         }
     }
 }
@@ -78,7 +73,10 @@ void stored_to_records(StoredType type, const void *stored, size_t n, const Reco
         const RecordCodes to = {row->codes + b * info->block, row->scales + scale,
                                 row->minima + scale, row->sub_scales + b * groups,
                                 row->sub_minima + b * groups};
-        if (stored_is_ik(type)) {
+        if (type == STORED_Q5_0 || type == STORED_Q5_1) {
+            bool has_min = type_has_minima(info->lossless);
+            stored_to_codes(type, block, 32, to.codes, to.scales, has_min ? to.minima : NULL);
+        } else if (stored_is_ik(type)) {
             stored_ik_block_to_records(type, block, &to);
         } else if (record_scales(info->lossless) == SCALES_ODD_PARTS) {
             stored_iq_block_to_records(type, block, &to);

@@ -63,6 +63,7 @@ static void read_parts(TensorType type, const uint8_t *record, size_t g, size_t 
     case SCALES_HALVES:
         if (i < sizeof to->scales / sizeof *to->scales)
             to->scales[i] = half_at(record + record_scales_at(type, g), r);
+        if (type_has_minima(type)) to->minimum = half_at(record + record_minima_at(type, g), r);
         return;
     case SCALES_NIBBLE_PARTS:
         to->subs[i] = byte & 15;
@@ -106,7 +107,11 @@ static void put_half(uint8_t *to, uint16_t bits) {
 }
 
 static void put_nibbles_32(const uint8_t *codes, uint8_t *to) {
-    for (size_t i = 0; i < 16; i++) to[i] = (uint8_t)(codes[i] | codes[i + 16] << 4);
+    for (size_t i = 0; i < 16; i++) to[i] = (uint8_t)((codes[i] & 15) | codes[i + 16] << 4);
+}
+
+static void put_fifth_bits_32(const uint8_t *codes, uint8_t *to) {
+    for (size_t i = 0; i < 32; i++) to[i / 8] |= (uint8_t)(codes[i] >> 4 << i % 8);
 }
 
 /* Pairs of bits of codes[256], of which i, i + 32, i + 64 and i + 96 of each 128 share a byte. */
@@ -196,6 +201,17 @@ static void put_block(StoredType type, const BlockParts *p, uint8_t *to) {
         put_half(to, p->scales[0]);
         put_half(to + 2, p->minimum ^ 0x8000);
         put_nibbles_32(p->codes, to + 4);
+        break;
+    case STORED_Q5_0:
+        put_half(to, p->scales[0]);
+        put_fifth_bits_32(p->codes, to + 2);
+        put_nibbles_32(p->codes, to + 6);
+        break;
+    case STORED_Q5_1:
+        put_half(to, p->scales[0]);
+        put_half(to + 2, p->minimum ^ 0x8000);
+        put_fifth_bits_32(p->codes, to + 4);
+        put_nibbles_32(p->codes, to + 8);
         break;
     case STORED_Q4_0:
     case STORED_IQ4_NL:

@@ -108,6 +108,14 @@ static bool digest_all(Work *work) {
     return !atomic_load(&failed);
 }
 
+/* What the lines call a type. q5_0 and q5_1 are called what computes the same bits with the same
+ * codes: as these GGUF's types of their names were kept before, and receipts of then replay. */
+static const char *digest_type_name(uint32_t type) {
+    if (type == TENSOR_Q5_0) type = TENSOR_Q8;
+    if (type == TENSOR_Q5_1) type = TENSOR_Q8_MIN;
+    return tensor_type_info(type)->name;
+}
+
 /* Fills `weights` from the lines that it is the digest of; false: no memory. */
 static bool digest_join(const Work *work, char weights[SHA256_HEX]) {
     TextBuffer lines = {0};
@@ -115,7 +123,7 @@ static bool digest_join(const Work *work, char weights[SHA256_HEX]) {
         const FileTensor *t = work->tensors[i].tensor;
         char line[MODELFILE_NAME_BYTES + SHA256_HEX + 128];
         int n = snprintf(line, sizeof line, "%s %s %" PRIu32 " %" PRIu64 " %" PRIu64 " %s\n",
-                         t->name, tensor_type_info(t->type)->name, t->count, t->rows, t->cols,
+                         t->name, digest_type_name(t->type), t->count, t->rows, t->cols,
                          work->tensors[i].sha256);
         text_put(&lines, line, (size_t)n, 0);
     }

@@ -11,7 +11,8 @@
  * safetensors file. `weights` is the SHA-256 of one line a tensor, sorted by name:
  *
  *     NAME TYPE COUNT ROWS COLS DIGEST\n
- */
+ *
+ * where TYPE of q5_0 is q8 and of q5_1 q8_min, which compute the same bits with the same codes. */
 #ifndef MODEL_DIGEST_H
 #define MODEL_DIGEST_H
 

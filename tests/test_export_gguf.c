@@ -690,7 +690,7 @@ static void a_gguf_file_that_export_writes_holds_the_tensors_of_its_model(void *
     (void)state;
     static const char *const types[] = {"q8",    "f16",   "",     "q4",   "q4_min", "q5_k",
                                         "q6_k",  "q3_k",  "q4_k", "q2_k", "q4_nl",  "iq4_xs",
-                                        "mxfp4", "tq2_0", "q2_0", "q1_0"};
+                                        "mxfp4", "tq2_0", "q2_0", "q1_0", "q5_0",   "q5_1"};
     char *directory = fixture_directory(), *path = fixture_path(directory, "m.gguf");
     char *written = fixture_path(directory, "w.gguf"), *model = fixture_path(directory, "m.bin");
     char *again = fixture_path(directory, "w.bin");

@@ -20,6 +20,7 @@
 #include "hashed_weights.h"
 #include "modelfile.h"
 #include "process.h"
+#include "proof/model_digest.h"
 
 /* ---- Conversion in memory ---- */
 
@@ -140,8 +141,8 @@ static void every_block_type_keeps_every_value(void **state) {
     } cases[] = {{STORED_Q8_0, TENSOR_Q8},
                  {STORED_Q4_0, TENSOR_Q4},
                  {STORED_Q4_1, TENSOR_Q4_MIN},
-                 {STORED_Q5_0, TENSOR_Q8},
-                 {STORED_Q5_1, TENSOR_Q8_MIN}};
+                 {STORED_Q5_0, TENSOR_Q5_0},
+                 {STORED_Q5_1, TENSOR_Q5_1}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         size_t block = stored_type_info(cases[k].stored)->block_bytes, n = ROWS * COLS / 32;
         uint8_t *bytes = malloc(n * block);
@@ -170,6 +171,42 @@ static void every_block_type_keeps_every_value(void **state) {
         source_close(source);
         free(bytes);
     }
+}
+
+/* Writes the digest of a converted model of one matrix of these blocks. */
+static void digest_of(StoredType type, const uint8_t *blocks, size_t bytes,
+                      char digest[SHA256_HEX]) {
+    const ModelDigestOptions how = {.n_threads = 1};
+    Source *source = one_matrix(type, blocks, bytes);
+    ModelFile *file = convert_to_memory(source, NULL);
+    TensorDigest *tensors;
+    Error error;
+    assert_int_equal(model_digest_weights(file, &how, digest, &tensors, &error), STATUS_OK);
+    free(tensors);
+    modelfile_close(file);
+    source_close(source);
+}
+
+/* Receipts of Q5_0 that was kept as q8 replay: the digest is that of the same weights in Q8_0. */
+static void five_bits_have_the_digest_of_the_same_weights_in_eight(void **state) {
+    (void)state;
+    enum { BLOCKS = ROWS * COLS / 32 };
+    static uint8_t five[BLOCKS][22], eight[BLOCKS][34];
+    char digests[2][SHA256_HEX];
+    for (size_t b = 0; b < BLOCKS; b++) {
+        for (size_t i = 0; i < 22; i++) five[b][i] = (uint8_t)(hashed_element(3, 22 * b + i) >> 32);
+        const uint16_t scale = random_half(hashed_element(4, b));
+        memcpy(five[b], &scale, sizeof scale);
+        memcpy(eight[b], &scale, sizeof scale);
+        for (size_t i = 0; i < 32; i++) {
+            int low = five[b][6 + i % 16] >> (i < 16 ? 0 : 4) & 15;
+            int high = five[b][2 + i / 8] >> i % 8 & 1;
+            eight[b][2 + i] = (uint8_t)((low | high << 4) - 16);
+        }
+    }
+    digest_of(STORED_Q5_0, five[0], sizeof five, digests[0]);
+    digest_of(STORED_Q8_0, eight[0], sizeof eight, digests[1]);
+    assert_string_equal(digests[0], digests[1]);
 }
 
 /* places[i]: where element i of a tensor with these tiles is stored. */
@@ -760,6 +797,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_random_shape_needs_only_width_and_layers),
         cmocka_unit_test(every_block_type_keeps_every_value),
+        cmocka_unit_test(five_bits_have_the_digest_of_the_same_weights_in_eight),
         cmocka_unit_test(heads_in_another_order_keep_every_value),
         cmocka_unit_test(sixteen_bit_floats_keep_every_value),
         cmocka_unit_test(a_weight_that_is_no_number_is_refused_by_name),

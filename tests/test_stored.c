@@ -429,21 +429,21 @@ static void blocks_with_scales_that_are_no_numbers_are_found(void **state) {
 
 /* The largest difference between the values of the blocks, which the tests above compare with those
  * of the gguf package, and the values of the panel that they become. */
-static double largest_difference(StoredType type) {
-    enum { COLS = 1024 };
+static double largest_difference(StoredType type, size_t cols) {
+    enum { MOST_COLS = 1024 };
     const StoredTypeInfo *info = stored_type_info(type);
-    const size_t row_bytes = COLS / info->block * info->block_bytes;
-    float values[COLS], row[COLS];
+    const size_t row_bytes = cols / info->block * info->block_bytes;
+    float values[MOST_COLS], row[MOST_COLS];
     double largest = 0;
-    uint8_t *blocks = generated_blocks(type, 1, PANEL_ROWS * COLS);
-    uint8_t *panel = panel_of_blocks(type, blocks, COLS);
+    uint8_t *blocks = generated_blocks(type, 1, PANEL_ROWS * cols);
+    uint8_t *panel = panel_of_blocks(type, blocks, cols);
     size_t bytes;
-    assert_true(tensor_panel_bytes(info->lossless, COLS, &bytes));
-    const Matrix w = {info->lossless, PANEL_ROWS, COLS, bytes, panel};
+    assert_true(tensor_panel_bytes(info->lossless, cols, &bytes));
+    const Matrix w = {info->lossless, PANEL_ROWS, cols, bytes, panel};
     for (size_t r = 0; r < PANEL_ROWS; r++) {
         matrix_row(&w, r, row);
-        stored_to_floats(type, blocks + r * row_bytes, COLS, values);
-        for (size_t i = 0; i < COLS; i++) {
+        stored_to_floats(type, blocks + r * row_bytes, cols, values);
+        for (size_t i = 0; i < cols; i++) {
             /* Not > : a difference that is no number counts. */
             const double difference = fabs((double)row[i] - (double)values[i]);
             if (!(difference <= largest)) largest = difference;
@@ -454,28 +454,62 @@ static double largest_difference(StoredType type) {
     return largest;
 }
 
-/* Writes the table: each block type of GGUF, in the order of bits, then ik_llama.cpp's. */
+/* Bytes of a matrix of `cols` inputs, 64 outputs, here and in a GGUF file. */
+static void sizes_of(StoredType type, size_t cols, size_t *here, size_t *file) {
+    enum { ROWS = 64 };
+    assert_true(stored_file_bytes(type, ROWS * cols, cols, file));
+    assert_true(tensor_matrix_bytes(stored_type_info(type)->lossless, ROWS, cols, here));
+}
+
+/* The size of a matrix here over its size in a GGUF file. */
+static double growth(StoredType type, size_t cols) {
+    size_t here, file;
+    sizes_of(type, cols, &here, &file);
+    return (double)here / (double)file;
+}
+
+/* Widths of small models that are no multiple of 256 (SmolLM2, Gemma 3 270M, Qwen 2.5 0.5B). */
+static const size_t odd_widths[] = {576, 640, 896};
+enum { ODD_WIDTHS = sizeof odd_widths / sizeof *odd_widths };
+
+/* The largest growth at these widths; 0 for types whose blocks none of them is a multiple of. */
+static double odd_growth(StoredType type) {
+    double most = 0;
+    for (size_t i = 0; i < ODD_WIDTHS; i++)
+        if (odd_widths[i] % stored_type_info(type)->block == 0)
+            most = fmax(most, growth(type, odd_widths[i]));
+    return most;
+}
+
+/* The block types of GGUF, in the order of bits, then those of ik_llama.cpp. */
+static const StoredType block_types[] = {
+    STORED_Q8_0,    STORED_Q6_K,  STORED_Q5_1,    STORED_Q5_0,   STORED_Q5_K,  STORED_Q4_1,
+    STORED_Q4_0,    STORED_Q4_K,  STORED_IQ4_NL,  STORED_NVFP4,  STORED_MXFP4, STORED_IQ4_XS,
+    STORED_Q3_K,    STORED_IQ3_S, STORED_IQ3_XXS, STORED_Q2_K,   STORED_IQ2_S, STORED_IQ2_XS,
+    STORED_IQ2_XXS, STORED_Q2_0,  STORED_TQ2_0,   STORED_TQ1_0,  STORED_IQ1_M, STORED_IQ1_S,
+    STORED_Q1_0,    STORED_IQ6_K, STORED_IQ5_K,   STORED_IQ5_KS, STORED_IQ4_K, STORED_IQ4_KS,
+    STORED_IQ4_KSS, STORED_IQ3_K, STORED_IQ3_KS,  STORED_IQ2_KL, STORED_IQ2_K, STORED_IQ2_KS};
+enum { BLOCK_TYPES = sizeof block_types / sizeof *block_types };
+
+/* Writes the table, a line for each of block_types. */
 static void write_table(FILE *out) {
-    static const StoredType types[] = {
-        STORED_Q8_0,    STORED_Q6_K,  STORED_Q5_1,    STORED_Q5_0,   STORED_Q5_K,  STORED_Q4_1,
-        STORED_Q4_0,    STORED_Q4_K,  STORED_IQ4_NL,  STORED_NVFP4,  STORED_MXFP4, STORED_IQ4_XS,
-        STORED_Q3_K,    STORED_IQ3_S, STORED_IQ3_XXS, STORED_Q2_K,   STORED_IQ2_S, STORED_IQ2_XS,
-        STORED_IQ2_XXS, STORED_Q2_0,  STORED_TQ2_0,   STORED_TQ1_0,  STORED_IQ1_M, STORED_IQ1_S,
-        STORED_Q1_0,    STORED_IQ6_K, STORED_IQ5_K,   STORED_IQ5_KS, STORED_IQ4_K, STORED_IQ4_KS,
-        STORED_IQ4_KSS, STORED_IQ3_K, STORED_IQ3_KS,  STORED_IQ2_KL, STORED_IQ2_K, STORED_IQ2_KS};
-    enum { ROWS = 64, COLS = 4096 };
-    fprintf(out,
-            "| GGUF | bits a weight | here | bits a weight | larger by | largest difference |\n"
-            "| --- | ---: | --- | ---: | ---: | ---: |\n");
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        const StoredTypeInfo *info = stored_type_info(types[i]);
-        size_t file, here;
-        assert_true(stored_file_bytes(types[i], ROWS * COLS, COLS, &file));
-        assert_true(tensor_matrix_bytes(info->lossless, ROWS, COLS, &here));
-        fprintf(out, "| %s | %.4g | `%s` | %.4g | %.1f%% | %g |\n", info->name,
-                8.0 * (double)file / (ROWS * COLS), tensor_type_info(info->lossless)->name,
-                8.0 * (double)here / (ROWS * COLS), 100 * ((double)here / (double)file - 1),
-                largest_difference(types[i]));
+    enum { COLS = 4096 };
+    fprintf(
+        out,
+        "| GGUF | bits a weight | here | bits a weight | larger by | in rows of 576, 640, 896 | "
+        "largest difference |\n"
+        "| --- | ---: | --- | ---: | ---: | ---: | ---: |\n");
+    for (size_t i = 0; i < BLOCK_TYPES; i++) {
+        const StoredTypeInfo *info = stored_type_info(block_types[i]);
+        const double odd = odd_growth(block_types[i]);
+        size_t here, file;
+        char odd_text[32] = "";
+        sizes_of(block_types[i], COLS, &here, &file);
+        if (odd > 0) snprintf(odd_text, sizeof odd_text, "%.1f%% ", 100 * (odd - 1));
+        fprintf(out, "| %s | %.4g | `%s` | %.4g | %.1f%% | %s| %g |\n", info->name,
+                8.0 * (double)file / (64 * COLS), tensor_type_info(info->lossless)->name,
+                8.0 * (double)here / (64 * COLS), 100 * ((double)here / (double)file - 1), odd_text,
+                largest_difference(block_types[i], 1024));
     }
 }
 
@@ -492,6 +526,41 @@ static void every_type_of_gguf_keeps_its_values_as_the_docs_say(void **state) {
         fail_msg("docs/quantization.md has another table than scripts/gguf-types:\n%s", table);
     free(page);
     free(table);
+}
+
+/* What a type of GGUF may grow by, where it is more than 3%: the levels of codebooks are held in
+ * place of their numbers, and the last record of a row has the header of a whole one. */
+static double growth_allowed(StoredType type, size_t cols) {
+    static const struct {
+        StoredType type;
+        double whole, odd; /* in rows of whole records, in others */
+    } larger[] = {{STORED_IQ3_S, 1.24, 0},  {STORED_IQ3_XXS, 1.39, 0}, {STORED_IQ2_S, 1.32, 0},
+                  {STORED_IQ2_XS, 1.46, 0}, {STORED_IQ2_XXS, 1.64, 0}, {STORED_IQ1_M, 1.93, 0},
+                  {STORED_IQ1_S, 2.17, 0},  {STORED_TQ1_0, 1.26, 0},   {STORED_IQ4_KSS, 1.10, 0},
+                  {STORED_IQ3_KS, 1.05, 0}, {STORED_IQ2_KL, 1.25, 0},  {STORED_IQ2_K, 1.06, 0},
+                  {STORED_IQ2_KS, 1.09, 0}, {STORED_IQ4_NL, 0, 1.038}, {STORED_Q2_0, 0, 1.038},
+                  {STORED_NVFP4, 0, 1.075}, {STORED_TQ2_0, 1.031, 0}};
+    const double most = 1.03;
+    for (size_t i = 0; i < sizeof larger / sizeof *larger; i++)
+        if (larger[i].type == type)
+            return fmax(most, cols % RECORD_INPUTS ? larger[i].odd : larger[i].whole);
+    return most;
+}
+
+/* Every width that has whole blocks: no weight changes, and the matrix is hardly larger. */
+static void no_type_of_gguf_grows_or_changes_at_any_width(void **state) {
+    (void)state;
+    static const size_t widths[] = {256, 576, 640, 896, 1024};
+    for (size_t i = 0; i < BLOCK_TYPES; i++)
+        for (size_t k = 0; k < sizeof widths / sizeof *widths; k++) {
+            const StoredTypeInfo *info = stored_type_info(block_types[i]);
+            if (widths[k] % info->block) continue;
+            const double grows = growth(block_types[i], widths[k]);
+            if (!(grows <= growth_allowed(block_types[i], widths[k])))
+                fail_msg("%s, rows of %zu: %.3f of its size", info->name, widths[k], grows);
+            if (largest_difference(block_types[i], widths[k]) != 0)
+                fail_msg("%s, rows of %zu: a weight changes", info->name, widths[k]);
+        }
 }
 
 /* ---- Quantizing ---- */
@@ -553,7 +622,8 @@ static void quantizing_loses_no_more_than_it_must(void **state) {
                   {TENSOR_IQ2_KS, 0.105, 0.135},    {TENSOR_IQ3_K, 0.0193, 0.02},
                   {TENSOR_IQ3_KS, 0.0243, 0.0325},  {TENSOR_IQ4_K, 0.0042, 0.0051},
                   {TENSOR_IQ4_KS, 0.0055, 0.0081},  {TENSOR_IQ5_K, 0.0011, 0.00165},
-                  {TENSOR_IQ5_KS, 0.0014, 0.0026},  {TENSOR_IQ6_K, 0.00025, 0.00037}};
+                  {TENSOR_IQ5_KS, 0.0014, 0.0026},  {TENSOR_IQ6_K, 0.00025, 0.00037},
+                  {TENSOR_Q5_0, 0.0016, 0.0036},    {TENSOR_Q5_1, 0.0012, 0.0021}};
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         double bell = error_of_quantizing(bounds[i].type, 512, 0.02f, false);
         double heavy = error_of_quantizing(bounds[i].type, 512, 0.02f, true);
@@ -634,6 +704,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(panels_hold_every_weight_of_few_bits_unchanged),
         cmocka_unit_test(blocks_with_scales_that_are_no_numbers_are_found),
         cmocka_unit_test(every_type_of_gguf_keeps_its_values_as_the_docs_say),
+        cmocka_unit_test(no_type_of_gguf_grows_or_changes_at_any_width),
         cmocka_unit_test(quantizing_loses_no_more_than_it_must),
         cmocka_unit_test(ternary_weights_are_quantized_without_loss),
         cmocka_unit_test(weights_of_any_size_and_shape_can_be_quantized),
