@@ -101,6 +101,11 @@ static void cut_blanks(char *argument) {
     while (n > 0 && isspace((unsigned char)argument[n - 1])) argument[--n] = '\0';
 }
 
+/* Behind a number of messages, which leaves the system prompt out: whether there is one. */
+static const char *and_system(const Chat *chat) {
+    return dialogue_system(&chat->dialogue) ? " and the system prompt" : "";
+}
+
 static Status command_save(Chat *chat, char *argument, Error *error) {
     char *text;
     size_t length;
@@ -114,8 +119,8 @@ static Status command_save(Chat *chat, char *argument, Error *error) {
     free(path);
     free(text);
     if (status != STATUS_OK) return status;
-    size_t n = conversation_length(&chat->dialogue.conversation);
-    note("(saved %zu message%s to %s)", n, plural(n), argument);
+    size_t n = turn_messages(chat);
+    note("(saved %zu message%s%s to %s)", n, plural(n), and_system(chat), argument);
     return STATUS_OK;
 }
 
@@ -128,8 +133,8 @@ static Status load(Chat *chat, const char *path, const char *text, size_t length
     if (!may) return STATUS_OK;
     if (dialogue_adopt(&chat->dialogue, path, text, length, error) != STATUS_OK)
         return STATUS_FAILED;
-    size_t n = conversation_length(&chat->dialogue.conversation);
-    note("(loaded %zu message%s from %s)", n, plural(n), path);
+    size_t n = turn_messages(chat);
+    note("(loaded %zu message%s%s from %s)", n, plural(n), and_system(chat), path);
     return STATUS_OK;
 }
 
@@ -179,8 +184,8 @@ static Status command_tokens(Chat *chat, char *argument, Error *error) {
     Status status = dialogue_tokens(&chat->dialogue, &ids, error);
     uint32_t context = model_context(chat->session->model);
     if (status == STATUS_OK)
-        note("%zu of %u tokens, %zu message%s%s", ids.length, context, turn_messages(chat),
-             plural(turn_messages(chat)),
+        note("%zu of %u tokens, %zu message%s%s%s", ids.length, context, turn_messages(chat),
+             plural(turn_messages(chat)), and_system(chat),
              ids.length >= context ? ": the last one does not fit" : "");
     token_list_free(&ids);
     return status;

@@ -32,8 +32,11 @@ static Status open_prompt(Dialogue *d, Error *note, Error *error) {
     if (d->prompt.plain)
         error_set(note, "this model has no chat template: it continues a plain dialogue");
     else if (d->prompt.family)
-        error_set(note, "this model has no chat template: by its tokens it gets that of %s",
-                  d->prompt.family);
+        error_set(
+            note,
+            "this model has no chat template: by its tokens it gets that of %s (a model that "
+            "was not tuned to chat answers nonsense: -i TEXT without -m chat goes on with a text)",
+            d->prompt.family);
     else if (d->options.n_eos == 0 && !d->session->options->ignore_eos)
         error_set(note, "no token of this model ends an answer: -n or Ctrl-C does");
     return STATUS_OK;

@@ -536,7 +536,7 @@ def write_quantized(source, path, shape):
         at += size
     embedding, attention_norm, wq, wk, wv, wo, ffn_norm, w1, w2, w3, last_norm = pieces
     with open(path, "wb") as file:
-        file.write(b"42ka"[::1])
+        file.write(b"24ka")
         numpy.array([2, dim, hidden, layers, heads, kv_heads, vocabulary, length], dtype=numpy.int32).tofile(file)
         file.write(b"\x01")
         numpy.array([group], dtype=numpy.int32).tofile(file)

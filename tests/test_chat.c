@@ -457,19 +457,21 @@ static void a_message_that_does_not_fit_can_be_shortened_in_the_editor(void **st
 static void a_conversation_is_saved_and_loaded(void **state) {
     (void)state;
     char *saved = chat_inside("saved.jsonl"), input[600];
-    snprintf(input, sizeof input, "/system be kind\nhello\n/save %s\n", saved);
+    snprintf(input, sizeof input, "/system be kind\nhello\n/tokens\n/save %s\n", saved);
     mode_t mask = umask(022);
     Process p = TALK(input, "--kv-type", "f32");
     umask(mask);
     assert_int_equal(p.status, 0);
-    assert_non_null(strstr(p.err, "saved 3 messages"));
+    /* All three count the same: the question and the answer. */
+    assert_non_null(strstr(p.err, "tokens, 2 messages and the system prompt"));
+    assert_non_null(strstr(p.err, "saved 2 messages and the system prompt to "));
     /* What was said is private, also where the user named the file. */
     struct stat info;
     assert_int_equal(stat(saved, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
     snprintf(input, sizeof input, "/load %s\n/system\n/retry\n", saved);
     Process q = TALK(input, "--kv-type", "f32");
-    assert_non_null(strstr(q.err, "loaded 3 messages"));
+    assert_non_null(strstr(q.err, "loaded 2 messages and the system prompt from "));
     assert_non_null(strstr(q.err, "be kind"));
     process_free(&p);
     process_free(&q);
