@@ -34,8 +34,8 @@ static Status open_prompt(Dialogue *d, Error *note, Error *error) {
     else if (d->prompt.family)
         error_set(
             note,
-            "this model has no chat template: by its tokens it gets that of %s (a model that "
-            "was not tuned to chat answers nonsense: -i TEXT without -m chat goes on with a text)",
+            "this model has no chat template: by its tokens it gets that of %s; if it was not "
+            "tuned to chat, it answers nonsense, and -i TEXT without -m chat is its use",
             d->prompt.family);
     else if (d->options.n_eos == 0 && !d->session->options->ignore_eos)
         error_set(note, "no token of this model ends an answer: -n or Ctrl-C does");
