@@ -124,6 +124,58 @@ static void what_the_class_of_transformers_ignores_changes_nothing(void **state)
     }
 }
 
+/* Opens the fixture's directory without RoPE parameters, with the base beside them or without. */
+static Source *source_with_base(const char *fixture, bool has_base) {
+    Fixture f = fixture_load(fixture);
+    json_t *config = json_object_get(f.json, "config"),
+           *text = json_object_get(config, "text_config");
+    Error error;
+    Source *source;
+    if (text) config = text;
+    json_object_del(config, "rope_parameters");
+    json_object_del(config, "rope_scaling");
+    json_object_del(config, "rope_theta");
+    if (has_base) json_object_set_new(config, "rope_theta", json_real(123456.0));
+    char *path = fixture_source(&f);
+    if (source_open(&source, path, NULL, &error) != STATUS_OK ||
+        source_parse(source, &error) != STATUS_OK)
+        fail_msg("%s: %s", fixture, error.text);
+    memset(source->config.name, 0, sizeof source->config.name);
+    fixture_remove_directory(path);
+    fixture_free(&f);
+    return source;
+}
+
+/* Where rope_parameters are absent, these configuration classes set all of them, and drop a
+ * rope_theta (transformers 5.24: CLASS(rope_theta=123456.0).rope_parameters). */
+static void a_base_without_parameters_is_ignored_where_the_class_has_its_own(void **state) {
+    (void)state;
+    static const char *const fixtures[] = {"apertus",
+                                           "apertus1p5",
+                                           "beam",
+                                           "cosmos3_edge",
+                                           "cwm",
+                                           "dory",
+                                           
+                                           "laguna",
+                                           "lfm3",
+                                           "mellum",
+                                           "mimo_v2_flash-groups",
+                                           "ministral3-window",
+                                           "mistral4-gguf",
+                                           "mistral_large4",
+                                           "muse_spark",
+                                           "zaya",
+                                           "cohere_compass"};
+    for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
+        Source *usual = source_with_base(fixtures[i], false),
+               *other = source_with_base(fixtures[i], true);
+        if (!same_source(usual, other)) fail_msg("%s reads rope_theta", fixtures[i]);
+        source_close(usual);
+        source_close(other);
+    }
+}
+
 /* Each pair of values means the same. */
 static void absent_keys_have_the_defaults_of_transformers(void **state) {
     (void)state;
@@ -420,6 +472,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_the_class_of_transformers_ignores_changes_nothing),
         cmocka_unit_test(image_tokens_of_chameleon_cannot_be_drawn),
+        cmocka_unit_test(a_base_without_parameters_is_ignored_where_the_class_has_its_own),
         cmocka_unit_test(absent_keys_have_the_defaults_of_transformers),
         cmocka_unit_test(null_means_what_the_class_makes_of_it),
         cmocka_unit_test(heads_are_as_wide_as_head_dim_says),
