@@ -18,24 +18,30 @@ const char *text_file_command_name(const char *name) {
 
 Status text_file_check(const char *name, const char *text, size_t length, Error *error) {
     size_t valid = utf8_valid_prefix(text, length);
+    if (valid == length) return STATUS_OK;
+    return error_set(error, "%s is not UTF-8 text: byte 0x%02x at offset %zu", name,
+                     (unsigned char)text[valid], valid);
+}
+
+/* The same of what was read from a file, which a command may make a text. */
+static Status check_file(const char *name, const char *text, size_t length, Error *error) {
+    size_t valid = utf8_valid_prefix(text, length);
     const Compression *how = valid < length ? compressed_by(text, length) : NULL;
     const char *file = text_file_command_name(name);
-    if (valid == length) return STATUS_OK;
     if (how)
         return error_set(error,
                          "%s: compressed by %s; a pipe unpacks it: %s %s | ... with /dev/stdin for "
                          "its name",
                          name, how->name, how->command, file);
-    if (is_utf16(text, length))
+    if (valid < length && is_utf16(text, length))
         return error_set(error, "%s is not UTF-8 text but UTF-16: iconv -f UTF-16 -t UTF-8 %s",
                          name, file);
-    return error_set(error, "%s is not UTF-8 text: byte 0x%02x at offset %zu", name,
-                     (unsigned char)text[valid], valid);
+    return text_file_check(name, text, length, error);
 }
 
 /* Makes bytes that were read a text. Frees them where they are none. */
 static Status take(const char *name, char **text, size_t *length, Error *error) {
-    if (text_file_check(name, *text, *length, error) != STATUS_OK) {
+    if (check_file(name, *text, *length, error) != STATUS_OK) {
         free(*text);
         *text = NULL;
         return STATUS_FAILED;

@@ -28,7 +28,7 @@ Status text_file_read_json(int fd, const char *name, size_t most,
 /* A text's name inside a command that a message suggests: FILE for what comes from "stdin". */
 const char *text_file_command_name(const char *name);
 
-/* Fails for a text that is not UTF-8. */
+/* Fails for a text that is not UTF-8 and comes from no file, such as an option's value. */
 Status text_file_check(const char *name, const char *text, size_t length, Error *error);
 
 /* The length of text[length] without the one line end (LF or CR LF) at its end, where there is one:
