@@ -105,11 +105,11 @@ static uint32_t layer_of(const FamilyMatch *match, const TensorKind *kind) {
     return layer < match->family_config.n_layers ? (uint32_t)layer : 0;
 }
 
-/* Whether the tensor, or each of a stack, has as many elements as the rule says. Without a Config
- * no size is known, and every shape fits. */
+/* Whether the tensor, or each of a stack, has as many elements as the rule says. Where no size is
+ * known every shape fits. */
 static bool fits(const FamilyMatch *match, const TensorRule *rule, const TensorKind *kind) {
     const RawTensor *t = kind->first;
-    if (!match->is_configured || rule->each_head) return true;
+    if (!match->knows_sizes || rule->each_head) return true;
     uint32_t layer = layer_of(match, kind);
     bool is_vector = rule->form == FORM_VECTOR || rule->form == FORM_NORM;
     size_t rows = size_of(rule->rows ? rule->rows : "dim", &match->family_config, layer);
@@ -347,6 +347,17 @@ static double preference(const FamilyMatch *match) {
     return usual + (same > 3 ? 0.01 * (double)(same < 8 ? same : 8) : 0.0) - 0.0002 * (double)lines;
 }
 
+/* Whether config.json has the sizes that most matrices have. A wrapper's text_config may be nearly
+ * empty; the defaults of a family that may not be its own say nothing of its tensors. */
+static bool gives_sizes(const FamilyMatch *match) {
+    static const char *const fields[] = {"dim", "n_heads", "ffn_dim"};
+    for (const ConfigRule *rule = match->family->keys; rule->keys; rule++)
+        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+            if (strcmp(rule->field, fields[i]) == 0 && !json_first(match->config, rule->keys))
+                return false;
+    return true;
+}
+
 /* How near the family is; below 0: it takes few of the tensors. */
 static double rate_family(FamilyMatch *match, const Family *family, const RawTable *table) {
     double lacking;
@@ -354,6 +365,7 @@ static double rate_family(FamilyMatch *match, const Family *family, const RawTab
     match->prefix = family_prefix(family, table);
     match->is_configured =
         try_configure(family, match->config, &match->family_config, &match->refusal) == STATUS_OK;
+    match->knows_sizes = match->is_configured && gives_sizes(match);
     size_t n_taken = family_match_take(match, &lacking);
     /* Embedding, norm and output head are not enough: all families have those. */
     if (3 * n_taken < match->n_kinds || n_taken == 0) return -1.0;

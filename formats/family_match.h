@@ -32,6 +32,7 @@ typedef struct FamilyMatch {
     bool has_layers;         /* the family's own name of a layer is the model's */
     Config family_config;    /* what the family makes of config.json */
     bool is_configured;      /* it could; else `refusal` says why not */
+    bool knows_sizes;        /* and the sizes are config.json's own, not the family's defaults */
     Error refusal;
     bool refuses_keys; /* so does an architecture of GGUF files, whose keys are read elsewhere */
     Family view;       /* of an architecture of GGUF files: what `family` leads to (gguf_match.h) */

@@ -631,11 +631,11 @@ static void a_prompt_that_cannot_be_used_is_refused(void **state) {
                  "the prompt is not UTF-8 text: byte 0xe9 at offset 3");
     /* No file: no command makes it a text, and "the prompt" and "the shape" are no names of files.
      */
-    assert_fails(RUN("run", tiny, "-i", "\xFF\xFEab"), 1,
+    assert_fails(RUN("run", tiny, "-i", "\xFF\xFEzz"), 1,
                  "the prompt is not UTF-8 text: byte 0xff at offset 0");
     assert_fails(RUN("run", tiny, "-i", "\x1F\x8B\x08\x08\xFF"), 1,
                  "the prompt is not UTF-8 text: byte 0x8b at offset 1");
-    assert_fails(RUN("run", tiny, "--regex", "\xFF\xFEab"), 1,
+    assert_fails(RUN("run", tiny, "--regex", "\xFF\xFEzz"), 1,
                  "the shape is not UTF-8 text: byte 0xff at offset 0");
     assert_fails(RUN("run", tiny, "-f", "/no/such/file"), 1,
                  "/no/such/file: No such file or directory");

@@ -434,6 +434,20 @@ static void a_refusal_looks_into_the_text_model(void **state) {
         free(target);
     }
     json_decref(text);
+    /* With few keys the tensors tell: sizes that are a family's defaults are not the model's. */
+    static const char *const few[] = {"{}", "{\"hidden_size\": 60}", "{\"model_type\": \"zebra\"}"};
+    for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
+        json_t *whole = json_pack("{s:s, s:o}", "model_type", "newvl", "text_config",
+                                  json_loads(few[i], 0, NULL));
+        json_object_set_new(f.json, "config", whole);
+        char *source = fixture_source(&f), *target = fixture_path(source, "model.bin");
+        assert_int_equal(convert_with(source, NULL, target, &error), STATUS_FAILED);
+        if (!strstr(error.text, "the nearest that runs is 'llama': ") ||
+            strstr(error.text, "it takes no tensor"))
+            fail_msg("%s: %s", few[i], error.text);
+        fixture_remove_directory(source);
+        free(target);
+    }
     fixture_free(&f);
 }
 
