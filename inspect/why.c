@@ -292,6 +292,18 @@ static bool comes_before(const Difference *a, const Difference *b) {
     return x > y || (!(x < y) && a->won > b->won);
 }
 
+/* Says so when MODEL is the smaller one: who asks what quantization changed wants the two the other
+ * way round, and a report takes minutes. */
+static Status print_order(Why *w, Error *error) {
+    double more = 0.0;
+    for (size_t i = 0; i < w->n_differences; i++) more += w->differences[i].more;
+    if (more >= 0.0) return STATUS_OK;
+    return inspect_print(w->session, error,
+                         "order               tensors of the smaller model are put into the "
+                         "larger one; with --against the smaller one, the larger one's win its "
+                         "answers back\n");
+}
+
 /* Prints the tensors that alone win answers back, best first. */
 static Status print_singles(Why *w, Error *error) {
     bool *done = calloc(w->n_differences + 1, sizeof *done);
@@ -310,9 +322,13 @@ static Status print_singles(Why *w, Error *error) {
         if (best == w->n_differences) break;
         const Difference *d = &w->differences[best];
         done[best] = true;
-        status = inspect_print(w->session, error, "  %-24s %6zu, %8.3f MiB more, %.4g a MiB\n",
-                               name_of(w, best), d->won, d->more / 0x1p20,
-                               d->more > 0.0 ? won_per_byte(d) * 0x1p20 : INFINITY);
+        double more = d->more / 0x1p20;
+        if (more > 0.0)
+            status = inspect_print(w->session, error, "  %-24s %6zu, %8.3f MiB more, %.4g a MiB\n",
+                                   name_of(w, best), d->won, more, (double)d->won / more);
+        else
+            status = inspect_print(w->session, error, "  %-24s %6zu, %8.3f MiB less\n",
+                                   name_of(w, best), d->won, -more);
     }
     free(done);
     return status;
@@ -450,6 +466,7 @@ static Status explain(Why *w, Error *error) {
     status = inspect_print(w->session, error,
                            "changed             %zu of %zu answers; %zu tensors differ\n",
                            w->n_changed, items->n, w->n_differences);
+    if (status == STATUS_OK && w->n_changed > 0) status = print_order(w, error);
     if (status == STATUS_OK && w->n_changed > 0) status = print_changed(w, error);
     if (status != STATUS_OK || w->n_changed == 0) return status;
     status = try_singles(w, error);

@@ -627,6 +627,37 @@ static void questions_are_explained_by_their_choices(void **state) {
     fixture_remove_directory(directory);
 }
 
+/* Who asks what quantization changed may name the two in either order; one of them is not what he
+ * means. */
+static void a_smaller_model_against_a_larger_one_is_told_so(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), *small = fixture_path(directory, "b.bin");
+    char *text = fixture_path(directory, "text");
+    static const char story[] = "Let me tell you about Rila, a girl who always kept his promises. "
+                                "One rainy day, Rila wanted to make a pizza "
+                                "for his father. He put on a white apron and washed his hands. But "
+                                "there was no honey! \"What shall I do,\"\n";
+    file_write(text, story, sizeof story - 1);
+    export_to(shipped, small, "q3_k", NULL);
+    static const char line[] = "order               tensors of the smaller model";
+    Process p = RUN("run", small, "--eval", text, "--against", shipped, "--why");
+    if (p.status) fail_msg("%s", p.err);
+    const char *alone = strstr(p.out, "that one tensor wins back");
+    assert_non_null(strstr(p.out, line));
+    assert_non_null(alone);
+    assert_non_null(strstr(alone, " MiB less\n"));
+    assert_null(strstr(p.out, "inf a MiB"));
+    process_free(&p);
+    p = RUN("run", shipped, "--eval", text, "--against", small, "--why");
+    if (p.status) fail_msg("%s", p.err);
+    assert_null(strstr(p.out, line));
+    assert_non_null(strstr(p.out, " MiB more, "));
+    process_free(&p);
+    free(small);
+    free(text);
+    fixture_remove_directory(directory);
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
@@ -638,6 +669,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_trial_that_begins_at_a_later_layer_has_the_same_bits),
         cmocka_unit_test(a_damaged_tensor_is_named_where_it_turns_an_answer),
         cmocka_unit_test(questions_are_explained_by_their_choices),
+        cmocka_unit_test(a_smaller_model_against_a_larger_one_is_told_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
