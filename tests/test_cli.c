@@ -31,7 +31,9 @@ static int make_models(void **state) {
     setenv("XDG_CACHE_HOME", absolute, 1);
     free(absolute);
     free(cache);
-    Process p = RUN("export", "--random", "tiny,context=256", tiny, "-q");
+    /* -f here and below: a run that was killed, by a time limit on a busy machine, leaves its
+     * files. */
+    Process p = RUN("export", "--random", "tiny,context=256", tiny, "-q", "-f");
     if (p.status) print_message("%s", p.err);
     assert_int_equal(p.status, 0);
     process_free(&p);
@@ -922,7 +924,7 @@ static void stories260K_writes_its_published_text(void **state) {
     char *line = NULL;
     assert_true(asprintf(&line, "%s\n", text) > 0);
     assert_prints(RUN("run", checkpoint, "-z", tokenizer, "-t", "0", "-n", "200"), line);
-    Process p = RUN("export", checkpoint, exported, "-z", tokenizer, "-q");
+    Process p = RUN("export", checkpoint, exported, "-z", tokenizer, "-q", "-f");
     assert_int_equal(p.status, 0);
     process_free(&p);
     assert_prints(RUN("run", exported, "-t", "0", "-n", "200"), line);

@@ -261,6 +261,7 @@ static void a_source_may_be_linked_and_chmodded_while_it_is_converted(void **sta
     ConvertOptions options = {
         .tokenizer = tokenizer, .n_threads = 1, .progress = link_once, .progress_context = &name};
     unlink(other);
+    unlink(target);
     assert_int_equal(chmod(checkpoint, 0644), 0);
     usleep(20000);
     if (convert_to_path(checkpoint, &options, target, &error) != STATUS_OK)

@@ -238,7 +238,7 @@ static void texts_and_embeddings_do_not_disturb_each_other(void **state) {
                                "{\"id\": 3, \"prompt\": \"three and more\"}\n{\"id\": 4, "
                                "\"input\": [\"four\", \"five\"]}\n";
     char *model = build_path("tests/embeddings.bin");
-    Process made = RUN("export", "--random", "tiny", model, "-q");
+    Process made = RUN("export", "--random", "tiny", model, "-q", "-f");
     assert_int_equal(made.status, 0);
     process_free(&made);
     Process p = batch(model, both, pooling);
@@ -466,7 +466,7 @@ static void empty_lines_without_a_token_are_skipped_and_counted(void **state) {
                 "run models/stories.bin --embed - --pooling last (or mean, cls); "
                 "./export SOURCE model.bin --pooling last says it once");
     process_free(&p);
-    p = RUN("export", "models/stories.bin", bin, "-q", "--pooling", "mean");
+    p = RUN("export", "models/stories.bin", bin, "-q", "-f", "--pooling", "mean");
     assert_int_equal(p.status, 0);
     process_free(&p);
     const char *const argv[] = {"run", bin, "--embed", "-", "--bos", "no", NULL};

@@ -126,7 +126,7 @@ static void what_is_given_up_leaves_the_memory(void **state) {
     unlink(path);
     Process p =
         RUN("export", "--random", "dim=512,n_layers=1,n_heads=8,ffn_dim=8192,vocab_size=512", path,
-            "-q", "-t", "q8");
+            "-q", "-f", "-t", "q8");
     assert_int_equal(p.status, 0);
     process_free(&p);
     size_t all = pages_in_memory(path);

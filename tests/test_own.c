@@ -55,7 +55,7 @@ static char *exported(const char *name) {
     char source[256];
     char *path = build_path("tests/own.bin");
     snprintf(source, sizeof source, OWN "%s", name);
-    Process p = RUN("export", source, path, "-q");
+    Process p = RUN("export", source, path, "-q", "-f");
     if (p.status) print_message("%s", p.err);
     assert_int_equal(p.status, 0);
     process_free(&p);

@@ -28,8 +28,8 @@ static int make_models(void **state) {
     exact = build_path("tests/score-f32.bin");
     rounded = build_path("tests/score-q8.bin");
     text_path = build_path("tests/score.txt");
-    Process p = RUN("export", "--random", "tiny", exact, "-q");
-    Process q = RUN("export", "--random", "tiny", "-t", "q8", rounded, "-q");
+    Process p = RUN("export", "--random", "tiny", exact, "-q", "-f");
+    Process q = RUN("export", "--random", "tiny", "-t", "q8", rounded, "-q", "-f");
     assert_int_equal(p.status + q.status, 0);
     process_free(&p);
     process_free(&q);
@@ -335,7 +335,7 @@ static void two_models_answer_one_prompt_side_by_side(void **state) {
 static void what_cannot_be_scored_is_refused(void **state) {
     (void)state;
     char *other = build_path("tests/score-other.bin");
-    Process p = RUN("export", "--random", "tiny,vocab_size=400", other, "-q");
+    Process p = RUN("export", "--random", "tiny,vocab_size=400", other, "-q", "-f");
     assert_int_equal(p.status, 0);
     process_free(&p);
     p = RUN("run", exact, "--eval", text_path, "--against", other);
