@@ -156,7 +156,7 @@ static void a_base_without_parameters_is_ignored_where_the_class_has_its_own(voi
                                            "cosmos3_edge",
                                            "cwm",
                                            "dory",
-                                           
+
                                            "laguna",
                                            "lfm3",
                                            "mellum",
