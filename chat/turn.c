@@ -7,6 +7,7 @@
 
 #include "cache/kvcache_snapshots.h"
 #include "chat/note.h"
+#include "session/drafting.h"
 #include "system/peak_memory.h"
 
 static void show_start(void *context, bool reasoning) {
@@ -58,6 +59,7 @@ void turn_show_stats(const Chat *chat) {
          s->prefill_seconds > 0 ? (double)computed / s->prefill_seconds : 0.0);
     note("answer:  %zu tokens in %.3f s, %.1f tokens/s", s->n_generated, s->decode_seconds,
          s->decode_seconds > 0 ? (double)s->n_generated / s->decode_seconds : 0.0);
+    drafting_print(stderr, chat->session->drafting); /* of all answers so far */
     note("cache:   %.1f MiB, %.1f MiB of them snapshots", used, snapshots);
     if (chat->session->peak_memory_fd > 0)
         note("memory:  %.1f MiB at most", peak_memory_mib(chat->session->peak_memory_fd));

@@ -215,6 +215,7 @@ static void the_program_writes_the_same_text(void **state) {
     SAME_TEXT(true, "-n", "100", "--logit-bias", "40=30", "--logit-bias", "41=30");
     SAME_TEXT(false, "-n", "100", "--repetition-penalty", "1.3", "--frequency-penalty", "0.5");
     SAME_TEXT(false, "-n", "100", "--top-k", "2", "--stop", "e");
+    SAME_TEXT(true, "-n", "60", "-t", "0", "--logit-bias", "40=1000", "-m", "chat");
 }
 
 static Process chat(const char *lookup, const char *session, const char *said) {
