@@ -55,7 +55,7 @@ ALL_CFLAGS = -pipe -std=c11 -D_GNU_SOURCE $(LEVEL) $(DEBUG) -fopenmp -ffp-contra
 ALL_LIBS = $(LDFLAGS) $(PACKAGE_LIBS) -lm -lpthread
 
 PROGRAMS = run export bench
-MAINS = $(PROGRAMS:%=%.c) core.c core_absent.c
+MAINS = $(PROGRAMS:%=%.c) decoder.c core/core.c core/core_absent.c
 
 # What the processor that builds has, as macros of the compiler.
 NATIVE := $(shell $(CC) -march=native -dM -E -x c /dev/null 2>/dev/null)
@@ -83,8 +83,8 @@ ALL_KERNELS = $(call isa_kernels,$(ISAS_x86_64) $(ISAS_aarch64))
 
 # Vector code is compiled once for each instruction set that has lanes of its own, with -DISA=name.
 # kernels/float.c has no plain C build: kernels/reference.c multiplies floats itself.
-ISA_SOURCES = attention_segment.c kernels/attention_q8.c numeric.c kernels/float.c layers/recurrence.c \
-	layers/index_scores.c layers/latent_page.c
+ISA_SOURCES = core/attention_segment.c kernels/attention_q8.c core/numeric.c kernels/float.c layers/state/recurrence.c \
+	layers/attention/index_scores.c layers/attention/latent_page.c
 LANES = reference $(patsubst kernels/lanes_%.h,%,$(wildcard $(ISAS:%=kernels/lanes_%.h)))
 ISA_OBJECTS = $(filter-out $(BUILD)/kernels/float.reference.o, \
 	$(foreach isa,$(LANES),$(ISA_SOURCES:%.c=$(BUILD)/%.$(isa).o)))
@@ -94,8 +94,10 @@ ISA_OBJECTS = $(filter-out $(BUILD)/kernels/float.reference.o, \
 KERNEL_FLAGS =
 
 # The folders of the house beside the root; docs/architecture.md says what each is for.
-FOLDERS = base kernels cache layers tokenizers system draft constraint session proof advice template formats families \
-	adapters convert chat batch inspect library
+ROOMS = $(addprefix layers/,attention state experts streams) $(addprefix formats/,containers stored tokenizers family) \
+	families/reading $(addprefix modes/,proof open inspect batch chat) ports/library
+FOLDERS = base system kernels kvcache tokenizer core layers constraint draft session template advice families adapters \
+	convert modes measure $(ROOMS)
 SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS) kernels/plain_records.c,$(wildcard *.c $(FOLDERS:%=%/*.c))) $(MORE_SOURCES)
 # Those that take longest first.
 OBJECTS = $(patsubst %.c,$(BUILD)/%.o,$(call isa_kernels,$(ISAS))) $(ISA_OBJECTS) $(SOURCES:%.c=$(BUILD)/%.o)
@@ -103,7 +105,7 @@ TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 SOAKS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/soak_*.c))
 FUZZERS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz_*.c))
 
-all: $(PROGRAMS)
+all: $(PROGRAMS) $(BUILD)/decoder
 $(PROGRAMS): %: $(BUILD)/%
 	@if [ -w . ]; then ln -sf $< $@; else echo "$<: no link ./$@ in a source tree that cannot be written to"; fi
 
@@ -111,14 +113,14 @@ $(PROGRAMS): %: $(BUILD)/%
 # conversations, tests; -O2 is for what must be fast and has few loops over numbers. The plain build of vector code, which is the definition, is as fast with -Og;
 # -O1 takes gcc up to five times as long, because it makes 16 variables of 16 lanes.
 LEVEL = $(OPT)
-NOT_COMPUTING = families formats template system session proof advice chat batch inspect library tests
-FEW_LOOPS = constraint convert draft tokenizers
+NOT_COMPUTING = families formats template system session advice modes ports measure tests
+FEW_LOOPS = constraint convert draft
 $(NOT_COMPUTING:%=$(BUILD)/%/%.o): LEVEL = $(OPT:-O3=-O1)
 $(FEW_LOOPS:%=$(BUILD)/%/%.o): LEVEL = $(OPT:-O3=-O2)
 $(BUILD)/convert/quantize%.o: LEVEL = $(OPT)
 $(BUILD)/%.reference.o: LEVEL = $(OPT:-O3=-Og)
 $(BUILD)/kernels/%_records.o: LEVEL = $(OPT:-O3=-O2) # hundreds of kernels, as fast as with -O3
-$(BUILD)/formats/stored%.o $(BUILD)/formats/sha256.o: LEVEL = $(OPT) # conversions and digests
+$(BUILD)/formats/stored/stored%.o: LEVEL = $(OPT) # conversions
 
 # Pages of families are a part of the program, as texts.
 PAGES = $(sort $(wildcard families/*.family))
@@ -134,16 +136,16 @@ $(BUILD)/libverbatim.a: $(OBJECTS)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-$(BUILD)/run $(BUILD)/export $(BUILD)/bench: $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libverbatim.a
+$(BUILD)/run $(BUILD)/export $(BUILD)/bench $(BUILD)/decoder: $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libverbatim.a
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
 
-# run for several processes under mpirun. Only run.c and cluster/ know of MPI; everything else is the
+# run for several processes under mpirun. Only run.c and ports/cluster/ know of MPI; everything else is the
 # library's.
 MPICC = mpicc
 MPI_FLAGS = $(shell $(MPICC) -show 2>/dev/null) # gcc -I... -L... -lmpi
 MPI_LIBS = $(filter-out -I%,$(wordlist 2,99,$(MPI_FLAGS))) -ldl
 MPI_CFLAGS = -DVERBATIM_MPI $(filter -I%,$(MPI_FLAGS))
-MPI_OBJECTS = $(BUILD)/mpi/run.o $(patsubst %.c,$(BUILD)/mpi/%.o,$(wildcard cluster/*.c))
+MPI_OBJECTS = $(BUILD)/mpi/run.o $(patsubst %.c,$(BUILD)/mpi/%.o,$(wildcard ports/cluster/*.c))
 mpi: $(BUILD)/run-mpi
 $(BUILD)/run-mpi: $(MPI_OBJECTS) $(BUILD)/libverbatim.a
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS) $(MPI_LIBS)
@@ -155,7 +157,7 @@ $(BUILD)/mpi/%.o: %.c
 # avx512 or neon), and of no other, and plain C for the types that the shipped models do not have. Everything
 # else of it is what run is made of.
 FIRST =
-ISA_LISTS = isa layers/ranking layers/state_steps# what has a list of the instruction sets
+ISA_LISTS = core/isa layers/attention/ranking layers/state/state_steps# what has a list of the instruction sets
 FIRST_PLAIN = $(BUILD)/first/kernels/plain_records.o
 OTHER_ISAS = $(filter-out $(FIRST),$(ISAS))
 FIRST_OBJECTS = $(ISA_LISTS:%=$(BUILD)/first/%.o) $(FIRST_PLAIN) $(filter-out $(ISA_LISTS:%=$(BUILD)/%.o) \
@@ -169,7 +171,7 @@ $(BUILD)/first/%.o: %.c
 $(FIRST_PLAIN): ALL_CFLAGS += $(FLAGS_$(FIRST)) -DRECORD_KERNELS=record_kernels_$(FIRST)
 
 # For scripts/measure-ranks.
-MPI_WIRE = $(BUILD)/mpi/cluster/wire.o $(BUILD)/mpi/cluster/starter.o $(BUILD)/libverbatim.a
+MPI_WIRE = $(BUILD)/mpi/ports/cluster/wire.o $(BUILD)/mpi/ports/cluster/starter.o $(BUILD)/libverbatim.a
 $(BUILD)/tests/measure_exchanges: $(BUILD)/mpi/tests/measure_exchanges.o $(MPI_WIRE)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS) $(MPI_LIBS)
@@ -181,37 +183,33 @@ $(BUILD)/tests/attack_rank: $(BUILD)/mpi/tests/attack_rank.o $(BUILD)/tests/test
 $(BUILD)/tests/measure_link $(BUILD)/tests/slow_network: $(BUILD)/%: $(BUILD)/%.o
 	$(CC) $(ALL_CFLAGS) -o $@ $^
 
-# The way from a prompt to text in one file, for readers; test_core compares it with run.
-$(BUILD)/core_annotated: $(BUILD)/docs/core_annotated.o $(BUILD)/libverbatim.a
-	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
-
 # The speed of one core's products: docs/benchmarks.md.
 $(BUILD)/tests/measure_kernels: $(BUILD)/tests/measure_kernels.o $(BUILD)/libverbatim.a
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
 
-# Tests of cluster/ need no MPI: tests/thread_wire.c joins threads instead of processes.
+# Tests of ports/cluster/ need no MPI: tests/thread_wire.c joins threads instead of processes.
 RANK_HELPERS = tests/ranks.c tests/thread_wire.c tests/wire_cases.c
-CLUSTER_OBJECTS = $(patsubst %,$(BUILD)/mpi/cluster/%.o, \
+CLUSTER_OBJECTS = $(patsubst %,$(BUILD)/mpi/ports/cluster/%.o, \
 	codes cut divide divide_layers message observed rank share steps)
 CLUSTER_TEST_OBJECTS = $(RANK_HELPERS:%.c=$(BUILD)/%.o) $(CLUSTER_OBJECTS)
 $(BUILD)/tests/test_cluster: $(CLUSTER_TEST_OBJECTS)
 
 # libverbatim.so.1, a second set of objects with -fPIC: it exports what verbatim.h declares, and nothing of
-# ours or of jansson's beside. The linker leads allocations through library/refused.c.
+# ours or of jansson's beside. The linker leads allocations through ports/library/refused.c.
 SHARED = $(BUILD)/shared
 LIBRARY_WRAPS = malloc calloc realloc aligned_alloc strdup strndup $(addprefix json_,object array string stringn \
 	string_nocheck stringn_nocheck integer real copy deep_copy sprintf vsprintf object_set_new object_set_new_nocheck \
 	object_update array_append_new array_insert_new array_extend pack vpack_ex dumps dump_callback reader_load \
 	reader_load_digits)
 # What the library never calls (modes, conversions, families) is not compiled a second time.
-SHARED_FOLDERS = base kernels cache layers tokenizers system draft constraint session proof advice template adapters \
-	batch library
+SHARED_FOLDERS = base system kernels kvcache tokenizer core layers $(filter layers/%,$(ROOMS)) constraint draft session \
+	template advice adapters modes modes/proof modes/batch ports/library
 shared:
-	$(MAKE) BUILD=$(SHARED) FOLDERS="$(SHARED_FOLDERS)" MORE_SOURCES="formats/json.c formats/pooling.c" \
+	$(MAKE) BUILD=$(SHARED) FOLDERS="$(SHARED_FOLDERS)" MORE_SOURCES="formats/family/json.c formats/family/pooling.c" \
 		CFLAGS="$(CFLAGS) -fPIC -ffunction-sections -fvisibility=hidden -DVERBATIM_SHARED" $(SHARED)/libverbatim.so.1
-$(BUILD)/libverbatim.so.1: $(BUILD)/library/verbatim.o $(BUILD)/libverbatim.a library/verbatim.map
-	$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libverbatim.so.1 -Wl,--version-script=library/verbatim.map \
+$(BUILD)/libverbatim.so.1: $(BUILD)/ports/library/verbatim.o $(BUILD)/libverbatim.a ports/library/verbatim.map
+	$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libverbatim.so.1 -Wl,--version-script=ports/library/verbatim.map \
 		-Wl,-z,defs -Wl,-z,now -Wl,-z,nodelete -Wl,--gc-sections $(LIBRARY_WRAPS:%=-Wl,--wrap=%) \
 		-o $@ $(filter %.o %.a,$^) $(ALL_LIBS)
 	ln -sf libverbatim.so.1 $(BUILD)/libverbatim.so
@@ -251,10 +249,12 @@ $(BUILD)/%.o: %.c
 	$(CC) $(ALL_CFLAGS) $(ISA_FLAGS) -c -o $@ $<
 
 # The core alone: the root, base/, the pages of the KV cache and what plain C needs of kernels/. No formats,
-# modes, templates, drafters or SIMD: core_absent.c stands for what the root calls. It continues a text of a model.bin and gives the same bytes.
+# modes, templates, drafters or SIMD: core/core_absent.c stands for what the others call of them. It continues a text
+# of a model.bin and gives the same bytes.
 CORE_KERNELS = kernels/reference.c kernels/matmul.c kernels/tensor.c
-CORE_SOURCES = core.c core_absent.c $(filter-out $(MAINS) modes.c,$(wildcard *.c)) \
-	$(wildcard base/*.c) $(CORE_KERNELS) cache/kvpages.c
+NOT_IN_CORE = base/sha256.c $(addprefix tokenizer/,characters.c charsmap.c decode_all.c normal_forms.c unicode_ages.c unigram.c)
+CORE_SOURCES = $(filter-out $(PROGRAMS:%=%.c) decoder.c $(NOT_IN_CORE),$(wildcard *.c base/*.c core/*.c tokenizer/*.c)) \
+	$(CORE_KERNELS) kvcache/kvpages.c
 CORE_OBJECTS = $(CORE_SOURCES:%.c=$(BUILD)/core/%.o)
 CORE_PACKAGES = libpcre2-8 libutf8proc libxxhash
 CORE_PACKAGE_CFLAGS = $(shell pkg-config --cflags $(CORE_PACKAGES))
@@ -276,15 +276,15 @@ core-lines: $(BUILD)/core/run
 	@$(CORE_LINES)
 
 # The core in WebAssembly, with the story model, for docs/browser (docs/browser.md). It imports nothing and has one
-# thread: the compiler ignores OpenMP's directives, and browser/ stands for what the core asks of the system.
+# thread: the compiler ignores OpenMP's directives, and ports/browser/ stands for what the core asks of the system.
 WASM_CC = clang
 WASM_FLAGS = --target=wasm32-wasi -O2 -msimd128 -std=c11 -D_GNU_SOURCE -ffp-contract=off -fno-math-errno \
 	-fno-strict-aliasing -D_WASI_EMULATED_MMAN -D_WASI_EMULATED_SIGNAL -DVERBATIM_CORE -DISA=reference -Wall -Wextra -Wshadow \
-	-Wno-unknown-pragmas -Wno-unused-parameter -Wno-unused-variable $(WERROR) -Ibrowser -Ibuild/wasm/include -I. -MMD -MP
-WASM_SOURCES = $(filter-out core.c base/control_group.c base/machine.c base/threads.c base/mapped.c base/clock.c,$(CORE_SOURCES)) $(wildcard browser/*.c) \
-	proof/model_digest.c proof/revisions.c formats/sha256.c
+	-Wno-unknown-pragmas -Wno-unused-parameter -Wno-unused-variable $(WERROR) -Iports/browser -Ibuild/wasm/include -I. -MMD -MP
+WASM_SOURCES = $(filter-out core/core.c base/control_group.c base/machine.c base/threads.c base/mapped.c base/clock.c,$(CORE_SOURCES)) $(wildcard ports/browser/*.c) \
+	modes/proof/model_digest.c modes/proof/revisions.c base/sha256.c
 WASM_OBJECTS = $(WASM_SOURCES:%.c=build/wasm/core/%.o)
-WASM_EXPORTS = $(sort $(shell grep -o 'story_[a-z0-9_]*' browser/story.h))
+WASM_EXPORTS = $(sort $(shell grep -o 'story_[a-z0-9_]*' ports/browser/story.h))
 wasm: build/wasm/browser/embedded.js
 build/wasm/libraries.o: scripts/core-libraries
 	scripts/core-libraries build/wasm $(WASM_CC) --target=wasm32-wasi
@@ -362,7 +362,7 @@ $(EMULATED)/tests/suite: $(SUITE_OBJECTS) $(EMULATED_OBJECTS) $(BUILD)/libverbat
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(CMOCKA_LIBS) $(ALL_LIBS)
 	@for t in $(TESTS:$(BUILD)/tests/%=$(@D)/%); do ln -sf suite $$t; done
 	@ln -sfn ../../tests/faults.so $(@D)/faults.so
-	@for f in core core_annotated; do ln -sfn ../$$f $(EMULATED)/$$f; done
+	@for f in core decoder; do ln -sfn ../$$f $(EMULATED)/$$f; done
 emulated: $(PROGRAMS:%=$(EMULATED)/%) $(EMULATED)/tests/suite
 
 $(BUILD)/tests/fuzz_wire: $(CLUSTER_OBJECTS) $(BUILD)/tests/thread_wire.o $(BUILD)/tests/wire_cases.o
@@ -405,9 +405,9 @@ check-numbers: ORDERED_TESTS := $(filter $(NUMBERS),$(ORDERED_TESTS))
 check-bits: ORDERED_TESTS := $(filter $(BITS),$(ORDERED_TESTS))
 test-all test-sweeps: TIER = all
 test-sweeps: ORDERED_TESTS := $(filter $(SWEPT_TESTS),$(ORDERED_TESTS))
-check-emulated: all core $(BUILD)/core_annotated emulated
+check-emulated: all core emulated
 	scripts/run-tests check $(EMULATED) $(ORDERED_TESTS:$(BUILD)/tests/%=$(EMULATED)/tests/%)
-check check-numbers check-bits check-texts test test-all test-sweeps: all core $(BUILD)/core_annotated $(SUITE)
+check check-numbers check-bits check-texts test test-all test-sweeps: all core $(SUITE)
 	@guard=; if [ $@/$(BUILD) = check/build ]; then \
 		JOBS=1 BUILD=$(BUILD) CC="$(CC)" scripts/guard --fast >$(BUILD)/guard.txt 2>&1 & guard=$$!; fi; \
 	status=0; VERBATIM_RUNNER="$(TEST_RUNNER)" scripts/run-tests $(TIER) $(BUILD) $(ORDERED_TESTS) || status=1; \
@@ -484,7 +484,7 @@ coverage:
 tsan:
 	scripts/tsan
 
-FORMATTED = $(wildcard *.[ch] $(FOLDERS:%=%/*.[ch]) browser/*.[ch] browser/*/*.h cluster/*.[ch] docs/*.c tests/*.[ch] tests/faults/*.[ch])
+FORMATTED = $(wildcard *.[ch] $(FOLDERS:%=%/*.[ch]) ports/browser/*.[ch] ports/browser/*/*.h ports/cluster/*.[ch] docs/*.c tests/*.[ch] tests/faults/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
 lint: all $(BUILD)/core/run
@@ -502,7 +502,7 @@ lint: all $(BUILD)/core/run
 		--enable=warning,portability -I. $(wildcard *.c $(filter-out kernels/%,$(FOLDERS:%=%/*.c)))
 	cppcheck -j $$(nproc) --quiet --std=c11 --error-exitcode=1 --inline-suppr \
 		--suppress=missingIncludeSystem --suppress=invalidPointerCast \
-		--enable=warning,portability -DVERBATIM_MPI -I. $(wildcard cluster/*.c)
+		--enable=warning,portability -DVERBATIM_MPI -I. $(wildcard ports/cluster/*.c)
 
 VERSION = $(shell sed -n 's/^\#define VERBATIM_VERSION "\(.*\)"/\1/p' session/options.h)
 DOCS = README.md $(wildcard docs/*.md docs/*.c)
@@ -530,11 +530,11 @@ install: all
 	install -m 755 get "$$INSTALL_ROOT/bin/verbatim-get"
 	install -m 755 serve "$$INSTALL_ROOT/bin/verbatim-serve"
 	install -m 644 models/stories.bin "$$INSTALL_ROOT/share/verbatim/stories.bin"
-	install -m 644 $(COMPLETED:%=man/%.1) "$$INSTALL_ROOT/share/man/man1"
-	install -m 644 completions/verbatim.bash "$$INSTALL_ROOT/share/bash-completion/completions/verbatim"
+	install -m 644 $(COMPLETED:%=docs/man/%.1) "$$INSTALL_ROOT/share/man/man1"
+	install -m 644 docs/completions/verbatim.bash "$$INSTALL_ROOT/share/bash-completion/completions/verbatim"
 	for p in $(filter-out verbatim,$(COMPLETED)); do \
 		ln -sf verbatim "$$INSTALL_ROOT/share/bash-completion/completions/$$p" || exit 1; done
-	install -m 644 completions/_verbatim "$$INSTALL_ROOT/share/zsh/site-functions/_verbatim"
+	install -m 644 docs/completions/_verbatim "$$INSTALL_ROOT/share/zsh/site-functions/_verbatim"
 	for f in $(INTEGRATIONS); do install -m 644 $$f "$$INSTALL_ROOT/share/verbatim/$$f" || exit 1; done
 	chmod 755 "$$INSTALL_ROOT/share/verbatim/integrations/openai/verbatim_server.py"
 	install -m 644 README.md LICENSE "$$INSTALL_ROOT/share/doc/verbatim"
@@ -552,9 +552,9 @@ install-library: shared
 	$(INSTALL_PROGRAM) -m 644 $(SHARED)/libverbatim.so.1 "$$INSTALL_ROOT/lib"
 	ln -sf libverbatim.so.1 "$$INSTALL_ROOT/lib/libverbatim.so"
 	prefix=$$(printf %s "$$INSTALL_PREFIX" | sed 's/[\\&|]/\\&/g') && \
-		sed "s|@PREFIX@|$$prefix|; s|@VERSION@|$(VERSION)|" library/verbatim.pc.in \
+		sed "s|@PREFIX@|$$prefix|; s|@VERSION@|$(VERSION)|" ports/library/verbatim.pc.in \
 		>"$$INSTALL_ROOT/lib/pkgconfig/verbatim.pc"
-	install -m 644 man/verbatim.3 "$$INSTALL_ROOT/share/man/man3"
+	install -m 644 docs/man/verbatim.3 "$$INSTALL_ROOT/share/man/man3"
 	install -m 644 docs/library_example.c "$$INSTALL_ROOT/share/doc/verbatim/docs"
 
 uninstall:

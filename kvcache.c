@@ -4,13 +4,13 @@
 #include <string.h>
 
 #include "base/numbers.h"
-#include "cache/kvcache_snapshots_internal.h"
-#include "cache/kvpages.h"
+#include "kvcache/kvcache_snapshots_internal.h"
+#include "kvcache/kvpages.h"
 #include "kernels/attention_q8.h"
 
 _Static_assert((int)KV_PAGE == (int)Q8_PAGE, "pages have one size whatever their type");
 
-/* Writes 8-bit pages. The core build has no functions there (core_absent.c). */
+/* Writes 8-bit pages. The core build has no functions there (core/core_absent.c). */
 static const AttentionQ8 *const q8 = &attention_q8_reference;
 
 Status kvcache_new(KvCache **out, const KvShape *shape, size_t max_sequences, size_t max_bytes,

@@ -9,8 +9,8 @@
  *
  * A sequence is extended by reserving, writing and committing positions. It can go back to an
  * earlier position only if the windows before it, and the states there, still exist: in the
- * sequence itself or in a snapshot (cache/kvcache_snapshots.h). Otherwise it goes back further, to
- * kvcache_next, and its owner runs the tokens since then again, which gives the same bits.
+ * sequence itself or in a snapshot (kvcache/kvcache_snapshots.h). Otherwise it goes back further,
+ * to kvcache_next, and its owner runs the tokens since then again, which gives the same bits.
  *
  * Within a page each layer and key/value head has its keys as [key_dim][KV_PAGE], because scores
  * are computed for 16 neighbouring positions at once, and then its values as [KV_PAGE][value_dim],
@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "cache/kv_shape.h"
+#include "kvcache/kv_shape.h"
 
 typedef struct KvCache KvCache;
 

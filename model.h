@@ -5,11 +5,11 @@
 #ifndef MODEL_H
 #define MODEL_H
 
-#include "attention.h"
-#include "isa.h"
+#include "core/attention.h"
+#include "core/isa.h"
 #include "kvcache.h"
-#include "model_row.h"
-#include "modelfile.h"
+#include "core/model_row.h"
+#include "core/modelfile.h"
 
 typedef struct ModelOptions {
     const Isa *isa;   /* NULL: the best of this machine */
@@ -56,7 +56,7 @@ Status model_forward(Model *model, KvCache *cache, const Row *rows, size_t n, fl
  * has the same bits in whatever call it is computed. */
 const float *model_final_states(const Model *model);
 
-/* model_forward along a path (forward_pass.h): one that begins or ends elsewhere. */
+/* model_forward along a path (core/forward_pass.h): one that begins or ends elsewhere. */
 struct PassPath;
 Status model_forward_along(Model *model, const struct PassPath *path, KvCache *cache,
                            const Row *rows, size_t n, float *logits, Error *error);

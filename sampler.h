@@ -13,7 +13,7 @@
 #define SAMPLER_H
 
 #include "base/status.h"
-#include "numeric.h"
+#include "core/numeric.h"
 
 typedef struct LogitBias {
     int32_t token;

@@ -1,4 +1,4 @@
-/* The functions of tokenizer.h but the decoder's, which are in tokenizer_decode.c. */
+/* The functions of tokenizer.h but the decoder's, which are in tokenizer/tokenizer_decode.c. */
 #include "tokenizer.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <utf8proc.h>
 
 #include "base/unicode.h"
-#include "tokenizer_parts.h"
+#include "tokenizer/tokenizer_parts.h"
 
 /* ---- Opening ---- */
 

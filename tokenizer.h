@@ -2,12 +2,12 @@
  *
  * The exporter has turned whatever tokenizer a model came with (tokenizer.json, vocab.json and
  * merges.txt, GGUF, SentencePiece, tiktoken, llama2.c) into one compact section of the model
- * file; docs/tokenizer-section.md specifies it to the byte and formats/tokenizer_import.h
- * makes it. The runner knows only that section: hash tables that are used where they are
- * mapped, a list of normalizer steps, a list of splits, one of three models (BPE, Unigram,
- * WordLevel), and ids to put before and behind a text. Opening it parses nothing and compiles only
- * its patterns. The section is a stranger's data: whatever it holds, these functions neither read
- * outside it nor crash nor hang.
+ * file; docs/tokenizer-section.md specifies it to the byte and
+ * formats/tokenizers/tokenizer_import.h makes it. The runner knows only that section: hash tables
+ * that are used where they are mapped, a list of normalizer steps, a list of splits, one of three
+ * models (BPE, Unigram, WordLevel), and ids to put before and behind a text. Opening it parses
+ * nothing and compiles only its patterns. The section is a stranger's data: whatever it holds,
+ * these functions neither read outside it nor crash nor hang.
  *
  * Encoding goes as in the tokenizers library (https://github.com/huggingface/tokenizers):
  * added tokens are cut out of the raw text, the rest is normalized, more added tokens are cut

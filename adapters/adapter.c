@@ -14,8 +14,8 @@
 #include "base/text.h"
 #include "adapters/adapter_modules.h"
 #include "adapters/adapter_whole.h"
-#include "formats/families.h"
-#include "formats/sha256.h"
+#include "formats/family/families.h"
+#include "base/sha256.h"
 
 /* ---- Opening ---- */
 

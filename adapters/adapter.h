@@ -13,8 +13,8 @@
 #ifndef ADAPTERS_ADAPTER_H
 #define ADAPTERS_ADAPTER_H
 
-#include "formats/source.h"
-#include "modelfile.h"
+#include "formats/containers/source.h"
+#include "core/modelfile.h"
 
 /* What an adapter adds to one tensor: scale * rows_factor * cols_factor. A module of the adapter
  * that is several tensors of the model (a fused q, k and v) is several parts with one cols_factor.

@@ -12,7 +12,7 @@
 #define ADAPTERS_ADAPTER_EXPERTS_H
 
 #include "adapters/adapter_modules.h"
-#include "formats/families.h"
+#include "formats/family/families.h"
 
 /* Replaces every such module by those of its experts, called as checkpoints call experts that have
  * matrices of their own. The modules have both factors (adapter_check_modules). `path` is for

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "adapters/adapter_modules.h"
-#include "formats/gguf.h"
+#include "formats/containers/gguf.h"
 
 /* The text of a key, which must be `expected`. */
 static Status check_text(const Gguf *gguf, const char *key, const char *expected, Error *error) {

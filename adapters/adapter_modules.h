@@ -3,7 +3,7 @@
 #ifndef ADAPTERS_ADAPTER_MODULES_H
 #define ADAPTERS_ADAPTER_MODULES_H
 
-#include "formats/rules.h"
+#include "formats/family/rules.h"
 
 /* One matrix of the base that an adapter adds to. Linear: a is [rank][inputs], b [outputs][rank].
  * An embedding's factors lie the other way round: see a_is_turned. */

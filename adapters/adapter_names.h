@@ -2,7 +2,7 @@
 #ifndef ADAPTERS_ADAPTER_NAMES_H
 #define ADAPTERS_ADAPTER_NAMES_H
 
-#include "formats/families.h"
+#include "formats/family/families.h"
 
 /* The name of the tensor that the family's rules look for, malloc'ed; NULL: no memory. The rules'
  * names begin with "model."; peft's may begin with something else before the layers, or with

@@ -11,9 +11,9 @@
 #include "adapters/adapter_experts.h"
 #include "adapters/adapter_modules.h"
 #include "adapters/adapter_names.h"
-#include "formats/families.h"
-#include "formats/json.h"
-#include "formats/safetensors.h"
+#include "formats/family/families.h"
+#include "formats/family/json.h"
+#include "formats/containers/safetensors.h"
 
 /* ---- Keys ---- */
 

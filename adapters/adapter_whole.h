@@ -7,8 +7,8 @@
 #define ADAPTERS_ADAPTER_WHOLE_H
 
 #include "adapters/adapter_modules.h"
-#include "formats/family.h"
-#include "modelfile.h"
+#include "formats/family/family.h"
+#include "core/modelfile.h"
 
 /* What is compared. */
 typedef struct AdapterFiles {

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "forward_pass.h"
+#include "core/forward_pass.h"
 #include "kernels/panel_pack.h"
-#include "layers/mixture.h"
+#include "layers/experts/mixture.h"
 
 enum {
     MOST_TARGETS = 8,   /* of one input that are computed together */
@@ -28,7 +28,7 @@ typedef struct Part {
 /* A matrix of the model that some adapter adds to. */
 typedef struct Target {
     /* Its weights in the file: their address identifies the matrix in a pass, or the rows of it
-     * that are a rank's (model_row.h: Exchange). */
+     * that are a rank's (core/model_row.h: Exchange). */
     const uint8_t *data;
     size_t bytes;
     Linear *linear;    /* the model's, which has lent its bias; NULL: it has none */
@@ -317,7 +317,7 @@ static void clear_rows(const Lora *lora, RowLists *lists) {
 }
 
 /* The lists of a thread's own for the rows that chose the expert, in the order in which the mixture
- * multiplies them (layers/mixture.c). */
+ * multiplies them (layers/experts/mixture.c). */
 static const RowLists *rows_of_expert(const Lora *lora, uint32_t expert) {
     const Model *m = lora->model;
     RowLists *lists = &lora->chosen[omp_get_thread_num()];

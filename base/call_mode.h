@@ -29,8 +29,8 @@
 /* What all threads of a call share. */
 typedef struct CallSetting {
     locale_t locale;       /* (locale_t)0: each thread keeps its own */
-    atomic_ulong *refused; /* counts the call's failed allocations (library/refused.h); NULL: not
-                              counted */
+    atomic_ulong *refused; /* counts the call's failed allocations (ports/library/refused.h); NULL:
+                              not counted */
 } CallSetting;
 
 typedef struct CallMode {

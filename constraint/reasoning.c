@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer_parts.h"
+#include "tokenizer/tokenizer_parts.h"
 
 /* A character has at most four bytes; each may be a token. */
 enum { MOST_WAIT = 3 };

@@ -5,7 +5,7 @@
 
 #include "base/unicode.h"
 #include "constraint/regex_safe_run.h"
-#include "tokenizer_parts.h"
+#include "tokenizer/tokenizer_parts.h"
 
 /* A token on its way into a trie. */
 typedef struct Entry {

@@ -17,12 +17,12 @@
 #include "convert/layout.h"
 #include "convert/quantize.h"
 #include "convert/saturation.h"
-#include "formats/given_family.h"
-#include "formats/source_open.h"
-#include "formats/stored.h"
+#include "formats/family/given_family.h"
+#include "families/reading/source_open.h"
+#include "formats/stored/stored.h"
 #include "kernels/panel_pack.h"
 #include "model.h"
-#include "numeric.h"
+#include "core/numeric.h"
 
 /* A piece of the target that one thread makes at once: panels of a matrix, or rows of a vector. */
 enum { JOB_BYTES = 1 << 20 };

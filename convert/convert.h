@@ -8,7 +8,7 @@
 
 #include <signal.h>
 
-#include "formats/source.h"
+#include "formats/containers/source.h"
 
 typedef enum ConvertStep {
     CONVERT_WRITING,     /* progress counts bytes of the target, or of the model to calibrate */
@@ -23,7 +23,7 @@ typedef struct ConvertOptions {
     const char *split_pattern; /* how the tokenizer file splits text, as in tokenizer_from_file; may
                                   be NULL */
     const char *family;        /* path of the page of a family that it may be of; NULL: none */
-    bool no_mtp;               /* leave out prediction layers (formats/prediction.h) */
+    bool no_mtp;               /* leave out prediction layers (formats/family/prediction.h) */
     struct AdapterOpening *adapters; /* merged into the weights, for convert_to_path; or NULL */
     uint32_t kv_heads;   /* for convert_to_path: kv_heads_merge; 0: as the source has them */
     const char *target;  /* the target's name in messages; NULL: the source's path */

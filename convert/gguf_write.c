@@ -11,8 +11,8 @@
 
 #include "base/machine.h"
 #include "convert/layout.h"
-#include "formats/gguf.h"
-#include "formats/stored_write.h"
+#include "formats/containers/gguf.h"
+#include "formats/stored/stored_write.h"
 
 enum { GGUF_VERSION = 3, GGUF_ALIGNMENT = 32, CHUNK_BYTES = 1 << 20 };
 

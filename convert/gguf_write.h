@@ -8,7 +8,7 @@
 #define GGUF_WRITE_H
 
 #include "convert/convert.h"
-#include "modelfile.h"
+#include "core/modelfile.h"
 
 /* Whether a target of this name is to be a GGUF file. */
 bool gguf_write_asked(const char *target);

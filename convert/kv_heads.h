@@ -2,7 +2,7 @@
 #ifndef KV_HEADS_H
 #define KV_HEADS_H
 
-#include "formats/source.h"
+#include "formats/containers/source.h"
 
 /* Gives every layer of the parsed source n key/value heads, each the mean of those that it
  * replaces, weights and biases (arXiv:2305.13245, which then trains for a while). The new matrices

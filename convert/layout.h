@@ -3,7 +3,7 @@
 #ifndef LAYOUT_H
 #define LAYOUT_H
 
-#include "formats/source.h"
+#include "formats/containers/source.h"
 
 typedef struct Layout {
     FileTensor *tensors; /* [source->n_tensors], in the source's order; owned */

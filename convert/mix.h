@@ -16,7 +16,7 @@
 #ifndef MIX_H
 #define MIX_H
 
-#include "config.h"
+#include "core/config.h"
 #include "kernels/tensor.h"
 
 /* Refuses a mix that cannot be understood, naming the part. */

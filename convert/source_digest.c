@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/sha256.h"
+#include "base/sha256.h"
 
 enum { CHUNK_BYTES = 1 << 20 };
 

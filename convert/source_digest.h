@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <signal.h>
 
-#include "formats/source.h"
+#include "formats/containers/source.h"
 
 /* A new object {"type": of --type or null, "files": [{"name", "bytes", "sha256"}]}: the names
  * without directories, in the order of the names. STATUS_INTERRUPTED when *interrupted is set

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "prefill.h"
+#include "core/prefill.h"
 #include "session/logprobs.h"
 #include "tokenizer.h"
 

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/size.h"
-#include "cache/kvcache_sizes.h"
+#include "kvcache/kvcache_sizes.h"
 #include "convert/convert.h"
-#include "formats/source_open.h"
+#include "families/reading/source_open.h"
 #include "model.h"
 #include "system/descriptor.h"
 #include "base/machine.h"

@@ -6,7 +6,7 @@
 #ifndef TYPE_CHOICE_H
 #define TYPE_CHOICE_H
 
-#include "formats/source.h"
+#include "formats/containers/source.h"
 #include "session/options.h"
 
 enum { TYPE_CHOICE_CONTEXT = 4096 };

@@ -10,7 +10,7 @@
 #ifndef TYPE_TABLE_H
 #define TYPE_TABLE_H
 
-#include "formats/metadata.h"
+#include "formats/containers/metadata.h"
 
 typedef struct TypeTableRow {
     const char *name;

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "cache/kvcache_fork.h"
-#include "cache/kvcache_snapshots.h"
+#include "kvcache/kvcache_fork.h"
+#include "kvcache/kvcache_snapshots.h"
 #include "draft/draft_choice.h"
-#include "prefill.h"
+#include "core/prefill.h"
 
 struct DraftModel {
     Model *model;

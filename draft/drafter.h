@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "draft/pass_costs.h"
-#include "model_row.h"
+#include "core/model_row.h"
 
 enum { DRAFTS_MAX = 31 }; /* tokens that any Drafter proposes at a time */
 

@@ -7,7 +7,7 @@
 #define LOOKUP_H
 
 #include "draft/drafter.h"
-#include "modelfile.h"
+#include "core/modelfile.h"
 
 enum { LOOKUP_DRAFTS = 7 }; /* at a time, unless the user says otherwise */
 

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/kvcache_fork.h"
+#include "kvcache/kvcache_fork.h"
 #include "draft/draft_choice.h"
-#include "layers/mtp.h"
+#include "layers/streams/mtp.h"
 
 /* Rows of one call of the layers; hidden states that wait for it. */
 enum { CALL_ROWS = 64, KEPT_STATES = 512 };

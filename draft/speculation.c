@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cache/kvcache_fork.h"
-#include "cache/kvcache_snapshots.h"
-#include "prefill.h"
+#include "kvcache/kvcache_fork.h"
+#include "kvcache/kvcache_snapshots.h"
+#include "core/prefill.h"
 
 _Static_assert((int)DRAFTS_MAX < (int)KV_SLACK,
                "windows still hold what rejected drafts have to leave");

@@ -1,6 +1,6 @@
 /* Ling 3 (Bailing hybrid): delta attention beside latent attention. */
 #include "families/shared.h"
-#include "formats/convolutions.h"
+#include "formats/family/convolutions.h"
 
 static FamilyFinish bailing_hybrid_finish;
 static FamilyMore bailing_hybrid_more;

@@ -56,7 +56,7 @@ static Status read_lambda(const RuleContext *c, uint32_t layer, int number, doub
     return status;
 }
 
-/* Adds what differential attention needs beside its matrices (layers/differential.h). */
+/* Adds what differential attention needs beside its matrices (layers/attention/differential.h). */
 static Status diffllama_more(const RuleContext *c, const json_t *json, Error *error) {
     (void)json;
     const Config *config = &c->source->config;

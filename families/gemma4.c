@@ -1,6 +1,6 @@
-/* Gemma 3n and Gemma 4, whose stacks are in layers/altup.c and layers/gemma4.c. */
+/* Gemma 3n and Gemma 4, whose stacks are in layers/streams/altup.c and layers/streams/gemma4.c. */
 #include "families/shared.h"
-#include "formats/normal_quantile.h"
+#include "formats/stored/normal_quantile.h"
 
 static FamilyFinish gemma3n_finish;
 static FamilyMore gemma3n_more;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/convolutions.h"
+#include "formats/family/convolutions.h"
 
 Status gguf_latent_finish(const GgufModel *m, Config *c) {
     c->value_dim = c->n_heads ? c->dim / c->n_heads : 0;

@@ -2,7 +2,7 @@
 #ifndef FAMILIES_GGUF_HELPERS_H
 #define FAMILIES_GGUF_HELPERS_H
 
-#include "formats/gguf_family.h"
+#include "formats/family/gguf_family.h"
 
 /* Reads the widths of latent attention, which all layers have. */
 GgufFinish gguf_latent_finish;

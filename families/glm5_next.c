@@ -1,6 +1,6 @@
 /* GLM-5 Next: delta attention with decays by key, latent attention to pools of positions. */
 #include "families/shared.h"
-#include "formats/convolutions.h"
+#include "formats/family/convolutions.h"
 
 static FamilyFinish glm5_next_finish;
 static FamilyMore glm5_next_more;

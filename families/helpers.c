@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/json.h"
+#include "formats/family/json.h"
 
 /* ---- Windows and positions ---- */
 

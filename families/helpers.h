@@ -2,7 +2,7 @@
 #ifndef FAMILIES_HELPERS_H
 #define FAMILIES_HELPERS_H
 
-#include "formats/family.h"
+#include "formats/family/family.h"
 
 /* Sets every layer's window to sliding_window (`absent` where the key is absent; null: no window)
  * or 0. The layers with a window are those that `layer_types` (NULL: none) calls sliding; without

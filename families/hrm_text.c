@@ -1,5 +1,5 @@
-/* HRM-Text: a low and a high module of decoder layers, which run in turn (layers/cycles.c). Its
- * norms have no weights, and files hold fused matrices but separate biases. The class reads a
+/* HRM-Text: a low and a high module of decoder layers, which run in turn (layers/streams/cycles.c).
+ * Its norms have no weights, and files hold fused matrices but separate biases. The class reads a
  * prompt that is marked by token types in both directions; here a prompt is causal, as it is there
  * without these marks. */
 #include "families/shared.h"

@@ -1,6 +1,6 @@
 /* Kimi Linear: delta attention with decays by key beside latent attention without RoPE. */
 #include "families/shared.h"
-#include "formats/convolutions.h"
+#include "formats/family/convolutions.h"
 
 static FamilyFinish kimi_linear_finish;
 static FamilyMore kimi_linear_more;

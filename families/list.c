@@ -1,5 +1,5 @@
 /* The files of this folder: a new one adds a line here. */
-#include "formats/family.h"
+#include "formats/family/family.h"
 
 /* clang-format off */
 #define FAMILIES(X) \

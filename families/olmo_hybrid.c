@@ -1,6 +1,6 @@
 /* OLMo Hybrid: gated DeltaNet with norms before, attention with norms after. */
 #include "families/shared.h"
-#include "formats/convolutions.h"
+#include "formats/family/convolutions.h"
 
 static FamilyFinish olmo_hybrid_finish;
 static FamilyMore olmo_hybrid_more;

@@ -10,8 +10,8 @@
 
 #include "families/gguf_helpers.h"
 #include "families/helpers.h"
-#include "formats/gate_limits.h"
-#include "formats/json.h"
+#include "formats/family/gate_limits.h"
+#include "formats/family/json.h"
 
 /* ---- Tables ---- */
 

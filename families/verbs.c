@@ -6,8 +6,8 @@
 
 #include "families/gguf_helpers.h"
 #include "families/helpers.h"
-#include "formats/json.h"
-#include "formats/presets.h"
+#include "formats/family/json.h"
+#include "formats/family/presets.h"
 
 static Status wrong_words(const StepCall *call, const char *verb) {
     return error_set(call->error, "the family's line '%s %s' is wrong", verb, call->words);

@@ -1,6 +1,6 @@
-/* The verbs of Step (formats/steps.h): what several families do in the same way. Words in capitals
- * stand for a key, a field of Config, a number or a name, those in brackets may be left out. What
- * reads GGUF files, too, is marked with *.
+/* The verbs of Step (formats/family/steps.h): what several families do in the same way. Words in
+ * capitals stand for a key, a field of Config, a number or a name, those in brackets may be left
+ * out. What reads GGUF files, too, is marked with *.
  *
  *     windows N [every M | every KEY M] [from M | from KEY M] [unlisted] [first]
  *                             the window of sliding layers is sliding_window; N where it is
@@ -31,6 +31,6 @@
 #ifndef FAMILIES_VERBS_H
 #define FAMILIES_VERBS_H
 
-#include "formats/family.h"
+#include "formats/family/family.h"
 
 #endif

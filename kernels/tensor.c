@@ -33,7 +33,8 @@ static const PanelReader *const readers[PANEL_FAMILIES] = {
     [FAMILY_NONE] = &line_reader,
     [FAMILY_FLOATS] = &line_reader,
     [FAMILY_CODES] = &line_reader,
-    [FAMILY_RECORDS] = &record_reader, /* without functions in the core build (core_absent.c) */
+    [FAMILY_RECORDS] =
+        &record_reader, /* without functions in the core build (core/core_absent.c) */
 };
 
 static const PanelReader *reader_of(TensorType type) {

@@ -1,10 +1,10 @@
-/* What config.c needs to know of a kind of layers; see layer_kind.h. */
+/* What core/config.c needs to know of a kind of layers; see core/layer_kind.h. */
 #ifndef LAYERS_FIELDS_H
 #define LAYERS_FIELDS_H
 
 #include <stddef.h>
 
-#include "config.h"
+#include "core/config.h"
 
 typedef struct LayerFields {
     /* Checks the fields that a layer of this kind reads; the Error names the field. */

@@ -1,25 +1,25 @@
 /* What the kinds of layers read of the configuration: their tables of fields in order, their
  * checks, and the size of their matrix products. It stands apart from layer_kinds.c because
- * config.c calls it, and the kinds' own files need modules that need config.c. */
+ * core/config.c calls it, and the kinds' own files need modules that need core/config.c. */
 #include "layers/fields.h"
 
-#include "layer_kind.h"
-#include "layers/arrangement_fields.h"
-#include "layers/blocks_fields.h"
-#include "layers/cca_fields.h"
-#include "layers/chosen_fields.h"
-#include "layers/compressed_fields.h"
-#include "layers/differential_fields.h"
-#include "layers/dynamic_mask_fields.h"
-#include "layers/head_mixture_fields.h"
-#include "layers/latent_fields.h"
-#include "layers/latent_moe_fields.h"
-#include "layers/mixture_fields.h"
-#include "layers/mlstm_fields.h"
-#include "layers/ngram_fields.h"
-#include "layers/relative_fields.h"
-#include "layers/rwkv_fields.h"
-#include "layers/state_fields.h"
+#include "core/layer_kind.h"
+#include "layers/streams/arrangement_fields.h"
+#include "layers/attention/blocks_fields.h"
+#include "layers/attention/cca_fields.h"
+#include "layers/attention/chosen_fields.h"
+#include "layers/attention/compressed_fields.h"
+#include "layers/attention/differential_fields.h"
+#include "layers/attention/dynamic_mask_fields.h"
+#include "layers/experts/head_mixture_fields.h"
+#include "layers/attention/latent_fields.h"
+#include "layers/experts/latent_moe_fields.h"
+#include "layers/experts/mixture_fields.h"
+#include "layers/state/mlstm_fields.h"
+#include "layers/streams/ngram_fields.h"
+#include "layers/attention/relative_fields.h"
+#include "layers/state/rwkv_fields.h"
+#include "layers/state/state_fields.h"
 
 /* One row for each kind, in the order of LayerKindNumber. */
 static const LayerFields *const kinds[LAYER_KINDS] = {

@@ -1,9 +1,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "layer_kind.h"
-#include "layers/sums.h"
-#include "weights.h"
+#include "core/layer_kind.h"
+#include "layers/streams/sums.h"
+#include "core/weights.h"
 
 enum { CAP_ELEMENTS = 256 }; /* of a gate that are capped at once */
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forward_pass.h"
-#include "weights.h"
+#include "core/forward_pass.h"
+#include "core/weights.h"
 
 /* There are no weights; NULL would mean a failure. */
 static void *none_find(Finder *f, uint32_t layer) {

@@ -2,7 +2,7 @@
 #ifndef LAYERS_NONE_H
 #define LAYERS_NONE_H
 
-#include "layer_kind.h"
+#include "core/layer_kind.h"
 
 extern const BranchKind none_layer;
 

@@ -2,12 +2,12 @@
  * blocks, pools, a window. All heads read the keys of one key/value head.
  *
  * The pieces are joined in the order in which they are added, each of them cut where segments of
- * its cache end (attention.h). So a result does not depend on which heads are computed together,
- * and positions between two pieces count as masked. */
+ * its cache end (core/attention.h). So a result does not depend on which heads are computed
+ * together, and positions between two pieces count as masked. */
 #ifndef LAYERS_PIECES_H
 #define LAYERS_PIECES_H
 
-#include "forward_pass.h"
+#include "core/forward_pass.h"
 
 /* A thread's memory. */
 typedef struct Pieces {

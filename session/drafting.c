@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "cache/kvcache_sizes.h"
-#include "config_fields.h"
+#include "kvcache/kvcache_sizes.h"
+#include "core/config_fields.h"
 #include "draft/forced.h"
 #include "draft/lookup.h"
 #include "system/terminal.h"

@@ -1,7 +1,7 @@
 /* Embeddings: one vector for a text, pooled from the final states of its tokens.
  *
- * The model's metadata says how (formats/pooling.h), and options may say otherwise. The sums are
- * made in the order of the tokens, in double, and each element is rounded once: the same bits
+ * The model's metadata says how (formats/family/pooling.h), and options may say otherwise. The sums
+ * are made in the order of the tokens, in double, and each element is rounded once: the same bits
  * whatever runs beside the text (docs/numerics.md). */
 #ifndef SESSION_EMBEDDING_H
 #define SESSION_EMBEDDING_H

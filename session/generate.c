@@ -4,10 +4,10 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "cache/kvcache_sizes.h"
+#include "kvcache/kvcache_sizes.h"
 #include "draft/recorded.h"
 #include "kernels/tensor.h"
-#include "prefill.h"
+#include "core/prefill.h"
 #include "session/drafting.h"
 #include "session/prompt_limit.h"
 #include "session/shape.h"

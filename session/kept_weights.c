@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "weights.h"
+#include "core/weights.h"
 
 /* A multiple of huge pages, and large enough that a disk reads at its full rate. */
 static const size_t CHUNK = (size_t)4 << 20;

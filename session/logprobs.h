@@ -3,7 +3,7 @@
 #define LOGPROBS_H
 
 #include "model.h"
-#include "numeric.h"
+#include "core/numeric.h"
 
 /* Returns log(sum(exp(logits[0 ... n - 1]))): the log-probability of token i is logits[i] minus
  * this. Fills exps[n] with exp(logits[i] - max) and *sum, unless `sum` is NULL, with their sum. The

@@ -1,5 +1,5 @@
 /* What `run` can do besides continuing one text: a mode brings its options and what it opens, does
- * and closes. run.c goes through a table of modes (modes.c). */
+ * and closes. run.c goes through a table of modes (modes/modes.c). */
 #ifndef MODE_H
 #define MODE_H
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "modelfile.h"
+#include "core/modelfile.h"
 
 enum { PATH_BYTES = 4096 };
 

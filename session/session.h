@@ -34,8 +34,8 @@ struct Session {
     struct Drafting *drafting; /* who proposes tokens (drafting.h); NULL: nobody */
     ShapeStore *shapes;        /* of this model; NULL: it has no tokenizer */
     const ShapeSource *shape;  /* what the command line asks for; NULL: nothing */
-    struct Receipt *receipt;   /* --receipt, --replay (proof/receipt.h); NULL: none is kept */
-    const struct Mode *const *replay_kinds; /* of --replay (proof/proof_modes.h) */
+    struct Receipt *receipt;   /* --receipt, --replay (modes/proof/receipt.h); NULL: none is kept */
+    const struct Mode *const *replay_kinds; /* of --replay (modes/proof/proof_modes.h) */
     const void *tokenizer_section; /* [tokenizer_bytes] of -z beside a model.bin; NULL: none */
     size_t tokenizer_bytes;
     json_t *sources;     /* the files that were converted, for a receipt; borrowed; NULL: none */

@@ -12,7 +12,7 @@
 
 #include <signal.h>
 
-#include "model_row.h"
+#include "core/model_row.h"
 
 /* Time that some number of threads took. */
 typedef struct ThreadSample {

@@ -13,7 +13,7 @@ static volatile sig_atomic_t stop_signal;
 
 /* Ctrl-C stops only an answer. */
 static volatile sig_atomic_t ctrl_c_is_mild;
-/* Not that of a process that it started (chat/courier.h) and that has these handlers, too. */
+/* Not that of a process that it started (modes/chat/courier.h) and that has these handlers, too. */
 static pid_t program;
 /* What a chat's terminal was set to before its line editor changed it. */
 static struct termios terminal;

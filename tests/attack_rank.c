@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "cluster/wire.h"
+#include "ports/cluster/wire.h"
 #include "system/sandbox.h"
 
 enum { MOST_DESCRIPTORS = 256, MOST_THREADS = 64 };

@@ -1,7 +1,7 @@
 #include "tests/dialogue_cases.h"
 
-#include "cache/kvcache_fork.h"
-#include "prefill.h"
+#include "kvcache/kvcache_fork.h"
+#include "core/prefill.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

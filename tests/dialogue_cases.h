@@ -2,7 +2,7 @@
 #ifndef DIALOGUE_CASES_H
 #define DIALOGUE_CASES_H
 
-#include "chat/dialogue.h"
+#include "modes/chat/dialogue.h"
 #include "tests/tiny_model.h"
 
 /* A model and its session, opened the way run.c opens them. */

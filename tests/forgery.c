@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "formats/sha256.h"
+#include "base/sha256.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
 

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "batch/kept_results.h"
-#include "batch/renumber.h"
-#include "batch/result.h"
-#include "batch/shard.h"
+#include "modes/batch/kept_results.h"
+#include "modes/batch/renumber.h"
+#include "modes/batch/result.h"
+#include "modes/batch/shard.h"
 #include "fuzz_mutate.h"
-#include "modelfile.h"
+#include "core/modelfile.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);

@@ -1,6 +1,6 @@
 /* Opens any bytes as a conversation's file. If that is not refused, adds and removes messages and
  * expects an undamaged file when it is opened again. Then reads the same bytes as /load does. */
-#include "chat/conversation.h"
+#include "modes/chat/conversation.h"
 #include "fuzz_mutate.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "batch/csv.h"
+#include "modes/batch/csv.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

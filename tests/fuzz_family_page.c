@@ -1,6 +1,6 @@
 /* Fuzz target: reads the input as a page of a family, and converts a small llama by it, whose
  * config.json has the page's name as its model_type. */
-#include "formats/family_page.h"
+#include "formats/family/family_page.h"
 #include "fuzz_source.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -2,9 +2,9 @@
  * first byte is odd gets its right checksum, so that its contents are used. What is loaded must be
  * a prefix of the tokens asked for, and attention over it must have the same result on every
  * instruction set. */
-#include "cache/kvcache_sizes.h"
-#include "chat/kvfile.h"
-#include "isa.h"
+#include "kvcache/kvcache_sizes.h"
+#include "modes/chat/kvfile.h"
+#include "core/isa.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,11 +5,11 @@
 #include <xxhash.h>
 
 #include "fuzz_mutate.h"
-#include "config_fields.h"
+#include "core/config_fields.h"
 #include "fuzz_source.h"
-#include "inspect/config_text.h"
-#include "inspect/modelfile_verify.h"
-#include "weights.h"
+#include "modes/inspect/config_text.h"
+#include "modes/inspect/modelfile_verify.h"
+#include "core/weights.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,10 +3,10 @@
  * --eval-tasks. */
 #include <stdlib.h>
 
-#include "inspect/task_items.h"
-#include "modes.h"
-#include "proof/compare.h"
-#include "proof/settings.h"
+#include "modes/inspect/task_items.h"
+#include "modes/modes.h"
+#include "modes/proof/compare.h"
+#include "modes/proof/settings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "convert/convert.h"
-#include "formats/source_open.h"
-#include "inspect/modelfile_verify.h"
-#include "modelfile.h"
+#include "families/reading/source_open.h"
+#include "modes/inspect/modelfile_verify.h"
+#include "core/modelfile.h"
 
 /* Returns the descriptor of a memory file with these bytes, or -1. */
 static inline int fuzz_memory_file(const void *data, size_t size) {

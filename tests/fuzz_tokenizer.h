@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "formats/tokenizer_import.h"
+#include "formats/tokenizers/tokenizer_import.h"
 #include "tokenizer.h"
 
 /* Encodes and decodes a text with words, special tokens and bytes that are not UTF-8; aborts where

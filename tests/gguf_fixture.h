@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "formats/stored.h"
+#include "formats/stored/stored.h"
 
 /* Lists the names of all GGUF fixtures, sorted and NULL-terminated; the caller frees the array and
  * each name. */

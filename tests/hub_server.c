@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "formats/sha256.h"
+#include "base/sha256.h"
 #include "process.h"
 
 typedef struct Hub {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cluster/wire.h"
+#include "ports/cluster/wire.h"
 
 enum {
     LARGE = 1 << 20, /* numbers */

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/numbers.h"
-#include "isa.h"
+#include "core/isa.h"
 #include "kernels/kernels.h"
 
 enum { MOST_ROWS = 512 };

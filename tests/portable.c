@@ -6,7 +6,7 @@ void portable_list(bool listed) {
     is_listed = listed;
 }
 
-/* What isa.c asks, as of any set of kernels/isa_list.h. */
+/* What core/isa.c asks, as of any set of kernels/isa_list.h. */
 bool kernels_portable_supported(void);
 bool kernels_portable_supported(void) {
     return is_listed;

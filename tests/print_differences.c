@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "modelfile.h"
+#include "core/modelfile.h"
 
 enum { EXAMPLES = 3 };
 

@@ -15,8 +15,8 @@
 
 #include "convert/adapter_opening.h"
 #include "convert/convert_target.h"
-#include "config_fields.h"
-#include "inspect/config_text.h"
+#include "core/config_fields.h"
+#include "modes/inspect/config_text.h"
 #include "model.h"
 
 static _Noreturn void fail(const Error *error) {

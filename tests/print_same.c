@@ -23,10 +23,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config_fields.h"
+#include "core/config_fields.h"
 #include "convert/convert.h"
-#include "formats/source_open.h"
-#include "inspect/config_text.h"
+#include "families/reading/source_open.h"
+#include "modes/inspect/config_text.h"
 #include "model.h"
 
 enum { MOST_ROWS = 512, FAST_CASES = 7 };

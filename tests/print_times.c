@@ -19,7 +19,7 @@
 
 #include "kvcache.h"
 #include "model.h"
-#include "prefill.h"
+#include "core/prefill.h"
 
 enum { MOST_SEQUENCES = 64, MOST_TOKENS = 8192, BEGINNING = 8 };
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
 
-#include "cluster/rank.h"
+#include "ports/cluster/rank.h"
 #include "convert/adapter_opening.h"
 #include "tests/tiny_model.h"
 

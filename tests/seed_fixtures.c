@@ -15,10 +15,10 @@
 #include <unistd.h>
 
 #include "convert/convert.h"
-#include "formats/builtin_pages.h"
-#include "formats/gguf.h"
-#include "formats/source_open.h"
-#include "modelfile.h"
+#include "formats/family/builtin_pages.h"
+#include "formats/containers/gguf.h"
+#include "families/reading/source_open.h"
+#include "core/modelfile.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"
 #include "tests/process.h"

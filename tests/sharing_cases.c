@@ -10,14 +10,14 @@
 
 #include <cmocka.h>
 
-#include "cache/kvcache_fork.h"
-#include "cache/kvcache_saved.h"
-#include "cache/kvcache_sizes.h"
-#include "cache/kvcache_snapshots.h"
-#include "cache/kvpages.h"
-#include "chat/kvfile.h"
+#include "kvcache/kvcache_fork.h"
+#include "kvcache/kvcache_saved.h"
+#include "kvcache/kvcache_sizes.h"
+#include "kvcache/kvcache_snapshots.h"
+#include "kvcache/kvpages.h"
+#include "modes/chat/kvfile.h"
 #include "draft/drafter.h"
-#include "prefill.h"
+#include "core/prefill.h"
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"
 

@@ -10,10 +10,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "batch/batch.h"
+#include "modes/batch/batch.h"
 #include "draft/lookup.h"
 #include "draft/mtp_drafter.h"
-#include "modes.h"
+#include "modes/modes.h"
 #include "session/drafting.h"
 #include "tests/check_cases.h"
 #include "tests/fixture.h"

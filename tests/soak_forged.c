@@ -15,9 +15,9 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "config_fields.h"
+#include "core/config_fields.h"
 #include "convert/convert_target.h"
-#include "layers/mtp.h"
+#include "layers/streams/mtp.h"
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"
 

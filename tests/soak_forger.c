@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "isa.h"
+#include "core/isa.h"
 #include "tests/forgery.h"
 
 static const char MODEL[] = "models/stories.bin";

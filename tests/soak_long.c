@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "batch/batch_files.h"
+#include "modes/batch/batch_files.h"
 #include "tests/batch_cases.h"
 #include "tests/dialogue_cases.h"
 #include "tests/fixture.h"

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "isa.h"
+#include "core/isa.h"
 #include "tests/batch_cases.h"
 #include "tests/fixture.h"
 #include "tests/small_model.h"

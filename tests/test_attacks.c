@@ -19,7 +19,7 @@
 
 #include "base/address_sanitizer.h"
 #include "fixture.h"
-#include "modelfile.h"
+#include "core/modelfile.h"
 #include "process.h"
 #include "small_model.h"
 #include "tests/tier.h"

@@ -8,11 +8,11 @@
 #include <cmocka.h>
 #include <omp.h>
 
-#include "attention.h"
+#include "core/attention.h"
 #include "base/numbers.h"
-#include "cache/kvcache_sizes.h"
+#include "kvcache/kvcache_sizes.h"
 #include "kernels/attention_q8.h"
-#include "numeric.h"
+#include "core/numeric.h"
 #include "tests/tier.h"
 
 static const AttentionKernel *const kernels[] = {

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "inspect/bench_attention.h"
+#include "measure/bench_attention.h"
 #include <sys/stat.h>
 
 #include "process.h"

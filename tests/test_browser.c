@@ -1,5 +1,6 @@
 /* What the browser's build computes otherwise than the processor does: fused multiply-adds in
- * software (browser/fma.c), compared with the C library's. scripts/test-browser runs the whole. */
+ * software (ports/browser/fma.c), compared with the C library's. scripts/test-browser runs the
+ * whole. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,7 @@
 #define fma software_fma
 float software_fmaf(float x, float y, float z);
 double software_fma(double x, double y, double z);
-#include "browser/fma.c"
+#include "ports/browser/fma.c"
 #undef fmaf
 #undef fma
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "formats/tokenizer_import.h"
+#include "formats/tokenizers/tokenizer_import.h"
 #include "template/chat_family.h"
 #include "template/chat_template.h"
 #include <stdio.h>

@@ -14,7 +14,7 @@
 #include <jansson.h>
 
 #include "fixture.h"
-#include "isa.h"
+#include "core/isa.h"
 #include "process.h"
 
 /* A model with generated weights, made once for all tests. */
@@ -478,7 +478,7 @@ static void completion_keeps_the_spaces_of_a_name(void **state) {
     Process p =
         RUN("/bin/sh", "-c",
             "command -v bash >/dev/null || exit 9; cd \"$1\" && at=$PWD && cd - >/dev/null; "
-            "exec bash -c 'source completions/verbatim.bash; COMP_WORDS=(verbatim \"$1/my\");"
+            "exec bash -c 'source docs/completions/verbatim.bash; COMP_WORDS=(verbatim \"$1/my\");"
             " COMP_CWORD=1; _verbatim; printf \"%s|%s\" ${#COMPREPLY[@]} \"${COMPREPLY[0]}\"' "
             "bash \"$at\"",
             "sh", directory);
@@ -883,12 +883,12 @@ static char *part_of(const char *text, const char *from, const char *to) {
 static void manuals_and_completions_of_other_programs_know_their_options(void **state) {
     (void)state;
     size_t length;
-    char *bash = file_read("completions/verbatim.bash", &length);
-    char *zsh = file_read("completions/_verbatim", &length);
+    char *bash = file_read("docs/completions/verbatim.bash", &length);
+    char *zsh = file_read("docs/completions/_verbatim", &length);
     static const char *const names[] = {"export", "bench", "get"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[64], mark[64];
-        snprintf(path, sizeof path, "man/verbatim-%s.1", names[i]);
+        snprintf(path, sizeof path, "docs/man/verbatim-%s.1", names[i]);
         char *page = file_read(path, &length);
         snprintf(mark, sizeof mark, "_verbatim_%s() {", names[i]);
         char *in_bash = part_of(bash, mark, "\n}");

@@ -16,7 +16,7 @@
 #include "constraint/shape_source.h"
 #include "constraint/shape_store.h"
 #include "draft/forced.h"
-#include "modelfile.h"
+#include "core/modelfile.h"
 #include "tests/tier.h"
 
 static const GenerationOptions options = {.decode_flags = TOKEN_DECODER_CONTINUE};

@@ -14,8 +14,8 @@
 #include "constraint/matcher.h"
 #include "constraint/shape_source.h"
 #include "generation.h"
-#include "isa.h"
-#include "modelfile.h"
+#include "core/isa.h"
+#include "core/modelfile.h"
 #include "shape_walk.h"
 
 static Acceptor *compile(ShapeKind kind, const char *text, unsigned form) {

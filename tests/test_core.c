@@ -1,5 +1,5 @@
 /* `make core` builds the core alone: the same bytes as run, and no more than a reader can hold. So
- * does docs/core_annotated.c, the way from a prompt to text in one file. */
+ * does decoder.c, the way from a prompt to text in one file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,8 +73,8 @@ static void wrong_arguments_are_named(void **state) {
 }
 
 /* The paper's decoder and a llama, greedy and drawn; more than a block of 64 positions. */
-static void the_annotated_core_prints_what_run_prints(void **state) {
-    char *annotated = build_path("core_annotated");
+static void the_decoder_in_one_file_prints_what_run_prints(void **state) {
+    char *decoder = build_path("decoder");
     const struct {
         const char *model, *prompt, *n, *temperature;
     } cases[] = {{"models/paper-mha.bin", "Once upon a time", "80", "0"},
@@ -88,18 +88,18 @@ static void the_annotated_core_prints_what_run_prints(void **state) {
         Process run = RUN("run", cases[i].model, "-i", cases[i].prompt, "-n", cases[i].n, "-t",
                           cases[i].temperature, "-s", "7");
         Process p =
-            RUN(annotated, cases[i].model, cases[i].prompt, cases[i].n, cases[i].temperature, "7");
+            RUN(decoder, cases[i].model, cases[i].prompt, cases[i].n, cases[i].temperature, "7");
         if (p.status != 0) fail_msg("%s", p.err);
         assert_string_equal(p.out, run.out);
         process_free(&run);
         process_free(&p);
     }
-    Process other = RUN(annotated, "models/paper-alibi.bin", "A dragon", "1", "0", "7");
+    Process other = RUN(decoder, "models/paper-alibi.bin", "A dragon", "1", "0", "7");
     assert_int_equal(other.status, 1);
-    assert_string_equal(other.err, "core_annotated: models/paper-alibi.bin: neither the paper's "
+    assert_string_equal(other.err, "decoder: models/paper-alibi.bin: neither the paper's "
                                    "decoder nor a plain llama\n");
     process_free(&other);
-    free(annotated);
+    free(decoder);
 }
 
 int main(int argc, char **argv) {
@@ -107,7 +107,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_core_prints_what_run_prints),
         cmocka_unit_test(wrong_arguments_are_named),
-        cmocka_unit_test(the_annotated_core_prints_what_run_prints),
+        cmocka_unit_test(the_decoder_in_one_file_prints_what_run_prints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,12 +10,12 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "cache/kvcache_fork.h"
+#include "kvcache/kvcache_fork.h"
 #include "draft/draft_model.h"
 #include "draft/drafter_set.h"
 #include "draft/mtp_drafter.h"
 #include "draft/speculation.h"
-#include "layers/mtp.h"
+#include "layers/streams/mtp.h"
 #include "session/drafting.h"
 #include "tests/fixture.h"
 #include "tests/process.h"

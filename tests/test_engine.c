@@ -11,11 +11,11 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
-#include "batch/engine.h"
-#include "cache/kvcache_sizes.h"
-#include "cache/kvcache_snapshots.h"
+#include "modes/batch/engine.h"
+#include "kvcache/kvcache_sizes.h"
+#include "kvcache/kvcache_snapshots.h"
 #include "convert/convert_target.h"
-#include "prefill.h"
+#include "core/prefill.h"
 #include "tests/fixture.h"
 #include "tests/small_model.h"
 #include "tests/tier.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "cache/kvcache_fork.h"
+#include "kvcache/kvcache_fork.h"
 #include "tests/fixture.h"
 #include "tests/hashed_weights.h"
 #include "tests/portable.h"

@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
-#include "layers/experts.h"
-#include "isa.h"
-#include "layers/routing.h"
+#include "layers/experts/experts.h"
+#include "core/isa.h"
+#include "layers/experts/routing.h"
 
 /* A router of n experts of which n_used are chosen. */
 static Config router(RouterKind kind, uint32_t n, uint32_t n_used) {

@@ -19,7 +19,7 @@
 
 #include "base/address_sanitizer.h"
 #include "convert/convert_target.h"
-#include "modelfile.h"
+#include "core/modelfile.h"
 #include "fixture.h"
 #include "process.h"
 #include "tests/tier.h"

@@ -15,12 +15,12 @@
 #include "convert/convert.h"
 #include "convert/quantize.h"
 #include "fixture.h"
-#include "formats/json.h"
-#include "formats/source_open.h"
+#include "formats/family/json.h"
+#include "families/reading/source_open.h"
 #include "hashed_weights.h"
-#include "modelfile.h"
+#include "core/modelfile.h"
 #include "process.h"
-#include "proof/model_digest.h"
+#include "modes/proof/model_digest.h"
 
 /* ---- Conversion in memory ---- */
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "convert/convert_target.h"
-#include "formats/source_open.h"
+#include "families/reading/source_open.h"
 #include "tests/refusal.h"
 #include "tests/tier.h"
 

@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "formats/families.h"
-#include "formats/sizes.h"
-#include "formats/verb_steps.h"
+#include "formats/family/families.h"
+#include "formats/family/sizes.h"
+#include "formats/family/verb_steps.h"
 #include "tests/fixture.h"
 #include "tests/hashed_weights.h"
 #include "tests/process.h"

@@ -7,12 +7,12 @@
 
 #include <cmocka.h>
 
-#include "config_fields.h"
-#include "formats/builtin_pages.h"
-#include "formats/families.h"
-#include "formats/family_page.h"
-#include "formats/family_print.h"
-#include "formats/page_tables.h"
+#include "core/config_fields.h"
+#include "formats/family/builtin_pages.h"
+#include "formats/family/families.h"
+#include "formats/family/family_page.h"
+#include "formats/family/family_print.h"
+#include "formats/family/page_tables.h"
 
 /* malloc'ed */
 static char *printed(const Family *family) {

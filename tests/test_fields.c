@@ -9,14 +9,14 @@
 
 #include <cmocka.h>
 
-#include "config_fields.h"
+#include "core/config_fields.h"
 #include "convert/convert_target.h"
-#include "layers/arrangement_fields.h"
-#include "layers/latent_fields.h"
-#include "layers/mixture_fields.h"
-#include "layers/mlstm_fields.h"
-#include "layers/rwkv_fields.h"
-#include "layers/state_fields.h"
+#include "layers/streams/arrangement_fields.h"
+#include "layers/attention/latent_fields.h"
+#include "layers/experts/mixture_fields.h"
+#include "layers/state/mlstm_fields.h"
+#include "layers/state/rwkv_fields.h"
+#include "layers/state/state_fields.h"
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"
 

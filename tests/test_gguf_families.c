@@ -17,8 +17,8 @@
 #include <cmocka.h>
 
 #include "convert/convert_target.h"
-#include "formats/gguf.h"
-#include "formats/source_open.h"
+#include "formats/containers/gguf.h"
+#include "families/reading/source_open.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"
 #include "tests/process.h"

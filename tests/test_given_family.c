@@ -9,11 +9,11 @@
 
 #include <cmocka.h>
 
-#include "convert/conversion_files.h"
+#include "modes/open/conversion_files.h"
 #include "convert/convert.h"
-#include "formats/families.h"
-#include "formats/given_family.h"
-#include "formats/source_open.h"
+#include "formats/family/families.h"
+#include "formats/family/given_family.h"
+#include "families/reading/source_open.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
 #include "tests/tiny_model.h"

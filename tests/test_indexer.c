@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "base/numbers.h"
-#include "isa.h"
-#include "layers/index_scores.h"
-#include "layers/selection.h"
+#include "core/isa.h"
+#include "layers/attention/index_scores.h"
+#include "layers/attention/selection.h"
 #include "tests/portable.h"
 #include "tests/hashed_weights.h"
 #include "tests/tiny_model.h"

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 #include <unistd.h>
 
-#include "cache/kvcache_sizes.h"
-#include "inspect/fit.h"
+#include "kvcache/kvcache_sizes.h"
+#include "modes/inspect/fit.h"
 #include "tests/process.h"
 
 static const char MODEL[] = "models/stories.bin";

@@ -15,7 +15,7 @@
 #include "base/address_sanitizer.h"
 #include "constraint/json_digits.h"
 #include "constraint/json_reader.h"
-#include "formats/json.h"
+#include "formats/family/json.h"
 #include "tests/tier.h"
 
 static const char *const documents[] = {

@@ -8,12 +8,12 @@
 #include <cmocka.h>
 #include <omp.h>
 
-#include "isa.h"
+#include "core/isa.h"
 #include "kernels/blocks.h"
 #include "kernels/kernels.h"
 #include "kernels/panel_pack.h"
 #include "kernels/records.h"
-#include "numeric.h"
+#include "core/numeric.h"
 #include "tests/portable.h"
 #include "tests/tier.h"
 

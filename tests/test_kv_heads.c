@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "modelfile.h"
+#include "core/modelfile.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
 #include "tests/small_model.h"

@@ -9,9 +9,9 @@
 
 #include "base/address_sanitizer.h"
 #include "base/numbers.h"
-#include "cache/kvcache_fork.h"
-#include "cache/kvcache_sizes.h"
-#include "cache/kvpages.h"
+#include "kvcache/kvcache_fork.h"
+#include "kvcache/kvcache_sizes.h"
+#include "kvcache/kvpages.h"
 #include "kvcache.h"
 
 enum { LAYERS = 2, KV_HEADS = 3, HEAD_DIM = 5, WIDTH = KV_HEADS * HEAD_DIM };

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "chat/kvfile.h"
-#include "numeric.h"
+#include "modes/chat/kvfile.h"
+#include "core/numeric.h"
 
 enum { N = 200, MODEL = 0x1234 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "cache/kvcache_sizes.h"
+#include "kvcache/kvcache_sizes.h"
 #include "draft/lookup.h"
 #include "draft/speculation.h"
 #include "tests/fixture.h"

@@ -15,8 +15,8 @@
 
 #include "base/control_group.h"
 #include "base/machine.h"
-#include "formats/sha256.h"
-#include "isa.h"
+#include "base/sha256.h"
+#include "core/isa.h"
 #include "tests/fixture.h"
 
 /* ---- Control groups ---- */

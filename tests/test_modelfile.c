@@ -11,7 +11,7 @@
 #include <xxhash.h>
 
 #include "convert/convert.h"
-#include "inspect/modelfile_verify.h"
+#include "modes/inspect/modelfile_verify.h"
 
 typedef struct Bytes {
     uint8_t *data;

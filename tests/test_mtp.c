@@ -8,11 +8,11 @@
 
 #include <cmocka.h>
 
-#include "config_fields.h"
+#include "core/config_fields.h"
 #include "convert/convert_target.h"
-#include "formats/mtp_names.h"
-#include "formats/source_open.h"
-#include "layers/mtp.h"
+#include "formats/family/mtp_names.h"
+#include "families/reading/source_open.h"
+#include "layers/streams/mtp.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"
 #include "tests/tiny_model.h"

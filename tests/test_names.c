@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/address_sanitizer.h"
-#include "convert/model_names.h"
+#include "modes/open/model_names.h"
 #include "fixture.h"
 #include "gguf_fixture.h"
 #include "process.h"
@@ -160,7 +160,7 @@ static void names_are_completed(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *script = NULL;
         assert_true(asprintf(&script,
-                             "run() { %s \"$@\"; }; source completions/verbatim.bash; "
+                             "run() { %s \"$@\"; }; source docs/completions/verbatim.bash; "
                              "COMP_WORDS=(run %s); COMP_CWORD=1; _verbatim 2>/dev/null; "
                              "for w in \"${COMPREPLY[@]}\"; do echo \"$w\"; done | sort",
                              command, cases[i].typed) > 0);
@@ -183,7 +183,7 @@ static void zsh_completes_names(void **state) {
     assert_true(asprintf(&script,
                          "run() { %s \"$@\"; }; _arguments() { }; _files() { print files; }; "
                          "compadd() { print -l -- \"${(@P)@[-1]}\" | sort; }; words=(run ti); "
-                         "source completions/_verbatim; _verbatim_models",
+                         "source docs/completions/_verbatim; _verbatim_models",
                          command) > 0);
     Process p = RUN("/bin/zsh", "-f", "-c", script);
     assert_non_null(strstr(p.out, "Org/Name-1B\n"));

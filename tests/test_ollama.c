@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
-#include "formats/sha256.h"
+#include "base/sha256.h"
 #include "gguf_fixture.h"
 #include "process.h"
 

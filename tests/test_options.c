@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "modes.h"
+#include "modes/modes.h"
 
 /* Parses a command line, whose first word is "run". */
 static Status parse(Options *options, Error *error, char **argv) {
@@ -498,9 +498,9 @@ static void the_manual_and_the_completions_know_every_option(void **state) {
     Error error;
     const OptionRow *row;
     assert_int_equal(PARSE("m"), STATUS_OK);
-    Page pages[] = {{"man/verbatim.1", "Fl -%s", NULL},
-                    {"completions/verbatim.bash", "--%s", NULL},
-                    {"completions/_verbatim", "--%s", NULL}};
+    Page pages[] = {{"docs/man/verbatim.1", "Fl -%s", NULL},
+                    {"docs/completions/verbatim.bash", "--%s", NULL},
+                    {"docs/completions/_verbatim", "--%s", NULL}};
     for (size_t i = 0; i < 3; i++) {
         pages[i].text = read_page(pages[i].name);
         for (size_t k = 0; (row = command_line_row(&o.line, k)); k++)
@@ -514,7 +514,7 @@ static void the_manual_names_no_other_option(void **state) {
     (void)state;
     Options o;
     Error error;
-    char *text = read_page("man/verbatim.1"), *at = text, name[64];
+    char *text = read_page("docs/man/verbatim.1"), *at = text, name[64];
     size_t n = 0;
     while ((at = strstr(at, "Fl -"))) {
         at += strlen("Fl -");

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "batch/batch_files.h"
+#include "modes/batch/batch_files.h"
 #include "tests/batch_cases.h"
 #include "tests/fixture.h"
 #include "tests/process.h"

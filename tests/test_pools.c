@@ -1,5 +1,5 @@
-/* Pools of positions (layers/pooling.h, cache/pool_keys.h) beside what other families add to
- * latent attention: latents of an earlier layer, and indexers of the layer's input. */
+/* Pools of positions (layers/attention/pooling.h, kvcache/pool_keys.h) beside what other families
+ * add to latent attention: latents of an earlier layer, and indexers of the layer's input. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "cache/kvcache_fork.h"
-#include "cache/kvcache_snapshots.h"
-#include "config_fields.h"
+#include "kvcache/kvcache_fork.h"
+#include "kvcache/kvcache_snapshots.h"
+#include "core/config_fields.h"
 #include "convert/convert_target.h"
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"

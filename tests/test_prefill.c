@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "prefill.h"
+#include "core/prefill.h"
 #include "session/generate.h"
 #include "tests/tiny_model.h"
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "convert/convert_target.h"
-#include "formats/source_open.h"
+#include "families/reading/source_open.h"
 #include "tests/refusal.h"
 
 /* MXFP4 codes are refused when their scales (exponents) are missing or have the wrong shape. */

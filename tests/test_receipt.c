@@ -10,9 +10,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "numeric.h"
-#include "proof/model_digest.h"
-#include "proof/revisions.h"
+#include "core/numeric.h"
+#include "modes/proof/model_digest.h"
+#include "modes/proof/revisions.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"
 #include "tests/process.h"
@@ -726,8 +726,8 @@ static int rebuild(int revision, char line[300]) {
     return pclose(script);
 }
 
-/* The script checks what numeric.h says at the commit; a copy without history, or with a part of
- * it, says why it cannot. */
+/* The script checks what core/numeric.h says at the commit; a copy without history, or with a part
+ * of it, says why it cannot. */
 static void a_revision_leads_to_its_commit(void **state) {
     (void)state;
     char line[300];

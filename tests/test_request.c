@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "batch/batch_files.h"
-#include "batch/batch_memory.h"
-#include "batch/result.h"
+#include "modes/batch/batch_files.h"
+#include "modes/batch/batch_memory.h"
+#include "modes/batch/result.h"
 
 static GenerationOptions defaults(void) {
     GenerationOptions options = {.sampling = sampler_options_default(), .max_tokens = 256};

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <cmocka.h>
 
-#include "isa.h"
+#include "core/isa.h"
 #include "sampler.h"
 #include "tests/tier.h"
 

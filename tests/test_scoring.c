@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "inspect/statistics.h"
+#include "modes/inspect/statistics.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
 

@@ -14,9 +14,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "batch/renumber.h"
-#include "batch/result.h"
-#include "batch/shard.h"
+#include "modes/batch/renumber.h"
+#include "modes/batch/result.h"
+#include "modes/batch/shard.h"
 #include "tests/batch_cases.h"
 #include "tests/fixture.h"
 #include "tests/small_model.h"

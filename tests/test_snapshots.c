@@ -13,10 +13,10 @@
 #include <cmocka.h>
 
 #include "base/address_sanitizer.h"
-#include "cache/kvcache_fork.h"
-#include "cache/kvcache_saved.h"
-#include "cache/kvcache_sizes.h"
-#include "cache/kvcache_snapshots.h"
+#include "kvcache/kvcache_fork.h"
+#include "kvcache/kvcache_saved.h"
+#include "kvcache/kvcache_sizes.h"
+#include "kvcache/kvcache_snapshots.h"
 #include "kvcache.h"
 #include "tests/sharing_cases.h"
 #include "tests/tier.h"

@@ -15,8 +15,8 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "cache/kvcache_fork.h"
-#include "cache/kvcache_sizes.h"
+#include "kvcache/kvcache_fork.h"
+#include "kvcache/kvcache_sizes.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
 #include "tests/small_model.h"

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "convert/quantize.h"
-#include "formats/stored.h"
-#include "formats/stored_k.h"
+#include "formats/stored/stored.h"
+#include "formats/stored/stored_k.h"
 #include "kernels/panel_pack.h"
 #include "tests/process.h"
 

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/sha256.h"
-#include "formats/tiktoken_lists.h"
+#include "base/sha256.h"
+#include "formats/tokenizers/tiktoken_lists.h"
 #include "tests/tokenizer_sources.h"
-#include "tokenizer_section.h"
+#include "tokenizer/tokenizer_section.h"
 
 static void put_bytes(char **p, const void *bytes, size_t n) {
     memcpy(*p, bytes, n);

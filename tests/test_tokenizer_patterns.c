@@ -5,10 +5,10 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "base/address_sanitizer.h"
-#include "formats/tokenizer_import.h"
+#include "formats/tokenizers/tokenizer_import.h"
 #include "tests/tier.h"
 #include "tokenizer.h"
-#include "tokenizer_parts.h"
+#include "tokenizer/tokenizer_parts.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

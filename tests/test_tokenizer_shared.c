@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "base/address_sanitizer.h"
-#include "formats/tokenizer_file.h"
+#include "formats/tokenizers/tokenizer_file.h"
 #include "tests/tier.h"
 #include "tokenizer_sources.h"
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* cluster/wire.h between threads of one process: ranks without MPI. */
+/* ports/cluster/wire.h between threads of one process: ranks without MPI. */
 #ifndef TESTS_THREAD_WIRE_H
 #define TESTS_THREAD_WIRE_H
 
 #include <setjmp.h>
 
-#include "cluster/wire.h"
+#include "ports/cluster/wire.h"
 
 /* `ranks` wires that reach each other, one for each thread; freed together. A failure of one
  * (wire_fail) ends the program. */

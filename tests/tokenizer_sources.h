@@ -2,7 +2,7 @@
 #ifndef TOKENIZER_SOURCES_H
 #define TOKENIZER_SOURCES_H
 
-#include "formats/tokenizer_import.h"
+#include "formats/tokenizers/tokenizer_import.h"
 #include "tokenizer.h"
 
 /* Reads a whole file into a NUL-terminated buffer that the caller frees; NULL: it cannot be

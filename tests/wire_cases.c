@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/kvcache_fork.h"
-#include "cache/kvcache_snapshots.h"
-#include "cluster/rank.h"
+#include "kvcache/kvcache_fork.h"
+#include "kvcache/kvcache_snapshots.h"
+#include "ports/cluster/rank.h"
 #include "convert/convert_target.h"
 #include "tests/thread_wire.h"
 

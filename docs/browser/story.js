@@ -1,5 +1,5 @@
 "use strict";
-/* The core in a browser, in three parts: what speaks with the WebAssembly module (browser/story.h) and compares
+/* The core in a browser, in three parts: what speaks with the WebAssembly module (ports/browser/story.h) and compares
  * receipts, which runs in a worker and in node; the worker; and the page. `make wasm` puts this file beside
  * embedded.js, which holds the module and the model as base64, so that the page opens from file://. */
 

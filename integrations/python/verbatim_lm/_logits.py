@@ -1,4 +1,4 @@
-"""Rows of logits, which the program writes into memory that both have (batch/logits_file.h)."""
+"""Rows of logits, which the program writes into memory that both have (modes/batch/logits_file.h)."""
 
 from __future__ import annotations
 

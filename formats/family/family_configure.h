@@ -1,0 +1,14 @@
+/* Config from config.json, as a family's description says. */
+#ifndef FORMATS_FAMILY_CONFIGURE_H
+#define FORMATS_FAMILY_CONFIGURE_H
+
+#include "formats/family/family.h"
+
+/* Fills config from json: the family's presets, its keys, what follows from them, its refusals, its
+ * steps and its `finish`. */
+Status family_configure(const Family *family, const json_t *json, Config *config, Error *error);
+
+/* Adds to an error that names fields of Config by which keys of config.json they are filled. */
+void family_name_keys(const Family *family, Error *error);
+
+#endif

@@ -1,0 +1,614 @@
+#include "formats/family/family_page.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/config_fields.h"
+#include "formats/family/builtin_pages.h"
+#include "formats/family/page_tables.h"
+#include "formats/family/page_tensors.h"
+#include "formats/family/verb_steps.h"
+
+enum { CHAIN = 4, NAME_BYTES = 32 };
+
+/* ---- Words ---- */
+
+static Status next_number(PageReader *r, double *out) {
+    char word[PAGE_WORD], *end;
+    if (!page_word(r->text, word)) return page_fail(r->text, "a number is missing");
+    *out = strtod(word, &end);
+    if (*end || !isfinite(*out)) return page_fail(r->text, "'%s' is not a number", word);
+    return STATUS_OK;
+}
+
+static Status next_id(PageReader *r, int32_t *out) {
+    double number;
+    if (next_number(r, &number) != STATUS_OK) return STATUS_FAILED;
+    if (number < -1 || number > INT32_MAX || number != floor(number))
+        return page_fail(r->text, "%g is not the number of a token", number);
+    *out = (int32_t)number;
+    return STATUS_OK;
+}
+
+static const ConfigField *find_field(const char *name) {
+    const ConfigField *field;
+    for (size_t i = 0; (field = config_field(i)); i++)
+        if (strcmp(field->name, name) == 0) return field;
+    return NULL;
+}
+
+/* ---- Fields ---- */
+
+/* Reads the value of a field: a number, an enumerator, true or false. */
+static Status next_value(PageReader *r, const char *field, double *out) {
+    char word[PAGE_WORD];
+    Error error;
+    if (!page_word(r->text, word)) return page_fail(r->text, "the value is missing");
+    if (preset_value(field, word, out, &error) != STATUS_OK)
+        return page_fail(r->text, "%s", error.text);
+    return STATUS_OK;
+}
+
+static Status read_verb(PageReader *r, const char *name);
+
+/* With a condition or "always", `set` is a step, which is taken after the keys. */
+static bool is_step(const PageText *t) {
+    const char *rest = t->words + t->word;
+    return strstr(rest, " if ") || strstr(rest, " unless ") || strstr(rest, " always");
+}
+
+static Status read_set(PageReader *r) {
+    PagePart *part = r->gguf ? &r->gguf->part : &r->page->main;
+    const char *field;
+    double value;
+    if (is_step(r->text)) return read_verb(r, "set");
+    if (page_reader_kept(r, "a field", &field) != STATUS_OK ||
+        next_value(r, field, &value) != STATUS_OK || page_reader_end(r) != STATUS_OK)
+        return STATUS_FAILED;
+    size_t i = 0;
+    while (i < part->n_set && strcmp(part->set[i].field, field) != 0) i++;
+    if (i == SETS) return page_reader_full(r, "fields", SETS);
+    part->set[i] = (Preset){field, value};
+    if (i == part->n_set) part->n_set++;
+    return STATUS_OK;
+}
+
+/* Reads "= VALUE" or "required" of a key that fills the field. */
+static Status read_absent(PageReader *r, const ConfigField *field, double *absent) {
+    if (page_reader_is(r, "required")) {
+        *absent = REQUIRED;
+        return STATUS_OK;
+    }
+    if (!page_reader_is(r, "=")) return page_fail(r->text, "expected '= VALUE' or 'required'");
+    return next_value(r, field->name, absent);
+}
+
+static Status read_gguf_key(PageReader *r, const char *name) {
+    const char *key;
+    if (!page_reader_is(r, "<-")) return page_fail(r->text, "expected '<- KEY'");
+    if (page_reader_kept(r, "a key", &key) != STATUS_OK || page_reader_end(r) != STATUS_OK)
+        return STATUS_FAILED;
+    if (r->gguf->n_keys == KEYS) return page_reader_full(r, "keys", KEYS);
+    r->gguf->keys[r->gguf->n_keys++] = (GgufKey){key, name};
+    return STATUS_OK;
+}
+
+/* key FIELD [<- KEY|KEY] (= VALUE | required) */
+static Status read_key(PageReader *r) {
+    FamilyPage *page = r->page;
+    ConfigRule rule = {0};
+    if (page_reader_kept(r, "a field", &rule.field) != STATUS_OK) return STATUS_FAILED;
+    const ConfigField *field = find_field(rule.field);
+    if (!field) return page_fail(r->text, "no field '%s'", rule.field);
+    bool is_number = field->kind == FIELD_UINT || field->kind == FIELD_FLOAT ||
+                     field->kind == FIELD_BOOL || strcmp(rule.field, "activation") == 0;
+    if (!is_number) return page_fail(r->text, "no key can fill '%s'", rule.field);
+    if (r->gguf) return read_gguf_key(r, rule.field);
+    size_t i = 0;
+    while (i < page->n_keys && strcmp(page->keys[i].field, rule.field) != 0) i++;
+    rule.keys = i < page->n_keys ? page->keys[i].keys : rule.field;
+    if (i < page->n_keys && i >= page->old_keys)
+        return page_fail(r->text, "'%s' is filled twice", rule.field);
+    if (page_reader_is(r, "<-") && page_reader_kept(r, "a key", &rule.keys) != STATUS_OK)
+        return STATUS_FAILED;
+    if (read_absent(r, field, &rule.absent) != STATUS_OK || page_reader_end(r) != STATUS_OK)
+        return STATUS_FAILED;
+    if (i == KEYS) return page_reader_full(r, "keys", KEYS);
+    page->keys[i] = rule;
+    if (i == page->n_keys) page->n_keys++;
+    return STATUS_OK;
+}
+
+/* refuse KEY unless JSON */
+static Status read_refuse(PageReader *r) {
+    FamilyPage *page = r->page;
+    FixedKey fixed;
+    if (page_reader_kept(r, "a key", &fixed.key) != STATUS_OK) return STATUS_FAILED;
+    if (!page_reader_is(r, "unless")) return page_fail(r->text, "expected 'unless VALUE'");
+    const char *rest = page_rest(r->text);
+    json_t *value = json_loads(rest, JSON_DECODE_ANY, NULL);
+    if (!value) return page_fail(r->text, "'%.60s' is not a value of JSON", rest);
+    json_decref(value);
+    if (page_reader_keep(r, rest, &fixed.value) != STATUS_OK) return STATUS_FAILED;
+    size_t i = 0;
+    while (i < page->n_fixed && strcmp(page->fixed[i].key, fixed.key) != 0) i++;
+    if (i == FIXED) return page_reader_full(r, "refusals", FIXED);
+    page->fixed[i] = fixed;
+    if (i == page->n_fixed) page->n_fixed++;
+    return STATUS_OK;
+}
+
+/* ---- Verbs and biases ---- */
+
+/* Reads "always", or "if KEY" and "unless KEY" with "absent true" behind one of them. */
+static Status read_condition(PageReader *r, const char **when, const char **unless, bool *absent) {
+    *when = NULL;
+    *absent = false;
+    if (page_reader_is(r, "always")) return page_reader_end(r);
+    if (page_reader_is(r, "if") && page_reader_kept(r, "a key", when) != STATUS_OK)
+        return STATUS_FAILED;
+    if (unless && page_reader_is(r, "unless") && page_reader_kept(r, "a key", unless) != STATUS_OK)
+        return STATUS_FAILED;
+    if (page_reader_is(r, "absent")) {
+        if (!*when && !(unless && *unless)) return page_fail(r->text, "absent stands behind a key");
+        if (r->gguf) return page_fail(r->text, "'absent' is not for GGUF files");
+        if (!page_reader_is(r, "true")) return page_fail(r->text, "expected 'absent true'");
+        *absent = true;
+    }
+    return page_reader_end(r);
+}
+
+/* Joins words up to "if", "unless" or the end. */
+static Status join_words(PageReader *r, const char *before, const char *after, const char **kept) {
+    char joined[PAGE_LINE] = "";
+    size_t n = 0;
+    PageText *t = r->text;
+    while (page_more(t)) {
+        size_t at = t->word, last = t->last;
+        if (page_reader_is(r, "if") || page_reader_is(r, "unless") || page_reader_is(r, "always")) {
+            t->word = at;
+            t->last = last;
+            break;
+        }
+        char word[PAGE_WORD];
+        page_word(t, word);
+        n += (size_t)snprintf(joined + n, sizeof joined - n, "%s%s", n ? " " : before, word);
+        if (n >= sizeof joined - 2) return page_fail(t, "too many words");
+    }
+    if (n) snprintf(joined + n, sizeof joined - n, "%s", after);
+    return page_reader_keep(r, joined, kept);
+}
+
+static void remove_steps(FamilyPage *page, const char *verb, size_t *removed) {
+    size_t n = 0, old = 0;
+    for (size_t i = 0; i < page->n_steps; i++) {
+        if (i < page->old_steps && strcmp(page->steps[i].verb, verb) == 0) {
+            ++*removed;
+            continue;
+        }
+        old += i < page->old_steps;
+        page->steps[n++] = page->steps[i];
+    }
+    page->n_steps = n;
+    page->old_steps = old;
+}
+
+/* Reads a step behind its verb. */
+static Status read_step(PageReader *r, const Verb *verb, Step *step) {
+    Error error;
+    size_t at = r->text->last;
+    *step = (Step){.verb = verb->name};
+    if (join_words(r, "", "", &step->words) != STATUS_OK) return STATUS_FAILED;
+    if (verb_check(verb, step->words, &error) != STATUS_OK) {
+        r->text->last = at;
+        return page_fail(r->text, "%s", error.text);
+    }
+    if (!*step->words) step->words = NULL;
+    return read_condition(r, &step->when, &step->unless, &step->absent);
+}
+
+static Status read_verb(PageReader *r, const char *name) {
+    FamilyPage *page = r->page;
+    const Verb *verb = verb_find(name);
+    Step step;
+    size_t removed = 0;
+    if (!verb) return page_fail(r->text, "'%s' is no word that begins a line", name);
+    if (r->gguf ? !verb->run_gguf : !verb->run)
+        return page_fail(r->text, "'%s' is not for %s", name,
+                         r->gguf ? "GGUF files" : "config.json");
+    if (read_step(r, verb, &step) != STATUS_OK) return STATUS_FAILED;
+    if (r->gguf) {
+        if (r->gguf->n_steps == STEPS) return page_reader_full(r, "verbs", STEPS);
+        r->gguf->steps[r->gguf->n_steps++] = step;
+        return STATUS_OK;
+    }
+    if (strcmp(name, "set") != 0) remove_steps(page, name, &removed);
+    if (page->n_steps == STEPS) return page_reader_full(r, "verbs", STEPS);
+    page->steps[page->n_steps++] = step;
+    return STATUS_OK;
+}
+
+/* Whether each of the words, which have spaces around them, names a tensor. */
+static Status check_bias_words(PageReader *r, const char *words) {
+    for (const char *p = words + strspn(words, " "); *p; p += strspn(p, " ")) {
+        size_t n = strcspn(p, " ");
+        bool known = page_is_tensor(p, n) || strncmp(p, "norms ", 6) == 0;
+        if (!known) return page_fail(r->text, "no tensor '%.*s'", (int)n, p);
+        p += n;
+    }
+    return STATUS_OK;
+}
+
+/* bias TENSOR... [if KEY [absent true]] */
+static Status read_bias(PageReader *r) {
+    FamilyPage *page = r->page;
+    BiasRule rule = {0};
+    size_t bytes = 0;
+    if (page->old_biases) page->n_biases = page->old_biases = 0;
+    if (join_words(r, " ", " ", &rule.matrices) != STATUS_OK ||
+        check_bias_words(r, rule.matrices) != STATUS_OK)
+        return STATUS_FAILED;
+    if (!*rule.matrices) return page_fail(r->text, "a tensor is missing");
+    if (read_condition(r, &rule.key, NULL, &rule.absent) != STATUS_OK) return STATUS_FAILED;
+    if (page->n_biases == BIASES) return page_reader_full(r, "lines of biases", BIASES);
+    page->biases[page->n_biases++] = rule;
+    for (size_t i = 0; i < page->n_biases; i++) bytes += strlen(page->biases[i].matrices);
+    if (bytes + sizeof " norms " > FAMILY_BIASES_BYTES)
+        return page_fail(r->text, "too many biases");
+    return STATUS_OK;
+}
+
+/* ---- The rest ---- */
+
+static Status read_last_number(PageReader *r, double *value) {
+    return next_number(r, value) == STATUS_OK ? page_reader_end(r) : STATUS_FAILED;
+}
+
+static Status read_rope(PageReader *r) {
+    char word[PAGE_WORD];
+    const PageMember *m = page_rope_members;
+    if (!page_word(r->text, word)) return page_fail(r->text, "what of RoPE is missing");
+    if (r->gguf) {
+        GgufFamily *gguf = &r->page->gguf[r->page->n_gguf - 1];
+        double value;
+        if (strcmp(word, "local_theta") == 0) return read_last_number(r, &gguf->local_theta);
+        if (strcmp(word, "theta") == 0) return read_last_number(r, &gguf->rope_theta);
+        if (strcmp(word, "pairing") != 0)
+            return page_fail(r->text, "GGUF files have rope theta, local_theta and pairing alone");
+        if (next_value(r, "rope_pairing", &value) != STATUS_OK) return STATUS_FAILED;
+        gguf->pairing = (RopePairing)value;
+        return page_reader_end(r);
+    }
+    while (m->name && strcmp(m->name, word) != 0) m++;
+    if (!m->name) return page_fail(r->text, "'%s' says nothing of RoPE", word);
+    void *out = (char *)&r->page->family.rope + m->offset;
+    if (m->kind == MEMBER_FLAG) *(bool *)out = true;
+    if (m->kind == MEMBER_NUMBER && next_number(r, out) != STATUS_OK) return STATUS_FAILED;
+    if (m->kind != MEMBER_TEXT) return page_reader_end(r);
+    const char *rest = page_rest(r->text);
+    if (!*rest) return page_fail(r->text, "the value is missing");
+    bool none = strcmp(m->name, "local_theta_key") == 0 && strcmp(rest, "none") == 0;
+    return page_reader_keep(r, none ? "" : rest, out);
+}
+
+static Status read_with(PageReader *r) {
+    const PageMember *m = r->gguf ? page_gguf_flags : page_family_flags;
+    char *base = r->gguf ? (char *)&r->page->gguf[r->page->n_gguf - 1] : (char *)&r->page->family;
+    char word[PAGE_WORD];
+    if (!page_word(r->text, word)) return page_fail(r->text, "a name is missing");
+    while (m->name && strcmp(m->name, word) != 0) m++;
+    if (!m->name) return page_fail(r->text, "nothing is called '%s' here", word);
+    *(bool *)(base + m->offset) = true;
+    return page_reader_end(r);
+}
+
+static Status read_prediction(PageReader *r) {
+    char word[PAGE_WORD];
+    page_word(r->text, word);
+    for (unsigned i = 0; page_predictions[i]; i++) {
+        if (strcmp(page_predictions[i], word) != 0) continue;
+        r->page->family.prediction = (PredictionForm)i;
+        return page_reader_end(r);
+    }
+    return page_fail(r->text, "prediction layers are none, mtp or nextn, not '%s'", word);
+}
+
+static Status read_layers(PageReader *r) {
+    const char *layers;
+    if (page_reader_kept(r, "what stands before the names in a layer", &layers) != STATUS_OK)
+        return STATUS_FAILED;
+    const char *number = strchr(layers, '%');
+    if (!number || (number[1] != 'u' && number[1] != 'q') || strchr(number + 1, '%') ||
+        strlen(layers) > NAME_BYTES || layers[strlen(layers) - 1] != '.')
+        return page_fail(r->text, "'%s' is not like model.layers.%%u.", layers);
+    r->page->family.layers = layers;
+    return page_reader_end(r);
+}
+
+static Status read_bos(PageReader *r) {
+    return next_id(r, &r->page->family.bos_id) == STATUS_OK ? page_reader_end(r) : STATUS_FAILED;
+}
+
+static Status read_eos(PageReader *r) {
+    Family *f = &r->page->family;
+    f->more_eos_ids[0] = f->more_eos_ids[1] = 0;
+    if (next_id(r, &f->eos_id) != STATUS_OK) return STATUS_FAILED;
+    for (size_t i = 0; i < 2 && page_more(r->text); i++)
+        if (next_id(r, &f->more_eos_ids[i]) != STATUS_OK) return STATUS_FAILED;
+    return page_reader_end(r);
+}
+
+/* tied [KEY] */
+static Status read_tied(PageReader *r) {
+    Family *f = &r->page->family;
+    f->tied = !page_reader_is(r, "never");
+    if (page_reader_is(r, "by") && page_reader_kept(r, "a key", &f->tied_key) != STATUS_OK)
+        return STATUS_FAILED;
+    return page_reader_end(r);
+}
+
+/* Takes away what the page would otherwise take over: a tensor, a key's field, a verb, or all
+ * tensors, biases or refusals. */
+static Status read_without(PageReader *r) {
+    FamilyPage *page = r->page;
+    PagePart *part = &page->main;
+    char word[PAGE_WORD];
+    do {
+        size_t removed = 0;
+        if (!page_word(r->text, word)) return page_fail(r->text, "a name is missing");
+        bool all = strcmp(word, "tensors") == 0;
+        for (size_t i = part->n_tensors; i-- > 0;) {
+            if (!part->is_inherited[i] ||
+                !(all || page_tensors_share_name(part->tensors[i].to, word)))
+                continue;
+            page_tensors_remove(part, i);
+            removed++;
+        }
+        for (size_t i = page->old_keys; i-- > 0;) {
+            if (strcmp(page->keys[i].field, word) != 0) continue;
+            memmove(page->keys + i, page->keys + i + 1, (page->n_keys - i) * sizeof *page->keys);
+            page->n_keys--, page->old_keys--, removed++;
+        }
+        remove_steps(page, word, &removed);
+        if (strcmp(word, "biases") == 0 && page->old_biases) {
+            removed += page->n_biases;
+            page->n_biases = page->old_biases = 0;
+        }
+        if (strcmp(word, "refusals") == 0) {
+            removed += page->n_fixed;
+            page->n_fixed = 0;
+        }
+        if (strcmp(word, "rope") == 0) {
+            page->family.rope = (RopeKeys){0};
+            removed++;
+        }
+        if (!removed) return page_fail(r->text, "there is no '%s' to leave out", word);
+    } while (page_more(r->text));
+    return STATUS_OK;
+}
+
+/* gguf ARCHITECTURE [needs TENSOR]: the lines after it are about such files. */
+static Status read_gguf(PageReader *r) {
+    FamilyPage *page = r->page;
+    GgufFamily *gguf = &page->gguf[page->n_gguf];
+    if (page->n_gguf == GGUFS) return page_reader_full(r, "architectures", GGUFS);
+    if (page_reader_kept(r, "an architecture", &gguf->architecture) != STATUS_OK)
+        return STATUS_FAILED;
+    if (page_reader_is(r, "needs") &&
+        page_reader_kept(r, "a tensor", &gguf->needs_tensor) != STATUS_OK)
+        return STATUS_FAILED;
+    r->gguf = &page->parts[page->n_gguf++];
+    return page_reader_end(r);
+}
+
+/* required KEY...: of GGUF files. */
+static Status read_gguf_required(PageReader *r) {
+    GgufFamily *gguf = &r->page->gguf[r->page->n_gguf - 1];
+    if (gguf->required) return page_fail(r->text, "a second 'required'");
+    if (join_words(r, "", "", &gguf->required) != STATUS_OK) return STATUS_FAILED;
+    if (!*gguf->required) return page_fail(r->text, "expected required KEY...");
+    for (const char *key = gguf->required; *key; key += strspn(key, " ")) {
+        size_t n = strcspn(key, " ");
+        if (n >= STEP_WORD) return page_fail(r->text, "no key has %zu characters", n);
+        key += n;
+    }
+    return page_reader_end(r);
+}
+
+/* windows N every M: of GGUF files. */
+static Status read_gguf_windows(PageReader *r) {
+    GgufFamily *gguf = &r->page->gguf[r->page->n_gguf - 1];
+    int32_t window, every = 1;
+    if (next_id(r, &window) != STATUS_OK) return STATUS_FAILED;
+    if (page_reader_is(r, "every") && next_id(r, &every) != STATUS_OK) return STATUS_FAILED;
+    if (window < 0 || every < 1) return page_fail(r->text, "expected windows N every M");
+    gguf->window = (uint32_t)window;
+    gguf->full_every = (uint32_t)every;
+    return page_reader_end(r);
+}
+
+/* ---- Lines and pages ---- */
+
+static const struct {
+    const char *name;
+    Status (*read)(PageReader *r);
+    bool in_gguf;
+} declarations[] = {
+    {"set", read_set, true},          {"key", read_key, true},
+    {"refuse", read_refuse, false},   {"bias", read_bias, false},
+    {"use", page_tensors_use, true},  {"rope", read_rope, true},
+    {"with", read_with, true},        {"prediction", read_prediction, false},
+    {"layers", read_layers, false},   {"bos", read_bos, false},
+    {"eos", read_eos, false},         {"tied", read_tied, false},
+    {"without", read_without, false}, {"gguf", read_gguf, true},
+};
+
+static Status read_line(PageReader *r) {
+    char word[PAGE_WORD];
+    page_word(r->text, word);
+    for (size_t i = 0; i < sizeof declarations / sizeof *declarations; i++) {
+        if (strcmp(declarations[i].name, word) != 0) continue;
+        if (r->gguf && !declarations[i].in_gguf)
+            return page_fail(r->text, "'%s' stands before the first 'gguf'", word);
+        return declarations[i].read(r);
+    }
+    if (page_tensors_form(word) >= 0)
+        return page_tensors_read(r, (RuleForm)page_tensors_form(word));
+    if (r->gguf && strcmp(word, "windows") == 0) return read_gguf_windows(r);
+    if (r->gguf && strcmp(word, "required") == 0) return read_gguf_required(r);
+    if (r->gguf && strcmp(word, "epsilon") == 0)
+        return read_last_number(r, &r->page->gguf[r->page->n_gguf - 1].norm_eps);
+    return read_verb(r, word);
+}
+
+/* Reads "family NAME [like OTHER]", the first line with a word. */
+static Status read_header(PageText *t, char name[PAGE_WORD], char like[PAGE_WORD]) {
+    char word[PAGE_WORD];
+    bool found;
+    name[0] = like[0] = '\0';
+    if (t->bytes > PAGE_BYTES) return page_fail(t, "a page of more than %d bytes", PAGE_BYTES);
+    if (page_line(t, &found) != STATUS_OK) return STATUS_FAILED;
+    page_word(t, word);
+    if (strcmp(word, "family") != 0) return page_fail(t, "a page begins with 'family NAME'");
+    if (!page_word(t, name)) return page_fail(t, "the name is missing");
+    if (strlen(name) >= NAME_BYTES)
+        return page_fail(t, "a name of more than %d characters", NAME_BYTES - 1);
+    if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-.") != strlen(name))
+        return page_fail(t, "a name is of small letters, digits, '_', '-' and '.'");
+    if (!page_word(t, word)) return STATUS_OK;
+    if (strcmp(word, "like") != 0) return page_fail(t, "expected 'like NAME'");
+    if (!page_word(t, like)) return page_fail(t, "the name is missing");
+    return page_word(t, word) ? page_fail(t, "'%s' is too much here", word) : STATUS_OK;
+}
+
+/* Takes over what a family in C has. */
+static Status copy_family(FamilyPage *page, const Family *f, PageText *t) {
+    page->family = *f;
+    page->family.gguf = NULL;
+    for (const Preset *p = f->set; p && p->field; p++)
+        if (page->main.n_set < SETS) page->main.set[page->main.n_set++] = *p;
+    for (const ConfigRule *k = f->keys; k && k->keys; k++)
+        if (page->n_keys < KEYS) page->keys[page->n_keys++] = *k;
+    for (const FixedKey *k = f->fixed; k && k->key; k++)
+        if (page->n_fixed < FIXED) page->fixed[page->n_fixed++] = *k;
+    for (const BiasRule *b = f->biases; b && b->matrices; b++)
+        if (page->n_biases < BIASES) page->biases[page->n_biases++] = *b;
+    for (const Step *s = f->steps; s && s->verb; s++)
+        if (page->n_steps < STEPS) page->steps[page->n_steps++] = *s;
+    for (const TensorRule *r = f->tensors; r && r->to; r++)
+        if (page->main.n_tensors < TENSORS) page->main.tensors[page->main.n_tensors++] = *r;
+    bool is_whole = page->main.n_set < SETS && page->n_keys < KEYS && page->n_fixed < FIXED &&
+                    page->n_biases < BIASES && page->n_steps < STEPS &&
+                    page->main.n_tensors < TENSORS;
+    return is_whole ? STATUS_OK : page_fail(t, "'%s' is too large for a page", f->model_type);
+}
+
+/* Marks all lines of the page as inherited and drops its GGUF files, before a page is read that is
+ * like it. */
+static void inherit(FamilyPage *page) {
+    page->old_keys = page->n_keys;
+    page->old_biases = page->n_biases;
+    page->old_steps = page->n_steps;
+    for (size_t i = 0; i < page->main.n_tensors; i++) page->main.is_inherited[i] = true;
+    page->main.next = 0;
+    memset(page->parts, 0, sizeof page->parts);
+    memset(page->gguf, 0, sizeof page->gguf);
+    page->n_gguf = 0;
+}
+
+static Status read_lines(FamilyPage *page, PageText *t) {
+    PageReader r = {.page = page, .text = t};
+    bool found;
+    inherit(page);
+    for (;;) {
+        if (page_line(t, &found) != STATUS_OK) return STATUS_FAILED;
+        if (!found) return STATUS_OK;
+        if (read_line(&r) != STATUS_OK) return STATUS_FAILED;
+    }
+}
+
+/* Points the family's tables at the page's. */
+static void family_page_finish(FamilyPage *page) {
+    Family *f = &page->family;
+    f->set = page->main.n_set ? page->main.set : NULL;
+    f->keys = page->n_keys ? page->keys : NULL;
+    f->fixed = page->n_fixed ? page->fixed : NULL;
+    f->biases = page->n_biases ? page->biases : NULL;
+    f->steps = page->n_steps ? page->steps : NULL;
+    f->tensors = page->n_keys || page->main.n_tensors ? page->main.tensors : NULL;
+    f->gguf = page->n_gguf ? page->gguf : NULL;
+    /* What was removed may stand behind the ends. */
+    page->keys[page->n_keys] = (ConfigRule){0};
+    page->fixed[page->n_fixed] = (FixedKey){0};
+    page->biases[page->n_biases] = (BiasRule){0};
+    page->steps[page->n_steps] = (Step){0};
+    page->main.tensors[page->main.n_tensors] = (TensorRule){0};
+    for (size_t i = 0; i < page->n_gguf; i++) {
+        PageGguf *part = &page->parts[i];
+        page->gguf[i].set = part->part.n_set ? part->part.set : NULL;
+        page->gguf[i].keys = part->n_keys ? part->keys : NULL;
+        page->gguf[i].steps = part->n_steps ? part->steps : NULL;
+        page->gguf[i].tensors = part->part.tensors;
+    }
+}
+
+/* Reads this page and, before it, those that it is like. */
+static Status read_chain(FamilyPage *page, const char *name, const char *text, size_t bytes,
+                         Error *error) {
+    PageText chain[CHAIN];
+    char names[CHAIN][PAGE_WORD + 24], like[PAGE_WORD], own[PAGE_WORD];
+    const Family *base = NULL;
+    size_t n = 0;
+    page->family = (Family){.bos_id = -1, .eos_id = -1};
+    do {
+        chain[n] = (PageText){.name = name, .text = text, .bytes = bytes, .error = error};
+        if (read_header(&chain[n], own, like) != STATUS_OK) return STATUS_FAILED;
+        snprintf(names[n], sizeof names[n], "families/%s.family", like);
+        if (n == 0 && !(page->family.model_type = page_keep(&page->pool, own, strlen(own))))
+            return page_fail(&chain[n], "the page is too long");
+        text = *like ? builtin_pages_text(like) : NULL;
+        bytes = text ? strlen(text) : 0;
+        if (*like && !text && !(base = family_in_c(like)))
+            return page_fail(&chain[n], "no family '%s'", like);
+        name = names[n++];
+    } while (text && n < CHAIN);
+    if (text) return page_fail(&chain[0], "'like' leads too far");
+    const char *model_type = page->family.model_type;
+    if (base && copy_family(page, base, &chain[n - 1]) != STATUS_OK) return STATUS_FAILED;
+    while (n-- > 0)
+        if (read_lines(page, &chain[n]) != STATUS_OK) return STATUS_FAILED;
+    page->family.model_type = model_type;
+    if (page->n_keys && page->main.n_tensors == 0)
+        return page_fail(&chain[0], "the page has keys, but no tensors");
+    family_page_finish(page);
+    return STATUS_OK;
+}
+
+Status family_page_read(FamilyPage **out, const char *name, const char *text, size_t bytes,
+                        Error *error) {
+    *out = NULL;
+    FamilyPage *page = calloc(1, sizeof *page);
+    if (!page) return error_set(error, "%s: no memory", name);
+    if (read_chain(page, name, text, bytes, error) != STATUS_OK) {
+        free(page);
+        return STATUS_FAILED;
+    }
+    *out = page;
+    return STATUS_OK;
+}
+
+const Family *family_page_family(const FamilyPage *page) {
+    return &page->family;
+}
+
+void family_page_free(FamilyPage *page) {
+    free(page);
+}
+
+const Family *family_in_c(const char *model_type) {
+    for (const Family *const *table = families_all; *table; table++)
+        for (const Family *family = *table; family->model_type; family++)
+            if (family->keys && strcmp(family->model_type, model_type) == 0) return family;
+    return NULL;
+}

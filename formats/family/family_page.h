@@ -1,0 +1,33 @@
+/* A family as a page of text: families/NAME.family, or a file that the user names.
+ *
+ *     family glm4 like llama
+ *     set    norm_place around
+ *     key    head_dim = 128
+ *     bias   wq wk wv if attention_bias absent true
+ *     linear w_gate w_up <- .mlp.gate_up_proj [ffn_dim + ffn_dim, dim]
+ *
+ * docs/family-pages.md explains every word. Reading a page makes the same tables as a family in C
+ * has (family.h). A page may be a stranger's: it is checked before any model is read by it, and its
+ * memory is fixed, whatever it holds. */
+#ifndef FORMATS_FAMILY_PAGE_H
+#define FORMATS_FAMILY_PAGE_H
+
+#include "formats/family/family.h"
+
+typedef struct FamilyPage FamilyPage;
+
+/* Reads the page text[bytes]; `name` stands before line and column in errors. Free with
+ * family_page_free. A page that is `like` another one may be like one of the program or like a
+ * family in C. */
+Status family_page_read(FamilyPage **out, const char *name, const char *text, size_t bytes,
+                        Error *error);
+
+/* The tables; they live as long as the page. */
+const Family *family_page_family(const FamilyPage *page);
+
+void family_page_free(FamilyPage *page);
+
+/* The family that is described in C; NULL: none. */
+const Family *family_in_c(const char *model_type);
+
+#endif

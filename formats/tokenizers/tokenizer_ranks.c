@@ -1,0 +1,52 @@
+#include "formats/tokenizers/tokenizer_ranks.h"
+
+#include "base/base64.h"
+#include "formats/tokenizers/tokenizer_regex.h"
+
+Status ranks_split(Builder *b, const char *pattern, size_t n, Error *error) {
+    TextRange split;
+    if (regex_translate(b, pattern, n, REGEX_RUST, &split, error) != STATUS_OK)
+        return STATUS_FAILED;
+    builder_split(b, SPLIT_PATTERN, SPLIT_REMOVED | SPLIT_INVERT, split);
+    return STATUS_OK;
+}
+
+Status ranks_token(Builder *b, int64_t id, int64_t rank, const char *base64, size_t n,
+                   const char *where, Error *error) {
+    char key[SECTION_MAX_PIECE];
+    size_t length = 0;
+    uint32_t bits = 0, held = 0;
+    for (size_t at = 0; at < n; at++) {
+        int digit = base64_value(base64[at]);
+        if (base64[at] == '=') continue;
+        if (digit < 0 || length == sizeof key) return error_set(error, "%s: not base64", where);
+        bits = bits << 6 | (uint32_t)digit;
+        if ((held += 6) >= 8) key[length++] = (char)(bits >> (held -= 8));
+    }
+    if (length == 0) return error_set(error, "%s: a token without bytes", where);
+    return builder_token(b, id, key, length, -(double)rank, BUILD_IN_MODEL, error);
+}
+
+Status ranks_finish(Builder *b, const char *where, Error *error) {
+    b->header.model = MODEL_BPE;
+    b->header.flags = SECTION_BYTE_LEVEL | SECTION_IGNORE_MERGES;
+    builder_index(b);
+    builder_byte_symbols(b);
+    for (unsigned byte = 0; byte < 256; byte++)
+        if (b->bytes[byte] == TOKENIZER_NONE)
+            return error_set(error, "%s: byte %u has no token", where, byte);
+    builder_merges_by_score(b);
+    return STATUS_OK;
+}
+
+Status ranks_special(Builder *b, int64_t id, const char *text, size_t n, Error *error) {
+    if (builder_token(b, id, text, n, 0, 0, error) != STATUS_OK) return STATUS_FAILED;
+    builder_added(b, (uint32_t)id, ADDED_SPECIAL, text, n);
+    return STATUS_OK;
+}
+
+void ranks_begin(Builder *b, int64_t id) {
+    if (id < 0 || id >= (int64_t)b->header.n_tokens) return;
+    b->header.bos_id = (int32_t)id;
+    builder_prefix(b, id);
+}

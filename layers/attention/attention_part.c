@@ -1,0 +1,99 @@
+#include "layers/attention/attention_part.h"
+
+void attention_part_find(Finder *f, uint32_t layer, size_t inputs, AttentionPart *part) {
+    const Config *c = f->config;
+    const HeadShape h = config_heads(c, layer);
+    part->wq = weights_linear(f, "wq", (size_t)h.n_heads * h.head_dim, inputs, true);
+    part->wk = weights_linear(f, "wk", (size_t)h.n_kv_heads * h.head_dim, inputs, true);
+    part->wv = weights_linear(f, "wv", (size_t)h.n_kv_heads * h.value_dim, inputs, true);
+    part->wo = weights_linear(f, "wo", c->dim, (size_t)h.n_heads * h.value_dim, true);
+    part->scales = weights_vector(f, "attention.scales", 1, ATTENTION_SCALES, false);
+}
+
+AttentionPartRows attention_part_take(Rows *memory, const Model *m, size_t layer) {
+    const HeadShape h = config_heads(m->config, layer);
+    size_t n = m->max_rows, heads = h.n_heads, kv = h.n_kv_heads;
+    AttentionPartRows rows;
+    rows.q = rows_take(memory, n, heads * h.head_dim);
+    rows.k = rows_take(memory, n, kv * h.head_dim);
+    rows.v = rows_take(memory, n, kv * h.value_dim);
+    rows.attended = rows_take(memory, n, heads * h.value_dim);
+    return rows;
+}
+
+KvLayer attention_part_cached(const Config *c, uint32_t layer) {
+    const HeadShape h = config_heads(c, layer);
+    return (KvLayer){.n_kv_heads = h.n_kv_heads, .key_dim = h.head_dim, .value_dim = h.value_dim};
+}
+
+void attention_part_project(ForwardPass *pass, const AttentionPart *part, const float *in,
+                            const AttentionPartRows *rows) {
+    const Product products[] = {{&part->wq.w, rows->q, part->wq.w.rows},
+                                {&part->wk.w, rows->k, part->wk.w.rows},
+                                {&part->wv.w, rows->v, part->wv.w.rows}};
+    forward_multiply(pass->model, in, pass->n, products, 3);
+}
+
+static void part_complete(const Model *m, const AttentionPart *part, const Linear *linear,
+                          float *x) {
+    if (part->scales) m->isa->numeric->scale(x, part->scales[ATTENTION_IN], linear->w.rows);
+    forward_add_bias(m, linear, x);
+}
+
+/* Gives queries, keys and values their final form, and stores keys and values. */
+static void part_prepare(ForwardPass *pass, size_t layer, const AttentionPart *part,
+                         const AttentionPartRows *rows) {
+    Model *m = pass->model;
+    const HeadShape h = config_heads(m->config, layer);
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        float *q = rows->q + i * part->wq.w.rows, *k = rows->k + i * part->wk.w.rows;
+        float *v = rows->v + i * part->wv.w.rows;
+        part_complete(m, part, &part->wq, q);
+        part_complete(m, part, &part->wk, k);
+        part_complete(m, part, &part->wv, v);
+        if (part->scales) m->isa->numeric->scale(k, part->scales[ATTENTION_KEY], part->wk.w.rows);
+        for (size_t head = 0; head < h.n_heads; head++)
+            forward_rotate(m, layer, i, q + head * h.head_dim);
+        for (size_t head = 0; head < h.n_kv_heads; head++)
+            forward_rotate(m, layer, i, k + head * h.head_dim);
+        kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, layer, k, v);
+    }
+    forward_wait(pass);
+}
+
+void attention_part_attend(ForwardPass *pass, size_t layer, const AttentionPart *part,
+                           const AttentionPartRows *rows, float *y) {
+    Model *m = pass->model;
+    const HeadShape h = config_heads(m->config, layer);
+    const AttentionParams params = {.layer = layer,
+                                    .cache_layer = layer,
+                                    .n_heads = h.n_heads,
+                                    .n_kv_heads = h.n_kv_heads,
+                                    .head_dim = h.head_dim,
+                                    .value_dim = h.value_dim,
+                                    .scale = m->config->attention_scale};
+    const Product out = {&part->wo.w, y, part->wo.w.rows};
+    forward_add_time(pass, PART_PROJECTIONS);
+    part_prepare(pass, layer, part, rows);
+    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
+                      pass->n, rows->q, rows->attended, m->observer);
+    forward_add_time(pass, PART_ATTENTION);
+    forward_multiply(m, rows->attended, pass->n, &out, 1);
+    forward_add_time(pass, PART_PROJECTIONS);
+}
+
+static void attention_part_rows(Rows *memory, const Model *m, const Branch *b) {
+    attention_part_take(memory, m, b->layer);
+}
+
+static void attention_part_run(ForwardPass *pass, const Branch *b) {
+    Rows memory = arena_rows(&pass->model->arena);
+    const AttentionPartRows rows = attention_part_take(&memory, pass->model, b->layer);
+    forward_add_time(pass, PART_REST);
+    attention_part_project(pass, b->weights, b->in, &rows);
+    attention_part_attend(pass, b->layer, b->weights, &rows, b->out);
+}
+
+const BranchKind attention_part_kind = {
+    .name = "attention", .run = attention_part_run, .rows = attention_part_rows};

@@ -1,0 +1,15 @@
+/* What core/config.c needs to know of compressed attention (compressed.h). */
+#ifndef LAYERS_COMPRESSED_FIELDS_H
+#define LAYERS_COMPRESSED_FIELDS_H
+
+#include "layers/fields.h"
+
+enum { COMPRESSED_MAX_GROUPS = 128 };
+
+extern const LayerFields compressed_fields;
+
+/* The keys of Config.compressed. */
+enum { COMPRESSED_KEYS = 3 };
+extern const ConfigField compressed_keys[COMPRESSED_KEYS];
+
+#endif

@@ -1,0 +1,153 @@
+#include "layers/attention/differential.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/forward_pass.h"
+#include "core/weights.h"
+
+/* ---- Weights and sizes ---- */
+
+typedef struct Differential {
+    Linear wq, wk, wv, wo;
+    const float *factor; /* [1] */
+    const float *norm;   /* [2 * head_dim] */
+} Differential;
+
+static void *differential_find(Finder *f, uint32_t l) {
+    const HeadShape h = config_heads(f->config, l);
+    size_t q = (size_t)h.n_heads * h.head_dim, kv = (size_t)h.n_kv_heads * h.head_dim;
+    Differential *w = calloc(1, sizeof *w);
+    if (!w) {
+        f->status = error_set(f->error, "no memory for a layer");
+        return NULL;
+    }
+    w->wq = weights_linear(f, "wq", q, f->config->dim, true);
+    w->wk = weights_linear(f, "wk", kv, f->config->dim, true);
+    w->wv = weights_linear(f, "wv", kv, f->config->dim, true);
+    w->wo = weights_linear(f, "wo", f->config->dim, q, true);
+    w->factor = weights_vector(f, "differential_factor", 1, 1, true);
+    w->norm = weights_vector(f, "differential_norm", 1, 2 * (size_t)h.head_dim, true);
+    return w;
+}
+
+static KvLayer differential_cached(const Config *c, uint32_t l) {
+    const HeadShape h = config_heads(c, l);
+    return (KvLayer){
+        .n_kv_heads = h.n_kv_heads, .key_dim = h.head_dim, .value_dim = 2 * h.head_dim};
+}
+
+/* The working memory of a call, arrays of n rows. */
+typedef struct DifferentialRows {
+    float *q;        /* [n_heads * head_dim]; later the output's heads */
+    float *k, *v;    /* [n_kv_heads * head_dim] */
+    float *values;   /* [n_kv_heads * 2 * head_dim]: what is stored */
+    float *attended; /* [n_heads * 2 * head_dim] */
+} DifferentialRows;
+
+static DifferentialRows differential_take_rows(Rows *memory, const Model *m, size_t l) {
+    const HeadShape h = config_heads(m->config, l);
+    size_t n = m->max_rows, q = (size_t)h.n_heads * h.head_dim,
+           kv = (size_t)h.n_kv_heads * h.head_dim;
+    DifferentialRows rows;
+    rows.q = rows_take(memory, n, q);
+    rows.k = rows_take(memory, n, kv);
+    rows.v = rows_take(memory, n, kv);
+    rows.values = rows_take(memory, n, 2 * kv);
+    rows.attended = rows_take(memory, n, 2 * q);
+    return rows;
+}
+
+static void differential_rows(Rows *memory, const Model *m, const Branch *b) {
+    differential_take_rows(memory, m, b->layer);
+}
+
+/* ---- The layer ---- */
+
+/* Finishes the queries and keys of all rows, puts the values beside each other, and stores keys and
+ * values. */
+static void differential_prepare(ForwardPass *pass, size_t l, const Differential *w, float *q,
+                                 float *k, float *v, float *values) {
+    Model *m = pass->model;
+    const HeadShape h = config_heads(m->config, l);
+    size_t head = h.head_dim, half = h.n_kv_heads / 2;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n; i++) {
+        float *query = q + i * w->wq.w.rows, *key = k + i * w->wk.w.rows;
+        float *value = v + i * w->wv.w.rows, *wide = values + i * 2 * w->wv.w.rows;
+        forward_add_bias(m, &w->wq, query);
+        forward_add_bias(m, &w->wk, key);
+        forward_add_bias(m, &w->wv, value);
+        for (size_t j = 0; j < h.n_heads; j++) forward_rotate(m, l, i, query + j * head);
+        for (size_t j = 0; j < h.n_kv_heads; j++) {
+            forward_rotate(m, l, i, key + j * head);
+            memcpy(wide + 2 * j * head, value + j % half * head, head * sizeof *wide);
+            memcpy(wide + (2 * j + 1) * head, value + (j % half + half) * head,
+                   head * sizeof *wide);
+        }
+        kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, key, wide);
+    }
+    forward_wait(pass);
+}
+
+/* out = the norm of the first half of the heads less the second. */
+static void subtract(ForwardPass *pass, size_t l, const Differential *w, const float *attended,
+                     float *out) {
+    Model *m = pass->model;
+    const HeadShape h = config_heads(m->config, l);
+    size_t pairs = h.n_heads / 2, width = 2 * (size_t)h.head_dim;
+#pragma omp for schedule(static) nowait
+    for (size_t i = 0; i < pass->n * pairs; i++) {
+        const float *first = attended + (i / pairs * 2 * pairs + i % pairs) * width;
+        const float *second = first + pairs * width;
+        float *x = out + i * width;
+        for (size_t e = 0; e < width; e++) x[e] = first[e] - w->factor[0] * second[e];
+        m->isa->numeric->rms_norm(x, x, w->norm, width, m->config->norm_eps);
+    }
+    forward_wait(pass);
+}
+
+/* Runs a layer: plain attention with n_heads heads over the wide values, then the difference of
+ * each pair of heads. */
+static void differential_run(ForwardPass *pass, const Branch *b) {
+    size_t l = b->layer;
+    const float *in = b->in;
+    float *y = b->out;
+    Model *m = pass->model;
+    const Config *c = m->config;
+    const Differential *w = b->weights;
+    const HeadShape h = config_heads(c, l);
+    Rows memory = arena_rows(&m->arena);
+    const DifferentialRows rows = differential_take_rows(&memory, m, l);
+    float *q = rows.q, *k = rows.k, *v = rows.v, *values = rows.values, *attended = rows.attended;
+    const Product projections[] = {
+        {&w->wq.w, q, w->wq.w.rows}, {&w->wk.w, k, w->wk.w.rows}, {&w->wv.w, v, w->wv.w.rows}};
+    const AttentionParams params = {.layer = l,
+                                    .cache_layer = l,
+                                    .n_heads = h.n_heads,
+                                    .n_kv_heads = h.n_kv_heads,
+                                    .head_dim = h.head_dim,
+                                    .value_dim = 2 * h.head_dim,
+                                    .scale = c->attention_scale,
+                                    .softcap = c->attention_softcap,
+                                    .window = c->window[l]};
+    forward_add_time(pass, PART_REST);
+    forward_multiply(m, in, pass->n, projections, 3);
+    differential_prepare(pass, l, w, q, k, v, values);
+    forward_add_time(pass, PART_PROJECTIONS);
+    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
+                      pass->n, q, attended, m->observer);
+    subtract(pass, l, w, attended, q);
+    forward_add_time(pass, PART_ATTENTION);
+    forward_project(pass, &w->wo, q, y);
+}
+
+const BranchKind differential_kind = {
+    .name = "differential attention",
+    .has_heads = true,
+    .find = differential_find,
+    .rows = differential_rows,
+    .cached = differential_cached,
+    .run = differential_run,
+};

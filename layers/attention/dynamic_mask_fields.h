@@ -1,0 +1,13 @@
+/* What core/config.c needs to know of dynamic mask attention (dynamic_mask.h). */
+#ifndef LAYERS_DYNAMIC_MASK_FIELDS_H
+#define LAYERS_DYNAMIC_MASK_FIELDS_H
+
+#include "layers/fields.h"
+
+extern const LayerFields dynamic_mask_fields;
+
+/* The key of Config.mask_keep. */
+enum { DYNAMIC_MASK_KEYS = 1 };
+extern const ConfigField dynamic_mask_keys[DYNAMIC_MASK_KEYS];
+
+#endif

@@ -1,0 +1,16 @@
+/* What core/config.c needs to know of attention with a bias of distances (relative.h). */
+#ifndef LAYERS_RELATIVE_FIELDS_H
+#define LAYERS_RELATIVE_FIELDS_H
+
+#include "layers/fields.h"
+
+extern const LayerFields relative_fields;
+
+/* The keys of Config.relative. */
+enum { RELATIVE_KEYS = 4 };
+extern const ConfigField relative_keys[RELATIVE_KEYS];
+
+/* Positions back that have a bias in the layer. */
+uint32_t relative_extent(const Config *config, uint32_t layer);
+
+#endif

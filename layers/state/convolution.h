@@ -1,0 +1,10 @@
+/* Short convolutions, as LFM2 has them in place of attention: of three projections b, c and x of
+ * the input, c times the causal convolution of b * x. */
+#ifndef LAYERS_CONVOLUTION_H
+#define LAYERS_CONVOLUTION_H
+
+#include "core/layer_kind.h"
+
+extern const BranchKind convolution_layer;
+
+#endif

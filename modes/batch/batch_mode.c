@@ -1,0 +1,277 @@
+#include "modes/batch/batch_mode.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "modes/batch/batch.h"
+#include "modes/batch/merge.h"
+#include "modes/batch/shard.h"
+
+#define FIELD(name) offsetof(Options, name)
+#define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
+
+const OptionRow batch_options[] = {
+    HEADING_ROW("Batches of requests (docs/batch.md); the seed is 0 unless -s is given"),
+    TEXT_ROW(USUAL, 0, "batch", "FILE", FIELD(batch),
+             "answer each line of FILE (JSON Lines; -: stdin)"),
+    TEXT_ROW(RARE, 0, "check", "FILE", FIELD(check), "compare the answers with those in FILE"),
+    FLAG_ROW(RARE, 0, "batch-text", FIELD(batch_text),
+             "each line is a prompt; --csv, --csv-id: a table"),
+    FLAG_ROW(RARE, 0, "csv", FIELD(csv), NULL),
+    TEXT_ROW(RARE, 0, "csv-id", "COLUMN", FIELD(csv_id), NULL),
+    FLAG_ROW(RARE, 0, "ordered", FIELD(ordered), "results in the order of the lines"),
+    TEXT_ROW(RARE, 0, "shard", "I/N", FIELD(shard), "only part I of N of FILE; or slurm, mpi"),
+    {OPTION_FLAG, 0, "merge", "PARTS...", FIELD(merge), 0, 0,
+     "join the results of all parts of --batch FILE", RARE, NULL},
+    FLAG_ROW(USUAL, 0, "resume", FIELD(resume), "continue the results in -o FILE"),
+    FLAG_ROW(RARE, 0, "retry-failed", FIELD(retry_failed),
+             "with --resume: retry lines that failed"),
+    FLAG_ROW(RARE, 0, "strict", FIELD(strict),
+             "stop at the first line that fails; --live, --logits"),
+    FLAG_ROW(RARE, 0, "live", FIELD(live), NULL),
+    TEXT_ROW(RARE, 0, "logits", "FILE", FIELD(logits), NULL),
+    TEXT_ROW(RARE, 0, "kv-memory", "SIZE", FIELD(kv_memory),
+             "KV cache size, like 4G [half of the free memory]"),
+    UINT_ROW(RARE, 0, "max-concurrent", FIELD(max_concurrent), 1, 65536,
+             "sequences decoded at once [64, if they fit]"),
+    END_ROW,
+};
+
+const OptionRow batch_embedding_options[] = {
+    HEADING_ROW("Embeddings (docs/embeddings.md)"),
+    TEXT_ROW(RARE, 0, "embed", "FILE", FIELD(embed),
+             "an embedding for each line of FILE; -: stdin"),
+    CHOICE_ROW(RARE, 0, "pooling", "auto|last|mean|cls", FIELD(pooling), NULL,
+               "how hidden states are pooled [the model's]"),
+    UINT_ROW(RARE, 0, "dimensions", FIELD(dimensions), 1, 1 << 20,
+             "the first N; --embed-normalize, -prompt, -truncate"),
+    CHOICE_ROW(RARE, 0, "embed-normalize", "auto|yes|no", FIELD(embed_normalize), NULL, NULL),
+    TEXT_ROW(RARE, 0, "embed-prompt", "NAME", FIELD(embed_prompt), NULL),
+    FLAG_ROW(RARE, 0, "embed-truncate", FIELD(embed_truncate), NULL),
+    END_ROW,
+};
+
+/* --embed is a batch whose lines are texts, with the results in their order. */
+static Status check_embed(Options *o, Error *error) {
+    bool others =
+        o->pooling || o->dimensions || o->embed_normalize || o->embed_prompt || o->embed_truncate;
+    if (others && !o->embed && !o->batch && !o->replay)
+        return usage(error, "--pooling, --dimensions, --embed-normalize, --embed-prompt and "
+                            "--embed-truncate need --embed FILE or --batch FILE");
+    if (!o->embed) return STATUS_OK;
+    if (o->prompt || o->prompt_file || o->mode)
+        return usage(error, "--embed FILE names the texts, one a line: no -i, -f or -m");
+    if (o->json_schema || o->json_object || o->regex || o->grammar || o->choice.n > 0)
+        return usage(error, "--embed FILE gives vectors, as lines of JSON: no shape of an answer");
+    if (o->batch || o->batch_text || o->check)
+        return usage(error, "--embed FILE names the texts: no --batch, --batch-text or --check");
+    o->batch = o->embed;
+    o->batch_text = o->ordered = true;
+    return STATUS_OK;
+}
+
+static bool batch_asked(const Options *options) {
+    return options->batch != NULL;
+}
+
+/* Checks --shard, by its numbers as well. */
+static Status check_shard(const Options *o, Error *error) {
+    uint64_t part, of;
+    if (!o->shard) return STATUS_OK;
+    if (!o->batch || strcmp(o->batch, "-") == 0)
+        return usage(error, "--shard needs the requests' --batch FILE, not stdin");
+    if (o->check)
+        return usage(error, "--check looks at results of the whole FILE, not of a --shard");
+    return shard_number(o->shard, &part, &of, error);
+}
+
+/* Whoever waits for results as they come has a pipe at each end; numbers of rows are those of one
+ * run. */
+static Status check_live(const Options *o, Error *error) {
+    bool ordered = o->ordered || o->batch_text || o->check || o->receipt || o->strict;
+    if (o->live && (strcmp(o->batch, "-") != 0 || o->output || ordered))
+        return usage(error, "--live answers the requests of --batch - as they come: no -o, "
+                            "--ordered, --batch-text, --check, --receipt or --strict");
+    if (o->logits && (o->check || o->resume || o->receipt))
+        return usage(error, "--logits names rows of one run: no --check, --resume or --receipt");
+    return STATUS_OK;
+}
+
+/* Whether a file of this name is a table, also before it is unpacked. */
+static bool names_table(const char *name) {
+    static const char *const endings[] = {".gz", ".zst", ".xz", ".bz2"};
+    size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t m = strlen(endings[i]);
+        if (n <= m || strcasecmp(name + n - m, endings[i]) != 0) continue;
+        n -= m;
+        break;
+    }
+    return n > 4 &&
+           (strncasecmp(name + n - 4, ".csv", 4) == 0 || strncasecmp(name + n - 4, ".tsv", 4) == 0);
+}
+
+/* A table has a prompt of its own, into which its rows are filled. */
+static Status check_table(Options *o, Error *error) {
+    bool named = o->batch && names_table(o->batch);
+    if (o->embed || o->merge || o->replay || (!named && !o->csv)) {
+        if (o->csv) return usage(error, "--csv is for --batch FILE");
+        if (o->csv_id) return usage(error, "--csv-id names a column of a table: --batch FILE.csv");
+        return STATUS_OK;
+    }
+    if (!o->batch) return usage(error, "--csv is for --batch FILE");
+    o->csv = !o->batch_text;
+    if (!o->csv && o->csv_id)
+        return usage(error, "--csv-id names a column of a table, which --batch-text has not");
+    if (!o->csv) return STATUS_OK;
+    if (o->live || o->receipt)
+        return usage(error, "a table of --batch goes without --live and --receipt");
+    /* Of a file that is missing the program says so when it opens it. */
+    bool there = strcmp(o->batch, "-") == 0 || access(o->batch, F_OK) == 0;
+    if (!o->prompt && !o->prompt_file && there)
+        return usage(error,
+                     "--batch %s: -i says what becomes of a row: -i 'Summarize: {text}', with "
+                     "the name of a column in braces",
+                     o->batch);
+    bool standard = strcmp(o->batch, "-") == 0;
+    if (standard && o->prompt_file && strcmp(o->prompt_file, "-") == 0)
+        return usage(error, "--batch - and -f - both read stdin");
+    o->csv_messages = o->mode == MODE_CHAT;
+    o->mode = MODE_GENERATE;
+    return STATUS_OK;
+}
+
+/* An option that only a batch has and that was given; NULL: none. */
+static const char *batch_only(const Options *o) {
+    const struct {
+        bool given;
+        const char *name;
+    } options[] = {
+        {o->batch_text, "--batch-text"},
+        {o->ordered, "--ordered"},
+        {o->resume, "--resume"},
+        {o->retry_failed, "--retry-failed"},
+        {o->strict, "--strict"},
+        {o->kv_memory != NULL, "--kv-memory"},
+        {o->max_concurrent > 0, "--max-concurrent"},
+        {o->live, "--live"},
+        {o->logits != NULL, "--logits"},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].given) return options[i].name;
+    return NULL;
+}
+
+/* Checks the options of batches. It is called without --batch as well, to refuse options that need
+ * it. */
+static Status batch_check(Options *o, Error *error) {
+    Status status = check_embed(o, error);
+    if (status == STATUS_OK) status = check_table(o, error);
+    if (status != STATUS_OK) return status;
+    bool views = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->eval ||
+                 o->score || o->attention || o->positions || o->no_cache;
+    if (o->check && (o->mode || views))
+        return usage(error, "--check is for one text or --batch: not with -m chat or other modes");
+    if (o->check && o->batch && (o->resume || o->retry_failed || o->strict))
+        return usage(error, "--check looks at every line: no --resume, --retry-failed, --strict");
+    if (o->check && o->batch) o->ordered = true;
+    if (o->batch && o->echo)
+        return usage(error, "--echo writes the prompt of one text: a result of --batch names its "
+                            "request by id or line");
+    if (o->csv && views)
+        return usage(error,
+                     "--batch %s answers the rows of a table: no --info, --tokenize, --eval "
+                     "or other mode",
+                     o->batch);
+    if (o->batch && (views || ((o->prompt || o->prompt_file) && !o->csv) || o->mode))
+        return usage(error, "--batch takes all that a request says from FILE: no -i, -f, -m "
+                            "or other mode. A table, whose rows -i takes, is FILE.csv, "
+                            "FILE.tsv or has --csv");
+    if (o->batch && o->override.n > 0)
+        return usage(error, "--override is for single texts: not with --batch or --session");
+    if (o->batch_text && !o->batch && o->model && strcmp(o->model, "-") == 0)
+        return usage(error, "--batch-text names no file: --batch - --batch-text reads stdin");
+    const char *lone = o->batch ? NULL : batch_only(o);
+    if (lone) return usage(error, "%s is for a file of requests: --batch FILE", lone);
+    if (o->resume && !o->output) return usage(error, "--resume needs the results' -o FILE");
+    if (o->retry_failed && !o->resume) return usage(error, "--retry-failed needs --resume");
+    if (check_live(o, error) != STATUS_OK) return STATUS_USAGE;
+    return check_shard(o, error);
+}
+
+static Status open_batch(void **state, const Session *session, SandboxRules *rules, Error *error) {
+    (void)rules;
+    return batch_open((Batch **)state, session->options, error);
+}
+
+static Status run_batch(void *state, Session *session, Error *error) {
+    return batch_run(state, session, error);
+}
+
+static void close_batch(void *state) {
+    batch_close(state);
+}
+
+const Mode batch_mode = {.traits = MODE_OWN_OUTPUT | MODE_WITHOUT_HEAD,
+                         .asked = batch_asked,
+                         .check = batch_check,
+                         .open = open_batch,
+                         .run = run_batch,
+                         .close = close_batch};
+
+/* ---- --merge -----------------------------------------------------------------------------------
+ */
+
+static bool merge_asked(const Options *options) {
+    return options->merge;
+}
+
+static bool may_stand_beside_merge(const OptionRow *row) {
+    static const char *const names[] = {"merge",   "batch", "batch-text", "output",
+                                        "ordered", "stats", "no-sandbox"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(row->name, names[i]) == 0) return true;
+    return false;
+}
+
+static Status check_merge(Options *o, Error *error) {
+    const OptionRow *row;
+    if (!o->merge) return STATUS_OK;
+    if (o->model)
+        return usage(error, "--merge needs no model: run --merge PARTS... --batch FILE -o ALL");
+    if (o->n_parts == 0 || !o->batch || strcmp(o->batch, "-") == 0)
+        return usage(error, "--merge needs the parts' results and the requests that they answer: "
+                            "run --merge PARTS... --batch FILE -o ALL");
+    for (size_t i = 0; (row = command_line_row(&o->line, i)); i++)
+        if (o->line.given[i] && !may_stand_beside_merge(row))
+            return usage(error, "--merge joins results that are there: not with --%s", row->name);
+    return STATUS_OK;
+}
+
+static Status run_merge(void *state, Session *session, Error *error) {
+    (void)state;
+    return merge_run(session, error);
+}
+
+const Mode batch_merge_mode = {.name = "--merge",
+                               .traits = MODE_WITHOUT_MODEL,
+                               .asked = merge_asked,
+                               .check = check_merge,
+                               .run = run_merge};
+
+/* ---- --replay ----------------------------------------------------------------------------------
+ */
+
+static Status open_replay(void **state, const Session *session, SandboxRules *rules, Error *error) {
+    (void)rules;
+    return batch_replay_open((Batch **)state, session->options, error);
+}
+
+static Status run_replay(void *state, Session *session, Error *error) {
+    return batch_replay_run(state, session, error);
+}
+
+const Mode batch_replay = {
+    .name = "batch", .open = open_replay, .run = run_replay, .close = close_batch};

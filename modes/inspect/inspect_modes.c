@@ -1,0 +1,306 @@
+#include "modes/inspect/inspect_modes.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "modes/open/modelopen.h"
+#include "modes/inspect/attention_view.h"
+#include "modes/inspect/inspect.h"
+#include "modes/inspect/layer_lists.h"
+#include "modes/inspect/layer_view.h"
+#include "modes/inspect/position_view.h"
+#include "modes/inspect/recompute.h"
+#include "modes/inspect/render.h"
+#include "modes/inspect/score.h"
+#include "modes/inspect/side_by_side.h"
+#include "modes/inspect/token_scores.h"
+#include "modes/inspect/why_text.h"
+#include "session/embedding.h"
+
+#define FIELD(name) offsetof(Options, name)
+#define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
+
+const OptionRow inspect_options[] = {
+    HEADING_ROW("Instead of generating text"),
+    FLAG_ROW(USUAL, 0, "info", FIELD(info), "describe the model: configuration, tensors, memory"),
+    FLAG_ROW(RARE, 0, "layers", FIELD(layers), NULL),
+    FLAG_ROW(USUAL, 0, "verify", FIELD(verify), "check the model file: checksums and weights"),
+    FLAG_ROW(USUAL, 0, "tokenize", FIELD(tokenize),
+             "token ids of stdin, -i or -f; --detokenize: text"),
+    FLAG_ROW(RARE, 0, "bug-report", FIELD(bug_report), NULL),
+    FLAG_ROW(RARE, 0, "detokenize", FIELD(detokenize), NULL),
+    FLAG_ROW(RARE, 0, "render", FIELD(render), "print the prompt that the chat template renders"),
+    TEXT_ROW(USUAL, 0, "eval", "FILE", FIELD(eval),
+             "perplexity of a text; --limit N: its first tokens"),
+    UINT_ROW(RARE, 0, "limit", FIELD(limit), 2, 1e12, NULL),
+    TEXT_ROW(RARE, 0, "eval-tasks", "FILE", FIELD(eval_tasks),
+             "accuracy on multiple-choice questions, JSON lines"),
+    TEXT_ROW(RARE, 0, "against", "MODEL", FIELD(against),
+             "compare with it (--why): --eval, --eval-tasks or -i"),
+    FLAG_ROW(RARE, 0, "why", FIELD(why), NULL),
+    HEADING_ROW("Seeing inside (docs/seeing-inside.md)"),
+    TEXT_ROW(RARE, 0, "attention", "OUT", FIELD(attention),
+             "attention: .svg .html .json - LAYER.HEAD scores"),
+    CHOICE_ROW(RARE, 0, "score", "no|table|json", FIELD(score), NULL,
+               "print each token's log-probability [no]"),
+    TEXT_ROW(RARE, 0, "positions", "OUT", FIELD(positions),
+             "draw the positional encoding, SVG; or table"),
+    UINT_ROW(RARE, 0, "layer", FIELD(layer), 0, 1e6,
+             "draw activations at token --position P; -o OUT.svg"),
+    UINT_ROW(RARE, 0, "position", FIELD(position), 0, 1e9, NULL),
+    FLAG_ROW(RARE, 0, "no-cache", FIELD(no_cache), NULL),
+    LIST_ROW(RARE, "override", "FIELD=VALUE", FIELD(override),
+             "change a field of the configuration; repeatable"),
+    END_ROW,
+};
+
+/* Most modes need no state: an option's field asks for the mode, and one function runs it. */
+#define ASKED(field)                                                                               \
+    static bool asks_##field(const Options *options) {                                             \
+        return options->field;                                                                     \
+    }
+#define RUN(field, function)                                                                       \
+    static Status run_##field(void *state, Session *session, Error *error) {                       \
+        (void)state;                                                                               \
+        return function(session, error);                                                           \
+    }
+
+ASKED(info)
+ASKED(layers)
+ASKED(verify)
+ASKED(tokenize)
+ASKED(detokenize)
+ASKED(render)
+ASKED(eval)
+ASKED(attention)
+ASKED(score)
+ASKED(positions)
+ASKED(no_cache)
+
+static bool asks_layer(const Options *options) {
+    return options_given(options, &options->layer);
+}
+
+RUN(info, inspect_info)
+RUN(layers, layer_lists_run)
+RUN(layer, layer_view_run)
+RUN(verify, inspect_verify)
+RUN(tokenize, inspect_tokenize)
+RUN(detokenize, inspect_detokenize)
+RUN(render, render_run)
+RUN(attention, attention_view_run)
+RUN(score, token_scores_run)
+RUN(positions, position_view_run)
+RUN(no_cache, recompute_run)
+
+/* ---- Views: --attention and --positions name their output themselves ---- */
+
+/* Whether the name of a picture ends in one of these forms, or in none at all. */
+static bool has_form(const char *path, const char *const *forms) {
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    for (; dot && *forms; forms++)
+        if (strcmp(dot, *forms) == 0) return true;
+    return !dot;
+}
+
+/* Whether an override is of masks.h, which computes whole texts alone. */
+static bool has_mask(const OptionList *override) {
+    static const char *const names[] = {"mask=", "positions=", "global_tokens="};
+    for (size_t i = 0; i < override->n; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            if (strncmp(override->items[i], names[k], strlen(names[k])) == 0) return true;
+    return false;
+}
+
+/* Refuses combinations of options that the modes of this file do not have, and forms that the names
+ * of their output files do not say. */
+static Status check_views(Options *o, Error *error) {
+    static const char *const maps[] = {".svg", ".html", ".json", NULL}, *const svg[] = {".svg",
+                                                                                        NULL};
+    static const char *const layer[] = {".svg", ".json", ".txt", NULL};
+    const char *picture = o->attention ? o->attention : o->positions;
+    bool measures = o->info || o->layers || o->verify || o->tokenize || o->detokenize ||
+                    o->render || o->score || picture || o->no_cache || asks_layer(o);
+    if (o->limit && !o->eval)
+        return usage(error, "--limit N scores N tokens: it needs --eval FILE");
+    if (measures && o->stats)
+        return usage(error, "--stats measures a text, a chat, a batch or --eval, not this");
+    bool shaped = o->json_schema || o->regex || o->grammar || o->choice.n > 0 ||
+                  (o->json_object && !o->info && !asks_layer(o));
+    measures = measures || o->eval || o->eval_tasks;
+    if (measures && o->json_object && shaped)
+        return usage(error, "--json is the shape of an answer, and this gives none; --info "
+                            "--json, --layer L --json and --score json print JSON");
+    if (measures && shaped)
+        return usage(error, "the shape of an answer is for a text, a chat or a batch, not this");
+    if (o->attention && !attention_view_is_text(o->attention) && !has_form(o->attention, maps))
+        return usage(error,
+                     "--attention %s: the name says the form: .svg, .html, .json; or for the "
+                     "terminal - or scores or LAYER.HEAD",
+                     o->attention);
+    bool is_table = o->positions && strcmp(o->positions, "table") == 0;
+    if (o->positions && strcmp(o->positions, "-") != 0 && !has_form(o->positions, svg))
+        return usage(error,
+                     "--positions %s: the picture is SVG: give a name in .svg, or -; or table",
+                     o->positions);
+    if ((o->score || picture || o->no_cache || asks_layer(o)) && o->mode)
+        return usage(error, "--score, --attention, --positions, --layer and --no-cache look at one "
+                            "text: not with -m chat");
+    if (options_given(o, &o->position) && !asks_layer(o))
+        return usage(error,
+                     "--position P is a token that --layer L looks at; --positions OUT draws "
+                     "the position code");
+    if (asks_layer(o) && o->output && !has_form(o->output, layer))
+        return usage(error, "-o %s: the name says the form of --layer: .svg, .json or .txt",
+                     o->output);
+    if (picture && o->output)
+        return usage(error, "--attention and --positions name their own file: no -o");
+    bool is_text = is_table || (o->attention && attention_view_is_text(o->attention));
+    if (picture && strcmp(picture, "-") != 0 && !is_text) o->output = picture;
+    if (has_mask(&o->override) && !o->score && !o->eval && !o->attention)
+        return usage(error, "--override mask, positions and global_tokens are for looking and "
+                            "scoring: with --score, --eval or --attention");
+    if (o->override.n > 0 && o->session)
+        return usage(error, "--override is for single texts: not with --batch or --session");
+    return STATUS_OK;
+}
+
+/* ---- --eval, and the second model that --against names ---- */
+
+static bool asks_side_by_side(const Options *o) {
+    return o->against && !o->eval && !o->eval_tasks;
+}
+
+static Status check_why(const Options *o, Error *error) {
+    if (o->why && !o->against)
+        return usage(error, "--why needs --against MODEL, whose answers it explains");
+    if (o->why && o->lora.n > 0)
+        return usage(error, "--why exchanges the tensors of two files, and --lora changes neither "
+                            "file: merge the adapter (export --lora) and compare the result");
+    if (o->why && o->override.n > 0) return usage(error, "--why exchanges tensors: no --override");
+    return STATUS_OK;
+}
+
+static Status check_eval(Options *o, Error *error) {
+    if (check_why(o, error) != STATUS_OK) return STATUS_USAGE;
+    bool shaped = o->json_schema || o->regex || o->grammar || o->choice.n > 0 || o->json_object;
+    if (asks_side_by_side(o) && !o->prompt && !o->prompt_file)
+        return usage(error, "--against MODEL compares on a text: --eval FILE, or -i TEXT for the "
+                            "answers of both");
+    if (asks_side_by_side(o) && (o->batch || o->mode || o->check || o->replay || o->receipt ||
+                                 o->lora.n > 0 || o->echo || o->stats || shaped))
+        return usage(error, "--against beside -i or -f continues one text with two models: no -m, "
+                            "--batch, --check, --receipt, --lora, --echo, --stats or shape");
+    if (o->eval_tasks && (o->prompt || o->prompt_file || o->mode || o->batch || o->check ||
+                          o->eval || o->score || o->info || o->replay || o->receipt))
+        return usage(error, "--eval-tasks FILE names the questions: no -i, -f, -m, --batch or "
+                            "other mode");
+    if (o->eval && (o->prompt || o->prompt_file))
+        return usage(error, "--eval FILE names the text: no -i or -f");
+    if (o->eval && (o->mode || options_given(o, &o->n_tokens)))
+        return usage(error, "--eval FILE scores a text and generates none: no -m and -n; --limit N "
+                            "scores its first N tokens");
+    if (o->eval_tasks && options_given(o, &o->n_tokens))
+        return usage(error, "--eval-tasks FILE scores choices and generates none: no -n");
+    return STATUS_OK;
+}
+
+static Status open_eval(void **state, const Session *session, SandboxRules *rules, Error *error) {
+    const Options *o = session->options;
+    if (!o->against) return STATUS_OK;
+    ModelOpening *other = malloc(sizeof *other);
+    if (!other) return error_set(error, "no memory for a second model");
+    *state = other;
+    (void)rules;
+    return modelopen_begin(other, o->against, NULL, o, session->interrupted, error);
+}
+
+/* Calls `runs` with the second model open (--against), if there is one. */
+static Status run_with_other(ModelOpening *opening, Session *session,
+                             Status (*runs)(Session *session, ModelFile *file, Error *error),
+                             Error *error) {
+    ModelOptions options = session_model_options(session);
+    ModelFile *file = NULL;
+    Status status = STATUS_OK;
+    /* Both score the same chunks, and a mask (masks.h) needs the whole text in one. */
+    options.max_rows = (uint32_t)model_max_rows(session->model);
+    if (opening) status = modelopen_finish(opening, session, session->n_threads, &file, error);
+    if (opening && status == STATUS_OK) status = embedding_refuse_text(file, error);
+    if (opening && status == STATUS_OK) status = model_open(&session->other, file, &options, error);
+    if (status == STATUS_OK) status = runs(session, file, error);
+    model_close(session->other);
+    modelfile_close(file);
+    session->other = NULL;
+    return status;
+}
+
+static Status score(Session *session, ModelFile *file, Error *error) {
+    Status status = score_run(session, error);
+    if (status != STATUS_OK || !session->options->why) return status;
+    return why_text_run(session, file, score_other_kv_type(session), error);
+}
+
+static Status run_eval(void *state, Session *session, Error *error) {
+    return run_with_other(state, session, score, error);
+}
+
+static Status run_side_by_side(void *state, Session *session, Error *error) {
+    return run_with_other(state, session, side_by_side_run, error);
+}
+
+static void close_eval(void *state) {
+    if (state) modelopen_close(state);
+    free(state);
+}
+
+/* ---- The modes ---- */
+
+const Mode inspect_info_mode = {.name = "--info",
+                                .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_HEAD,
+                                .asked = asks_info,
+                                .run = run_info};
+const Mode inspect_layers_mode = {.name = "--layers",
+                                  .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_HEAD,
+                                  .asked = asks_layers,
+                                  .run = run_layers};
+const Mode inspect_verify_mode = {.name = "--verify",
+                                  .traits = MODE_WITHOUT_TOKENIZER | MODE_WITHOUT_WEIGHTS |
+                                            MODE_CHECKS_FILE,
+                                  .asked = asks_verify,
+                                  .run = run_verify};
+const Mode inspect_tokenize_mode = {.name = "--tokenize",
+                                    .traits = MODE_WITHOUT_WEIGHTS,
+                                    .asked = asks_tokenize,
+                                    .run = run_tokenize};
+const Mode inspect_detokenize_mode = {.name = "--detokenize",
+                                      .traits = MODE_WITHOUT_WEIGHTS,
+                                      .asked = asks_detokenize,
+                                      .run = run_detokenize};
+const Mode inspect_render_mode = {
+    .name = "--render", .traits = MODE_WITHOUT_WEIGHTS, .asked = asks_render, .run = run_render};
+const Mode inspect_eval_mode = {.name = "--eval",
+                                .asked = asks_eval,
+                                .check = check_eval,
+                                .open = open_eval,
+                                .run = run_eval,
+                                .close = close_eval};
+const Mode inspect_side_by_side_mode = {.name = "--against",
+                                        .asked = asks_side_by_side,
+                                        .open = open_eval,
+                                        .run = run_side_by_side,
+                                        .close = close_eval};
+const Mode inspect_score_mode = {
+    .name = "--score", .asked = asks_score, .check = check_views, .run = run_score};
+const Mode inspect_attention_mode = {.name = "--attention",
+                                     .traits = MODE_WITHOUT_HEAD,
+                                     .asked = asks_attention,
+                                     .run = run_attention};
+const Mode inspect_positions_mode = {.name = "--positions",
+                                     .traits = MODE_WITHOUT_HEAD,
+                                     .asked = asks_positions,
+                                     .run = run_positions};
+const Mode inspect_layer_mode = {
+    .name = "--layer", .traits = MODE_WITHOUT_HEAD, .asked = asks_layer, .run = run_layer};
+const Mode inspect_no_cache_mode = {
+    .name = "--no-cache", .asked = asks_no_cache, .run = run_no_cache};

@@ -1,0 +1,86 @@
+#include "modes/open/model_check.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "families/reading/source_open.h"
+#include "system/descriptor.h"
+#include "system/sandbox.h"
+
+/* The name of the type that most weights have. */
+static const char *usual_type(const Source *source) {
+    double largest = 0.0, sums[STORED_TYPES + TENSOR_TYPES] = {0};
+    const char *name = "-";
+    for (size_t i = 0; i < source->n_tensors; i++) {
+        const SourceTensor *t = &source->tensors[i];
+        if (t->is_vector || t->shares || t->values) continue;
+        bool panels = t->stored == STORED_PANELS;
+        double *sum = &sums[panels ? STORED_TYPES + t->panels : (size_t)t->stored];
+        *sum += (double)t->rows * (double)t->cols;
+        if (*sum <= largest) continue;
+        largest = *sum;
+        name = panels ? tensor_type_info(t->panels)->name : stored_type_info(t->stored)->name;
+    }
+    return name;
+}
+
+static void check_here(const char *path, ModelCheck *check) {
+    const SandboxRules rules = {.writable = {NULL}};
+    SandboxReport report;
+    Source *source = NULL;
+    Error error = {{0}};
+    Status status = source_open(&source, path, NULL, &error);
+    if (status == STATUS_OK) status = sandbox_enter(&rules, &report, &error);
+    if (status == STATUS_OK) status = source_parse(source, &error);
+    if (status == STATUS_OK) snprintf(check->type, sizeof check->type, "%s", usual_type(source));
+    check->runs = status == STATUS_OK;
+    size_t n = strlen(path);
+    bool named = strncmp(error.text, path, n) == 0 && error.text[n] == ':';
+    if (status != STATUS_OK)
+        snprintf(check->why, sizeof check->why, "%.*s", (int)sizeof check->why - 1,
+                 error.text + (named ? n + 2 : 0));
+}
+
+/* Reads what the other process found; false: it ended, or took more than a minute. */
+static bool receive_check(int fd, ModelCheck *check) {
+    enum { MILLISECONDS = 60000 };
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    char *at = (char *)check;
+    for (size_t done = 0; done < sizeof *check;) {
+        if (poll(&ready, 1, MILLISECONDS) <= 0) return false;
+        ssize_t n = read(fd, at + done, sizeof *check - done);
+        if (n <= 0) return false;
+        done += (size_t)n;
+    }
+    check->type[sizeof check->type - 1] = check->why[sizeof check->why - 1] = '\0';
+    return true;
+}
+
+void model_check(const char *path, ModelCheck *check) {
+    int pipes[2];
+    *check = (ModelCheck){0};
+    if (pipe(pipes) != 0) {
+        snprintf(check->why, sizeof check->why, "not looked at: %s", strerror(errno));
+        return;
+    }
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        close(pipes[0]);
+        check_here(path, check);
+        descriptor_write(pipes[1], (const char *)check, sizeof *check);
+        _exit(0);
+    }
+    close(pipes[1]);
+    if (child < 0 || !receive_check(pipes[0], check)) {
+        if (child > 0) kill(child, SIGKILL);
+        *check = (ModelCheck){.why = "its files could not be looked at"};
+    }
+    close(pipes[0]);
+    if (child > 0) waitpid(child, NULL, 0);
+}
