@@ -1,6 +1,6 @@
 /* A decoder-only transformer, from a prompt to text, in one file and plain loops.
  *
- *     make build/decoder
+ *     make
  *     build/decoder models/stories.bin "Once upon a time" 40 0.8 4
  *
  * prints what `./run models/stories.bin -i "Once upon a time" -n 40 -t 0.8 -s 4` prints, byte for
@@ -9,7 +9,7 @@
  * Two models, which are the ends of one history:
  *
  *     the paper's    "Attention Is All You Need" (arXiv:1706.03762), its decoder without the
- *                    encoder: models/paper-mha.bin
+ *                    encoder: models/paper-mha.bin, and the same with positions told otherwise
  *     a llama        (arXiv:2302.13971, section 2.2): models/stories.bin
  *
  * Both turn a list of token ids into one number (logit) for each token of the vocabulary, which
@@ -22,7 +22,9 @@
  * Shapes stand in brackets beside the lines: [n_heads][head_dim] is n_heads rows of head_dim
  * numbers, one behind the other. Other programs (and PyTorch) compute the same sums in another
  * order and get other last bits. Here the order is that of docs/numerics.md, because then the bytes
- * can be compared; where a line looks odd for its task, that is why.
+ * can be compared; where a line looks odd for its task, that is why. A product and attention stand
+ * here twice, in that order and as a book has them (plain_...). With a sixth argument, `plain`, the
+ * book's are used, and the largest difference of the two is printed at the end.
  *
  * The root's headers open the file (core/modelfile.h, core/weights.h), cut text into tokens and
  * join them again (tokenizer.h). What is between the ids and the logits is all here. */
@@ -33,6 +35,7 @@
 #include <string.h>
 
 #include "base/numbers.h"
+#include "base/shown_text.h"
 #include "generation.h"
 #include "tokenizer.h"
 #include "core/weights.h"
@@ -42,6 +45,12 @@ enum {
     BLOCK = 64,         /* positions that attention takes at once */
     MOST_CONTEXT = 1024 /* after so many positions `run` joins two parts; this file stops there */
 };
+
+/* How far the book's formulas are from the exact order: the largest |difference| of one number. */
+typedef struct Plain {
+    bool used;
+    float product, attention;
+} Plain;
 
 typedef struct Decoder {
     const Config *c;
@@ -56,6 +65,8 @@ typedef struct Decoder {
     float *hidden, *up;    /* [ffn_dim] */
     float *cosine, *sine;  /* [head_dim / 2] */
     float *logits;         /* [vocab_size] */
+    float *row, *other;    /* of the plain formulas: a row of weights, and what they give */
+    Plain plain;
 } Decoder;
 
 /* ---- Arithmetic -------------------------------------------------------------------------- */
@@ -83,12 +94,20 @@ static float joined(float sums[SUMS]) {
     return sums[0];
 }
 
+/* Puts the book's numbers plain[n] in the place of exact[n]. */
+static void replace(float *exact, const float *plain, size_t n, float *largest_difference) {
+    for (size_t i = 0; i < n; i++) {
+        *largest_difference = fmaxf(*largest_difference, fabsf(plain[i] - exact[i]));
+        exact[i] = plain[i];
+    }
+}
+
 /* out[rows] = W x, with W [rows][cols] and x [cols]: each output is the dot product of a row of W
  * with x. Nearly all the time of a language model is spent here.
  *
  * Weights of 8 bits and fewer come in groups (of 32, say) with one scale: weight = scale * code. x
  * is rounded to such groups as well, so that the products are of whole numbers. */
-static void multiply(float *out, const Matrix *w, const float *x) {
+static void exact_multiply(float *out, const Matrix *w, const float *x) {
     size_t group = type_group(w->type);
     memset(out, 0, w->rows * sizeof *out);
     for (size_t i = 0; !group && i < w->rows; i++)
@@ -119,9 +138,26 @@ static void multiply(float *out, const Matrix *w, const float *x) {
     }
 }
 
+/* The same as a book has it: out_i = sum of W_ik x_k. Nothing is rounded to 8 bits but what the
+ * file has so. */
+static void plain_multiply(Decoder *d, float *out, const Matrix *w, const float *x) {
+    for (size_t i = 0; i < w->rows; i++) {
+        matrix_row(w, i, d->row);
+        out[i] = 0.0f;
+        for (size_t k = 0; k < w->cols; k++) out[i] += d->row[k] * x[k];
+    }
+}
+
+static void multiply(Decoder *d, float *out, const Matrix *w, const float *x) {
+    exact_multiply(out, w, x);
+    if (!d->plain.used) return;
+    plain_multiply(d, d->other, w, x);
+    replace(out, d->other, w->rows, &d->plain.product);
+}
+
 /* out = W x + b. The paper's maps have a bias b; a llama's have none. */
-static void linear(float *out, const Linear *map, const float *x) {
-    multiply(out, &map->w, x);
+static void linear(Decoder *d, float *out, const Linear *map, const float *x) {
+    multiply(d, out, &map->w, x);
     for (size_t i = 0; map->bias && i < map->w.rows; i++) out[i] += map->bias[i];
 }
 
@@ -176,6 +212,12 @@ static void add_sinusoids(const Decoder *d, size_t position, float *x) {
     }
 }
 
+/* A table of vectors that training has filled, one a position, serves as well (GPT-2). It ends
+ * where the training texts did. */
+static void add_learned(const Decoder *d, size_t position, float *x) {
+    add(x, d->w.position_embedding + position * d->c->dim, d->c->dim);
+}
+
 /* A llama leaves x alone and rotates queries and keys instead (RoPE, arXiv:2104.09864): pair i of
  * a head is turned by the angle position * f_i. The dot product of two vectors that are turned by
  * the angles a and b depends on a - b alone, so that attention sees distances. */
@@ -204,19 +246,43 @@ static float *cached(const Decoder *d, float *cache, size_t layer, size_t positi
            ((layer * d->c->context + position) * d->heads.n_kv_heads + head) * d->heads.head_dim;
 }
 
+/* ALiBi (arXiv:2108.12409) tells positions here and nowhere else: a score falls by the head's slope
+ * for each position of distance. 0: the model tells them otherwise. */
+static float slope(const Decoder *d, size_t head) {
+    return d->c->position == POSITION_ALIBI ? d->w.alibi_slopes[head] : 0.0f;
+}
+
 /* Scaled dot-product attention (section 3.2.1) of one head and the query at `position`:
  *
  *     out = softmax(q . k / sqrt(head_dim)) v       over the positions 0 ... position
  *
  * Later positions do not exist yet, which is all there is to the causal mask. Softmax makes
  * weights that sum to 1: exp(score) / sum of all exp(score). The largest score is subtracted
- * first, which changes nothing but keeps exp from overflowing.
- *
- * It is done block by block, as FlashAttention does (arXiv:2205.14135), with the largest score so
- * far: when a block raises it, what has been summed is scaled down by exp(old - new). The division
- * by the sum comes at the end. */
-static void attend(const Decoder *d, size_t layer, size_t kv_head, const float *q, size_t position,
-                   float *out) {
+ * first, which changes nothing but keeps exp from overflowing. */
+static void plain_attend(const Decoder *d, size_t layer, size_t head, size_t kv_head,
+                         const float *q, size_t position, float *out) {
+    size_t head_dim = d->heads.head_dim;
+    float weight[MOST_CONTEXT + 1], largest = -INFINITY, sum = 0.0f;
+    for (size_t p = 0; p <= position; p++) {
+        const float *k = cached(d, d->keys, layer, p, kv_head);
+        float dot = 0.0f;
+        for (size_t i = 0; i < head_dim; i++) dot += q[i] * k[i];
+        weight[p] = dot * d->c->attention_scale - slope(d, head) * (float)(position - p);
+        largest = fmaxf(largest, weight[p]);
+    }
+    for (size_t p = 0; p <= position; p++) sum += weight[p] = expf(weight[p] - largest);
+    memset(out, 0, head_dim * sizeof *out);
+    for (size_t p = 0; p <= position; p++) {
+        const float *v = cached(d, d->values, layer, p, kv_head);
+        for (size_t i = 0; i < head_dim; i++) out[i] += weight[p] / sum * v[i];
+    }
+}
+
+/* The same in the exact order: block by block, as FlashAttention does (arXiv:2205.14135), with the
+ * largest score so far: when a block raises it, what has been summed is scaled down by exp(old -
+ * new). The division by the sum comes at the end. */
+static void exact_attend(const Decoder *d, size_t layer, size_t head, size_t kv_head,
+                         const float *q, size_t position, float *out) {
     size_t head_dim = d->heads.head_dim;
     float largest = -INFINITY, sums[SUMS] = {0};
     memset(out, 0, head_dim * sizeof *out);
@@ -228,6 +294,8 @@ static void attend(const Decoder *d, size_t layer, size_t kv_head, const float *
             float dot = 0.0f;
             for (size_t i = 0; i < head_dim; i++) dot = fmaf(q[i], k[i], dot);
             weight[p] = dot * d->c->attention_scale; /* 1 / sqrt(head_dim) */
+            if (slope(d, head) != 0.0f)
+                weight[p] = fmaf((float)(first + p) - (float)position, slope(d, head), weight[p]);
             if (weight[p] > largest) largest = weight[p];
         }
         float shrink = exponential(old - largest);
@@ -246,6 +314,16 @@ static void attend(const Decoder *d, size_t layer, size_t kv_head, const float *
     for (size_t i = 0; i < head_dim; i++) out[i] *= share;
 }
 
+static void attend(Decoder *d, size_t layer, size_t head, size_t position) {
+    size_t head_dim = d->heads.head_dim, group = d->heads.n_heads / d->heads.n_kv_heads;
+    const float *q = d->q + head * head_dim;
+    float *out = d->attended + head * head_dim;
+    exact_attend(d, layer, head, head / group, q, position, out);
+    if (!d->plain.used) return;
+    plain_attend(d, layer, head, head / group, q, position, d->other);
+    replace(out, d->other, head_dim, &d->plain.attention);
+}
+
 /* Multi-head attention (section 3.2.2): y[dim] = Wo (the heads' outputs side by side).
  *
  * Three maps of the same input: the query is what a position looks for, the key what it offers, the
@@ -257,12 +335,13 @@ static void attend(const Decoder *d, size_t layer, size_t kv_head, const float *
 static void attention(Decoder *d, size_t layer, size_t position, const float *in, float *y) {
     const LayerWeights *w = &d->w.layers[layer];
     const HeadShape *h = &d->heads;
-    size_t group = h->n_heads / h->n_kv_heads, n_kept = (size_t)h->n_kv_heads * h->head_dim;
+    size_t n_kept = (size_t)h->n_kv_heads * h->head_dim;
     float *k = cached(d, d->keys, layer, position, 0);   /* [n_kv_heads][head_dim] */
     float *v = cached(d, d->values, layer, position, 0); /* [n_kv_heads][head_dim] */
-    linear(d->q, &w->wq, in); /* [n_heads][head_dim] = Wq [n_heads * head_dim][dim] times [dim] */
-    linear(k, &w->wk, in);
-    linear(v, &w->wv, in);
+    linear(d, d->q, &w->wq,
+           in); /* [n_heads][head_dim] = Wq [n_heads * head_dim][dim] times [dim] */
+    linear(d, k, &w->wk, in);
+    linear(d, v, &w->wv, in);
     if (d->c->position == POSITION_ROPE) {
         for (size_t i = 0; i < h->n_heads; i++) rotate(d, d->q + i * h->head_dim);
         for (size_t i = 0; i < h->n_kv_heads; i++) rotate(d, k + i * h->head_dim);
@@ -271,10 +350,8 @@ static void attention(Decoder *d, size_t layer, size_t position, const float *in
         k[i] = numbers_half_to_float(numbers_float_to_half(k[i]));
         v[i] = numbers_half_to_float(numbers_float_to_half(v[i]));
     }
-    for (size_t i = 0; i < h->n_heads; i++)
-        attend(d, layer, i / group, d->q + i * h->head_dim, position,
-               d->attended + i * h->head_dim);
-    linear(y, &w->wo, d->attended); /* [dim] = Wo [dim][n_heads * head_dim] times it */
+    for (size_t i = 0; i < h->n_heads; i++) attend(d, layer, i, position);
+    linear(d, y, &w->wo, d->attended); /* [dim] = Wo [dim][n_heads * head_dim] times it */
 }
 
 /* ---- Step 5: the feed-forward network ------------------------------------------------------ */
@@ -282,21 +359,21 @@ static void attention(Decoder *d, size_t layer, size_t position, const float *in
 /* The paper's (section 3.3): y = W2 max(0, W1 x + b1) + b2, wider inside than outside. Attention
  * moves information between positions; this works on what has arrived at one. */
 static void paper_feed_forward(Decoder *d, const FeedForward *f, const float *in, float *y) {
-    linear(d->hidden, &f->up, in);                                                  /* [ffn_dim] */
+    linear(d, d->hidden, &f->up, in);                                               /* [ffn_dim] */
     for (size_t i = 0; i < f->width; i++) d->hidden[i] = fmaxf(0.0f, d->hidden[i]); /* ReLU */
-    linear(y, &f->down, d->hidden);                                                 /* [dim] */
+    linear(d, y, &f->down, d->hidden);                                              /* [dim] */
 }
 
 /* A llama's: SwiGLU (arXiv:2002.05202). y = Wdown (silu(Wgate x) * (Wup x)), with the product
  * element by element and silu(g) = g / (1 + exp(-g)), a ReLU without its corner. */
 static void llama_feed_forward(Decoder *d, const FeedForward *f, const float *in, float *y) {
-    linear(d->hidden, &f->gate, in); /* [ffn_dim] */
-    linear(d->up, &f->up, in);       /* [ffn_dim] */
+    linear(d, d->hidden, &f->gate, in); /* [ffn_dim] */
+    linear(d, d->up, &f->up, in);       /* [ffn_dim] */
     for (size_t i = 0; i < f->width; i++) {
         float gate = d->hidden[i];
         d->hidden[i] = gate * (1.0f / (1.0f + exponential(-gate))) * d->up[i];
     }
-    linear(y, &f->down, d->hidden); /* [dim] */
+    linear(d, y, &f->down, d->hidden); /* [dim] */
 }
 
 /* ---- A layer, and all of them --------------------------------------------------------------- */
@@ -335,6 +412,7 @@ static void forward(Decoder *d, int32_t token, size_t position) {
     float *x = d->x; /* [dim] */
     embed(d, token, x);
     if (d->c->position == POSITION_SINUSOIDAL) add_sinusoids(d, position, x);
+    if (d->c->position == POSITION_LEARNED) add_learned(d, position, x);
     if (d->c->position == POSITION_ROPE) find_angles(d, position);
     for (size_t layer = 0; layer < d->c->n_layers; layer++) {
         if (is_paper) {
@@ -345,7 +423,7 @@ static void forward(Decoder *d, int32_t token, size_t position) {
     }
     /* Post-norm ends in a norm anyway. */
     if (!is_paper) rms_norm(x, &d->w.final_norm, x, d->c->dim, d->c->norm_eps);
-    linear(d->logits, &d->w.output, x);
+    linear(d, d->logits, &d->w.output, x);
 }
 
 /* ---- Step 7: from logits to the next token -------------------------------------------------- */
@@ -409,7 +487,9 @@ static bool ends_text(const GenerationOptions *o, int32_t token) {
 
 static void check(Status status, const Error *error) {
     if (status == STATUS_OK) return;
-    fprintf(stderr, "decoder: %s\n", error->text);
+    fprintf(stderr, "decoder: ");
+    shown_text_write(stderr, error->text, strlen(error->text));
+    fprintf(stderr, "\n");
     exit(1);
 }
 
@@ -420,7 +500,7 @@ static void print_token(TokenDecoder *decoder, int32_t token) {
     size_t length;
     Error error;
     check(token_decoder_push(decoder, token, &bytes, &length, &error), &error);
-    fwrite(bytes, 1, length, stdout);
+    shown_text_write(stdout, bytes, length);
 }
 
 /* The loop that everyone calls generation: read the prompt; then choose a token, print it, read it.
@@ -443,7 +523,7 @@ static void generate(Decoder *d, const Tokenizer *tokenizer, const GenerationOpt
         forward(d, token, position);
     }
     check(token_decoder_flush(&decoder, &bytes, &length, &error), &error);
-    fwrite(bytes, 1, length, stdout);
+    shown_text_write(stdout, bytes, length);
     putchar('\n');
     token_decoder_free(&decoder);
 }
@@ -459,6 +539,8 @@ static bool is_known(const Decoder *d, const GenerationOptions *o) {
                  c->activation == ACTIVATION_SILU && c->final_norm && !c->parallel_block;
     bool positions = (c->position == POSITION_SINUSOIDAL &&
                       c->sinusoid_layout == SINUSOID_INTERLEAVED && c->position_offset == 0) ||
+                     (c->position == POSITION_LEARNED && c->position_offset == 0) ||
+                     c->position == POSITION_ALIBI ||
                      (c->position == POSITION_ROPE && c->rope_attention_factor == 1.0f &&
                       c->rope_original_context == 0 && c->rope_dynamic_factor == 0.0f);
     bool plain = c->stack == STACK_PLAIN && c->experts.count == 0 && c->qk_norm == QK_NORM_NONE &&
@@ -481,10 +563,10 @@ static bool is_known(const Decoder *d, const GenerationOptions *o) {
 }
 
 static float *floats(size_t rows, size_t cols) {
+    Error error;
     float *array = calloc(rows, cols * sizeof *array);
-    if (array) return array;
-    fprintf(stderr, "decoder: no memory\n");
-    exit(1);
+    if (!array) check(error_set(&error, "no memory"), &error);
+    return array;
 }
 
 static void make_room(Decoder *d) {
@@ -503,10 +585,13 @@ static void make_room(Decoder *d) {
     d->cosine = floats(2, h->head_dim);
     d->sine = d->cosine + h->head_dim;
     d->logits = floats(c->vocab_size, 1);
+    size_t widest = kept + (size_t)h->n_heads * h->head_dim + c->dim + c->ffn_dim + c->vocab_size;
+    d->row = floats(2, widest);
+    d->other = d->row + widest;
 }
 
 static void free_room(Decoder *d) {
-    float *arrays[] = {d->keys, d->values, d->x, d->q, d->hidden, d->cosine, d->logits};
+    float *arrays[] = {d->keys, d->values, d->x, d->q, d->hidden, d->cosine, d->logits, d->row};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     weights_free(&d->w);
 }
@@ -514,10 +599,11 @@ static void free_room(Decoder *d) {
 /* Reads one argument, a number from 0 to `most`. */
 static double number(const char *text, double most) {
     char *end;
+    Error error;
     double value = strtod(text, &end);
-    if (end != text && !*end && value >= 0.0 && value <= most) return value;
-    fprintf(stderr, "decoder: %s: not a number from 0 to %g\n", text, most);
-    exit(2);
+    if (end == text || *end || !(value >= 0.0) || value > most)
+        check(error_set(&error, "%s: not a number from 0 to %g", text, most), &error);
+    return value;
 }
 
 int main(int argc, char **argv) {
@@ -527,8 +613,9 @@ int main(int argc, char **argv) {
     TokenList prompt = {0};
     Error error;
     size_t n_bytes;
-    if (argc != 6) {
-        fprintf(stderr, "usage: decoder MODEL.bin PROMPT TOKENS TEMPERATURE SEED\n");
+    d.plain.used = argc == 7 && strcmp(argv[6], "plain") == 0;
+    if (argc != 6 && !d.plain.used) {
+        fprintf(stderr, "usage: decoder MODEL.bin PROMPT TOKENS TEMPERATURE SEED [plain]\n");
         return 2;
     }
     check(modelfile_open(&file, argv[1], -1, &error), &error);
@@ -557,6 +644,10 @@ int main(int argc, char **argv) {
                         d.c->context),
               &error);
     generate(&d, tokenizer, &o, &prompt);
+    if (d.plain.used)
+        fprintf(stderr,
+                "plain formulas, largest difference: %.2g of a product, %.2g of attention\n",
+                (double)d.plain.product, (double)d.plain.attention);
     token_list_free(&prompt);
     free_room(&d);
     tokenizer_close(tokenizer);

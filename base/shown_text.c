@@ -2,6 +2,7 @@
 
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/utf8.h"
 
@@ -55,4 +56,14 @@ size_t shown_text(const char *text, size_t length, char *shown, size_t size, siz
     }
     *used = at;
     return out;
+}
+
+void shown_text_write(FILE *out, const char *text, size_t length) {
+    bool terminal = isatty(fileno(out));
+    for (size_t at = 0, used = length; at < length; at += used) {
+        char shown[1024];
+        size_t n =
+            terminal ? shown_text(text + at, length - at, shown, sizeof shown, &used) : length;
+        fwrite(terminal ? shown : text, 1, n, out);
+    }
 }

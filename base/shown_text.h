@@ -3,6 +3,7 @@
 #define SHOWN_TEXT_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 enum { SHOWN_MOST = 8 }; /* bytes that one character becomes at most */
 
@@ -12,5 +13,8 @@ enum { SHOWN_MOST = 8 }; /* bytes that one character becomes at most */
  * fit and returns their bytes; *used receives the bytes of `text` that were converted. A handler of
  * signals may call it. */
 size_t shown_text(const char *text, size_t length, char *shown, size_t size, size_t *used);
+
+/* Writes text[length] as a terminal may show it where `out` is one; else the bytes as they are. */
+void shown_text_write(FILE *out, const char *text, size_t length);
 
 #endif

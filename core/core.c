@@ -129,20 +129,9 @@ static Status open_model(Core *core, const Arguments *a, Error *error) {
     return kvcache_new(&core->cache, &shape, 1, 0, error);
 }
 
-/* Writes what a terminal can show: no text steers it. A pipe gets the bytes. */
-static void show(FILE *out, const char *text, size_t length) {
-    bool terminal = isatty(fileno(out));
-    for (size_t at = 0, used = length; at < length; at += used) {
-        char shown[1024];
-        size_t n =
-            terminal ? shown_text(text + at, length - at, shown, sizeof shown, &used) : length;
-        fwrite(terminal ? shown : text, 1, n, out);
-    }
-}
-
 /* Prints text[length] at once. A reader that has closed the pipe had enough: no error. */
 static Status put(const char *text, size_t length, Error *error) {
-    show(stdout, text, length);
+    shown_text_write(stdout, text, length);
     if (fflush(stdout) == 0 || errno == EPIPE) return STATUS_OK;
     return error_set(error, "stdout: cannot be written: %s", strerror(errno));
 }
@@ -223,7 +212,7 @@ int main(int argc, char **argv) {
         status = run(&arguments, &core, &error);
     if (status != STATUS_OK) {
         fputs("run: ", stderr);
-        show(stderr, error.text, strlen(error.text));
+        shown_text_write(stderr, error.text, strlen(error.text));
         fputs("\n", stderr);
     }
     close_core(&core);

@@ -9,7 +9,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/fixture.h"
 #include "tests/process.h"
+#include "tests/small_model.h"
 #include "tests/tier.h"
 
 static const char model[] = "models/stories.bin";
@@ -72,7 +74,8 @@ static void wrong_arguments_are_named(void **state) {
     free(core);
 }
 
-/* The paper's decoder and a llama, greedy and drawn; more than a block of 64 positions. */
+/* The paper's decoder, each way of telling positions, and a llama, greedy and drawn; more than a
+ * block of 64 positions. */
 static void the_decoder_in_one_file_prints_what_run_prints(void **state) {
     char *decoder = build_path("decoder");
     const struct {
@@ -80,6 +83,8 @@ static void the_decoder_in_one_file_prints_what_run_prints(void **state) {
     } cases[] = {{"models/paper-mha.bin", "Once upon a time", "80", "0"},
                  {"models/paper-mha.bin", "A dragon", "100", "1"},
                  {"models/sinusoidal.bin", "A dragon", "20", "0.8"},
+                 {"models/paper-alibi.bin", "A dragon", "80", "0.8"},
+                 {"models/paper-learned.bin", "A dragon", "80", "0.8"},
                  {"models/stories.bin", "A dragon", "20", "0"},
                  {"models/stories.bin", "Once upon a time", "70", "1"}};
     (void)state;
@@ -94,11 +99,31 @@ static void the_decoder_in_one_file_prints_what_run_prints(void **state) {
         process_free(&run);
         process_free(&p);
     }
-    Process other = RUN(decoder, "models/paper-alibi.bin", "A dragon", "1", "0", "7");
-    assert_int_equal(other.status, 1);
-    assert_string_equal(other.err, "decoder: models/paper-alibi.bin: neither the paper's "
-                                   "decoder nor a plain llama\n");
-    process_free(&other);
+    char *directory = fixture_directory(), *other = small_model(directory, "tiny,activation=gelu");
+    Process p = RUN(decoder, other, "A dragon", "1", "0", "7");
+    PROCESS_SAYS(p, 1, "neither the paper's decoder nor a plain llama");
+    fixture_remove_directory(directory);
+    free(other);
+    free(decoder);
+}
+
+/* Its formulas of a book give the same but for rounding: that of activations to 8 bits in a
+ * product, which is a large part of it, and that of float32 in attention. */
+static void the_plain_formulas_are_near(void **state) {
+    char *decoder = build_path("decoder");
+    const char *models[] = {"models/paper-alibi.bin", "models/stories.bin"};
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        double product, attention;
+        Process p = RUN(decoder, models[i], "Once upon a time", "20", "0", "7", "plain");
+        assert_int_equal(sscanf(p.err,
+                                "plain formulas, largest difference: %lf of a product, %lf of "
+                                "attention",
+                                &product, &attention),
+                         2);
+        assert_true(product > 0 && product < 1 && attention > 0 && attention < 1e-5);
+        process_free(&p);
+    }
     free(decoder);
 }
 
@@ -108,6 +133,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_core_prints_what_run_prints),
         cmocka_unit_test(wrong_arguments_are_named),
         cmocka_unit_test(the_decoder_in_one_file_prints_what_run_prints),
+        cmocka_unit_test(the_plain_formulas_are_near),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
