@@ -209,8 +209,11 @@ Process process_signalled(const char *const *argv, int milliseconds, int number,
     assert_true(sender >= 0);
     if (sender == 0) {
         usleep((useconds_t)milliseconds * 1000);
+        kill(child, SIGSTOP); /* it does not go on while this process waits for a processor */
+        usleep(20 * 1000);
         before = seconds_used(child);
         kill(child, number);
+        kill(child, SIGCONT);
         bool wrote = write(said[1], &before, sizeof before) == sizeof before;
         sleep(30);
         kill(child, SIGKILL);
