@@ -248,7 +248,7 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(ISA_FLAGS) -c -o $@ $<
 
-# The core alone: the root, base/, the pages of the KV cache and what plain C needs of kernels/. No formats,
+# The core alone: the five nouns, tokenizer/, core/, base/, the pages of the KV cache and what plain C needs of kernels/. No formats,
 # modes, templates, drafters or SIMD: core/core_absent.c stands for what the others call of them. It continues a text
 # of a model.bin and gives the same bytes.
 CORE_KERNELS = kernels/reference.c kernels/matmul.c kernels/tensor.c

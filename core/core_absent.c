@@ -1,6 +1,6 @@
-/* What the core leaves out: every function of layers/, tokenizers/, cache/ and kernels/ that the
- * root calls, refusing by name or doing nothing. Only `make core` compiles this file. What is asked
- * only after a refusal returns NULL. */
+/* What the core leaves out: every function of layers/, tokenizer/, kvcache/ and kernels/ that the
+ * rest of it calls, refusing by name or doing nothing. Only `make core` compiles this file. What is
+ * asked only after a refusal returns NULL. */
 #include "core/attention.h"
 #include "kvcache/kvcache_snapshots_internal.h"
 #include "kernels/kernels.h"
@@ -63,7 +63,7 @@ void latent_scores_reference(const AttentionParams *params, const AttentionJob *
 void latent_add_values_reference(const AttentionParams *params, const AttentionJob *job,
                                  const void *keys, const PageOutput *outputs) {}
 
-/* ---- Tokenizers: tokenizers/ ---- */
+/* ---- Tokenizers: tokenizer/ ---- */
 
 Status unigram_encode(Encoding *e, const char *bytes, size_t length) {
     return error_set(e->error, "tokenizer: this build has no Unigram");
@@ -83,7 +83,7 @@ bool characters_charsmap_is_sound(const void *bytes, size_t n) {
     return true;
 }
 
-/* ---- Snapshots of the KV cache: cache/ ---- */
+/* ---- Snapshots of the KV cache: kvcache/ ---- */
 
 void snapshots_forget(KvCache *cache, Sequence *sequence, int32_t start) {}
 

@@ -1,5 +1,5 @@
-/* Copies of a key/value cache in other processes (cluster/): who is told what has been done to it.
- */
+/* Copies of a key/value cache in other processes (ports/cluster/): who is told what has been done
+ * to it. */
 #ifndef CACHE_KVCACHE_MIRROR_H
 #define CACHE_KVCACHE_MIRROR_H
 

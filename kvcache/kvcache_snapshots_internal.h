@@ -1,4 +1,4 @@
-/* What kvcache.c and the rest of cache/ call in kvcache_snapshots.c. The core build has none of
+/* What kvcache.c and the rest of kvcache/ call in kvcache_snapshots.c. The core build has none of
  * these (core/core_absent.c): a cache there keeps no snapshots and shares no pages. */
 #ifndef CACHE_KVCACHE_SNAPSHOTS_INTERNAL_H
 #define CACHE_KVCACHE_SNAPSHOTS_INTERNAL_H

@@ -1,5 +1,5 @@
-/* Inside the key/value cache: pages, page tables and states, for kvcache.c and the files of cache/.
- * Everybody else: kvcache.h.
+/* Inside the key/value cache: pages, page tables and states, for kvcache.c and the files of
+ * kvcache/. Everybody else: kvcache.h.
  *
  * Layers whose queries see the same window form a group. A page holds KV_PAGE positions of one
  * group's layers, so that the pages that have left a window can be given back while layers that see

@@ -45,7 +45,7 @@ struct Session {
     SandboxReport sandbox;   /* what is in force */
     int peak_memory_fd;      /* peak_memory.h; 0: not open */
     const char *ranks;       /* how they divide the model, for --info; NULL: one process */
-    struct Cluster *cluster; /* the processes that compute together (cluster/); NULL: one */
+    struct Cluster *cluster; /* the processes that compute together (ports/cluster/); NULL: one */
     size_t cut_after;        /* tokens of a text that -n cut before it had its shape; 0: none was */
     volatile sig_atomic_t *interrupted; /* 0, or the signal that asked to stop */
     const Isa *isa;

@@ -124,7 +124,7 @@ Status tokenizer_encode_text(Encoding *e, const char *text, size_t length,
 /* Appends the ids of one word (never empty; well-formed UTF-8 unless SECTION_BYTE_LEVEL). */
 Status tokenizer_encode_word(Encoding *e, const char *word, size_t length);
 
-/* ---- tokenizers/, which the core leaves out ---- */
+/* ---- What the core leaves out: unigram.c, characters.c, charsmap.c ... ---- */
 
 /* Appends the ids of one word of a Unigram model. */
 Status unigram_encode(Encoding *e, const char *bytes, size_t length);
