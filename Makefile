@@ -271,7 +271,7 @@ $(BUILD)/core/%.o: %.c
 	$(CC) $(CORE_CFLAGS) $(CORE_PACKAGE_CFLAGS) -c -o $@ $<
 # Code lines of what `make core` compiles and includes, in all and file by file.
 CORE_LINES = scripts/code-lines $$(sed 's/\\$$//' $(CORE_OBJECTS:.o=.d) | tr ' ' '\n' | \
-	grep -E '^[a-z_/]+\.[ch]$$' | sort -u)
+	grep -E '^[a-z0-9_/]+\.[ch]$$' | sort -u)
 core-lines: $(BUILD)/core/run
 	@$(CORE_LINES)
 
