@@ -9,7 +9,8 @@
  * Two models, which are the ends of one history:
  *
  *     the paper's    "Attention Is All You Need" (arXiv:1706.03762), its decoder without the
- *                    encoder: models/paper-mha.bin, and the same with positions told otherwise
+ *                    encoder: models/paper-mha.bin, and the same with shared keys (-gqa, -mqa)
+ *                    or with positions told otherwise (-rope, -alibi, -learned)
  *     a llama        (arXiv:2302.13971, section 2.2): models/stories.bin
  *
  * Both turn a list of token ids into one number (logit) for each token of the vocabulary, which
@@ -24,10 +25,14 @@
  * order and get other last bits. Here the order is that of docs/numerics.md, because then the bytes
  * can be compared; where a line looks odd for its task, that is why. A product and attention stand
  * here twice, in that order and as a book has them (plain_...). With a sixth argument, `plain`, the
- * book's are used, and the largest difference of the two is printed at the end.
+ * book's are used, and the largest difference of the two is printed at the end. Of products it is
+ * large where weights have 8 bits or fewer, because the exact order rounds x to 8 bits as well: 0.6
+ * for stories.bin, and 3e-5 after `./export models/stories.bin mine-f32.bin --type f32`.
  *
- * The root's headers open the file (core/modelfile.h, core/weights.h), cut text into tokens and
- * join them again (tokenizer.h). What is between the ids and the logits is all here. */
+ * Other files open the model (core/modelfile.h, core/weights.h; core/config.h explains each field
+ * of `c->...`), give one weight or a row of them as floats (kernels/tensor.h: matrix_...), cut text
+ * into tokens and join them again (tokenizer.h). What is between the ids and the logits is all
+ * here. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -43,7 +48,7 @@
 enum {
     SUMS = 16,          /* partial sums of a vector's sum */
     BLOCK = 64,         /* positions that attention takes at once */
-    MOST_CONTEXT = 1024 /* after so many positions `run` joins two parts; this file stops there */
+    MOST_CONTEXT = 1024 /* `run` joins sums of 1024 positions each; this file has the first alone */
 };
 
 /* How far the book's formulas are from the exact order: the largest |difference| of one number. */
@@ -73,7 +78,8 @@ typedef struct Decoder {
 
 /* exp(x). The C library's may differ in the last bit from one machine to the next, so there is one
  * here: x = n ln 2 + r with |r| <= ln 2 / 2, then exp(x) = 2^n exp(r), and exp(r) by its series.
- * fmaf(a, b, c) is a * b + c with one rounding. */
+ * fmaf(a, b, c) is a * b + c with one rounding, rintf the nearest whole number, ldexpf(a, n)
+ * a * 2^n. Below the first bound the result is taken for 0, above the second it is too large. */
 static float exponential(float x) {
     static const float factor[] = {1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24,
                                    1.0f / 6,    0.5f,       1.0f,       1.0f};
@@ -477,6 +483,7 @@ static int32_t sample(float *x, size_t n, const SamplerOptions *o, size_t positi
     return (int32_t)chosen;
 }
 
+/* "eos", end of sequence, are the tokens after which nothing follows. */
 static bool ends_text(const GenerationOptions *o, int32_t token) {
     for (size_t i = 0; i < o->n_eos; i++)
         if (o->eos[i] == token) return true;
@@ -493,8 +500,8 @@ static void check(Status status, const Error *error) {
     exit(1);
 }
 
-/* A token is a piece of text, of which a character may need several: the decoder keeps bytes back
- * until a character is whole. */
+/* A token is a piece of text, of which a character may need several: a TokenDecoder keeps bytes
+ * back until a character is whole. */
 static void print_token(TokenDecoder *decoder, int32_t token) {
     const char *bytes;
     size_t length;
@@ -530,7 +537,7 @@ static void generate(Decoder *d, const Tokenizer *tokenizer, const GenerationOpt
 
 /* ---- Opening a model ------------------------------------------------------------------------ */
 
-/* Whether the model is one of the two; `run` knows some hundred others. */
+/* Whether the model is one of the two; `run` knows about 180 families. */
 static bool is_known(const Decoder *d, const GenerationOptions *o) {
     const Config *c = d->c;
     bool paper = c->norm == NORM_LAYER && c->norm_place == NORM_AFTER && !c->gated &&
@@ -638,7 +645,7 @@ int main(int argc, char **argv) {
     make_room(&d);
     check(tokenizer_encode(tokenizer, argv[2], strlen(argv[2]), NULL, TOKENIZE_ADD_BOS, &prompt,
                            &error),
-          &error); /* step 1 */
+          &error); /* step 1; BOS: the token that begins a text */
     if (prompt.length == 0 || prompt.length > d.c->context)
         check(error_set(&error, "the prompt has %zu tokens, not from 1 to %u", prompt.length,
                         d.c->context),
