@@ -1,6 +1,6 @@
 /* Base64, as .tiktoken files and tokenizer.json use it. */
-#ifndef FORMATS_BASE64_H
-#define FORMATS_BASE64_H
+#ifndef BASE_BASE64_H
+#define BASE_BASE64_H
 
 /* The value of a digit; -1: not one. */
 static inline int base64_value(char c) {

@@ -10,8 +10,8 @@
  *     sha256_add(&hash, bytes, n);                    as often as needed
  *     sha256_end(&hash, digest);
  */
-#ifndef FORMATS_SHA256_H
-#define FORMATS_SHA256_H
+#ifndef BASE_SHA256_H
+#define BASE_SHA256_H
 
 #include <stdbool.h>
 #include <stddef.h>

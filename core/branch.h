@@ -20,9 +20,10 @@
  * adds their outputs and reads what the next group needs, so that a group costs one wait of all
  * threads beside those of its products.
  *
- * Something new that a layer computes is a kind: a LayerKindNumber (config.h), a file of layers/
- * with a BranchKind, and a row in layers/layer_kinds.c. What it reads of Config, with the checks
- * and the multiply-adds, is in a file ..._fields.c of layers/ and a row in layers/layer_fields.c.
+ * Something new that a layer computes is a kind: a LayerKindNumber (config.h), a file in a
+ * room of layers/ with a BranchKind, and a row in layers/layer_kinds.c. What it reads of Config,
+ * with the checks and the multiply-adds, is in a file ..._fields.c beside it and two rows (kinds,
+ * order) in layers/layer_fields.c.
  * layer_kind.h has all that the core calls of them; its tensors' names are in docs/format.md and in
  * the families that have it. Layers that put known kinds together in a new way, or add weights and
  * streams of the whole model, are an arrangement: a StackNumber (config.h) with its name in

@@ -1,6 +1,6 @@
 /* What the key/value cache stores for each layer of a model. */
-#ifndef CACHE_KV_SHAPE_H
-#define CACHE_KV_SHAPE_H
+#ifndef KVCACHE_KV_SHAPE_H
+#define KVCACHE_KV_SHAPE_H
 
 #include <stdbool.h>
 #include <stddef.h>

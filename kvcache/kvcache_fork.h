@@ -1,6 +1,6 @@
 /* Sequences of the key/value cache that go back, or begin as copies of others. */
-#ifndef CACHE_KVCACHE_FORK_H
-#define CACHE_KVCACHE_FORK_H
+#ifndef KVCACHE_KVCACHE_FORK_H
+#define KVCACHE_KVCACHE_FORK_H
 
 #include <stdint.h>
 

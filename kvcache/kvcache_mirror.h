@@ -1,7 +1,7 @@
 /* Copies of a key/value cache in other processes (ports/cluster/): who is told what has been done
  * to it. */
-#ifndef CACHE_KVCACHE_MIRROR_H
-#define CACHE_KVCACHE_MIRROR_H
+#ifndef KVCACHE_KVCACHE_MIRROR_H
+#define KVCACHE_KVCACHE_MIRROR_H
 
 #include <stdint.h>
 

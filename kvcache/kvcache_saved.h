@@ -1,6 +1,6 @@
 /* All that a sequence and its snapshots hold, for saving and loading. */
-#ifndef CACHE_KVCACHE_SAVED_H
-#define CACHE_KVCACHE_SAVED_H
+#ifndef KVCACHE_KVCACHE_SAVED_H
+#define KVCACHE_KVCACHE_SAVED_H
 
 #include <stdbool.h>
 #include <stdint.h>

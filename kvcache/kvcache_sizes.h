@@ -1,6 +1,6 @@
 /* How much memory the key/value cache of a shape takes. */
-#ifndef CACHE_KVCACHE_SIZES_H
-#define CACHE_KVCACHE_SIZES_H
+#ifndef KVCACHE_KVCACHE_SIZES_H
+#define KVCACHE_KVCACHE_SIZES_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -11,8 +11,8 @@
  *     64 + d / 2 positions again (for states: if calls end as kvcache_call_rows says).
  * The last marks stay; others are dropped where they are missed least: when there are too many,
  * when snapshots alone hold more memory than they may, and when sequences need it. */
-#ifndef CACHE_KVCACHE_SNAPSHOTS_H
-#define CACHE_KVCACHE_SNAPSHOTS_H
+#ifndef KVCACHE_KVCACHE_SNAPSHOTS_H
+#define KVCACHE_KVCACHE_SNAPSHOTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* What kvcache.c and the rest of kvcache/ call in kvcache_snapshots.c. The core build has none of
  * these (core/core_absent.c): a cache there keeps no snapshots and shares no pages. */
-#ifndef CACHE_KVCACHE_SNAPSHOTS_INTERNAL_H
-#define CACHE_KVCACHE_SNAPSHOTS_INTERNAL_H
+#ifndef KVCACHE_KVCACHE_SNAPSHOTS_INTERNAL_H
+#define KVCACHE_KVCACHE_SNAPSHOTS_INTERNAL_H
 
 #include "kvcache/kvpages.h"
 

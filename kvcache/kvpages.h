@@ -4,8 +4,8 @@
  * Layers whose queries see the same window form a group. A page holds KV_PAGE positions of one
  * group's layers, so that the pages that have left a window can be given back while layers that see
  * everything keep theirs. */
-#ifndef CACHE_KVPAGES_H
-#define CACHE_KVPAGES_H
+#ifndef KVCACHE_KVPAGES_H
+#define KVCACHE_KVPAGES_H
 
 #include <stdbool.h>
 

@@ -4,8 +4,8 @@
  *
  * A key is stored as others are (KvType), but in units without gaps: elements, or 8-bit codes by
  * fours and then scales. */
-#ifndef CACHE_POOL_KEYS_H
-#define CACHE_POOL_KEYS_H
+#ifndef KVCACHE_POOL_KEYS_H
+#define KVCACHE_POOL_KEYS_H
 
 #include "kvcache/kv_shape.h"
 

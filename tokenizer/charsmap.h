@@ -1,8 +1,8 @@
 /* SentencePiece's precompiled character map (`precompiled_charsmap`): strings and what replaces
  * them. A little-endian uint32_t size, a double array of that many bytes (a Darts-clone trie), then
  * NUL-terminated strings. The map may hold anything; look-ups stay inside it. */
-#ifndef TOKENIZERS_CHARSMAP_H
-#define TOKENIZERS_CHARSMAP_H
+#ifndef TOKENIZER_CHARSMAP_H
+#define TOKENIZER_CHARSMAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

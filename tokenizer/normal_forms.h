@@ -1,6 +1,6 @@
 /* Unicode normalization forms C, D, KC and KD. */
-#ifndef TOKENIZERS_NORMAL_FORMS_H
-#define TOKENIZERS_NORMAL_FORMS_H
+#ifndef TOKENIZER_NORMAL_FORMS_H
+#define TOKENIZER_NORMAL_FORMS_H
 
 #include "base/text.h"
 

@@ -3,8 +3,8 @@
  * normalizer and its Punctuation ask, and unicode_normalization_alignments (9.0), which computes
  * its normalization forms. They leave characters alone that they do not know, and so must
  * normalization here. */
-#ifndef TOKENIZERS_UNICODE_AGES_H
-#define TOKENIZERS_UNICODE_AGES_H
+#ifndef TOKENIZER_UNICODE_AGES_H
+#define TOKENIZER_UNICODE_AGES_H
 
 #include <stdbool.h>
 #include <stdint.h>

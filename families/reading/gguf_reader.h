@@ -1,7 +1,7 @@
 /* The reader of GGUF models: llama.cpp's names of keys and tensors, split files, the tokenizer and
  * the chat template inside. */
-#ifndef FORMATS_GGUF_READER_H
-#define FORMATS_GGUF_READER_H
+#ifndef FAMILIES_READING_GGUF_READER_H
+#define FAMILIES_READING_GGUF_READER_H
 
 #include "formats/containers/source.h"
 

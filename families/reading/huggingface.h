@@ -1,7 +1,7 @@
 /* The reader of Hugging Face directories: config.json, safetensors, generation_config.json, the
  * tokenizer's files and the chat template. */
-#ifndef FORMATS_HUGGINGFACE_H
-#define FORMATS_HUGGINGFACE_H
+#ifndef FAMILIES_READING_HUGGINGFACE_H
+#define FAMILIES_READING_HUGGINGFACE_H
 
 #include <stdio.h>
 

@@ -8,11 +8,11 @@
  * and the last `shared_layers` layers read the keys of earlier ones. With state_kernel, every
  * `attend`-th layer (4) attends, and the others are gated DeltaNet where there are state_heads,
  * else short convolutions. With `weight_groups` N, the layers share the weights of N: those that
- * follow each other the same. The names are those of docs/shapes.md,
+ * follow each other the same. The names are those of docs/sizes.md,
  * among them paper-base, gpt2, llama2-7b, tinyllama-1.1b, mla-16b (latent attention), delta-4b
  * (gated DeltaNet) and tiny. random_values.h says what the weights are. */
-#ifndef FORMATS_RANDOM_H
-#define FORMATS_RANDOM_H
+#ifndef FAMILIES_READING_RANDOM_H
+#define FAMILIES_READING_RANDOM_H
 
 #include "formats/containers/source.h"
 

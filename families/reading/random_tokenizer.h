@@ -1,7 +1,7 @@
 /* The tokenizer of a model with generated weights: the 256 bytes, one token that begins and one
  * that ends a text, and invented words for all other ids, so that its texts can be read aloud. */
-#ifndef FORMATS_RANDOM_TOKENIZER_H
-#define FORMATS_RANDOM_TOKENIZER_H
+#ifndef FAMILIES_READING_RANDOM_TOKENIZER_H
+#define FAMILIES_READING_RANDOM_TOKENIZER_H
 
 #include "formats/containers/source.h"
 

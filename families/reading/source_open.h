@@ -10,8 +10,8 @@
  *
  * The readers are huggingface.c (with safetensors.c and families.c), gguf_reader.c, llama2c.c and
  * random.c. */
-#ifndef FORMATS_SOURCE_OPEN_H
-#define FORMATS_SOURCE_OPEN_H
+#ifndef FAMILIES_READING_SOURCE_OPEN_H
+#define FAMILIES_READING_SOURCE_OPEN_H
 
 #include <stdio.h>
 

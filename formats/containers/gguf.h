@@ -1,8 +1,8 @@
 /* GGUF containers (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), versions 2 and 3:
  * reads and checks the key/value pairs and the list of tensors. Nothing is copied; all texts and
  * arrays lie in the file's mapping. */
-#ifndef FORMATS_GGUF_H
-#define FORMATS_GGUF_H
+#ifndef FORMATS_CONTAINERS_GGUF_H
+#define FORMATS_CONTAINERS_GGUF_H
 
 #include "formats/family/rules.h"
 

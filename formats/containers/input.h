@@ -2,8 +2,8 @@
  *
  * Headers are parsed in a private read-only mapping. Weights are read with pread, so that the
  * memory in use stays bounded and a file that shrinks meanwhile is an error instead of a signal. */
-#ifndef FORMATS_INPUT_H
-#define FORMATS_INPUT_H
+#ifndef FORMATS_CONTAINERS_INPUT_H
+#define FORMATS_CONTAINERS_INPUT_H
 
 #include <stdint.h>
 #include <string.h>

@@ -8,8 +8,8 @@
  *              each matrix as int8 codes followed by float32 scales
  *
  * The tensors of one kind follow each other, layer by layer. */
-#ifndef FORMATS_LLAMA2C_H
-#define FORMATS_LLAMA2C_H
+#ifndef FORMATS_CONTAINERS_LLAMA2C_H
+#define FORMATS_CONTAINERS_LLAMA2C_H
 
 #include "formats/containers/source.h"
 

@@ -1,6 +1,6 @@
 /* A growing list of typed key/value pairs: the metadata section of a model.bin in the making. */
-#ifndef FORMATS_METADATA_H
-#define FORMATS_METADATA_H
+#ifndef FORMATS_CONTAINERS_METADATA_H
+#define FORMATS_CONTAINERS_METADATA_H
 
 #include "core/modelfile.h"
 

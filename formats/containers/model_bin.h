@@ -1,6 +1,6 @@
 /* Reads a model.bin as a source, so that it can be converted to other types. */
-#ifndef FORMATS_MODEL_BIN_H
-#define FORMATS_MODEL_BIN_H
+#ifndef FORMATS_CONTAINERS_MODEL_BIN_H
+#define FORMATS_CONTAINERS_MODEL_BIN_H
 
 #include "formats/containers/source.h"
 

@@ -4,8 +4,8 @@
  *     h = splitmix64(fnv1a64(name) + (i + 1) * 0x9E3779B97F4A7C15)
  *     n = 2 * (h >> 44) + 1 - 2^20                                  (odd, |n| < 2^20)
  * in double, rounded to float32 once: the hash of the tests' fixtures. */
-#ifndef FORMATS_RANDOM_VALUES_H
-#define FORMATS_RANDOM_VALUES_H
+#ifndef FORMATS_CONTAINERS_RANDOM_VALUES_H
+#define FORMATS_CONTAINERS_RANDOM_VALUES_H
 
 #include <stddef.h>
 #include <stdint.h>

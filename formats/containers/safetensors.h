@@ -1,7 +1,7 @@
 /* Files of the safetensors format (https://github.com/huggingface/safetensors): the length of the
  * header in eight bytes, a JSON header, the tensors. */
-#ifndef FORMATS_SAFETENSORS_H
-#define FORMATS_SAFETENSORS_H
+#ifndef FORMATS_CONTAINERS_SAFETENSORS_H
+#define FORMATS_CONTAINERS_SAFETENSORS_H
 
 #include "formats/family/rules.h"
 

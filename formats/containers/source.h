@@ -7,8 +7,8 @@
  * source_read_floats and source_read_blocks do that for all formats alike.
  *
  * Everything in a source is untrusted. After source_parse every tensor lies inside its file. */
-#ifndef FORMATS_SOURCE_H
-#define FORMATS_SOURCE_H
+#ifndef FORMATS_CONTAINERS_SOURCE_H
+#define FORMATS_CONTAINERS_SOURCE_H
 
 #include "core/config.h"
 #include "formats/containers/input.h"

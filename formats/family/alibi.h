@@ -1,6 +1,6 @@
 /* ALiBi (arXiv:2108.12409): attention scores fall with the distance, by a slope for each head. */
-#ifndef FORMATS_ALIBI_H
-#define FORMATS_ALIBI_H
+#ifndef FORMATS_FAMILY_ALIBI_H
+#define FORMATS_FAMILY_ALIBI_H
 
 #include "core/config.h"
 

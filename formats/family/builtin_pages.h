@@ -1,7 +1,7 @@
 /* The pages whose texts are compiled into the program: families/NAME.family, each of a family
  * (family_page.h), and "groups", whose tensors the others use. */
-#ifndef FORMATS_BUILTIN_PAGES_H
-#define FORMATS_BUILTIN_PAGES_H
+#ifndef FORMATS_FAMILY_BUILTIN_PAGES_H
+#define FORMATS_FAMILY_BUILTIN_PAGES_H
 
 typedef struct BuiltinPage {
     const char *name, *text;

@@ -1,6 +1,6 @@
 /* Convolutions that a source holds as one tensor for each of q, k and v. */
-#ifndef FORMATS_CONVOLUTIONS_H
-#define FORMATS_CONVOLUTIONS_H
+#ifndef FORMATS_FAMILY_CONVOLUTIONS_H
+#define FORMATS_FAMILY_CONVOLUTIONS_H
 
 #include "formats/family/rules.h"
 

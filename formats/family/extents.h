@@ -1,6 +1,6 @@
 /* Where the tensors of one file lie: no two may share bytes. */
-#ifndef FORMATS_EXTENTS_H
-#define FORMATS_EXTENTS_H
+#ifndef FORMATS_FAMILY_EXTENTS_H
+#define FORMATS_FAMILY_EXTENTS_H
 
 #include "formats/family/rules.h"
 

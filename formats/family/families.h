@@ -1,6 +1,6 @@
 /* The table of families, by their model_type. */
-#ifndef FORMATS_FAMILIES_H
-#define FORMATS_FAMILIES_H
+#ifndef FORMATS_FAMILY_FAMILIES_H
+#define FORMATS_FAMILY_FAMILIES_H
 
 #include "formats/family/family.h"
 

@@ -1,6 +1,6 @@
 /* What the program knows of families, for people: `run --families`. */
-#ifndef FORMATS_FAMILIES_PRINT_H
-#define FORMATS_FAMILIES_PRINT_H
+#ifndef FORMATS_FAMILY_FAMILIES_PRINT_H
+#define FORMATS_FAMILY_FAMILIES_PRINT_H
 
 #include <stdio.h>
 

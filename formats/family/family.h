@@ -4,8 +4,8 @@
  *
  * Each is in a file of families/; families.h finds one. What all families have in common
  * (end-of-text ids, position tables, ...) is in huggingface.c and gguf_reader.c. */
-#ifndef FORMATS_FAMILY_H
-#define FORMATS_FAMILY_H
+#ifndef FORMATS_FAMILY_FAMILY_H
+#define FORMATS_FAMILY_FAMILY_H
 
 #include <jansson.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Config from config.json, as a family's description says. */
-#ifndef FORMATS_FAMILY_CONFIGURE_H
-#define FORMATS_FAMILY_CONFIGURE_H
+#ifndef FORMATS_FAMILY_FAMILY_CONFIGURE_H
+#define FORMATS_FAMILY_FAMILY_CONFIGURE_H
 
 #include "formats/family/family.h"
 

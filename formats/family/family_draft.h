@@ -1,7 +1,7 @@
 /* What a directory of an unknown model_type needs to run: said in a line, and as the draft of a
  * page (docs/family-pages.md). */
-#ifndef FORMATS_FAMILY_DRAFT_H
-#define FORMATS_FAMILY_DRAFT_H
+#ifndef FORMATS_FAMILY_FAMILY_DRAFT_H
+#define FORMATS_FAMILY_FAMILY_DRAFT_H
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* How well each family of the program fits a directory whose model_type is not known: for the
  * message that refuses it, and for the draft of its page (family_draft.h). */
-#ifndef FORMATS_FAMILY_MATCH_H
-#define FORMATS_FAMILY_MATCH_H
+#ifndef FORMATS_FAMILY_FAMILY_MATCH_H
+#define FORMATS_FAMILY_FAMILY_MATCH_H
 
 #include "formats/family/family.h"
 

@@ -9,8 +9,8 @@
  * docs/family-pages.md explains every word. Reading a page makes the same tables as a family in C
  * has (family.h). A page may be a stranger's: it is checked before any model is read by it, and its
  * memory is fixed, whatever it holds. */
-#ifndef FORMATS_FAMILY_PAGE_H
-#define FORMATS_FAMILY_PAGE_H
+#ifndef FORMATS_FAMILY_FAMILY_PAGE_H
+#define FORMATS_FAMILY_FAMILY_PAGE_H
 
 #include "formats/family/family.h"
 

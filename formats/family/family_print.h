@@ -1,6 +1,6 @@
 /* Prints a family's tables as a page (family_page.h). */
-#ifndef FORMATS_FAMILY_PRINT_H
-#define FORMATS_FAMILY_PRINT_H
+#ifndef FORMATS_FAMILY_FAMILY_PRINT_H
+#define FORMATS_FAMILY_FAMILY_PRINT_H
 
 #include <stdio.h>
 

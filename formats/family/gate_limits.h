@@ -1,6 +1,6 @@
 /* The limits of gates (limits_activate), which a model file holds as tensors: Step 3.5. */
-#ifndef FORMATS_GATE_LIMITS_H
-#define FORMATS_GATE_LIMITS_H
+#ifndef FORMATS_FAMILY_GATE_LIMITS_H
+#define FORMATS_FAMILY_GATE_LIMITS_H
 
 #include "formats/containers/source.h"
 

@@ -1,6 +1,6 @@
 /* What the architecture of GGUF files means: a part of a family's description (family.h). */
-#ifndef FORMATS_GGUF_FAMILY_H
-#define FORMATS_GGUF_FAMILY_H
+#ifndef FORMATS_FAMILY_GGUF_FAMILY_H
+#define FORMATS_FAMILY_GGUF_FAMILY_H
 
 #include "formats/family/gguf_model.h"
 #include "formats/family/presets.h"

@@ -1,7 +1,7 @@
 /* Which architecture of GGUF files is nearest to one that is not known: for the message that
  * refuses the file. */
-#ifndef FORMATS_GGUF_MATCH_H
-#define FORMATS_GGUF_MATCH_H
+#ifndef FORMATS_FAMILY_GGUF_MATCH_H
+#define FORMATS_FAMILY_GGUF_MATCH_H
 
 #include "formats/family/family_match.h"
 

@@ -1,6 +1,6 @@
 /* A GGUF file on its way to becoming a Source, and its keys "ARCHITECTURE.name". */
-#ifndef FORMATS_GGUF_MODEL_H
-#define FORMATS_GGUF_MODEL_H
+#ifndef FORMATS_FAMILY_GGUF_MODEL_H
+#define FORMATS_FAMILY_GGUF_MODEL_H
 
 #include "formats/containers/gguf.h"
 

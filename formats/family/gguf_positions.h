@@ -1,7 +1,7 @@
 /* The position tables of a GGUF model: RoPE's frequencies, from keys and from the tensors that hold
  * divisors, and ALiBi's slopes. */
-#ifndef FORMATS_GGUF_POSITIONS_H
-#define FORMATS_GGUF_POSITIONS_H
+#ifndef FORMATS_FAMILY_GGUF_POSITIONS_H
+#define FORMATS_FAMILY_GGUF_POSITIONS_H
 
 #include "formats/family/gguf_family.h"
 

@@ -1,8 +1,8 @@
 /* A family that no program knows: the page that --family names, or for an own_transformer the file
  * verbatim.family in its directory. No other directory brings a family with it, and no page
  * redefines one of the program. */
-#ifndef FORMATS_GIVEN_FAMILY_H
-#define FORMATS_GIVEN_FAMILY_H
+#ifndef FORMATS_FAMILY_GIVEN_FAMILY_H
+#define FORMATS_FAMILY_GIVEN_FAMILY_H
 
 #include "formats/family/family.h"
 

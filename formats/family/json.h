@@ -1,6 +1,6 @@
 /* Reading JSON that strangers wrote, on jansson. */
-#ifndef FORMATS_JSON_H
-#define FORMATS_JSON_H
+#ifndef FORMATS_FAMILY_JSON_H
+#define FORMATS_FAMILY_JSON_H
 
 #include <jansson.h>
 

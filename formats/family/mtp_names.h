@@ -1,6 +1,6 @@
 /* The tensors of prediction layers (Config.mtp.n_layers), told by their names. */
-#ifndef FORMATS_MTP_NAMES_H
-#define FORMATS_MTP_NAMES_H
+#ifndef FORMATS_FAMILY_MTP_NAMES_H
+#define FORMATS_FAMILY_MTP_NAMES_H
 
 #include <stdio.h>
 

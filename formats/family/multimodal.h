@@ -1,7 +1,7 @@
 /* Models of images or sound and text, whose config.json wraps that of a text model. This program
  * runs the text model. */
-#ifndef FORMATS_MULTIMODAL_H
-#define FORMATS_MULTIMODAL_H
+#ifndef FORMATS_FAMILY_MULTIMODAL_H
+#define FORMATS_FAMILY_MULTIMODAL_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -2,8 +2,8 @@
  * as guides and courses do. Its config.json says which tensor is which, or the names are those of a
  * course that this program knows; sizes are taken from the tensors. docs/your-own-model.md is the
  * manual. */
-#ifndef FORMATS_OWN_MODEL_H
-#define FORMATS_OWN_MODEL_H
+#ifndef FORMATS_FAMILY_OWN_MODEL_H
+#define FORMATS_FAMILY_OWN_MODEL_H
 
 #include "formats/family/family.h"
 

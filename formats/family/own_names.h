@@ -1,6 +1,6 @@
 /* The names that guides and courses give to a decoder's tensors. */
-#ifndef FORMATS_OWN_NAMES_H
-#define FORMATS_OWN_NAMES_H
+#ifndef FORMATS_FAMILY_OWN_NAMES_H
+#define FORMATS_FAMILY_OWN_NAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>

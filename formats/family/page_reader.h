@@ -1,7 +1,7 @@
 /* A page while it is being read (family_page.c): its tables as they grow, and words of the present
  * line. For family_page.c and page_tensors.c alone. */
-#ifndef FORMATS_PAGE_READER_H
-#define FORMATS_PAGE_READER_H
+#ifndef FORMATS_FAMILY_PAGE_READER_H
+#define FORMATS_FAMILY_PAGE_READER_H
 
 #include "formats/family/family.h"
 #include "formats/family/page_text.h"

@@ -1,7 +1,7 @@
 /* The names that a page may write (family_page.h) and what they stand for: shared by the reader and
  * the printer (family_print.h). docs/family-pages.md explains each. */
-#ifndef FORMATS_PAGE_TABLES_H
-#define FORMATS_PAGE_TABLES_H
+#ifndef FORMATS_FAMILY_PAGE_TABLES_H
+#define FORMATS_FAMILY_PAGE_TABLES_H
 
 #include "formats/family/family.h"
 

@@ -1,6 +1,6 @@
 /* The lines of a page that are about tensors. */
-#ifndef FORMATS_PAGE_TENSORS_H
-#define FORMATS_PAGE_TENSORS_H
+#ifndef FORMATS_FAMILY_PAGE_TENSORS_H
+#define FORMATS_FAMILY_PAGE_TENSORS_H
 
 #include "formats/family/page_reader.h"
 

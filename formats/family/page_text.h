@@ -1,7 +1,7 @@
 /* Words and lines of a page (family_page.h), and errors that name their line and column. A page may
  * be a stranger's: nothing here reads past its end, and every text that is kept is copied. */
-#ifndef FORMATS_PAGE_TEXT_H
-#define FORMATS_PAGE_TEXT_H
+#ifndef FORMATS_FAMILY_PAGE_TEXT_H
+#define FORMATS_FAMILY_PAGE_TEXT_H
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
  * one (multi-token prediction; layers/streams/mtp.h computes them). Each is a layer of the family
  * with tensors of its own beside: norms of the token's embedding and of the hidden state, the
  * projection of both, and the norm before the output head. */
-#ifndef FORMATS_PREDICTION_H
-#define FORMATS_PREDICTION_H
+#ifndef FORMATS_FAMILY_PREDICTION_H
+#define FORMATS_FAMILY_PREDICTION_H
 
 #include "formats/family/rules.h"
 

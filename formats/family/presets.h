@@ -1,6 +1,6 @@
 /* Values that a family gives fields of Config. */
-#ifndef FORMATS_PRESETS_H
-#define FORMATS_PRESETS_H
+#ifndef FORMATS_FAMILY_PRESETS_H
+#define FORMATS_FAMILY_PRESETS_H
 
 #include "core/config.h"
 

@@ -1,8 +1,8 @@
 /* What a model's files recommend for sampling: generation_config.json, and general.sampling.* of a
  * GGUF file. It becomes the metadata generation.* (docs/format.md), which generation.c reads. What
  * would change the text and is not known to this program is named in a note of the source. */
-#ifndef FORMATS_RECOMMENDED_H
-#define FORMATS_RECOMMENDED_H
+#ifndef FORMATS_FAMILY_RECOMMENDED_H
+#define FORMATS_FAMILY_RECOMMENDED_H
 
 #include <jansson.h>
 

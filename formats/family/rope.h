@@ -1,7 +1,7 @@
 /* RoPE frequencies, computed as transformers' modeling_rope_utils.py does, step by step in float32.
  * The model file stores them. */
-#ifndef FORMATS_ROPE_H
-#define FORMATS_ROPE_H
+#ifndef FORMATS_FAMILY_ROPE_H
+#define FORMATS_FAMILY_ROPE_H
 
 #include <jansson.h>
 

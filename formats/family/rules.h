@@ -2,8 +2,8 @@
  *
  * A format's reader lists what its files hold as RawTensors. A family is a table of TensorRules
  * that says which of them becomes which of the runner's tensors; applying it checks every shape. */
-#ifndef FORMATS_RULES_H
-#define FORMATS_RULES_H
+#ifndef FORMATS_FAMILY_RULES_H
+#define FORMATS_FAMILY_RULES_H
 
 #include "formats/containers/source.h"
 

@@ -8,8 +8,8 @@
  * hyper-connections makes of a position), out_group_width (n_heads * head_dim / out_groups),
  * pool_series (2 where the pools of compressed attention overlap, else 1) and half_values
  * (n_kv_heads * value_dim / 2). */
-#ifndef FORMATS_SIZES_H
-#define FORMATS_SIZES_H
+#ifndef FORMATS_FAMILY_SIZES_H
+#define FORMATS_FAMILY_SIZES_H
 
 #include "core/config.h"
 

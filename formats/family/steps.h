@@ -1,8 +1,8 @@
 /* Steps of a family's description (family.h): what several families read in the same way and no
  * rule of a table can describe, by name and words: {"windows", "4096 every 2"}. families/verbs.h
  * lists the verbs. */
-#ifndef FORMATS_STEPS_H
-#define FORMATS_STEPS_H
+#ifndef FORMATS_FAMILY_STEPS_H
+#define FORMATS_FAMILY_STEPS_H
 
 #include <jansson.h>
 #include <stdbool.h>

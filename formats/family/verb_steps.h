@@ -1,7 +1,7 @@
 /* Finds, checks and takes the steps of a family's description (steps.h) by the registry of verbs.
  */
-#ifndef FORMATS_VERB_STEPS_H
-#define FORMATS_VERB_STEPS_H
+#ifndef FORMATS_FAMILY_VERB_STEPS_H
+#define FORMATS_FAMILY_VERB_STEPS_H
 
 #include "formats/family/steps.h"
 

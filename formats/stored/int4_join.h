@@ -2,8 +2,8 @@
  * a matrix NAME, outputs x inputs, there are NAME_packed, [outputs][inputs / 8] words of 32 bits
  * whose lowest nibble comes first, and NAME_scale, [outputs][groups]. A weight is the scale times
  * its code less 8. source.c reads such a pair as GGUF's Q4_0. */
-#ifndef FORMATS_INT4_JOIN_H
-#define FORMATS_INT4_JOIN_H
+#ifndef FORMATS_STORED_INT4_JOIN_H
+#define FORMATS_STORED_INT4_JOIN_H
 
 #include "formats/family/rules.h"
 

@@ -1,8 +1,8 @@
 /* MXFP4 in Hugging Face's checkpoints of GPT-OSS: instead of a tensor NAME, [...][inputs], there
  * are NAME_blocks, [...][blocks][16] bytes of two codes each, and NAME_scales, [...][blocks] powers
  * of two. (transformers, integrations/mxfp4.py.) source.c reads such a pair as GGUF's blocks. */
-#ifndef FORMATS_MXFP4_JOIN_H
-#define FORMATS_MXFP4_JOIN_H
+#ifndef FORMATS_STORED_MXFP4_JOIN_H
+#define FORMATS_STORED_MXFP4_JOIN_H
 
 #include "formats/family/rules.h"
 

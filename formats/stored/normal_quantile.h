@@ -1,6 +1,6 @@
 /* The quantile function of the standard normal distribution. */
-#ifndef FORMATS_NORMAL_QUANTILE_H
-#define FORMATS_NORMAL_QUANTILE_H
+#ifndef FORMATS_STORED_NORMAL_QUANTILE_H
+#define FORMATS_STORED_NORMAL_QUANTILE_H
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Reads rows out of the panels of a model.bin (kernels/tensor.h). */
-#ifndef FORMATS_PANEL_ROWS_H
-#define FORMATS_PANEL_ROWS_H
+#ifndef FORMATS_STORED_PANEL_ROWS_H
+#define FORMATS_STORED_PANEL_ROWS_H
 
 #include "formats/containers/input.h"
 #include "kernels/tensor.h"

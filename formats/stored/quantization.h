@@ -1,6 +1,6 @@
 /* What quantization_config in config.json says about the weights of a checkpoint. */
-#ifndef FORMATS_QUANTIZATION_H
-#define FORMATS_QUANTIZATION_H
+#ifndef FORMATS_STORED_QUANTIZATION_H
+#define FORMATS_STORED_QUANTIZATION_H
 
 #include "base/status.h"
 #include "formats/family/json.h"

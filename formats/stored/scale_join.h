@@ -2,8 +2,8 @@
  * them: one number, or one for each row or block. DeepSeek V3's and Qwen 3's FP8 files
  * call it NAME_scale_inv, Mistral's and compressed-tensors' NAME_scale. (transformers,
  * integrations/finegrained_fp8.py.) source.c multiplies the weights with them. */
-#ifndef FORMATS_SCALE_JOIN_H
-#define FORMATS_SCALE_JOIN_H
+#ifndef FORMATS_STORED_SCALE_JOIN_H
+#define FORMATS_STORED_SCALE_JOIN_H
 
 #include "formats/stored/quantization.h"
 #include "formats/family/rules.h"

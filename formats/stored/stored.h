@@ -1,6 +1,6 @@
 /* Reads stored weights: as float32, or as the codes and scales that a panel takes over. */
-#ifndef FORMATS_STORED_H
-#define FORMATS_STORED_H
+#ifndef FORMATS_STORED_STORED_H
+#define FORMATS_STORED_STORED_H
 
 #include "formats/stored/stored_type.h"
 #include "kernels/records.h"

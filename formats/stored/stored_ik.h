@@ -1,7 +1,7 @@
 /* Blocks of ik_llama.cpp's types: IQ2_K to IQ6_K, IQ2_KS to IQ5_KS, IQ4_KSS and IQ2_KL. Called by
  * stored.c. */
-#ifndef FORMATS_STORED_IK_H
-#define FORMATS_STORED_IK_H
+#ifndef FORMATS_STORED_STORED_IK_H
+#define FORMATS_STORED_STORED_IK_H
 
 #include "formats/stored/stored_type.h"
 #include "kernels/records.h"

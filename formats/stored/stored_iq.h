@@ -1,7 +1,7 @@
 /* GGUF's types of 1 to 3 bits: codebooks of points (IQ), and those with two to four levels (Q1_0,
  * TQ1_0, TQ2_0, Q2_0). Called by stored.c. */
-#ifndef FORMATS_STORED_IQ_H
-#define FORMATS_STORED_IQ_H
+#ifndef FORMATS_STORED_STORED_IQ_H
+#define FORMATS_STORED_STORED_IQ_H
 
 #include "formats/stored/stored_type.h"
 #include "kernels/records.h"

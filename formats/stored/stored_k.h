@@ -1,7 +1,7 @@
 /* GGUF's blocks with scales inside scales (Q2_K to Q6_K, IQ4_XS) and with levels from a table
  * (IQ4_NL, MXFP4, NVFP4). Called by stored.c. */
-#ifndef FORMATS_STORED_K_H
-#define FORMATS_STORED_K_H
+#ifndef FORMATS_STORED_STORED_K_H
+#define FORMATS_STORED_STORED_K_H
 
 #include "formats/stored/stored_type.h"
 #include "kernels/records.h"

@@ -1,6 +1,6 @@
 /* Reading the parts of stored blocks: numbers at unaligned addresses, and codes of a few bits. */
-#ifndef FORMATS_STORED_PARTS_H
-#define FORMATS_STORED_PARTS_H
+#ifndef FORMATS_STORED_STORED_PARTS_H
+#define FORMATS_STORED_STORED_PARTS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* The types of weights in the sources: number formats, and blocks of codes with their scales. */
-#ifndef FORMATS_STORED_TYPE_H
-#define FORMATS_STORED_TYPE_H
+#ifndef FORMATS_STORED_STORED_TYPE_H
+#define FORMATS_STORED_STORED_TYPE_H
 
 #include "kernels/tensor.h"
 

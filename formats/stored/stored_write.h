@@ -1,6 +1,6 @@
 /* Writes rows of a model.bin's matrices as GGUF stores them: the way back of stored.h. */
-#ifndef FORMATS_STORED_WRITE_H
-#define FORMATS_STORED_WRITE_H
+#ifndef FORMATS_STORED_STORED_WRITE_H
+#define FORMATS_STORED_STORED_WRITE_H
 
 #include "formats/stored/stored_type.h"
 

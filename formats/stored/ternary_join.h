@@ -1,6 +1,6 @@
 /* BitNet's packed matrices in safetensors: bytes of 4 codes of 2 bits beside one scale. */
-#ifndef FORMATS_TERNARY_JOIN_H
-#define FORMATS_TERNARY_JOIN_H
+#ifndef FORMATS_STORED_TERNARY_JOIN_H
+#define FORMATS_STORED_TERNARY_JOIN_H
 
 #include "formats/family/rules.h"
 

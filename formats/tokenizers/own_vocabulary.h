@@ -1,7 +1,7 @@
 /* The vocabulary of an own_transformer (own_model.h) without a tokenizer's file: characters, words,
  * or the ids themselves. */
-#ifndef FORMATS_OWN_VOCABULARY_H
-#define FORMATS_OWN_VOCABULARY_H
+#ifndef FORMATS_TOKENIZERS_OWN_VOCABULARY_H
+#define FORMATS_TOKENIZERS_OWN_VOCABULARY_H
 
 #include <jansson.h>
 

@@ -2,8 +2,8 @@
  * which special tokens follow is in the program that it was made for
  * (tiktoken_ext/openai_public.py, Meta's and Qwen's tokenizer.py), so a list must be known to be
  * used. */
-#ifndef FORMATS_TIKTOKEN_LISTS_H
-#define FORMATS_TIKTOKEN_LISTS_H
+#ifndef FORMATS_TOKENIZERS_TIKTOKEN_LISTS_H
+#define FORMATS_TOKENIZERS_TIKTOKEN_LISTS_H
 
 #include "formats/tokenizers/tokenizer_import.h"
 

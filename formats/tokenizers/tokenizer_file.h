@@ -1,6 +1,6 @@
 /* A tokenizer file that the user names, in any format that an importer reads. */
-#ifndef FORMATS_TOKENIZER_FILE_H
-#define FORMATS_TOKENIZER_FILE_H
+#ifndef FORMATS_TOKENIZERS_TOKENIZER_FILE_H
+#define FORMATS_TOKENIZERS_TOKENIZER_FILE_H
 
 #include "formats/containers/input.h"
 #include "formats/tokenizers/tokenizer_import.h"

@@ -1,8 +1,8 @@
 /* What the parts of the tokenizer.json reader share. tokenizer_json.c reads the file as a whole,
  * its added tokens and the configuration; tokenizer_json_steps.c and tokenizer_json_model.c read
  * its components. */
-#ifndef FORMATS_TOKENIZER_JSON_IMPORT_H
-#define FORMATS_TOKENIZER_JSON_IMPORT_H
+#ifndef FORMATS_TOKENIZERS_TOKENIZER_JSON_IMPORT_H
+#define FORMATS_TOKENIZERS_TOKENIZER_JSON_IMPORT_H
 
 #include "formats/family/json.h"
 #include "formats/tokenizers/tokenizer_build.h"

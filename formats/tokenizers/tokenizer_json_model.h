@@ -1,7 +1,7 @@
 /* The models of a tokenizer.json: BPE, Unigram and WordLevel; and vocab.json with merges.txt, which
  * are a BPE model in two files. */
-#ifndef FORMATS_TOKENIZER_JSON_MODEL_H
-#define FORMATS_TOKENIZER_JSON_MODEL_H
+#ifndef FORMATS_TOKENIZERS_TOKENIZER_JSON_MODEL_H
+#define FORMATS_TOKENIZERS_TOKENIZER_JSON_MODEL_H
 
 #include "formats/tokenizers/tokenizer_json_import.h"
 

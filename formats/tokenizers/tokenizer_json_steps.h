@@ -1,7 +1,7 @@
 /* What a tokenizer.json does to text before and after the model, and to ids: normalizers,
  * pre-tokenizers, decoders, post-processors. */
-#ifndef FORMATS_TOKENIZER_JSON_STEPS_H
-#define FORMATS_TOKENIZER_JSON_STEPS_H
+#ifndef FORMATS_TOKENIZERS_TOKENIZER_JSON_STEPS_H
+#define FORMATS_TOKENIZERS_TOKENIZER_JSON_STEPS_H
 
 #include "formats/tokenizers/tokenizer_json_import.h"
 

@@ -1,6 +1,6 @@
 /* Patterns by which several tokenizers split text, as their tokenizer.json files write them. */
-#ifndef FORMATS_TOKENIZER_PATTERNS_H
-#define FORMATS_TOKENIZER_PATTERNS_H
+#ifndef FORMATS_TOKENIZERS_TOKENIZER_PATTERNS_H
+#define FORMATS_TOKENIZERS_TOKENIZER_PATTERNS_H
 
 #define PATTERN_CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define PATTERN_SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"

@@ -1,7 +1,7 @@
 /* What .tiktoken lists and Mistral's tekken.json share: a byte-level vocabulary in which each token
  * has a rank, and the two neighbours whose concatenation has the lowest rank merge first. */
-#ifndef FORMATS_TOKENIZER_RANKS_H
-#define FORMATS_TOKENIZER_RANKS_H
+#ifndef FORMATS_TOKENIZERS_TOKENIZER_RANKS_H
+#define FORMATS_TOKENIZERS_TOKENIZER_RANKS_H
 
 #include "formats/tokenizers/tokenizer_build.h"
 

@@ -1,6 +1,6 @@
 /* Other engines' regular expressions as PCRE2 patterns that match the same. */
-#ifndef FORMATS_TOKENIZER_REGEX_H
-#define FORMATS_TOKENIZER_REGEX_H
+#ifndef FORMATS_TOKENIZERS_TOKENIZER_REGEX_H
+#define FORMATS_TOKENIZERS_TOKENIZER_REGEX_H
 
 #include "formats/tokenizers/tokenizer_build.h"
 

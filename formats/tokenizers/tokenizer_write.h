@@ -1,6 +1,6 @@
 /* From a Builder to the bytes of the tokenizer's section. */
-#ifndef FORMATS_TOKENIZER_WRITE_H
-#define FORMATS_TOKENIZER_WRITE_H
+#ifndef FORMATS_TOKENIZERS_TOKENIZER_WRITE_H
+#define FORMATS_TOKENIZERS_TOKENIZER_WRITE_H
 
 #include "formats/tokenizers/tokenizer_build.h"
 

@@ -1,8 +1,8 @@
 /* Made by tests/fixtures/unicode_new.py: characters that Unicode 14.0 (PCRE2 10.42) did not have,
  * with the general categories and properties that the tokenizers library gives them (Unicode 16.0),
  * as members of PCRE2's classes. */
-#ifndef FORMATS_UNICODE_NEW_H
-#define FORMATS_UNICODE_NEW_H
+#ifndef FORMATS_TOKENIZERS_UNICODE_NEW_H
+#define FORMATS_TOKENIZERS_UNICODE_NEW_H
 
 /* clang-format off */
 #define NEW_LU \

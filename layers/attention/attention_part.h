@@ -1,7 +1,7 @@
 /* Attention over keys and values in a layer that does more: without norms of heads, gates
  * or windows. Its input may be wider than the residual stream. */
-#ifndef LAYERS_ATTENTION_PART_H
-#define LAYERS_ATTENTION_PART_H
+#ifndef LAYERS_ATTENTION_ATTENTION_PART_H
+#define LAYERS_ATTENTION_ATTENTION_PART_H
 
 #include "core/forward_pass.h"
 

@@ -13,8 +13,8 @@
  * Attention over chosen blocks takes them in rising order, cut where segments of the cache end, as
  * if the positions between them were masked. So it has the bits of full attention where all blocks
  * are chosen, whatever the call. */
-#ifndef LAYERS_BLOCKS_H
-#define LAYERS_BLOCKS_H
+#ifndef LAYERS_ATTENTION_BLOCKS_H
+#define LAYERS_ATTENTION_BLOCKS_H
 
 #include "core/layer_kind.h"
 

@@ -1,6 +1,6 @@
 /* What core/config.c needs to know of attention to blocks (blocks.h). */
-#ifndef LAYERS_BLOCKS_FIELDS_H
-#define LAYERS_BLOCKS_FIELDS_H
+#ifndef LAYERS_ATTENTION_BLOCKS_FIELDS_H
+#define LAYERS_ATTENTION_BLOCKS_FIELDS_H
 
 #include "layers/fields.h"
 

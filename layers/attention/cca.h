@@ -10,8 +10,8 @@
  *     out    = wo attention(q; k, v)
  *
  * Before a sequence begins u and wv_before in are zeros. (A bias of the taps lies in mix.bias.) */
-#ifndef LAYERS_CCA_H
-#define LAYERS_CCA_H
+#ifndef LAYERS_ATTENTION_CCA_H
+#define LAYERS_ATTENTION_CCA_H
 
 #include "core/layer_kind.h"
 

@@ -1,6 +1,6 @@
 /* What core/config.c needs to know of compressed convolutional attention (cca.h). */
-#ifndef LAYERS_CCA_FIELDS_H
-#define LAYERS_CCA_FIELDS_H
+#ifndef LAYERS_ATTENTION_CCA_FIELDS_H
+#define LAYERS_ATTENTION_CCA_FIELDS_H
 
 #include "layers/fields.h"
 

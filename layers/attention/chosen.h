@@ -14,8 +14,8 @@
  *
  * Attention takes the positions in rising order, in pieces (layers/pieces.h), as if those between
  * them were masked. So it has the bits of full attention where all pools are chosen. */
-#ifndef LAYERS_CHOSEN_H
-#define LAYERS_CHOSEN_H
+#ifndef LAYERS_ATTENTION_CHOSEN_H
+#define LAYERS_ATTENTION_CHOSEN_H
 
 #include "core/layer_kind.h"
 

@@ -19,8 +19,8 @@
  * Attention takes the pools in order, KV_PAGE of those that the query sees at a time, then the
  * window, cut where segments of the cache end; each piece is one partial result (core/attention.h).
  * So the bits depend neither on the call nor on the threads. */
-#ifndef LAYERS_COMPRESSED_H
-#define LAYERS_COMPRESSED_H
+#ifndef LAYERS_ATTENTION_COMPRESSED_H
+#define LAYERS_ATTENTION_COMPRESSED_H
 
 #include "core/layer_kind.h"
 

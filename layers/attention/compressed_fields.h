@@ -1,6 +1,6 @@
 /* What core/config.c needs to know of compressed attention (compressed.h). */
-#ifndef LAYERS_COMPRESSED_FIELDS_H
-#define LAYERS_COMPRESSED_FIELDS_H
+#ifndef LAYERS_ATTENTION_COMPRESSED_FIELDS_H
+#define LAYERS_ATTENTION_COMPRESSED_FIELDS_H
 
 #include "layers/fields.h"
 

@@ -11,8 +11,8 @@
  * The vector "differential_factor" holds the factor, lambda, computed at conversion;
  * "differential_norm" is the norm's weight, 1 - lambda_init throughout. The cache stores the wide
  * values, each v twice: half as much again as plain attention. */
-#ifndef LAYERS_DIFFERENTIAL_H
-#define LAYERS_DIFFERENTIAL_H
+#ifndef LAYERS_ATTENTION_DIFFERENTIAL_H
+#define LAYERS_ATTENTION_DIFFERENTIAL_H
 
 #include "core/layer_kind.h"
 

@@ -1,6 +1,6 @@
 /* What core/config.c needs to know of differential attention (differential.h). */
-#ifndef LAYERS_DIFFERENTIAL_FIELDS_H
-#define LAYERS_DIFFERENTIAL_FIELDS_H
+#ifndef LAYERS_ATTENTION_DIFFERENTIAL_FIELDS_H
+#define LAYERS_ATTENTION_DIFFERENTIAL_FIELDS_H
 
 #include "layers/fields.h"
 

@@ -10,8 +10,8 @@
  * query, so that the product of both adds it to the score. Weights are ranked as the cache holds
  * them. Where all positions are chosen, attention is that of core/attention.h; otherwise runs of
  * chosen positions are its pieces (layers/pieces.h). */
-#ifndef LAYERS_DYNAMIC_MASK_H
-#define LAYERS_DYNAMIC_MASK_H
+#ifndef LAYERS_ATTENTION_DYNAMIC_MASK_H
+#define LAYERS_ATTENTION_DYNAMIC_MASK_H
 
 #include "core/layer_kind.h"
 

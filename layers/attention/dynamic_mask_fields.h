@@ -1,6 +1,6 @@
 /* What core/config.c needs to know of dynamic mask attention (dynamic_mask.h). */
-#ifndef LAYERS_DYNAMIC_MASK_FIELDS_H
-#define LAYERS_DYNAMIC_MASK_FIELDS_H
+#ifndef LAYERS_ATTENTION_DYNAMIC_MASK_FIELDS_H
+#define LAYERS_ATTENTION_DYNAMIC_MASK_FIELDS_H
 
 #include "layers/fields.h"
 

@@ -1,8 +1,8 @@
 /* A small key/value cache in borrowed memory that holds copies of some positions of other caches,
  * one after another, so that attention reads them as if nothing had been between them. It has one
  * layer and a sequence for each row that attends. */
-#ifndef LAYERS_GATHERED_H
-#define LAYERS_GATHERED_H
+#ifndef LAYERS_ATTENTION_GATHERED_H
+#define LAYERS_ATTENTION_GATHERED_H
 
 #include "kvcache.h"
 

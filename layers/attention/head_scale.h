@@ -1,7 +1,7 @@
 /* What the queries of a head are multiplied by: scale[head] * log(position + 1) + offset[head],
  * both learned. Mistral Large 4 has it in attention and in its indexer. */
-#ifndef LAYERS_HEAD_SCALE_H
-#define LAYERS_HEAD_SCALE_H
+#ifndef LAYERS_ATTENTION_HEAD_SCALE_H
+#define LAYERS_ATTENTION_HEAD_SCALE_H
 
 #include "core/forward_pass.h"
 

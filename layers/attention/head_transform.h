@@ -1,7 +1,7 @@
 /* A layer between the final norm and the output head, as BERT's heads have it: the head reads
  * final_norm(gelu(dense(norm(x)))). ModernBERT's decoder. */
-#ifndef LAYERS_HEAD_TRANSFORM_H
-#define LAYERS_HEAD_TRANSFORM_H
+#ifndef LAYERS_ATTENTION_HEAD_TRANSFORM_H
+#define LAYERS_ATTENTION_HEAD_TRANSFORM_H
 
 #include "core/forward_pass.h"
 

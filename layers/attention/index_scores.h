@@ -5,8 +5,8 @@
  * The product is attention's: over the elements in order, or in integers for 8-bit keys, whose
  * queries are quantized as attention's are. Each step of the sum is one fma. index_scores.c is
  * compiled once for each kind of lanes; all builds give the same bits. */
-#ifndef LAYERS_INDEX_SCORES_H
-#define LAYERS_INDEX_SCORES_H
+#ifndef LAYERS_ATTENTION_INDEX_SCORES_H
+#define LAYERS_ATTENTION_INDEX_SCORES_H
 
 #include <stddef.h>
 

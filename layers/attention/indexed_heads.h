@@ -1,8 +1,8 @@
 /* What layers have in common whose indexer chooses the positions that their query heads attend to
  * (layers/attention/blocks.h, layers/attention/chosen.h): the heads of plain attention with norms
  * of q and k, and an indexer with queries and keys of its own. */
-#ifndef LAYERS_INDEXED_HEADS_H
-#define LAYERS_INDEXED_HEADS_H
+#ifndef LAYERS_ATTENTION_INDEXED_HEADS_H
+#define LAYERS_ATTENTION_INDEXED_HEADS_H
 
 #include "core/attention.h"
 #include "core/weights.h"

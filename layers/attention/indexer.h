@@ -22,8 +22,8 @@
  * are copied into a small cache (gathered.h), in order, and attention runs over that: its blocks
  * and segments count the chosen positions. So the bits depend neither on the call nor on the
  * threads. */
-#ifndef LAYERS_INDEXER_H
-#define LAYERS_INDEXER_H
+#ifndef LAYERS_ATTENTION_INDEXER_H
+#define LAYERS_ATTENTION_INDEXER_H
 
 #include "core/forward_pass.h"
 #include "layers/attention/head_scale.h"

@@ -16,8 +16,8 @@
  *
  * A layer may read the latents of an earlier one (Config.kv_distance) and have no wkv_a: Mistral
  * Large 4. Prompts and single tokens are computed in the same way, hence with the same bits. */
-#ifndef LAYERS_LATENT_H
-#define LAYERS_LATENT_H
+#ifndef LAYERS_ATTENTION_LATENT_H
+#define LAYERS_ATTENTION_LATENT_H
 
 #include "core/layer_kind.h"
 #include "layers/attention/indexer.h"

@@ -1,6 +1,6 @@
 /* What core/config.c needs to know of latent attention (latent.h). */
-#ifndef LAYERS_LATENT_FIELDS_H
-#define LAYERS_LATENT_FIELDS_H
+#ifndef LAYERS_ATTENTION_LATENT_FIELDS_H
+#define LAYERS_ATTENTION_LATENT_FIELDS_H
 
 #include "layers/fields.h"
 

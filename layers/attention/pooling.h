@@ -11,8 +11,8 @@
  *
  * The softmax is an online one, position by position, in a state that the cache keeps of the
  * sequence. So the bits depend neither on the call nor on the threads. */
-#ifndef LAYERS_POOLING_H
-#define LAYERS_POOLING_H
+#ifndef LAYERS_ATTENTION_POOLING_H
+#define LAYERS_ATTENTION_POOLING_H
 
 #include "core/forward_pass.h"
 

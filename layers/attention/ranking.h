@@ -6,8 +6,8 @@
  * positions, or complete pools, up to the row's own. The threads share rows and, where these are
  * few, parts of what each row sees; layers/attention/selection.h joins the parts, so that the
  * choice depends neither on the call nor on the threads. */
-#ifndef LAYERS_RANKING_H
-#define LAYERS_RANKING_H
+#ifndef LAYERS_ATTENTION_RANKING_H
+#define LAYERS_ATTENTION_RANKING_H
 
 #include "core/forward_pass.h"
 #include "layers/attention/selection.h"

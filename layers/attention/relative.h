@@ -17,8 +17,8 @@
  *
  * A convolution weighs the last state_kernel inputs of each element; where a layer has a matrix for
  * it, each head's taps have a part that depends on y. */
-#ifndef LAYERS_RELATIVE_H
-#define LAYERS_RELATIVE_H
+#ifndef LAYERS_ATTENTION_RELATIVE_H
+#define LAYERS_ATTENTION_RELATIVE_H
 
 #include "core/forward_pass.h"
 #include "layers/state/recurrence.h"

@@ -1,6 +1,6 @@
 /* What core/config.c needs to know of attention with a bias of distances (relative.h). */
-#ifndef LAYERS_RELATIVE_FIELDS_H
-#define LAYERS_RELATIVE_FIELDS_H
+#ifndef LAYERS_ATTENTION_RELATIVE_FIELDS_H
+#define LAYERS_ATTENTION_RELATIVE_FIELDS_H
 
 #include "layers/fields.h"
 

@@ -2,8 +2,8 @@
  * arrive in the order of their positions. Of equal scores the one at the lowest position is taken;
  * +0 and -0 are equal, and NaN comes after all numbers. So the choice depends on the scores alone,
  * not on the pieces in which they arrive. */
-#ifndef LAYERS_SELECTION_H
-#define LAYERS_SELECTION_H
+#ifndef LAYERS_ATTENTION_SELECTION_H
+#define LAYERS_ATTENTION_SELECTION_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Mixtures of experts: which experts a token goes to, and with what routing weights. */
-#ifndef LAYERS_EXPERTS_H
-#define LAYERS_EXPERTS_H
+#ifndef LAYERS_EXPERTS_EXPERTS_H
+#define LAYERS_EXPERTS_EXPERTS_H
 
 #include <stdint.h>
 

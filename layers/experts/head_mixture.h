@@ -7,8 +7,8 @@
  * An expert has a query head for each key/value head, so that a row has n_heads = n_experts_used *
  * n_kv_heads of them. The rows of an expert are multiplied together, as in
  * layers/experts/mixture.h. */
-#ifndef LAYERS_HEAD_MIXTURE_H
-#define LAYERS_HEAD_MIXTURE_H
+#ifndef LAYERS_EXPERTS_HEAD_MIXTURE_H
+#define LAYERS_EXPERTS_HEAD_MIXTURE_H
 
 #include "core/layer_kind.h"
 

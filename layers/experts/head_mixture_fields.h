@@ -1,6 +1,6 @@
 /* What a mixture of attention heads reads of the configuration. */
-#ifndef LAYERS_HEAD_MIXTURE_FIELDS_H
-#define LAYERS_HEAD_MIXTURE_FIELDS_H
+#ifndef LAYERS_EXPERTS_HEAD_MIXTURE_FIELDS_H
+#define LAYERS_EXPERTS_HEAD_MIXTURE_FIELDS_H
 
 #include "layers/fields.h"
 

@@ -3,8 +3,8 @@
  * input, another one widens the experts' sum; the router and the shared expert read the input
  * itself. Muse Spark's feed-forwards do the same with a norm of the narrower vector
  * (layers/streams/residual_gates.c). */
-#ifndef LAYERS_LATENT_MOE_H
-#define LAYERS_LATENT_MOE_H
+#ifndef LAYERS_EXPERTS_LATENT_MOE_H
+#define LAYERS_EXPERTS_LATENT_MOE_H
 
 #include "core/layer_kind.h"
 #include "core/weights.h"

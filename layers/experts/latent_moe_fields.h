@@ -1,6 +1,6 @@
 /* The configuration of mixtures of experts on a narrower latent vector (LatentMoE). */
-#ifndef LAYERS_LATENT_MOE_FIELDS_H
-#define LAYERS_LATENT_MOE_FIELDS_H
+#ifndef LAYERS_EXPERTS_LATENT_MOE_FIELDS_H
+#define LAYERS_EXPERTS_LATENT_MOE_FIELDS_H
 
 #include "layers/fields.h"
 

@@ -1,7 +1,7 @@
 /* The steps of mixture_kind (core/layer_kind.h), for mixtures whose experts read something else
  * than the router. All threads of the forward pass call them. */
-#ifndef LAYERS_MIXTURE_H
-#define LAYERS_MIXTURE_H
+#ifndef LAYERS_EXPERTS_MIXTURE_H
+#define LAYERS_EXPERTS_MIXTURE_H
 
 #include "core/forward_pass.h"
 

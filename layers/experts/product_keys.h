@@ -6,8 +6,8 @@
  * The router gives 2K numbers a[K], b[K] of a token; expert i * K + j has the score a[i] + b[j].
  * product_used experts with the largest scores are chosen, of equal ones those with the lowest
  * numbers; share is the softmax of their scores. They are added in the order of their numbers. */
-#ifndef LAYERS_PRODUCT_KEYS_H
-#define LAYERS_PRODUCT_KEYS_H
+#ifndef LAYERS_EXPERTS_PRODUCT_KEYS_H
+#define LAYERS_EXPERTS_PRODUCT_KEYS_H
 
 #include "core/branch.h"
 

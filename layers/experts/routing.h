@@ -1,7 +1,7 @@
 /* Routers of mixtures of experts other than a plain softmax, from ROUTER_SPARSE_MIXER on:
  * layers/experts/routing.c. */
-#ifndef LAYERS_ROUTING_H
-#define LAYERS_ROUTING_H
+#ifndef LAYERS_EXPERTS_ROUTING_H
+#define LAYERS_EXPERTS_ROUTING_H
 
 #include "core/config.h"
 

@@ -1,7 +1,7 @@
 /* Feed-forwards whose output goes through a causal convolution over the positions, in layers with
  * attention as layers/attention/relative.h has it. */
-#ifndef LAYERS_CONVOLVED_H
-#define LAYERS_CONVOLVED_H
+#ifndef LAYERS_STATE_CONVOLVED_H
+#define LAYERS_STATE_CONVOLVED_H
 
 #include "layers/streams/arrangements.h"
 #include "layers/state/recurrence.h"

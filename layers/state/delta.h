@@ -2,8 +2,8 @@
  * delta attention (https://arxiv.org/abs/2510.26692), whose states decay by the elements of keys: a
  * causal convolution of q, k and v, a state for each head that learns what k does not yet recall,
  * and a gated norm of what q recalls. */
-#ifndef LAYERS_DELTA_H
-#define LAYERS_DELTA_H
+#ifndef LAYERS_STATE_DELTA_H
+#define LAYERS_STATE_DELTA_H
 
 #include "core/layer_kind.h"
 

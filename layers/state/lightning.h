@@ -5,8 +5,8 @@
  *     out = gate(x) * norm(q S of all heads side by side)
  *
  * with a sigmoid of the gate, and then the last projection. */
-#ifndef LAYERS_LIGHTNING_H
-#define LAYERS_LIGHTNING_H
+#ifndef LAYERS_STATE_LIGHTNING_H
+#define LAYERS_STATE_LIGHTNING_H
 
 #include "core/layer_kind.h"
 

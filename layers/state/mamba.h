@@ -5,8 +5,8 @@
  *
  * mamba_layer is a branch of it, whose weights are a Mamba. Layers that do more find them by the
  * functions below. */
-#ifndef LAYERS_MAMBA_H
-#define LAYERS_MAMBA_H
+#ifndef LAYERS_STATE_MAMBA_H
+#define LAYERS_STATE_MAMBA_H
 
 #include "core/layer_kind.h"
 

@@ -3,8 +3,8 @@
  *
  * mamba2_layer is a branch of it, whose weights are a Mamba2. Layers that do more find them by the
  * functions below. */
-#ifndef LAYERS_MAMBA2_H
-#define LAYERS_MAMBA2_H
+#ifndef LAYERS_STATE_MAMBA2_H
+#define LAYERS_STATE_MAMBA2_H
 
 #include "core/layer_kind.h"
 #include "layers/state/state_steps.h"

@@ -1,6 +1,6 @@
 /* What matrix LSTMs read of the configuration. */
-#ifndef LAYERS_MLSTM_FIELDS_H
-#define LAYERS_MLSTM_FIELDS_H
+#ifndef LAYERS_STATE_MLSTM_FIELDS_H
+#define LAYERS_STATE_MLSTM_FIELDS_H
 
 #include "layers/fields.h"
 

@@ -5,8 +5,8 @@
  * run across the columns of a state or across channels, never across a sum, and a block of columns
  * stays in the first-level cache while all rows of a call go through it. recurrence.c is compiled
  * once for each kind of lanes; all builds give the same bits. */
-#ifndef LAYERS_RECURRENCE_H
-#define LAYERS_RECURRENCE_H
+#ifndef LAYERS_STATE_RECURRENCE_H
+#define LAYERS_STATE_RECURRENCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  *
  * The real-gated linear recurrent unit keeps one number for each channel. Its decay and what it
  * takes in are gated by products of the convolved x with matrices of diagonal blocks. */
-#ifndef LAYERS_RG_LRU_H
-#define LAYERS_RG_LRU_H
+#ifndef LAYERS_STATE_RG_LRU_H
+#define LAYERS_STATE_RG_LRU_H
 
 #include "core/layer_kind.h"
 

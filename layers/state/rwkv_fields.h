@@ -1,6 +1,6 @@
 /* What RWKV's layers read of the configuration. */
-#ifndef LAYERS_RWKV_FIELDS_H
-#define LAYERS_RWKV_FIELDS_H
+#ifndef LAYERS_STATE_RWKV_FIELDS_H
+#define LAYERS_STATE_RWKV_FIELDS_H
 
 #include "layers/fields.h"
 

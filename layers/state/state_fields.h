@@ -1,6 +1,6 @@
 /* What the layers that keep a state read of the configuration, and the sizes that follow. */
-#ifndef LAYERS_STATE_FIELDS_H
-#define LAYERS_STATE_FIELDS_H
+#ifndef LAYERS_STATE_STATE_FIELDS_H
+#define LAYERS_STATE_STATE_FIELDS_H
 
 #include "layers/fields.h"
 

@@ -1,7 +1,7 @@
 /* What the layers that keep a state share: their place in the cache, and the convolution of all
  * rows of a call. */
-#ifndef LAYERS_STATE_STEPS_H
-#define LAYERS_STATE_STEPS_H
+#ifndef LAYERS_STATE_STATE_STEPS_H
+#define LAYERS_STATE_STATE_STEPS_H
 
 #include "core/forward_pass.h"
 #include "layers/state/recurrence.h"

@@ -1,7 +1,7 @@
 /* What core/config_fields.c needs to know of arrangements; their checks and their multiply-adds are
  * in core/layer_kind.h, which the core has as well. */
-#ifndef LAYERS_ARRANGEMENT_FIELDS_H
-#define LAYERS_ARRANGEMENT_FIELDS_H
+#ifndef LAYERS_STREAMS_ARRANGEMENT_FIELDS_H
+#define LAYERS_STREAMS_ARRANGEMENT_FIELDS_H
 
 #include "layers/fields.h"
 

@@ -1,6 +1,6 @@
 /* The arrangements of layers/ (core/layer_kind.h), each in the file of its name. */
-#ifndef LAYERS_ARRANGEMENTS_H
-#define LAYERS_ARRANGEMENTS_H
+#ifndef LAYERS_STREAMS_ARRANGEMENTS_H
+#define LAYERS_STREAMS_ARRANGEMENTS_H
 
 #include "core/branches.h"
 

@@ -4,8 +4,8 @@
  *
  * A pass computes x[n][width], calls delays_at for what it reads, waits until all threads have read
  * (forward_wait), and calls delays_store once. */
-#ifndef LAYERS_DELAYS_H
-#define LAYERS_DELAYS_H
+#ifndef LAYERS_STREAMS_DELAYS_H
+#define LAYERS_STREAMS_DELAYS_H
 
 #include "core/forward_pass.h"
 

@@ -9,8 +9,8 @@
  *
  * A run's layers are layers of their own here, with keys, values and states of their own; the
  * weights of all runs are the same tensors of the file. */
-#ifndef LAYERS_MESSAGES_H
-#define LAYERS_MESSAGES_H
+#ifndef LAYERS_STREAMS_MESSAGES_H
+#define LAYERS_STREAMS_MESSAGES_H
 
 #include "core/forward_pass.h"
 

@@ -17,8 +17,8 @@
  *
  * The cache of a sequence begins at position 1, which is the first to follow a hidden state:
  * kvcache_reset(cache, sequence, 1). */
-#ifndef LAYERS_MTP_H
-#define LAYERS_MTP_H
+#ifndef LAYERS_STREAMS_MTP_H
+#define LAYERS_STREAMS_MTP_H
 
 #include "model.h"
 

@@ -1,6 +1,6 @@
 /* The stack of prediction layers (mtp.h): their weights, and the forward pass of one of them. */
-#ifndef LAYERS_MTP_STACK_H
-#define LAYERS_MTP_STACK_H
+#ifndef LAYERS_STREAMS_MTP_STACK_H
+#define LAYERS_STREAMS_MTP_STACK_H
 
 #include "layers/streams/arrangements.h"
 

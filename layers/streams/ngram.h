@@ -14,8 +14,8 @@
  * The convolution takes every ngram_size-th position. Both keep a state: the last tokens, and the
  * convolution's inputs, behind that of the layer's DeltaNet. A table may be larger than memory: it
  * is read through the file's mapping, one row for each hash. */
-#ifndef LAYERS_NGRAM_H
-#define LAYERS_NGRAM_H
+#ifndef LAYERS_STREAMS_NGRAM_H
+#define LAYERS_STREAMS_NGRAM_H
 
 #include "core/branch.h"
 #include "core/weights.h"

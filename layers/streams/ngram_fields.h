@@ -1,6 +1,6 @@
 /* What core/config.c needs to know of embeddings of n-grams (ngram.h). */
-#ifndef LAYERS_NGRAM_FIELDS_H
-#define LAYERS_NGRAM_FIELDS_H
+#ifndef LAYERS_STREAMS_NGRAM_FIELDS_H
+#define LAYERS_STREAMS_NGRAM_FIELDS_H
 
 #include "layers/fields.h"
 

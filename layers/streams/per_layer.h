@@ -4,8 +4,8 @@
  * is joined with a projection of the token's ordinary embedding before the first layer. At a
  * layer's end, what the layer makes of the residual stream gates its input, and a projection of
  * that is added to the residual stream. */
-#ifndef LAYERS_PER_LAYER_H
-#define LAYERS_PER_LAYER_H
+#ifndef LAYERS_STREAMS_PER_LAYER_H
+#define LAYERS_STREAMS_PER_LAYER_H
 
 #include "core/branches.h"
 #include "core/weights.h"

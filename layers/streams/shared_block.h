@@ -8,8 +8,8 @@
  * An adapter is a product of two narrow matrices that is added to a matrix of the block. Zamba
  * (https://arxiv.org/abs/2405.16712) has Mamba instead of Mamba 2, and no adapters:
  * shared_mamba_layer. */
-#ifndef LAYERS_SHARED_BLOCK_H
-#define LAYERS_SHARED_BLOCK_H
+#ifndef LAYERS_STREAMS_SHARED_BLOCK_H
+#define LAYERS_STREAMS_SHARED_BLOCK_H
 
 #include "core/layer_kind.h"
 

@@ -1,8 +1,8 @@
 /* Means over a vector, in the order of docs/numerics.md: 16 partial sums, element i in sum i % 16,
  * which a fixed tree joins. The product is rounded before it is added, so that any compiler's code
  * for any instruction set gives the same bits. */
-#ifndef LAYERS_SUMS_H
-#define LAYERS_SUMS_H
+#ifndef LAYERS_STREAMS_SUMS_H
+#define LAYERS_STREAMS_SUMS_H
 
 #include <math.h>
 #include <stddef.h>

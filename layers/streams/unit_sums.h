@@ -2,8 +2,8 @@
  *
  *     s[j] = (query . u[j]) / sqrt(dim)
  *     out  = sum over j of softmax(s)[j] * u[j] */
-#ifndef LAYERS_UNIT_SUMS_H
-#define LAYERS_UNIT_SUMS_H
+#ifndef LAYERS_STREAMS_UNIT_SUMS_H
+#define LAYERS_STREAMS_UNIT_SUMS_H
 
 #include "core/forward_pass.h"
 
