@@ -103,15 +103,11 @@ static Status talk(Chat *chat, Error *error) {
         LineResult result = line_editor_read(chat->editor, "> ", &text, &length);
         if (result == LINE_FAILED)
             return error_set(error, "a message cannot be read: %s", strerror(errno));
-        if (result == LINE_INTERRUPTED) {
+        if (result == LINE_INTERRUPTED || result == LINE_LEFT_EMPTY) {
             if (!line_editor_is_terminal(chat->editor)) return STATUS_INTERRUPTED;
             answer_view_newline(&chat->view);
-            continue;
-        }
-        if (result ==
-            LINE_LEFT_EMPTY) { /* perhaps a second press to stop the answer: not the end */
-            answer_view_newline(&chat->view);
-            note("(Ctrl-D leaves, and /quit)");
+            /* Not the end: perhaps it was a second press to stop the answer. */
+            if (result == LINE_LEFT_EMPTY) note("(Ctrl-D leaves, and /quit)");
             continue;
         }
         if (result == LINE_END) {
