@@ -651,6 +651,8 @@ int main(int argc, char **argv) {
                         d.c->context),
               &error);
     generate(&d, tokenizer, &o, &prompt);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        check(error_set(&error, "stdout: cannot be written"), &error);
     if (d.plain.used)
         fprintf(stderr,
                 "plain formulas, largest difference: %.2g of a product, %.2g of attention\n",

@@ -102,6 +102,8 @@ static void the_decoder_in_one_file_prints_what_run_prints(void **state) {
     char *directory = fixture_directory(), *other = small_model(directory, "tiny,activation=gelu");
     Process p = RUN(decoder, other, "A dragon", "1", "0", "7");
     PROCESS_SAYS(p, 1, "neither the paper's decoder nor a plain llama");
+    p = RUN("/bin/sh", "-c", "\"$1\" models/stories.bin a 3 0 7 >/dev/full", "sh", decoder);
+    PROCESS_SAYS(p, 1, "decoder: stdout: cannot be written");
     fixture_remove_directory(directory);
     free(other);
     free(decoder);
