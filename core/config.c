@@ -3,7 +3,7 @@
  * Of the 27 KB of a Config its 13 arrays by layer are 26 KB. They stay in it by value, because
  * whoever copies a Config changes them: prediction layers extend them (layers/streams/mtp.c),
  * --override and the search for the nearest family change a copy and compare it by memcmp
- * (modes/inspect/overrides.c, formats/family/family_match.c). With a pointer each of these would
+ * (modes/open/overrides.c, formats/family/family_match.c). With a pointer each of these would
  * need a deep copy and an owner, and a plain assignment would share what it seems to copy. Copies
  * are few: a process has one for each open model.bin, one more where that has prediction layers,
  * and while it converts that of the source; the others live for one call. Elements of 8, 16 and 32

@@ -16,9 +16,13 @@
 #include "modes/inspect/inspect_modes.h"
 #include "modes/inspect/shape_test.h"
 #include "modes/proof/proof_modes.h"
+#include "modes/help_modes.h"
+#include "modes/text_mode.h"
 
-/* A mode that stands later wins: the conversation of -m chat can be looked at, too. */
+/* A mode that stands later wins, so that the first one, which is always asked for, runs where there
+ * is no other; and the conversation of -m chat can be looked at, too. */
 const Mode *const modes[] = {
+    &text_mode,
     &proof_record_kind_mode,
     &chat_mode,
     &batch_mode,
@@ -46,6 +50,8 @@ const Mode *const modes[] = {
     &eval_tasks_mode,
     &inspect_side_by_side_mode,
     &proof_replay_mode,
+    &help_version_mode,
+    &help_mode,
     NULL,
 };
 

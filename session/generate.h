@@ -1,4 +1,4 @@
-/* The mode that continues one text, and what other modes take from it: the prompt's tokens and the
+/* Continuing one text, and what other modes take from it: the prompt's tokens and the
  * pass over them. */
 #ifndef GENERATE_H
 #define GENERATE_H
@@ -33,7 +33,7 @@ typedef struct GeneratedText {
 
 void generated_text_free(GeneratedText *text);
 
-/* The mode: continues the session's prompt into the session's output. `record` NULL: drafts come
+/* Continues the session's prompt into the session's output. `record` NULL: drafts come
  * from what the session drafts with. *out (NULL: nobody asks) gets the text where the result is
  * STATUS_OK, and is to be freed in any case. */
 Status generate_run(Session *session, const GenerateRecord *record, GeneratedText *out,

@@ -1,5 +1,5 @@
-/* What `run` can do besides continuing one text: a mode brings its options and what it opens, does
- * and closes. run.c goes through a table of modes (modes/modes.c). */
+/* What `run` can do: a mode brings its options and what it opens, does and closes. modes/modes.c
+ * lists the modes and run.c runs one of them. */
 #ifndef MODE_H
 #define MODE_H
 
@@ -12,7 +12,8 @@ typedef enum ModeTraits {
     MODE_WITHOUT_MODEL = 4,     /* no MODEL is opened at all, and no right given up */
     MODE_OWN_OUTPUT = 8,        /* the mode opens -o itself */
     MODE_CHECKS_FILE = 16,      /* its failure is the model file's: a conversion is to be deleted */
-    MODE_WITHOUT_HEAD = 32      /* a model that gives embeddings alone will do */
+    MODE_WITHOUT_HEAD = 32,     /* a model that gives embeddings alone will do */
+    MODE_CONTINUES_TEXT = 64    /* one text, from the prompt on */
 } ModeTraits;
 
 typedef struct Mode Mode;
@@ -34,8 +35,8 @@ struct Mode {
 };
 
 /* Lets every mode check the options (`modes` ends with NULL) and chooses the mode that they ask
- * for; NULL: none. STATUS_USAGE when they ask for two modes that have names. A mode without a name
- * may be asked for as well; then the last of the modes is chosen. */
+ * for. STATUS_USAGE when they ask for two modes that have names. A mode without a name may be
+ * asked for as well; then the last of the modes is chosen. */
 Status mode_choose(const Mode *const *modes, Options *options, const Mode **chosen, Error *error);
 
 #endif

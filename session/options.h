@@ -11,7 +11,7 @@
 enum { OPTIONS_MOST_TABLES = 15 };
 
 /* Choices, in the order in which --help names them. */
-typedef enum TextMode { MODE_GENERATE, MODE_CHAT } TextMode;
+typedef enum TextMode { TEXT_GENERATE, TEXT_CHAT } TextMode;
 typedef enum KvChoice { KV_CHOICE_AUTO, KV_CHOICE_F32, KV_CHOICE_F16, KV_CHOICE_Q8 } KvChoice;
 typedef enum ScoreChoice { SCORE_NO, SCORE_TABLE, SCORE_JSON } ScoreChoice;
 typedef enum LengthChoice { LENGTH_CUT, LENGTH_CLOSE } LengthChoice;

@@ -7,7 +7,7 @@
 #include "fuzz_mutate.h"
 #include "core/config_fields.h"
 #include "fuzz_source.h"
-#include "modes/inspect/config_text.h"
+#include "session/config_text.h"
 #include "modes/inspect/modelfile_verify.h"
 #include "core/weights.h"
 

@@ -16,7 +16,7 @@
 #include "convert/adapter_opening.h"
 #include "convert/convert_target.h"
 #include "core/config_fields.h"
-#include "modes/inspect/config_text.h"
+#include "session/config_text.h"
 #include "model.h"
 
 static _Noreturn void fail(const Error *error) {

@@ -26,7 +26,7 @@
 #include "core/config_fields.h"
 #include "convert/convert.h"
 #include "families/reading/source_open.h"
-#include "modes/inspect/config_text.h"
+#include "session/config_text.h"
 #include "model.h"
 
 enum { MOST_ROWS = 512, FAST_CASES = 7 };

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "kvcache/kvcache_sizes.h"
-#include "modes/inspect/fit.h"
+#include "modes/open/fit.h"
 #include "tests/process.h"
 
 static const char MODEL[] = "models/stories.bin";

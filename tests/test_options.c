@@ -39,7 +39,7 @@ static void short_options_are_those_of_llama2c(void **state) {
     assert_string_equal(o.prompt, "Hi");
     assert_string_equal(o.tokenizer, "tok.bin");
     assert_string_equal(o.system, "Be kind");
-    assert_int_equal(o.mode, MODE_CHAT);
+    assert_int_equal(o.mode, TEXT_CHAT);
 }
 
 static void long_options_take_their_value_either_way(void **state) {

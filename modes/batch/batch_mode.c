@@ -138,8 +138,8 @@ static Status check_table(Options *o, Error *error) {
     bool standard = strcmp(o->batch, "-") == 0;
     if (standard && o->prompt_file && strcmp(o->prompt_file, "-") == 0)
         return usage(error, "--batch - and -f - both read stdin");
-    o->csv_messages = o->mode == MODE_CHAT;
-    o->mode = MODE_GENERATE;
+    o->csv_messages = o->mode == TEXT_CHAT;
+    o->mode = TEXT_GENERATE;
     return STATUS_OK;
 }
 

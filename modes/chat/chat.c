@@ -11,7 +11,7 @@
 #include "modes/chat/chat_receipt.h"
 #include "modes/chat/chat_state.h"
 #include "modes/chat/commands.h"
-#include "modes/chat/note.h"
+#include "system/note.h"
 #include "modes/chat/settings.h"
 #include "modes/chat/tab_completion.h"
 #include "modes/chat/turn.h"

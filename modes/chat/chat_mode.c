@@ -28,7 +28,7 @@ const OptionRow chat_options[] = {
 };
 
 static bool chat_asked(const Options *options) {
-    return options->mode == MODE_CHAT;
+    return options->mode == TEXT_CHAT;
 }
 
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
@@ -37,11 +37,11 @@ static bool chat_asked(const Options *options) {
 static Status chat_check(Options *o, Error *error) {
     bool reasons = o->reasoning != REASONING_AUTO || o->reasoning_effort || o->hide_reasoning ||
                    options_given(o, &o->reasoning_budget);
-    if (o->mode == MODE_CHAT && o->echo)
+    if (o->mode == TEXT_CHAT && o->echo)
         return usage(error, "--echo writes the prompt of one text: not with -m chat");
-    if (o->mode == MODE_CHAT && o->prompt && !*o->prompt && !o->prompt_file)
+    if (o->mode == TEXT_CHAT && o->prompt && !*o->prompt && !o->prompt_file)
         return usage(error, "-i is empty: there is no message to answer");
-    if (o->mode == MODE_CHAT) return STATUS_OK;
+    if (o->mode == TEXT_CHAT) return STATUS_OK;
     if (o->single_turn) return usage(error, "--single-turn is for -m chat");
     if (o->session && !o->replay)
         return usage(error, "--session keeps a conversation: use it with -m chat");

@@ -8,7 +8,7 @@
 #include "advice/spelling.h"
 #include "base/utf8.h"
 #include "modes/chat/command_paths.h"
-#include "modes/chat/note.h"
+#include "system/note.h"
 #include "modes/chat/settings.h"
 #include "modes/chat/turn.h"
 #include "system/terminal.h"

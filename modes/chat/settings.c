@@ -5,7 +5,7 @@
 
 #include "advice/foreign.h"
 #include "advice/spelling.h"
-#include "modes/chat/note.h"
+#include "system/note.h"
 
 /* An option that /set changes. */
 typedef struct Setting {

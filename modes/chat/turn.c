@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "kvcache/kvcache_snapshots.h"
-#include "modes/chat/note.h"
+#include "system/note.h"
 #include "session/drafting.h"
 #include "system/peak_memory.h"
 

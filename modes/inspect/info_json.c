@@ -8,8 +8,8 @@
 #include "base/unicode.h"
 #include "kvcache/kvcache_sizes.h"
 #include "core/config_fields.h"
-#include "modes/inspect/fit.h"
-#include "modes/inspect/tensor_totals.h"
+#include "modes/open/fit.h"
+#include "modes/open/tensor_totals.h"
 #include "modes/inspect/work.h"
 
 /* A JSON string of bytes[n] from the file; what is not UTF-8 becomes U+FFFD. */

@@ -11,12 +11,12 @@
 #include "core/config_fields.h"
 #include "formats/containers/metadata.h"
 #include "formats/family/mtp_names.h"
-#include "modes/inspect/config_text.h"
-#include "modes/inspect/fit.h"
+#include "session/config_text.h"
+#include "modes/open/fit.h"
 #include "modes/inspect/info_json.h"
 #include "modes/inspect/modelfile_verify.h"
 #include "modes/inspect/render.h"
-#include "modes/inspect/tensor_totals.h"
+#include "modes/open/tensor_totals.h"
 #include "session/drafting.h"
 #include "modes/inspect/work.h"
 
@@ -352,7 +352,7 @@ Status inspect_tokenize(Session *session, Error *error) {
     char *text = NULL;
     size_t length = 0;
     tokenizer_limit(session->tokenizer, SIZE_MAX); /* no embedding is looked up for these ids */
-    Status status = o->mode == MODE_CHAT
+    Status status = o->mode == TEXT_CHAT
                         ? render_ids(session, &ids, error)
                         : tokenizer_encode(session->tokenizer, session->prompt,
                                            session->prompt_length, NULL, flags, &ids, error);

@@ -194,7 +194,7 @@ static Status read_system(OllamaDefaults *defaults, Options *o, Said *said, Erro
     const char *kept = strlen(text) == length ? keep(defaults, text) : NULL;
     free(text);
     if (!kept || !kept[0]) return STATUS_OK;
-    if (o->mode != MODE_CHAT && !o->batch && !o->render) {
+    if (o->mode != TEXT_CHAT && !o->batch && !o->render) {
         add(said->left, sizeof said->left, "system prompt (it is for -m chat and --batch)");
     } else if (command_line_default(&o->line, "system", &kept, 1, &ignored) == STATUS_OK) {
         add(said->taken, sizeof said->taken, "system prompt");

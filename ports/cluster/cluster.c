@@ -108,7 +108,7 @@ Status cluster_adapt(Cluster *cluster, Options *o, const Mode **mode, Error *err
     if (o->lora.n > 0) rank_send_floats(cluster->rank);
     if (cluster_leads(cluster)) return STATUS_OK;
     *mode = &follower_mode;
-    o->mode = MODE_GENERATE;
+    o->mode = TEXT_GENERATE;
     o->prompt = "";
     o->prompt_file = o->eval = o->chat_template = o->output = NULL;
     o->tokenize = o->detokenize = o->render = false;

@@ -1,10 +1,10 @@
-#include "modes/inspect/fit.h"
+#include "modes/open/fit.h"
 
 #include <stdio.h>
 
 #include "base/size.h"
 #include "kvcache/kvcache_sizes.h"
-#include "modes/inspect/tensor_totals.h"
+#include "modes/open/tensor_totals.h"
 #include "kernels/tensor.h"
 
 /* A text too short to say that a model fits. */

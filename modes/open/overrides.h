@@ -7,7 +7,7 @@
 #define OVERRIDES_H
 
 #include "core/config.h"
-#include "modes/inspect/masks.h"
+#include "modes/open/masks.h"
 #include "session/options.h"
 
 typedef struct Overrides {

@@ -1,4 +1,4 @@
-#include "modes/inspect/tensor_totals.h"
+#include "modes/open/tensor_totals.h"
 
 #include <stdlib.h>
 #include <string.h>

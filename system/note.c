@@ -1,4 +1,4 @@
-#include "modes/chat/note.h"
+#include "system/note.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

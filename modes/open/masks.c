@@ -1,4 +1,4 @@
-#include "modes/inspect/masks.h"
+#include "modes/open/masks.h"
 
 #include <math.h>
 #include <omp.h>

@@ -1,4 +1,4 @@
-#include "modes/inspect/overrides.h"
+#include "modes/open/overrides.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/config_fields.h"
-#include "modes/inspect/config_text.h"
+#include "session/config_text.h"
 
 static const char *const allowed[] = {"attention_scale", "attention_softcap",
                                       "position",        "rope_theta",

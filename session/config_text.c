@@ -1,4 +1,4 @@
-#include "modes/inspect/config_text.h"
+#include "session/config_text.h"
 
 #include <stdio.h>
 
