@@ -13,9 +13,21 @@ typedef struct LayerFields {
     double (*work)(const Config *config, uint32_t layer);
 } LayerFields;
 
-/* A row of a mechanism's table of fields (latent_keys and so on): the key in model.bin, the field
- * of Config, and its limits. KEY_FLOAT may be negative, KEY_AMOUNT may not. layer_fields.c has the
- * order in which model.bin holds the keys of all tables. */
+/* Keys that model.bin holds one after another, under the name of what they are for. A row that is
+ * added to a table moves no row of another; layer_fields.c has the tables in their order. */
+typedef struct FieldTable {
+    const ConfigField *rows;
+    size_t n;
+} FieldTable;
+
+#define FIELD_TABLE(...)                                                                           \
+    {                                                                                              \
+        (const ConfigField[]){__VA_ARGS__},                                                        \
+            sizeof((const ConfigField[]){__VA_ARGS__}) / sizeof(ConfigField)                       \
+    }
+
+/* A row of a mechanism's table (latent_keys and so on): the key in model.bin, the field of Config,
+ * and its limits. KEY_FLOAT may be negative, KEY_AMOUNT may not. */
 #define KEY(key, field, kind_, ...)                                                                \
     { .name = key, .kind = kind_, .offset = offsetof(Config, field), __VA_ARGS__ }
 #define KEY_UINT(key, field, most_) KEY(key, field, FIELD_UINT, .most = most_)

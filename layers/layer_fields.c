@@ -48,49 +48,53 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
 };
 
 /* Fields that plain layers read as well. */
-static const ConfigField plain_keys[] = {
-    KEY_BOOL("query_power", query_power),
-    KEY_BOOL("limit_first", limit_first),
-    KEY_BOOL("head_output_norm", head_output_norm),
-};
+/* clang-format off: a row a line */
+static const FieldTable query_power_keys = FIELD_TABLE(KEY_BOOL("query_power", query_power));
+static const FieldTable limit_first_keys = FIELD_TABLE(KEY_BOOL("limit_first", limit_first));
+static const FieldTable head_output_norm_keys =
+    FIELD_TABLE(KEY_BOOL("head_output_norm", head_output_norm));
 
-/* The order in which model.bin holds the keys and --info prints them: rows of the mechanisms'
- * tables, which grew in turns. */
-static const struct {
-    const ConfigField *rows;
-    size_t n;
-} order[] = {
-    {mixture_keys, 15},         /* n_experts_used to shared_scale */
-    {latent_keys, 14},          /* latent_dim to whole_unrotated */
-    {plain_keys, 1},            /* query_power */
-    {mixture_keys + 15, 1},     /* swiglu_limit */
-    {plain_keys + 1, 1},        /* limit_first */
-    {arrangement_keys, 4},      /* residual_by_depth to hyper_rounds */
-    {latent_keys + 14, 2},      /* index_pool to indexer */
-    {state_keys, 8},            /* state_heads to adapter_rank */
-    {arrangement_keys + 4, 6},  /* per_layer_dim to laurel_rank */
-    {mixture_keys + 16, 3},     /* router_group_pairs to router_ranks_logits */
-    {state_keys + 8, 6},        /* state_tiled to state_decay_most */
-    {arrangement_keys + 10, 1}, /* mtp_layers */
-    {compressed_keys, COMPRESSED_KEYS},
-    {state_keys + 14, 1}, /* state_sigmoid_gate */
-    {ngram_keys, NGRAM_KEYS},
-    {mixture_keys + 19, 5},     /* zero_experts_skip to router_dim */
-    {state_keys + 15, 1},       /* state_mix_kernel */
-    {arrangement_keys + 11, 1}, /* block_layers */
-    {relative_keys, RELATIVE_KEYS},
-    {rwkv_keys, RWKV_KEYS},
-    {mlstm_keys, MLSTM_KEYS},
-    {plain_keys + 2, 1},    /* head_output_norm */
-    {mixture_keys + 24, 1}, /* router_logit_scale */
-    {latent_keys + 16, 5},  /* local_latent_dim to local_attention_scale */
-    {dynamic_mask_keys, DYNAMIC_MASK_KEYS},
-    {arrangement_keys + 12, 5}, /* product_keys to loop_layers */
+/* The order in which model.bin holds the keys and --info prints them. A new table comes last, so
+ * that files keep their bytes. */
+static const FieldTable *const order[] = {
+    &mixture_keys,
+    &latent_keys,
+    &latent_indexer_keys,
+    &latent_variant_keys,
+    &query_power_keys,
+    &mixture_limit_keys,
+    &limit_first_keys,
+    &arrangement_hyper_keys,
+    &latent_pooled_indexer_keys,
+    &state_keys,
+    &state_shared_block_keys,
+    &arrangement_altup_keys,
+    &mixture_group_keys,
+    &state_delta_keys,
+    &arrangement_mtp_keys,
+    &compressed_keys,
+    &state_gate_keys,
+    &ngram_keys,
+    &mixture_always_keys,
+    &mixture_softcap_keys,
+    &mixture_router_dim_keys,
+    &state_mix_keys,
+    &arrangement_block_keys,
+    &relative_keys,
+    &rwkv_keys,
+    &mlstm_keys,
+    &head_output_norm_keys,
+    &mixture_logit_scale_keys,
+    &latent_local_keys,
+    &dynamic_mask_keys,
+    &arrangement_product_keys,
+    &arrangement_loop_keys,
 };
+/* clang-format on */
 
 const ConfigField *layer_kind_field(size_t i) {
-    for (size_t k = 0; k < sizeof order / sizeof *order; i -= order[k++].n)
-        if (i < order[k].n) return &order[k].rows[i];
+    for (size_t k = 0; k < sizeof order / sizeof *order; i -= order[k++]->n)
+        if (i < order[k]->n) return &order[k]->rows[i];
     return NULL;
 }
 

@@ -12,7 +12,11 @@
 #include "core/config_fields.h"
 #include "convert/convert_target.h"
 #include "layers/streams/arrangement_fields.h"
+#include "layers/streams/ngram_fields.h"
+#include "layers/attention/compressed_fields.h"
+#include "layers/attention/dynamic_mask_fields.h"
 #include "layers/attention/latent_fields.h"
+#include "layers/attention/relative_fields.h"
 #include "layers/experts/mixture_fields.h"
 #include "layers/state/mlstm_fields.h"
 #include "layers/state/rwkv_fields.h"
@@ -236,24 +240,54 @@ static void attention_to_all_blocks_has_the_bits_of_full_attention(void **state)
     free(some);
 }
 
-/* Every row of a mechanism's table is in the order of all keys (layers/layer_fields.c). */
-static void assert_given_once(const ConfigField *rows, size_t n) {
+/* Every row of a mechanism's table is in the order of all keys (layers/layer_fields.c), and the
+ * rows of a table stand together. */
+static void assert_given_once(const FieldTable *table) {
     const ConfigField *field;
-    for (size_t k = 0; k < n; k++) {
-        size_t times = 0;
-        for (size_t i = 0; (field = config_field(i)); i++) times += field == &rows[k];
-        if (times != 1) fail_msg("'%s' is given %zu times", rows[k].name, times);
+    size_t times = 0, i;
+    for (i = 0; (field = config_field(i)); i++) {
+        if (field != table->rows) continue;
+        times++;
+        for (size_t k = 0; k < table->n; k++)
+            assert_ptr_equal(config_field(i + k), table->rows + k);
     }
+    if (times != 1) fail_msg("'%s' is given %zu times", table->rows[0].name, times);
 }
 
 static void each_key_of_a_mechanism_is_written_once(void **state) {
+    static const FieldTable *const all[] = {
+        &mixture_keys,
+        &mixture_limit_keys,
+        &mixture_group_keys,
+        &mixture_always_keys,
+        &mixture_softcap_keys,
+        &mixture_router_dim_keys,
+        &mixture_logit_scale_keys,
+        &latent_keys,
+        &latent_indexer_keys,
+        &latent_variant_keys,
+        &latent_pooled_indexer_keys,
+        &latent_local_keys,
+        &state_keys,
+        &state_shared_block_keys,
+        &state_delta_keys,
+        &state_gate_keys,
+        &state_mix_keys,
+        &arrangement_hyper_keys,
+        &arrangement_altup_keys,
+        &arrangement_mtp_keys,
+        &arrangement_block_keys,
+        &arrangement_product_keys,
+        &arrangement_loop_keys,
+        &compressed_keys,
+        &relative_keys,
+        &dynamic_mask_keys,
+        &rwkv_keys,
+        &mlstm_keys,
+        &ngram_keys,
+    };
     (void)state;
-    assert_given_once(mixture_keys, MIXTURE_KEYS);
-    assert_given_once(latent_keys, LATENT_KEYS);
-    assert_given_once(state_keys, STATE_KEYS);
-    assert_given_once(rwkv_keys, RWKV_KEYS);
-    assert_given_once(mlstm_keys, MLSTM_KEYS);
-    assert_given_once(arrangement_keys, ARRANGEMENT_KEYS);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) assert_given_once(all[i]);
 }
 
 int main(int argc, char **argv) {

@@ -1,11 +1,11 @@
 #include "layers/attention/compressed_fields.h"
 
 /* clang-format off: a row a line */
-const ConfigField compressed_keys[COMPRESSED_KEYS] = {
+const FieldTable compressed_keys = FIELD_TABLE(
     KEY_UINT("out_groups", compressed.out_groups, COMPRESSED_MAX_GROUPS),
     KEY_UINT("out_rank", compressed.out_rank, 1 << 16),
-    KEY("pool_rate", compressed.pool_rate, FIELD_PER_LAYER, .most = 1 << 12),
-};
+    KEY("pool_rate", compressed.pool_rate, FIELD_PER_LAYER, .most = 1 << 12));
+
 /* clang-format on */
 
 static Status validate_indexer(const Config *c, uint32_t l, Error *error) {

@@ -9,7 +9,6 @@ enum { COMPRESSED_MAX_GROUPS = 128 };
 extern const LayerFields compressed_fields;
 
 /* The keys of Config.compressed. */
-enum { COMPRESSED_KEYS = 3 };
-extern const ConfigField compressed_keys[COMPRESSED_KEYS];
+extern const FieldTable compressed_keys;
 
 #endif

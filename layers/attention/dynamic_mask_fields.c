@@ -2,9 +2,11 @@
 
 enum { MOST_HEADS = 128 }; /* ATTENTION_QUERIES (core/attention.h) */
 
-const ConfigField dynamic_mask_keys[DYNAMIC_MASK_KEYS] = {
-    KEY_UINT("mask_keep", mask_keep, 1 << 20),
-};
+/* clang-format off: a row a line */
+const FieldTable dynamic_mask_keys = FIELD_TABLE(
+    KEY_UINT("mask_keep", mask_keep, 1 << 20));
+
+/* clang-format on */
 
 static Status check(const Config *c, uint32_t l, Error *error) {
     const HeadShape h = config_heads(c, l);

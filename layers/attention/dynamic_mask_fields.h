@@ -7,7 +7,6 @@
 extern const LayerFields dynamic_mask_fields;
 
 /* The key of Config.mask_keep. */
-enum { DYNAMIC_MASK_KEYS = 1 };
-extern const ConfigField dynamic_mask_keys[DYNAMIC_MASK_KEYS];
+extern const FieldTable dynamic_mask_keys;
 
 #endif

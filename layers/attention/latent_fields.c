@@ -1,11 +1,13 @@
 #include "layers/attention/latent_fields.h"
 
 /* clang-format off: a row a line */
-const ConfigField latent_keys[LATENT_KEYS] = {
+const FieldTable latent_keys = FIELD_TABLE(
     KEY_UINT("latent_dim", latent.kv_lora_rank, 1 << 12),
     KEY_UINT("latent_q_dim", latent.q_lora_rank, 1 << 16),
     KEY_AMOUNT("latent_norm_eps", latent.norm_eps),
-    KEY_AMOUNT("latent_scale", latent.scale),
+    KEY_AMOUNT("latent_scale", latent.scale));
+
+const FieldTable latent_indexer_keys = FIELD_TABLE(
     KEY_UINT("index_heads", indexer.n_heads, 1 << 10),
     KEY_UINT("index_dim", indexer.head_dim, 1 << 12),
     KEY_UINT("index_topk", indexer.topk, 1 << 16),
@@ -13,17 +15,23 @@ const ConfigField latent_keys[LATENT_KEYS] = {
     KEY_UINT("index_local", indexer.local_blocks, 1 << 16),
     KEY_BOOL("index_interleaved", indexer.interleaved),
     KEY_BOOL("index_rotates_end", indexer.rotates_end),
-    KEY_AMOUNT("index_norm_eps", indexer.norm_eps),
+    KEY_AMOUNT("index_norm_eps", indexer.norm_eps));
+
+const FieldTable latent_variant_keys = FIELD_TABLE(
     KEY_BOOL("latent_q_twice", latent.q_twice),
-    KEY_BOOL("whole_unrotated", latent.nope_without_shared_key),
+    KEY_BOOL("whole_unrotated", latent.nope_without_shared_key));
+
+const FieldTable latent_pooled_indexer_keys = FIELD_TABLE(
     KEY_UINT("index_pool", indexer.pool, 1 << 12),
-    KEY("indexer", indexer.layer, FIELD_PER_LAYER, .most = INDEXERS - 1),
+    KEY("indexer", indexer.layer, FIELD_PER_LAYER, .most = INDEXERS - 1));
+
+const FieldTable latent_local_keys = FIELD_TABLE(
     KEY_UINT("local_latent_dim", latent.local_kv_lora_rank, 1 << 12),
     KEY_UINT("local_latent_q_dim", latent.local_q_lora_rank, 1 << 16),
     KEY_UINT("local_value_dim", latent.local_value_dim, 1 << 12),
     KEY_AMOUNT("local_latent_scale", latent.local_scale),
-    KEY_FLOAT("local_attention_scale", latent.local_attention_scale),
-};
+    KEY_FLOAT("local_attention_scale", latent.local_attention_scale));
+
 /* clang-format on */
 
 /* Checks what the layer's indexer reads. */

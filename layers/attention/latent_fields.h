@@ -6,8 +6,8 @@
 
 extern const LayerFields latent_fields;
 
-/* The keys of Config.latent and Config.indexer. */
-enum { LATENT_KEYS = 21 };
-extern const ConfigField latent_keys[LATENT_KEYS];
+/* The keys of Config.latent and Config.indexer, a table for what came together. */
+extern const FieldTable latent_keys, latent_indexer_keys, latent_variant_keys,
+    latent_pooled_indexer_keys, latent_local_keys;
 
 #endif

@@ -3,12 +3,12 @@
 enum { MOST_EXTENT = 1 << 20 };
 
 /* clang-format off: a row a line */
-const ConfigField relative_keys[RELATIVE_KEYS] = {
+const FieldTable relative_keys = FIELD_TABLE(
     KEY_UINT("relative_dim", relative.dim, 1 << 10),
     KEY_UINT("relative_extent", relative.extent, MOST_EXTENT),
     KEY_AMOUNT("head_clip", relative.head_clip),
-    KEY_AMOUNT("relative_clip", relative.clip),
-};
+    KEY_AMOUNT("relative_clip", relative.clip));
+
 /* clang-format on */
 
 uint32_t relative_extent(const Config *c, uint32_t l) {

@@ -7,8 +7,7 @@
 extern const LayerFields relative_fields;
 
 /* The keys of Config.relative. */
-enum { RELATIVE_KEYS = 4 };
-extern const ConfigField relative_keys[RELATIVE_KEYS];
+extern const FieldTable relative_keys;
 
 /* Positions back that have a bias in the layer. */
 uint32_t relative_extent(const Config *config, uint32_t layer);

@@ -5,7 +5,7 @@
 #include "core/layer_kind.h"
 
 /* clang-format off: a row a line */
-const ConfigField mixture_keys[MIXTURE_KEYS] = {
+const FieldTable mixture_keys = FIELD_TABLE(
     KEY_UINT("n_experts_used", experts.per_token, 64),
     KEY_UINT("zero_experts", experts.identity, CONFIG_MAX_EXPERTS),
     KEY_UINT("expert_ffn_dim", experts.ffn_dim, 1 << 20),
@@ -21,18 +21,30 @@ const ConfigField mixture_keys[MIXTURE_KEYS] = {
     KEY_AMOUNT("router_sum_min", router.sum_min),
     KEY_FLOAT("router_scale", router.scale),
     KEY_AMOUNT("router_softcap", router.softcap),
-    KEY_FLOAT("shared_scale", experts.shared_scale),
-    KEY_AMOUNT("swiglu_limit", experts.swiglu_limit),
+    KEY_FLOAT("shared_scale", experts.shared_scale));
+
+const FieldTable mixture_limit_keys = FIELD_TABLE(
+    KEY_AMOUNT("swiglu_limit", experts.swiglu_limit));
+
+const FieldTable mixture_group_keys = FIELD_TABLE(
     KEY_BOOL("router_group_pairs", router.group_pairs),
     KEY_BOOL("router_groups_zero", router.groups_zero),
-    KEY_BOOL("router_ranks_logits", router.ranks_logits),
+    KEY_BOOL("router_ranks_logits", router.ranks_logits));
+
+const FieldTable mixture_always_keys = FIELD_TABLE(
     KEY_BOOL("zero_experts_skip", experts.identity_skips),
-    KEY_UINT("always_experts", experts.always, 64),
+    KEY_UINT("always_experts", experts.always, 64));
+
+const FieldTable mixture_softcap_keys = FIELD_TABLE(
     KEY_AMOUNT("gate_softcap", experts.gate_softcap),
-    KEY_AMOUNT("up_softcap", experts.up_softcap),
-    KEY_UINT("router_dim", router.dim, 1 << 16),
-    KEY_FLOAT("router_logit_scale", router.logit_scale),
-};
+    KEY_AMOUNT("up_softcap", experts.up_softcap));
+
+const FieldTable mixture_router_dim_keys = FIELD_TABLE(
+    KEY_UINT("router_dim", router.dim, 1 << 16));
+
+const FieldTable mixture_logit_scale_keys = FIELD_TABLE(
+    KEY_FLOAT("router_logit_scale", router.logit_scale));
+
 /* clang-format on */
 
 Status mixture_validate(const Config *c, Error *error) {

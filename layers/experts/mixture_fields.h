@@ -5,8 +5,8 @@
 
 #include "layers/fields.h"
 
-/* The keys of Config.experts and Config.router. */
-enum { MIXTURE_KEYS = 25 };
-extern const ConfigField mixture_keys[MIXTURE_KEYS];
+/* The keys of Config.experts and Config.router, a table for what came together. */
+extern const FieldTable mixture_keys, mixture_limit_keys, mixture_group_keys, mixture_always_keys,
+    mixture_softcap_keys, mixture_router_dim_keys, mixture_logit_scale_keys;
 
 #endif

@@ -2,10 +2,12 @@
 
 #include "layers/state/state_fields.h"
 
-const ConfigField mlstm_keys[MLSTM_KEYS] = {
+/* clang-format off: a row a line */
+const FieldTable mlstm_keys = FIELD_TABLE(
     KEY_AMOUNT("mlstm_gate_cap", mlstm.gate_cap),
-    KEY_AMOUNT("mlstm_eps", mlstm.eps),
-};
+    KEY_AMOUNT("mlstm_eps", mlstm.eps));
+
+/* clang-format on */
 
 static Status validate(const Config *c, uint32_t l, Error *error) {
     const StateSizes sizes = state_sizes(c);

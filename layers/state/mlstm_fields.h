@@ -6,7 +6,6 @@
 
 extern const LayerFields mlstm_fields;
 
-enum { MLSTM_KEYS = 2 };
-extern const ConfigField mlstm_keys[MLSTM_KEYS];
+extern const FieldTable mlstm_keys;
 
 #endif

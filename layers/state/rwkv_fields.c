@@ -1,8 +1,10 @@
 #include "layers/state/rwkv_fields.h"
 
-const ConfigField rwkv_keys[RWKV_KEYS] = {
-    KEY_UINT("rwkv_rescale_every", rwkv.rescale_every, CONFIG_MAX_LAYERS),
-};
+/* clang-format off: a row a line */
+const FieldTable rwkv_keys = FIELD_TABLE(
+    KEY_UINT("rwkv_rescale_every", rwkv.rescale_every, CONFIG_MAX_LAYERS));
+
+/* clang-format on */
 
 enum { MOST_HALVINGS = 64 };
 

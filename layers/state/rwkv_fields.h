@@ -6,7 +6,6 @@
 
 extern const LayerFields rwkv_fields;
 
-enum { RWKV_KEYS = 1 };
-extern const ConfigField rwkv_keys[RWKV_KEYS];
+extern const FieldTable rwkv_keys;
 
 #endif

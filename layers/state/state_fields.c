@@ -1,24 +1,32 @@
 #include "layers/state/state_fields.h"
 
 /* clang-format off: a row a line */
-const ConfigField state_keys[STATE_KEYS] = {
+const FieldTable state_keys = FIELD_TABLE(
     KEY_UINT("state_heads", state.n_heads, 1 << 16),
     KEY_UINT("state_key_heads", state.n_key_heads, 1 << 12),
     KEY_UINT("state_key_dim", state.key_dim, 1 << 12),
     KEY_UINT("state_value_dim", state.value_dim, 1 << 12),
     KEY_UINT("state_kernel", state.conv_kernel, 16),
-    KEY_UINT("state_rank", state.dt_rank, 1 << 14),
+    KEY_UINT("state_rank", state.dt_rank, 1 << 14));
+
+const FieldTable state_shared_block_keys = FIELD_TABLE(
     KEY_UINT("shared_blocks", shared_blocks, CONFIG_MAX_LAYERS),
-    KEY_UINT("adapter_rank", adapter_rank, 1 << 14),
+    KEY_UINT("adapter_rank", adapter_rank, 1 << 14));
+
+const FieldTable state_delta_keys = FIELD_TABLE(
     KEY_BOOL("state_tiled", state.tiled),
     KEY_BOOL("state_norm_first", state.norm_first),
     KEY_BOOL("state_by_key", state.decay_by_key),
     KEY_AMOUNT("state_norm_eps", state.norm_eps),
     KEY_AMOUNT("state_beta", state.beta),
-    KEY_AMOUNT("state_decay_most", state.decay_most),
-    KEY_BOOL("state_sigmoid_gate", state.sigmoid_gate),
-    KEY_UINT("state_mix_kernel", state.mix_kernel, 16),
-};
+    KEY_AMOUNT("state_decay_most", state.decay_most));
+
+const FieldTable state_gate_keys = FIELD_TABLE(
+    KEY_BOOL("state_sigmoid_gate", state.sigmoid_gate));
+
+const FieldTable state_mix_keys = FIELD_TABLE(
+    KEY_UINT("state_mix_kernel", state.mix_kernel, 16));
+
 /* clang-format on */
 
 StateSizes state_sizes(const Config *c) {

@@ -23,8 +23,8 @@ enum { STATE_MOST_MAMBA_HEADS = 32 }; /* parts of Mamba's channels that are sele
 extern const LayerFields rg_lru_fields;
 enum { RG_LRU_MAX_BLOCKS = 128 }; /* of a gate's matrix */
 
-/* The keys of Config.state, and of blocks that layers share. */
-enum { STATE_KEYS = 16 };
-extern const ConfigField state_keys[STATE_KEYS];
+/* The keys of Config.state, and of blocks that layers share, a table for what came together. */
+extern const FieldTable state_keys, state_shared_block_keys, state_delta_keys, state_gate_keys,
+    state_mix_keys;
 
 #endif

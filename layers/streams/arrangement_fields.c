@@ -6,25 +6,35 @@
 #include "layers/streams/ngram_fields.h"
 
 /* clang-format off: a row a line */
-const ConfigField arrangement_keys[ARRANGEMENT_KEYS] = {
+const FieldTable arrangement_hyper_keys = FIELD_TABLE(
     KEY_BOOL("residual_by_depth", residual_by_depth),
     KEY_AMOUNT("hyper_scale", hyper.mix_scale),
     KEY_AMOUNT("hyper_eps", hyper.mix_eps),
-    KEY_UINT("hyper_rounds", hyper.mix_rounds, 1 << 10),
+    KEY_UINT("hyper_rounds", hyper.mix_rounds, 1 << 10));
+
+const FieldTable arrangement_altup_keys = FIELD_TABLE(
     KEY_UINT("per_layer_dim", per_layer.dim, 1 << 12),
     KEY_UINT("per_layer_vocab", per_layer.vocab, 1 << 24),
     KEY_UINT("altup_streams", altup_streams, 16),
     KEY_UINT("altup_active", altup.active, 15),
     KEY_BOOL("altup_scales", altup.scales),
-    KEY_UINT("laurel_rank", altup.laurel_rank, 1 << 12),
-    KEY_UINT("mtp_layers", mtp.n_layers, CONFIG_MAX_MTP_LAYERS),
-    KEY_UINT("block_layers", block_layers, CONFIG_MAX_LAYERS),
+    KEY_UINT("laurel_rank", altup.laurel_rank, 1 << 12));
+
+const FieldTable arrangement_mtp_keys = FIELD_TABLE(
+    KEY_UINT("mtp_layers", mtp.n_layers, CONFIG_MAX_MTP_LAYERS));
+
+const FieldTable arrangement_block_keys = FIELD_TABLE(
+    KEY_UINT("block_layers", block_layers, CONFIG_MAX_LAYERS));
+
+const FieldTable arrangement_product_keys = FIELD_TABLE(
     KEY_UINT("product_keys", product.keys, 1 << 10),
     KEY_UINT("product_experts", product.count, 1 << 20),
-    KEY_UINT("product_used", product.per_token, 1 << 10),
+    KEY_UINT("product_used", product.per_token, 1 << 10));
+
+const FieldTable arrangement_loop_keys = FIELD_TABLE(
     KEY_UINT("loop_from", loop_from, CONFIG_MAX_LAYERS),
-    KEY_UINT("loop_layers", loop_layers, CONFIG_MAX_LAYERS),
-};
+    KEY_UINT("loop_layers", loop_layers, CONFIG_MAX_LAYERS));
+
 /* clang-format on */
 
 static Status validate_altup(const Config *c, Error *error) {

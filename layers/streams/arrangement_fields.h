@@ -5,8 +5,8 @@
 
 #include "layers/fields.h"
 
-/* The keys of Config.streams, Config.per_layer and Config.mtp. */
-enum { ARRANGEMENT_KEYS = 17 };
-extern const ConfigField arrangement_keys[ARRANGEMENT_KEYS];
+/* The keys of Config.streams, Config.per_layer, Config.mtp and so on, a table for each. */
+extern const FieldTable arrangement_hyper_keys, arrangement_altup_keys, arrangement_mtp_keys,
+    arrangement_block_keys, arrangement_product_keys, arrangement_loop_keys;
 
 #endif

@@ -3,7 +3,7 @@
 #include "layers/state/recurrence.h"
 
 /* clang-format off: a row a line */
-const ConfigField ngram_keys[NGRAM_KEYS] = {
+const FieldTable ngram_keys = FIELD_TABLE(
     KEY_UINT("ngram_size", ngram.hash.size, NGRAM_HASH_MAX_SIZE),
     KEY_UINT("ngram_heads", ngram.hash.heads, NGRAM_HASH_MAX_TABLES),
     KEY_UINT("ngram_dim", ngram.dim, 1 << 16),
@@ -13,8 +13,8 @@ const ConfigField ngram_keys[NGRAM_KEYS] = {
     KEY_UINT("ngram_parts", ngram.hash.parts, 1 << 10),
     KEY_UINT("ngram_seed", ngram.hash.seed, UINT32_MAX),
     KEY_UINT("ngram_end_token", ngram.end_token, (1 << 24) - 1),
-    KEY("ngram_layer", ngram.layer, FIELD_PER_LAYER, .most = CONFIG_MAX_LAYERS),
-};
+    KEY("ngram_layer", ngram.layer, FIELD_PER_LAYER, .most = CONFIG_MAX_LAYERS));
+
 /* clang-format on */
 
 enum { MOST_TABLES = 1024 }; /* of all layers: each is a prime to be found */

@@ -5,8 +5,7 @@
 #include "layers/fields.h"
 
 /* The keys of Config.ngram. */
-enum { NGRAM_KEYS = 10 };
-extern const ConfigField ngram_keys[NGRAM_KEYS];
+extern const FieldTable ngram_keys;
 
 /* Checks what layers with n-grams read; STATUS_OK where there are none. */
 Status ngram_validate(const Config *config, Error *error);
