@@ -14,6 +14,8 @@
 #include "base/text.h"
 #include "adapters/adapter_modules.h"
 #include "adapters/adapter_whole.h"
+#include "formats/containers/source_floats.h"
+#include "formats/containers/source_place.h"
 #include "formats/family/families.h"
 #include "base/sha256.h"
 

@@ -6,6 +6,8 @@
 
 #include "adapters/adapter_names.h"
 #include "base/numbers.h"
+#include "formats/containers/source_floats.h"
+#include "formats/containers/source_place.h"
 #include "kernels/panel_pack.h"
 
 static const char only_equal[] =

@@ -17,6 +17,8 @@
 #include "convert/layout.h"
 #include "convert/quantize.h"
 #include "convert/saturation.h"
+#include "formats/containers/source_blocks.h"
+#include "formats/containers/source_floats.h"
 #include "formats/family/given_family.h"
 #include "families/reading/source_open.h"
 #include "formats/stored/stored.h"

@@ -12,6 +12,7 @@
 #include "base/machine.h"
 #include "convert/layout.h"
 #include "formats/containers/gguf.h"
+#include "formats/containers/source_place.h"
 #include "formats/stored/stored_write.h"
 
 enum { GGUF_VERSION = 3, GGUF_ALIGNMENT = 32, CHUNK_BYTES = 1 << 20 };

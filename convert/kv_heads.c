@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "formats/containers/source_floats.h"
 
 /* Whether the tensor is a key's or value's matrix or bias; sets its layer. */
 static bool is_of_keys(const char *name, uint32_t *layer, bool *values) {

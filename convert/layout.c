@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "convert/mix.h"
+#include "formats/containers/source_blocks.h"
 
 /* ---- Types ---- */
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "formats/containers/source_floats.h"
 #include "convert/convert.h"
 #include "convert/gguf_write.h"
 #include "fixture.h"

@@ -13,6 +13,7 @@
 #include "formats/containers/llama2c.h"
 #include "formats/containers/model_bin.h"
 #include "families/reading/random.h"
+#include "formats/containers/source_place.h"
 #include "formats/tokenizers/tokenizer_file.h"
 #include "tokenizer.h"
 

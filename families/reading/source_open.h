@@ -5,8 +5,8 @@
  *     Source *source;
  *     source_open(&source, path, tokenizer_path, &error)   opens every file it may need
  *     source_parse(source, &error)                         reads headers, fills in the Source
- *     source_read_floats(source, tensor, row, n, out, &error)
- *     source_close(source);                                            (both: source.h)
+ *     source_read_floats(source, tensor, row, n, out, &error)           (source_floats.h)
+ *     source_close(source);                                             (source.h)
  *
  * The readers are huggingface.c (with safetensors.c and families.c), gguf_reader.c, llama2c.c and
  * random.c. */

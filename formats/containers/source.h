@@ -4,7 +4,7 @@
  *
  * source_open.h opens a source and lets the reader of its format fill in these structures. A
  * reader describes where the values of each tensor lie (SourceTensor) and never reads weights;
- * source_read_floats and source_read_blocks do that for all formats alike.
+ * source_floats.h and source_blocks.h do that for all formats alike.
  *
  * Everything in a source is untrusted. After source_parse every tensor lies inside its file. */
 #ifndef FORMATS_CONTAINERS_SOURCE_H
@@ -179,31 +179,5 @@ extern const char source_text_alone[];
 
 /* Stores a copy of text[bytes] as the source's chat template. */
 Status source_set_template(Source *source, const char *text, size_t bytes, Error *error);
-
-/* Refuses a tensor that does not lie inside its file, or whose rows do not exist in the stored
- * tensor. source_parse calls it for every tensor. */
-Status source_check_tensor(const Source *source, const SourceTensor *tensor, Error *error);
-
-/* ---- Reading ---- */
-
-/* Reads rows [first, first + n) as float32: out[n][cols]. */
-Status source_read_floats(const Source *source, const SourceTensor *tensor, size_t first, size_t n,
-                          float *out, Error *error);
-
-/* The row of the stored tensor that holds row `row`; not for tensors stored transposed. */
-size_t source_stored_row(const SourceTensor *tensor, size_t row);
-
-/* Reads the one scale of a tensor whose BlockScales give all its weights the same. */
-Status source_read_scale(const Source *source, const SourceTensor *tensor, float *scale,
-                         Error *error);
-
-/* Whether source_read_blocks can read the tensor: its rows, and heads that its columns are read in
- * another order of, consist of whole blocks. */
-bool source_has_blocks(const SourceTensor *tensor);
-
-/* Reads rows as they are stored: out[n] of stored_bytes(cols) each. Only for tensors whose blocks
- * are taken over unchanged: source_has_blocks. */
-Status source_read_blocks(const Source *source, const SourceTensor *tensor, size_t first, size_t n,
-                          void *out, Error *error);
 
 #endif

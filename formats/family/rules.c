@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "formats/containers/source_floats.h"
+#include "formats/containers/source_place.h"
 #include "formats/family/sizes.h"
 
 /* ---- The table of raw tensors ---- */
