@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/machine.h"
-#include "convert/layout.h"
+#include "convert/plan.h"
 #include "formats/containers/gguf.h"
 #include "formats/containers/source_place.h"
 #include "formats/stored/stored_write.h"
@@ -438,8 +438,8 @@ static Status write_data(const GgufWriter *w, const ModelFile *model, const Conv
 
 /* ---- All of it ---- */
 
-static Status writer_open(GgufWriter *w, const Source *source, const Layout *layout, Error *error) {
-    *w = (GgufWriter){.source = source, .types = layout->tensors, .error = error};
+static Status writer_open(GgufWriter *w, const ConvertPlan *types, Error *error) {
+    *w = (GgufWriter){.source = types->source, .types = types->layout.tensors, .error = error};
     Status status = read_source(w);
     return status == STATUS_OK ? plan(w) : status;
 }
@@ -452,28 +452,28 @@ static void writer_close(GgufWriter *w) {
 }
 
 Status gguf_write_check(const Source *source, const char *type, Error *error) {
-    Layout layout;
+    ConvertPlan types;
     GgufWriter w = {0};
-    Status status = layout_make(&layout, source, type, error);
-    if (status == STATUS_OK) status = writer_open(&w, source, &layout, error);
+    Status status = convert_plan_make(&types, source, type, error);
+    if (status == STATUS_OK) status = writer_open(&w, &types, error);
     if (status != STATUS_OK) error_prefix(error, "%s", source->path);
     writer_close(&w);
-    layout_free(&layout);
+    convert_plan_free(&types);
     return status;
 }
 
 Status gguf_write(const Source *source, const ModelFile *model, const ConvertOptions *options,
                   int fd, uint64_t *bytes, Error *error) {
-    Layout layout;
+    ConvertPlan types;
     GgufWriter w = {0};
     uint64_t start = 0;
-    Status status = layout_make(&layout, source, options->type, error);
-    if (status == STATUS_OK) status = writer_open(&w, source, &layout, error);
+    Status status = convert_plan_make(&types, source, options->type, error);
+    if (status == STATUS_OK) status = writer_open(&w, &types, error);
     if (status == STATUS_OK) status = write_header(&w, model, fd, &start);
     if (status == STATUS_OK) status = write_data(&w, model, options, fd, start);
     if (status != STATUS_OK) error_prefix(error, "%s", source->path);
     *bytes = start + w.data_bytes;
     writer_close(&w);
-    layout_free(&layout);
+    convert_plan_free(&types);
     return status;
 }

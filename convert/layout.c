@@ -6,34 +6,10 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "convert/mix.h"
-#include "formats/containers/source_blocks.h"
-
-/* ---- Types ---- */
-
-/* Whether nvfp4_t holds the tensor's values without loss. */
-static bool is_nvfp4(const SourceTensor *tensor) {
-    if (tensor->sums || tensor->add != 0.0f) return false;
-    if (tensor->stored == STORED_PANELS) return tensor->panels == TENSOR_NVFP4_T;
-    return tensor->stored == STORED_NVFP4 && source_has_blocks(tensor);
-}
-
-static TensorType choose_type(const SourceTensor *tensor, const Config *config, const char *mix) {
-    if (tensor->is_vector) return TENSOR_VECTOR;
-    if (mix) {
-        TensorType type = mix_choose(mix, tensor->name, config);
-        /* Who asks for NVFP4 of a matrix that is NVFP4 wants it as it is, not rounded again. */
-        return type == TENSOR_NVFP4 && is_nvfp4(tensor) ? TENSOR_NVFP4_T : type;
-    }
-    if (tensor->stored == STORED_PANELS) return tensor->panels;
-    /* Its blocks cannot be taken over: they run along the outputs, or hold parts of two heads. */
-    if (!source_has_blocks(tensor) && stored_type_info(tensor->stored)->block > 1)
-        return TENSOR_F16;
-    return tensor->add != 0.0f ? TENSOR_F32 : stored_type_info(tensor->stored)->lossless;
-}
+/* ---- Tensors ---- */
 
 /* Fills in the directory entry of tensor i; *at is the offset of the next data. */
-static Status add_tensor(Layout *layout, size_t i, const char *mix, uint64_t *at, Error *error) {
+static Status add_tensor(Layout *layout, size_t i, TensorType type, uint64_t *at, Error *error) {
     const SourceTensor *from = &layout->source->tensors[i];
     FileTensor *to = &layout->tensors[i];
     memcpy(to->name, from->name, sizeof to->name);
@@ -52,7 +28,7 @@ static Status add_tensor(Layout *layout, size_t i, const char *mix, uint64_t *at
         return error_set(error, "tensor '%s' shares '%s', which does not exist", from->name,
                          from->shares);
     }
-    to->type = choose_type(from, &layout->source->config, mix);
+    to->type = type;
     size_t bytes;
     bool fits =
         to->type == TENSOR_VECTOR
@@ -66,31 +42,6 @@ static Status add_tensor(Layout *layout, size_t i, const char *mix, uint64_t *at
     return STATUS_OK;
 }
 
-/* Refuses a NAME=TYPE of the mix that is the name of no matrix. */
-static Status check_names(const Source *source, const char *mix, Error *error) {
-    size_t length;
-    const char *name;
-    for (size_t k = 0; (name = mix_name(mix, k, &length)); k++) {
-        const char *shares = NULL;
-        bool found = false;
-        for (size_t i = 0; i < source->n_tensors && !found; i++) {
-            const SourceTensor *t = &source->tensors[i];
-            if (t->is_vector || !mix_is_named(t->name, name, length)) continue;
-            if (t->shares) shares = t->shares;
-            found = !t->shares;
-        }
-        if (!found && shares)
-            return error_set(error, "'%.*s' is the same matrix as '%s': name that one", (int)length,
-                             name, shares);
-        if (!found)
-            return error_set(error,
-                             "no matrix is called '%.*s', or has it between the dots of its "
-                             "name, like layers.3.w_down",
-                             (int)length, name);
-    }
-    return STATUS_OK;
-}
-
 /* ---- Sections ---- */
 
 static uint64_t place_section(Layout *layout, SectionKind kind, uint64_t bytes, uint64_t at) {
@@ -99,11 +50,8 @@ static uint64_t place_section(Layout *layout, SectionKind kind, uint64_t bytes, 
     return round_up(at + bytes, MODELFILE_ALIGNMENT);
 }
 
-Status layout_make(Layout *layout, const Source *source, const char *type, Error *error) {
+Status layout_make(Layout *layout, const Source *source, const TensorPlan *tensors, Error *error) {
     *layout = (Layout){.source = source};
-    if (type &&
-        (mix_check(type, error) != STATUS_OK || check_names(source, type, error) != STATUS_OK))
-        return STATUS_FAILED;
     metadata_add_config(&layout->metadata, &source->config);
     metadata_append(&layout->metadata, &source->metadata);
     layout->tensors = calloc(source->n_tensors + 1, sizeof *layout->tensors);
@@ -119,7 +67,7 @@ Status layout_make(Layout *layout, const Source *source, const char *type, Error
         at = place_section(layout, SECTION_TEMPLATE, source->chat_template_bytes, at);
     layout->data_offset = at;
     for (size_t i = 0; i < source->n_tensors; i++)
-        if (add_tensor(layout, i, type, &at, error) != STATUS_OK) return STATUS_FAILED;
+        if (add_tensor(layout, i, tensors[i].type, &at, error) != STATUS_OK) return STATUS_FAILED;
     layout->file_bytes = at;
     place_section(layout, SECTION_DATA, at - layout->data_offset, layout->data_offset);
     return STATUS_OK;

@@ -1,9 +1,9 @@
-/* The layout of a model.bin that is being made: the types and offsets of all tensors, and the small
- * sections. */
+/* The layout of a model.bin that is being made: the shapes and offsets of all tensors, and the
+ * small sections. */
 #ifndef LAYOUT_H
 #define LAYOUT_H
 
-#include "formats/containers/source.h"
+#include "convert/panel_maker.h"
 
 typedef struct Layout {
     FileTensor *tensors; /* [source->n_tensors], in the source's order; owned */
@@ -14,9 +14,9 @@ typedef struct Layout {
     const Source *source;
 } Layout;
 
-/* Chooses each tensor's type (`type` as in ConvertOptions) and offset. Free with layout_free, also
- * after a failure. */
-Status layout_make(Layout *layout, const Source *source, const char *type, Error *error);
+/* Finds each tensor's place; tensors[source->n_tensors] say their types. Free with layout_free,
+ * also after a failure. */
+Status layout_make(Layout *layout, const Source *source, const TensorPlan *tensors, Error *error);
 void layout_free(Layout *layout);
 
 /* Writes everything but the weights. The header, which makes the file valid, comes last. */

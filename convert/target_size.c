@@ -13,9 +13,9 @@
 #include "convert/divergence.h"
 #include "convert/gguf_write.h"
 #include "convert/knapsack.h"
-#include "convert/layout.h"
 #include "convert/mix.h"
 #include "convert/output_errors.h"
+#include "convert/plan.h"
 #include "convert/type_table.h"
 
 /* From the smallest up. A type of the others' size that fits no matrix better is not among them. */
@@ -110,7 +110,7 @@ static bool matrix_bytes(TensorType type, const SourceTensor *t, uint64_t *bytes
 }
 
 /* Adds a matrix to its unit, the last one or one that experts have begun. */
-static void add_to_unit(Search *s, size_t tensor, const Layout *lossless) {
+static void add_to_unit(Search *s, size_t tensor, TensorType lossless) {
     char key[MODELFILE_NAME_BYTES];
     const SourceTensor *t = &s->source->tensors[tensor];
     size_t u = s->n_units;
@@ -122,9 +122,7 @@ static void add_to_unit(Search *s, size_t tensor, const Layout *lossless) {
         s->n_units++;
         memcpy(unit->key, key, sizeof key);
         unit->n = OPTIONS;
-        for (size_t k = 0; k < OPTIONS; k++)
-            unit->option_types[k] =
-                k == OWN ? (TensorType)lossless->tensors[tensor].type : types[k];
+        for (size_t k = 0; k < OPTIONS; k++) unit->option_types[k] = k == OWN ? lossless : types[k];
     }
     s->unit_of[tensor] = u;
     unit->parameters += (double)t->rows * (double)t->cols;
@@ -159,7 +157,7 @@ static void add_sharers(Search *s) {
 /* Lists what gets a type of its own (units: matrices that must have the same type) with the types
  * that each can have. */
 static Status list_units(Search *s, Error *error) {
-    Layout lossless;
+    ConvertPlan lossless;
     size_t n = s->n_tensors = s->source->n_tensors;
     s->units = calloc(n + 1, sizeof *s->units);
     s->items = calloc(n + 1, sizeof *s->items);
@@ -168,13 +166,14 @@ static Status list_units(Search *s, Error *error) {
     s->best.of_unit = calloc(n + 1, sizeof(size_t));
     if (!s->units || !s->items || !s->unit_of || !s->now.of_unit || !s->best.of_unit)
         return error_set(error, "no memory to choose types in");
-    Status status = layout_make(&lossless, s->source, NULL, error);
+    Status status = convert_plan_make(&lossless, s->source, NULL, error);
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
         const SourceTensor *t = &s->source->tensors[i];
         s->unit_of[i] = n;
-        if (!t->is_vector && !t->shares && !mix_stays_float(t->name)) add_to_unit(s, i, &lossless);
+        if (!t->is_vector && !t->shares && !mix_stays_float(t->name))
+            add_to_unit(s, i, lossless.tensors[i].type);
     }
-    layout_free(&lossless);
+    convert_plan_free(&lossless);
     add_sharers(s);
     for (size_t u = 0; u < s->n_units; u++) {
         drop_useless(&s->units[u]);
@@ -248,16 +247,16 @@ static Status add_table(Search *s, const Choice *choice, Error *error) {
 /* Sets the most bytes that all units may take: the target less the file's other bytes, which are
  * the same for every choice and are found by laying out the file with the smallest options. */
 static Status set_limit(Search *s, const TargetSize *target, Error *error) {
-    Layout layout;
+    ConvertPlan plan;
     size_t without_table = s->source->metadata.length;
     uint64_t least = knapsack_least(s->items, s->n_units);
     knapsack_solve(s->items, s->n_units, 0, s->now.of_unit);
     char *mix = mix_of(s, s->now.of_unit, 0);
     Status status = mix ? add_table(s, &s->now, error) : error_set(error, "no memory");
     if (status == STATUS_OK) {
-        status = layout_make(&layout, s->source, mix, error);
-        uint64_t rest = status == STATUS_OK ? layout.file_bytes - least : 0;
-        layout_free(&layout);
+        status = convert_plan_make(&plan, s->source, mix, error);
+        uint64_t rest = status == STATUS_OK ? plan.layout.file_bytes - least : 0;
+        convert_plan_free(&plan);
         double most = target->bits * s->parameters / 8.0;
         s->limit = target->bytes ? target->bytes < rest ? 0 : target->bytes - rest : (uint64_t)most;
         if (status == STATUS_OK && s->limit < least)

@@ -8,7 +8,7 @@
 
 #include "modes/open/advice.h"
 #include "convert/convert.h"
-#include "convert/layout.h"
+#include "convert/plan.h"
 #include "convert/mix.h"
 #include "modes/open/model_names.h"
 #include "convert/source_digest.h"
@@ -146,17 +146,17 @@ static void convert_note(const char *line, void *context) {
 
 /* Finds room for the conversion, and says where it goes and how large it will be. */
 static Status reserve(ModelOpening *opening, Error *error) {
-    Layout layout;
+    ConvertPlan plan;
     Error ignored; /* the conversion finds it again */
     Status status = STATUS_OK;
-    if (layout_make(&layout, opening->source, opening->type, &ignored) == STATUS_OK) {
-        status = conversion_cache_reserve(&opening->conversion, layout.file_bytes, error);
+    if (convert_plan_make(&plan, opening->source, opening->type, &ignored) == STATUS_OK) {
+        status = conversion_cache_reserve(&opening->conversion, plan.layout.file_bytes, error);
         if (status == STATUS_OK && opening->source->n_files > 0)
             terminal_say("converting %s: %.1f MiB, %s", opening->path,
-                         (double)layout.file_bytes / 1048576.0,
+                         (double)plan.layout.file_bytes / 1048576.0,
                          opening->conversion.path ? opening->conversion.path : "not kept");
     }
-    layout_free(&layout);
+    convert_plan_free(&plan);
     return status;
 }
 
