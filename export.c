@@ -316,32 +316,35 @@ static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Erro
     bool shows_progress = !a->quiet && isatty(STDERR_FILENO);
     if (!shows_progress) meter.shown = meter.started;
     const ConvertOptions options = {
+        .source = {.tokenizer = a->tokenizer,
+                   .split_pattern = a->split_pattern,
+                   .family = a->family,
+                   .no_mtp = a->no_mtp},
         .type = e->mix,
-        .target_size = a->target_size ? &e->target_size : NULL,
-        .fits = e->fits ? &e->wish : NULL,
-        .calibrate = a->calibrate,
-        .adapters = a->lora.n ? &e->adapters : NULL,
-        .kv_heads = (uint32_t)a->kv_heads,
-        .tokenizer = a->tokenizer,
-        .split_pattern = a->split_pattern,
-        .family = a->family,
-        .no_mtp = a->no_mtp,
-        .pooling = poolings[a->pooling],
-        .gguf = e->gguf,
-        .keeps_target = !a->force,
         .n_threads = a->n_threads ? (int)a->n_threads : machine_cores(),
         .cancel = stopped,
-        .ready = enter_sandbox,
-        .written = report_result,
-        .ready_context = e,
         .note = a->quiet ? NULL : show_note,
         .progress = shows_progress ? show_progress
                     : a->quiet     ? NULL
                                    : print_progress,
         .progress_context = &meter,
     };
+    const ExportOptions wishes = {
+        .pooling = poolings[a->pooling],
+        .adapters = a->lora.n ? &e->adapters : NULL,
+        .kv_heads = (uint32_t)a->kv_heads,
+        .fits = e->fits ? &e->wish : NULL,
+        .target_size = a->target_size ? &e->target_size : NULL,
+        .calibrate = a->calibrate,
+        .gguf = e->gguf,
+        .keeps = !a->force,
+        .ready = enter_sandbox,
+        .written = report_result,
+        .context = e,
+    };
     Status status = adapter_opening_begin(&e->adapters, &a->lora, error);
-    if (status == STATUS_OK) status = convert_to_path(e->source, &options, e->target, error);
+    if (status == STATUS_OK)
+        status = convert_to_path(e->source, &options, &wishes, e->target, error);
     adapter_opening_close(&e->adapters);
     if (shows_progress) terminal_code(stderr, TERMINAL_CLEAR_LINE);
     return status;

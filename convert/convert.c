@@ -312,15 +312,23 @@ Status convert_description(const Source *source, const char *type, int out_fd, E
     return status;
 }
 
-Status convert_source(const char *path, const ConvertOptions *options, int out_fd, Error *error) {
+Status convert_open(Source **out, const char *path, const SourceOptions *options, Error *error) {
     Source *source;
     if (source_open(&source, path, options->tokenizer, error) != STATUS_OK) return STATUS_FAILED;
     source->split_pattern = options->split_pattern;
     source->no_mtp = options->no_mtp;
-    Status status = given_family_open(source, options->family, error);
-    if (status == STATUS_OK && options->ready)
-        status = options->ready(options->ready_context, error);
-    if (status == STATUS_OK) status = source_parse(source, error);
+    if (given_family_open(source, options->family, error) != STATUS_OK) {
+        source_close(source);
+        return STATUS_FAILED;
+    }
+    *out = source;
+    return STATUS_OK;
+}
+
+Status convert_source(const char *path, const ConvertOptions *options, int out_fd, Error *error) {
+    Source *source;
+    if (convert_open(&source, path, &options->source, error) != STATUS_OK) return STATUS_FAILED;
+    Status status = source_parse(source, error);
     if (status == STATUS_OK) status = convert_parsed(source, options, out_fd, error);
     source_close(source);
     return status;

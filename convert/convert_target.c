@@ -15,7 +15,6 @@
 #include "convert/gguf_write.h"
 #include "convert/target_size.h"
 #include "convert/type_choice.h"
-#include "formats/family/given_family.h"
 #include "formats/family/pooling.h"
 #include "families/reading/source_open.h"
 #include "system/errand.h"
@@ -135,7 +134,7 @@ typedef struct CalibrationFiles {
     InputFile text;
     int fd;
     bool has_types;
-    TargetSizeFiles types; /* instead of `fd`, with ConvertOptions.target_size */
+    TargetSizeFiles types; /* instead of `fd`, with ExportOptions.target_size */
 } CalibrationFiles;
 
 static Status open_types(TargetSizeFiles *files, const char *directory, Error *error) {
@@ -148,7 +147,7 @@ static Status open_types(TargetSizeFiles *files, const char *directory, Error *e
     return STATUS_OK;
 }
 
-static Status open_calibration(CalibrationFiles *files, const ConvertOptions *options,
+static Status open_calibration(CalibrationFiles *files, const ExportOptions *options,
                                const char *target, Error *error) {
     char directory[PATH_BYTES];
     if (input_open(&files->text, options->calibrate, error) != STATUS_OK) return STATUS_FAILED;
@@ -203,47 +202,72 @@ static Status write_gguf(const Source *source, const ConvertOptions *options, Ou
     return status;
 }
 
-/* Parses the source, applies what changes it (pooling, adapters, fewer key/value heads), chooses
- * types where asked to, and converts it. */
-static Status parse_and_convert(Source *source, ConvertOptions *options, CalibrationFiles *files,
-                                Outputs *out, Error *error) {
-    Calibration *calibration = NULL;
+/* What parse_and_convert decides on the way, and frees. */
+typedef struct Decisions {
     TypeChoice choice;
-    char *mix = NULL;
+    char *mix;
+    Calibration *calibration;
+} Decisions;
+
+/* Parses the source and applies what changes it: pooling, adapters, fewer key/value heads. --type
+ * auto chooses before that. */
+static Status parse_and_change(Source *source, const ExportOptions *wishes, ConvertOptions *options,
+                               TypeChoice *choice, Error *error) {
     Status status = source_parse(source, error);
-    if (status == STATUS_OK && options->fits) {
-        status = type_choose(source, options->fits, &choice, error);
-        if (status == STATUS_OK) type_choice_say(source->path, options->fits, &choice);
-        if (status == STATUS_OK) options->type = choice.type[0] ? choice.type : NULL;
+    if (status == STATUS_OK && wishes->fits) {
+        status = type_choose(source, wishes->fits, choice, error);
+        if (status == STATUS_OK) type_choice_say(source->path, wishes->fits, choice);
+        if (status == STATUS_OK) options->type = choice->type[0] ? choice->type : NULL;
     }
-    if (status == STATUS_OK && options->pooling)
-        status = pooling_set(source, options->pooling, error);
-    if (status == STATUS_OK && options->adapters)
-        status = adapter_merge(options->adapters, source, error);
-    if (status == STATUS_OK && options->kv_heads)
-        status = kv_heads_merge(source, options->kv_heads, error);
-    if (status == STATUS_OK && options->gguf && !options->target_size)
+    if (status == STATUS_OK && wishes->pooling)
+        status = pooling_set(source, wishes->pooling, error);
+    if (status == STATUS_OK && wishes->adapters)
+        status = adapter_merge(wishes->adapters, source, error);
+    if (status == STATUS_OK && wishes->kv_heads)
+        status = kv_heads_merge(source, wishes->kv_heads, error);
+    return status;
+}
+
+/* Runs the model over the calibration text, where there is one: what its inputs matter, and with a
+ * target size the types. Refuses types that a GGUF target cannot hold. */
+static Status calibrate_and_choose(Source *source, const ExportOptions *wishes,
+                                   ConvertOptions *options, CalibrationFiles *files, Decisions *d,
+                                   Error *error) {
+    Status status = STATUS_OK;
+    if (wishes->target_size) {
+        status = target_size_choose(source, wishes->target_size, wishes->gguf, &files->text,
+                                    &files->types, options, &d->mix, &d->calibration, error);
+        options->type = d->mix;
+    }
+    if (status == STATUS_OK && wishes->gguf)
         status = gguf_write_check(source, options->type, error);
-    if (status == STATUS_OK && options->target_size) {
-        status = target_size_choose(source, options->target_size, &files->text, &files->types,
-                                    options, &mix, &calibration, error);
-        options->type = mix;
-        if (status == STATUS_OK && options->gguf)
-            status = gguf_write_check(source, options->type, error);
-    } else if (status == STATUS_OK && options->calibrate)
-        status = calibrate_source(&calibration, source, &files->text, &files->fd, options, error);
-    if (calibration) {
+    if (status == STATUS_OK && wishes->calibrate && !wishes->target_size)
+        status =
+            calibrate_source(&d->calibration, source, &files->text, &files->fd, options, error);
+    if (d->calibration) {
         options->importance = calibration_importance_of;
-        options->importance_context = calibration;
+        options->importance_context = d->calibration;
     }
-    options->synced = !options->gguf;
-    if (status == STATUS_OK) status = convert_parsed(source, options, out->model, error);
-    if (status == STATUS_OK && options->calibrate)
+    return status;
+}
+
+/* Makes the files of the source, all of which are open. */
+static Status parse_and_convert(Source *source, const ConvertOptions *given,
+                                const ExportOptions *wishes, CalibrationFiles *files, Outputs *out,
+                                Error *error) {
+    ConvertOptions options = *given;
+    Decisions d = {.mix = NULL};
+    options.synced = !wishes->gguf;
+    Status status = parse_and_change(source, wishes, &options, &d.choice, error);
+    if (status == STATUS_OK)
+        status = calibrate_and_choose(source, wishes, &options, files, &d, error);
+    if (status == STATUS_OK) status = convert_parsed(source, &options, out->model, error);
+    if (status == STATUS_OK && wishes->calibrate)
         status = input_check_unchanged(&files->text, error);
-    if (status == STATUS_OK && options->gguf) status = write_gguf(source, options, out, error);
-    if (status == STATUS_OK && options->gguf) status = source_check_unchanged(source, error);
-    calibration_free(calibration);
-    free(mix);
+    if (status == STATUS_OK && wishes->gguf) status = write_gguf(source, &options, out, error);
+    if (status == STATUS_OK && wishes->gguf) status = source_check_unchanged(source, error);
+    calibration_free(d.calibration);
+    free(d.mix);
     return status;
 }
 
@@ -269,7 +293,7 @@ static void drop_target(void *context) {
 }
 
 /* Fails when `path` is not a place for the target. */
-static Status check_target(const Source *source, const ConvertOptions *options, const char *path,
+static Status check_target(const Source *source, const ExportOptions *wishes, const char *path,
                            Error *error) {
     struct stat info;
     bool exists = stat(path, &info) == 0;
@@ -278,58 +302,56 @@ static Status check_target(const Source *source, const ConvertOptions *options, 
         return error_set(error, "%s: exists and is not a regular file", path);
     if (exists && is_read_from(source, &info))
         return error_set(error, "%s: belongs to the source; name another target", path);
-    if (exists && options->keeps_target)
+    if (exists && wishes->keeps)
         return error_set(error, "%s: exists already; --force replaces it", path);
+    if (wishes->gguf && source->kind != SOURCE_GGUF)
+        return error_set(error,
+                         "%s: is not a GGUF file, and a .gguf is made of one alone, whose keys and "
+                         "tokenizer it takes over: let TARGET be a model.bin",
+                         source->path);
     return STATUS_OK;
 }
 
 /* Converts into a temporary file beside `path`, which it replaces at the end. The errand is a
  * process that keeps the right to rename and remove files, which this one gives up before it
  * parses. */
-static Status convert_opened(Source *source, const ConvertOptions *options, const char *path,
-                             Error *error) {
+static Status convert_opened(Source *source, const ConvertOptions *options,
+                             const ExportOptions *wishes, const char *path, Error *error) {
     ConvertOptions named = *options;
     named.target = path;
     Errand errand = {0};
-    Target target = {.path = path, .keeps = options->keeps_target};
-    if (check_target(source, options, path, error) != STATUS_OK) return STATUS_FAILED;
-    if (options->gguf && source->kind != SOURCE_GGUF)
-        return error_set(error,
-                         "%s: is not a GGUF file, and a .gguf is made of one alone, whose keys and "
-                         "tokenizer it takes over: let TARGET be a model.bin",
-                         source->path);
+    Target target = {.path = path, .keeps = wishes->keeps};
+    if (check_target(source, wishes, path, error) != STATUS_OK) return STATUS_FAILED;
     target.fd = open_beside(path, &target.temporary);
     if (target.fd < 0) return error_set(error, "%s: %s", path, strerror(errno));
     const ErrandJob job = {name_target, drop_target, &target, {target.fd, -1}};
     Outputs out = {.target = target.fd};
     CalibrationFiles files = {.fd = -1, .text = {.fd = -1}};
     Status status = errand_start(&errand, &job, error);
-    if (status == STATUS_OK) status = open_outputs(&out, options->gguf, path, error);
-    if (status == STATUS_OK && options->calibrate)
-        status = open_calibration(&files, options, path, error);
-    if (status == STATUS_OK && options->ready)
-        status = options->ready(options->ready_context, error);
-    if (status == STATUS_OK) status = parse_and_convert(source, &named, &files, &out, error);
+    if (status == STATUS_OK) status = open_outputs(&out, wishes->gguf, path, error);
+    if (status == STATUS_OK && wishes->calibrate)
+        status = open_calibration(&files, wishes, path, error);
+    if (status == STATUS_OK && wishes->ready) status = wishes->ready(wishes->context, error);
+    if (status == STATUS_OK)
+        status = parse_and_convert(source, &named, wishes, &files, &out, error);
     close_calibration(&files);
     if (status == STATUS_OK) status = replace_file_sync(target.fd, path, error);
     if (status == STATUS_OK) status = errand_finish(&errand, error);
-    if (status == STATUS_OK && options->written)
-        status = options->written(options->ready_context, out.model, out.bytes, error);
+    if (status == STATUS_OK && wishes->written)
+        status = wishes->written(wishes->context, out.model, out.bytes, error);
     errand_drop(&errand);
     drop_target(&target); /* where no errand could be started */
     close_outputs(&out);
     return status;
 }
 
-Status convert_to_path(const char *path_of_source, const ConvertOptions *options, const char *path,
-                       Error *error) {
+Status convert_to_path(const char *path_of_source, const ConvertOptions *options,
+                       const ExportOptions *wishes, const char *path, Error *error) {
+    static const ExportOptions none;
     Source *source;
-    if (source_open(&source, path_of_source, options->tokenizer, error) != STATUS_OK)
+    if (convert_open(&source, path_of_source, &options->source, error) != STATUS_OK)
         return STATUS_FAILED;
-    source->split_pattern = options->split_pattern;
-    source->no_mtp = options->no_mtp;
-    Status status = given_family_open(source, options->family, error);
-    if (status == STATUS_OK) status = convert_opened(source, options, path, error);
+    Status status = convert_opened(source, options, wishes ? wishes : &none, path, error);
     source_close(source);
     return status;
 }

@@ -48,6 +48,7 @@ typedef struct Choice {
 typedef struct Search {
     Source *source;
     const ConvertOptions *options;
+    bool gguf; /* only types that GGUF has blocks for */
     Unit *units;
     KnapsackUnit *items; /* [n_units], of the units' options */
     size_t n_units, n_tensors;
@@ -128,7 +129,7 @@ static void add_to_unit(Search *s, size_t tensor, TensorType lossless) {
     unit->parameters += (double)t->rows * (double)t->cols;
     for (size_t k = 0; k < unit->n; k++)
         if (!matrix_bytes(unit->option_types[k], t, &unit->options[k].bytes) ||
-            (k != OWN && s->options->gguf && !gguf_write_holds(unit->option_types[k], t->cols)))
+            (k != OWN && s->gguf && !gguf_write_holds(unit->option_types[k], t->cols)))
             unit->options[k].bytes = UINT64_MAX / 2;
 }
 
@@ -511,11 +512,13 @@ static void tell(const Search *s) {
     if (s->options->note) s->options->note(line, s->options->progress_context);
 }
 
-Status target_size_choose(Source *source, const TargetSize *target, const InputFile *text,
-                          TargetSizeFiles *files, const ConvertOptions *options, char **mix,
-                          Calibration **calibration, Error *error) {
+/* Measures and searches as target_size.h says, then adds the table of the choice to the source. */
+Status target_size_choose(Source *source, const TargetSize *target, bool gguf,
+                          const InputFile *text, TargetSizeFiles *files,
+                          const ConvertOptions *options, char **mix, Calibration **calibration,
+                          Error *error) {
     ConvertOptions own = *options;
-    Search s = {.source = source, .options = &own};
+    Search s = {.source = source, .options = &own, .gguf = gguf};
     *mix = NULL;
     *calibration = NULL;
     Status status = list_units(&s, error);

@@ -38,11 +38,13 @@ void target_size_close(TargetSizeFiles *files);
 
 struct Calibration;
 
-/* Chooses for a parsed source. *mix (malloc'ed) is for ConvertOptions.type, and *calibration for
- * its importance; the caller frees both, also after a failure. The table of the choice becomes
- * metadata of the source. Fails where no types reach the size, and says which size they reach. */
-Status target_size_choose(Source *source, const TargetSize *target, const InputFile *text,
-                          TargetSizeFiles *files, const ConvertOptions *options, char **mix,
+/* Chooses for a parsed source, with `gguf` of the types that GGUF has blocks for. *mix (malloc'ed)
+ * is for ConvertOptions.type, and *calibration for its importance; the caller frees both, also
+ * after a failure. The table of the choice becomes metadata of the source. Fails where no types
+ * reach the size, and says which size they reach. */
+Status target_size_choose(Source *source, const TargetSize *target, bool gguf,
+                          const InputFile *text, TargetSizeFiles *files,
+                          const ConvertOptions *options, char **mix,
                           struct Calibration **calibration, Error *error);
 
 #endif

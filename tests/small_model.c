@@ -48,9 +48,9 @@ static void write_tokenizer(const char *path) {
 static char *convert(const char *directory, const char *name, const char *source,
                      const char *tokenizer) {
     char *path = fixture_path(directory, name);
-    const ConvertOptions options = {.tokenizer = tokenizer, .n_threads = 2};
+    const ConvertOptions options = {.source.tokenizer = tokenizer, .n_threads = 2};
     Error error;
-    if (convert_to_path(source, &options, path, &error) != STATUS_OK)
+    if (convert_to_path(source, &options, NULL, path, &error) != STATUS_OK)
         fail_msg("%s: %s", source, error.text);
     return path;
 }

@@ -260,9 +260,10 @@ static void merge(const char *source, const char *target, const Specs *specs) {
     AdapterOpening opening = {0};
     OptionList list = {.n = specs->n};
     memcpy(list.items, specs->list, sizeof specs->list);
-    const ConvertOptions options = {.type = "f32", .n_threads = 1, .adapters = &opening};
+    const ConvertOptions options = {.type = "f32", .n_threads = 1};
+    const ExportOptions wishes = {.adapters = &opening};
     if (adapter_opening_begin(&opening, &list, &error) != STATUS_OK ||
-        convert_to_path(source, &options, target, &error) != STATUS_OK)
+        convert_to_path(source, &options, &wishes, target, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     adapter_opening_close(&opening);
 }
@@ -276,7 +277,8 @@ static void a_merged_model_gives_the_same_logits(void **state) {
     merge(source, direct, &specs);
     Error error;
     const ConvertOptions options = {.type = "f32", .n_threads = 1};
-    if (convert_to_path(source, &options, plain, &error) != STATUS_OK) fail_msg("%s", error.text);
+    if (convert_to_path(source, &options, NULL, plain, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
     merge(plain, again, &specs); /* from a model.bin */
     double worst = worst_of(&f, direct), other = worst_of(&f, again);
     printf("%-16s merged: %.1e, from a model.bin: %.1e\n", (const char *)*state, worst, other);

@@ -414,13 +414,12 @@ static void cancel_when_calibrating(ConvertStep step, uint64_t done, uint64_t to
 static void an_interrupt_while_calibrating_leaves_nothing(void **state) {
     (void)state;
     char *directory = fixture_directory(), *target = fixture_path(directory, "m.bin");
-    const ConvertOptions options = {.type = "q4",
-                                    .calibrate = story,
-                                    .n_threads = 1,
-                                    .progress = cancel_when_calibrating,
-                                    .cancel = &cancel};
+    const ConvertOptions options = {
+        .type = "q4", .n_threads = 1, .progress = cancel_when_calibrating, .cancel = &cancel};
+    const ExportOptions wishes = {.calibrate = story};
     Error error;
-    assert_int_equal(convert_to_path("random:tiny", &options, target, &error), STATUS_INTERRUPTED);
+    assert_int_equal(convert_to_path("random:tiny", &options, &wishes, target, &error),
+                     STATUS_INTERRUPTED);
     assert_int_equal(cancel, 1);
     assert_int_equal(files_in(directory), 0);
     free(target);

@@ -29,7 +29,7 @@ static char *convert(const char *directory, const char *source, const char *type
     char *path = fixture_path(directory, "divided.bin");
     const ConvertOptions options = {.type = type, .n_threads = 1};
     Error error;
-    if (convert_to_path(source, &options, path, &error) != STATUS_OK)
+    if (convert_to_path(source, &options, NULL, path, &error) != STATUS_OK)
         fail_msg("%s: %s", source, error.text);
     return path;
 }

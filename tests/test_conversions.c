@@ -258,13 +258,15 @@ static void a_source_may_be_linked_and_chmodded_while_it_is_converted(void **sta
     char *target = build_path("tests/conversions-linked.bin");
     char *other = build_path("tests/conversions-link.ckpt");
     const char *name = other;
-    ConvertOptions options = {
-        .tokenizer = tokenizer, .n_threads = 1, .progress = link_once, .progress_context = &name};
+    ConvertOptions options = {.source.tokenizer = tokenizer,
+                              .n_threads = 1,
+                              .progress = link_once,
+                              .progress_context = &name};
     unlink(other);
     unlink(target);
     assert_int_equal(chmod(checkpoint, 0644), 0);
     usleep(20000);
-    if (convert_to_path(checkpoint, &options, target, &error) != STATUS_OK)
+    if (convert_to_path(checkpoint, &options, NULL, target, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     assert_null(name);
     unlink(other);
@@ -272,7 +274,7 @@ static void a_source_may_be_linked_and_chmodded_while_it_is_converted(void **sta
     usleep(20000);
     options.progress = chmod_once;
     options.progress_context = &changed;
-    if (convert_to_path(checkpoint, &options, target, &error) != STATUS_OK)
+    if (convert_to_path(checkpoint, &options, NULL, target, &error) != STATUS_OK)
         fail_msg("%s", error.text);
     assert_true(changed);
     unlink(target);
@@ -286,7 +288,7 @@ static void a_source_that_is_changed_while_it_is_converted_is_refused(void **sta
     bool overwritten = false;
     Error error = {{0}};
     char *target = build_path("tests/conversions-mixture.bin");
-    const ConvertOptions options = {.tokenizer = tokenizer,
+    const ConvertOptions options = {.source.tokenizer = tokenizer,
                                     .n_threads = 1,
                                     .progress = overwrite_once,
                                     .progress_context = &overwritten};
@@ -298,7 +300,7 @@ static void a_source_that_is_changed_while_it_is_converted_is_refused(void **sta
     assert_non_null(strstr(error.text, "conversions.ckpt: was changed while it was read"));
     overwritten = false;
     assert_int_equal(unlink(target), 0);
-    assert_int_equal(convert_to_path(checkpoint, &options, target, &error), STATUS_FAILED);
+    assert_int_equal(convert_to_path(checkpoint, &options, NULL, target, &error), STATUS_FAILED);
     assert_int_equal(access(target, F_OK), -1);
     write_checkpoint(checkpoint, 1);
     free(target);

@@ -66,7 +66,8 @@ static int open_with_states(void **state) {
     char *path = fixture_path(directory, "states.bin");
     const ConvertOptions options = {.n_threads = 1};
     Error error;
-    if (convert_to_path(source, &options, path, &error) != STATUS_OK) fail_msg("%s", error.text);
+    if (convert_to_path(source, &options, NULL, path, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
     fixture_remove_directory(source);
     fixture_free(&fixture);
     return open_path(state, directory, path, true);

@@ -320,10 +320,11 @@ static void rights_are_given_up_before_the_source_is_looked_at(void **state) {
     Place p = place_new();
     Error error;
     int calls = 0;
-    const ConvertOptions options = {.ready = refuse, .ready_context = &calls, .n_threads = 1};
+    const ConvertOptions options = {.n_threads = 1};
+    const ExportOptions wishes = {.ready = refuse, .context = &calls};
     char *source = fixture_path(p.directory, "source.gguf");
     file_write(source, "GGUF and nonsense", 17);
-    assert_int_equal(convert_to_path(source, &options, p.target, &error), STATUS_FAILED);
+    assert_int_equal(convert_to_path(source, &options, &wishes, p.target, &error), STATUS_FAILED);
     assert_string_equal(error.text, "the sandbox says no");
     assert_int_equal(calls, 1);
     assert_int_equal(files_in(p.directory), 1);

@@ -29,7 +29,7 @@ static void write_file(const char *path, const char *text) {
  * the caller frees. */
 static Status convert_with(const char *source, const char *page, const char *target, Error *error) {
     char *file = fixture_path(source, "mine.family");
-    ConvertOptions options = {.type = "f32", .n_threads = 1, .family = page ? file : NULL};
+    ConvertOptions options = {.type = "f32", .n_threads = 1, .source.family = page ? file : NULL};
     if (page) write_file(file, page);
     FILE *out = fopen(target, "w+b");
     assert_non_null(out);

@@ -233,7 +233,7 @@ static ModelFile *convert(const char *source, bool no_mtp) {
     Error error;
     int fd;
     ModelFile *file;
-    const ConvertOptions options = {.n_threads = 1, .no_mtp = no_mtp};
+    const ConvertOptions options = {.n_threads = 1, .source.no_mtp = no_mtp};
     if (convert_temporary(source, &options, &fd, &error) != STATUS_OK) fail_msg("%s", error.text);
     if (modelfile_open(&file, source, fd, &error) != STATUS_OK) fail_msg("%s", error.text);
     return file;
@@ -274,7 +274,8 @@ static void a_model_bin_can_lose_them(void **state) {
     const ConvertOptions options = {.n_threads = 1};
     char *directory = fixture_directory(), *path = fixture_path(directory, "model.bin");
     Error error;
-    if (convert_to_path(source, &options, path, &error) != STATUS_OK) fail_msg("%s", error.text);
+    if (convert_to_path(source, &options, NULL, path, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
     ModelFile *with = convert(path, false), *without = convert(path, true);
     const Config *config = modelfile_config(with);
     assert_int_equal(config->mtp.n_layers, 2);
