@@ -174,7 +174,7 @@ int main(int argc, char **argv) {
     ModelFile *file = NULL;
     int fd = -1, at = 1;
     if (argc > 2 && strcmp(argv[1], "--family") == 0) {
-        options.family = argv[2];
+        options.source.family = argv[2];
         at = 3;
     }
     if (argc - at < 3) {
