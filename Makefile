@@ -255,7 +255,7 @@ CORE_KERNELS = kernels/reference.c kernels/matmul.c kernels/tensor.c
 NOT_IN_CORE = base/sha256.c $(addprefix tokenizer/,characters.c charsmap.c decode_all.c normal_forms.c unicode_ages.c unigram.c)
 CORE_SOURCES = $(filter-out $(PROGRAMS:%=%.c) decoder.c $(NOT_IN_CORE),$(wildcard *.c base/*.c core/*.c tokenizer/*.c)) \
 	$(CORE_KERNELS) kvcache/kvpages.c
-CORE_OBJECTS = $(CORE_SOURCES:%.c=$(BUILD)/core/%.o)
+CORE_OBJECTS = $(CORE_SOURCES:%.c=$(BUILD)/core/objects/%.o)
 CORE_PACKAGES = libpcre2-8 libutf8proc libxxhash
 CORE_PACKAGE_CFLAGS = $(shell pkg-config --cflags $(CORE_PACKAGES))
 CORE_LIBS = $(shell pkg-config --libs $(CORE_PACKAGES))
@@ -266,7 +266,7 @@ core: $(BUILD)/core/run
 	@$(CORE_LINES) | tail -1
 $(BUILD)/core/run: $(CORE_OBJECTS)
 	$(CC) $(CORE_CFLAGS) -o $@ $^ $(LDFLAGS) $(CORE_LIBS) -lm -lpthread
-$(BUILD)/core/%.o: %.c
+$(BUILD)/core/objects/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CORE_CFLAGS) $(CORE_PACKAGE_CFLAGS) -c -o $@ $<
 # Code lines of what `make core` compiles and includes, in all and file by file.
@@ -505,19 +505,24 @@ lint: all $(BUILD)/core/run
 		--enable=warning,portability -DVERBATIM_MPI -I. $(wildcard ports/cluster/*.c)
 
 VERSION = $(shell sed -n 's/^\#define VERBATIM_VERSION "\(.*\)"/\1/p' session/options.h)
-DOCS = README.md $(wildcard docs/*.md docs/*.c)
+# Whatever a document has a link to is a document (tests/test_install.c).
+DOCS = README.md LICENSE CHANGELOG.md SECURITY.md decoder.c verbatim.h models/README.md $(wildcard docs/*.md docs/*.c)
 # Scripts and Python packages that the documents name, without their tests.
 INTEGRATIONS = $(filter-out %/test_server.py %/soak_server.py, \
 	$(wildcard $(addprefix integrations/,*/*.py */*.md */*.toml */*.pth */verbatim_lm*/*.py */verbatim_lm/py.typed)))
 # What `make install` makes, under PREFIX.
-COMPLETED = verbatim verbatim-export verbatim-bench verbatim-get
-INSTALLED = $(COMPLETED:%=bin/%) bin/verbatim-serve share/verbatim/stories.bin $(COMPLETED:%=share/man/man1/%.1) \
+COMPLETED = verbatim verbatim-export verbatim-bench verbatim-get verbatim-serve
+INSTALLED = $(COMPLETED:%=bin/%) share/verbatim/stories.bin $(COMPLETED:%=share/man/man1/%.1) \
 	$(COMPLETED:%=share/bash-completion/completions/%) share/zsh/site-functions/_verbatim \
-	share/doc/verbatim/LICENSE $(DOCS:%=share/doc/verbatim/%) $(INTEGRATIONS:%=share/verbatim/%)
+	share/doc/verbatim/integrations $(DOCS:%=share/doc/verbatim/%) $(INTEGRATIONS:%=share/verbatim/%)
 
 # Recipes take PREFIX and DESTDIR from the environment, where any character can stand.
 install install-library uninstall: export INSTALL_PREFIX = $(PREFIX)
 install install-library uninstall: export INSTALL_ROOT = $(DESTDIR)$(PREFIX)
+# Where the library goes and is found: Debian's is PREFIX/lib/x86_64-linux-gnu, Fedora's PREFIX/lib64.
+LIBDIR = $(PREFIX)/lib
+install install-library uninstall: export INSTALL_FOUND_IN = $(LIBDIR)
+install install-library uninstall: export INSTALL_LIBDIR = $(DESTDIR)$(LIBDIR)
 MAKE_DIRECTORIES = for d in $(sort $(dir $(1))); do install -d "$$INSTALL_ROOT/$$d" || exit 1; done
 
 # FROM=static/ installs the programs of `make static`.
@@ -537,30 +542,32 @@ install: all
 	install -m 644 docs/completions/_verbatim "$$INSTALL_ROOT/share/zsh/site-functions/_verbatim"
 	for f in $(INTEGRATIONS); do install -m 644 $$f "$$INSTALL_ROOT/share/verbatim/$$f" || exit 1; done
 	chmod 755 "$$INSTALL_ROOT/share/verbatim/integrations/openai/verbatim_server.py"
-	install -m 644 README.md LICENSE "$$INSTALL_ROOT/share/doc/verbatim"
-	install -m 644 $(filter docs/%,$(DOCS)) "$$INSTALL_ROOT/share/doc/verbatim/docs"
+	for f in $(DOCS); do install -m 644 $$f "$$INSTALL_ROOT/share/doc/verbatim/$$f" || exit 1; done
+	ln -sfn ../../verbatim/integrations "$$INSTALL_ROOT/share/doc/verbatim/integrations"
 install-strip: INSTALL_PROGRAM = install -s --strip-program='$(STRIP)' -m 755
 install-strip: install
 
 # The library with its header: installed with the programs once `make shared` has built it.
-LIBRARY = include/verbatim.h lib/libverbatim.so.1 lib/libverbatim.so lib/pkgconfig/verbatim.pc \
-	share/man/man3/verbatim.3 share/doc/verbatim/docs/library_example.c
+LIBRARY = include/verbatim.h share/man/man3/verbatim.3 share/doc/verbatim/docs/library_example.c
+IN_LIBDIR = libverbatim.so.1 libverbatim.so pkgconfig/verbatim.pc
 install: $(if $(wildcard $(SHARED)/libverbatim.so.1),install-library)
 install-library: shared
 	$(call MAKE_DIRECTORIES,$(LIBRARY))
+	install -d "$$INSTALL_LIBDIR/pkgconfig"
 	install -m 644 verbatim.h "$$INSTALL_ROOT/include"
-	$(INSTALL_PROGRAM) -m 644 $(SHARED)/libverbatim.so.1 "$$INSTALL_ROOT/lib"
-	ln -sf libverbatim.so.1 "$$INSTALL_ROOT/lib/libverbatim.so"
-	prefix=$$(printf %s "$$INSTALL_PREFIX" | sed 's/[\\&|]/\\&/g') && \
-		sed "s|@PREFIX@|$$prefix|; s|@VERSION@|$(VERSION)|" ports/library/verbatim.pc.in \
-		>"$$INSTALL_ROOT/lib/pkgconfig/verbatim.pc"
+	$(INSTALL_PROGRAM) -m 644 $(SHARED)/libverbatim.so.1 "$$INSTALL_LIBDIR"
+	ln -sf libverbatim.so.1 "$$INSTALL_LIBDIR/libverbatim.so"
+	quoted() { printf %s "$$1" | sed 's/[\\&|]/\\&/g'; } && \
+		sed "s|@PREFIX@|$$(quoted "$$INSTALL_PREFIX")|; s|@LIBDIR@|$$(quoted "$$INSTALL_FOUND_IN")|; s|@VERSION@|$(VERSION)|" \
+		ports/library/verbatim.pc.in >"$$INSTALL_LIBDIR/pkgconfig/verbatim.pc"
 	install -m 644 docs/man/verbatim.3 "$$INSTALL_ROOT/share/man/man3"
 	install -m 644 docs/library_example.c "$$INSTALL_ROOT/share/doc/verbatim/docs"
 
 uninstall:
 	for f in $(INSTALLED) $(LIBRARY); do rm -f "$$INSTALL_ROOT/$$f" || exit 1; done
+	for f in $(IN_LIBDIR); do rm -f "$$INSTALL_LIBDIR/$$f" || exit 1; done
 	rm -rf "$$INSTALL_ROOT/share/verbatim/integrations"
-	-cd "$$INSTALL_ROOT/share" && rmdir verbatim doc/verbatim/docs doc/verbatim 2>/dev/null
+	-cd "$$INSTALL_ROOT/share" && rmdir verbatim doc/verbatim/docs doc/verbatim/models doc/verbatim 2>/dev/null
 	@echo 'kept: each user'"'"'s conversions, in ~/.cache/verbatim or, where it is set, $$XDG_CACHE_HOME/verbatim' >&2
 
 dist: static
