@@ -32,6 +32,7 @@
 #include "model.h"
 #include "core/prefill.h"
 #include "session/session.h"
+#include "session/versions.h"
 #include "system/command_line.h"
 #include "system/standard_streams.h"
 #include "system/terminal.h"
@@ -58,7 +59,7 @@ typedef struct Arguments {
     uint64_t decode, prefill, batch; /* measure only these; all 0: everything */
     bool draft;                      /* measure drafts alone */
     bool attention;                  /* measure attention in blocks and by the textbook alone */
-    bool json, help;
+    bool json, help, version;
 } Arguments;
 
 /* One model, open with some number of threads, and the limits of the machine with as many. */
@@ -534,6 +535,7 @@ static const OptionRow rows[] = {
              "measure only one attention head: in blocks, and as in the textbook"),
     FLAG_ROW(USUAL, 0, "json", FIELD(json), "results as JSON"),
     FLAG_ROW(USUAL, 'h', "help", FIELD(help), "this text"),
+    FLAG_ROW(USUAL, 0, "version", FIELD(version), "versions of the program and its libraries"),
     END_ROW,
 };
 
@@ -586,6 +588,8 @@ static Status bench_run(int argc, char **argv, Error *error) {
     Status status = command_line_parse(&line, argc, argv, error);
     if (status == STATUS_OK && arguments.help) {
         print_help(&line);
+    } else if (status == STATUS_OK && arguments.version) {
+        versions_print(stdout);
     } else {
         if (status == STATUS_OK) status = bench_check(&arguments, error);
         if (status == STATUS_OK) status = find_model(&arguments, error);

@@ -25,6 +25,7 @@
 #include "convert/type_table.h"
 #include "session/json_memory.h"
 #include "core/modelfile.h"
+#include "session/versions.h"
 #include "system/command_line.h"
 #include "system/sandbox.h"
 #include "system/stack.h"
@@ -44,7 +45,7 @@ typedef struct Arguments {
     uint64_t n_threads, kv_heads; /* kv_heads 0: the source's */
     enum { POOLING_AS_SOURCE, POOLING_LAST_TOKEN, POOLING_OF_ALL, POOLING_FIRST_TOKEN } pooling;
     bool force; /* replace a target that exists */
-    bool quiet, no_sandbox, no_mtp, help;
+    bool quiet, no_sandbox, no_mtp, help, version;
 } Arguments;
 
 /* The arguments after checking. */
@@ -92,6 +93,7 @@ static const OptionRow rows[] = {
     FLAG_ROW(USUAL, 'f', "force", FIELD(force), "replace TARGET if it exists"),
     FLAG_ROW(USUAL, 'q', "quiet", FIELD(quiet), "no progress and no summary"),
     FLAG_ROW(USUAL, 'h', "help", FIELD(help), "this text"),
+    FLAG_ROW(USUAL, 0, "version", FIELD(version), "versions of the program and its libraries"),
     END_ROW,
 };
 
@@ -357,8 +359,9 @@ static Status export_run(int argc, char **argv, const volatile sig_atomic_t *sto
     CommandLine line = {
         .tables = tables, .values = &arguments, .operand = set_operand, .advise = advice_option};
     Status status = command_line_parse(&line, argc, argv, error);
-    if (status == STATUS_OK && arguments.help) {
-        print_help(&line);
+    if (status == STATUS_OK && (arguments.help || arguments.version)) {
+        if (arguments.help) print_help(&line);
+        if (!arguments.help) versions_print(stdout);
         return standard_streams_finish(error);
     }
     if (status == STATUS_OK) status = choose_types(&e, error);

@@ -36,11 +36,9 @@ static bool asks_version(const Options *options) {
 }
 
 static Status run_version(void *state, Session *session, Error *error) {
-    char libraries[256];
     (void)state;
     (void)session;
-    versions_of_libraries(libraries, sizeof libraries);
-    terminal_print(stdout, "verbatim %s\n%s\n", VERBATIM_VERSION, libraries);
+    versions_print(stdout);
 #ifdef HAVE_LIBEDIT
     terminal_print(stdout, "libedit: yes\n");
 #else

@@ -4,6 +4,9 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "session/options.h"
+#include "system/terminal.h"
+
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -16,4 +19,10 @@ void versions_of_libraries(char *text, size_t size) {
     version[strcspn(version, " ")] = 0;
     snprintf(text, size, "PCRE2 %s (Unicode %s%s), utf8proc %s (Unicode %s)", version, data,
              jit ? ", JIT" : "", utf8proc_version(), utf8proc_unicode_version());
+}
+
+void versions_print(FILE *out) {
+    char libraries[256];
+    versions_of_libraries(libraries, sizeof libraries);
+    terminal_print(out, "verbatim %s\n%s\n", VERBATIM_VERSION, libraries);
 }

@@ -654,6 +654,8 @@ static void a_prompt_that_cannot_be_used_is_refused(void **state) {
     assert_fails(RUN("/bin/sh", "-c", piped), 1, "UTF-16: iconv -f UTF-16 -t UTF-8 FILE");
     free(piped);
     free(run);
+    file_write(scratch, "\xFF\xFE{\0}\0", 6);
+    assert_fails(RUN("run", tiny, "--eval-tasks", scratch), 1, "is not UTF-8 text but UTF-16");
     assert_fails(RUN("run", tiny, "--logit-bias", "300=1"), 1,
                  "token 300 is outside the vocabulary of 300");
 }
@@ -885,7 +887,7 @@ static void manuals_and_completions_of_other_programs_know_their_options(void **
     size_t length;
     char *bash = file_read("docs/completions/verbatim.bash", &length);
     char *zsh = file_read("docs/completions/_verbatim", &length);
-    static const char *const names[] = {"export", "bench", "get"};
+    static const char *const names[] = {"export", "bench", "get", "serve"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[64], mark[64];
         snprintf(path, sizeof path, "docs/man/verbatim-%s.1", names[i]);
@@ -893,14 +895,17 @@ static void manuals_and_completions_of_other_programs_know_their_options(void **
         snprintf(mark, sizeof mark, "_verbatim_%s() {", names[i]);
         char *in_bash = part_of(bash, mark, "\n}");
         snprintf(mark, sizeof mark, "$service == verbatim-%s ", names[i]);
-        char *in_zsh = part_of(zsh, mark, "\nfi");
-        bool is_get = strcmp(names[i], "get") == 0;
-        Process p = is_get ? RUN("/bin/sh", "-c",
-                                 "sed -n '/list)/,/-\\*)/p' get | "
-                                 "grep -o -e '--[a-z]*'; echo --help")
-                           : RUN(names[i], "--help");
+        char *in_zsh = part_of(zsh, mark, i == 3 ? "\n)" : "\nfi");
+        bool is_script = i >= 2;
+        Process p = i == 2   ? RUN("/bin/sh", "-c",
+                                   "sed -n '/list)/,/-\\*)/p' get | "
+                                     "grep -o -e '--[a-z]*'; echo --help")
+                    : i == 3 ? RUN("/bin/sh", "-c",
+                                   "sed -n 's/^  \\(--[a-z]*\\) .*/\\1/p' "
+                                   "integrations/openai/verbatim_server.py")
+                             : RUN(names[i], "--help");
         assert_int_equal(p.status, 0);
-        knows_every_option(page, is_get ? "\\-\\-" : "Fl -", &p, is_get ? 3 : 6);
+        knows_every_option(page, is_script ? "\\-\\-" : "Fl -", &p, is_script ? 3 : 6);
         knows_every_option(in_bash, "--", &p, 3);
         knows_every_option(in_zsh, "--", &p, 3);
         process_free(&p);

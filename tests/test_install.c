@@ -35,12 +35,19 @@ static void any_prefix_holds_the_whole(void **state) {
                  "test \"$(ls -A)\" = \"$before\" && cd \"$place/it's/x/pre & fix|\"'\"1\"' && "
                  "bin/verbatim --version >/dev/null && bin/verbatim-export --help >/dev/null && "
                  "bin/verbatim-bench --help >/dev/null && bin/verbatim-get --help >/dev/null && "
+                 "for p in verbatim verbatim-export verbatim-bench verbatim-get verbatim-serve; do "
+                 "bin/$p --version | grep -q '^verbatim [0-9]' || { echo $p; exit 1; }; done && "
                  "grep -q MIT share/doc/verbatim/LICENSE && "
-                 "for p in verbatim verbatim-export verbatim-bench verbatim-get; do "
+                 "for p in verbatim verbatim-export verbatim-bench verbatim-get verbatim-serve; do "
                  "test -s share/man/man1/$p.1 && "
                  "test -s share/bash-completion/completions/$p || exit 1; done && "
                  "test -s share/doc/verbatim/docs/command-line.md && "
                  "test -s share/verbatim/integrations/python/setup.py");
+    /* every link between documents leads somewhere */
+    shell(place, "cd \"$place\"/it\\'s/x/*/share/doc/verbatim && for d in *.md */*.md; do "
+                 "for l in $(sed -e '/^```/,/^```/d' -e 's/`[^`]*`//g' \"$d\" | "
+                 "grep -o '](\\([^)#: ]*\\)[)#]' | tr -d '](#)'); do "
+                 "test -e \"$(dirname \"$d\")/$l\" || { echo \"$d: $l\"; exit 1; }; done; done");
     /* the programs are without debug lines */
     shell(place, "! grep -q debug_line \"$place\"/it\\'s/x/*/bin/verbatim");
     /* and all of it goes again */

@@ -1,4 +1,4 @@
-# bash completion of verbatim, verbatim-export, verbatim-bench and verbatim-get
+# bash completion of verbatim, verbatim-export, verbatim-bench, verbatim-get and verbatim-serve
 _verbatim() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     # Bash splits "--type=q8" into three words.
@@ -58,7 +58,7 @@ _verbatim_models() {
     local name
     while IFS= read -r name; do
         [[ ${name,,} == "${1,,}"* ]] && COMPREPLY+=("$name")
-    done < <("$3" --list 2>/dev/null | sed -n '/; does not run: /!s/ *[0-9.]* [MG]B  .*//p')
+    done < <("${3%-serve}" --list 2>/dev/null | sed -n '/; does not run: /!s/ *[0-9.]* [MG]B  .*//p')
 }
 
 _verbatim_export() {
@@ -72,7 +72,7 @@ _verbatim_export() {
     esac
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "--type --keep --target-size --lora --kv-heads --calibrate --tokenizer --split-pattern --family --threads --random --force --pooling --no-mtp --no-sandbox --quiet
-            --help" -- "$cur"))
+            --help --version" -- "$cur"))
         return
     fi
     compopt -o filenames 2>/dev/null
@@ -91,7 +91,7 @@ _verbatim_bench() {
     esac
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "--threads --isa --type --kv-type --context --sweep --decode --prefill --batch --draft
-            --attention --json --help" -- "$cur"))
+            --attention --json --help --version" -- "$cur"))
         return
     fi
     _verbatim_models "$cur" "$prev" verbatim
@@ -100,10 +100,23 @@ _verbatim_bench() {
 # The hub's names are not asked for: a key that is pressed opens no connection.
 _verbatim_get() {
     local cur=${COMP_WORDS[COMP_CWORD]}
-    [[ $cur != -* ]] || COMPREPLY=($(compgen -W "--list --revision --help" -- "$cur"))
+    [[ $cur != -* ]] || COMPREPLY=($(compgen -W "--list --revision --help --version" -- "$cur"))
+}
+
+# Behind MODEL all options of verbatim are taken, too.
+_verbatim_serve() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} own=()
+    case $prev in
+        --port | --name) return ;;
+        --run) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -c -- "$cur"); return ;;
+    esac
+    if [[ $cur == -* ]]; then own=($(compgen -W "--port --name --run --help --version" -- "$cur")); fi
+    if ((COMP_CWORD > 1)) || [[ $cur != -* ]]; then _verbatim; fi
+    COMPREPLY+=("${own[@]}")
 }
 
 complete -F _verbatim verbatim
 complete -F _verbatim_export verbatim-export
 complete -F _verbatim_bench verbatim-bench
 complete -F _verbatim_get verbatim-get
+complete -F _verbatim_serve verbatim-serve

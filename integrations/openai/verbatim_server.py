@@ -498,8 +498,13 @@ def read_options(words, prog):
         word = words.pop(0)
         name, equals, value = word.partition("=")
         if word in ("-h", "--help"):
-            print("usage:", usage)
+            print("usage:", usage, flush=True)
             sys.exit(0)
+        if word == "--version":
+            try:
+                os.execvp(own["--run"], [own["--run"], "--version"])
+            except OSError as error:
+                sys.exit(f"{prog}: {own['--run']}: {error.strerror}")
         if name not in own:
             rest.append(word)
         elif not equals and not words:
@@ -547,4 +552,8 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except BrokenPipeError:  # | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
