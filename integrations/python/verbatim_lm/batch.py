@@ -22,6 +22,7 @@ import queue
 import stat
 import sys
 import threading
+import warnings
 from typing import Any, Callable, Dict, Generator, Iterable, Iterator, List, Optional, Set, Tuple
 
 from . import _ops
@@ -133,6 +134,13 @@ class _Output:
                 if at < end:
                     self._remember(line, at)
                     at += len(line)
+        torn = self.file.seek(0, os.SEEK_END) - at
+        if torn:  # the user may have meant it for something else than a result
+            warnings.warn(
+                f"{path}: its last line is not whole ({torn} bytes without a line's end, as a kill or a full disk "
+                "leaves them): dropped, and written anew",
+                stacklevel=2,
+            )
         self.file.truncate(at)
         self.file.seek(at)
 
