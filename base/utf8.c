@@ -88,6 +88,10 @@ size_t utf8_count(const char *text, size_t n) {
     return count;
 }
 
+bool utf8_is_utf16(const char *text, size_t n) {
+    return n >= 2 && (memcmp(text, "\xFF\xFE", 2) == 0 || memcmp(text, "\xFE\xFF", 2) == 0);
+}
+
 size_t utf8_mark_length(const char *text, size_t n) {
     return n >= 3 && memcmp(text, UTF8_MARK, 3) == 0 ? 3 : 0;
 }

@@ -43,6 +43,9 @@ size_t utf8_boundary(const char *text, size_t n, size_t at);
 /* The number of characters of text[n], which is well-formed. */
 size_t utf8_count(const char *text, size_t n);
 
+/* Whether text[n] begins as UTF-16 does, in either order of bytes: with its mark. */
+bool utf8_is_utf16(const char *text, size_t n);
+
 /* The length of the byte order mark at the beginning of text[n]: 3, or 0 where there is none. */
 size_t utf8_mark_length(const char *text, size_t n);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/utf8.h"
 
 /* Reads on until the end of `fd`, or a NUL byte if these are refused; *text is the caller's to free
  * also when it fails. */
@@ -25,7 +26,11 @@ static Status read_on(int fd, const char *name, size_t most, bool refuses_nul,
         if (interrupted && *interrupted) return STATUS_INTERRUPTED;
         if (n < 0 && errno != EINTR) return error_set(error, "%s: %s", name, strerror(errno));
         if (n > 0 && refuses_nul && memchr(*text + *length, '\0', (size_t)n))
-            return error_set(error, "%s: not a text: it has a NUL byte", name);
+            return error_set(error,
+                             utf8_is_utf16(*text, *length + (size_t)n)
+                                 ? "%s is not UTF-8 text but UTF-16"
+                                 : "%s: not a text: it has a NUL byte",
+                             name);
         if (n > 0) *length += (size_t)n;
         if (*length > most)
             return error_set(error, "%s: more than %.3g GiB", name, (double)most / (1 << 30));

@@ -7,11 +7,6 @@
 #include "system/compressed.h"
 #include "system/descriptor.h"
 
-/* Whether the bytes begin as UTF-16 does, in either order. */
-static bool is_utf16(const char *text, size_t length) {
-    return length >= 2 && (memcmp(text, "\xFF\xFE", 2) == 0 || memcmp(text, "\xFE\xFF", 2) == 0);
-}
-
 const char *text_file_command_name(const char *name) {
     return strcmp(name, "stdin") == 0 ? "FILE" : name;
 }
@@ -33,7 +28,7 @@ static Status check_file(const char *name, const char *text, size_t length, Erro
                          "%s: compressed by %s; a pipe unpacks it: %s %s | ... with /dev/stdin for "
                          "its name",
                          name, how->name, how->command, file);
-    if (valid < length && is_utf16(text, length))
+    if (valid < length && utf8_is_utf16(text, length))
         return error_set(error, "%s is not UTF-8 text but UTF-16: iconv -f UTF-16 -t UTF-8 %s",
                          name, file);
     return text_file_check(name, text, length, error);

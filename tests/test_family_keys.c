@@ -24,6 +24,7 @@ static void what_is_not_known_is_refused_by_its_name(void **state) {
     /* An error of a field names its key. */
     assert_refused("deepseek_v3", "topk_group", "9", "router_groups_used is 9",
                    "router_groups_used by topk_group");
+    assert_refused("llama-mha", "num_attention_heads", "35", "head_dim", "heads do not divide");
     assert_refused("llama-mha", "rope_scaling", "{\"rope_type\": \"spiral\", \"factor\": 2.0}",
                    "RoPE", "spiral");
     /* Half of 14 elements: transformers' exponent is 7 / 5 (_compute_dynamic_ntk_parameters), and

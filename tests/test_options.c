@@ -188,7 +188,7 @@ static void what_other_programs_call_it_is_told_in_one_line(void **state) {
     REFUSES("no option --lora-scaled; did you mean --lora NAME=PATH?", "m", "--lora-scaled", "x");
     REFUSES("show: there are no commands: run MODEL --info describes a model", "show", "llama3.2");
     REFUSES("list: there are no commands: run --list shows the models on this machine", "list");
-    /* ollama's and llm's other words; `chat` is a directory of the checkout, where this runs. */
+    /* ollama's and llm's other words. */
     REFUSES("chat: there are no commands: run -m chat talks with the model that ships, run MODEL "
             "-m chat with another",
             "chat");
@@ -290,6 +290,11 @@ static void what_does_not_fit_together_is_refused(void **state) {
     REFUSES("--attention a.png: the name says the form: .svg, .html, .json; or for the "
             "terminal - or scores or LAYER.HEAD",
             "m", "--attention", "a.png");
+    REFUSES("--attention 0: the name says the form: .svg, .html, .json; or for the terminal - or "
+            "scores or LAYER.HEAD",
+            "m", "--attention", "0");
+    REFUSES("--positions tabel: the picture is SVG: give a name in .svg, or -; or table", "m",
+            "--positions", "tabel");
     REFUSES("--positions a.html: the picture is SVG: give a name in .svg, or -; or table", "m",
             "--positions", "a.html");
     assert_int_equal(PARSE("m", "--attention", "/dev/fd/1"), STATUS_OK);

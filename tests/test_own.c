@@ -84,7 +84,7 @@ static void vocabularies_are_characters_words_or_ids(void **state) {
         assert_true(strncmp(p.out, cases[i].text, strlen(cases[i].text)) == 0);
         process_free(&p);
         p = RUN("run", model, "-i", "\xE2\x82\xAC", "--tokenize");
-        PROCESS_SAYS(p, 1, "not in the vocabulary");
+        PROCESS_SAYS(p, 1, "the word '\xE2\x82\xAC' is not in the vocabulary");
         unlink(model);
         free(model);
     }

@@ -276,6 +276,9 @@ Status tokenizer_encode_word(Encoding *e, const char *word, size_t length) {
     uint32_t id = table_find_vocab(t, word, length);
     if (id >= t->header->n_tokens) id = (uint32_t)t->unknown;
     if (id < t->header->n_tokens) return table_push_text_id(e, id);
-    return error_set(e->error,
-                     "tokenizer: a word is not in the vocabulary and there is no unknown token");
+    const size_t named = utf8_boundary(word, length, length < 40 ? length : 40);
+    return error_set(
+        e->error,
+        "tokenizer: the word '%.*s%s' is not in the vocabulary and there is no unknown token",
+        (int)named, word, named < length ? "..." : "");
 }

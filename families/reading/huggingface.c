@@ -582,7 +582,7 @@ static Status configure(Directory *d, const Family *family) {
         return error_prefix(d->error, "%s", path);
     read_special_ids(d, family);
     if (config_validate(c, d->error) != STATUS_OK) {
-        family_name_keys(family, d->error);
+        family_name_keys(family, c, d->error);
         return error_prefix(d->error, "%s: config.json", path);
     }
     return STATUS_OK;

@@ -129,9 +129,14 @@ static bool has_word(const char *text, const char *field) {
     return false;
 }
 
-void family_name_keys(const Family *family, Error *error) {
+void family_name_keys(const Family *family, const Config *config, Error *error) {
     char named[400] = "";
     size_t n = 0;
+    const uint32_t dim = config->dim, heads = config->n_heads;
+    if (has_word(error->text, "head_dim") && heads && dim % heads != 0 &&
+        config->head_dim == dim / heads)
+        n = (size_t)snprintf(named, sizeof named, "%u heads do not divide the width of %u", heads,
+                             dim);
     for (const ConfigRule *rule = family->keys; rule && rule->keys; rule++) {
         size_t length = strcspn(rule->keys, "|");
         bool is_same = strncmp(rule->field, rule->keys, length) == 0 && !rule->field[length];

@@ -96,12 +96,14 @@ RUN(no_cache, recompute_run)
 
 /* ---- Views: --attention and --positions name their output themselves ---- */
 
-/* Whether the name of a picture ends in one of these forms, or in none at all. */
+/* Whether the name of a picture ends in one of these forms. What has no form and lies in a folder
+ * (/dev/stdout) gets the first of them; a bare word (a layer's number, a mistyped "scores") is no
+ * name of a picture. */
 static bool has_form(const char *path, const char *const *forms) {
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
     for (; dot && *forms; forms++)
         if (strcmp(dot, *forms) == 0) return true;
-    return !dot;
+    return !dot && slash;
 }
 
 /* Whether an override is of masks.h, which computes whole texts alone. */
