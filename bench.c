@@ -539,8 +539,6 @@ static const OptionRow rows[] = {
     END_ROW,
 };
 
-static const OptionRow *const tables[] = {rows, NULL};
-
 static Status set_model(void *values, const char *word, Error *error) {
     Arguments *a = values;
     if (!a->model) {
@@ -583,8 +581,9 @@ static Status find_model(Arguments *a, Error *error) {
 
 static Status bench_run(int argc, char **argv, Error *error) {
     Arguments arguments = {0};
+    const OptionTable tables[] = {{rows, &arguments}, {NULL, NULL}};
     CommandLine line = {
-        .tables = tables, .values = &arguments, .operand = set_model, .advise = advice_option};
+        .tables = tables, .context = &arguments, .operand = set_model, .advise = advice_option};
     Status status = command_line_parse(&line, argc, argv, error);
     if (status == STATUS_OK && arguments.help) {
         print_help(&line);

@@ -97,8 +97,6 @@ static const OptionRow rows[] = {
     END_ROW,
 };
 
-static const OptionRow *const tables[] = {rows, NULL};
-
 /* ---- The command line ---- */
 
 static Status usage(Error *error, const char *text, const char *about) {
@@ -356,8 +354,9 @@ static Status export_run(int argc, char **argv, const volatile sig_atomic_t *sto
                          Error *error) {
     Arguments arguments = {0};
     Export e = {.arguments = &arguments};
+    const OptionTable tables[] = {{rows, &arguments}, {NULL, NULL}};
     CommandLine line = {
-        .tables = tables, .values = &arguments, .operand = set_operand, .advise = advice_option};
+        .tables = tables, .context = &arguments, .operand = set_operand, .advise = advice_option};
     Status status = command_line_parse(&line, argc, argv, error);
     if (status == STATUS_OK && (arguments.help || arguments.version)) {
         if (arguments.help) print_help(&line);

@@ -7,13 +7,6 @@
 #include "advice/spelling.h"
 #include "system/program_name.h"
 
-static const OptionRow *find_option(const CommandLine *line, const char *name) {
-    const OptionRow *row;
-    for (size_t i = 0; (row = command_line_row(line, i)); i++)
-        if (row->kind != OPTION_HEADING && strcmp(name, row->name) == 0) return row;
-    return NULL;
-}
-
 /* The option nearest by its spelling; the beginning of a name counts as near. */
 static const OptionRow *nearest(const CommandLine *line, const char *name) {
     const OptionRow *best = NULL, *row;
@@ -30,14 +23,15 @@ static const OptionRow *nearest(const CommandLine *line, const char *name) {
 
 void advice_option(const CommandLine *line, const char *spelled, Error *error) {
     char name[64];
+    size_t i;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(spelled, "="), spelled);
     for (char *c = name; *c; c++)
         if (*c == '_') *c = '-';
-    const char *program = find_option(line, "mode")   ? NULL
-                          : find_option(line, "keep") ? "export"
-                                                      : "bench";
+    const char *program = command_line_find(line, "mode", &i)   ? NULL
+                          : command_line_find(line, "keep", &i) ? "export"
+                                                                : "bench";
     const char *ours = foreign_synonym(name), *says = foreign_option(program, name);
-    const OptionRow *row = ours ? find_option(line, ours) : NULL;
+    const OptionRow *row = ours ? command_line_find(line, ours, &i) : NULL;
     if (program && says) row = NULL; /* -n is a number of tokens to run alone */
     if (!row && says) {
         char named[256];

@@ -1,21 +1,24 @@
 #include "modes/modes.h"
 
-#include <stddef.h>
-
 #include "advice/foreign.h"
 #include "advice/options.h"
 #include "modes/batch/batch_mode.h"
+#include "modes/batch/batch_options.h"
 #include "modes/chat/chat_mode.h"
+#include "modes/chat/chat_options.h"
 #include "modes/chat/chat_receipt.h"
 #include "modes/chat/check_session.h"
+#include "modes/open/conversion_options.h"
 #include "modes/open/convert_modes.h"
-#include "draft/drafter.h"
 #include "modes/proof/check_text.h"
 #include "modes/inspect/bug_report.h"
 #include "modes/inspect/eval_tasks.h"
 #include "modes/inspect/inspect_modes.h"
+#include "modes/inspect/inspect_options.h"
 #include "modes/inspect/shape_test.h"
 #include "modes/proof/proof_modes.h"
+#include "modes/proof/proof_options.h"
+#include "session/embedding_options.h"
 #include "modes/help_modes.h"
 #include "modes/text_mode.h"
 
@@ -57,45 +60,20 @@ const Mode *const modes[] = {
 
 const Mode *const modes_replay[] = {&proof_replay_text, &chat_replay, &batch_replay, NULL};
 
-#define FIELD(name) offsetof(Options, name)
-
-/* Without a heading: they follow the core's options of the machine. */
-static const OptionRow more_machine_rows[] = {
-    TEXT_ROW(RARE, 0, "draft", "NAMES", FIELD(draft),
-             "speculative decoding; --lookup N, --draft-model M"),
-    TEXT_ROW(RARE, 0, "draft-model", "MODEL", FIELD(draft_model), NULL),
-    UINT_ROW(RARE, 0, "lookup", FIELD(lookup), 0, DRAFTS_MAX, NULL),
-    FLAG_ROW(RARE, 0, "no-sandbox", FIELD(no_sandbox), "run without the sandbox (files, network)"),
-    END_ROW,
-};
-
-static const OptionRow shape_rows[] = {
-    HEADING_ROW("Structured output: the shape of the answer (docs/shapes.md)"),
-    TEXT_ROW(USUAL, 0, "json-schema", "TEXT", FIELD(json_schema),
-             "JSON valid under a JSON Schema; @FILE reads it"),
-    FLAG_ROW(RARE, 0, "json", FIELD(json_object),
-             "any JSON object; form: --json-order, --json-space"),
-    TEXT_ROW(RARE, 0, "regex", "TEXT", FIELD(regex),
-             "text matching a regular expression; or @FILE"),
-    TEXT_ROW(RARE, 0, "grammar", "TEXT", FIELD(grammar), "a GBNF grammar; or @FILE"),
-    LIST_ROW(RARE, "choice", "TEXT", FIELD(choice), "one of these texts; repeatable"),
-    CHOICE_ROW(RARE, 0, "json-order", "schema|any", FIELD(json_order), NULL, NULL),
-    CHOICE_ROW(RARE, 0, "json-space", "line|any", FIELD(json_space), NULL, NULL),
-    CHOICE_ROW(RARE, 0, "on-length", "cut|close", FIELD(on_length), NULL,
-               "at the -n limit: cut, or complete it [cut]"),
-    TEXT_ROW(RARE, 0, "shape-test", "FILE", FIELD(shape_test), "check each line against the shape"),
-    END_ROW,
-};
-
-static const OptionRow *const tables[] = {
-    more_machine_rows,
-    shape_rows,
-    chat_options,
-    batch_options,
-    proof_receipt_options,
-    inspect_options,
-    convert_options,
-    batch_embedding_options,
+/* In the order of --help. */
+static const ModeOptions *const tables[] = {
+    &inspect_shape_test_option,
+    &options_chat,
+    &chat_option_table,
+    &options_messages,
+    &options_batch,
+    &proof_check_option,
+    &batch_option_table,
+    &proof_option_table,
+    &inspect_option_table,
+    &options_override,
+    &conversion_option_table,
+    &embedding_option_table,
     NULL,
 };
 

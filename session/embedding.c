@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "session/embedding_options.h"
 #include "session/prompt_limit.h"
 #include "system/program_name.h"
 
@@ -42,6 +43,7 @@ static Status read_pooling(const ModelFile *file, EmbeddingSetting *setting, Err
 Status embedding_setting(const Session *session, EmbeddingSetting *setting, Error *error) {
     const ModelFile *file = session->file;
     const Options *o = session->options;
+    const EmbeddingOptions *embedding = embedding_options(o);
     uint32_t dim = modelfile_config(file)->dim;
     uint64_t most;
     *setting = (EmbeddingSetting){.includes_prompt = true, .dim = dim, .dimensions = dim};
@@ -51,17 +53,18 @@ Status embedding_setting(const Session *session, EmbeddingSetting *setting, Erro
     setting->max_tokens = model_context(session->model);
     if (modelfile_meta_uint(file, "embedding.max_tokens", 0, &most) && most < setting->max_tokens)
         setting->max_tokens = (size_t)most;
-    setting->truncates = o->embed_truncate;
+    setting->truncates = embedding->embed_truncate;
     if (!modelfile_meta_text(file, "embedding.default_prompt", &setting->prompt_name,
                              &setting->name_length))
         setting->prompt_name = NULL;
-    if (o->pooling != POOLING_CHOICE_AUTO)
-        setting->pooling = (Pooling)o->pooling; /* the same order */
-    if (o->embed_normalize != NORMALIZE_AUTO)
-        setting->normalizes = o->embed_normalize == NORMALIZE_YES;
-    if ((o->embed_prompt &&
-         embedding_set_prompt(session, setting, o->embed_prompt, error) != STATUS_OK) ||
-        (o->dimensions && embedding_set_dimensions(setting, o->dimensions, error) != STATUS_OK))
+    if (embedding->pooling != POOLING_CHOICE_AUTO)
+        setting->pooling = (Pooling)embedding->pooling; /* the same order */
+    if (embedding->embed_normalize != NORMALIZE_AUTO)
+        setting->normalizes = embedding->embed_normalize == NORMALIZE_YES;
+    if ((embedding->embed_prompt &&
+         embedding_set_prompt(session, setting, embedding->embed_prompt, error) != STATUS_OK) ||
+        (embedding->dimensions &&
+         embedding_set_dimensions(setting, embedding->dimensions, error) != STATUS_OK))
         return STATUS_USAGE;
     return STATUS_OK;
 }
@@ -111,12 +114,13 @@ Status embedding_set_dimensions(EmbeddingSetting *setting, uint64_t dimensions, 
 Status embedding_check(const Session *session, const EmbeddingSetting *setting, Error *error) {
     if (setting->pooling != POOLING_NONE) return STATUS_OK;
     const Options *o = session->options;
+    const EmbeddingOptions *embedding = embedding_options(o);
     char once[64];
     program_names_put("./export SOURCE model.bin --pooling last says it once", once, sizeof once);
-    if (!o->embed)
+    if (!embedding->embed)
         return error_set(error, "%s: does not say how its embeddings are pooled: %s; %s",
                          modelfile_path(session->file),
-                         o->live
+                         options_ask(o, "live")
                              ? "a model that is opened with pooling 'last' (or 'mean', 'cls') does"
                              : "--pooling last (or mean, cls) with --batch says it",
                          once);
@@ -124,7 +128,7 @@ Status embedding_check(const Session *session, const EmbeddingSetting *setting, 
                      "%s: does not say how its embeddings are pooled: %s %s --embed %s --pooling "
                      "last (or mean, cls); %s",
                      modelfile_path(session->file), program_invocation_short_name, o->model,
-                     o->embed, once);
+                     embedding->embed, once);
 }
 
 Status embedding_refuse_text(const ModelFile *file, Error *error) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "draft/drafter.h"
 #include "system/terminal.h"
 
 #define FIELD(name) offsetof(Options, name)
@@ -60,8 +61,68 @@ static const OptionRow machine_rows[] = {
     UINT_ROW(RARE, 0, "snapshots", FIELD(snapshots), 0, 100,
              "% of memory for window and state snapshots [25]"),
     FLAG_ROW(USUAL, 0, "stats", FIELD(stats), "print speed, memory and seed to stderr"),
+    TEXT_ROW(RARE, 0, "draft", "NAMES", FIELD(draft),
+             "speculative decoding; --lookup N, --draft-model M"),
+    TEXT_ROW(RARE, 0, "draft-model", "MODEL", FIELD(draft_model), NULL),
+    UINT_ROW(RARE, 0, "lookup", FIELD(lookup), 0, DRAFTS_MAX, NULL),
+    FLAG_ROW(RARE, 0, "no-sandbox", FIELD(no_sandbox), "run without the sandbox (files, network)"),
     END_ROW,
 };
+
+static const OptionRow shape_rows[] = {
+    HEADING_ROW("Structured output: the shape of the answer (docs/shapes.md)"),
+    TEXT_ROW(USUAL, 0, "json-schema", "TEXT", FIELD(json_schema),
+             "JSON valid under a JSON Schema; @FILE reads it"),
+    FLAG_ROW(RARE, 0, "json", FIELD(json_object),
+             "any JSON object; form: --json-order, --json-space"),
+    TEXT_ROW(RARE, 0, "regex", "TEXT", FIELD(regex),
+             "text matching a regular expression; or @FILE"),
+    TEXT_ROW(RARE, 0, "grammar", "TEXT", FIELD(grammar), "a GBNF grammar; or @FILE"),
+    LIST_ROW(RARE, "choice", "TEXT", FIELD(choice), "one of these texts; repeatable"),
+    CHOICE_ROW(RARE, 0, "json-order", "schema|any", FIELD(json_order), NULL, NULL),
+    CHOICE_ROW(RARE, 0, "json-space", "line|any", FIELD(json_space), NULL, NULL),
+    CHOICE_ROW(RARE, 0, "on-length", "cut|close", FIELD(on_length), NULL,
+               "at the -n limit: cut, or complete it [cut]"),
+    END_ROW,
+};
+
+static const OptionRow chat_rows[] = {
+    HEADING_ROW("Chat (-m chat); reasoning options are for --batch, too"),
+    CHOICE_ROW(USUAL, 'm', "mode", "generate|chat", FIELD(mode), NULL,
+               "continue a text [generate], or chat"),
+    TEXT_ROW(USUAL, 'y', "system", "TEXT", FIELD(system), "the system prompt of a chat; or @FILE"),
+    END_ROW,
+};
+const ModeOptions options_chat = {.rows = chat_rows};
+
+static const OptionRow message_rows[] = {
+    TEXT_ROW(RARE, 0, "chat-template", "FILE", FIELD(chat_template),
+             "a Jinja template instead of the model's"),
+    CHOICE_ROW(RARE, 0, "reasoning", "auto|on|off", FIELD(reasoning), NULL,
+               "think before answering [auto]; --hide-reasoning"),
+    TEXT_ROW(RARE, 0, "reasoning-effort", "HOW", FIELD(reasoning_effort),
+             "low, medium or high, as the template knows them"),
+    UINT_ROW(RARE, 0, "reasoning-budget", FIELD(reasoning_budget), 0, 1e9,
+             "at most N tokens of reasoning [no limit]"),
+    FLAG_ROW(RARE, 0, "hide-reasoning", FIELD(hide_reasoning), NULL),
+    END_ROW,
+};
+const ModeOptions options_messages = {.rows = message_rows};
+
+static const OptionRow batch_rows[] = {
+    HEADING_ROW("Batches of requests (docs/batch.md); the seed is 0 unless -s is given"),
+    TEXT_ROW(USUAL, 0, "batch", "FILE", FIELD(batch),
+             "answer each line of FILE (JSON Lines; -: stdin)"),
+    END_ROW,
+};
+const ModeOptions options_batch = {.rows = batch_rows};
+
+static const OptionRow override_rows[] = {
+    LIST_ROW(RARE, "override", "FIELD=VALUE", FIELD(override),
+             "change a field of the configuration; repeatable"),
+    END_ROW,
+};
+const ModeOptions options_override = {.rows = override_rows};
 
 static const OptionRow help_rows[] = {
     HEADING_ROW("Help"),
@@ -81,7 +142,7 @@ static Status take_part(Options *o, const char *word, Error *error) {
 
 static Status take_model(void *values, const char *word, Error *error) {
     Options *options = values;
-    if (options->merge) return take_part(options, word, error);
+    if (options_ask(options, "merge")) return take_part(options, word, error);
     if (!options->model) {
         options->model = word;
         return STATUS_OK;
@@ -119,25 +180,48 @@ static Status options_check(const Options *o, Error *error) {
     return STATUS_OK;
 }
 
+/* Adds a table behind the n that are there, with the struct of its mode. */
+static Status add_table(Options *o, size_t n, const ModeOptions *table, Error *error) {
+    void *values = o;
+    if (n == OPTIONS_MOST_TABLES) return error_set(error, "more than %zu tables of options", n);
+    for (size_t i = 0; i < n && table->defaults; i++)
+        if (o->modes[i] == table->defaults) values = o->tables[i].values;
+    if (table->defaults && values == o) {
+        if (table->size > sizeof o->mode_values - o->n_mode_bytes)
+            return error_set(error, "the options of modes take more than %d bytes",
+                             OPTIONS_MODES_BYTES);
+        values = memcpy(o->mode_values + o->n_mode_bytes, table->defaults, table->size);
+        const size_t align = _Alignof(max_align_t);
+        o->n_mode_bytes += (table->size + align - 1) / align * align;
+    }
+    o->modes[n] = table->defaults;
+    o->tables[n] = (OptionTable){table->rows, values};
+    return STATUS_OK;
+}
 Status options_parse(Options *options, const MoreOptions *more, int argc, char **argv,
                      Error *error) {
+    static const ModeOptions text = {.rows = text_rows}, machine = {.rows = machine_rows},
+                             shape = {.rows = shape_rows}, help = {.rows = help_rows};
+    const ModeOptions *const own[] = {&text, &machine, &shape, NULL}, *const last[] = {&help, NULL};
+    const ModeOptions *const *const lists[] = {own, more ? more->tables : NULL, last};
     size_t n = 0;
+    Status status = STATUS_OK;
     *options = (Options){.n_tokens = 256,
                          .temperature = 1.0,
                          .top_p = 0.9,
                          .repetition_penalty = 1.0,
                          .snapshots = 25};
-    options->tables[n++] = text_rows;
-    options->tables[n++] = machine_rows;
-    for (size_t i = 0; more && more->tables && more->tables[i] && n < OPTIONS_MOST_TABLES - 1; i++)
-        options->tables[n++] = more->tables[i];
-    options->tables[n] = help_rows;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (const ModeOptions *const *table = lists[i]; table && *table && status == STATUS_OK;
+             table++)
+            status = add_table(options, n++, *table, error);
+    if (status != STATUS_OK) return status;
     options->line.tables = options->tables;
-    options->line.values = options;
+    options->line.context = options;
     options->line.operand = take_model;
     options->line.advise = more ? more->advise : NULL;
     options->line.look = more ? more->look : NULL;
-    Status status = command_line_parse(&options->line, argc, argv, error);
+    status = command_line_parse(&options->line, argc, argv, error);
     if (options->output && strcmp(options->output, "-") == 0) options->output = NULL; /* stdout */
     return status == STATUS_OK ? options_check(options, error) : status;
 }
@@ -149,6 +233,31 @@ void options_free(Options *options) {
 
 bool options_given(const Options *options, const void *field) {
     return command_line_given(&options->line, field);
+}
+
+const void *options_of(const Options *options, const void *defaults) {
+    for (size_t i = 0; options->tables[i].rows; i++)
+        if (options->modes[i] == defaults) return options->tables[i].values;
+    return defaults;
+}
+
+void *options_to_set(Options *options, const void *defaults) {
+    for (size_t i = 0; options->tables[i].rows; i++)
+        if (options->modes[i] == defaults) return options->tables[i].values;
+    return NULL;
+}
+
+bool options_ask(const Options *options, const char *name) {
+    return command_line_asks(&options->line, name);
+}
+
+bool options_ask_any(const Options *options, const char *const *names) {
+    while (*names && !options_ask(options, *names)) names++;
+    return *names != NULL;
+}
+
+const char *options_text(const Options *options, const char *name) {
+    return command_line_text(&options->line, name);
 }
 
 void options_print_help(FILE *out, const Options *options, const char *program, const char *docs,

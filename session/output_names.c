@@ -45,25 +45,26 @@ static const char *adapter_path(const char *item, char path[PATH_BYTES]) {
 /* The option that reads this file, or NULL. */
 static const char *reader_of(const Options *o, const NamedFile *written, const struct stat *file) {
     char path[PATH_BYTES];
+    const char *session = options_text(o, "session");
     const NamedFile read[] = {
         {"the model", o->model},
-        {"-z", o->tokenizer},
+        {"-z", options_text(o, "tokenizer")},
         {"-f", o->prompt_file},
         {"-y", after_at(o->system)},
-        {"--eval", o->eval},
-        {"--eval-tasks", o->eval_tasks},
-        {"--against", o->against},
+        {"--eval", options_text(o, "eval")},
+        {"--eval-tasks", options_text(o, "eval-tasks")},
+        {"--against", options_text(o, "against")},
         {"--draft-model", o->draft_model},
-        {o->embed ? "--embed" : "--batch", o->batch},
-        {"--session", o->session},
+        {options_ask(o, "embed") ? "--embed" : "--batch", o->batch},
+        {"--session", session},
         {"--chat-template", o->chat_template},
         {"--json-schema", after_at(o->json_schema)},
         {"--regex", after_at(o->regex)},
         {"--grammar", after_at(o->grammar)},
-        {"--family", o->family},
-        {"--receipt-key", o->receipt_key},
-        {"--replay", o->replay},
-        {"--check", written->path == o->output ? NULL : o->check},
+        {"--family", options_text(o, "family")},
+        {"--receipt-key", options_text(o, "receipt-key")},
+        {"--replay", options_text(o, "replay")},
+        {"--check", written->path == o->output ? NULL : options_text(o, "check")},
     };
     for (size_t i = 0; i < sizeof read / sizeof *read; i++)
         if (is_file(read[i].path, file)) return read[i].option;
@@ -71,8 +72,8 @@ static const char *reader_of(const Options *o, const NamedFile *written, const s
         if (is_file(adapter_path(o->lora.items[i], path), file)) return "--lora";
     for (size_t i = 0; i < o->n_parts; i++)
         if (is_file(o->parts[i], file)) return "--merge";
-    if (o->session) snprintf(path, sizeof path, "%s.kv", o->session);
-    return o->session && is_file(path, file) ? "--session" : NULL;
+    if (session) snprintf(path, sizeof path, "%s.kv", session);
+    return session && is_file(path, file) ? "--session" : NULL;
 }
 
 /* Whether the file's first line is a result of a batch or the head of a part's results: it begins
@@ -130,7 +131,8 @@ static const char *kept_kind(const char *path, bool *results) {
  * (--resume), and the file of --check is replaced when it is named twice. */
 static bool may_hold_results(const Options *o, const NamedFile *written, const struct stat *file) {
     if (written->path != o->output) return false;
-    return (o->batch && !o->merge && !o->check) || is_file(o->check, file);
+    const char *check = options_text(o, "check");
+    return (o->batch && !options_ask(o, "merge") && !check) || is_file(check, file);
 }
 
 static Status check_file(const Options *o, const NamedFile *written, Error *error) {
@@ -146,18 +148,19 @@ static Status check_file(const Options *o, const NamedFile *written, Error *erro
     bool results;
     const char *kind = kept_kind(written->path, &results);
     /* A new receipt is written to the file of the last one. */
-    if (kind == holds_receipt && written->path == o->receipt) return STATUS_OK;
+    if (kind == holds_receipt && written->path == options_text(o, "receipt")) return STATUS_OK;
     if (kind && results && may_hold_results(o, written, &file)) return STATUS_OK;
     return kind ? refuse(written, kind, error) : STATUS_OK;
 }
 
 Status output_names_check(const Options *o, Error *error) {
     /* A picture's file has become that of -o by now. */
-    const char *picture = o->output == o->attention   ? "--attention"
-                          : o->output == o->positions ? "--positions"
-                                                      : "-o";
-    const NamedFile written[] = {
-        {picture, o->output}, {"--receipt", o->receipt}, {"--logits", o->logits}};
+    const char *picture = o->output == options_text(o, "attention")   ? "--attention"
+                          : o->output == options_text(o, "positions") ? "--positions"
+                                                                      : "-o";
+    const NamedFile written[] = {{picture, o->output},
+                                 {"--receipt", options_text(o, "receipt")},
+                                 {"--logits", options_text(o, "logits")}};
     size_t n = sizeof written / sizeof *written;
     for (size_t i = 0; i < n; i++) {
         struct stat file;

@@ -1,4 +1,5 @@
-/* What `run` has opened (modes/open/opened.h) for the mode that the command line asks for. A mode borrows it all. */
+/* What `run` has opened (modes/open/opened.h) for the mode that the command line asks for. A mode
+ * borrows it all. */
 #ifndef SESSION_H
 #define SESSION_H
 

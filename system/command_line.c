@@ -10,11 +10,23 @@
 
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
 
-const OptionRow *command_line_row(const CommandLine *line, size_t i) {
-    for (const OptionRow *const *table = line->tables; table && *table; table++)
-        for (const OptionRow *row = *table; row->kind != OPTION_END; row++)
+/* The i-th row over all tables and the table that has it; NULL past the last. */
+static const OptionRow *row_of(const CommandLine *line, size_t i, const OptionTable **of) {
+    for (*of = line->tables; *of && (*of)->rows; ++*of)
+        for (const OptionRow *row = (*of)->rows; row->kind != OPTION_END; row++)
             if (i-- == 0) return row;
     return NULL;
+}
+
+const OptionRow *command_line_row(const CommandLine *line, size_t i) {
+    const OptionTable *of;
+    return row_of(line, i, &of);
+}
+
+void *command_line_field(const CommandLine *line, size_t i) {
+    const OptionTable *of;
+    const OptionRow *row = row_of(line, i, &of);
+    return (char *)of->values + row->field;
 }
 
 /* The index of the first row, not a heading, for which `matches` holds; *row NULL when none does.
@@ -22,15 +34,11 @@ const OptionRow *command_line_row(const CommandLine *line, size_t i) {
 static size_t find_row(const CommandLine *line, bool (*matches)(const OptionRow *, const void *),
                        const void *what, const OptionRow **row) {
     size_t i = 0;
-    for (const OptionRow *const *table = line->tables; table && *table; table++)
-        for (*row = *table; (*row)->kind != OPTION_END; ++*row, i++)
+    for (const OptionTable *table = line->tables; table && table->rows; table++)
+        for (*row = table->rows; (*row)->kind != OPTION_END; ++*row, i++)
             if ((*row)->kind != OPTION_HEADING && matches(*row, what)) return i;
     *row = NULL;
     return i;
-}
-
-static bool has_field(const OptionRow *row, const void *field) {
-    return row->field == *(const size_t *)field;
 }
 
 static bool has_letter(const OptionRow *row, const void *letter) {
@@ -44,10 +52,44 @@ static bool has_name(const OptionRow *row, const void *spelled) {
 }
 
 bool command_line_given(const CommandLine *line, const void *field) {
-    size_t offset = (size_t)((const char *)field - (const char *)line->values);
+    size_t i = 0;
+    for (const OptionTable *table = line->tables; table && table->rows; table++)
+        for (const OptionRow *row = table->rows; row->kind != OPTION_END; row++, i++)
+            if (row->kind != OPTION_HEADING && (char *)table->values + row->field == field)
+                return line->given[i];
+    return false;
+}
+
+const OptionRow *command_line_find(const CommandLine *line, const char *name, size_t *i) {
     const OptionRow *row;
-    size_t i = find_row(line, has_field, &offset, &row);
-    return row && line->given[i];
+    *i = find_row(line, has_name, name, &row);
+    return row;
+}
+
+bool command_line_asks(const CommandLine *line, const char *name) {
+    size_t i;
+    const OptionRow *row = command_line_find(line, name, &i);
+    const void *field = row ? command_line_field(line, i) : NULL;
+    if (!row) return false;
+    switch (row->kind) {
+    case OPTION_FLAG:
+        return *(const bool *)field;
+    case OPTION_TEXT:
+        return *(const char *const *)field != NULL;
+    case OPTION_HELP:
+    case OPTION_CHOICE:
+        return *(const unsigned *)field != 0;
+    case OPTION_LIST:
+        return ((const OptionList *)field)->n > 0;
+    default:
+        return line->given[i];
+    }
+}
+
+const char *command_line_text(const CommandLine *line, const char *name) {
+    size_t i;
+    const OptionRow *row = command_line_find(line, name, &i);
+    return row && row->kind == OPTION_TEXT ? *(const char **)command_line_field(line, i) : NULL;
 }
 
 /* ---- Help ---- */
@@ -254,7 +296,7 @@ static Status parse_option(CommandLine *line, int argc, char **argv, int *i, Err
         return usage(error, "%s is empty: it names a file", spelled);
     if (value && line->look && line->look(line, spelled, value, error) != STATUS_OK)
         return STATUS_USAGE;
-    return set_value((char *)line->values + row->field, row, spelled, value, error);
+    return set_value(command_line_field(line, index), row, spelled, value, error);
 }
 
 Status command_line_default(CommandLine *line, const char *name, const char *const *values,
@@ -265,7 +307,7 @@ Status command_line_default(CommandLine *line, const char *name, const char *con
     if (!row) return usage(error, "no option --%s", name);
     if (line->given[index]) return STATUS_OK;
     line->given[index] = true;
-    void *field = (char *)line->values + row->field;
+    void *field = command_line_field(line, index);
     if (row->kind == OPTION_FLAG) return set_value(field, row, name, NULL, error);
     for (size_t i = 0; i < n && status == STATUS_OK; i++)
         status = set_value(field, row, name, values[i], error);
@@ -282,7 +324,7 @@ Status command_line_parse(CommandLine *line, int argc, char **argv, Error *error
             status = parse_option(line, argc, argv, &i, error);
         else {
             if (line->look) status = line->look(line, "", argv[i], error);
-            if (status == STATUS_OK) status = line->operand(line->values, argv[i], error);
+            if (status == STATUS_OK) status = line->operand(line->context, argv[i], error);
         }
     }
     return status;

@@ -45,12 +45,17 @@ typedef struct OptionRow {
         *alone; /* OPTION_CHOICE: the word that is meant where none follows; NULL: one must */
 } OptionRow;
 
+typedef struct OptionTable {
+    const OptionRow *rows;
+    void *values; /* the struct whose fields the rows set */
+} OptionTable;
+
 typedef struct CommandLine {
-    const OptionRow *const *tables; /* ends with NULL; in the order of --help */
-    void *values;                   /* the struct whose fields the rows set */
-    bool given[OPTION_ROWS_MOST];   /* rows that the command line set, counted over all tables */
+    const OptionTable *tables;    /* ends with rows NULL; in the order of --help */
+    bool given[OPTION_ROWS_MOST]; /* rows that the command line set, counted over all tables */
     /* Takes a word that is not an option. */
-    Status (*operand)(void *values, const char *word, Error *error);
+    Status (*operand)(void *context, const char *word, Error *error);
+    void *context;
     /* NULL, or returns what to say of an option that no table has ("did you mean --temperature
      * X?"), an empty text for nothing: error->text. */
     void (*advise)(const struct CommandLine *line, const char *name, Error *error);
@@ -69,7 +74,7 @@ Status command_line_parse(CommandLine *line, int argc, char **argv, Error *error
 Status command_line_default(CommandLine *line, const char *name, const char *const *values,
                             size_t n, Error *error);
 
-/* True when the command line set `field`, a pointer into line->values. */
+/* True when the command line set `field`, a pointer to a field of a table's values. */
 bool command_line_given(const CommandLine *line, const void *field);
 
 /* Prints the options' part of --help: those that people use most or, with `all`, every one. */
@@ -80,6 +85,19 @@ bool command_line_help_about(FILE *out, const CommandLine *line, const char *wor
 
 /* The i-th row over all tables, headings counted; NULL past the last. */
 const OptionRow *command_line_row(const CommandLine *line, size_t i);
+
+/* The field that the i-th row sets. */
+void *command_line_field(const CommandLine *line, size_t i);
+
+/* The row of the option and its index over all tables; NULL: no table has it. */
+const OptionRow *command_line_find(const CommandLine *line, const char *name, size_t *i);
+
+/* Whether the option, by its name, says something: a flag that is set, a text or a list that is
+ * there, a choice that is not the first, a number that was given. False where no table has it. */
+bool command_line_asks(const CommandLine *line, const char *name);
+
+/* The text of an option; NULL: not given, or no table has it. */
+const char *command_line_text(const CommandLine *line, const char *name);
 
 /* The rows of a table; `often` is USUAL or RARE, `field` an offsetof. */
 enum { RARE = false, USUAL = true };

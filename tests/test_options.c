@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <glob.h>
 
+#include "modes/batch/batch_options.h"
+#include "modes/open/conversion_options.h"
 #include "modes/modes.h"
 
 /* Parses a command line, whose first word is "run". */
@@ -37,7 +40,7 @@ static void short_options_are_those_of_llama2c(void **state) {
     assert_string_equal(o.model, "m.bin");
     assert_true(o.temperature == 0.5 && o.top_p == 0.8 && o.seed == 7 && o.n_tokens == 20);
     assert_string_equal(o.prompt, "Hi");
-    assert_string_equal(o.tokenizer, "tok.bin");
+    assert_string_equal(conversion_options(&o)->tokenizer, "tok.bin");
     assert_string_equal(o.system, "Be kind");
     assert_int_equal(o.mode, TEXT_CHAT);
 }
@@ -366,7 +369,7 @@ static void parts_of_a_batch_are_named_and_joined(void **state) {
             "--shard", "1/2", "--check", "r");
     assert_int_equal(PARSE("--batch", "f", "--merge", "a", "-o", "all", "b", "--stats", "c"),
                      STATUS_OK);
-    assert_true(o.merge && o.n_parts == 3 && !o.model);
+    assert_true(batch_options(&o)->merge && o.n_parts == 3 && !o.model);
     assert_string_equal(o.parts[0], "a");
     assert_string_equal(o.parts[2], "c");
     options_free(&o);
@@ -479,6 +482,51 @@ static char *read_page(const char *path) {
     return text;
 }
 
+/* ---- Options asked for by their names ---------------------------------------------------------
+ */
+
+/* Expects each text in quotes between `from` and `to` to be the name of an option; returns how many
+ * there are. */
+static size_t check_quoted(const Options *o, const char *file, const char *from, const char *to) {
+    size_t n = 0, i;
+    char name[64];
+    for (const char *end; (from = memchr(from, '"', (size_t)(to - from))); from = end + 1, n++) {
+        end = strchr(from + 1, '"');
+        snprintf(name, sizeof name, "%.*s", (int)(end - from - 1), from + 1);
+        if (!command_line_find(&o->line, name, &i)) fail_msg("%s: no option --%s", file, name);
+    }
+    return n;
+}
+
+/* A mode asks for the options of modes that it may not include by name: options_ask(o, "session"),
+ * options_text(o, "eval"), options_ask_any(o, list). A name that is no option would never be given.
+ */
+static void options_that_are_asked_for_by_name_exist(void **state) {
+    static const char *const folders[] = {"session/*.c", "modes/*.c", "modes/*/*.c"};
+    static const char *const calls[] = {"options_ask(", "options_text("};
+    Options o;
+    Error error;
+    size_t n = 0;
+    (void)state;
+    assert_int_equal(PARSE("m"), STATUS_OK);
+    for (size_t f = 0; f < 3; f++) {
+        glob_t found;
+        assert_int_equal(glob(folders[f], 0, NULL, &found), 0);
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            char *text = read_page(found.gl_pathv[i]), *at;
+            for (size_t c = 0; c < 2; c++)
+                for (at = text; (at = strstr(at, calls[c])); at++)
+                    n += check_quoted(&o, found.gl_pathv[i], at, strchr(at, ')'));
+            bool lists = strstr(text, "options_ask_any(") && !strstr(text, "bool options_ask_any");
+            for (at = text; lists && (at = strstr(at, "[] = {\"")); at++)
+                n += check_quoted(&o, found.gl_pathv[i], at, strchr(at, '}'));
+            free(text);
+        }
+        globfree(&found);
+    }
+    assert_in_range(n, 60, 1000);
+}
+
 static void find_option(const OptionRow *row, const Page *page) {
     const char *name = row->name, *value = row->kind == OPTION_HELP ? NULL : row->value;
     char letter = row->letter, spelled[80], choices[80];
@@ -554,6 +602,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(help_fits_a_screen),
         cmocka_unit_test(help_takes_all_and_no_other_word),
         cmocka_unit_test(help_about_a_word_shows_the_options_that_speak_of_it),
+        cmocka_unit_test(options_that_are_asked_for_by_name_exist),
         cmocka_unit_test(the_manual_and_the_completions_know_every_option),
         cmocka_unit_test(the_manual_names_no_other_option),
     };

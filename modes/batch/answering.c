@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "modes/batch/batch_options.h"
 #include "kvcache/kvcache_sizes.h"
 #include "session/generation_options.h"
 
@@ -27,7 +28,7 @@ Status answering_settle(Answering *a, Error *error) {
                              .fingerprint = a->fingerprint,
                              .answers = &a->chat.answers,
                              .hides_reasoning = session->options->hide_reasoning,
-                             .tells_line = session->options->live};
+                             .tells_line = batch_options(session->options)->live};
     a->setting = (JobSetting){
         .session = session, .chat = &a->chat, .maker = &a->maker, .embedding = &a->embedding};
     return status;
@@ -37,6 +38,7 @@ Status answering_settle(Answering *a, Error *error) {
  * When they are longer, the engine sets some aside. More cores compute more rows in the time in
  * which the weights are read once. */
 static size_t choose_concurrency(const Session *session, const KvShape *shape, size_t kv_bytes) {
+    const BatchOptions *batch = batch_options(session->options);
     enum { MIDDLING = 512, LEAST_MOST = 64, OF_A_CORE = 32 };
     size_t most = OF_A_CORE * (size_t)session->n_threads, rows = model_max_rows(session->model);
     if (most > rows) most = rows;
@@ -45,7 +47,7 @@ static size_t choose_concurrency(const Session *session, const KvShape *shape, s
     size_t positions = context < MIDDLING ? context : MIDDLING;
     size_t each = kvcache_sequence_bytes(shape, positions > 0 ? positions : 1);
     size_t n = each > 0 ? kv_bytes / each : most; /* a model may store nothing */
-    if (session->options->max_concurrent) return (size_t)session->options->max_concurrent;
+    if (batch->max_concurrent) return (size_t)batch->max_concurrent;
     return n < 1 ? 1 : n > most ? most : n;
 }
 

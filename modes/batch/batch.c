@@ -1,4 +1,7 @@
 #include "modes/batch/batch.h"
+#include "modes/proof/proof_options.h"
+#include "session/embedding_options.h"
+#include "modes/batch/batch_options.h"
 #include "constraint/json_digits.h"
 #include "constraint/json_reader.h"
 
@@ -91,29 +94,32 @@ static void remark_on_table(const char *path) {
 }
 
 Status batch_open(Batch **out, const Options *o, Error *error) {
+    const EmbeddingOptions *embedding = embedding_options(o);
+    const ProofOptions *proof = proof_options(o);
+    const BatchOptions *batch = batch_options(o);
     Batch *b = calloc(1, sizeof *b);
     if (!b) return error_set(error, "no memory for a batch");
     *out = b;
     b->options = o;
     b->results.fd = b->results.retry_fd = -1;
-    Status status = batch_memory(o->kv_memory, &b->kv_bytes, error);
+    Status status = batch_memory(batch->kv_memory, &b->kv_bytes, error);
     if (status != STATUS_OK) return status;
     bool standard = strcmp(o->batch, "-") == 0;
     int fd = standard ? STDIN_FILENO : open(o->batch, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return error_set(error, "%s: %s", o->batch, strerror(errno));
     if (standard && isatty(fd))
         terminal_say("reading stdin, one %s a line; Ctrl-D ends it",
-                     o->batch_text ? "text" : "JSON object");
+                     batch->batch_text ? "text" : "JSON object");
     line_reader_init(&b->reader, fd, standard ? "stdin" : o->batch, "--batch");
     b->input_open = true;
-    if (o->logits && logits_file_open(&b->logits, o->logits, error) != STATUS_OK)
+    if (batch->logits && logits_file_open(&b->logits, batch->logits, error) != STATUS_OK)
         return STATUS_FAILED;
-    if (o->check && records_open(&b->check, o->check, o->output, error) != STATUS_OK)
+    if (proof->check && records_open(&b->check, proof->check, o->output, error) != STATUS_OK)
         return STATUS_FAILED;
-    if (o->check) return result_file_open(&b->results, NULL, false, false, error);
-    status = result_file_open(&b->results, o->output, o->resume, o->retry_failed, error);
+    if (proof->check) return result_file_open(&b->results, NULL, false, false, error);
+    status = result_file_open(&b->results, o->output, batch->resume, batch->retry_failed, error);
     if (status == STATUS_OK) remark_on_name(o->output);
-    if (status == STATUS_OK && o->embed) remark_on_table(o->embed);
+    if (status == STATUS_OK && embedding->embed) remark_on_table(embedding->embed);
     return status;
 }
 
@@ -158,7 +164,7 @@ static void unlink_job(Batch *b, Job *job) {
 static void write_job(Batch *b, Job *job) {
     Error error;
     b->held_bytes -= strlen(job->line);
-    bool told = b->replays || (b->options->quiet && job->is_same);
+    bool told = b->replays || (proof_options(b->options)->quiet && job->is_same);
     if (!told && result_file_add(&b->results, job->line, &error) != STATUS_OK)
         end_run(b, STATUS_FAILED, &error);
     if (job->result && records_write(b->check, job->result, &error) != STATUS_OK)
@@ -202,6 +208,7 @@ static void report_record(Batch *b, const Job *job, const char *line) {
 /* Takes over the result line of a job (NULL: no memory) and writes it; with --ordered once all
  * earlier results are written. */
 static void deliver(Batch *b, Job *job, char *line) {
+    const BatchOptions *batch = batch_options(b->options);
     static const Error no_memory = {"no memory for a result"};
     if (b->check) line = job_compare(job, line);
     if (b->check && b->replays && line) report_record(b, job, line);
@@ -212,8 +219,8 @@ static void deliver(Batch *b, Job *job, char *line) {
     }
     b->held_bytes += strlen(line);
     job_shrink(job);
-    if (!b->options->ordered) write_job(b, job);
-    while (b->options->ordered && b->first && b->first->line) write_job(b, b->first);
+    if (!batch->ordered) write_job(b, job);
+    while (batch->ordered && b->first && b->first->line) write_job(b, b->first);
 }
 
 /* With --strict the line that failed gets no result, so that --resume answers it once it is mended.
@@ -223,7 +230,7 @@ static void stop_at(Batch *b, Job *job, const char *message) {
     if (!b->stops)
         error_set(&b->error, "%s: line %zu: %s", b->reader.name, job->request.line, message);
     b->stops = true;
-    if (b->options->ordered) return;
+    if (batch_options(b->options)->ordered) return;
     unlink_job(b, job);
     job_free(job);
 }
@@ -234,7 +241,7 @@ static void fail_job(Batch *b, Job *job, const char *message) {
         b->failed_line = job->request.line;
         snprintf(b->failure, sizeof b->failure, "%s", message);
     }
-    if (b->options->strict) {
+    if (batch_options(b->options)->strict) {
         stop_at(b, job, message);
         return;
     }
@@ -317,7 +324,7 @@ static bool answered(Batch *b, const Request *r) {
     RecordKey key = request_key(r);
     const ResultFile *file = &b->results;
     uint64_t flags = keyset_flags(&file->keys, key);
-    if (b->options->ordered && b->progress.n_before < file->n_kept) {
+    if (batch_options(b->options)->ordered && b->progress.n_before < file->n_kept) {
         const RecordKey *expected = &file->order[b->progress.n_before];
         if (expected->low != key.low || expected->high != key.high) {
             Error error;
@@ -339,7 +346,7 @@ static bool answered(Batch *b, const Request *r) {
 
 /* Refuses an id that an earlier line has, because their results could not be told apart. */
 static Status claim_id(Batch *b, Request *r, Error *error) {
-    if (!r->id || b->options->live) return STATUS_OK;
+    if (!r->id || batch_options(b->options)->live) return STATUS_OK;
     RecordKey key = request_key(r);
     if (keyset_flags(&b->results.keys, key) & KEY_SEEN) {
         char *id = json_digits_dumps(r->id, r->digits, 0);
@@ -364,10 +371,10 @@ static Status parse_line(Batch *b, Request *r, LineState state, const char *line
         request_blank(r, line, length, number);
         return error_set(error, "the line is longer than %d bytes", LINE_MOST_BYTES);
     }
-    if (!b->options->batch_text)
+    if (!batch_options(b->options)->batch_text)
         return request_parse(r, line, length, number, &b->answering.defaults, error);
     Status status = request_plain(r, line, length, number, &b->answering.defaults, error);
-    if (b->options->embed) request_embed_plain(r);
+    if (embedding_options(b->options)->embed) request_embed_plain(r);
     return status;
 }
 
@@ -375,8 +382,10 @@ static Status parse_line(Batch *b, Request *r, LineState state, const char *line
  * continued. */
 static Status check_stream(const Batch *b, Request *r, Error *error) {
     const Options *o = b->options;
+    const ProofOptions *proof = proof_options(o);
+    const BatchOptions *batch = batch_options(o);
     if (b->replays) r->streams = false; /* whole results are compared */
-    if (!r->streams || !(o->ordered || o->shard || o->check || b->results.regular))
+    if (!r->streams || !(batch->ordered || batch->shard || proof->check || b->results.regular))
         return STATUS_OK;
     return error_set(error, "'stream' needs results that go to a pipe: no file, --ordered or "
                             "--check");
@@ -434,11 +443,13 @@ static void obey(Batch *b, Job *job) {
 
 /* Makes a job of a line of the input, unless the line is blank or answered by an earlier run. */
 static void submit_line(Batch *b, LineState state, const char *line, size_t length) {
+    const BatchOptions *batch = batch_options(b->options);
     static const Error no_memory = {"no memory for a request"};
     Error error, other;
-    if (!b->csv) line_reader_trim(&b->reader, b->options->batch_text, &line, &length);
+    if (!b->csv) line_reader_trim(&b->reader, batch->batch_text, &line, &length);
     /* A row that a table has counted has a result, whatever it looks like. */
-    if (!b->options->embed && !b->csv && json_line_is_blank(line, length)) return;
+    if (!embedding_options(b->options)->embed && !b->csv && json_line_is_blank(line, length))
+        return;
     if (b->skips_empty && length == 0) {
         b->n_skipped++;
         return;
@@ -455,7 +466,7 @@ static void submit_line(Batch *b, LineState state, const char *line, size_t leng
         return;
     }
     Status status = parse_line(b, &job->request, state, line, length, &error);
-    job->request.any_line = b->options->live;
+    job->request.any_line = batch->live;
     if (claim_id(b, &job->request, &other) != STATUS_OK) {
         error = other;
         status = STATUS_FAILED;
@@ -469,7 +480,7 @@ static void submit_line(Batch *b, LineState state, const char *line, size_t leng
         job->recorded = records_find(b->check, request_key(&job->request), job->request.line);
     if (status == STATUS_OK) status = check_stream(b, &job->request, &error);
     bool is_control = job->request.control.kind != CONTROL_NONE;
-    if (status == STATUS_OK && is_control && !b->options->live)
+    if (status == STATUS_OK && is_control && !batch->live)
         status = error_set(&error, "'info', 'detokenize', 'cancel', 'forget' and 'results' "
                                    "need --live");
     if (status == STATUS_OK && is_control) {
@@ -493,7 +504,7 @@ static Status hand_over(Batch *b, Error *error) {
 }
 
 static bool has_room(const Batch *b) {
-    if (!b->options->ordered) return true;
+    if (!batch_options(b->options)->ordered) return true;
     return b->n_jobs < ORDERED_MOST_JOBS && b->held_bytes < ORDERED_MOST_BYTES;
 }
 
@@ -558,7 +569,7 @@ static Status feed(Batch *b, Error *error) {
         status = handle_input(b, state, line, length, error);
         if (status != STATUS_OK) return status;
     }
-    return b->options->live ? read_live(b, error) : STATUS_OK;
+    return batch_options(b->options)->live ? read_live(b, error) : STATUS_OK;
 }
 
 /* ---- The mode -----------------------------------------------------------------------------------
@@ -566,10 +577,11 @@ static Status feed(Batch *b, Error *error) {
 
 static CsvPrompt table_prompt(const Batch *b) {
     const Options *o = b->options;
+    const BatchOptions *batch = batch_options(o);
     return (CsvPrompt){.template = b->session->prompt,
                        .length = b->session->prompt_length,
-                       .messages = o->csv_messages,
-                       .id = o->csv_id};
+                       .messages = batch->csv_messages,
+                       .id = batch->csv_id};
 }
 
 /* Finds the part of the input, and puts the header of its results together. */
@@ -592,9 +604,10 @@ static Status locate_shard(Batch *b, Shard *shard, Error *error) {
 /* --shard: limits the reader to the part's lines, and puts the part's header before the results. */
 static Status begin_shard(Batch *b, Error *error) {
     const Options *o = b->options;
+    const BatchOptions *batch = batch_options(o);
     LineReader *reader = &b->reader;
-    Shard shard = {.text = o->batch_text};
-    Status status = shard_number(o->shard, &shard.part, &shard.of, error);
+    Shard shard = {.text = batch->batch_text};
+    Status status = shard_number(batch->shard, &shard.part, &shard.of, error);
     if (status == STATUS_OK) status = locate_shard(b, &shard, error);
     shard_free(&shard);
     if (status != STATUS_OK) return status;
@@ -615,6 +628,8 @@ static Status begin_table(Batch *b, Error *error) {
 /* Prepares a batch whose model is open: what answers, and what its options ask for beside. */
 static Status batch_begin(Batch *b, Session *session, Error *error) {
     const Options *o = b->options;
+    const BatchOptions *batch = batch_options(o);
+    const EmbeddingOptions *embedding = embedding_options(o);
     Answering *a = &b->answering;
     const KvShape shape = model_kv_shape(session->model, session->kv_type);
     b->session = session;
@@ -626,9 +641,10 @@ static Status batch_begin(Batch *b, Session *session, Error *error) {
         receipt_settings(session->receipt, session, &a->defaults, &a->chat.now, error) != STATUS_OK)
         return STATUS_FAILED;
     status = answering_settle(a, error);
-    if (status == STATUS_OK && o->embed) status = embedding_check(session, &a->embedding, error);
+    if (status == STATUS_OK && embedding->embed)
+        status = embedding_check(session, &a->embedding, error);
     if (status != STATUS_OK) return status;
-    b->skips_empty = o->embed && !embedding_accepts_empty(session, &a->embedding);
+    b->skips_empty = embedding->embed && !embedding_accepts_empty(session, &a->embedding);
     if (b->logits) b->logits->columns = model_config(session->model)->vocab_size;
     a->setting.check = b->check;
     a->setting.add_logits = b->logits ? add_logits : NULL;
@@ -640,10 +656,10 @@ static Status batch_begin(Batch *b, Session *session, Error *error) {
                          b->kv_bytes, least);
     if (b->check && records_read(b->check, session->interrupted, error) != STATUS_OK)
         return STATUS_FAILED;
-    if (o->csv && (status = begin_table(b, error)) != STATUS_OK) return status;
-    if (o->shard && (status = begin_shard(b, error)) != STATUS_OK) return status;
-    if (o->resume &&
-        result_file_resume(&b->results, a->fingerprint, o->ordered, error) != STATUS_OK)
+    if (batch->csv && (status = begin_table(b, error)) != STATUS_OK) return status;
+    if (batch->shard && (status = begin_shard(b, error)) != STATUS_OK) return status;
+    if (batch->resume &&
+        result_file_resume(&b->results, a->fingerprint, batch->ordered, error) != STATUS_OK)
         return STATUS_FAILED;
     if (!b->replays && result_file_begin(&b->results, error) != STATUS_OK) return STATUS_FAILED;
     size_t check_rows = b->check ? logprobs_max_rows(session->model) : 0;
@@ -677,7 +693,7 @@ static Status answer_lines(Batch *b, Error *error) {
             *error = b->error;
             return b->status;
         }
-        if (b->results.closed || (b->options->live && has_gone(b))) return STATUS_OK;
+        if (b->results.closed || (batch_options(b->options)->live && has_gone(b))) return STATUS_OK;
         bool at_end = b->at_end || b->stops;
         if (engine_pending(b->answering.engine) == 0 && at_end && !b->feeding) return STATUS_OK;
     }
@@ -712,7 +728,7 @@ static void print_how_to_resume(const Batch *b) {
  * the file. */
 static void warn_of_stale_results(const Batch *b) {
     size_t n = b->results.n_kept - b->progress.n_before;
-    if (!b->options->resume || b->results.n_kept <= b->progress.n_before) return;
+    if (!batch_options(b->options)->resume || b->results.n_kept <= b->progress.n_before) return;
     terminal_say("%s: %zu result%s of an earlier run answer%s no line of %s any more: lines were "
                  "changed, moved or removed, and what stands there now was answered again",
                  b->results.path, n, n == 1 ? "" : "s", n == 1 ? "s" : "", b->reader.name);
@@ -731,11 +747,13 @@ static void say_finished(const Batch *b) {
 /* Says that the input holds nothing to answer, which may be a mistake of what made it. */
 static void tell_of_nothing(const Batch *b) {
     const Options *o = b->options;
-    if (b->replays || b->check || b->stops || o->live || o->shard) return;
+    const EmbeddingOptions *embedding = embedding_options(o);
+    const BatchOptions *batch = batch_options(o);
+    if (b->replays || b->check || b->stops || batch->live || batch->shard) return;
     terminal_say("%s: %s, so nothing is answered", b->reader.name,
-                 o->csv     ? "has no rows below its header"
-                 : o->embed ? "holds no text"
-                            : "holds no request");
+                 batch->csv         ? "has no rows below its header"
+                 : embedding->embed ? "holds no text"
+                                    : "holds no request");
 }
 
 static Status batch_status(const Batch *b, Error *error) {
@@ -784,20 +802,22 @@ Status batch_run(Batch *b, Session *session, Error *error) {
  */
 
 Status batch_replay_open(Batch **out, const Options *o, Error *error) {
+    const ProofOptions *proof = proof_options(o);
+    const BatchOptions *batch = batch_options(o);
     Batch *b = calloc(1, sizeof *b);
     if (!b) return error_set(error, "no memory for a batch");
     *out = b;
     b->options = o;
     b->replays = true;
     b->results.fd = b->results.retry_fd = -1;
-    Status status = batch_memory(o->kv_memory, &b->kv_bytes, error);
+    Status status = batch_memory(batch->kv_memory, &b->kv_bytes, error);
     int fd = status == STATUS_OK && o->batch ? open(o->batch, O_RDONLY | O_CLOEXEC) : -1;
     if (status == STATUS_OK && o->batch && fd < 0)
         return error_set(error, "%s: %s", o->batch, strerror(errno));
     line_reader_init(&b->reader, fd, o->batch ? o->batch : "the receipt", "--batch");
     b->input_open = fd >= 0;
-    if (status == STATUS_OK && o->check) {
-        status = records_open(&b->check, o->check, NULL, error);
+    if (status == STATUS_OK && proof->check) {
+        status = records_open(&b->check, proof->check, NULL, error);
         if (status == STATUS_OK) records_complete(b->check);
     }
     return status;

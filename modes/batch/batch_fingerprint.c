@@ -4,6 +4,9 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "session/embedding_options.h"
+#include "modes/open/conversion_options.h"
+#include "modes/batch/batch_options.h"
 #include "constraint/shape_source.h"
 #include "core/numeric.h"
 #include "session/shape.h"
@@ -20,14 +23,18 @@ static uint64_t mix_number(uint64_t hash, double number) {
  * has no part in it; else the key has a hash of the request. */
 static uint64_t mix_table(uint64_t hash, const Session *session) {
     const Options *o = session->options;
-    hash = mix(hash, o->csv_id, strlen(o->csv_id) + 1);
-    hash = mix_number(hash, o->csv_messages);
+    const BatchOptions *batch = batch_options(o);
+    hash = mix(hash, batch->csv_id, strlen(batch->csv_id) + 1);
+    hash = mix_number(hash, batch->csv_messages);
     return mix(hash, session->prompt, session->prompt_length);
 }
 
 void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *session,
                        const GenerationOptions *g, const ChatPrompt *chat) {
     const Options *o = session->options;
+    const EmbeddingOptions *vectors = embedding_options(o);
+    const ConversionOptions *conversion = conversion_options(o);
+    const BatchOptions *batch = batch_options(o);
     const SamplerOptions *s = &g->sampling;
     uint64_t hash = adapters_mix(session->adapters, modelfile_checksum(session->file));
     const double numbers[] = {NUMERIC_REVISION,
@@ -44,7 +51,7 @@ void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *sessio
                               g->decode_flags,
                               o->special,
                               o->bos,
-                              o->batch_text};
+                              batch->batch_text};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         hash = mix_number(hash, numbers[i]);
     hash = mix(hash, &s->seed, sizeof s->seed);
@@ -66,7 +73,7 @@ void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *sessio
         session->chat_template; /* not the model's own, which the checksum of the file covers */
     if (chat_template) hash = mix(hash, chat_template, strlen(chat_template) + 1);
     /* The tokens of a tokenizer that -z gives in place of the file's. */
-    for (size_t i = 0; o->tokenizer && i < tokenizer_vocab_size(session->tokenizer); i++) {
+    for (size_t i = 0; conversion->tokenizer && i < tokenizer_vocab_size(session->tokenizer); i++) {
         size_t length;
         const char *token = tokenizer_token_text(session->tokenizer, (int32_t)i, &length);
         hash = mix(hash, token, length);
@@ -79,12 +86,13 @@ void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *sessio
     unsigned form = session_json_form(o); /* of the lines' own shapes, too */
     if (form) hash = mix_number(mix(hash, "form", 4), form);
     if (o->on_length != LENGTH_CUT) hash = mix_number(hash, o->on_length);
-    if (o->embed) hash = mix(hash, "embed", 5);
-    const double embedding[] = {o->pooling, o->embed_normalize, (double)o->dimensions,
-                                o->embed_truncate};
+    if (vectors->embed) hash = mix(hash, "embed", 5);
+    const double embedding[] = {vectors->pooling, vectors->embed_normalize,
+                                (double)vectors->dimensions, vectors->embed_truncate};
     for (size_t i = 0; i < sizeof embedding / sizeof *embedding; i++)
         if (embedding[i] != 0) hash = mix_number(mix_number(hash, (double)i), embedding[i]);
-    if (o->embed_prompt) hash = mix(hash, o->embed_prompt, strlen(o->embed_prompt) + 1);
-    if (o->csv && o->csv_id) hash = mix_table(hash, session);
+    if (vectors->embed_prompt)
+        hash = mix(hash, vectors->embed_prompt, strlen(vectors->embed_prompt) + 1);
+    if (batch->csv && batch->csv_id) hash = mix_table(hash, session);
     snprintf(text, BATCH_FINGERPRINT_BYTES, "fp_%016llx", (unsigned long long)hash);
 }

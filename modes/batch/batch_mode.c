@@ -5,70 +5,35 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "modes/proof/proof_options.h"
+#include "modes/inspect/inspect_options.h"
+#include "session/embedding_options.h"
+#include "modes/batch/batch_options.h"
 #include "modes/batch/batch.h"
 #include "modes/batch/merge.h"
 #include "modes/batch/shard.h"
 
-#define FIELD(name) offsetof(Options, name)
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
-
-const OptionRow batch_options[] = {
-    HEADING_ROW("Batches of requests (docs/batch.md); the seed is 0 unless -s is given"),
-    TEXT_ROW(USUAL, 0, "batch", "FILE", FIELD(batch),
-             "answer each line of FILE (JSON Lines; -: stdin)"),
-    TEXT_ROW(RARE, 0, "check", "FILE", FIELD(check), "compare the answers with those in FILE"),
-    FLAG_ROW(RARE, 0, "batch-text", FIELD(batch_text),
-             "each line is a prompt; --csv, --csv-id: a table"),
-    FLAG_ROW(RARE, 0, "csv", FIELD(csv), NULL),
-    TEXT_ROW(RARE, 0, "csv-id", "COLUMN", FIELD(csv_id), NULL),
-    FLAG_ROW(RARE, 0, "ordered", FIELD(ordered), "results in the order of the lines"),
-    TEXT_ROW(RARE, 0, "shard", "I/N", FIELD(shard), "only part I of N of FILE; or slurm, mpi"),
-    {OPTION_FLAG, 0, "merge", "PARTS...", FIELD(merge), 0, 0,
-     "join the results of all parts of --batch FILE", RARE, NULL},
-    FLAG_ROW(USUAL, 0, "resume", FIELD(resume), "continue the results in -o FILE"),
-    FLAG_ROW(RARE, 0, "retry-failed", FIELD(retry_failed),
-             "with --resume: retry lines that failed"),
-    FLAG_ROW(RARE, 0, "strict", FIELD(strict),
-             "stop at the first line that fails; --live, --logits"),
-    FLAG_ROW(RARE, 0, "live", FIELD(live), NULL),
-    TEXT_ROW(RARE, 0, "logits", "FILE", FIELD(logits), NULL),
-    TEXT_ROW(RARE, 0, "kv-memory", "SIZE", FIELD(kv_memory),
-             "KV cache size, like 4G [half of the free memory]"),
-    UINT_ROW(RARE, 0, "max-concurrent", FIELD(max_concurrent), 1, 65536,
-             "sequences decoded at once [64, if they fit]"),
-    END_ROW,
-};
-
-const OptionRow batch_embedding_options[] = {
-    HEADING_ROW("Embeddings (docs/embeddings.md)"),
-    TEXT_ROW(RARE, 0, "embed", "FILE", FIELD(embed),
-             "an embedding for each line of FILE; -: stdin"),
-    CHOICE_ROW(RARE, 0, "pooling", "auto|last|mean|cls", FIELD(pooling), NULL,
-               "how hidden states are pooled [the model's]"),
-    UINT_ROW(RARE, 0, "dimensions", FIELD(dimensions), 1, 1 << 20,
-             "the first N; --embed-normalize, -prompt, -truncate"),
-    CHOICE_ROW(RARE, 0, "embed-normalize", "auto|yes|no", FIELD(embed_normalize), NULL, NULL),
-    TEXT_ROW(RARE, 0, "embed-prompt", "NAME", FIELD(embed_prompt), NULL),
-    FLAG_ROW(RARE, 0, "embed-truncate", FIELD(embed_truncate), NULL),
-    END_ROW,
-};
 
 /* --embed is a batch whose lines are texts, with the results in their order. */
 static Status check_embed(Options *o, Error *error) {
-    bool others =
-        o->pooling || o->dimensions || o->embed_normalize || o->embed_prompt || o->embed_truncate;
-    if (others && !o->embed && !o->batch && !o->replay)
+    BatchOptions *batch = batch_options_to_set(o);
+    const ProofOptions *proof = proof_options(o);
+    const EmbeddingOptions *embedding = embedding_options(o);
+    bool others = embedding->pooling || embedding->dimensions || embedding->embed_normalize ||
+                  embedding->embed_prompt || embedding->embed_truncate;
+    if (others && !embedding->embed && !o->batch && !proof->replay)
         return usage(error, "--pooling, --dimensions, --embed-normalize, --embed-prompt and "
                             "--embed-truncate need --embed FILE or --batch FILE");
-    if (!o->embed) return STATUS_OK;
+    if (!embedding->embed) return STATUS_OK;
     if (o->prompt || o->prompt_file || o->mode)
         return usage(error, "--embed FILE names the texts, one a line: no -i, -f or -m");
     if (o->json_schema || o->json_object || o->regex || o->grammar || o->choice.n > 0)
         return usage(error, "--embed FILE gives vectors, as lines of JSON: no shape of an answer");
-    if (o->batch || o->batch_text || o->check)
+    if (o->batch || batch->batch_text || proof->check)
         return usage(error, "--embed FILE names the texts: no --batch, --batch-text or --check");
-    o->batch = o->embed;
-    o->batch_text = o->ordered = true;
+    o->batch = embedding->embed;
+    batch->batch_text = batch->ordered = true;
     return STATUS_OK;
 }
 
@@ -78,23 +43,28 @@ static bool batch_asked(const Options *options) {
 
 /* Checks --shard, by its numbers as well. */
 static Status check_shard(const Options *o, Error *error) {
+    const ProofOptions *proof = proof_options(o);
+    const BatchOptions *batch = batch_options(o);
     uint64_t part, of;
-    if (!o->shard) return STATUS_OK;
+    if (!batch->shard) return STATUS_OK;
     if (!o->batch || strcmp(o->batch, "-") == 0)
         return usage(error, "--shard needs the requests' --batch FILE, not stdin");
-    if (o->check)
+    if (proof->check)
         return usage(error, "--check looks at results of the whole FILE, not of a --shard");
-    return shard_number(o->shard, &part, &of, error);
+    return shard_number(batch->shard, &part, &of, error);
 }
 
 /* Whoever waits for results as they come has a pipe at each end; numbers of rows are those of one
  * run. */
 static Status check_live(const Options *o, Error *error) {
-    bool ordered = o->ordered || o->batch_text || o->check || o->receipt || o->strict;
-    if (o->live && (strcmp(o->batch, "-") != 0 || o->output || ordered))
+    const ProofOptions *proof = proof_options(o);
+    const BatchOptions *batch = batch_options(o);
+    bool ordered =
+        batch->ordered || batch->batch_text || proof->check || proof->receipt || batch->strict;
+    if (batch->live && (strcmp(o->batch, "-") != 0 || o->output || ordered))
         return usage(error, "--live answers the requests of --batch - as they come: no -o, "
                             "--ordered, --batch-text, --check, --receipt or --strict");
-    if (o->logits && (o->check || o->resume || o->receipt))
+    if (batch->logits && (proof->check || batch->resume || proof->receipt))
         return usage(error, "--logits names rows of one run: no --check, --resume or --receipt");
     return STATUS_OK;
 }
@@ -115,18 +85,22 @@ static bool names_table(const char *name) {
 
 /* A table has a prompt of its own, into which its rows are filled. */
 static Status check_table(Options *o, Error *error) {
+    const ProofOptions *proof = proof_options(o);
+    BatchOptions *batch = batch_options_to_set(o);
+    const EmbeddingOptions *embedding = embedding_options(o);
     bool named = o->batch && names_table(o->batch);
-    if (o->embed || o->merge || o->replay || (!named && !o->csv)) {
-        if (o->csv) return usage(error, "--csv is for --batch FILE");
-        if (o->csv_id) return usage(error, "--csv-id names a column of a table: --batch FILE.csv");
+    if (embedding->embed || batch->merge || proof->replay || (!named && !batch->csv)) {
+        if (batch->csv) return usage(error, "--csv is for --batch FILE");
+        if (batch->csv_id)
+            return usage(error, "--csv-id names a column of a table: --batch FILE.csv");
         return STATUS_OK;
     }
     if (!o->batch) return usage(error, "--csv is for --batch FILE");
-    o->csv = !o->batch_text;
-    if (!o->csv && o->csv_id)
+    batch->csv = !batch->batch_text;
+    if (!batch->csv && batch->csv_id)
         return usage(error, "--csv-id names a column of a table, which --batch-text has not");
-    if (!o->csv) return STATUS_OK;
-    if (o->live || o->receipt)
+    if (!batch->csv) return STATUS_OK;
+    if (batch->live || proof->receipt)
         return usage(error, "a table of --batch goes without --live and --receipt");
     /* Of a file that is missing the program says so when it opens it. */
     bool there = strcmp(o->batch, "-") == 0 || access(o->batch, F_OK) == 0;
@@ -138,26 +112,27 @@ static Status check_table(Options *o, Error *error) {
     bool standard = strcmp(o->batch, "-") == 0;
     if (standard && o->prompt_file && strcmp(o->prompt_file, "-") == 0)
         return usage(error, "--batch - and -f - both read stdin");
-    o->csv_messages = o->mode == TEXT_CHAT;
+    batch->csv_messages = o->mode == TEXT_CHAT;
     o->mode = TEXT_GENERATE;
     return STATUS_OK;
 }
 
 /* An option that only a batch has and that was given; NULL: none. */
 static const char *batch_only(const Options *o) {
+    const BatchOptions *batch = batch_options(o);
     const struct {
         bool given;
         const char *name;
     } options[] = {
-        {o->batch_text, "--batch-text"},
-        {o->ordered, "--ordered"},
-        {o->resume, "--resume"},
-        {o->retry_failed, "--retry-failed"},
-        {o->strict, "--strict"},
-        {o->kv_memory != NULL, "--kv-memory"},
-        {o->max_concurrent > 0, "--max-concurrent"},
-        {o->live, "--live"},
-        {o->logits != NULL, "--logits"},
+        {batch->batch_text, "--batch-text"},
+        {batch->ordered, "--ordered"},
+        {batch->resume, "--resume"},
+        {batch->retry_failed, "--retry-failed"},
+        {batch->strict, "--strict"},
+        {batch->kv_memory != NULL, "--kv-memory"},
+        {batch->max_concurrent > 0, "--max-concurrent"},
+        {batch->live, "--live"},
+        {batch->logits != NULL, "--logits"},
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].given) return options[i].name;
@@ -167,36 +142,40 @@ static const char *batch_only(const Options *o) {
 /* Checks the options of batches. It is called without --batch as well, to refuse options that need
  * it. */
 static Status batch_check(Options *o, Error *error) {
+    BatchOptions *batch = batch_options_to_set(o);
+    const ProofOptions *proof = proof_options(o);
+    const InspectOptions *inspect = inspect_options(o);
     Status status = check_embed(o, error);
     if (status == STATUS_OK) status = check_table(o, error);
     if (status != STATUS_OK) return status;
-    bool views = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->eval ||
-                 o->score || o->attention || o->positions || o->no_cache;
-    if (o->check && (o->mode || views))
+    bool views = inspect->info || inspect->verify || inspect->tokenize || inspect->detokenize ||
+                 inspect->render || inspect->eval || inspect->score || inspect->attention ||
+                 inspect->positions || inspect->no_cache;
+    if (proof->check && (o->mode || views))
         return usage(error, "--check is for one text or --batch: not with -m chat or other modes");
-    if (o->check && o->batch && (o->resume || o->retry_failed || o->strict))
+    if (proof->check && o->batch && (batch->resume || batch->retry_failed || batch->strict))
         return usage(error, "--check looks at every line: no --resume, --retry-failed, --strict");
-    if (o->check && o->batch) o->ordered = true;
+    if (proof->check && o->batch) batch->ordered = true;
     if (o->batch && o->echo)
         return usage(error, "--echo writes the prompt of one text: a result of --batch names its "
                             "request by id or line");
-    if (o->csv && views)
+    if (batch->csv && views)
         return usage(error,
                      "--batch %s answers the rows of a table: no --info, --tokenize, --eval "
                      "or other mode",
                      o->batch);
-    if (o->batch && (views || ((o->prompt || o->prompt_file) && !o->csv) || o->mode))
+    if (o->batch && (views || ((o->prompt || o->prompt_file) && !batch->csv) || o->mode))
         return usage(error, "--batch takes all that a request says from FILE: no -i, -f, -m "
                             "or other mode. A table, whose rows -i takes, is FILE.csv, "
                             "FILE.tsv or has --csv");
     if (o->batch && o->override.n > 0)
         return usage(error, "--override is for single texts: not with --batch or --session");
-    if (o->batch_text && !o->batch && o->model && strcmp(o->model, "-") == 0)
+    if (batch->batch_text && !o->batch && o->model && strcmp(o->model, "-") == 0)
         return usage(error, "--batch-text names no file: --batch - --batch-text reads stdin");
     const char *lone = o->batch ? NULL : batch_only(o);
     if (lone) return usage(error, "%s is for a file of requests: --batch FILE", lone);
-    if (o->resume && !o->output) return usage(error, "--resume needs the results' -o FILE");
-    if (o->retry_failed && !o->resume) return usage(error, "--retry-failed needs --resume");
+    if (batch->resume && !o->output) return usage(error, "--resume needs the results' -o FILE");
+    if (batch->retry_failed && !batch->resume) return usage(error, "--retry-failed needs --resume");
     if (check_live(o, error) != STATUS_OK) return STATUS_USAGE;
     return check_shard(o, error);
 }
@@ -225,7 +204,7 @@ const Mode batch_mode = {.traits = MODE_OWN_OUTPUT | MODE_WITHOUT_HEAD,
  */
 
 static bool merge_asked(const Options *options) {
-    return options->merge;
+    return batch_options(options)->merge;
 }
 
 static bool may_stand_beside_merge(const OptionRow *row) {
@@ -237,8 +216,9 @@ static bool may_stand_beside_merge(const OptionRow *row) {
 }
 
 static Status check_merge(Options *o, Error *error) {
+    const BatchOptions *batch = batch_options(o);
     const OptionRow *row;
-    if (!o->merge) return STATUS_OK;
+    if (!batch->merge) return STATUS_OK;
     if (o->model)
         return usage(error, "--merge needs no model: run --merge PARTS... --batch FILE -o ALL");
     if (o->n_parts == 0 || !o->batch || strcmp(o->batch, "-") == 0)

@@ -4,7 +4,6 @@
 
 #include "session/mode.h"
 
-extern const OptionRow batch_options[], batch_embedding_options[];
 extern const Mode batch_mode, batch_merge_mode;
 extern const Mode batch_replay; /* of replay_kinds */
 

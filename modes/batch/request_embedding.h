@@ -11,6 +11,7 @@
 #include <jansson.h>
 
 #include "session/embedding.h"
+#include "session/embedding_options.h"
 
 enum { EMBEDDING_MOST_TEXTS = 4096 }; /* of one line */
 

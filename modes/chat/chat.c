@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "modes/chat/chat_options.h"
 #include "base/utf8.h"
 #include "modes/chat/chat_receipt.h"
 #include "modes/chat/chat_state.h"
@@ -176,7 +177,7 @@ static Status chat_begin(Chat *chat, Error *error) {
         if (chat->last.unshaped) chat->session->cut_after = chat->last.n_generated;
         return status == STATUS_OK && *chat->interrupted ? STATUS_INTERRUPTED : status;
     }
-    if (o->single_turn || o->prompt_file)
+    if (chat_options(o)->single_turn || o->prompt_file)
         return error_set(error, "there is no message: the text to answer is empty");
     return talk(chat, error);
 }
@@ -192,7 +193,7 @@ Status chat_prepare(Chat **out, const Options *options, volatile sig_atomic_t *i
     chat->view.colours = terminal_has_colours(STDOUT_FILENO);
     chat->dialogue.conversation.file = chat->file = SESSION_FILE_NONE;
     chat->courier = (Courier){-1, -1, -1};
-    const char *path = options->session;
+    const char *path = chat_options(options)->session;
     if (path && session_file_open(&chat->file, path, &chat->file_note, error) != STATUS_OK)
         return STATUS_FAILED;
     if (courier_start(&chat->courier, path ? &chat->file : NULL, error) != STATUS_OK)

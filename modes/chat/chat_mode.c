@@ -1,31 +1,9 @@
 #include "modes/chat/chat_mode.h"
 
-#include <stddef.h>
-
+#include "modes/proof/proof_options.h"
+#include "modes/inspect/inspect_options.h"
+#include "modes/chat/chat_options.h"
 #include "modes/chat/chat.h"
-
-#define FIELD(name) offsetof(Options, name)
-
-const OptionRow chat_options[] = {
-    HEADING_ROW("Chat (-m chat); reasoning options are for --batch, too"),
-    CHOICE_ROW(USUAL, 'm', "mode", "generate|chat", FIELD(mode), NULL,
-               "continue a text [generate], or chat"),
-    TEXT_ROW(USUAL, 'y', "system", "TEXT", FIELD(system), "the system prompt of a chat; or @FILE"),
-    FLAG_ROW(USUAL, 0, "single-turn", FIELD(single_turn),
-             "stdin is one message; answer it and exit"),
-    TEXT_ROW(USUAL, 0, "session", "FILE", FIELD(session),
-             "save the conversation to FILE, or continue it"),
-    TEXT_ROW(RARE, 0, "chat-template", "FILE", FIELD(chat_template),
-             "a Jinja template instead of the model's"),
-    CHOICE_ROW(RARE, 0, "reasoning", "auto|on|off", FIELD(reasoning), NULL,
-               "think before answering [auto]; --hide-reasoning"),
-    TEXT_ROW(RARE, 0, "reasoning-effort", "HOW", FIELD(reasoning_effort),
-             "low, medium or high, as the template knows them"),
-    UINT_ROW(RARE, 0, "reasoning-budget", FIELD(reasoning_budget), 0, 1e9,
-             "at most N tokens of reasoning [no limit]"),
-    FLAG_ROW(RARE, 0, "hide-reasoning", FIELD(hide_reasoning), NULL),
-    END_ROW,
-};
 
 static bool chat_asked(const Options *options) {
     return options->mode == TEXT_CHAT;
@@ -35,6 +13,9 @@ static bool chat_asked(const Options *options) {
 
 /* Refuses options that would be ignored. */
 static Status chat_check(Options *o, Error *error) {
+    const InspectOptions *inspect = inspect_options(o);
+    const ProofOptions *proof = proof_options(o);
+    const ChatOptions *chat = chat_options(o);
     bool reasons = o->reasoning != REASONING_AUTO || o->reasoning_effort || o->hide_reasoning ||
                    options_given(o, &o->reasoning_budget);
     if (o->mode == TEXT_CHAT && o->echo)
@@ -42,10 +23,10 @@ static Status chat_check(Options *o, Error *error) {
     if (o->mode == TEXT_CHAT && o->prompt && !*o->prompt && !o->prompt_file)
         return usage(error, "-i is empty: there is no message to answer");
     if (o->mode == TEXT_CHAT) return STATUS_OK;
-    if (o->single_turn) return usage(error, "--single-turn is for -m chat");
-    if (o->session && !o->replay)
+    if (chat->single_turn) return usage(error, "--single-turn is for -m chat");
+    if (chat->session && !proof->replay)
         return usage(error, "--session keeps a conversation: use it with -m chat");
-    if (o->batch || o->render || o->replay || o->check_session) return STATUS_OK;
+    if (o->batch || inspect->render || proof->replay || proof->check_session) return STATUS_OK;
     if (o->system || o->chat_template)
         return usage(error, "-y and --chat-template are for -m chat and --batch");
     if (!reasons) return STATUS_OK;

@@ -4,7 +4,6 @@
 
 #include "session/mode.h"
 
-extern const OptionRow chat_options[];
 extern const Mode chat_mode;
 
 #endif

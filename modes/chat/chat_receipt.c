@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "modes/proof/proof_options.h"
+#include "modes/chat/chat_options.h"
 #include "modes/proof/receipt.h"
 #include "constraint/json_reader.h"
 #include "base/sha256.h"
@@ -71,7 +73,7 @@ typedef struct Given {
 
 /* Mode.open: opens the file of --session, if one is given. */
 static Status open_given(void **state, const Session *session, SandboxRules *rules, Error *error) {
-    const char *path = session->options->session;
+    const char *path = chat_options(session->options)->session;
     Given *given = malloc(sizeof *given);
     (void)rules;
     if (!given) return error_set(error, "no memory for a receipt");
@@ -91,7 +93,7 @@ static void close_given(void *state) {
 /* Parses the messages of --session, if it is given. */
 static Status read_given(Given *given, const Session *session, Error *error) {
     static const size_t most = (size_t)1 << 30;
-    const char *path = session->options->session;
+    const char *path = chat_options(session->options)->session;
     char *text;
     size_t length;
     if (given->fd < 0) return STATUS_OK;
@@ -217,7 +219,7 @@ static Status chat_receipt_run(void *state, Session *session, Error *error) {
     const json_t *items = receipt_items(receipt);
     Status status = read_given(state, session, error);
     if (status != STATUS_OK) return status;
-    if (session->options->check)
+    if (proof_options(session->options)->check)
         return error_set(error, "--check drafts the answers of a text or a batch, not of a chat");
     if (dialogue_open(&d, session, NULL, &note, error) != STATUS_OK) return STATUS_FAILED;
     receipt_clock(receipt, &d.prompt.now);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "modes/proof/proof_options.h"
 #include "constraint/json_reader.h"
 #include "modes/chat/chat_receipt.h"
 #include "modes/proof/record_key.h"
@@ -23,16 +24,17 @@ typedef struct CheckSession {
 } CheckSession;
 
 static bool session_asked(const Options *o) {
-    return o->check_session != NULL;
+    return proof_options(o)->check_session != NULL;
 }
 
 static Status open_file(void **state, const Session *session, SandboxRules *rules, Error *error) {
+    const ProofOptions *proof = proof_options(session->options);
     CheckSession *c = calloc(1, sizeof *c);
     (void)rules;
     if (!c) return error_set(error, "no memory for a check");
     *state = c;
-    c->name = session->options->check_session;
-    c->report.quiet = session->options->quiet;
+    c->name = proof->check_session;
+    c->report.quiet = proof->quiet;
     c->fd = open(c->name, O_RDONLY | O_CLOEXEC);
     return c->fd < 0 ? error_set(error, "%s: %s", c->name, strerror(errno)) : STATUS_OK;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "modes/inspect/inspect_options.h"
 #include "modes/inspect/attention_maps.h"
 #include "modes/inspect/attention_numbers.h"
 #include "modes/inspect/attention_picture.h"
@@ -62,7 +63,7 @@ static Status write_head(const AttentionMaps *m, size_t layer, uint32_t head, Sh
 }
 
 static Status write_form(const AttentionMaps *m, Sheet *text, Error *error) {
-    const char *out = m->session->options->attention;
+    const char *out = inspect_options(m->session->options)->attention;
     size_t layer;
     uint32_t head;
     if (read_head(out, &layer, &head)) return write_head(m, layer, head, text, error);
@@ -90,7 +91,7 @@ static Status write_view(const AttentionMaps *m, Error *error) {
 }
 
 Status attention_view_run(Session *session, Error *error) {
-    const char *out = session->options->attention;
+    const char *out = inspect_options(session->options)->attention;
     bool is_map = strcmp(out, "-") == 0 || ends_with(out, ".svg") || !strchr(out, '.');
     bool with_scores = !is_map || strcmp(out, "scores") == 0;
     AttentionMaps maps;

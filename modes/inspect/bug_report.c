@@ -6,6 +6,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "modes/inspect/inspect_options.h"
 #include "base/size.h"
 #include "modes/inspect/inspect.h"
 #include "core/numeric.h"
@@ -21,7 +22,7 @@ typedef struct Machine {
 } Machine;
 
 static bool bug_report_asked(const Options *options) {
-    return options->bug_report;
+    return inspect_options(options)->bug_report;
 }
 
 /* The processor's name as Linux has it, or "". */
@@ -55,8 +56,8 @@ static Status open_report(void **state, const Session *session, SandboxRules *ru
 
 /* Prints an option that was given: numbers and choices as they are, of texts and files only that
  * they were given. */
-static Status print_option(const Session *session, const OptionRow *row, Error *error) {
-    const void *field = (const char *)session->options + row->field;
+static Status print_option(const Session *session, const OptionRow *row, const void *field,
+                           Error *error) {
     switch (row->kind) {
     case OPTION_UINT:
         return inspect_print(session, error, " --%s %llu", row->name,
@@ -82,7 +83,7 @@ static Status print_options(const Session *session, Error *error) {
     Status status = inspect_print(session, error, "options      ");
     for (size_t i = 0; status == STATUS_OK && (row = command_line_row(line, i)); i++)
         if (row->kind != OPTION_HEADING && line->given[i])
-            status = print_option(session, row, error);
+            status = print_option(session, row, command_line_field(line, i), error);
     return status == STATUS_OK ? inspect_print(session, error, "\n") : status;
 }
 

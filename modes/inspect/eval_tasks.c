@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "modes/inspect/inspect_options.h"
 #include "base/unicode.h"
 #include "modes/open/modelopen.h"
 #include "modes/inspect/statistics.h"
@@ -48,21 +49,23 @@ typedef struct Verdict {
  */
 
 static bool tasks_asked(const Options *o) {
-    return o->eval_tasks != NULL;
+    return inspect_options(o)->eval_tasks != NULL;
 }
 
 static Status open_tasks(void **state, const Session *session, SandboxRules *rules, Error *error) {
     const Options *o = session->options;
+    const InspectOptions *inspect = inspect_options(o);
     EvalTasks *t = calloc(1, sizeof *t);
     (void)rules;
     if (!t) return error_set(error, "no memory for the tasks");
     *state = t;
     t->other = MODELOPEN_NONE;
-    t->fd =
-        strcmp(o->eval_tasks, "-") == 0 ? STDIN_FILENO : open(o->eval_tasks, O_RDONLY | O_CLOEXEC);
-    if (t->fd < 0) return error_set(error, "%s: %s", o->eval_tasks, strerror(errno));
-    return o->against ? modelopen_begin(&t->other, o->against, NULL, o, session->interrupted, error)
-                      : STATUS_OK;
+    t->fd = strcmp(inspect->eval_tasks, "-") == 0 ? STDIN_FILENO
+                                                  : open(inspect->eval_tasks, O_RDONLY | O_CLOEXEC);
+    if (t->fd < 0) return error_set(error, "%s: %s", inspect->eval_tasks, strerror(errno));
+    return inspect->against
+               ? modelopen_begin(&t->other, inspect->against, NULL, o, session->interrupted, error)
+               : STATUS_OK;
 }
 
 static void close_tasks(void *state) {
@@ -82,17 +85,18 @@ static void close_tasks(void *state) {
 }
 
 static Status open_models(EvalTasks *t, Session *session, Error *error) {
+    const InspectOptions *inspect = inspect_options(session->options);
     const ModelOptions options = session_model_options(session);
     t->models[t->n_models++] =
         (Contestant){.model = session->model, .tokenizer = session->tokenizer};
     Status status = STATUS_OK;
-    if (session->options->against) {
+    if (inspect->against) {
         Contestant *other = &t->models[t->n_models++];
         status = modelopen_finish(&t->other, session, session->n_threads, &t->other_file, error);
         if (status == STATUS_OK)
             status = modelopen_tokenizer(&t->other, t->other_file, &other->tokenizer, error);
         if (status == STATUS_OK && !other->tokenizer)
-            status = error_set(error, "%s: has no tokenizer", session->options->against);
+            status = error_set(error, "%s: has no tokenizer", inspect->against);
         if (status == STATUS_OK) status = model_open(&other->model, t->other_file, &options, error);
     }
     for (size_t i = 0; i < t->n_models && status == STATUS_OK; i++)
@@ -222,7 +226,8 @@ static Status run_item(EvalTasks *t, const Session *session, const TaskItem *ite
         status = write_item(t, session, item, verdicts, error);
     for (size_t i = 0; i < 2; i++) free(verdicts[i].scores);
     return status == STATUS_FAILED
-               ? error_prefix(error, "%s: line %zu", session->options->eval_tasks, item->line)
+               ? error_prefix(error, "%s: line %zu", inspect_options(session->options)->eval_tasks,
+                              item->line)
                : status;
 }
 
@@ -280,9 +285,10 @@ static void report(const EvalTasks *t, const Session *session) {
 }
 
 static Status tasks_run(void *state, Session *session, Error *error) {
+    const InspectOptions *inspect = inspect_options(session->options);
     static const size_t most = (size_t)1 << 31;
     EvalTasks *t = state;
-    const char *name = session->options->eval_tasks;
+    const char *name = inspect->eval_tasks;
     size_t length;
     Status status =
         text_file_read_json(t->fd, name, most, session->interrupted, &t->text, &length, error);
@@ -294,7 +300,7 @@ static Status tasks_run(void *state, Session *session, Error *error) {
     }
     session_progress(session, "scoring", 0, 0);
     if (status == STATUS_OK) report(t, session);
-    if (status != STATUS_OK || !session->options->why) return status;
+    if (status != STATUS_OK || !inspect->why) return status;
     fflush(stdout);
     return why_tasks_run(session, t->other_file,
                          session_kv_type(t->models[1].model, session->options->kv_type), &t->items,

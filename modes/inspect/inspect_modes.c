@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "modes/proof/proof_options.h"
+#include "modes/inspect/inspect_options.h"
 #include "modes/open/modelopen.h"
 #include "modes/inspect/attention_view.h"
 #include "modes/inspect/inspect.h"
@@ -18,47 +20,12 @@
 #include "modes/inspect/why_text.h"
 #include "session/embedding.h"
 
-#define FIELD(name) offsetof(Options, name)
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
-
-const OptionRow inspect_options[] = {
-    HEADING_ROW("Instead of generating text"),
-    FLAG_ROW(USUAL, 0, "info", FIELD(info), "describe the model: configuration, tensors, memory"),
-    FLAG_ROW(RARE, 0, "layers", FIELD(layers), NULL),
-    FLAG_ROW(USUAL, 0, "verify", FIELD(verify), "check the model file: checksums and weights"),
-    FLAG_ROW(USUAL, 0, "tokenize", FIELD(tokenize),
-             "token ids of stdin, -i or -f; --detokenize: text"),
-    FLAG_ROW(RARE, 0, "bug-report", FIELD(bug_report), NULL),
-    FLAG_ROW(RARE, 0, "detokenize", FIELD(detokenize), NULL),
-    FLAG_ROW(RARE, 0, "render", FIELD(render), "print the prompt that the chat template renders"),
-    TEXT_ROW(USUAL, 0, "eval", "FILE", FIELD(eval),
-             "perplexity of a text; --limit N: its first tokens"),
-    UINT_ROW(RARE, 0, "limit", FIELD(limit), 2, 1e12, NULL),
-    TEXT_ROW(RARE, 0, "eval-tasks", "FILE", FIELD(eval_tasks),
-             "accuracy on multiple-choice questions, JSON lines"),
-    TEXT_ROW(RARE, 0, "against", "MODEL", FIELD(against),
-             "compare with it (--why): --eval, --eval-tasks or -i"),
-    FLAG_ROW(RARE, 0, "why", FIELD(why), NULL),
-    HEADING_ROW("Seeing inside (docs/seeing-inside.md)"),
-    TEXT_ROW(RARE, 0, "attention", "OUT", FIELD(attention),
-             "attention: .svg .html .json - LAYER.HEAD scores"),
-    CHOICE_ROW(RARE, 0, "score", "no|table|json", FIELD(score), NULL,
-               "print each token's log-probability [no]"),
-    TEXT_ROW(RARE, 0, "positions", "OUT", FIELD(positions),
-             "draw the positional encoding, SVG; or table"),
-    UINT_ROW(RARE, 0, "layer", FIELD(layer), 0, 1e6,
-             "draw activations at token --position P; -o OUT.svg"),
-    UINT_ROW(RARE, 0, "position", FIELD(position), 0, 1e9, NULL),
-    FLAG_ROW(RARE, 0, "no-cache", FIELD(no_cache), NULL),
-    LIST_ROW(RARE, "override", "FIELD=VALUE", FIELD(override),
-             "change a field of the configuration; repeatable"),
-    END_ROW,
-};
 
 /* Most modes need no state: an option's field asks for the mode, and one function runs it. */
 #define ASKED(field)                                                                               \
     static bool asks_##field(const Options *options) {                                             \
-        return options->field;                                                                     \
+        return inspect_options(options)->field;                                                    \
     }
 #define RUN(field, function)                                                                       \
     static Status run_##field(void *state, Session *session, Error *error) {                       \
@@ -79,7 +46,7 @@ ASKED(positions)
 ASKED(no_cache)
 
 static bool asks_layer(const Options *options) {
-    return options_given(options, &options->layer);
+    return options_given(options, &inspect_options(options)->layer);
 }
 
 RUN(info, inspect_info)
@@ -118,38 +85,42 @@ static bool has_mask(const OptionList *override) {
 /* Refuses combinations of options that the modes of this file do not have, and forms that the names
  * of their output files do not say. */
 static Status check_views(Options *o, Error *error) {
+    const InspectOptions *inspect = inspect_options(o);
     static const char *const maps[] = {".svg", ".html", ".json", NULL}, *const svg[] = {".svg",
                                                                                         NULL};
     static const char *const layer[] = {".svg", ".json", ".txt", NULL};
-    const char *picture = o->attention ? o->attention : o->positions;
-    bool measures = o->info || o->layers || o->verify || o->tokenize || o->detokenize ||
-                    o->render || o->score || picture || o->no_cache || asks_layer(o);
-    if (o->limit && !o->eval)
+    const char *picture = inspect->attention ? inspect->attention : inspect->positions;
+    bool measures = inspect->info || inspect->layers || inspect->verify || inspect->tokenize ||
+                    inspect->detokenize || inspect->render || inspect->score || picture ||
+                    inspect->no_cache || asks_layer(o);
+    if (inspect->limit && !inspect->eval)
         return usage(error, "--limit N scores N tokens: it needs --eval FILE");
     if (measures && o->stats)
         return usage(error, "--stats measures a text, a chat, a batch or --eval, not this");
     bool shaped = o->json_schema || o->regex || o->grammar || o->choice.n > 0 ||
-                  (o->json_object && !o->info && !asks_layer(o));
-    measures = measures || o->eval || o->eval_tasks;
+                  (o->json_object && !inspect->info && !asks_layer(o));
+    measures = measures || inspect->eval || inspect->eval_tasks;
     if (measures && o->json_object && shaped)
         return usage(error, "--json is the shape of an answer, and this gives none; --info "
                             "--json, --layer L --json and --score json print JSON");
     if (measures && shaped)
         return usage(error, "the shape of an answer is for a text, a chat or a batch, not this");
-    if (o->attention && !attention_view_is_text(o->attention) && !has_form(o->attention, maps))
+    if (inspect->attention && !attention_view_is_text(inspect->attention) &&
+        !has_form(inspect->attention, maps))
         return usage(error,
                      "--attention %s: the name says the form: .svg, .html, .json; or for the "
                      "terminal - or scores or LAYER.HEAD",
-                     o->attention);
-    bool is_table = o->positions && strcmp(o->positions, "table") == 0;
-    if (o->positions && strcmp(o->positions, "-") != 0 && !has_form(o->positions, svg))
+                     inspect->attention);
+    bool is_table = inspect->positions && strcmp(inspect->positions, "table") == 0;
+    if (inspect->positions && strcmp(inspect->positions, "-") != 0 &&
+        !has_form(inspect->positions, svg))
         return usage(error,
                      "--positions %s: the picture is SVG: give a name in .svg, or -; or table",
-                     o->positions);
-    if ((o->score || picture || o->no_cache || asks_layer(o)) && o->mode)
+                     inspect->positions);
+    if ((inspect->score || picture || inspect->no_cache || asks_layer(o)) && o->mode)
         return usage(error, "--score, --attention, --positions, --layer and --no-cache look at one "
                             "text: not with -m chat");
-    if (options_given(o, &o->position) && !asks_layer(o))
+    if (options_given(o, &inspect->position) && !asks_layer(o))
         return usage(error,
                      "--position P is a token that --layer L looks at; --positions OUT draws "
                      "the position code");
@@ -158,12 +129,12 @@ static Status check_views(Options *o, Error *error) {
                      o->output);
     if (picture && o->output)
         return usage(error, "--attention and --positions name their own file: no -o");
-    bool is_text = is_table || (o->attention && attention_view_is_text(o->attention));
+    bool is_text = is_table || (inspect->attention && attention_view_is_text(inspect->attention));
     if (picture && strcmp(picture, "-") != 0 && !is_text) o->output = picture;
-    if (has_mask(&o->override) && !o->score && !o->eval && !o->attention)
+    if (has_mask(&o->override) && !inspect->score && !inspect->eval && !inspect->attention)
         return usage(error, "--override mask, positions and global_tokens are for looking and "
                             "scoring: with --score, --eval or --attention");
-    if (o->override.n > 0 && o->session)
+    if (o->override.n > 0 && options_ask(o, "session"))
         return usage(error, "--override is for single texts: not with --batch or --session");
     return STATUS_OK;
 }
@@ -171,51 +142,58 @@ static Status check_views(Options *o, Error *error) {
 /* ---- --eval, and the second model that --against names ---- */
 
 static bool asks_side_by_side(const Options *o) {
-    return o->against && !o->eval && !o->eval_tasks;
+    const InspectOptions *inspect = inspect_options(o);
+    return inspect->against && !inspect->eval && !inspect->eval_tasks;
 }
 
 static Status check_why(const Options *o, Error *error) {
-    if (o->why && !o->against)
+    const InspectOptions *inspect = inspect_options(o);
+    if (inspect->why && !inspect->against)
         return usage(error, "--why needs --against MODEL, whose answers it explains");
-    if (o->why && o->lora.n > 0)
+    if (inspect->why && o->lora.n > 0)
         return usage(error, "--why exchanges the tensors of two files, and --lora changes neither "
                             "file: merge the adapter (export --lora) and compare the result");
-    if (o->why && o->override.n > 0) return usage(error, "--why exchanges tensors: no --override");
+    if (inspect->why && o->override.n > 0)
+        return usage(error, "--why exchanges tensors: no --override");
     return STATUS_OK;
 }
 
 static Status check_eval(Options *o, Error *error) {
+    const InspectOptions *inspect = inspect_options(o);
+    const ProofOptions *proof = proof_options(o);
     if (check_why(o, error) != STATUS_OK) return STATUS_USAGE;
     bool shaped = o->json_schema || o->regex || o->grammar || o->choice.n > 0 || o->json_object;
     if (asks_side_by_side(o) && !o->prompt && !o->prompt_file)
         return usage(error, "--against MODEL compares on a text: --eval FILE, or -i TEXT for the "
                             "answers of both");
-    if (asks_side_by_side(o) && (o->batch || o->mode || o->check || o->replay || o->receipt ||
-                                 o->lora.n > 0 || o->echo || o->stats || shaped))
+    if (asks_side_by_side(o) && (o->batch || o->mode || proof->check || proof->replay ||
+                                 proof->receipt || o->lora.n > 0 || o->echo || o->stats || shaped))
         return usage(error, "--against beside -i or -f continues one text with two models: no -m, "
                             "--batch, --check, --receipt, --lora, --echo, --stats or shape");
-    if (o->eval_tasks && (o->prompt || o->prompt_file || o->mode || o->batch || o->check ||
-                          o->eval || o->score || o->info || o->replay || o->receipt))
+    if (inspect->eval_tasks &&
+        (o->prompt || o->prompt_file || o->mode || o->batch || proof->check || inspect->eval ||
+         inspect->score || inspect->info || proof->replay || proof->receipt))
         return usage(error, "--eval-tasks FILE names the questions: no -i, -f, -m, --batch or "
                             "other mode");
-    if (o->eval && (o->prompt || o->prompt_file))
+    if (inspect->eval && (o->prompt || o->prompt_file))
         return usage(error, "--eval FILE names the text: no -i or -f");
-    if (o->eval && (o->mode || options_given(o, &o->n_tokens)))
+    if (inspect->eval && (o->mode || options_given(o, &o->n_tokens)))
         return usage(error, "--eval FILE scores a text and generates none: no -m and -n; --limit N "
                             "scores its first N tokens");
-    if (o->eval_tasks && options_given(o, &o->n_tokens))
+    if (inspect->eval_tasks && options_given(o, &o->n_tokens))
         return usage(error, "--eval-tasks FILE scores choices and generates none: no -n");
     return STATUS_OK;
 }
 
 static Status open_eval(void **state, const Session *session, SandboxRules *rules, Error *error) {
     const Options *o = session->options;
-    if (!o->against) return STATUS_OK;
+    const InspectOptions *inspect = inspect_options(o);
+    if (!inspect->against) return STATUS_OK;
     ModelOpening *other = malloc(sizeof *other);
     if (!other) return error_set(error, "no memory for a second model");
     *state = other;
     (void)rules;
-    return modelopen_begin(other, o->against, NULL, o, session->interrupted, error);
+    return modelopen_begin(other, inspect->against, NULL, o, session->interrupted, error);
 }
 
 /* Calls `runs` with the second model open (--against), if there is one. */
@@ -239,7 +217,7 @@ static Status run_with_other(ModelOpening *opening, Session *session,
 
 static Status score(Session *session, ModelFile *file, Error *error) {
     Status status = score_run(session, error);
-    if (status != STATUS_OK || !session->options->why) return status;
+    if (status != STATUS_OK || !inspect_options(session->options)->why) return status;
     return why_text_run(session, file, score_other_kv_type(session), error);
 }
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "modes/inspect/inspect_options.h"
 #include "modes/inspect/layer_numbers.h"
 #include "modes/inspect/layer_picture.h"
 #include "modes/inspect/layer_text.h"
@@ -13,10 +14,11 @@ static bool ends_with(const char *text, const char *end) {
 
 Status layer_view_run(Session *session, Error *error) {
     const Options *o = session->options;
-    size_t position = options_given(o, &o->position) ? (size_t)o->position : SIZE_MAX;
+    const InspectOptions *inspect = inspect_options(o);
+    size_t position = options_given(o, &inspect->position) ? (size_t)inspect->position : SIZE_MAX;
     LayerTrace trace;
     Sheet out = {0};
-    Status status = layer_trace_collect(&trace, session, (size_t)o->layer, position, error);
+    Status status = layer_trace_collect(&trace, session, (size_t)inspect->layer, position, error);
     if (status == STATUS_OK) {
         if (o->json_object || ends_with(o->output, ".json")) {
             layer_numbers_write(&trace, &out);

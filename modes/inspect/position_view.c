@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "modes/inspect/inspect_options.h"
 #include "modes/inspect/position_picture.h"
 #include "modes/inspect/position_text.h"
 
@@ -9,7 +10,7 @@ Status position_view_run(Session *session, Error *error) {
     PositionCode code;
     Sheet out = {0};
     if (position_code_of(&code, session, error) != STATUS_OK) return STATUS_FAILED;
-    if (strcmp(session->options->positions, "table") == 0) {
+    if (strcmp(inspect_options(session->options)->positions, "table") == 0) {
         position_text_write(&code, &out);
     } else {
         position_picture_write(&code, session->overridden, &out);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "modes/inspect/inspect_options.h"
 #include "base/clock.h"
 #include "modes/inspect/attention_entropy.h"
 #include "modes/inspect/inspect.h"
@@ -221,6 +222,7 @@ static Status report(const Scoring *s, Error *error) {
 /* ---- The mode -------------------------------------------------------------------------------- */
 
 static Status check_models(const Session *session, Error *error) {
+    const InspectOptions *inspect = inspect_options(session->options);
     const Model *model = session->model, *other = session->other;
     if (model_context(model) < 3)
         return error_set(error, "a context of %u is too short to score in: give -c 3 or more",
@@ -228,10 +230,10 @@ static Status check_models(const Session *session, Error *error) {
     if (!other) return STATUS_OK;
     if (model_config(other)->vocab_size != model_config(model)->vocab_size)
         return error_set(error, "%s: has %u tokens, but %s has %u: they cannot be compared",
-                         session->options->against, model_config(other)->vocab_size,
-                         session->options->model, model_config(model)->vocab_size);
+                         inspect->against, model_config(other)->vocab_size, session->options->model,
+                         model_config(model)->vocab_size);
     if (model_context(other) < model_context(model))
-        return error_set(error, "%s: has only %u positions: give -c %u", session->options->against,
+        return error_set(error, "%s: has only %u positions: give -c %u", inspect->against,
                          model_context(other), model_context(other));
     return STATUS_OK;
 }
@@ -296,15 +298,16 @@ Status score_run(Session *session, Error *error) {
     TokenList ids = {0};
     Scoring s = {.session = session, .ids = &ids, .bos = -1, .start = clock_seconds()};
     const Options *o = session->options;
+    const InspectOptions *inspect = inspect_options(o);
     unsigned flags = o->special ? TOKENIZE_PARSE_SPECIAL : 0;
     bool begins = o->bos == BOS_NO ? false : o->bos ? true : tokenizer_adds_bos(session->tokenizer);
     if (begins) s.bos = tokenizer_bos(session->tokenizer);
     Status status = tokenizer_encode(session->tokenizer, session->prompt, session->prompt_length,
                                      NULL, flags, &ids, error);
     if (status == STATUS_OK && ids.length < 2)
-        status =
-            error_set(error, "%s: too short to score: give a text of at least two tokens", o->eval);
-    if (status == STATUS_OK) status = cut_text(&s, &ids, o->limit, error);
+        status = error_set(error, "%s: too short to score: give a text of at least two tokens",
+                           inspect->eval);
+    if (status == STATUS_OK) status = cut_text(&s, &ids, inspect->limit, error);
     if (status == STATUS_OK) status = check_models(session, error);
     if (status == STATUS_OK) status = score_prepare(&s, error);
     bool watches = session->overridden || o->stats;

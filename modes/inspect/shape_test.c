@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "modes/inspect/inspect_options.h"
 #include "base/utf8.h"
 #include "session/shape.h"
 #include "system/line_reader.h"
@@ -16,15 +17,16 @@
 static const Vocabulary no_vocabulary;
 
 static bool shape_test_asked(const Options *options) {
-    return options->shape_test != NULL;
+    return inspect_options(options)->shape_test != NULL;
 }
 
 static Status shape_test_check(Options *o, Error *error) {
+    const InspectOptions *inspect = inspect_options(o);
     bool any = o->json_schema || o->json_object || o->regex || o->grammar || o->choice.n > 0;
     bool closes = o->on_length == LENGTH_CLOSE && !o->batch; /* lines may bring shapes */
-    if (any || !(o->shape_test || closes)) return STATUS_OK;
+    if (any || !(inspect->shape_test || closes)) return STATUS_OK;
     error_set(error, "%s needs a shape: --json-schema, --json, --regex, --grammar or --choice",
-              o->shape_test ? "--shape-test" : "--on-length");
+              inspect->shape_test ? "--shape-test" : "--on-length");
     return STATUS_USAGE;
 }
 
@@ -131,7 +133,8 @@ static Status shape_test_run(void *state, Session *session, Error *error) {
     if (status == STATUS_OK) status = shape_source_compile(&source.source, &acceptor, error);
     if (status == STATUS_OK) status = shape_new(&shape, acceptor, &no_vocabulary, error);
     if (status == STATUS_OK)
-        status = test_file(shape, session->options->shape_test, session->interrupted, error);
+        status = test_file(shape, inspect_options(session->options)->shape_test,
+                           session->interrupted, error);
     shape_free(shape);
     session_shape_close(&source);
     return status;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "modes/inspect/inspect_options.h"
 #include "draft/speculation.h"
 #include "modes/inspect/inspect.h"
 #include "modes/inspect/why_text.h"
@@ -172,11 +173,12 @@ static Status explain_parting(const Session *session, ModelFile *file, const Sid
 }
 
 Status side_by_side_run(Session *session, ModelFile *file, Error *error) {
+    const InspectOptions *inspect = inspect_options(session->options);
     Session others = *session;
     others.model = session->other;
     others.file = file;
     others.kv_type = session_kv_type(session->other, session->options->kv_type);
-    Side sides[2] = {{.name = session->options->model}, {.name = session->options->against}};
+    Side sides[2] = {{.name = session->options->model}, {.name = inspect->against}};
     if (model_config(session->other)->vocab_size != model_config(session->model)->vocab_size)
         return error_set(error, "%s: has %u tokens, but %s has %u: they cannot be compared",
                          sides[1].name, model_config(session->other)->vocab_size, sides[0].name,
@@ -189,8 +191,7 @@ Status side_by_side_run(Session *session, ModelFile *file, Error *error) {
         if (status == STATUS_OK) status = print_answer(session, &sides[i], error);
     }
     if (status == STATUS_OK) status = compare(session, sides, error);
-    if (status == STATUS_OK && session->options->why)
-        status = explain_parting(session, file, sides, error);
+    if (status == STATUS_OK && inspect->why) status = explain_parting(session, file, sides, error);
     for (size_t i = 0; i < 2; i++) free_side(&sides[i]);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "modes/inspect/inspect_options.h"
 #include "base/utf8.h"
 #include "modes/inspect/picture.h"
 #include "core/prefill.h"
@@ -156,6 +157,7 @@ static void write_table(const Session *session, const TokenList *ids, const Toke
 Status token_scores_run(Session *session, Error *error) {
     TokenList ids = {0};
     const Options *o = session->options;
+    const InspectOptions *inspect = inspect_options(o);
     unsigned flags = o->special ? TOKENIZE_PARSE_SPECIAL : 0;
     bool begins = o->bos == BOS_NO ? false : o->bos ? true : tokenizer_adds_bos(session->tokenizer);
     int32_t bos = begins ? tokenizer_bos(session->tokenizer) : -1;
@@ -174,7 +176,7 @@ Status token_scores_run(Session *session, Error *error) {
         Sheet out = {0};
         double sum = 0.0;
         for (size_t i = 0; i + 1 < ids.length; i++) sum += scores[i].logprob;
-        if (o->score == SCORE_JSON) {
+        if (inspect->score == SCORE_JSON) {
             write_json(session, &ids, scores, sum, &out);
         } else {
             write_table(session, &ids, scores, sum, &out);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "modes/inspect/inspect_options.h"
 #include "convert/text_windows.h"
 #include "modes/inspect/why.h"
 #include "session/logprobs.h"
@@ -113,7 +114,7 @@ Status why_text_run(const Session *session, ModelFile *other, KvType kv_type, Er
                                      NULL, flags, &a.windows.ids, error);
     a.windows.window = (context < WINDOW ? context : WINDOW) - 1;
     if (tokenizer_adds_bos(session->tokenizer)) a.windows.bos = tokenizer_bos(session->tokenizer);
-    uint64_t limit = session->options->limit;
+    uint64_t limit = inspect_options(session->options)->limit;
     if (limit && limit < a.windows.ids.length) a.windows.ids.length = (size_t)limit;
     if (status == STATUS_OK) status = explain(&a, other, error);
     text_windows_close(&a.windows);

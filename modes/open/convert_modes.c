@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "modes/open/conversion_options.h"
 #include "base/size.h"
 #include "modes/open/conversion_list.h"
 #include "modes/open/model_list.h"
@@ -11,57 +12,38 @@
 #include "families/reading/source_open.h"
 #include "system/sandbox.h"
 
-#define FIELD(name) offsetof(Options, name)
-
-const OptionRow convert_options[] = {
-    HEADING_ROW("Conversion: formats other than model.bin are converted once, before use"),
-    TEXT_ROW(USUAL, 0, "type", "TYPE", FIELD(type),
-             "f32 f16 bf16 q8 q6 q5 q4m q4 q3 q2 auto [as stored]"),
-    TEXT_ROW(RARE, 'z', "tokenizer", "FILE", FIELD(tokenizer),
-             "instead of the model's; .tiktoken: --split-pattern"),
-    TEXT_ROW(RARE, 0, "split-pattern", "REGEX", FIELD(split_pattern), NULL),
-    TEXT_ROW(RARE, 0, "family", "FILE", FIELD(family),
-             "defines a new model_type; --families lists all"),
-    {OPTION_TEXT, 0, "families", "NAME", FIELD(families), 0, 0, NULL, RARE, ""},
-    TEXT_ROW(RARE, 0, "cache-dir", "DIR", FIELD(cache_dir),
-             "cached conversions; none: off [~/.cache/verbatim]"),
-    TEXT_ROW(RARE, 0, "cache-limit", "SIZE", FIELD(cache_limit), NULL),
-    FLAG_ROW(USUAL, 0, "list", FIELD(list), "the models and conversions on this machine"),
-    FLAG_ROW(RARE, 0, "cache-list", FIELD(cache_list), NULL),
-    {OPTION_TEXT, 0, "cache-clear", "NAME", FIELD(cache_clear), 0, 0,
-     "delete one conversion; without NAME all", RARE, ""},
-    END_ROW,
-};
-
 static bool models_asked(const Options *options) {
-    return options->list;
+    return conversion_options(options)->list;
 }
 
 static bool list_asked(const Options *options) {
-    return options->cache_list;
+    return conversion_options(options)->cache_list;
 }
 
 static bool clear_asked(const Options *options) {
-    return options->cache_clear;
+    return conversion_options(options)->cache_clear;
 }
 
 /* Called whatever the mode: these options concern all of them. */
 static Status modes_check(Options *o, Error *error) {
-    if (o->split_pattern && !o->tokenizer) {
+    const ConversionOptions *conversion = conversion_options(o);
+    if (conversion->split_pattern && !conversion->tokenizer) {
         error_set(error, "--split-pattern says how the tokenizer of -z splits text: give -z FILE");
         return STATUS_USAGE;
     }
     size_t limit;
-    if (o->cache_limit && size_parse(o->cache_limit, "--cache-limit", &limit, error) != STATUS_OK)
+    if (conversion->cache_limit &&
+        size_parse(conversion->cache_limit, "--cache-limit", &limit, error) != STATUS_OK)
         return STATUS_USAGE;
-    if (!o->cache_dir || o->cache_dir[0] != '\0') return STATUS_OK;
+    if (!conversion->cache_dir || conversion->cache_dir[0] != '\0') return STATUS_OK;
     error_set(error, "--cache-dir: the directory's name is empty");
     return STATUS_USAGE;
 }
 
 /* The lists show all there is: a name or a form that is asked for would be ignored. */
 static Status check_lists(Options *o, Error *error) {
-    const char *list = o->list ? "--list" : o->cache_list ? "--cache-list" : NULL;
+    const ConversionOptions *conversion = conversion_options(o);
+    const char *list = conversion->list ? "--list" : conversion->cache_list ? "--cache-list" : NULL;
     const char *extra = o->json_object   ? "--json"
                         : o->json_schema ? "--json-schema"
                         : o->prompt      ? "-i"
@@ -76,18 +58,19 @@ static Status check_lists(Options *o, Error *error) {
 
 static Status list_models(void *state, Session *session, Error *error) {
     (void)state;
-    return model_list_print(stdout, session->options->cache_dir, session->interrupted, error);
+    return model_list_print(stdout, conversion_options(session->options)->cache_dir,
+                            session->interrupted, error);
 }
 
 static Status modes_list(void *state, Session *session, Error *error) {
     (void)state;
-    return conversion_list_print(stdout, session->options->cache_dir, error);
+    return conversion_list_print(stdout, conversion_options(session->options)->cache_dir, error);
 }
 
 static Status clear(void *state, Session *session, Error *error) {
+    const ConversionOptions *conversion = conversion_options(session->options);
     (void)state;
-    return conversion_list_clear(stdout, session->options->cache_dir, session->options->cache_clear,
-                                 error);
+    return conversion_list_clear(stdout, conversion->cache_dir, conversion->cache_clear, error);
 }
 
 /* ---- Families ---- */
@@ -98,16 +81,17 @@ static bool is_directory(const char *path) {
 }
 
 static bool families_asked(const Options *options) {
-    return options->families;
+    return conversion_options(options)->families;
 }
 
 /* Prints the draft of a page for the directory, with the rights to files given up: its config.json
  * and its tensors' names are a stranger's. */
 static Status draft_family(const Options *options, Error *error) {
+    const ConversionOptions *conversion = conversion_options(options);
     const SandboxRules rules = {.writable = {NULL}};
     SandboxReport report;
     Source *source;
-    if (source_open(&source, options->families, NULL, error) != STATUS_OK) return STATUS_FAILED;
+    if (source_open(&source, conversion->families, NULL, error) != STATUS_OK) return STATUS_FAILED;
     Status status = options->no_sandbox ? STATUS_OK : sandbox_enter(&rules, &report, error);
     if (status == STATUS_OK) status = source_print_draft(source, stdout, error);
     source_close(source);
@@ -117,9 +101,10 @@ static Status draft_family(const Options *options, Error *error) {
 static Status list_families(void *state, Session *session, Error *error) {
     (void)state;
     const Options *options = session->options;
-    bool is_path = strchr(options->families, '/') || is_directory(options->families);
+    const ConversionOptions *conversion = conversion_options(options);
+    bool is_path = strchr(conversion->families, '/') || is_directory(conversion->families);
     return is_path ? draft_family(options, error)
-                   : families_print(stdout, options->families, error);
+                   : families_print(stdout, conversion->families, error);
 }
 
 const Mode convert_families_mode = {.name = "--families",

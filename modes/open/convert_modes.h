@@ -5,7 +5,6 @@
 
 #include "session/mode.h"
 
-extern const OptionRow convert_options[];
 extern const Mode convert_list_mode, convert_families_mode, convert_cache_list_mode,
     convert_cache_clear_mode;
 

@@ -42,9 +42,10 @@ static Status open_template(InputText *input, const Options *o, Error *error) {
 
 /* Opens the text to continue or, for --eval, to score. */
 static Status open_prompt(InputText *input, const Options *o, Error *error) {
-    const char *path = o->eval ? o->eval : o->prompt_file;
-    /* What reads all of stdin where no text is given. */
-    bool filters = (o->tokenize || o->detokenize || o->render || o->single_turn) && !o->prompt;
+    const char *eval = options_text(o, "eval"), *path = eval ? eval : o->prompt_file;
+    /* These read all of stdin where no text is given. */
+    static const char *const filter[] = {"tokenize", "detokenize", "render", "single-turn", NULL};
+    bool filters = options_ask_any(o, filter) && !o->prompt;
     bool from_stdin = path        ? strcmp(path, "-") == 0
                       : o->prompt ? strcmp(o->prompt, "-") == 0
                                   : filters;
@@ -130,7 +131,8 @@ static Status read_prompt(InputText *input, const Options *o, bool continues, Se
         input->length = strlen(input->text);
     } else {
         status = read_text(input, session->interrupted, error);
-        if (status == STATUS_OK && (o->mode == TEXT_CHAT || o->render)) drop_line_end(input);
+        if (status == STATUS_OK && (o->mode == TEXT_CHAT || options_ask(o, "render")))
+            drop_line_end(input);
         if (status == STATUS_OK && both) status = put_before(input, given, error);
         if (status != STATUS_OK) return status;
     }

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "modes/proof/proof_options.h"
+#include "modes/open/conversion_options.h"
 #include "modes/open/advice.h"
 #include "convert/convert.h"
 #include "convert/plan.h"
@@ -29,9 +31,10 @@ static Status open_modelfile(ModelOpening *opening, const char *tokenizer, Error
 
 /* --type auto: chooses for the open source. */
 static Status choose_type(ModelOpening *opening, const Options *options, Error *error) {
+    const ConversionOptions *conversion = conversion_options(options);
     TypeWish wish = {.context = (uint32_t)options->context, .kv_type = options->kv_type};
     TypeChoice choice;
-    Status status = type_wish_open(&wish, options->type, error);
+    Status status = type_wish_open(&wish, conversion->type, error);
     if (status == STATUS_OK)
         status = type_choose_apart(opening->source, &wish, options->no_sandbox, &choice, error);
     type_wish_close(&wish);
@@ -45,6 +48,11 @@ static Status choose_type(ModelOpening *opening, const Options *options, Error *
 Status modelopen_begin(ModelOpening *opening, const char *path, const char *tokenizer,
                        const Options *options, const volatile sig_atomic_t *interrupted,
                        Error *error) {
+    const ProofOptions *proof = proof_options(options);
+    const ConversionOptions *conversion = conversion_options(options);
+    /* Modes that do not read the weights, and those that do not read the configuration either. */
+    static const char *const describing[] = {"info", "tokenize", "detokenize", "render", NULL},
+                             *const tokenizing[] = {"tokenize", "detokenize", NULL};
     SourceKind kind;
     *opening = MODELOPEN_NONE;
     const bool is_own = path == options->model; /* not --against's */
@@ -61,31 +69,31 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
         if (opening->found) path = opening->found;
     }
     opening->path = path;
-    const bool chooses = type_choice_asked(options->type);
-    if (is_own && options->type && !chooses && mix_check(options->type, error) != STATUS_OK) {
+    const bool chooses = type_choice_asked(conversion->type);
+    if (is_own && conversion->type && !chooses && mix_check(conversion->type, error) != STATUS_OK) {
         error_prefix(error, "--type");
         return STATUS_USAGE;
     }
-    opening->type = chooses ? NULL : options->type; /* of others: as they are */
-    opening->digests = is_own && (options->receipt || options->replay);
-    opening->split_pattern = is_own ? options->split_pattern : NULL;
+    opening->type = chooses ? NULL : conversion->type; /* of others: as they are */
+    opening->digests = is_own && (proof->receipt || proof->replay);
+    opening->split_pattern = is_own ? conversion->split_pattern : NULL;
     if (source_detect(path, &kind, error) != STATUS_OK)
         return is_own ? advice_add(path, options->prompt || options->prompt_file, error)
                       : STATUS_FAILED;
-    opening->describes =
-        options->info || options->tokenize || options->detokenize || options->render;
-    opening->needs_tokenizer = is_own && !options->info && !options->verify;
-    if (kind != SOURCE_MODELFILE || (options->type && is_own)) {
+    opening->describes = options_ask_any(options, describing);
+    opening->needs_tokenizer =
+        is_own && !options_ask(options, "info") && !options_ask(options, "verify");
+    if (kind != SOURCE_MODELFILE || (conversion->type && is_own)) {
         if (source_open(&opening->source, path, tokenizer, error) != STATUS_OK)
             return STATUS_FAILED;
         opening->source->split_pattern = opening->split_pattern;
-        if (is_own && given_family_open(opening->source, options->family, error) != STATUS_OK)
+        if (is_own && given_family_open(opening->source, conversion->family, error) != STATUS_OK)
             return STATUS_FAILED;
         if (is_own && chooses) {
             Status status = choose_type(opening, options, error);
             if (status != STATUS_OK) return status;
         }
-        opening->source->only_vocabulary = options->tokenize || options->detokenize;
+        opening->source->only_vocabulary = options_ask_any(options, tokenizing);
         if (kind == SOURCE_MODELFILE && !opening->type) {
             source_close(opening->source);
             opening->source = NULL;
@@ -93,13 +101,13 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
         }
         if (opening->describes)
             return conversion_cache_find(&opening->conversion, opening->source, opening->type,
-                                         options->cache_dir, error);
-        const ConversionPlace place = {options->cache_dir, options->cache_limit,
+                                         conversion->cache_dir, error);
+        const ConversionPlace place = {conversion->cache_dir, conversion->cache_limit,
                                        .for_receipt = opening->digests};
         return conversion_cache_open(&opening->conversion, opening->source, opening->type, &place,
                                      interrupted, error);
     }
-    if (is_own && options->family)
+    if (is_own && conversion->family)
         return error_set(error, "%s: --family is for directories of Hugging Face and GGUF files",
                          path);
     return open_modelfile(opening, tokenizer, error);

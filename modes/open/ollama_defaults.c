@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "modes/proof/proof_options.h"
+#include "session/embedding_options.h"
 #include "system/terminal.h"
 #include "system/text_file.h"
 
@@ -26,7 +28,8 @@ static int open_regular(const char *path) {
 void ollama_defaults_open(OllamaDefaults *defaults, const FoundBeside *beside,
                           const Options *options) {
     struct stat info;
-    bool goes_on = options->session && stat(options->session, &info) == 0 && info.st_size > 0;
+    const char *session = options_text(options, "session");
+    bool goes_on = session && stat(session, &info) == 0 && info.st_size > 0;
     defaults->parameters = open_regular(beside->parameters);
     defaults->system = goes_on ? -1 : open_regular(beside->system);
 }
@@ -89,22 +92,16 @@ static const char *keep(OllamaDefaults *defaults, const char *text) {
     return copy;
 }
 
-static const OptionRow *row_of(const Options *o, const char *name) {
-    const OptionRow *row;
-    for (size_t i = 0; (row = command_line_row(&o->line, i)); i++)
-        if (row->kind != OPTION_HEADING && strcmp(row->name, name) == 0) return row;
-    return NULL;
-}
-
 /* Sets the option to the number that the text is, unless it is given, and says so; one out of its
  * range is not taken. */
 static void set(OllamaDefaults *defaults, Options *o, const char *name, const char *text,
                 Said *said) {
     char words[100];
     Error ignored;
-    const OptionRow *row = row_of(o, name);
+    size_t i;
+    const OptionRow *row = command_line_find(&o->line, name, &i);
     const double number = strtod(text, NULL);
-    if (!row || options_given(o, (const char *)o + row->field)) return;
+    if (!row || o->line.given[i]) return;
     const char *kept = number >= row->low && number <= row->high ? keep(defaults, text) : NULL;
     bool is_taken = kept && command_line_default(&o->line, name, &kept, 1, &ignored) == STATUS_OK;
     snprintf(words, sizeof words, "--%s %s", name, text);
@@ -194,7 +191,7 @@ static Status read_system(OllamaDefaults *defaults, Options *o, Said *said, Erro
     const char *kept = strlen(text) == length ? keep(defaults, text) : NULL;
     free(text);
     if (!kept || !kept[0]) return STATUS_OK;
-    if (o->mode != TEXT_CHAT && !o->batch && !o->render) {
+    if (o->mode != TEXT_CHAT && !o->batch && !options_ask(o, "render")) {
         add(said->left, sizeof said->left, "system prompt (it is for -m chat and --batch)");
     } else if (command_line_default(&o->line, "system", &kept, 1, &ignored) == STATUS_OK) {
         add(said->taken, sizeof said->taken, "system prompt");
@@ -204,10 +201,12 @@ static Status read_system(OllamaDefaults *defaults, Options *o, Said *said, Erro
 
 /* Whether a text is generated, and not one that a record describes. */
 static bool generates(const Options *o) {
-    bool looks = o->info || o->layers || o->verify || o->tokenize || o->detokenize || o->eval ||
-                 o->eval_tasks || o->embed || o->attention || o->positions || o->shape_test ||
-                 o->score;
-    return !looks && !o->replay && !o->check_session;
+    const ProofOptions *proof = proof_options(o);
+    static const char *const looking[] = {"info",       "layers",     "verify",     "tokenize",
+                                          "detokenize", "eval",       "eval-tasks", "attention",
+                                          "positions",  "shape-test", "score",      NULL};
+    bool looks = options_ask_any(o, looking) || embedding_options(o)->embed;
+    return !looks && !proof->replay && !proof->check_session;
 }
 
 Status ollama_defaults_apply(OllamaDefaults *defaults, Options *o, Error *error) {

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "modes/proof/proof_options.h"
+#include "modes/open/conversion_options.h"
 #include "base/clock.h"
 #include "base/machine.h"
 #include "modes/open/default_model.h"
@@ -48,9 +50,10 @@ static Status choose_model(Opened *opened, Error *error) {
 static Status open_models(Opened *opened, Error *error) {
     Session *session = &opened->session;
     const Options *o = opened->options;
+    const ConversionOptions *conversion = conversion_options(o);
     double start = clock_seconds();
-    Status status =
-        modelopen_begin(&opened->model, o->model, o->tokenizer, o, session->interrupted, error);
+    Status status = modelopen_begin(&opened->model, o->model, conversion->tokenizer, o,
+                                    session->interrupted, error);
     if (status == STATUS_OK && !(opened->mode->traits & MODE_WITHOUT_WEIGHTS))
         status = draft_opening_begin(&opened->draft, session, error);
     if (status == STATUS_OK) status = adapter_opening_begin(&opened->adapters, &o->lora, error);
@@ -61,6 +64,7 @@ static Status open_models(Opened *opened, Error *error) {
 Status opened_files(Opened *opened, Error *error) {
     Session *session = &opened->session;
     const Options *o = opened->options;
+    const ProofOptions *proof = proof_options(o);
     const Mode *mode = opened->mode;
     Status status = choose_model(opened, error);
     if (status != STATUS_OK) return status;
@@ -73,7 +77,7 @@ Status opened_files(Opened *opened, Error *error) {
     if (status == STATUS_OK) status = session_shape_open(&opened->shape, o, error);
     if (status == STATUS_OK && !(mode->traits & MODE_OWN_OUTPUT))
         status = output_open(&opened->output, o->output, error);
-    if (status == STATUS_OK && o->receipt) status = receipt_open(&session->receipt, o, error);
+    if (status == STATUS_OK && proof->receipt) status = receipt_open(&session->receipt, o, error);
     if (status == STATUS_OK && mode->open)
         status = mode->open(&opened->state, session, &opened->rules, error);
     if (o->stats) session->peak_memory_fd = peak_memory_open();
@@ -162,17 +166,18 @@ Status opened_parse(Opened *opened, Error *error) {
 Status opened_begin_answer(Opened *opened, Error *error) {
     Session *session = &opened->session;
     const Options *o = opened->options;
+    const ProofOptions *proof = proof_options(o);
     bool chats = o->mode == TEXT_CHAT;
     const char *kind = o->batch ? "batch" : chats ? "chat" : "text";
     if (opened->mode->traits & MODE_CONTINUES_TEXT || (chats && o->prompt))
         input_texts_hint_at_stdin(&opened->texts, o);
-    return o->receipt ? receipt_begin(session->receipt, session, kind, error) : STATUS_OK;
+    return proof->receipt ? receipt_begin(session->receipt, session, kind, error) : STATUS_OK;
 }
 
 /* A batch whose lines have failed in part has a receipt, too. */
 static Status finish_receipt(Opened *opened, Status status, Error *error) {
     Error other;
-    if (!opened->options->receipt) return status;
+    if (!proof_options(opened->options)->receipt) return status;
     if (status != STATUS_OK && status != STATUS_LINES_FAILED) return status;
     if (receipt_finish(opened->session.receipt, &other) == STATUS_OK) return status;
     *error = other;
@@ -200,7 +205,7 @@ Status opened_end_answer(Opened *opened, Status status, Error *error) {
 void opened_close(Opened *opened) {
     Session *session = &opened->session;
     if (opened->mode->close) opened->mode->close(opened->state);
-    if (opened->options->receipt) receipt_close(session->receipt);
+    if (proof_options(opened->options)->receipt) receipt_close(session->receipt);
     drafting_close(&opened->drafting);
     draft_opening_close(&opened->draft);
     shape_store_free(session->shapes);

@@ -31,7 +31,8 @@ static Status change_model(Session *session, ModelOptions *options, MaskOverride
     if (status != STATUS_OK) return status;
     if (masks_any(masks)) status = masks_prepare(config, options, error);
     session->sees_future = masks_see_future(masks);
-    if (status == STATUS_OK && !o->info && leads) terminal_say("overridden: %s", overrides.text);
+    if (status == STATUS_OK && !options_ask(o, "info") && leads)
+        terminal_say("overridden: %s", overrides.text);
     return status;
 }
 
@@ -40,7 +41,7 @@ static Status change_model(Session *session, ModelOptions *options, MaskOverride
 static void warn_of_size(const Session *session) {
     char text[256];
     const Options *o = session->options;
-    if (!o->info && !session->cluster &&
+    if (!options_ask(o, "info") && !session->cluster &&
         fit_warning(session, session->free_memory, text, sizeof text))
         terminal_say("%s: %s", o->model, text);
 }
@@ -53,7 +54,8 @@ Status weights_opening_start(WeightsOpening *weights, Session *session, unsigned
     MaskOverride masks = {.mask = MASK_MODEL};
     const Config *config = modelfile_config(session->file);
     ModelOptions options = session_model_options(session);
-    if (modelfile_n_tensors(session->file) == 0 && o->info) return STATUS_OK; /* a vocabulary */
+    if (modelfile_n_tensors(session->file) == 0 && options_ask(o, "info"))
+        return STATUS_OK; /* a vocabulary */
     if (o->context > config->context)
         terminal_say("the model was made for %u positions; more than these may not make sense",
                      config->context);

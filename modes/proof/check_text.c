@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "modes/proof/proof_options.h"
 #include "modes/proof/difference.h"
 #include "session/drafting.h"
 #include "session/generate.h"
@@ -31,11 +32,11 @@ typedef struct CheckText {
 } CheckText;
 
 static bool check_text_asked(const Options *o) {
-    return o->check && !o->batch;
+    return proof_options(o)->check && !o->batch;
 }
 
 static Status open_record(void **state, const Session *session, SandboxRules *rules, Error *error) {
-    const char *name = session->options->check;
+    const char *name = proof_options(session->options)->check;
     CheckText *c = calloc(1, sizeof *c);
     (void)rules;
     if (!c) return error_set(error, "no memory for a check");
@@ -74,11 +75,12 @@ static void generated_part(const CheckText *c, const char **record, size_t *leng
 static Status check_text_prepare(CheckText *c, Session *session, Error *error) {
     static const size_t most = (size_t)1 << 30;
     const Options *o = session->options;
+    const ProofOptions *proof = proof_options(o);
     const KvShape shape = model_kv_shape(session->model, session->kv_type);
     size_t vocab_size = model_config(session->model)->vocab_size, length;
     const char *record;
-    Status status =
-        descriptor_read(c->fd, o->check, most, session->interrupted, &c->file, &c->length, error);
+    Status status = descriptor_read(c->fd, proof->check, most, session->interrupted, &c->file,
+                                    &c->length, error);
     if (status == STATUS_OK) status = session_generation_options(session, &c->options, error);
     if (status != STATUS_OK) return status;
     c->options.rule = NULL;
@@ -179,13 +181,14 @@ static Status print_report(json_t *report, Error *error) {
 }
 
 static Status check_text_run(void *state, Session *session, Error *error) {
+    const ProofOptions *proof = proof_options(session->options);
     CheckText *c = state;
     bool same;
     Status status = check_text_prepare(c, session, error);
     if (status == STATUS_OK) status = generate(c, session, error);
     if (status != STATUS_OK) return status;
     json_t *report = check_text_compare(c, session, &same);
-    if (!same || !session->options->quiet) status = print_report(report, error);
+    if (!same || !proof->quiet) status = print_report(report, error);
     json_decref(report);
     if (status == STATUS_OK && session->options->output)
         status = output_write(session->output, c->text.bytes, c->text.length, error);
@@ -197,7 +200,7 @@ static Status check_text_run(void *state, Session *session, Error *error) {
                        s.passes);
     }
     if (status != STATUS_OK || same) return status;
-    error_set(error, "%s is not what this model gives", session->options->check);
+    error_set(error, "%s is not what this model gives", proof->check);
     return STATUS_LINES_FAILED;
 }
 

@@ -8,23 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "modes/proof/proof_options.h"
 #include "modes/proof/receipt.h"
 #include "base/sha256.h"
 #include "system/descriptor.h"
 
-#define FIELD(name) offsetof(Options, name)
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
-
-const OptionRow proof_receipt_options[] = {
-    HEADING_ROW("Receipts (docs/receipts.md)"),
-    TEXT_ROW(RARE, 0, "receipt", "FILE", FIELD(receipt),
-             "record what is needed to reproduce the answers"),
-    TEXT_ROW(RARE, 0, "replay", "RECEIPT", FIELD(replay), "compute them again and compare"),
-    TEXT_ROW(RARE, 0, "receipt-key", "FILE", FIELD(receipt_key),
-             "key to store prompts as keyed hashes, not as text"),
-    FLAG_ROW(RARE, 0, "quiet", FIELD(quiet), "with --check, --replay: print only differences"),
-    END_ROW,
-};
 
 /* ---- The kind of a record -----------------------------------------------------------------------
  */
@@ -49,6 +38,7 @@ static void look(const char *path, bool last, char text[LOOKED_AT + 1]) {
 /* A conversation says itself what was asked and drawn: whoever gives a prompt or a seed expects
  * another kind of record. */
 static Status refuse_beside_session(const Options *o, Error *error) {
+    const ProofOptions *proof = proof_options(o);
     const void *const drawn[] = {&o->temperature,
                                  &o->top_p,
                                  &o->min_p,
@@ -58,24 +48,25 @@ static Status refuse_beside_session(const Options *o, Error *error) {
                                  &o->presence_penalty,
                                  &o->frequency_penalty,
                                  &o->n_tokens};
-    bool others = o->batch || o->session || o->output || o->receipt || o->prompt ||
-                  o->prompt_file || o->system;
+    bool others = o->batch || options_ask(o, "session") || o->output || proof->receipt ||
+                  o->prompt || o->prompt_file || o->system;
     for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++)
         others = others || options_given(o, drawn[i]);
     if (!others) return STATUS_OK;
     return usage(error,
                  "--check %s: a conversation, which says itself what was asked, and its seeds: no "
                  "-i, -f, -y, -s, -t, -n, --batch, --session, -o or the like",
-                 o->check);
+                 proof->check);
 }
 
 /* Finds out by the file's beginning and end whether --check names a receipt, a conversation or
  * results. */
 static Status find_kind(Options *o, Error *error) {
+    ProofOptions *proof = proof_options_to_set(o);
     char begin[LOOKED_AT + 1], end[LOOKED_AT + 1];
-    if (!o->check || o->replay) return STATUS_OK;
-    look(o->check, false, begin);
-    look(o->check, true, end);
+    if (!proof->check || proof->replay) return STATUS_OK;
+    look(proof->check, false, begin);
+    look(proof->check, true, end);
     if (begin[0] != '{') return STATUS_OK;
     bool receipt = strstr(begin, "\"verbatim_receipt\"") || strstr(end, "\"verbatim_receipt\"");
     begin[strcspn(begin, "\n")] = '\0';
@@ -84,10 +75,10 @@ static Status find_kind(Options *o, Error *error) {
     if (session && refuse_beside_session(o, error) != STATUS_OK) return STATUS_USAGE;
     if (results && !session && !receipt && !o->batch)
         return usage(error, "--check %s: results, which need their requests: --batch FILE",
-                     o->check);
-    if (session) o->check_session = o->check;
-    if (receipt && !session) o->replay = o->check;
-    if (session || receipt) o->check = NULL;
+                     proof->check);
+    if (session) proof->check_session = proof->check;
+    if (receipt && !session) proof->replay = proof->check;
+    if (session || receipt) proof->check = NULL;
     return STATUS_OK;
 }
 
@@ -109,30 +100,33 @@ typedef struct Replay {
 } Replay;
 
 static bool proof_asked(const Options *o) {
-    return o->replay != NULL;
+    return proof_options(o)->replay != NULL;
 }
 
 static Status proof_check(Options *o, Error *error) {
-    bool views = o->info || o->verify || o->tokenize || o->detokenize || o->render || o->eval ||
-                 o->score || o->attention || o->positions || o->no_cache || o->list ||
-                 o->cache_list || o->cache_clear || o->shape_test;
-    if (o->quiet && !o->check && !o->check_session && !o->replay)
+    const ProofOptions *proof = proof_options(o);
+    static const char *const looking[] = {"info",        "verify",     "tokenize", "detokenize",
+                                          "render",      "eval",       "score",    "attention",
+                                          "positions",   "no-cache",   "list",     "cache-list",
+                                          "cache-clear", "shape-test", NULL};
+    bool views = options_ask_any(o, looking);
+    if (proof->quiet && !proof->check && !proof->check_session && !proof->replay)
         return usage(error, "--quiet leaves out what --check and --replay find the same");
-    if (o->receipt && o->replay)
+    if (proof->receipt && proof->replay)
         return usage(error, "--receipt writes a receipt and --replay reads one: use one of them");
-    if (o->receipt_key && !o->receipt && !o->replay)
+    if (proof->receipt_key && !proof->receipt && !proof->replay)
         return usage(error, "--receipt-key needs --receipt or --replay");
-    if ((o->receipt || o->replay) && views)
+    if ((proof->receipt || proof->replay) && views)
         return usage(error, "receipts are of a text, a chat or a batch, not of this");
-    if ((o->receipt || o->replay) && o->merge)
+    if ((proof->receipt || proof->replay) && options_ask(o, "merge"))
         return usage(error, "--merge computes no answers: each part of a batch has its receipt");
-    if (o->replay && o->shard && !o->batch)
+    if (proof->replay && options_ask(o, "shard") && !o->batch)
         return usage(error, "--replay with --shard needs the requests' --batch FILE");
-    if (o->receipt && o->check)
+    if (proof->receipt && proof->check)
         return usage(error, "--receipt writes answers down, --check looks at them: one at a time");
-    if (o->receipt && o->resume)
+    if (proof->receipt && options_ask(o, "resume"))
         return usage(error, "--receipt writes down a whole batch: not with --resume");
-    if (o->replay && (o->output || o->resume || o->mode))
+    if (proof->replay && (o->output || options_ask(o, "resume") || o->mode))
         return usage(error, "--replay repeats what the receipt says: no -o, -m or --resume");
     return STATUS_OK;
 }
@@ -159,16 +153,17 @@ static Status proof_prepare(void *state, Options *options, Session *session, Err
 }
 
 static Status proof_run(void *state, Session *session, Error *error) {
+    const ProofOptions *proof = proof_options(session->options);
     Replay *replay = state;
     const char *kind = receipt_kind(replay->receipt);
     size_t i = 0;
     while (replay->kinds[i] && strcmp(replay->kinds[i]->name, kind) != 0) i++;
     if (!replay->kinds[i])
         return error_set(error, "%s: a receipt of a '%.40s', which this version does not know",
-                         session->options->replay, kind);
-    if (session->options->session && strcmp(kind, "chat") != 0)
+                         proof->replay, kind);
+    if (options_ask(session->options, "session") && strcmp(kind, "chat") != 0)
         return error_set(error, "%s: not of a chat, whose messages --session would have",
-                         session->options->replay);
+                         proof->replay);
     Status status = receipt_begin(replay->receipt, session, kind, error);
     if (status == STATUS_OK) status = replay->kinds[i]->run(replay->states[i], session, error);
     return status == STATUS_OK ? receipt_finish(replay->receipt, error) : status;
@@ -206,7 +201,7 @@ typedef struct RecordedText {
 /* Mode.open: opens the recorded text of --check. */
 static Status open_recorded_text(void **state, const Session *session, SandboxRules *rules,
                                  Error *error) {
-    const char *path = session->options->check;
+    const char *path = proof_options(session->options)->check;
     RecordedText *record = calloc(1, sizeof *record);
     (void)rules;
     if (!record) return error_set(error, "no memory for a text");
@@ -252,8 +247,8 @@ static Status run_text(void *state, Session *session, Error *error) {
     static const size_t most = (size_t)1 << 30;
     RecordedText *record = state;
     if (record->fd < 0) return proof_generate(session, NULL, error);
-    Status status = descriptor_read(record->fd, session->options->check, most, session->interrupted,
-                                    &record->text, &record->length, error);
+    Status status = descriptor_read(record->fd, proof_options(session->options)->check, most,
+                                    session->interrupted, &record->text, &record->length, error);
     if (status != STATUS_OK) return status;
     record->ends = record->length > 0 && record->text[record->length - 1] == '\n';
     if (record->ends) record->length--;

@@ -6,8 +6,6 @@
 #include "session/generate.h"
 #include "session/mode.h"
 
-extern const OptionRow proof_receipt_options[];
-
 /* Finds out what kind of record --check names, before the other modes look at the options: a
  * receipt is replayed, a conversation goes to `check_session`. The first of the table. */
 extern const Mode proof_record_kind_mode;

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "modes/proof/proof_options.h"
+#include "session/embedding_options.h"
 #include "base/unicode.h"
 #include "constraint/json_reader.h"
 #include "core/numeric.h"
@@ -53,18 +55,19 @@ static Status open_file(const char *path, int *fd, Error *error) {
 }
 
 Status receipt_open(Receipt **out, const Options *o, Error *error) {
+    const ProofOptions *proof = proof_options(o);
     Receipt *r = calloc(1, sizeof *r);
     if (!r) return error_set(error, "no memory for a receipt");
     *out = r;
     r->options = o;
-    r->replays = o->replay != NULL;
-    r->report.quiet = o->quiet;
-    r->name = r->replays ? o->replay : o->receipt;
+    r->replays = proof->replay != NULL;
+    r->report.quiet = proof->quiet;
+    r->name = r->replays ? proof->replay : proof->receipt;
     r->fd = r->key_fd = r->output.fd = -1;
     Status status =
         r->replays ? open_file(r->name, &r->fd, error) : output_open(&r->output, r->name, error);
-    if (status == STATUS_OK && o->receipt_key)
-        status = open_file(o->receipt_key, &r->key_fd, error);
+    if (status == STATUS_OK && proof->receipt_key)
+        status = open_file(proof->receipt_key, &r->key_fd, error);
     return status;
 }
 
@@ -80,13 +83,14 @@ void receipt_close(Receipt *r) {
 }
 
 static Status read_key(Receipt *r, const volatile sig_atomic_t *interrupted, Error *error) {
+    const ProofOptions *proof = proof_options(r->options);
     if (r->key_fd < 0) return STATUS_OK;
-    Status status = descriptor_read(r->key_fd, r->options->receipt_key, KEY_MOST_BYTES, interrupted,
+    Status status = descriptor_read(r->key_fd, proof->receipt_key, KEY_MOST_BYTES, interrupted,
                                     &r->key, &r->key_bytes, error);
     /* What a short key has written can still be replayed. */
     if (status == STATUS_OK && r->key_bytes < (r->replays ? 1 : KEY_LEAST_BYTES))
         status = error_set(error, "%s: a key of %zu bytes could be guessed; %d are the least",
-                           r->options->receipt_key, r->key_bytes, KEY_LEAST_BYTES);
+                           proof->receipt_key, r->key_bytes, KEY_LEAST_BYTES);
     return status;
 }
 
@@ -279,12 +283,14 @@ static Status receipt_parse(Receipt *r, const char *text, size_t length, Error *
 
 /* Gives the session the prompt of a text and the shape of answers. */
 static Status set_inputs(Receipt *r, Options *o, Session *session, Error *error) {
+    EmbeddingOptions *embedding = embedding_options_to_set(o);
     const json_t *settings = json_object_get(r->json, "settings");
     const json_t *prompt = json_object_get(json_array_get(r->items, 0), "prompt");
     const json_t *text = json_object_get(prompt, "text");
     bool given = o->prompt || o->prompt_file;
     if (strcmp(receipt_kind(r), "batch") == 0 && !o->batch) o->batch = r->name;
-    if (o->batch && !o->embed && json_object_get(settings, "embed")) o->embed = o->batch;
+    if (o->batch && !embedding->embed && json_object_get(settings, "embed"))
+        embedding->embed = o->batch;
     if (strcmp(receipt_kind(r), "text") == 0 && !given && json_is_string(text)) {
         session->prompt = (char *)(uintptr_t)json_string_value(text);
         session->prompt_length = json_string_length(text);
@@ -569,7 +575,7 @@ Status receipt_begin(Receipt *r, const Session *session, const char *kind, Error
     if (status == STATUS_OK) status = make_model(session, &model, &tensors, error);
     if (status == STATUS_OK && r->replays) {
         compare_program(r, program);
-        if (json_object_get(r->json, "shard") && !session->options->shard)
+        if (json_object_get(r->json, "shard") && !options_ask(session->options, "shard"))
             report_not_checked(&r->report, "shard", 0,
                                "the requests' file was not given: --batch FILE --shard I/N");
         status = compare_model(r, model, tensors, error);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "session/embedding_options.h"
 #include "constraint/json_reader.h"
 #include "base/sha256.h"
 
@@ -96,6 +97,7 @@ enum { N_SHAPES = sizeof shape_names / sizeof *shape_names };
 
 /* Options that are written down as they were given, under their own names. */
 static void put_words(json_t *json, const Options *o) {
+    const EmbeddingOptions *embedding = embedding_options(o);
     static const char *const bos[] = {"auto", "no", "yes"}, *const reasoning[] = {"auto", "on",
                                                                                   "off"};
     const struct {
@@ -103,8 +105,8 @@ static void put_words(json_t *json, const Options *o) {
         bool given;
     } flags[] = {{"special", o->special},
                  {"ignore-eos", o->ignore_eos},
-                 {"batch-text", o->batch_text},
-                 {"embed", o->embed != NULL}}; /* its file is in no receipt */
+                 {"batch-text", options_ask(o, "batch-text")},
+                 {"embed", embedding->embed != NULL}}; /* its file is in no receipt */
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (flags[i].given) json_object_set_new(json, flags[i].name, json_true());
     if (o->bos) json_object_set_new(json, "bos", json_string(bos[o->bos]));
@@ -134,22 +136,12 @@ static void put_shape(json_t *json, const ShapeSource *shape, SettingText text,
                                   text(context, shape->text ? shape->text : "", shape->length)));
 }
 
-/* The option's row and its index; NULL: there is none. */
-static const OptionRow *find_row(const CommandLine *line, const char *name, size_t *index) {
-    const OptionRow *row;
-    *index = 0;
-    while ((row = command_line_row(line, *index)) &&
-           (row->kind == OPTION_HEADING || strcmp(row->name, name) != 0))
-        ++*index;
-    return row;
-}
-
 /* The option's value as JSON; NULL: it was not given. */
 static json_t *given_value(const Options *o, const char *name) {
     size_t i;
-    const OptionRow *row = find_row(&o->line, name, &i);
+    const OptionRow *row = command_line_find(&o->line, name, &i);
     if (!row || !o->line.given[i]) return NULL;
-    const void *value = (const char *)o + row->field;
+    const void *value = command_line_field(&o->line, i);
     const char *words = row->value;
     switch (row->kind) {
     case OPTION_FLAG:
@@ -288,7 +280,7 @@ static Status apply_setting(CommandLine *line, const char *name, const json_t *v
     const char *values[OPTION_LIST_MOST];
     char number[40];
     size_t n = 1, index;
-    const OptionRow *row = find_row(line, name, &index);
+    const OptionRow *row = command_line_find(line, name, &index);
     if (row && !is_of_kind(value, row->kind))
         return error_set(error, "'%s' has no value of its kind", name);
     values[0] = json_reader_word(value);

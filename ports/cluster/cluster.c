@@ -6,6 +6,9 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "modes/proof/proof_options.h"
+#include "modes/inspect/inspect_options.h"
+#include "modes/open/conversion_options.h"
 #include "base/clock.h"
 #include "ports/cluster/rank.h"
 #include "adapters/lora.h"
@@ -97,12 +100,15 @@ static const Mode follower_mode = {
 };
 
 Status cluster_adapt(Cluster *cluster, Options *o, const Mode **mode, Error *error) {
+    ProofOptions *proof = proof_options_to_set(o);
+    InspectOptions *inspect = inspect_options_to_set(o);
+    const ConversionOptions *conversion = conversion_options(o);
     if (!cluster) return STATUS_OK;
     if (wire_is_tied(cluster->wire) && !o->no_sandbox)
         return error_set(error, "this MPI keeps a connection to mpirun open, by which a hostile "
                                 "model file could start programs: Open MPI 4.1 does not, and "
                                 "--no-sandbox runs files that you trust");
-    if (o->type && strncmp(o->type, "auto", 4) == 0)
+    if (conversion->type && strncmp(conversion->type, "auto", 4) == 0)
         return error_set(error, "--type auto looks at one machine's memory, but all ranks need the "
                                 "same type: name one, as --type q8");
     if (o->lora.n > 0) rank_send_floats(cluster->rank);
@@ -110,14 +116,14 @@ Status cluster_adapt(Cluster *cluster, Options *o, const Mode **mode, Error *err
     *mode = &follower_mode;
     o->mode = TEXT_GENERATE;
     o->prompt = "";
-    o->prompt_file = o->eval = o->chat_template = o->output = NULL;
-    o->tokenize = o->detokenize = o->render = false;
+    o->prompt_file = inspect->eval = o->chat_template = o->output = NULL;
+    inspect->tokenize = inspect->detokenize = inspect->render = false;
     o->json_schema = o->regex = o->grammar = NULL;
     o->json_object = false;
     o->choice.n = 0;
     o->draft = "none";
     o->draft_model = NULL;
-    o->receipt = o->replay = NULL;
+    proof->receipt = proof->replay = NULL;
     return STATUS_OK;
 }
 

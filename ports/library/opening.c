@@ -7,33 +7,17 @@
 
 #include "advice/spelling.h"
 #include "modes/batch/batch_memory.h"
+#include "modes/batch/batch_options.h"
+#include "session/embedding_options.h"
 #include "kvcache/kvcache_sizes.h"
 #include "constraint/json_reader.h"
 #include "base/machine.h"
 
 /* ---- Options ---- */
 
-#define FIELD(name) offsetof(Options, name)
-
-/* What requests and the machine want, of the options that the modes of `run` bring. */
-static const OptionRow library_rows[] = {
-    TEXT_ROW(RARE, 0, "draft", "WHO", FIELD(draft), NULL),
-    UINT_ROW(RARE, 0, "lookup", FIELD(lookup), 0, DRAFTS_MAX, NULL),
-    TEXT_ROW(RARE, 0, "kv-memory", "SIZE", FIELD(kv_memory), NULL),
-    UINT_ROW(RARE, 0, "max-concurrent", FIELD(max_concurrent), 1, 65536, NULL),
-    TEXT_ROW(RARE, 0, "system", "TEXT", FIELD(system), NULL),
-    CHOICE_ROW(RARE, 0, "reasoning", "auto|on|off", FIELD(reasoning), NULL, NULL),
-    TEXT_ROW(RARE, 0, "reasoning-effort", "HOW", FIELD(reasoning_effort), NULL),
-    UINT_ROW(RARE, 0, "reasoning-budget", FIELD(reasoning_budget), 0, 1e9, NULL),
-    FLAG_ROW(RARE, 0, "hide-reasoning", FIELD(hide_reasoning), NULL),
-    CHOICE_ROW(RARE, 0, "pooling", "auto|last|mean|cls", FIELD(pooling), NULL, NULL),
-    UINT_ROW(RARE, 0, "dimensions", FIELD(dimensions), 1, 1 << 20, NULL),
-    CHOICE_ROW(RARE, 0, "embed-normalize", "auto|yes|no", FIELD(embed_normalize), NULL, NULL),
-    TEXT_ROW(RARE, 0, "embed-prompt", "NAME", FIELD(embed_prompt), NULL),
-    FLAG_ROW(RARE, 0, "embed-truncate", FIELD(embed_truncate), NULL),
-    END_ROW,
-};
-static const OptionRow *const tables[] = {library_rows, NULL};
+/* Of the modes' options those of requests. */
+static const ModeOptions *const tables[] = {&options_chat, &options_messages, &batch_option_table,
+                                            &embedding_option_table, NULL};
 static const MoreOptions more = {.tables = tables};
 
 /* The options that the library has: no files, nothing that prints. */
@@ -226,7 +210,8 @@ Status library_open(LibraryOpening *o, const char *path, const char *options, Er
     Status status = read_options(o, path, options, error);
     if (status != STATUS_OK) return error_prefix(error, "options");
     status = open_model(o, path, error);
-    if (status == STATUS_OK) status = batch_memory(o->options.kv_memory, &o->kv_bytes, error);
+    if (status == STATUS_OK)
+        status = batch_memory(batch_options(&o->options)->kv_memory, &o->kv_bytes, error);
     if (status == STATUS_OK) status = answering_begin(&o->answering, &o->session, error);
     if (status == STATUS_OK) status = answering_settle(&o->answering, error);
     if (status != STATUS_OK) return STATUS_FAILED;

@@ -1,0 +1,18 @@
+/* What options say of a chat alone; those of messages are known to all modes. */
+#ifndef CHAT_OPTIONS_H
+#define CHAT_OPTIONS_H
+
+#include "session/options.h"
+
+typedef struct ChatOptions {
+    bool single_turn;    /* stdin, -i or -f is one message */
+    const char *session; /* the conversation's file */
+} ChatOptions;
+
+extern const ModeOptions chat_option_table;
+
+/* Those of the command line. */
+const ChatOptions *chat_options(const Options *options);
+ChatOptions *chat_options_to_set(Options *options);
+
+#endif

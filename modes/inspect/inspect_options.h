@@ -1,0 +1,28 @@
+/* The options of the modes that look instead of generating. */
+#ifndef INSPECT_OPTIONS_H
+#define INSPECT_OPTIONS_H
+
+#include "session/options.h"
+
+typedef enum ScoreChoice { SCORE_NO, SCORE_TABLE, SCORE_JSON } ScoreChoice;
+
+typedef struct InspectOptions {
+    bool info, layers, verify, tokenize, detokenize, render, bug_report;
+    const char *eval, *eval_tasks, *against;
+    uint64_t limit;           /* tokens of --eval that are scored; 0: all */
+    bool why;                 /* --against: which tensors win answers back */
+    const char *attention;    /* where the picture of --attention goes; "-": the terminal */
+    const char *positions;    /* where the picture or table of --positions goes; "-": terminal */
+    uint64_t layer, position; /* --layer looks at this place; only where given */
+    ScoreChoice score;
+    bool no_cache;
+    const char *shape_test;
+} InspectOptions;
+
+extern const ModeOptions inspect_option_table, inspect_shape_test_option;
+
+/* Those of the command line. */
+const InspectOptions *inspect_options(const Options *options);
+InspectOptions *inspect_options_to_set(Options *options);
+
+#endif
