@@ -112,7 +112,7 @@ static Status check_views(Options *o, Error *error) {
                      "terminal - or scores or LAYER.HEAD",
                      inspect->attention);
     bool is_table = inspect->positions && strcmp(inspect->positions, "table") == 0;
-    if (inspect->positions && strcmp(inspect->positions, "-") != 0 &&
+    if (inspect->positions && !is_table && strcmp(inspect->positions, "-") != 0 &&
         !has_form(inspect->positions, svg))
         return usage(error,
                      "--positions %s: the picture is SVG: give a name in .svg, or -; or table",
