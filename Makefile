@@ -139,6 +139,10 @@ $(BUILD)/libverbatim.a: $(OBJECTS)
 $(BUILD)/run $(BUILD)/export $(BUILD)/bench $(BUILD)/decoder: $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libverbatim.a
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
 
+# decoder.c after an edit (scripts/decoder-edits).
+$(BUILD)/edits/%: $(BUILD)/edits/%.c $(BUILD)/libverbatim.a
+	$(CC) $(ALL_CFLAGS) -O1 -o $@ $^ $(ALL_LIBS)
+
 # run for several processes under mpirun. Only run.c and ports/cluster/ know of MPI; everything else is the
 # library's.
 MPICC = mpicc

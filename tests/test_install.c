@@ -18,7 +18,7 @@ static void shell(const char *place, const char *command) {
     char *whole = NULL;
     assert_true(asprintf(&whole,
                          "place='%s'; make() { env -u MAKEFLAGS -u MAKELEVEL make -s -o all "
-                         "BUILD='%s' \"$@\"; }; %s",
+                         "BUILD='%s' SHARED=none \"$@\"; }; %s",
                          place, build ? build : "build", command) > 0);
     Process p = RUN("/bin/sh", "-c", whole);
     if (p.status) fail_msg("%s\nstatus %d:\n%s%s", command, p.status, p.out, p.err);
