@@ -44,6 +44,7 @@
 #include "generation.h"
 #include "tokenizer.h"
 #include "core/weights.h"
+#include "kernels/bfloat.h"
 
 enum {
     SUMS = 16,          /* partial sums of a vector's sum */
@@ -108,6 +109,18 @@ static void replace(float *exact, const float *plain, size_t n, float *largest_d
     }
 }
 
+/* exact_multiply for bf16_act: x is rounded to 16 bits, and in each block of 32 the even and the
+ * odd inputs are summed apart, as processors with instructions for such numbers do. */
+static void bfloat_multiply(float *out, const Matrix *w, const float *x) {
+    for (size_t i = 0; i < w->rows; i++)
+        for (size_t first = 0; first < w->cols; first += BFLOAT_BLOCK) {
+            float sums[2] = {0.0f, 0.0f};
+            for (size_t k = first; k < w->cols && k < first + BFLOAT_BLOCK; k++)
+                sums[k % 2] = fmaf(matrix_float(w, i, k), bfloat_activation(x[k]), sums[k % 2]);
+            out[i] += sums[0] + sums[1];
+        }
+}
+
 /* out[rows] = W x, with W [rows][cols] and x [cols]: each output is the dot product of a row of W
  * with x. Nearly all the time of a language model is spent here.
  *
@@ -116,6 +129,10 @@ static void replace(float *exact, const float *plain, size_t n, float *largest_d
 static void exact_multiply(float *out, const Matrix *w, const float *x) {
     size_t group = type_group(w->type);
     memset(out, 0, w->rows * sizeof *out);
+    if (type_input_form(w->type) == FORM_BFLOATS) {
+        bfloat_multiply(out, w, x);
+        return;
+    }
     for (size_t i = 0; !group && i < w->rows; i++)
         for (size_t k = 0; k < w->cols; k++) out[i] = fmaf(matrix_float(w, i, k), x[k], out[i]);
     for (size_t first = 0; group && first < w->cols; first += group) {

@@ -32,6 +32,11 @@ void losses_count_saturated(ConvertLosses *losses, const TensorPlan *t, float *x
     }
 }
 
+void losses_count_cleared(ConvertLosses *losses, const TensorPlan *t, const float *x) {
+    size_t n = saturation_cleared(t->type, x, PANEL_ROWS * t->from->cols);
+    if (n > 0) atomic_fetch_add(&losses->cleared, n);
+}
+
 Status losses_measure(ConvertLosses *losses, const TensorPlan *t, size_t first,
                       const uint8_t *panel, float *x, Error *error) {
     size_t n = panel_rows(t, first), cols = t->from->cols;
@@ -141,9 +146,37 @@ static void tell_saturated(const ConvertLosses *losses, const TensorPlan *tensor
     note(line, context);
 }
 
+/* Says what bf16_act has lost: the lower bits of weights that were no bfloat16 numbers, and weights
+ * below 2^-40. Nothing is said where there was no loss. */
+static void tell_bfloats(const ConvertLosses *losses, const TensorPlan *tensors, size_t n,
+                         Note *note, void *context) {
+    const char *rounded = NULL;
+    size_t cleared = atomic_load(&losses->cleared);
+    char line[200], low[60];
+    for (size_t i = 0; i < n && !rounded; i++) {
+        const SourceTensor *t = tensors[i].from;
+        bool panels = t->stored == STORED_PANELS;
+        TensorType from = panels ? t->panels : stored_type_info(t->stored)->lossless;
+        if (t->shares || tensors[i].type != TENSOR_BF16_ACT) continue;
+        if (t->stored == STORED_RANDOM) continue; /* it had no bits before */
+        if (type_is_bfloat(from) && !t->sums && t->add == 0.0f) continue;
+        rounded = panels ? tensor_type_info(from)->name : stored_type_info(t->stored)->name;
+    }
+    if (!rounded && cleared == 0) return;
+    snprintf(low, sizeof low, "%zu with |w| < 2^-40 became 0", cleared);
+    if (rounded) {
+        snprintf(line, sizeof line, "bf16_act: weights of %s are rounded to 8 significant bits%s%s",
+                 rounded, cleared ? "; " : "", cleared ? low : "");
+    } else {
+        snprintf(line, sizeof line, "bf16_act: weights are kept without loss, but %s", low);
+    }
+    note(line, context);
+}
+
 void losses_tell(const ConvertLosses *losses, const TensorPlan *tensors, size_t n, Note *note,
                  void *context) {
     tell_errors(losses, note, context);
     tell_second_rounding(tensors, n, note, context);
     tell_saturated(losses, tensors, n, note, context);
+    tell_bfloats(losses, tensors, n, note, context);
 }

@@ -3,12 +3,15 @@
 #ifndef CONVERT_LOSSES_H
 #define CONVERT_LOSSES_H
 
+#include <stdatomic.h>
+
 #include "convert/panel_maker.h"
 
 typedef struct ConvertLosses {
     double errors[STORED_TYPES], squares[STORED_TYPES]; /* of tensors whose error is measured */
     size_t *saturated; /* [source->n_tensors] weights that the tensor's type does not hold; owned */
     float largest;     /* the largest of them */
+    atomic_size_t cleared; /* weights that became 0: bf16_act has no such small numbers */
 } ConvertLosses;
 
 /* False when memory is short. */
@@ -19,6 +22,9 @@ void losses_free(ConvertLosses *losses);
  * memory, its type does not hold. */
 void losses_count_saturated(ConvertLosses *losses, const TensorPlan *tensor, float *x,
                             const uint8_t *panel);
+
+/* Counts which of the weights x[PANEL_ROWS][cols] of a float type become 0. */
+void losses_count_cleared(ConvertLosses *losses, const TensorPlan *tensor, const float *x);
 
 /* Adds the squares of a panel's weights and of their errors to the sums of its stored type.
  * x[PANEL_ROWS + 1][padded cols] is working memory. */

@@ -8,11 +8,16 @@
 #include "formats/stored/stored.h"
 #include "kernels/panel_pack.h"
 
-/* Refuses infinities and NaN in a panel that was made of rows from `first` on. */
+/* Refuses infinities, NaN and weights below the type's floor in a panel that was made of rows from
+ * `first` on. */
 static Status check_panel(const TensorPlan *t, size_t first, const uint8_t *panel, Error *error) {
     const Matrix w = {t->type, PANEL_ROWS, t->from->cols, t->panel_bytes, panel};
-    size_t bad = panel_bad_row(&w, 0);
-    return bad == PANEL_ROWS ? STATUS_OK : panel_not_finite(t, first + bad, "weight", error);
+    size_t bad = panel_bad_row(&w, 0), low = panel_low_row(&w, 0);
+    if (bad < PANEL_ROWS) return panel_not_finite(t, first + bad, "weight", error);
+    if (low == PANEL_ROWS) return STATUS_OK;
+    return error_set(error,
+                     "%s: tensor '%s': row %zu holds a weight below 2^-40, which %s never has",
+                     t->source->path, t->from->name, first + low, tensor_type_info(t->type)->name);
 }
 
 /* ---- Panels of a model.bin ---- */

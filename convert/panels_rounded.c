@@ -44,6 +44,12 @@ static Status round_floats(const TensorPlan *t, size_t first, PanelWork *w, uint
                            Error *error) {
     size_t cols = t->from->cols;
     if (read_padded(t, first, cols, w->floats, error) != STATUS_OK) return STATUS_FAILED;
+    for (size_t r = 0; r < PANEL_ROWS; r++)
+        if (!saturation_fits(t->type, w->floats + r * cols, cols))
+            return error_set(
+                error, "%s: tensor '%s': row %zu holds a weight that %s has no number for",
+                t->source->path, t->from->name, first + r, tensor_type_info(t->type)->name);
+    losses_count_cleared(w->losses, t, w->floats);
     losses_count_saturated(w->losses, t, w->floats, panel);
     saturation_clamp(t->type, w->floats, PANEL_ROWS * cols);
     panel_pack_floats(t->type, cols, w->floats, panel);

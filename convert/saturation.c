@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "kernels/bfloat.h"
+
 /* The largest numbers of float16 and bfloat16, and where rounding to nearest leaves them. */
 static const float HALF = 65504.0f, BEYOND_HALF = 65520.0f;
 static const float BFLOAT = 0x1.FEp127f, BEYOND_BFLOAT = 0x1.FFp127f;
@@ -47,7 +49,8 @@ size_t saturation_count(TensorType type, size_t cols, const float *x, const uint
     const TensorTypeInfo *info = tensor_type_info(type);
     size_t padded = info->group ? tensor_padded_cols(type, cols) : cols, count = 0;
     float most = largest_of(x, PANEL_ROWS * padded);
-    if (!(most > HALF) || type == TENSOR_F32) return 0; /* nearly always */
+    if (!(most > HALF) || type == TENSOR_F32 || type == TENSOR_BF16_ACT)
+        return 0; /* nearly always */
     if (type == TENSOR_F16) return count_from(x, PANEL_ROWS * cols, BEYOND_HALF, largest);
     if (type == TENSOR_BF16) return count_from(x, PANEL_ROWS * cols, BEYOND_BFLOAT, largest);
     const Matrix matrix = {.type = type, .rows = PANEL_ROWS, .cols = cols, .data = panel};
@@ -55,5 +58,16 @@ size_t saturation_count(TensorType type, size_t cols, const float *x, const uint
         matrix_row(&matrix, r, row);
         count += count_in_groups(x + r * padded, row, cols, info->group, largest);
     }
+    return count;
+}
+
+bool saturation_fits(TensorType type, const float *x, size_t n) {
+    return type != TENSOR_BF16_ACT || largest_of(x, n) < BEYOND_BFLOAT;
+}
+
+size_t saturation_cleared(TensorType type, const float *x, size_t n) {
+    size_t count = 0;
+    for (size_t i = 0; type == TENSOR_BF16_ACT && i < n; i++)
+        count += x[i] != 0.0f && bfloat_activation(x[i]) == 0.0f;
     return count;
 }

@@ -296,8 +296,8 @@ static void multiply_stripe(const Product *product, const uint8_t *input, size_t
 
 /* ---- the table ---- */
 
-static bool by_tiles(size_t group, size_t n_rows) {
-    return group && n_rows >= AMX_MIN_ROWS;
+static bool by_tiles(size_t form, size_t n_rows) {
+    return form_is_codes(form) && n_rows >= AMX_MIN_ROWS;
 }
 
 static size_t input_bytes(size_t group, size_t n_rows, size_t n_inputs) {

@@ -10,21 +10,21 @@
 
 #include "kernels/blocks.h"
 
-static size_t input_bytes(size_t group, size_t n_rows, size_t n_inputs) {
-    return group ? blocks_bytes(group, n_rows, n_inputs)
-                 : FLOAT_KERNELS.input_bytes(n_rows, n_inputs);
+static size_t input_bytes(size_t form, size_t n_rows, size_t n_inputs) {
+    return form_is_codes(form) ? blocks_bytes(form, n_rows, n_inputs)
+                               : FLOAT_KERNELS.input_bytes(form, n_rows, n_inputs);
 }
 
-static size_t pack_tasks(size_t group, size_t n_rows) {
-    return group ? n_rows : FLOAT_KERNELS.pack_tasks(n_rows);
+static size_t pack_tasks(size_t form, size_t n_rows) {
+    return form_is_codes(form) ? n_rows : FLOAT_KERNELS.pack_tasks(form, n_rows);
 }
 
-static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, size_t task,
+static void pack(size_t form, const float *x, size_t n_rows, size_t n_inputs, size_t task,
                  void *input) {
-    if (group) {
-        pack_activation_row(group, x, n_rows, n_inputs, task, BLOCK_ROWS, input);
+    if (form_is_codes(form)) {
+        pack_activation_row(form, x, n_rows, n_inputs, task, BLOCK_ROWS, input);
     } else {
-        FLOAT_KERNELS.pack(x, n_rows, n_inputs, task, input);
+        FLOAT_KERNELS.pack(form, x, n_rows, n_inputs, task, input);
     }
 }
 

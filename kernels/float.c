@@ -10,7 +10,9 @@
 
 #include <string.h>
 
+#include "kernels/bfloat.h"
 #include "kernels/lanes.h"
+#include "kernels/order.h"
 #include "kernels/row_blocks.h"
 
 /* Registers: ROWS * PANELS sums, PANELS weights, one activation. Runs are as long as was fastest:
@@ -102,50 +104,115 @@ LANES_INLINE void multiply_tile(TensorType type, size_t rows, size_t panels, con
             lanes_store(tile.to + r * tile.to_stride + p * LANES, sums[r][p]);
 }
 
+/* Sums of multiply_blocked: those of a tile, or of one row by ROW_PANELS panels. */
+enum { BLOCKED_SUMS = ROWS * PANELS > ROW_PANELS ? ROWS *PANELS : ROW_PANELS };
+
+/* multiply_tile for bf16_act, whose lines are of `type`. A block's even inputs come first; their
+ * sums wait on the stack for those of the odd ones, and so do the tile's, which leaves the
+ * registers to the sums that inputs are added to. */
+LANES_INLINE void multiply_blocked(TensorType type, size_t rows, size_t panels,
+                                   const uint8_t *lines, size_t panel_bytes, const float *x,
+                                   size_t n, Tile tile, Fetch fetch) {
+    lanes all[BLOCKED_SUMS], even[BLOCKED_SUMS];
+#pragma GCC unroll 12
+    for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (size_t p = 0; p < panels; p++)
+            all[r * panels + p] =
+                tile.from ? lanes_load(tile.from + r * tile.from_stride + p * LANES) : lanes_zero();
+    for (size_t first = 0; first < n; first += BFLOAT_BLOCK) {
+        const size_t end = n - first < BFLOAT_BLOCK ? n : first + BFLOAT_BLOCK;
+#pragma GCC unroll 2
+        for (size_t odd = 0; odd < 2; odd++) {
+            lanes sums[BLOCKED_SUMS];
+#pragma GCC unroll 24
+            for (size_t i = 0; i < rows * panels; i++) sums[i] = lanes_zero();
+            for (size_t k = first + odd; k < end; k += 2) {
+                const uint8_t *line = lines + (k - odd) * input_line_bytes(type);
+                lanes w[ROW_PANELS];
+#pragma GCC unroll 4
+                for (size_t p = 0; p < panels; p++) {
+                    w[p] = load_weights(type, line + p * panel_bytes, odd);
+                    if (odd && rows == 1) continue; /* its line was fetched with the even inputs */
+                    __builtin_prefetch(fetch.from + p * fetch.panel_bytes + k * fetch.input_bytes,
+                                       0, rows == 1 ? 3 : 2);
+                }
+#pragma GCC unroll 12
+                for (size_t r = 0; r < rows; r++) {
+                    lanes v = lanes_set(x[k * rows + r]);
+#pragma GCC unroll 4
+                    for (size_t p = 0; p < panels; p++)
+                        sums[r * panels + p] = lanes_fma(w[p], v, sums[r * panels + p]);
+                }
+            }
+#pragma GCC unroll 24
+            for (size_t i = 0; i < rows * panels; i++) {
+                if (odd) all[i] = lanes_add(all[i], lanes_add(even[i], sums[i]));
+                if (!odd) even[i] = sums[i];
+                IN_MEMORY(all[i]);
+                IN_MEMORY(even[i]);
+            }
+        }
+    }
+#pragma GCC unroll 12
+    for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (size_t p = 0; p < panels; p++)
+            lanes_store(tile.to + r * tile.to_stride + p * LANES, all[r * panels + p]);
+}
+
 /* Functions that call multiply_tile with type, panels and rows known to the compiler. */
 typedef void TileKernel(size_t rows, const uint8_t *lines, size_t panel_bytes, const float *x,
                         size_t n, Tile tile, Fetch fetch);
 
-#define ROWS_CASE(type, panels, count)                                                             \
+#define ROWS_CASE(multiply, type, panels, count)                                                   \
     case count:                                                                                    \
-        multiply_tile(type, count, panels, lines, panel_bytes, x, n, tile, fetch);                 \
+        multiply(type, count, panels, lines, panel_bytes, x, n, tile, fetch);                      \
         break
 #if defined(__AVX512F__)
-#define MORE_ROWS(type, panels)                                                                    \
-    ROWS_CASE(type, panels, 7);                                                                    \
-    ROWS_CASE(type, panels, 8);                                                                    \
-    ROWS_CASE(type, panels, 9);                                                                    \
-    ROWS_CASE(type, panels, 10);                                                                   \
-    ROWS_CASE(type, panels, 11);                                                                   \
-    ROWS_CASE(type, panels, 12)
+#define MORE_ROWS(multiply, type, panels)                                                          \
+    ROWS_CASE(multiply, type, panels, 7);                                                          \
+    ROWS_CASE(multiply, type, panels, 8);                                                          \
+    ROWS_CASE(multiply, type, panels, 9);                                                          \
+    ROWS_CASE(multiply, type, panels, 10);                                                         \
+    ROWS_CASE(multiply, type, panels, 11);                                                         \
+    ROWS_CASE(multiply, type, panels, 12)
 #else
-#define MORE_ROWS(type, panels)
+#define MORE_ROWS(multiply, type, panels)
 #endif
-#define TILE_KERNEL(name, type, panels)                                                            \
+#define TILE_KERNEL(name, multiply, type, panels)                                                  \
     static void name(size_t rows, const uint8_t *lines, size_t panel_bytes, const float *x,        \
                      size_t n, Tile tile, Fetch fetch) {                                           \
         switch (rows) {                                                                            \
-            ROWS_CASE(type, panels, 1);                                                            \
-            ROWS_CASE(type, panels, 2);                                                            \
-            ROWS_CASE(type, panels, 3);                                                            \
-            ROWS_CASE(type, panels, 4);                                                            \
-            ROWS_CASE(type, panels, 5);                                                            \
-            ROWS_CASE(type, panels, 6);                                                            \
-            MORE_ROWS(type, panels);                                                               \
+            ROWS_CASE(multiply, type, panels, 1);                                                  \
+            ROWS_CASE(multiply, type, panels, 2);                                                  \
+            ROWS_CASE(multiply, type, panels, 3);                                                  \
+            ROWS_CASE(multiply, type, panels, 4);                                                  \
+            ROWS_CASE(multiply, type, panels, 5);                                                  \
+            ROWS_CASE(multiply, type, panels, 6);                                                  \
+            MORE_ROWS(multiply, type, panels);                                                     \
         }                                                                                          \
     }
-TILE_KERNEL(one_f32, TENSOR_F32, 1)
-TILE_KERNEL(one_f16, TENSOR_F16, 1)
-TILE_KERNEL(one_bf16, TENSOR_BF16, 1)
-TILE_KERNEL(all_f32, TENSOR_F32, PANELS)
-TILE_KERNEL(all_f16, TENSOR_F16, PANELS)
-TILE_KERNEL(all_bf16, TENSOR_BF16, PANELS)
+TILE_KERNEL(one_f32, multiply_tile, TENSOR_F32, 1)
+TILE_KERNEL(one_f16, multiply_tile, TENSOR_F16, 1)
+TILE_KERNEL(one_bf16, multiply_tile, TENSOR_BF16, 1)
+TILE_KERNEL(one_bf16_act, multiply_blocked, TENSOR_BF16, 1)
+TILE_KERNEL(one_widened_act, multiply_blocked, TENSOR_F32, 1)
+TILE_KERNEL(all_f32, multiply_tile, TENSOR_F32, PANELS)
+TILE_KERNEL(all_f16, multiply_tile, TENSOR_F16, PANELS)
+TILE_KERNEL(all_bf16, multiply_tile, TENSOR_BF16, PANELS)
+TILE_KERNEL(all_bf16_act, multiply_blocked, TENSOR_BF16, PANELS)
+TILE_KERNEL(all_widened_act, multiply_blocked, TENSOR_F32, PANELS)
 
-/* Tile kernels by number of panels ([0]: one, [1]: PANELS) and type. */
-static TileKernel *const tile_kernels[2][TENSOR_BF16 + 1] = {
-    {[TENSOR_F32] = one_f32, [TENSOR_F16] = one_f16, [TENSOR_BF16] = one_bf16},
-    {[TENSOR_F32] = all_f32, [TENSOR_F16] = all_f16, [TENSOR_BF16] = all_bf16},
-};
+/* The tile kernel of a type by one panel, or by PANELS; `widened`: of float32 lines that were
+ * widened from it. */
+static TileKernel *tile_kernel(TensorType type, bool one, bool widened) {
+    if (type == TENSOR_BF16_ACT && widened) return one ? one_widened_act : all_widened_act;
+    if (type == TENSOR_BF16_ACT) return one ? one_bf16_act : all_bf16_act;
+    if (type == TENSOR_F32 || widened) return one ? one_f32 : all_f32;
+    if (type == TENSOR_F16) return one ? one_f16 : all_f16;
+    return one ? one_bf16 : all_bf16;
+}
 
 /* Widens inputs first ... first + n - 1 of a panel to float32, [n][16]; `first` is even. */
 static void widen(TensorType type, const uint8_t *panel, size_t first, size_t n,
@@ -185,7 +252,7 @@ static void multiply_stripe(const Product *product, const float *x, size_t n_row
     const bool widened = n_rows > WIDEN_ROWS && w->type != TENSOR_F32;
     const size_t run = blocks > 1 ? RUN : w->cols; /* one block needs no runs */
     const uint8_t *panel = matrix_panel(w, p);
-    TileKernel *kernel = tile_kernels[panels > 1][widened ? TENSOR_F32 : w->type];
+    TileKernel *kernel = tile_kernel(w->type, panels == 1, widened);
     for (size_t first = 0; first < w->cols; first += run) {
         size_t n = w->cols - first < run ? w->cols - first : run;
         bool last = first + n == w->cols;
@@ -223,6 +290,12 @@ static void multiply_stripe(const Product *product, const float *x, size_t n_row
 /* Multiplies one row of activations by `panels` panels, into out[panels][16]. */
 LANES_INLINE void multiply_row(TensorType type, size_t panels, const uint8_t *panel,
                                size_t panel_bytes, const float *x, size_t n, float *out) {
+    if (type == TENSOR_BF16_ACT) {
+        const Tile tile = {.to = out};
+        const Fetch fetch = {panel + PREFETCH_DISTANCE, panel_bytes, input_line_bytes(type)};
+        multiply_blocked(TENSOR_BF16, 1, panels, panel, panel_bytes, x, n, tile, fetch);
+        return;
+    }
     lanes sums[ROW_PANELS];
 #pragma GCC unroll 4
     for (size_t p = 0; p < panels; p++) sums[p] = lanes_zero();
@@ -258,6 +331,7 @@ static void multiply_row_of(TensorType type, size_t panels, const uint8_t *panel
             TYPE_CASE(TENSOR_F32, ROW_PANELS);
             TYPE_CASE(TENSOR_F16, ROW_PANELS);
             TYPE_CASE(TENSOR_BF16, ROW_PANELS);
+            TYPE_CASE(TENSOR_BF16_ACT, ROW_PANELS);
         }
         return;
     }
@@ -266,6 +340,7 @@ static void multiply_row_of(TensorType type, size_t panels, const uint8_t *panel
             TYPE_CASE(TENSOR_F32, 1);
             TYPE_CASE(TENSOR_F16, 1);
             TYPE_CASE(TENSOR_BF16, 1);
+            TYPE_CASE(TENSOR_BF16_ACT, 1);
         }
     }
 }
@@ -291,16 +366,21 @@ static void multiply(const Product *product, const void *input, size_t n_rows, s
     }
 }
 
-static size_t input_bytes(size_t n_rows, size_t n_inputs) {
-    return n_rows > 1 ? n_rows * n_inputs * sizeof(float) : 0;
+/* A single row is read as it is, unless it must be rounded. */
+static bool is_packed(size_t form, size_t n_rows) {
+    return n_rows > 1 || form == FORM_BFLOATS;
+}
+
+static size_t input_bytes(size_t form, size_t n_rows, size_t n_inputs) {
+    return is_packed(form, n_rows) ? n_rows * n_inputs * sizeof(float) : 0;
 }
 
 /* A block is packed in two halves of its inputs, so that two threads have as much to do where there
  * are three blocks. Inputs are divided between LANES, which keeps most lines in one half. */
 enum { HALVES = 2 };
 
-static size_t pack_tasks(size_t n_rows) {
-    return n_rows > 1 ? HALVES * block_count(n_rows, ROWS) : 0;
+static size_t pack_tasks(size_t form, size_t n_rows) {
+    return is_packed(form, n_rows) ? HALVES * block_count(n_rows, ROWS) : 0;
 }
 
 /* Four numbers: what a transposition of 4 rows by 4 inputs moves at once. */
@@ -343,7 +423,8 @@ static void pack_piece(const float *x, size_t n_inputs, size_t rows, size_t n, f
 
 /* Other cores have just read the lines of a block, so a store waits until its line has come back.
  * So pieces are transposed on the stack, and each line is then written once. */
-static void pack(const float *x, size_t n_rows, size_t n_inputs, size_t task, void *input) {
+static void pack(size_t form, const float *x, size_t n_rows, size_t n_inputs, size_t task,
+                 void *input) {
     enum { PIECE = 256 };
     _Alignas(LINE_BYTES) float piece[PIECE * ROWS];
     size_t blocks = block_count(n_rows, ROWS), start = block_start(n_rows, blocks, task / HALVES);
@@ -355,6 +436,8 @@ static void pack(const float *x, size_t n_rows, size_t n_inputs, size_t task, vo
     for (; first < end; first += PIECE) {
         size_t n = end - first < PIECE ? end - first : PIECE;
         pack_piece(x + first, n_inputs, rows, n, piece);
+        for (size_t i = 0; form == FORM_BFLOATS && i < n * rows; i++)
+            piece[i] = bfloat_activation(piece[i]);
         memcpy(block + first * rows, piece, n * rows * sizeof *piece);
     }
 }

@@ -1,5 +1,5 @@
 /* Products of the float types: their half of a Kernels table (float.c, compiled once for each kind
- * of lanes). The functions are those of Kernels for group 0. */
+ * of lanes). The functions are those of Kernels for the forms FORM_FLOATS and FORM_BFLOATS. */
 #ifndef KERNELS_FLOAT_H
 #define KERNELS_FLOAT_H
 
@@ -9,9 +9,10 @@
 enum { SCRATCH_BYTES = 192 * 1024 };
 
 typedef struct FloatKernels {
-    size_t (*input_bytes)(size_t n_rows, size_t n_inputs);
-    size_t (*pack_tasks)(size_t n_rows);
-    void (*pack)(const float *x, size_t n_rows, size_t n_inputs, size_t task, void *input);
+    size_t (*input_bytes)(size_t form, size_t n_rows, size_t n_inputs);
+    size_t (*pack_tasks)(size_t form, size_t n_rows);
+    void (*pack)(size_t form, const float *x, size_t n_rows, size_t n_inputs, size_t task,
+                 void *input);
     void (*multiply)(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch);
     double (*spin)(size_t rounds); /* as Kernels.spin */

@@ -4,6 +4,9 @@
  * bits. Each output element is reduced in index order:
  *
  *     float types      acc = fma(w[k], x[k], acc)                       for k = 0, 1, ...
+ *     bf16_act         even = fma(w[k], x[k], even), odd = fma(w[k + 1], x[k + 1], odd), both from
+ *                      +0 over blocks of 32 inputs, whose x are rounded to bfloat16, and to +0
+ *                      below 2^-40;  acc = acc + (even + odd)              after each block
  *     quantized types  acc = fma((float)dot[g], w_scale[g] * x_scale[g], acc)   for each group
  *                      and, with minima, after it
  *                      acc = fma(-(x_scale[g] * (float)sum_x[g]), w_min[g], acc)
@@ -28,8 +31,8 @@ typedef struct Product {
 /* The kernels of one instruction set.
  *
  * `multiply` reads activations in a packed form that is private to the kernel set. The form depends
- * only on n_rows, n_inputs and the group of the weights' type (0 for the float types), so products
- * with the same group share one packed input. */
+ * only on n_rows, n_inputs and the form that the weights' type reads (type_input_form), so products
+ * with the same form share one packed input. */
 typedef struct Kernels {
     const char *name;
     /* Panels that multiply handles together: it is fastest with ranges of whole stripes. */
@@ -38,10 +41,10 @@ typedef struct Kernels {
     size_t scratch_bytes;
     /* Bytes of the packed form of x[n_rows][n_inputs], which grow with both numbers; 0 when
      * multiply reads x itself. */
-    size_t (*input_bytes)(size_t group, size_t n_rows, size_t n_inputs);
+    size_t (*input_bytes)(size_t form, size_t n_rows, size_t n_inputs);
     /* Packing consists of independent tasks, 0 <= task < pack_tasks. */
-    size_t (*pack_tasks)(size_t group, size_t n_rows);
-    void (*pack)(size_t group, const float *x, size_t n_rows, size_t n_inputs, size_t task,
+    size_t (*pack_tasks)(size_t form, size_t n_rows);
+    void (*pack)(size_t form, const float *x, size_t n_rows, size_t n_inputs, size_t task,
                  void *input);
     /* Computes panels [begin, end) of the product, for all rows. `input` is the packed form,
      * 64-byte aligned, or x. `scratch` has scratch_bytes, 64-byte aligned, for the calling thread

@@ -38,11 +38,11 @@ MatmulMemory *matmul_memory_new(const Kernels *kernels, size_t n_rows, size_t n_
     if (n_threads < 1 || !size_add(n_inputs, 64, &elements) ||
         !size_mul(elements, n_rows + 64, &elements) || elements > SIZE_MAX / 16)
         return NULL;
-    /* The group sizes of all weight types: 0 (the float types), 16, 32 and 64. */
-    for (size_t group = 0; group <= WEIGHT_GROUP_MAX; group += group ? group : 16) {
-        size_t bytes = kernels->input_bytes(group, n_rows, n_inputs);
+    static const size_t forms[] = {FORM_FLOATS, FORM_BFLOATS, 16, 32, 64}; /* of all types */
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        size_t bytes = kernels->input_bytes(forms[i], n_rows, n_inputs);
         input_bytes = bytes > input_bytes ? bytes : input_bytes;
-        row_bytes += round_up(kernels->input_bytes(group, 1, n_inputs), 128);
+        row_bytes += round_up(kernels->input_bytes(forms[i], 1, n_inputs), 128);
     }
     MatmulMemory *memory = calloc(1, sizeof *memory);
     if (!memory) return NULL;
@@ -84,7 +84,7 @@ typedef struct Job {
     const ProductSet *set;
     const void *input; /* x in packed form, or x */
     size_t tasks;      /* tasks that pack the input; 0 where an earlier job packs it */
-    size_t group, first, panels;
+    size_t form, first, panels;
 } Job;
 
 /* Products of one list. The gates and ups of the experts that a mixture computes at once
@@ -116,17 +116,17 @@ static bool add_job(Work *work, const ProductSet *set, const Product *product) {
     MatmulMemory *memory = work->memory;
     Job *job = &work->jobs[work->n_jobs];
     if (work->n_jobs == MAX_JOBS) return false;
-    size_t group = type_group(product->w->type), panels = matrix_panels(product->w);
-    size_t bytes = work->kernels->input_bytes(group, set->n_rows, work->n_inputs);
-    *job = (Job){product, set, set->x, 0, group, work->panels, panels};
+    size_t form = type_input_form(product->w->type), panels = matrix_panels(product->w);
+    size_t bytes = work->kernels->input_bytes(form, set->n_rows, work->n_inputs);
+    *job = (Job){product, set, set->x, 0, form, work->panels, panels};
     for (const Job *j = job; bytes > 0 && j > work->jobs && (work->alone || j[-1].set == set); j--)
-        if (j[-1].group == group) job->input = j[-1].input, bytes = 0;
+        if (j[-1].form == form) job->input = j[-1].input, bytes = 0;
     if (bytes > 0) {
         size_t room = work->alone ? memory->own_stride : memory->input_bytes;
         uint8_t *base = work->alone ? memory->own + work->thread * room : memory->input;
         if (work->n_jobs > 0 && work->packed_bytes + bytes > room) return false;
         job->input = base + work->packed_bytes;
-        job->tasks = work->kernels->pack_tasks(group, set->n_rows);
+        job->tasks = work->kernels->pack_tasks(form, set->n_rows);
         work->packed_bytes += round_up(bytes, 128);
         work->pack_tasks += job->tasks;
     }
@@ -198,7 +198,7 @@ static void pack_inputs(Work *work) {
             /* From this address on, row `task` is the one that `rows` has for it. */
             const float *x = set->x;
             if (set->rows && task < set->n_rows) x += (set->rows[task] - task) * work->n_inputs;
-            work->kernels->pack(job->group, x, set->n_rows, work->n_inputs, task,
+            work->kernels->pack(job->form, x, set->n_rows, work->n_inputs, task,
                                 (void *)job->input);
         }
         first += job->tasks;

@@ -3,12 +3,11 @@
 #include <string.h>
 
 #include "base/numbers.h"
+#include "kernels/bfloat.h"
 #include "kernels/records.h"
 
 uint16_t panel_float_to_bfloat(float x) {
-    uint32_t bits = float_bits(x);
-    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+    return bfloat_round(x);
 }
 
 /* Transposes values[16][groups] into one part of a panel, [groups][16]. */
@@ -73,8 +72,10 @@ static void pack_floats(TensorType type, const float *row, size_t from, size_t t
     } else if (type == TENSOR_F16) {
         for (size_t k = from; k < to; k++) half[PANEL_ROWS * k + r] = numbers_float_to_half(row[k]);
     } else {
+        const bool floored = type == TENSOR_BF16_ACT;
         for (size_t k = from; k < to; k++)
-            half[k / 2 * 2 * PANEL_ROWS + 2 * r + k % 2] = panel_float_to_bfloat(row[k]);
+            half[k / 2 * 2 * PANEL_ROWS + 2 * r + k % 2] =
+                floored ? bfloat_round_floored(row[k]) : bfloat_round(row[k]);
     }
 }
 
@@ -89,7 +90,7 @@ void panel_pack_floats(TensorType type, size_t cols, const float *x, uint8_t *pa
     uint16_t *half = (uint16_t *)panel;
     for (size_t r = 0; r < PANEL_ROWS; r++) {
         if (type == TENSOR_F16) half[PANEL_ROWS * k + r] = 0;
-        if (type == TENSOR_BF16) half[k / 2 * 2 * PANEL_ROWS + 2 * r + 1] = 0;
+        if (type_is_bfloat(type)) half[k / 2 * 2 * PANEL_ROWS + 2 * r + 1] = 0;
     }
 }
 
@@ -149,6 +150,7 @@ size_t panel_bad_row(const Matrix *w, size_t panel) {
         bad = first_bad(halves, n, 1, 0x7C00);
         break;
     case TENSOR_BF16:
+    case TENSOR_BF16_ACT:
         bad = first_bad(halves, n, 1, 0x7F80);
         return bad == n ? PANEL_ROWS : bad % (2 * PANEL_ROWS) / 2;
     default: /* scales and minima are one run of f16 */
@@ -156,4 +158,13 @@ size_t panel_bad_row(const Matrix *w, size_t panel) {
         bad = first_bad(halves + lines / sizeof *halves, n, 1, 0x7C00);
     }
     return bad == n ? PANEL_ROWS : bad % PANEL_ROWS;
+}
+
+size_t panel_low_row(const Matrix *w, size_t panel) {
+    if (w->type != TENSOR_BF16_ACT) return PANEL_ROWS;
+    const uint16_t *x = (const uint16_t *)matrix_panel(w, panel);
+    size_t n = tensor_lines_bytes(w->type, w->cols) / sizeof *x, i = 0;
+    if (!bfloat_any_low(x, n)) return PANEL_ROWS;
+    while (!bfloat_any_low(x + i, 1)) i++;
+    return i % (2 * PANEL_ROWS) / 2;
 }

@@ -26,4 +26,8 @@ void panel_pack_numbers(TensorType type, size_t cols, const void *rows, uint8_t 
  * when there is none. */
 size_t panel_bad_row(const Matrix *w, size_t panel);
 
+/* The first row of a panel that holds a weight below the floor of its type, which is not 0: 2^-40
+ * for bf16_act; PANEL_ROWS when there is none. */
+size_t panel_low_row(const Matrix *w, size_t panel);
+
 #endif

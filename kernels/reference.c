@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/activations.h"
+#include "kernels/bfloat.h"
 #include "kernels/kernels.h"
 
 /* out[row][i] = sum over k of w[i][k] * x[row][k], for all rows; `out` is zero before. */
@@ -16,6 +17,23 @@ static void float_output(const Product *product, size_t i, const float *x, size_
         for (size_t row = 0; row < n_rows; row++) {
             float *out = product->out + row * product->stride + i;
             *out = fmaf(weight, x[row * w->cols + k], *out);
+        }
+    }
+}
+
+/* Like float_output for bf16_act, whose activations are rounded to bfloat16. In each block of 32
+ * inputs the even and the odd ones are summed apart, from +0; then both sums are added to each
+ * other, and that to the output. Zeros that would fill up the last block change no sum, because a
+ * sum that began as +0 is never -0. */
+static void bfloat_output(const Product *product, size_t i, const float *x, size_t n_rows) {
+    const Matrix *w = product->w;
+    for (size_t first = 0; first < w->cols; first += BFLOAT_BLOCK) {
+        size_t end = w->cols - first < BFLOAT_BLOCK ? w->cols : first + BFLOAT_BLOCK;
+        for (size_t row = 0; row < n_rows; row++) {
+            float sums[2] = {0.0f, 0.0f}; /* of even and of odd inputs */
+            for (size_t k = first; k < end; k++)
+                sums[k % 2] = fmaf(matrix_float(w, i, k), x[row * w->cols + k], sums[k % 2]);
+            product->out[row * product->stride + i] += sums[0] + sums[1];
         }
     }
 }
@@ -52,26 +70,35 @@ static void multiply(const Product *product, const void *input, size_t n_rows, s
         for (size_t row = 0; row < n_rows; row++) product->out[row * product->stride + i] = 0.0f;
         if (type_group(w->type)) {
             quantized_output(product, i, input, n_rows);
+        } else if (type_input_form(w->type) == FORM_BFLOATS) {
+            bfloat_output(product, i, input, n_rows);
         } else {
             float_output(product, i, input, n_rows);
         }
     }
 }
 
-/* Activations are packed in blocks of one row; the float types read x itself. */
-static size_t input_bytes(size_t group, size_t n_rows, size_t n_inputs) {
-    return group ? n_rows * activation_groups(group, n_inputs) * activation_bytes(group) : 0;
+/* Activations are packed in blocks of one row; the float types read x itself, but for bf16_act,
+ * which reads float32 numbers that were rounded to bfloat16. */
+static size_t input_bytes(size_t form, size_t n_rows, size_t n_inputs) {
+    if (form == FORM_BFLOATS) return n_rows * n_inputs * sizeof(float);
+    return form ? n_rows * activation_groups(form, n_inputs) * activation_bytes(form) : 0;
 }
 
-static size_t pack_tasks(size_t group, size_t n_rows) {
-    return group ? n_rows : 0;
+static size_t pack_tasks(size_t form, size_t n_rows) {
+    return form == FORM_FLOATS ? 0 : n_rows;
 }
 
-static void pack(size_t group, const float *x, size_t n_rows, size_t n_inputs, size_t task,
+static void pack(size_t form, const float *x, size_t n_rows, size_t n_inputs, size_t task,
                  void *input) {
-    uint8_t *block = (uint8_t *)input + input_bytes(group, task, n_inputs);
+    uint8_t *block = (uint8_t *)input + input_bytes(form, task, n_inputs);
     (void)n_rows;
-    quantize_row(group, x + task * n_inputs, n_inputs, 0, 1, block);
+    x += task * n_inputs;
+    if (form_is_codes(form)) {
+        quantize_row(form, x, n_inputs, 0, 1, block);
+    } else {
+        for (size_t k = 0; k < n_inputs; k++) ((float *)block)[k] = bfloat_activation(x[k]);
+    }
 }
 
 bool kernels_reference_supported(void) {

@@ -81,6 +81,7 @@ float matrix_float(const Matrix *w, size_t row, size_t k) {
     case TENSOR_F16:
         return numbers_half_to_float(half[PANEL_ROWS * k + r]);
     case TENSOR_BF16:
+    case TENSOR_BF16_ACT:
         return bfloat_to_float(half[k / 2 * 2 * PANEL_ROWS + 2 * r + k % 2]);
     default:
         return ((const float *)panel)[PANEL_ROWS * k + r];

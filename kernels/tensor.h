@@ -7,7 +7,7 @@
  *     type    inputs a line   position of input i (of the line) of row r
  *     f32     1               float  [r]
  *     f16     2               half   [16 * i + r]          (two half lines, one an input)
- *     bf16    2               bfloat [2 * r + i]
+ *     bf16    2               bfloat [2 * r + i]           (bf16_act as well)
  *     q8      4               int8   [4 * r + i]
  *     q4      8               byte   [4 * r + i % 4], low nibble for i < 4, high for i >= 4
  *

@@ -53,6 +53,8 @@ typedef enum TensorType {
     TENSOR_IQ6_K = 34,   /* 64 levels, raised or not, and an int8 part for each 16 inputs */
     TENSOR_Q5_0 = 35,    /* 5-bit codes around zero, an f16 scale for each 32 inputs */
     TENSOR_Q5_1 = 36,    /* 5-bit codes, an f16 scale and minimum for each 32 inputs */
+    /* bf16 without numbers below 2^-40; activations are rounded to bf16 as well */
+    TENSOR_BF16_ACT = 37,
     TENSOR_TYPES
 } TensorType;
 
@@ -130,6 +132,8 @@ typedef struct TensorTypeInfo {
     RecordScales scales;  /* FAMILY_RECORDS only */
     uint8_t shared;       /* SCALES_HALVES: how many groups share a float16; 0: each has its own */
     uint8_t record_inputs; /* inputs of a record; 0: 256 */
+    bool bfloat_inputs;    /* activations are rounded to bfloat16, and multiplied in blocks of
+                              BFLOAT_BLOCK inputs */
 } TensorTypeInfo;
 
 static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
@@ -197,6 +201,7 @@ static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
                      .record_inputs = 64},
     [TENSOR_Q5_1] = {"q5_1", FAMILY_RECORDS, 8, 32, true, .bits = 5, .scales = SCALES_HALVES,
                      .record_inputs = 32},
+    [TENSOR_BF16_ACT] = {"bf16_act", FAMILY_FLOATS, .line_inputs = 2, .bfloat_inputs = true},
 };
 
 #define TYPE_INLINE static inline __attribute__((always_inline))
@@ -204,6 +209,23 @@ static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
 TYPE_INLINE size_t type_group(TensorType type) {
     return weight_types[type].group;
 }
+/* Whether a line holds two bfloat16 inputs of each row, side by side. */
+TYPE_INLINE bool type_is_bfloat(TensorType type) {
+    return type == TENSOR_BF16 || type == TENSOR_BF16_ACT;
+}
+
+/* The form of activations that a type is multiplied by: float32, bfloat16, or 8-bit codes in groups
+ * of so many inputs. Types of one form share a packed input (kernels.h). */
+enum { FORM_FLOATS = 0, FORM_BFLOATS = 1 };
+TYPE_INLINE size_t type_input_form(TensorType type) {
+    return weight_types[type].bfloat_inputs ? FORM_BFLOATS : weight_types[type].group;
+}
+TYPE_INLINE bool form_is_codes(size_t form) {
+    return form > FORM_BFLOATS;
+}
+/* Inputs whose products are summed apart before they are added to an output (docs/numerics.md). */
+enum { BFLOAT_BLOCK = 32 };
+
 TYPE_INLINE bool type_has_minima(TensorType type) {
     return weight_types[type].has_min;
 }

@@ -27,7 +27,7 @@
     "random:dim=320,n_layers=2,n_heads=10,n_kv_heads=5,head_dim=32,ffn_dim=896,"                   \
     "vocab_size=611,context=512,bias=1"
 
-static const char *const types[] = {"f32", "f16", "bf16", "q8", "q4"};
+static const char *const types[] = {"f32", "f16", "bf16", "q8", "q4", "bf16_act"};
 enum { TYPES = sizeof types / sizeof *types };
 
 /* A model that the tests run: NARROW in each type of weights, and fixtures of other
@@ -40,6 +40,7 @@ static const Subject subjects[] = {
     {NULL, "f32"},
     {NULL, "f16"},
     {NULL, "bf16"},
+    {NULL, "bf16_act"},
     {NULL, "q8"},
     {NULL, "q4"},
     {"guide-gqa", "f16"},        /* post-LN, sinusoidal positions */
@@ -461,7 +462,7 @@ static void a_generated_model_has_the_known_bits(void **state) {
     static const KnownBits known[] = {
         {NARROW, "f32", 0x979637892A116AA2},  {NARROW, "f16", 0x9A8BC0B47FD14168},
         {NARROW, "bf16", 0x8577E40D4CA250C6}, {NARROW, "q8", 0x32168AAF83696DC4},
-        {NARROW, "q4", 0xF73F2AAADFFBF550},
+        {NARROW, "q4", 0xF73F2AAADFFBF550},   {NARROW, "bf16_act", 0xE3364994D34B1FE7},
     };
     assert_known_bits(known, sizeof known / sizeof *known);
 }

@@ -763,6 +763,7 @@ static void a_type_is_held_by_a_gguf_file_where_rows_are_whole_blocks(void **sta
     assert_true(gguf_write_holds(TENSOR_Q4_NL, 544));
     assert_false(gguf_write_holds(TENSOR_Q8, 40));
     assert_true(gguf_write_holds(TENSOR_F16, 40));
+    assert_true(gguf_write_holds(TENSOR_BF16_ACT, 40));
     assert_false(gguf_write_holds(TENSOR_IQ2, 512));
 }
 

@@ -653,6 +653,8 @@ static void weights_beyond_the_range_of_their_type_are_counted_and_named(void **
         {-1e5f, "f16", "1 weight (100000) is"},
         {1e5f, "bf16", ""},
         {3.4e38f, "bf16", "1 weight (3.4e+38) is"},
+        {0x1p-40f, "bf16_act", "bf16_act: weights of F32 are rounded to 8 significant bits"},
+        {-0x1.FEp-41f, "bf16_act", "bits; 1 with |w| < 2^-40 became 0"},
         {1e5f, "q8", ""},
         {8e6f, "q8", ""},
         {1e8f, "q8", "1 weight (1e+08) is"},

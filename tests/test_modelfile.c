@@ -247,7 +247,10 @@ static void weights_that_are_no_numbers_are_found(void **state) {
         const char *type;
         size_t element;
         uint8_t bytes[4];
-    } cases[] = {{"f32", 4, {0, 0, 0xC0, 0x7F}}, {"f16", 2, {0, 0x7C}}, {"bf16", 2, {0x80, 0x7F}}};
+    } cases[] = {{"f32", 4, {0, 0, 0xC0, 0x7F}}, {"f16", 2, {0, 0x7C}},
+                 {"bf16", 2, {0x80, 0x7F}},      {"bf16_act", 2, {0xC0, 0xFF}},
+                 {"bf16_act", 2, {0x7F, 0x2B}}, /* the largest number below 2^-40 */
+                 {"bf16_act", 2, {0x01, 0x80}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Bytes b = make_model("random:tiny", cases[i].type);
         FileTensor *t = tensor_of(b, "layers.1.wk");

@@ -17,7 +17,7 @@ _verbatim() {
         --score) COMPREPLY=($(compgen -W "no table json" -- "$cur")); return ;;
         --pooling) COMPREPLY=($(compgen -W "auto last mean cls" -- "$cur")); return ;;
         --embed-normalize) COMPREPLY=($(compgen -W "auto yes no" -- "$cur")); return ;;
-        --type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 q8 q6 q5 q4m q4 q3 q2" -- "$cur")); return ;;
+        --type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 bf16_act q8 q6 q5 q4m q4 q3 q2" -- "$cur")); return ;;
         --isa) COMPREPLY=($(compgen -W "reference avx2 avxvnni avx512 amx neon neon_i8mm" -- "$cur")); return ;;
         --shard) COMPREPLY=($(compgen -W "slurm mpi" -- "$cur")); return ;;
         --draft) COMPREPLY=($(compgen -W "auto none shape lookup model mtp" -- "$cur")); return ;;
@@ -65,7 +65,7 @@ _verbatim_export() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi
     case $prev in
-        -t | --type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 q8 q6 q5 q4m q4 q3 q2" -- "$cur")); return ;;
+        -t | --type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 bf16_act q8 q6 q5 q4m q4 q3 q2" -- "$cur")); return ;;
         --random) COMPREPLY=($(compgen -W "tinyllama-1.1b stories15m tiny" -- "$cur")); return ;;
         -j | --threads | --keep | --target-size) return ;;
         --split-pattern) COMPREPLY=($(compgen -W "r50k_base p50k_base cl100k_base o200k_base llama3 llama4 qwen whisper" -- "$cur")); return ;;
@@ -84,7 +84,7 @@ _verbatim_bench() {
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi
     case $prev in
         --isa) COMPREPLY=($(compgen -W "reference avx2 avxvnni avx512 amx neon neon_i8mm" -- "$cur")); return ;;
-        --type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 q8 q6 q5 q4m q4 q3 q2" -- "$cur")); return ;;
+        --type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 bf16_act q8 q6 q5 q4m q4 q3 q2" -- "$cur")); return ;;
         --kv-type) COMPREPLY=($(compgen -W "auto f32 f16 q8" -- "$cur")); return ;;
         --sweep) COMPREPLY=($(compgen -W "no threads context batch" -- "$cur")); return ;;
         -j | --threads | --context | --decode | --prefill | --batch) return ;;

@@ -10,6 +10,7 @@
 
 StoredType stored_write_type(TensorType type) {
     if (type == TENSOR_Q8_64) return STORED_Q8_0;
+    if (type == TENSOR_BF16_ACT) return STORED_BF16;
     if (type == TENSOR_Q8_MIN || type == TENSOR_VECTOR) return STORED_TYPES;
     if (type == TENSOR_NVFP4) return STORED_NVFP4;
     if (is_record_type(type) && record_scales(type) == SCALES_ODD_PARTS) return STORED_TYPES;

@@ -174,17 +174,17 @@ typedef struct Heads {
 static void multiply_head(const Model *m, const Matrix *w, const Heads *in, const Heads *out,
                           size_t head, size_t row, size_t n, size_t begin, size_t end) {
     const Kernels *kernels = m->isa->kernels;
-    size_t group = tensor_type_info(w->type)->group, thread = (size_t)omp_get_thread_num();
+    size_t form = type_input_form(w->type), thread = (size_t)omp_get_thread_num();
     float *rows = m->layer_threads + thread * m->layer_thread_floats;
     float *packed = rows + rows_floats(w->cols);
     const void *input = rows;
     for (size_t i = 0; i < n; i++)
         memcpy(rows + i * w->cols, in->data + (row + i) * in->stride + head * in->width,
                w->cols * sizeof *rows);
-    if (kernels->input_bytes(group, n, w->cols) > 0) {
-        size_t tasks = kernels->pack_tasks(group, n);
+    if (kernels->input_bytes(form, n, w->cols) > 0) {
+        size_t tasks = kernels->pack_tasks(form, n);
         for (size_t task = 0; task < tasks; task++)
-            kernels->pack(group, rows, n, w->cols, task, packed);
+            kernels->pack(form, rows, n, w->cols, task, packed);
         input = packed;
     }
     const Product product = {w, out->data + row * out->stride + head * out->width, out->stride};

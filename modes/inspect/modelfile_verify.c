@@ -51,7 +51,8 @@ static Status scan_matrix(const ModelFile *file, const FileTensor *tensor, size_
     atomic_init(&bad, SIZE_MAX);
 #pragma omp parallel for schedule(dynamic, 16)
     for (size_t p = 0; p < panels; p++) {
-        size_t row = panel_bad_row(&w, p);
+        size_t row = panel_bad_row(&w, p), low = panel_low_row(&w, p);
+        if (low < row) row = low;
         if (row == PANEL_ROWS) continue;
         row += p * PANEL_ROWS;
         size_t seen = atomic_load(&bad);
@@ -60,8 +61,10 @@ static Status scan_matrix(const ModelFile *file, const FileTensor *tensor, size_
     }
     size_t row = atomic_load(&bad);
     if (row == SIZE_MAX) return STATUS_OK;
-    return error_set(error, "%s: tensor '%s': row %zu holds a weight that is not finite",
-                     modelfile_path(file), tensor->name, index * w.rows + row);
+    bool is_low = panel_bad_row(&w, row / PANEL_ROWS) != row % PANEL_ROWS;
+    return error_set(error, "%s: tensor '%s': row %zu holds a weight that is %s",
+                     modelfile_path(file), tensor->name, index * w.rows + row,
+                     is_low ? "below 2^-40, which this type never has" : "not finite");
 }
 
 static Status scan_tensor(const ModelFile *file, const FileTensor *tensor, Error *error) {

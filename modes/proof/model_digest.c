@@ -26,7 +26,7 @@ static size_t row_of_floats(const Matrix *w, size_t row, uint8_t *bytes) {
     size_t r = row % PANEL_ROWS, width = w->type == TENSOR_F32 ? 4 : 2;
     for (size_t k = 0; k < w->cols; k++) {
         size_t at =
-            w->type == TENSOR_BF16 ? k / 2 * 2 * PANEL_ROWS + 2 * r + k % 2 : PANEL_ROWS * k + r;
+            type_is_bfloat(w->type) ? k / 2 * 2 * PANEL_ROWS + 2 * r + k % 2 : PANEL_ROWS * k + r;
         memcpy(bytes + k * width, panel + at * width, width);
     }
     return w->cols * width;

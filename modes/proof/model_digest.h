@@ -3,7 +3,7 @@
  * A tensor's digest covers its values row by row, whatever panels hold them (docs/receipts.md):
  *
  *     vector, f32     each value, float32
- *     f16, bf16       each value, 16 bits
+ *     f16, bf16(_act) each value, 16 bits
  *     quantized       for each group of a row: the scale, float32; the minimum, float32, where the
  *                     type has one; the codes' values, int8 (uint8 without a sign)
  *
