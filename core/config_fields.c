@@ -15,7 +15,10 @@
 #define TEXT(field) FIELD(field, FIELD_TEXT, .capacity = sizeof(((Config *)0)->field))
 
 #define ACTIVATION_NAMES                                                                           \
-    "silu", "gelu", "gelu_tanh", "relu", "gelu_quick", "sigmoid", "softplus", "relu2", "xielu"
+    [ACTIVATION_SILU] = "silu", [ACTIVATION_GELU] = "gelu", [ACTIVATION_GELU_TANH] = "gelu_tanh",  \
+    [ACTIVATION_RELU] = "relu", [ACTIVATION_GELU_QUICK] = "gelu_quick",                            \
+    [ACTIVATION_SIGMOID] = "sigmoid", [ACTIVATION_SOFTPLUS] = "softplus",                          \
+    [ACTIVATION_RELU2] = "relu2", [ACTIVATION_XIELU] = "xielu"
 
 /* FLOAT may be negative, AMOUNT may not. No real model comes near the limits of UINT, which keep
  * every product of sizes in range. */
@@ -31,15 +34,18 @@ static const ConfigField fields[] = {
     UINT(ffn_dim, 1, 1 << 20),
     UINT(vocab_size, 1, 1 << 24),
     UINT(context, 1, 1 << 28),
-    ENUM(norm, "rms", "layer"),
-    ENUM(norm_place, "before", "after", "output", "around", "stream"),
+    ENUM(norm, [NORM_RMS] = "rms", [NORM_LAYER] = "layer"),
+    ENUM(norm_place, [NORM_BEFORE] = "before", [NORM_AFTER] = "after", [NORM_OUTPUT] = "output",
+         [NORM_AROUND] = "around", [NORM_STREAM] = "stream"),
     AMOUNT(norm_eps),
     AMOUNT(post_norm_eps),
     AMOUNT(final_norm_eps),
     BOOL(final_norm),
     BOOL(parallel_block),
-    ENUM(position, "none", "rope", "sinusoidal", "learned", "alibi"),
-    ENUM(rope_pairing, "halves", "interleaved"),
+    ENUM(position, [POSITION_NONE] = "none", [POSITION_ROPE] = "rope",
+         [POSITION_SINUSOIDAL] = "sinusoidal", [POSITION_LEARNED] = "learned",
+         [POSITION_ALIBI] = "alibi"),
+    ENUM(rope_pairing, [ROPE_HALVES] = "halves", [ROPE_INTERLEAVED] = "interleaved"),
     UINT(rotary_dim, 0, 1 << 12),
     UINT(rope_local_rotary_dim, 0, 1 << 12),
     FLOAT(rope_attention_factor),
@@ -47,7 +53,7 @@ static const ConfigField fields[] = {
     FLOAT(rope_theta),
     UINT(rope_original_context, 0, 1 << 28),
     FLOAT(rope_dynamic_factor),
-    ENUM(sinusoid_layout, "interleaved", "halves"),
+    ENUM(sinusoid_layout, [SINUSOID_INTERLEAVED] = "interleaved", [SINUSOID_HALVES] = "halves"),
     FLOAT(sinusoid_base),
     UINT(position_offset, 0, 64),
     FLOAT(attention_scale),
@@ -56,7 +62,8 @@ static const ConfigField fields[] = {
     ENUM(gate_activation, ACTIVATION_NAMES),
     FLOAT(value_scale),
     AMOUNT(qkv_clip),
-    ENUM(qk_norm, "none", "head", "all", "each"),
+    ENUM(qk_norm, [QK_NORM_NONE] = "none", [QK_NORM_HEAD] = "head", [QK_NORM_ALL] = "all",
+         [QK_NORM_EACH] = "each"),
     AMOUNT(qk_layer_norm_eps),
     BOOL(qk_norm_after_rope),
     FLOAT(query_scaling),
@@ -75,8 +82,12 @@ static const ConfigField fields[] = {
     FLOAT(residual_scale),
     FLOAT(logit_scale),
     AMOUNT(logit_softcap),
-    ENUM(stack, "plain", "gemma4", "altup", "mixed_norms", "shortcut", "hyper", "gated_streams",
-         "scaled_sums", "convolved", "block_sums", "residual_gates", "cycles", "looped"),
+    ENUM(stack, [STACK_PLAIN] = "plain", [STACK_GEMMA4] = "gemma4", [STACK_ALTUP] = "altup",
+         [STACK_MIXED_NORMS] = "mixed_norms", [STACK_SHORTCUT] = "shortcut",
+         [STACK_HYPER] = "hyper", [STACK_GATED_STREAMS] = "gated_streams",
+         [STACK_SCALED_SUMS] = "scaled_sums", [STACK_CONVOLVED] = "convolved",
+         [STACK_BLOCK_SUMS] = "block_sums", [STACK_RESIDUAL_GATES] = "residual_gates",
+         [STACK_CYCLES] = "cycles", [STACK_LOOPED] = "looped"),
     FIELD(window, FIELD_PER_LAYER, .most = UINT32_MAX),
     FIELD(rope_table, FIELD_PER_LAYER, .most = 2),
     FIELD(chunk, FIELD_PER_LAYER, .most = UINT32_MAX),
@@ -201,9 +212,11 @@ static Status check_special_tokens(const Config *c, Error *error) {
     return STATUS_OK;
 }
 
+/* Checks each field by itself, then the fields of all layers, then what belongs together. */
 Status config_validate(const Config *c, Error *error) {
-    for (size_t i = 0; config_field(i); i++)
-        if (check_field(c, config_field(i), error) != STATUS_OK) return STATUS_FAILED;
+    const ConfigField *field;
+    for (size_t i = 0; (field = config_field(i)); i++)
+        if (check_field(c, field, error) != STATUS_OK) return STATUS_FAILED;
     if (c->parallel_block && c->norm_place != NORM_BEFORE)
         return error_set(error, "parallel_block needs norm_place 'before'");
     if (check_layers(c, error) != STATUS_OK) return STATUS_FAILED;

@@ -16,7 +16,7 @@ typedef enum KvType { KV_F32, KV_F16, KV_Q8, KV_TYPES } KvType;
 
 /* The name of the type as --kv-type has it. */
 static inline const char *kv_type_name(KvType type) {
-    static const char *const names[KV_TYPES] = {"f32", "f16", "q8"};
+    static const char *const names[KV_TYPES] = {[KV_F32] = "f32", [KV_F16] = "f16", [KV_Q8] = "q8"};
     return names[type];
 }
 

@@ -137,7 +137,10 @@ static bool is_slow_prompt(const Model *model, size_t n_prompt) {
 
 static void print_stats(const Session *session, const Generation *g, const Decoding *decoding,
                         const Timing *t) {
-    static const char *const reasons[] = {"interrupted", "end of text", "stop string", "limit"};
+    static const char *const reasons[] = {[FINISH_NOT] = "interrupted",
+                                          [FINISH_EOS] = "end of text",
+                                          [FINISH_STOP] = "stop string",
+                                          [FINISH_LENGTH] = "limit"};
     const Model *model = session->model;
     double prefill = t->prefilled - t->start, decode = t->end - t->prefilled;
     terminal_print(stderr, "load:    %.3f s\n", session->load_seconds);

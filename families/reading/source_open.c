@@ -162,8 +162,12 @@ static Status check_tokenizer(Source *source, Error *error) {
 /* Records in the metadata what the model was made from. A model.bin says it already. */
 static void add_origin(Source *source) {
     if (source->kind == SOURCE_MODELFILE) return;
-    static const char *const formats[] = {"",     "model.bin", "huggingface",
-                                          "gguf", "llama2.c",  "random"};
+    static const char *const formats[] = {[SOURCE_UNKNOWN] = "",
+                                          [SOURCE_MODELFILE] = "model.bin",
+                                          [SOURCE_HUGGINGFACE] = "huggingface",
+                                          [SOURCE_GGUF] = "gguf",
+                                          [SOURCE_LLAMA2C] = "llama2.c",
+                                          [SOURCE_RANDOM] = "random"};
     const char *format = formats[source->kind];
     metadata_add_text(&source->metadata, "source.format", format, strlen(format));
     const char *slash = strrchr(source->path, '/'), *name = source->path;

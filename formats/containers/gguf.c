@@ -418,9 +418,12 @@ static GgufValue *find_scalar(const Gguf *gguf, const char *key, GgufKind kind) 
 }
 
 Status gguf_check_types(const Gguf *gguf, Error *error) {
-    static const char *const types[GGUF_TYPES] = {"uint8",  "int8",    "uint16", "int16", "uint32",
-                                                  "int32",  "float32", "bool",   "text",  "array",
-                                                  "uint64", "int64",   "float64"};
+    static const char *const types[GGUF_TYPES] = {
+        [GGUF_UINT8] = "uint8",     [GGUF_INT8] = "int8",     [GGUF_UINT16] = "uint16",
+        [GGUF_INT16] = "int16",     [GGUF_UINT32] = "uint32", [GGUF_INT32] = "int32",
+        [GGUF_FLOAT32] = "float32", [GGUF_BOOL] = "bool",     [GGUF_STRING] = "text",
+        [GGUF_ARRAY] = "array",     [GGUF_UINT64] = "uint64", [GGUF_INT64] = "int64",
+        [GGUF_FLOAT64] = "float64"};
     for (size_t i = 0; i < gguf->n_values; i++) {
         const GgufValue *value = &gguf->values[i];
         char number[40] = "";

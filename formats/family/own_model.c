@@ -477,13 +477,29 @@ static Status own_model_choose(const json_t *config, const char *key, const char
                      text ? text : "(no text)", list);
 }
 
-static void set_positions(Config *c, size_t kind) {
-    static const PositionKind kinds[] = {POSITION_SINUSOIDAL, POSITION_SINUSOIDAL, POSITION_LEARNED,
-                                         POSITION_ROPE,       POSITION_ROPE,       POSITION_ALIBI,
-                                         POSITION_NONE};
-    c->position = kinds[kind];
-    c->sinusoid_layout = kind == 1 ? SINUSOID_HALVES : SINUSOID_INTERLEAVED;
-    c->rope_pairing = kind == 4 ? ROPE_INTERLEAVED : ROPE_HALVES;
+/* The words of "positions", "norm" and "norm_place". */
+enum {
+    OWN_SINUSOIDS,
+    OWN_SINUSOID_HALVES,
+    OWN_LEARNED,
+    OWN_ROPE,
+    OWN_ROPE_INTERLEAVED,
+    OWN_ALIBI,
+    OWN_NO_POSITIONS,
+    OWN_POSITION_WORDS
+};
+enum { OWN_LAYER_NORM, OWN_RMS_NORM, OWN_ANNOTATED_NORM, OWN_NORM_WORDS };
+enum { OWN_NORM_AFTER, OWN_NORM_BEFORE, OWN_PLACE_WORDS };
+
+static void set_positions(Config *c, size_t word) {
+    static const PositionKind kinds[OWN_POSITION_WORDS] = {
+        [OWN_SINUSOIDS] = POSITION_SINUSOIDAL,  [OWN_SINUSOID_HALVES] = POSITION_SINUSOIDAL,
+        [OWN_LEARNED] = POSITION_LEARNED,       [OWN_ROPE] = POSITION_ROPE,
+        [OWN_ROPE_INTERLEAVED] = POSITION_ROPE, [OWN_ALIBI] = POSITION_ALIBI,
+        [OWN_NO_POSITIONS] = POSITION_NONE};
+    c->position = kinds[word];
+    c->sinusoid_layout = word == OWN_SINUSOID_HALVES ? SINUSOID_HALVES : SINUSOID_INTERLEAVED;
+    c->rope_pairing = word == OWN_ROPE_INTERLEAVED ? ROPE_INTERLEAVED : ROPE_HALVES;
 }
 
 static Status set_embedding_scale(const json_t *config, Config *c, Error *error) {
@@ -502,19 +518,29 @@ static Status set_embedding_scale(const json_t *config, Config *c, Error *error)
 /* Sets what config.json of a model without a family says in words: positions, norms and where they
  * are. */
 static Status own_finish(const json_t *config, Config *c, Error *error) {
-    static const char *const positions[] = {
-        "sinusoidal", "sinusoidal_halves", "learned", "rope", "rope_interleaved", "alibi", "none"};
-    static const char *const norms[] = {"layer", "rms", "annotated"};
-    static const char *const places[] = {"after", "before"};
+    static const char *const positions[OWN_POSITION_WORDS] = {
+        [OWN_SINUSOIDS] = "sinusoidal",
+        [OWN_SINUSOID_HALVES] = "sinusoidal_halves",
+        [OWN_LEARNED] = "learned",
+        [OWN_ROPE] = "rope",
+        [OWN_ROPE_INTERLEAVED] = "rope_interleaved",
+        [OWN_ALIBI] = "alibi",
+        [OWN_NO_POSITIONS] = "none"};
+    static const char *const norms[OWN_NORM_WORDS] = {
+        [OWN_LAYER_NORM] = "layer", [OWN_RMS_NORM] = "rms", [OWN_ANNOTATED_NORM] = "annotated"};
+    static const char *const places[OWN_PLACE_WORDS] = {
+        [OWN_NORM_AFTER] = "after", [OWN_NORM_BEFORE] = "before"};
     size_t position = 0, norm = 0, place = 0;
-    if (own_model_choose(config, "positions", positions, 7, &position, error) != STATUS_OK ||
-        own_model_choose(config, "norm", norms, 3, &norm, error) != STATUS_OK ||
-        own_model_choose(config, "norm_place", places, 2, &place, error) != STATUS_OK ||
+    if (own_model_choose(config, "positions", positions, OWN_POSITION_WORDS, &position, error) !=
+            STATUS_OK ||
+        own_model_choose(config, "norm", norms, OWN_NORM_WORDS, &norm, error) != STATUS_OK ||
+        own_model_choose(config, "norm_place", places, OWN_PLACE_WORDS, &place, error) !=
+            STATUS_OK ||
         set_embedding_scale(config, c, error) != STATUS_OK)
         return STATUS_FAILED;
     set_positions(c, position);
-    c->norm = norm == 1 ? NORM_RMS : NORM_LAYER;
-    c->norm_place = place == 1 ? NORM_BEFORE : NORM_AFTER;
+    c->norm = norm == OWN_RMS_NORM ? NORM_RMS : NORM_LAYER;
+    c->norm_place = place == OWN_NORM_BEFORE ? NORM_BEFORE : NORM_AFTER;
     const char *final_norm = json_text(config, "#final_norm");
     c->final_norm = final_norm && final_norm[0];
     c->gated = json_flag(config, "#gated", false);

@@ -76,9 +76,15 @@ const PageChoice page_tensor_choices[] = {
     {0},
 };
 
-const char *const page_forms[] = {"linear", "norm", "matrix", "vector", "table", NULL};
+const char *const page_forms[] = {
+    [FORM_LINEAR] = "linear", [FORM_NORM] = "norm",   [FORM_MATRIX] = "matrix",
+    [FORM_VECTOR] = "vector", [FORM_TABLE] = "table", NULL};
 
-const char *const page_predictions[] = {"none", "mtp", "nextn", "gguf", NULL};
+const char *const page_predictions[] = {[PREDICTION_NONE] = "none",
+                                        [PREDICTION_MTP] = "mtp",
+                                        [PREDICTION_NEXTN] = "nextn",
+                                        [PREDICTION_GGUF] = "gguf",
+                                        NULL};
 
 /* What the readers of layers ask for, without their numbers. */
 static const char *const tensors[] = {

@@ -152,9 +152,15 @@ typedef struct Evaluator {
     size_t room; /* how many bytes all steps together may still add to tokens */
 } Evaluator;
 
-static const char *const decoder_names[] = {"ByteLevel",    "BPEDecoder", "Metaspace",
-                                            "ByteFallback", "Fuse",       "Strip",
-                                            "Replace",      "Replace",    "(none)"};
+static const char *const decoder_names[] = {[DECODER_BYTE_LEVEL] = "ByteLevel",
+                                            [DECODER_BPE] = "BPEDecoder",
+                                            [DECODER_METASPACE] = "Metaspace",
+                                            [DECODER_BYTE_FALLBACK] = "ByteFallback",
+                                            [DECODER_FUSE] = "Fuse",
+                                            [DECODER_STRIP] = "Strip",
+                                            [DECODER_REPLACE] = "Replace",
+                                            [DECODER_REPLACE_STRING] = "Replace",
+                                            [DECODER_JOIN] = "(none)"};
 
 /* Appends in[n] with the matches of decoder i's pattern replaced. Patterns match UTF-8 only. */
 static Status replace_pattern(Evaluator *e, size_t i, TextBuffer *out, const char *in, size_t n,

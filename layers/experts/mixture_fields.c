@@ -4,15 +4,21 @@
 
 #include "core/layer_kind.h"
 
-/* clang-format off: a row a line */
+/* clang-format off */
 const FieldTable mixture_keys = FIELD_TABLE(
     KEY_UINT("n_experts_used", experts.per_token, 64),
     KEY_UINT("zero_experts", experts.identity, CONFIG_MAX_EXPERTS),
     KEY_UINT("expert_ffn_dim", experts.ffn_dim, 1 << 20),
     KEY_UINT("expert_dim", experts.dim, 1 << 20),
     KEY_UINT("shared_ffn_dim", experts.shared_ffn_dim, 1 << 20),
-    KEY_ENUM("router", router.kind, "softmax", "softmax_chosen", "sparse_mixer", "sigmoid_scores",
-             "softmax_scores", "scaled", "root_scores"),
+    KEY_ENUM("router", router.kind,
+             [ROUTER_SOFTMAX] = "softmax",
+             [ROUTER_SOFTMAX_CHOSEN] = "softmax_chosen",
+             [ROUTER_SPARSE_MIXER] = "sparse_mixer",
+             [ROUTER_SIGMOID_SCORES] = "sigmoid_scores",
+             [ROUTER_SOFTMAX_SCORES] = "softmax_scores",
+             [ROUTER_SCALED] = "scaled",
+             [ROUTER_ROOT_SCORES] = "root_scores"),
     KEY_BOOL("share_on_input", experts.weight_on_input),
     KEY_AMOUNT("router_jitter", router.jitter),
     KEY_UINT("router_groups", router.groups, CONFIG_MAX_EXPERTS),

@@ -62,8 +62,11 @@ static Status write_layer(const AttentionMaps *m, size_t layer, int digits, Shee
 }
 
 Status attention_numbers_json(const AttentionMaps *m, int digits, Sheet *out, Error *error) {
-    static const char *const positions[POSITION_KINDS] = {"none", "rope", "sinusoidal", "learned",
-                                                          "alibi"};
+    static const char *const positions[POSITION_KINDS] = {[POSITION_NONE] = "none",
+                                                          [POSITION_ROPE] = "rope",
+                                                          [POSITION_SINUSOIDAL] = "sinusoidal",
+                                                          [POSITION_LEARNED] = "learned",
+                                                          [POSITION_ALIBI] = "alibi"};
     const Config *c = modelfile_config(m->session->file);
     sheet_printf(out, "{");
     write_string("model", c->name, out);

@@ -98,8 +98,9 @@ enum { N_SHAPES = sizeof shape_names / sizeof *shape_names };
 /* Options that are written down as they were given, under their own names. */
 static void put_words(json_t *json, const Options *o) {
     const EmbeddingOptions *embedding = embedding_options(o);
-    static const char *const bos[] = {"auto", "no", "yes"}, *const reasoning[] = {"auto", "on",
-                                                                                  "off"};
+    static const char *const bos[] = {"auto", "no", "yes"};
+    static const char *const reasoning[] = {
+        [REASONING_AUTO] = "auto", [REASONING_ON] = "on", [REASONING_OFF] = "off"};
     const struct {
         const char *name;
         bool given;
