@@ -128,6 +128,7 @@ static void print_help(const CommandLine *line) {
     command_line_help(stdout, line, true);
 }
 
+/* Takes SOURCE and TARGET from the operands, and refuses options that a GGUF target cannot have. */
 static Status choose_files(Export *e, Error *error) {
     const Arguments *a = e->arguments;
     size_t wanted = a->random ? 1 : 2;
@@ -201,6 +202,7 @@ static Status join_types(Export *e, Error *error) {
     return mix_check(e->mix, &why) == STATUS_OK ? STATUS_OK : usage(error, "--keep: ", why.text);
 }
 
+/* Takes the types from --type, --keep and --target-size, which exclude each other in part. */
 static Status choose_types(Export *e, Error *error) {
     const Arguments *a = e->arguments;
     if (a->target_size) {
@@ -307,8 +309,12 @@ static Status report_result(void *context, int fd, uint64_t gguf_bytes, Error *e
 /* ---- The program ---- */
 
 /* The words of --pooling; NULL: as the source says. */
-static const char *const poolings[] = {NULL, "last", "mean", "cls"};
+static const char *const poolings[] = {[POOLING_AS_SOURCE] = NULL,
+                                       [POOLING_LAST_TOKEN] = "last",
+                                       [POOLING_OF_ALL] = "mean",
+                                       [POOLING_FIRST_TOKEN] = "cls"};
 
+/* Fills in what the conversion asks for, and converts, with progress on stderr. */
 static Status export_model(Export *e, const volatile sig_atomic_t *stopped, Error *error) {
     const Arguments *a = e->arguments;
     Meter meter = {.started = clock_seconds()};

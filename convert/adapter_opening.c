@@ -120,6 +120,7 @@ Status adapter_opening_read(AdapterOpening *opening, const AdapterBase *base, co
 
 /* ---- Running with them ---- */
 
+/* Adds the matrices of one adapter to those that the model multiplies beside its own. */
 static Status add_to_model(const AdapterSpec *spec, Lora *lora, Error *error) {
     const Adapter *a = &spec->adapter;
     LoraMatrix *matrices = calloc(a->n_parts + 1, sizeof *matrices);

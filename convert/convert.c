@@ -280,6 +280,7 @@ static void complete_plan(ConvertPlan *plan, const ConvertOptions *options) {
     }
 }
 
+/* Plans, executes the plan, and frees both. */
 Status convert_parsed(const Source *source, const ConvertOptions *options, int out_fd,
                       Error *error) {
     ConvertPlan plan;

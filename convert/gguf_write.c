@@ -214,6 +214,8 @@ static RowOrigin *new_origins(const GgufWriter *w, Item *item, size_t *rows, siz
 
 /* ---- The plan ---- */
 
+/* Decides for a tensor of the file whether it is copied, and else its type and size; refuses one
+ * whose rows are no whole blocks. */
 static Status plan_item(const GgufWriter *w, Item *item) {
     const RawTensor *raw = item->raw;
     if (raw->type == STORED_TYPES && raw->bytes == 0)
@@ -293,6 +295,7 @@ static bool is_dropped(TokenizerString key) {
     return false;
 }
 
+/* Writes the source's metadata, with what other types change of them. */
 static void put_pairs(const GgufWriter *w, const ModelFile *model, FILE *f) {
     const char *table = NULL;
     size_t bytes = 0;
@@ -380,6 +383,7 @@ static size_t write_rows(const ModelFile *model, const Item *item, const RowOrig
     return bad;
 }
 
+/* Writes a tensor's rows in blocks of its type, a MiB at a time, from the model's matrices. */
 static Status convert_item(const GgufWriter *w, Item *item, const ModelFile *model,
                            const ConvertOptions *options, int fd, uint64_t at) {
     int n_threads = options->n_threads > 0 ? options->n_threads : machine_cores();

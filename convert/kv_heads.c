@@ -82,6 +82,7 @@ static Status check_config(const Config *c, uint32_t n, Error *error) {
     return STATUS_OK;
 }
 
+/* Replaces the tensors of keys and values in every layer, then the number in the configuration. */
 Status kv_heads_merge(Source *source, uint32_t n, Error *error) {
     Config *c = &source->config;
     Status status = check_config(c, n, error);

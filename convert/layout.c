@@ -50,6 +50,7 @@ static uint64_t place_section(Layout *layout, SectionKind kind, uint64_t bytes, 
     return round_up(at + bytes, MODELFILE_ALIGNMENT);
 }
 
+/* Places the small sections first, then the tensors one after another, and counts the bytes. */
 Status layout_make(Layout *layout, const Source *source, const TensorPlan *tensors, Error *error) {
     *layout = (Layout){.source = source};
     metadata_add_config(&layout->metadata, &source->config);
@@ -104,6 +105,7 @@ static const void *section_bytes(const Layout *layout, uint32_t kind) {
     }
 }
 
+/* Writes the small sections, the size of the file, and last the header with the checksums. */
 Status layout_write(Layout *layout, uint64_t data_checksum, int fd, Error *error) {
     struct {
         FileHeader header;

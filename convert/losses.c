@@ -37,6 +37,7 @@ void losses_count_cleared(ConvertLosses *losses, const TensorPlan *t, const floa
     if (n > 0) atomic_fetch_add(&losses->cleared, n);
 }
 
+/* Reads the panel's rows again and compares them with what the panel gives back. */
 Status losses_measure(ConvertLosses *losses, const TensorPlan *t, size_t first,
                       const uint8_t *panel, float *x, Error *error) {
     size_t n = panel_rows(t, first), cols = t->from->cols;

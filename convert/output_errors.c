@@ -140,6 +140,7 @@ Status output_errors_measure(OutputError *errors, const ModelFile *source, const
     return status;
 }
 
+/* Compares the weights of both files row by row. */
 Status output_errors_of_weights(OutputError *result, const ModelFile *source,
                                 const ModelFile *variant, size_t tensor, Error *error) {
     const FileTensor *t = modelfile_tensor(source, tensor);

@@ -681,6 +681,8 @@ static void quantize_level_groups(TensorType type, const Levels *levels, size_t 
     }
 }
 
+/* Quantizes a row to records, by the way in which its type stores scales: parts with levels, one
+ * scale of several groups, float16 scales, levels, or sub-scales. */
 void quantize_records(TensorType type, size_t padded_cols, const float *x, const float *importance,
                       const RecordCodes *row) {
     const TensorTypeInfo *info = &weight_types[type];

@@ -53,6 +53,7 @@ static Status digest_files(const InputFile *const *files, size_t n, int n_thread
     return result;
 }
 
+/* Hashes all files of the source in the order of their names, and lists them. */
 Status source_digest(const Source *source, const char *type, int n_threads,
                      const volatile sig_atomic_t *interrupted, json_t **digest, Error *error) {
     const InputFile *const given[] = {&source->tokenizer_file, &source->family_file};

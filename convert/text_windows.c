@@ -8,6 +8,7 @@
 #include "session/logprobs.h"
 #include "tokenizer.h"
 
+/* Encodes the text with the model's tokenizer and chooses the length of a window. */
 Status text_windows_open(TextWindows *windows, const ModelFile *file, const InputFile *text,
                          size_t most, Error *error) {
     *windows = (TextWindows){.bos = -1};
@@ -99,6 +100,7 @@ static Status run_window(WindowState *s, const TextWindows *windows, size_t firs
     return status;
 }
 
+/* Runs the windows one after another, each on an empty cache. */
 Status text_windows_run(const TextWindows *windows, const WindowRun *run, Error *error) {
     const KvShape shape =
         model_kv_shape(run->model, run->kv_type ? *run->kv_type : model_kv_type(run->model));

@@ -112,6 +112,7 @@ static Status refuse(const Source *source, const TypeWish *wish, const TypeChoic
         source->path, room, said(least->type), weights, least->need.context, cache, would);
 }
 
+/* Tries the types from the best down, and takes the first that fits with its cache. */
 Status type_choose(const Source *source, const TypeWish *wish, TypeChoice *choice, Error *error) {
     TypeChoice least = {.is_best = true};
     size_t longest = 0;
@@ -177,6 +178,7 @@ static bool receive_answer(int fd, Answer *answer) {
     return is_sane(answer);
 }
 
+/* Lets a child process choose, and reads its answer from a pipe. */
 Status type_choose_apart(Source *source, const TypeWish *wish, bool trusts, TypeChoice *choice,
                          Error *error) {
     static const Answer nothing;

@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "convert/mix.h"
 
+/* Writes a head and a line for each matrix, all of fixed width. */
 char *type_table_text(const TypeTableRow *rows, size_t n, double bits, double divergence) {
     char *text = NULL;
     size_t length = 0, longest = strlen("# tensor");
@@ -84,6 +85,7 @@ static Status join(const Line *lines, size_t n, char **mix, Error *error) {
     return STATUS_OK;
 }
 
+/* Reads the lines, sorts them by the length of the name and joins them to a mix. */
 Status type_table_mix(const char *text, size_t bytes, char **mix, Error *error) {
     Line *lines = NULL;
     size_t n = 0, capacity = 0, number = 0;

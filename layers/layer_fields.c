@@ -48,11 +48,13 @@ static const LayerFields *const kinds[LAYER_KINDS] = {
 };
 
 /* Fields that plain layers read as well. */
-/* clang-format off: a row a line */
-static const FieldTable query_power_keys = FIELD_TABLE(KEY_BOOL("query_power", query_power));
-static const FieldTable limit_first_keys = FIELD_TABLE(KEY_BOOL("limit_first", limit_first));
-static const FieldTable head_output_norm_keys =
-    FIELD_TABLE(KEY_BOOL("head_output_norm", head_output_norm));
+/* clang-format off */
+static const FieldTable query_power_keys = FIELD_TABLE(
+    KEY_BOOL("query_power", query_power));
+static const FieldTable limit_first_keys = FIELD_TABLE(
+    KEY_BOOL("limit_first", limit_first));
+static const FieldTable head_output_norm_keys = FIELD_TABLE(
+    KEY_BOOL("head_output_norm", head_output_norm));
 
 /* The order in which model.bin holds the keys and --info prints them. A new table comes last, so
  * that files keep their bytes. */

@@ -36,6 +36,7 @@ Status source_check_unchanged(const Source *source, Error *error) {
     return status;
 }
 
+/* Closes the files and frees what the readers have filled in. */
 void source_close(Source *source) {
     if (!source) return;
     for (size_t i = 0; i < source->n_files; i++) input_close(&source->files[i]);

@@ -57,6 +57,7 @@ static size_t end_of_rows(const RowMap *map, size_t rows) {
     return map->first + (rows - 1) / map->chunk * map->stride + map->chunk;
 }
 
+/* Checks the bytes of the stored tensor against its file, then its shape against the tensor. */
 Status source_check_tensor(const Source *source, const SourceTensor *t, Error *error) {
     if (t->values || t->shares || t->stored == STORED_RANDOM || t->stored == STORED_PANELS)
         return STATUS_OK;

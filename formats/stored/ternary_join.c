@@ -24,6 +24,7 @@ static bool fits_blocks(const RawTensor *raw, float scale) {
     return raw->dims[1] % 256 == 0 && numbers_half_to_float(numbers_float_to_half(scale)) == scale;
 }
 
+/* Finds the packed matrices by their type, and takes the scale that lies beside each. */
 Status ternary_join(const Source *source, RawTable *table, bool divides, Error *error) {
     for (size_t i = 0; i < table->n; i++) {
         RawTensor *raw = &table->items[i];

@@ -2,6 +2,7 @@
 
 enum { MOST_HEADS = 128 }; /* ATTENTION_QUERIES (core/attention.h) */
 
+/* Checks what attention to chosen blocks reads of the configuration. */
 static Status validate(const Config *c, uint32_t l, Error *error) {
     const HeadShape h = config_heads(c, l);
     if (h.n_kv_heads == 0 || h.n_heads % h.n_kv_heads != 0 || h.n_heads / h.n_kv_heads > MOST_HEADS)

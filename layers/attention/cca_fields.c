@@ -1,5 +1,6 @@
 #include "layers/attention/cca_fields.h"
 
+/* Checks what compressed convolutional attention reads of the configuration. */
 static Status validate(const Config *c, uint32_t l, Error *error) {
     const HeadShape h = config_heads(c, l);
     if (h.n_heads % h.n_kv_heads != 0 || h.head_dim == 0 || h.value_dim != h.head_dim ||

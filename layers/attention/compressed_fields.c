@@ -1,6 +1,6 @@
 #include "layers/attention/compressed_fields.h"
 
-/* clang-format off: a row a line */
+/* clang-format off */
 const FieldTable compressed_keys = FIELD_TABLE(
     KEY_UINT("out_groups", compressed.out_groups, COMPRESSED_MAX_GROUPS),
     KEY_UINT("out_rank", compressed.out_rank, 1 << 16),
@@ -24,6 +24,7 @@ static Status validate_indexer(const Config *c, uint32_t l, Error *error) {
     return STATUS_OK;
 }
 
+/* Checks what attention to compressed positions reads of the configuration. */
 static Status validate(const Config *c, uint32_t l, Error *error) {
     const HeadShape h = config_heads(c, l);
     uint64_t width = (uint64_t)h.n_heads * h.head_dim;

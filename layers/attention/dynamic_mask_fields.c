@@ -2,7 +2,7 @@
 
 enum { MOST_HEADS = 128 }; /* ATTENTION_QUERIES (core/attention.h) */
 
-/* clang-format off: a row a line */
+/* clang-format off */
 const FieldTable dynamic_mask_keys = FIELD_TABLE(
     KEY_UINT("mask_keep", mask_keep, 1 << 20));
 

@@ -1,6 +1,6 @@
 #include "layers/attention/latent_fields.h"
 
-/* clang-format off: a row a line */
+/* clang-format off */
 const FieldTable latent_keys = FIELD_TABLE(
     KEY_UINT("latent_dim", latent.kv_lora_rank, 1 << 12),
     KEY_UINT("latent_q_dim", latent.q_lora_rank, 1 << 16),
@@ -63,6 +63,7 @@ static Status validate_indexer(const Config *c, uint32_t l, Error *error) {
     return STATUS_OK;
 }
 
+/* Checks what latent attention reads of the configuration. */
 static Status validate(const Config *c, uint32_t l, Error *error) {
     const HeadShape h = config_heads(c, l);
     const LatentShape latent = config_latent(c, l);

@@ -2,7 +2,7 @@
 
 enum { MOST_EXTENT = 1 << 20 };
 
-/* clang-format off: a row a line */
+/* clang-format off */
 const FieldTable relative_keys = FIELD_TABLE(
     KEY_UINT("relative_dim", relative.dim, 1 << 10),
     KEY_UINT("relative_extent", relative.extent, MOST_EXTENT),
@@ -15,6 +15,7 @@ uint32_t relative_extent(const Config *c, uint32_t l) {
     return c->window[l] > 0 ? c->window[l] : c->relative.extent;
 }
 
+/* Checks what attention with a bias of distances reads of the configuration. */
 static Status validate(const Config *c, uint32_t l, Error *error) {
     const HeadShape h = config_heads(c, l);
     uint32_t extent = relative_extent(c, l);

@@ -1,5 +1,6 @@
 #include "layers/experts/head_mixture_fields.h"
 
+/* Checks what attention with chosen heads reads of the configuration. */
 static Status check(const Config *c, uint32_t l, Error *error) {
     const HeadShape h = config_heads(c, l);
     if (c->experts.count == 0 || c->experts.identity > 0 || c->router.kind != ROUTER_SOFTMAX_CHOSEN)

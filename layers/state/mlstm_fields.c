@@ -2,7 +2,7 @@
 
 #include "layers/state/state_fields.h"
 
-/* clang-format off: a row a line */
+/* clang-format off */
 const FieldTable mlstm_keys = FIELD_TABLE(
     KEY_AMOUNT("mlstm_gate_cap", mlstm.gate_cap),
     KEY_AMOUNT("mlstm_eps", mlstm.eps));

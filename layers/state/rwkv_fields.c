@@ -1,6 +1,6 @@
 #include "layers/state/rwkv_fields.h"
 
-/* clang-format off: a row a line */
+/* clang-format off */
 const FieldTable rwkv_keys = FIELD_TABLE(
     KEY_UINT("rwkv_rescale_every", rwkv.rescale_every, CONFIG_MAX_LAYERS));
 

@@ -1,6 +1,6 @@
 #include "layers/state/state_fields.h"
 
-/* clang-format off: a row a line */
+/* clang-format off */
 const FieldTable state_keys = FIELD_TABLE(
     KEY_UINT("state_heads", state.n_heads, 1 << 16),
     KEY_UINT("state_key_heads", state.n_key_heads, 1 << 12),

@@ -5,7 +5,7 @@
 #include "core/layer_kind.h"
 #include "layers/streams/ngram_fields.h"
 
-/* clang-format off: a row a line */
+/* clang-format off */
 const FieldTable arrangement_hyper_keys = FIELD_TABLE(
     KEY_BOOL("residual_by_depth", residual_by_depth),
     KEY_AMOUNT("hyper_scale", hyper.mix_scale),
@@ -200,6 +200,7 @@ static Status validate_looped(const Config *c, Error *error) {
     return STATUS_OK;
 }
 
+/* Checks what the stack needs, by a function of each stack's own where it has one. */
 Status arrangement_validate(const Config *c, Error *error) {
     if (c->stack == STACK_LOOPED) return validate_looped(c, error);
     if (c->stack == STACK_CYCLES) return validate_cycles(c, error);
@@ -224,6 +225,7 @@ Status arrangement_validate(const Config *c, Error *error) {
     return c->stack == STACK_ALTUP ? validate_altup(c, error) : STATUS_OK;
 }
 
+/* Counts the products that belong to no layer kind, a case for each stack. */
 double arrangement_work(const Config *c) {
     double dim = c->dim, layers = c->n_layers;
     double work = layers * dim * 3.0 * c->per_layer.dim;

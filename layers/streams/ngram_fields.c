@@ -2,7 +2,7 @@
 
 #include "layers/state/recurrence.h"
 
-/* clang-format off: a row a line */
+/* clang-format off */
 const FieldTable ngram_keys = FIELD_TABLE(
     KEY_UINT("ngram_size", ngram.hash.size, NGRAM_HASH_MAX_SIZE),
     KEY_UINT("ngram_heads", ngram.hash.heads, NGRAM_HASH_MAX_TABLES),
