@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "session/sampling_numbers.h"
+
 /* vocab_size SIZE_MAX: no model is open, which would say what its tokens are. */
 static Status parse_bias(const OptionList *list, size_t vocab_size, GenerationOptions *out,
                          Error *error) {
@@ -37,14 +39,7 @@ Status session_generation_options(const Session *session, GenerationOptions *out
     const Options *o = session->options;
     *out = generation_defaults(session->file, session->tokenizer);
     SamplerOptions *s = &out->sampling;
-    if (options_given(o, &o->temperature)) s->temperature = (float)o->temperature;
-    if (options_given(o, &o->top_p)) s->top_p = (float)o->top_p;
-    if (options_given(o, &o->min_p)) s->min_p = (float)o->min_p;
-    if (options_given(o, &o->top_k)) s->top_k = o->top_k > UINT32_MAX ? 0 : (uint32_t)o->top_k;
-    if (options_given(o, &o->repetition_penalty))
-        s->repetition_penalty = (float)o->repetition_penalty;
-    s->presence_penalty = (float)o->presence_penalty;
-    s->frequency_penalty = (float)o->frequency_penalty;
+    sampling_numbers_take(o, s);
     s->seed = o->seed;
     if (!options_given(o, &o->seed) && generation_draw_seed(&s->seed, error) != STATUS_OK)
         return STATUS_FAILED;

@@ -7,9 +7,15 @@
 
 #include "base/array.h"
 #include "draft/drafter.h"
+#include "session/sampling_numbers.h"
 #include "system/terminal.h"
 
 #define FIELD(name) offsetof(Options, name)
+
+#define REAL(often, letter, name, field, low, high, help)                                          \
+    FLOAT_ROW(often, letter, name, FIELD(field), low, high, help)
+#define WHOLE(often, letter, name, field, low, high, help)                                         \
+    UINT_ROW(often, letter, name, FIELD(field), low, high, help)
 
 static const OptionRow text_rows[] = {
     HEADING_ROW("Text"),
@@ -26,20 +32,7 @@ static const OptionRow text_rows[] = {
     TEXT_ROW(USUAL, 'o', "output", "FILE", FIELD(output), "write the text to FILE, atomically"),
     FLAG_ROW(USUAL, 0, "echo", FIELD(echo), "write the prompt, too"),
     HEADING_ROW("Sampling (default: what the model recommends, else the one in brackets)"),
-    FLOAT_ROW(USUAL, 't', "temperature", FIELD(temperature), 0, 1e3,
-              "0: greedy decoding, the most likely token [1]"),
-    UINT_ROW(USUAL, 0, "top-k", FIELD(top_k), 0, 1e9,
-             "sample among the N most likely tokens; 0: all [0]"),
-    FLOAT_ROW(USUAL, 'p', "top-p", FIELD(top_p), 0, 1,
-              "nucleus sampling: probability mass X; 1: off [0.9]"),
-    FLOAT_ROW(USUAL, 0, "min-p", FIELD(min_p), 0, 1,
-              "drop tokens below X times the top probability [0]"),
-    FLOAT_ROW(USUAL, 0, "repetition-penalty", FIELD(repetition_penalty), 1e-3, 1e3,
-              "penalize tokens of prompt and output; 1: off [1]"),
-    FLOAT_ROW(RARE, 0, "presence-penalty", FIELD(presence_penalty), -1e3, 1e3,
-              "subtract X from logits of tokens in the output [0]"),
-    FLOAT_ROW(RARE, 0, "frequency-penalty", FIELD(frequency_penalty), -1e3, 1e3,
-              "subtract X for each occurrence of the token [0]"),
+    SAMPLING_NUMBERS(REAL, WHOLE),
     LIST_ROW(RARE, "logit-bias", "ID=X", FIELD(logit_bias), "add X to a token's logit; repeatable"),
     UINT_ROW(USUAL, 's', "seed", FIELD(seed), 0, 18446744073709551615.0,
              "seed of the sampler [random; --stats prints it]"),

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "session/embedding_options.h"
+#include "session/sampling_numbers.h"
 #include "modes/open/conversion_options.h"
 #include "modes/batch/batch_options.h"
 #include "constraint/shape_source.h"
@@ -37,23 +38,15 @@ void batch_fingerprint(char text[BATCH_FINGERPRINT_BYTES], const Session *sessio
     const BatchOptions *batch = batch_options(o);
     const SamplerOptions *s = &g->sampling;
     uint64_t hash = adapters_mix(session->adapters, modelfile_checksum(session->file));
-    const double numbers[] = {NUMERIC_REVISION,
-                              (double)session->kv_type,
-                              model_context(session->model),
-                              s->temperature,
-                              s->top_k,
-                              s->top_p,
-                              s->min_p,
-                              s->repetition_penalty,
-                              s->presence_penalty,
-                              s->frequency_penalty,
-                              (double)g->max_tokens,
-                              g->decode_flags,
-                              o->special,
-                              o->bos,
-                              batch->batch_text};
+    const double numbers[] = {NUMERIC_REVISION, (double)session->kv_type,
+                              model_context(session->model)},
+                 asked[] = {(double)g->max_tokens, g->decode_flags, o->special, o->bos,
+                            batch->batch_text};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         hash = mix_number(hash, numbers[i]);
+    for (size_t i = 0; i < N_SAMPLING_NUMBERS; i++)
+        hash = mix_number(hash, sampling_numbers_get(&sampling_numbers[i], s));
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) hash = mix_number(hash, asked[i]);
     hash = mix(hash, &s->seed, sizeof s->seed);
     const int date[] = {chat->now.tm_year, chat->now.tm_yday, chat->now.tm_hour, chat->now.tm_min};
     if (!chat->plain) hash = mix(hash, date, sizeof date);

@@ -13,6 +13,7 @@
 #include "modes/batch/request_messages.h"
 #include "constraint/json_digits.h"
 #include "constraint/json_reader.h"
+#include "session/sampling_numbers.h"
 #include "session/generate.h"
 #include "session/shape.h"
 
@@ -76,8 +77,7 @@ static Status whole_number(const Request *r, const Field *field, const json_t *v
 static Status set_top_k(Request *r, const Field *field, const json_t *value, Error *error) {
     json_int_t number = 0;
     if (whole_number(r, field, value, &number, error) != STATUS_OK) return STATUS_FAILED;
-    r->options.sampling.top_k =
-        number < 0 ? 0 : (uint32_t)number; /* -1 means all, as in other programs */
+    r->options.sampling.top_k = number < 0 ? 0 : (uint32_t)number;
     return STATUS_OK;
 }
 
@@ -403,8 +403,11 @@ static Status ignore(Request *r, const Field *field, const json_t *value, Error 
 
 /* The fields in the order in which they are read; later setters rely on earlier ones. A field that
  * is null counts as absent. */
-#define SAMPLING(name, low, high)                                                                  \
+#define REAL(often, letter, option, name, low, high, help)                                         \
     { #name, "nct", set_float, low, high, offsetof(SamplerOptions, name) }
+/* -1 means all, as in other programs: the only whole number of the sampler is top_k. */
+#define WHOLE_OR_LESS(often, letter, option, name, low, high, help)                                \
+    { #name, "nct", set_##name, -1, high, 0 }
 #define OTHER(name, formats, set)                                                                  \
     { #name, formats, set, 0, 0, 0 }
 #define WHOLE(name, formats, set, low, high)                                                       \
@@ -428,13 +431,7 @@ static const Field fields[] = {
     WHOLE(max_tokens, "nt", set_max_tokens_or_none, 0, 1e9),
     WHOLE(max_tokens, "c", set_max_tokens, 1, 1e9),
     WHOLE(max_completion_tokens, "nc", set_max_tokens, 1, 1e9),
-    SAMPLING(temperature, 0, 1e3),
-    WHOLE(top_k, "nct", set_top_k, -1, 1e9),
-    SAMPLING(top_p, 0, 1),
-    SAMPLING(min_p, 0, 1),
-    SAMPLING(repetition_penalty, 1e-3, 1e3),
-    SAMPLING(presence_penalty, -1e3, 1e3),
-    SAMPLING(frequency_penalty, -1e3, 1e3),
+    SAMPLING_NUMBERS(REAL, WHOLE_OR_LESS),
     OTHER(logit_bias, "nct", set_bias),
     WHOLE(seed, "nct", set_seed, -0x1p63, 0x1p63),
     WHOLE(truncate_prompt_tokens, "nct", set_truncate, -1, 1e9),

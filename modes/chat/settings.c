@@ -5,39 +5,29 @@
 
 #include "advice/foreign.h"
 #include "advice/spelling.h"
+#include "session/sampling_numbers.h"
 #include "system/note.h"
-
-/* An option that /set changes. */
-typedef struct Setting {
-    const char *name;
-    bool whole;    /* the field is a uint32_t; otherwise a float */
-    size_t offset; /* of the field in GenerationOptions */
-    double low, high;
-} Setting;
 
 /* The temperature above which a person is told what it does. */
 #define HOT 2.0
 
-#define SAMPLING(field) offsetof(GenerationOptions, sampling.field)
-static const Setting settings[] = {
-    {"temperature", false, SAMPLING(temperature), 0, 1e3},
-    {"top-p", false, SAMPLING(top_p), 0, 1},
-    {"min-p", false, SAMPLING(min_p), 0, 1},
-    {"repetition-penalty", false, SAMPLING(repetition_penalty), 1e-3, 1e3},
-    {"presence-penalty", false, SAMPLING(presence_penalty), -1e3, 1e3},
-    {"frequency-penalty", false, SAMPLING(frequency_penalty), -1e3, 1e3},
-    {"top-k", true, SAMPLING(top_k), 0, 1e9},
-};
-enum { N_SETTINGS = sizeof settings / sizeof *settings };
-
-/* The settings that change_setting and change_reasoning handle by name. */
+/* The settings beside sampling_numbers, which change_setting and change_reasoning handle by name.
+ */
 static const char *const others[] = {
     "tokens", "seed", "reasoning", "reasoning-effort", "reasoning-budget", "hide-reasoning"};
-enum { N_OTHERS = sizeof others / sizeof *others };
+enum { N_OTHERS = sizeof others / sizeof *others, N_SETTINGS = N_SAMPLING_NUMBERS + N_OTHERS };
+
+/* The i-th number of the sampler, the whole one last; NULL past them. */
+static const SamplingNumber *number_at(size_t i) {
+    for (unsigned whole = 0; whole < 2; whole++)
+        for (size_t k = 0; k < N_SAMPLING_NUMBERS; k++)
+            if (sampling_numbers[k].whole == whole && i-- == 0) return &sampling_numbers[k];
+    return NULL;
+}
 
 const char *settings_name(size_t i) {
-    if (i < N_SETTINGS) return settings[i].name;
-    return i - N_SETTINGS < N_OTHERS ? others[i - N_SETTINGS] : NULL;
+    if (i < N_SAMPLING_NUMBERS) return number_at(i)->name;
+    return i < N_SETTINGS ? others[i - N_SAMPLING_NUMBERS] : NULL;
 }
 
 static const char *const reasoning_words[] = {
@@ -49,10 +39,8 @@ static void show_settings(const Dialogue *d, bool hides_reasoning, const char *o
     const char *name;
     for (size_t i = 0; (name = settings_name(i)); i++) {
         if (only && strcmp(only, name) != 0) continue;
-        if (i < N_SETTINGS) {
-            const char *at = (const char *)o + settings[i].offset;
-            note("%-20s %g", name,
-                 settings[i].whole ? *(const uint32_t *)at : (double)*(const float *)at);
+        if (i < N_SAMPLING_NUMBERS) {
+            note("%-20s %g", name, sampling_numbers_get(number_at(i), &o->sampling));
         } else if (strcmp(name, "tokens") == 0) {
             note("%-20s %zu%s", name, o->max_tokens, o->max_tokens ? "" : " (no limit)");
         } else if (strcmp(name, "seed") == 0) {
@@ -94,9 +82,9 @@ static Status unknown_setting(const char *name, Error *error) {
     for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
         if (strcmp(elsewhere[i].name, name) == 0)
             return error_set(error, "no setting '%s': %s", name, elsewhere[i].says);
-    const char *names[N_SETTINGS + N_OTHERS], *near = foreign_synonym(name);
-    for (size_t i = 0; i < N_SETTINGS + N_OTHERS; i++) names[i] = settings_name(i);
-    if (!near || !is_setting(near)) near = spelling_nearest(name, names, N_SETTINGS + N_OTHERS);
+    const char *names[N_SETTINGS], *near = foreign_synonym(name);
+    for (size_t i = 0; i < N_SETTINGS; i++) names[i] = settings_name(i);
+    if (!near || !is_setting(near)) near = spelling_nearest(name, names, N_SETTINGS);
     if (near) return error_set(error, "no setting '%s'; did you mean %s?", name, near);
     return error_set(error, "no setting '%s': /set alone lists them", name);
 }
@@ -172,22 +160,14 @@ static Status change_setting(GenerationOptions *o, const char *name, const char 
         o->max_tokens = (size_t)number;
         return STATUS_OK;
     }
-    for (size_t i = 0; i < N_SETTINGS; i++) {
-        if (strcmp(name, settings[i].name) != 0) continue;
-        if (!(number >= settings[i].low && number <= settings[i].high))
-            return error_set(error, "%s must be from %g to %g", name, settings[i].low,
-                             settings[i].high);
-        char *at = (char *)o + settings[i].offset;
-        if (settings[i].whole) {
-            *(uint32_t *)at = (uint32_t)number;
-        } else {
-            *(float *)at = (float)number;
-        }
-        if (strcmp(name, "temperature") == 0 && number > HOT)
-            note("(above %g nearly every token is a matter of chance)", HOT);
-        return STATUS_OK;
-    }
-    return unknown_setting(name, error);
+    const SamplingNumber *n = sampling_numbers_find(name);
+    if (!n) return unknown_setting(name, error);
+    if (!(number >= n->low && number <= n->high))
+        return error_set(error, "%s must be from %g to %g", name, n->low, n->high);
+    sampling_numbers_set(n, &o->sampling, number);
+    if (strcmp(name, "temperature") == 0 && number > HOT)
+        note("(above %g nearly every token is a matter of chance)", HOT);
+    return STATUS_OK;
 }
 
 Status settings_command(Dialogue *dialogue, bool *hides_reasoning, char *argument, Error *error) {

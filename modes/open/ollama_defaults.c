@@ -43,8 +43,9 @@ void ollama_defaults_close(OllamaDefaults *defaults) {
 
 /* ---- Afterwards ---- */
 
-/* The names of ollama's parameters (api/types.go, Options) and of the options that mean the same. A
- * negative `none` or what is below means: not limited, drawn anew. */
+/* The names of ollama's parameters (api/types.go, Options) and of the options that mean the same,
+ * which have the ranges. Ollama has names of its own and lower limits below which a number means
+ * "not limited" or "drawn anew". */
 static const struct {
     const char *name, *option;
     bool is_whole;

@@ -10,6 +10,7 @@
 
 #include "modes/proof/proof_options.h"
 #include "modes/proof/receipt.h"
+#include "session/sampling_numbers.h"
 #include "base/sha256.h"
 #include "system/descriptor.h"
 
@@ -39,19 +40,11 @@ static void look(const char *path, bool last, char text[LOOKED_AT + 1]) {
  * another kind of record. */
 static Status refuse_beside_session(const Options *o, Error *error) {
     const ProofOptions *proof = proof_options(o);
-    const void *const drawn[] = {&o->temperature,
-                                 &o->top_p,
-                                 &o->min_p,
-                                 &o->top_k,
-                                 &o->seed,
-                                 &o->repetition_penalty,
-                                 &o->presence_penalty,
-                                 &o->frequency_penalty,
-                                 &o->n_tokens};
     bool others = o->batch || options_ask(o, "session") || o->output || proof->receipt ||
-                  o->prompt || o->prompt_file || o->system;
-    for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++)
-        others = others || options_given(o, drawn[i]);
+                  o->prompt || o->prompt_file || o->system || options_given(o, &o->seed) ||
+                  options_given(o, &o->n_tokens);
+    for (size_t i = 0; i < N_SAMPLING_NUMBERS; i++)
+        others = others || sampling_numbers_given(&sampling_numbers[i], o);
     if (!others) return STATUS_OK;
     return usage(error,
                  "--check %s: a conversation, which says itself what was asked, and its seeds: no "

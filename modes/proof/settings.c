@@ -6,27 +6,12 @@
 #include <string.h>
 
 #include "session/embedding_options.h"
+#include "session/sampling_numbers.h"
 #include "constraint/json_reader.h"
 #include "base/sha256.h"
 
 /* ---- The numbers of the sampler ---------------------------------------------------------------
  */
-
-#define SAMPLING(name, field, low, high)                                                           \
-    { name, offsetof(SamplerOptions, field), low, high }
-static const struct {
-    const char *name;
-    size_t offset;    /* of a float */
-    double low, high; /* the options' */
-} numbers[] = {
-    SAMPLING("temperature", temperature, 0, 1e3),
-    SAMPLING("top-p", top_p, 0, 1),
-    SAMPLING("min-p", min_p, 0, 1),
-    SAMPLING("repetition-penalty", repetition_penalty, 1e-3, 1e3),
-    SAMPLING("presence-penalty", presence_penalty, -1e3, 1e3),
-    SAMPLING("frequency-penalty", frequency_penalty, -1e3, 1e3),
-};
-enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
 
 /* The shortest decimal that gives this float: 0.8 and not 0.800000012. */
 static json_t *json_float(float value) {
@@ -48,10 +33,12 @@ static json_t *json_seed(uint64_t seed) {
 
 json_t *settings_of_sampling(const GenerationOptions *g) {
     json_t *json = json_object();
-    for (size_t i = 0; i < N_NUMBERS; i++)
-        json_object_set_new(
-            json, numbers[i].name,
-            json_float(*(const float *)((const char *)&g->sampling + numbers[i].offset)));
+    for (size_t i = 0; i < N_SAMPLING_NUMBERS; i++) {
+        const SamplingNumber *n = &sampling_numbers[i];
+        if (!n->whole)
+            json_object_set_new(json, n->name,
+                                json_float((float)sampling_numbers_get(n, &g->sampling)));
+    }
     json_object_set_new(json, "top-k", json_integer(g->sampling.top_k));
     json_object_set_new(json, "tokens", json_integer((json_int_t)g->max_tokens));
     json_object_set_new(json, "seed", json_seed(g->sampling.seed));
@@ -66,13 +53,14 @@ static bool read_seed(const json_t *json, uint64_t *seed) {
 }
 
 Status settings_read_sampling(const json_t *json, GenerationOptions *g, Error *error) {
-    for (size_t i = 0; i < N_NUMBERS; i++) {
-        const json_t *value = json_object_get(json, numbers[i].name);
+    for (size_t i = 0; i < N_SAMPLING_NUMBERS; i++) {
+        const SamplingNumber *n = &sampling_numbers[i];
+        const json_t *value = json_object_get(json, n->name);
         double number = json_number_value(value);
-        if (!json_is_number(value) || !(number >= numbers[i].low && number <= numbers[i].high))
-            return error_set(error, "'%s' is not a number from %g to %g", numbers[i].name,
-                             numbers[i].low, numbers[i].high);
-        *(float *)((char *)&g->sampling + numbers[i].offset) = (float)number;
+        if (n->whole) continue; /* top-k, which a model may recommend beyond the option's range */
+        if (!json_is_number(value) || !(number >= n->low && number <= n->high))
+            return error_set(error, "'%s' is not a number from %g to %g", n->name, n->low, n->high);
+        sampling_numbers_set(n, &g->sampling, number);
     }
     const json_t *top_k = json_object_get(json, "top-k"), *tokens = json_object_get(json, "tokens");
     if (!json_is_integer(top_k) || json_integer_value(top_k) < 0 ||
@@ -226,31 +214,16 @@ Status settings_common(const Session *session, const GenerationOptions *g,
 
 /* Whether a receipt may record the option. */
 static bool is_option(const char *name) {
-    static const char *const names[] = {"temperature",
-                                        "top-p",
-                                        "min-p",
-                                        "repetition-penalty",
-                                        "presence-penalty",
-                                        "top-k",
-                                        "tokens",
-                                        "frequency-penalty",
-                                        "seed",
-                                        "context",
-                                        "kv-type",
-                                        "special",
-                                        "ignore-eos",
-                                        "batch-text",
-                                        "bos",
-                                        "json-order",
-                                        "json-space",
-                                        "on-length",
-                                        "reasoning",
-                                        "stop",
-                                        "logit-bias",
-                                        "override",
-                                        "reasoning-effort",
-                                        "system",
-                                        "reasoning-budget"};
+    static const char *const names[] = {"tokens",     "seed",
+                                        "context",    "kv-type",
+                                        "special",    "ignore-eos",
+                                        "batch-text", "bos",
+                                        "json-order", "json-space",
+                                        "on-length",  "reasoning",
+                                        "stop",       "logit-bias",
+                                        "override",   "reasoning-effort",
+                                        "system",     "reasoning-budget"};
+    if (sampling_numbers_find(name)) return true;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
     for (size_t i = 0; i < N_EMBEDDING_OPTIONS; i++)
