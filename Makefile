@@ -94,7 +94,7 @@ ISA_OBJECTS = $(filter-out $(BUILD)/kernels/float.reference.o, \
 KERNEL_FLAGS =
 
 # The folders of the house beside the root; docs/architecture.md says what each is for.
-ROOMS = $(addprefix layers/,attention state experts streams) $(addprefix formats/,containers stored tokenizers family) \
+ROOMS = $(addprefix layers/,attention state experts arrangements) $(addprefix formats/,containers stored tokenizers family) \
 	families/reading $(addprefix modes/,proof open inspect batch chat) ports/library
 FOLDERS = base system kernels kvcache tokenizer core layers constraint draft session template advice families adapters \
 	convert modes measure $(ROOMS)

@@ -1,7 +1,7 @@
 /* The forward pass, in the order of the data: embed; run_branches, which is the one loop over the
  * branches of all layers (core/branch.h); output_head. At the end, model_forward. The lists of
  * branches: core/branches.c. What most branches do: core/self_attention.c, and the feed-forward
- * network in core/forward_pass.c. Opening and closing a model: core/model_setup.c. */
+ * network in core/forward_steps.c. Opening and closing a model: core/model_setup.c. */
 #include "model.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "base/call_mode.h"
 #include "base/clock.h"
 #include "base/numbers.h"
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "core/layer_kind.h"
 
 /* With fewer multiply-adds one thread is done before a second one has woken up. */

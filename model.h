@@ -56,7 +56,7 @@ Status model_forward(Model *model, KvCache *cache, const Row *rows, size_t n, fl
  * has the same bits in whatever call it is computed. */
 const float *model_final_states(const Model *model);
 
-/* model_forward along a path (core/forward_pass.h): one that begins or ends elsewhere. */
+/* model_forward along a path (core/forward_steps.h): one that begins or ends elsewhere. */
 struct PassPath;
 Status model_forward_along(Model *model, const struct PassPath *path, KvCache *cache,
                            const Row *rows, size_t n, float *logits, Error *error);

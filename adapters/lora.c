@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "kernels/panel_pack.h"
 #include "layers/experts/mixture.h"
 

@@ -27,10 +27,11 @@
  * layer_kind.h has all that the core calls of them; its tensors' names are in docs/format.md and in
  * the families that have it. Layers that put known kinds together in a new way, or add weights and
  * streams of the whole model, are an arrangement: a StackNumber (config.h) with its name in
- * config_fields.c, a file of layers/ with an Arrangement that layers/streams/arrangements.h
- * declares, a row in layers/streams/arrangement_table.c, and its checks in
- * layers/streams/arrangement_fields.c. A kind that such an arrangement alone appends has no number
- * and no row. layers/state/convolution.c and layers/streams/gemma4.c are short examples. */
+ * config_fields.c, a file of layers/ with an Arrangement that layers/arrangements/arrangements.h
+ * declares, a row in layers/arrangements/arrangement_table.c, and its checks in
+ * layers/arrangements/arrangement_fields.c. A kind that such an arrangement alone appends has no
+ * number and no row. layers/state/convolution.c and layers/arrangements/gemma4.c are short
+ * examples. */
 #ifndef BRANCH_H
 #define BRANCH_H
 
@@ -46,7 +47,7 @@ struct BranchKind {
     const char *name; /* for people */
     bool has_heads;   /* of config_heads: --layers prints them */
     /* Branch.out = f(Branch.in), without the bias of Branch.last_linear. All threads of the forward
-     * pass call it, and it returns when all are done (forward_pass.h). NULL: `list` appends other
+     * pass call it, and it returns when all are done (forward_steps.h). NULL: `list` appends other
      * kinds. */
     void (*run)(struct ForwardPass *pass, const Branch *branch);
     /* Floats of each row that the kind keeps for a pass, the same for all its layers: Branch.kept.

@@ -2,7 +2,7 @@
 #ifndef BRANCHES_H
 #define BRANCHES_H
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 
 /* Allocates the list. The model's weights were found, and divided among ranks where there are
  * several. */

@@ -125,7 +125,7 @@ typedef enum StackNumber {
                            * Spark, Doge */
     STACK_CYCLES,         /* two stacks of layers run in turn, each on a state of its own: HRM */
     STACK_LOOPED,         /* middle layers run again and again, on a stream of length 1: Dory */
-    STACK_MTP,            /* one prediction layer (layers/streams/mtp.h); no file has this */
+    STACK_MTP,            /* one prediction layer (layers/arrangements/mtp.h); no file has this */
     STACKS
 } StackNumber;
 
@@ -271,14 +271,16 @@ typedef struct MlstmConfig {
     float eps;      /* added to the normalizer of a head's output */
 } MlstmConfig;
 
-/* AltUp (layers/streams/altup.c): several residual streams, one of which the layers compute. */
+/* AltUp (layers/arrangements/altup.c): several residual streams, one of which the layers compute.
+ */
 typedef struct AltupConfig {
     uint32_t active;      /* the stream that layers compute */
     bool scales;          /* scales the active stream before it gates a layer's input */
     uint32_t laurel_rank; /* of the low-rank map beside attention */
 } AltupConfig;
 
-/* Hyper-connections (layers/streams/hyper.c): several residual streams, mixed for each block. */
+/* Hyper-connections (layers/arrangements/hyper.c): several residual streams, mixed for each block.
+ */
 typedef struct HyperConfig {
     /* Rounds that normalize the rows and columns of the matrix that mixes the streams (Sinkhorn);
      * 0 = they do not mix. */
@@ -287,13 +289,15 @@ typedef struct HyperConfig {
     float mix_eps;   /* added to all of these weights */
 } HyperConfig;
 
-/* An input of each layer's own, from an embedding (layers/streams/per_layer.h): Gemma 3n and 4. */
+/* An input of each layer's own, from an embedding (layers/arrangements/per_layer.h): Gemma 3n
+ * and 4. */
 typedef struct PerLayerConfig {
     uint32_t dim;   /* width of a layer's input; 0 = none */
     uint32_t vocab; /* rows of the embedding; other tokens have row 0 */
 } PerLayerConfig;
 
-/* Embeddings of n-grams, which some layers with DeltaNet add (layers/streams/ngram.h): Qwen4-Exp.
+/* Embeddings of n-grams, which some layers with DeltaNet add (layers/arrangements/ngram.h):
+ * Qwen4-Exp.
  */
 typedef struct NgramConfig {
     NgramHashing hash;
@@ -303,8 +307,8 @@ typedef struct NgramConfig {
     uint32_t layer[CONFIG_MAX_LAYERS]; /* its number among the layers with n-grams; 0: none */
 } NgramConfig;
 
-/* Layers after the n_layers that predict further tokens (layers/streams/mtp.h). Arrays by layer go
- * on for them. */
+/* Layers after the n_layers that predict further tokens (layers/arrangements/mtp.h). Arrays by
+ * layer go on for them. */
 typedef struct PredictionConfig {
     uint32_t n_layers;
 } PredictionConfig;

@@ -8,7 +8,7 @@
 #ifndef SELF_ATTENTION_H
 #define SELF_ATTENTION_H
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 
 extern const BranchKind self_attention_kind;
 

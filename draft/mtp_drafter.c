@@ -5,7 +5,7 @@
 
 #include "kvcache/kvcache_fork.h"
 #include "draft/draft_choice.h"
-#include "layers/streams/mtp.h"
+#include "layers/arrangements/mtp.h"
 
 /* Rows of one call of the layers; hidden states that wait for it. */
 enum { CALL_ROWS = 64, KEPT_STATES = 512 };

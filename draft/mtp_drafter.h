@@ -1,6 +1,6 @@
-/* A model's own prediction layers as a Drafter (layers/streams/mtp.h): from the hidden state of the
- * text's last position and the token that was chosen there they guess the next ones, one layer
- * instead of all.
+/* A model's own prediction layers as a Drafter (layers/arrangements/mtp.h): from the hidden state
+ * of the text's last position and the token that was chosen there they guess the next ones, one
+ * layer instead of all.
  *
  * The layers have a cache of their own, which begins where the drafter first reads the text: at its
  * start, or at the last rows of a long prompt (at most 512; Drafter.window says how many). */

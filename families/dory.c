@@ -1,6 +1,6 @@
-/* Dory: a looped normalized transformer (layers/streams/looped.c). Its learned vectors are folded
- * in: those of queries and of residual rates in weights of norms, the others in the rows that they
- * multiply. Released files number attention and feed-forwards as layers of their own. */
+/* Dory: a looped normalized transformer (layers/arrangements/looped.c). Its learned vectors are
+ * folded in: those of queries and of residual rates in weights of norms, the others in the rows
+ * that they multiply. Released files number attention and feed-forwards as layers of their own. */
 #include <math.h>
 
 #include "families/shared.h"

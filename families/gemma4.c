@@ -1,4 +1,5 @@
-/* Gemma 3n and Gemma 4, whose stacks are in layers/streams/altup.c and layers/streams/gemma4.c. */
+/* Gemma 3n and Gemma 4, whose stacks are in layers/arrangements/altup.c and
+ * layers/arrangements/gemma4.c. */
 #include "families/shared.h"
 #include "formats/stored/normal_quantile.h"
 

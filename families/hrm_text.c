@@ -1,7 +1,7 @@
-/* HRM-Text: a low and a high module of decoder layers, which run in turn (layers/streams/cycles.c).
- * Its norms have no weights, and files hold fused matrices but separate biases. The class reads a
- * prompt that is marked by token types in both directions; here a prompt is causal, as it is there
- * without these marks. */
+/* HRM-Text: a low and a high module of decoder layers, which run in turn
+ * (layers/arrangements/cycles.c). Its norms have no weights, and files hold fused matrices but
+ * separate biases. The class reads a prompt that is marked by token types in both directions; here
+ * a prompt is causal, as it is there without these marks. */
 #include "families/shared.h"
 
 static FamilyFinish hrm_text_finish;

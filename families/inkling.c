@@ -1,7 +1,7 @@
 /* Inkling and Inkling 2: attention with a learned bias of distances, convolutions over the
  * positions behind keys, values, attention and feed-forwards; Inkling 2's blocks attend over sums
  * of layers, and its variant with loops runs its middle layers several times, with messages from
- * one run to the next (layers/streams/messages.h). Each run is layers of their own here.
+ * one run to the next (layers/arrangements/messages.h). Each run is layers of their own here.
  *
  * Files have transformers' names or those of the first files, which stand side by side here:
  * model.layers.N.self_attn.q_proj.weight is model.llm.layers.N.attn.wq_du.weight there. Rows of

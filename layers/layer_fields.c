@@ -4,7 +4,7 @@
 #include "layers/fields.h"
 
 #include "core/layer_kind.h"
-#include "layers/streams/arrangement_fields.h"
+#include "layers/arrangements/arrangement_fields.h"
 #include "layers/attention/blocks_fields.h"
 #include "layers/attention/cca_fields.h"
 #include "layers/attention/chosen_fields.h"
@@ -16,7 +16,7 @@
 #include "layers/experts/latent_moe_fields.h"
 #include "layers/experts/mixture_fields.h"
 #include "layers/state/mlstm_fields.h"
-#include "layers/streams/ngram_fields.h"
+#include "layers/arrangements/ngram_fields.h"
 #include "layers/attention/relative_fields.h"
 #include "layers/state/rwkv_fields.h"
 #include "layers/state/state_fields.h"

@@ -21,7 +21,7 @@
 #include "layers/attention/relative.h"
 #include "layers/state/rg_lru.h"
 #include "layers/state/rwkv.h"
-#include "layers/streams/shared_block.h"
+#include "layers/attention/shared_block.h"
 
 static const BranchKind *const kinds[LAYER_KINDS] = {
     [LAYER_LATENT] = &latent_kind,

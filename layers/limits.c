@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "core/layer_kind.h"
-#include "layers/streams/sums.h"
+#include "layers/arrangements/sums.h"
 #include "core/weights.h"
 
 enum { CAP_ELEMENTS = 256 }; /* of a gate that are capped at once */

@@ -1,6 +1,6 @@
 /* What the full program asks of an open model, and what it lets watch and steer its passes. The
  * core does neither. */
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "model.h"
 
 int model_threads(const Model *m) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "core/weights.h"
 
 /* There are no weights; NULL would mean a failure. */

@@ -7,7 +7,7 @@
 #ifndef LAYERS_PIECES_H
 #define LAYERS_PIECES_H
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 
 /* A thread's memory. */
 typedef struct Pieces {

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "convert/convert_target.h"
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "model.h"
 
 /* Values that are changed in place after their product, and are whole when wo multiplies. */

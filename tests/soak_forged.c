@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "core/config_fields.h"
 #include "convert/convert_target.h"
-#include "layers/streams/mtp.h"
+#include "layers/arrangements/mtp.h"
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"
 

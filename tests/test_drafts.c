@@ -15,7 +15,7 @@
 #include "draft/drafter_set.h"
 #include "draft/mtp_drafter.h"
 #include "draft/speculation.h"
-#include "layers/streams/mtp.h"
+#include "layers/arrangements/mtp.h"
 #include "session/drafting.h"
 #include "tests/fixture.h"
 #include "tests/process.h"

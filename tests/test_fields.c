@@ -11,8 +11,8 @@
 
 #include "core/config_fields.h"
 #include "convert/convert_target.h"
-#include "layers/streams/arrangement_fields.h"
-#include "layers/streams/ngram_fields.h"
+#include "layers/arrangements/arrangement_fields.h"
+#include "layers/arrangements/ngram_fields.h"
 #include "layers/attention/compressed_fields.h"
 #include "layers/attention/dynamic_mask_fields.h"
 #include "layers/attention/latent_fields.h"

@@ -12,7 +12,7 @@
 #include "convert/convert_target.h"
 #include "formats/family/mtp_names.h"
 #include "families/reading/source_open.h"
-#include "layers/streams/mtp.h"
+#include "layers/arrangements/mtp.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"
 #include "tests/tiny_model.h"

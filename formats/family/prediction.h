@@ -1,7 +1,7 @@
 /* The prediction layers of a source, which follow its layers and guess the tokens after the next
- * one (multi-token prediction; layers/streams/mtp.h computes them). Each is a layer of the family
- * with tensors of its own beside: norms of the token's embedding and of the hidden state, the
- * projection of both, and the norm before the output head. */
+ * one (multi-token prediction; layers/arrangements/mtp.h computes them). Each is a layer of the
+ * family with tensors of its own beside: norms of the token's embedding and of the hidden state,
+ * the projection of both, and the norm before the output head. */
 #ifndef FORMATS_FAMILY_PREDICTION_H
 #define FORMATS_FAMILY_PREDICTION_H
 

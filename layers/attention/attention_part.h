@@ -3,7 +3,7 @@
 #ifndef LAYERS_ATTENTION_ATTENTION_PART_H
 #define LAYERS_ATTENTION_ATTENTION_PART_H
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 
 /* What q, k and v are multiplied by before their biases, and k after its bias (Falcon-H1). */
 typedef enum AttentionScale { ATTENTION_IN, ATTENTION_KEY, ATTENTION_SCALES } AttentionScale;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layers/streams/delays.h"
+#include "layers/state/delays.h"
 #include "layers/state/state_steps.h"
 
 /* Queries and keys are normalized as by an L2 norm, whose least value this is. */

@@ -6,7 +6,7 @@
 
 #include "base/numbers.h"
 #include "kvcache/pool_keys.h"
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "layers/attention/indexed_heads.h"
 #include "layers/pieces.h"
 #include "layers/attention/pooling.h"

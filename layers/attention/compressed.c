@@ -8,7 +8,7 @@
 
 #include "base/numbers.h"
 #include "kvcache/pool_keys.h"
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "layers/attention/compressed_fields.h"
 #include "layers/attention/gathered.h"
 #include "layers/pieces.h"

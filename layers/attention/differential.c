@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "core/weights.h"
 
 /* ---- Weights and sizes ---- */

@@ -3,7 +3,7 @@
 #ifndef LAYERS_ATTENTION_HEAD_SCALE_H
 #define LAYERS_ATTENTION_HEAD_SCALE_H
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 
 typedef struct HeadScale {
     const float *scale;  /* [n_heads]; NULL: queries stay as they are */

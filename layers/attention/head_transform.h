@@ -3,7 +3,7 @@
 #ifndef LAYERS_ATTENTION_HEAD_TRANSFORM_H
 #define LAYERS_ATTENTION_HEAD_TRANSFORM_H
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 
 typedef struct HeadTransform {
     Norm norm;

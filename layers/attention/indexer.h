@@ -25,7 +25,7 @@
 #ifndef LAYERS_ATTENTION_INDEXER_H
 #define LAYERS_ATTENTION_INDEXER_H
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "layers/attention/head_scale.h"
 #include "layers/attention/pooling.h"
 

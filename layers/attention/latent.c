@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 
 /* ---- Weights ---- */
 

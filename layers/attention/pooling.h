@@ -14,7 +14,7 @@
 #ifndef LAYERS_ATTENTION_POOLING_H
 #define LAYERS_ATTENTION_POOLING_H
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 
 typedef struct Pooling {
     const float *bias; /* [size][width], width = dim or 2 * dim */

@@ -9,7 +9,7 @@
 #ifndef LAYERS_ATTENTION_RANKING_H
 #define LAYERS_ATTENTION_RANKING_H
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "layers/attention/selection.h"
 
 typedef struct Ranking {

@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "base/numbers.h"
-#include "layers/streams/delays.h"
-#include "layers/streams/messages.h"
+#include "layers/state/delays.h"
+#include "layers/arrangements/messages.h"
 #include "layers/attention/relative_fields.h"
 #include "layers/state/state_steps.h"
-#include "layers/streams/sums.h"
+#include "layers/arrangements/sums.h"
 
 /* Added to a norm that divides: transformers' clips. */
 static const float CLIP_EPS = 1e-6f;

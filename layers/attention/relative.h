@@ -20,7 +20,7 @@
 #ifndef LAYERS_ATTENTION_RELATIVE_H
 #define LAYERS_ATTENTION_RELATIVE_H
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "layers/state/recurrence.h"
 
 extern const BranchKind relative_layer;

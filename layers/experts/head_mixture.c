@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/numbers.h"
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "layers/experts/experts.h"
 
 enum { MOST_SETS = 128 }; /* experts whose products are one list of work */

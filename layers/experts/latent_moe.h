@@ -2,7 +2,7 @@
  * vector narrower than the residual stream: Nemotron 3. One matrix makes that vector of the layer's
  * input, another one widens the experts' sum; the router and the shared expert read the input
  * itself. Muse Spark's feed-forwards do the same with a norm of the narrower vector
- * (layers/streams/residual_gates.c). */
+ * (layers/arrangements/residual_gates.c). */
 #ifndef LAYERS_EXPERTS_LATENT_MOE_H
 #define LAYERS_EXPERTS_LATENT_MOE_H
 

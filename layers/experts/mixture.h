@@ -3,7 +3,7 @@
 #ifndef LAYERS_EXPERTS_MIXTURE_H
 #define LAYERS_EXPERTS_MIXTURE_H
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 
 /* The working memory of a call. n = max_rows, k = n_experts_used, most = Model.ffn_rows. */
 typedef struct MixtureRows {

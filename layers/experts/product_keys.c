@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/numbers.h"
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "layers/attention/selection.h"
 
 enum { LANES = 16 }; /* partial sums of a product */

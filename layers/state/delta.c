@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "layers/streams/ngram.h"
+#include "layers/arrangements/ngram.h"
 #include "layers/state/state_fields.h"
 #include "layers/state/state_steps.h"
 #include "core/weights.h"

@@ -9,7 +9,7 @@
 
 extern const BranchKind delta_layer;
 
-/* Floats of the state of a layer, without n-grams (layers/streams/ngram.h). */
+/* Floats of the state of a layer, without n-grams (layers/arrangements/ngram.h). */
 size_t delta_state_floats(const Config *config);
 
 #endif

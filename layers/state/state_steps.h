@@ -3,7 +3,7 @@
 #ifndef LAYERS_STATE_STATE_STEPS_H
 #define LAYERS_STATE_STATE_STEPS_H
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "layers/state/recurrence.h"
 
 /* The functions built for the model's instruction set. */

@@ -5,7 +5,7 @@
 #ifndef LAYER_TRACE_H
 #define LAYER_TRACE_H
 
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 #include "modes/inspect/attention_maps.h"
 
 /* Pointers are NULL where the branch has nothing of the kind. */

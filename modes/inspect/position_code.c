@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/numbers.h"
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 
 /* A vector of the model file and its length; NULL when the file has none of that name. */
 static const float *vector_of(const ModelFile *file, const char *name, size_t *n) {

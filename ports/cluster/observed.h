@@ -5,7 +5,7 @@
 #define CLUSTER_OBSERVED_H
 
 #include "ports/cluster/wire.h"
-#include "core/forward_pass.h"
+#include "core/forward_steps.h"
 
 typedef struct Observed Observed;
 
