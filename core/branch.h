@@ -30,8 +30,11 @@
  * config_fields.c, a file of layers/ with an Arrangement that layers/arrangements/arrangements.h
  * declares, a row in layers/arrangements/arrangement_table.c, and its checks in
  * layers/arrangements/arrangement_fields.c. A kind that such an arrangement alone appends has no
- * number and no row. layers/state/convolution.c and layers/arrangements/gemma4.c are short
- * examples. */
+ * number and no row. Short examples: layers/attention/differential.c for attention,
+ * layers/state/convolution.c for a state, layers/arrangements/gemma4.c for an arrangement. Places
+ * that name the kinds they know: modes/inspect/attention_maps.c (attention_maps_attends),
+ * ports/cluster/divide.c, tests/test_fields.c. Only other scores for plain attention are no kind,
+ * but a field of AttentionParams (attention.h). */
 #ifndef BRANCH_H
 #define BRANCH_H
 

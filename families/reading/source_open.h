@@ -8,8 +8,8 @@
  *     source_read_floats(source, tensor, row, n, out, &error)           (source_floats.h)
  *     source_close(source);                                             (source.h)
  *
- * The readers are huggingface.c (with safetensors.c and families.c), gguf_reader.c, llama2c.c and
- * random.c. */
+ * The readers are huggingface.c (with safetensors.c and families.c), gguf_reader.c (with gguf.c),
+ * llama2c.c, model_bin.c and random.c; the head of source.h says what a new one takes. */
 #ifndef FAMILIES_READING_SOURCE_OPEN_H
 #define FAMILIES_READING_SOURCE_OPEN_H
 

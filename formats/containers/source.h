@@ -6,6 +6,13 @@
  * reader describes where the values of each tensor lie (SourceTensor) and never reads weights;
  * source_floats.h and source_blocks.h do that for all formats alike.
  *
+ * A new format is a SourceKind below, a NAME_parse(Source *, Error *) that fills in the Source
+ * (here beside llama2c.c where the format names all of a model itself; in families/reading/ beside
+ * gguf_reader.c where pages of families say what its names mean), and its rows in source_open.c:
+ * detect_file or detect_directory, open_files if it has several files, parse_format, add_origin. A
+ * new way to store weights is a stored type (formats/stored/). tests/fuzz_NAME.c attacks it. Far
+ * away: adapters/adapter.c where heads lie reordered, endings of names in modes/open/.
+ *
  * Everything in a source is untrusted. After source_parse every tensor lies inside its file. */
 #ifndef FORMATS_CONTAINERS_SOURCE_H
 #define FORMATS_CONTAINERS_SOURCE_H

@@ -117,25 +117,17 @@ static Status check_table(Options *o, Error *error) {
     return STATUS_OK;
 }
 
-/* An option that only a batch has and that was given; NULL: none. */
-static const char *batch_only(const Options *o) {
+/* A given option of batches that says nothing without one; NULL: none. check_table and check_shard
+ * say more of theirs. */
+static const OptionRow *batch_only(const Options *o) {
     const BatchOptions *batch = batch_options(o);
-    const struct {
-        bool given;
-        const char *name;
-    } options[] = {
-        {batch->batch_text, "--batch-text"},
-        {batch->ordered, "--ordered"},
-        {batch->resume, "--resume"},
-        {batch->retry_failed, "--retry-failed"},
-        {batch->strict, "--strict"},
-        {batch->kv_memory != NULL, "--kv-memory"},
-        {batch->max_concurrent > 0, "--max-concurrent"},
-        {batch->live, "--live"},
-        {batch->logits != NULL, "--logits"},
-    };
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (options[i].given) return options[i].name;
+    const void *own[] = {&batch->csv, &batch->csv_id, &batch->shard, &batch->merge};
+    for (const OptionRow *row = batch_option_table.rows; row->kind != OPTION_END; row++) {
+        const void *field = (const char *)batch + row->field;
+        bool has_own = false;
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++) has_own |= field == own[i];
+        if (!has_own && options_given(o, field)) return row;
+    }
     return NULL;
 }
 
@@ -172,8 +164,8 @@ static Status batch_check(Options *o, Error *error) {
         return usage(error, "--override is for single texts: not with --batch or --session");
     if (batch->batch_text && !o->batch && o->model && strcmp(o->model, "-") == 0)
         return usage(error, "--batch-text names no file: --batch - --batch-text reads stdin");
-    const char *lone = o->batch ? NULL : batch_only(o);
-    if (lone) return usage(error, "%s is for a file of requests: --batch FILE", lone);
+    const OptionRow *lone = o->batch ? NULL : batch_only(o);
+    if (lone) return usage(error, "--%s is for a file of requests: --batch FILE", lone->name);
     if (batch->resume && !o->output) return usage(error, "--resume needs the results' -o FILE");
     if (batch->retry_failed && !batch->resume) return usage(error, "--retry-failed needs --resume");
     if (check_live(o, error) != STATUS_OK) return STATUS_USAGE;
