@@ -4,6 +4,7 @@
 
 #include "convert/losses.h"
 #include "convert/quantize.h"
+#include "convert/quantize_records.h"
 #include "convert/saturation.h"
 #include "kernels/panel_pack.h"
 

@@ -9,6 +9,7 @@
 
 #include "base/numbers.h"
 #include "convert/quantize.h"
+#include "convert/quantize_records.h"
 #include "convert/quantize_lanes.h"
 
 enum { MAX_GROUP = 32, MAX_SHARED = 256, MAX_GROUPS = 16, BESIDE = REGISTER_FLOATS /* groups */ };

@@ -1,5 +1,6 @@
 /* The files of this folder: a new one adds a line here. */
 #include "formats/family/family.h"
+#include "formats/family/family_lists.h"
 
 /* clang-format off */
 #define FAMILIES(X) \

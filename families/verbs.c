@@ -6,6 +6,7 @@
 
 #include "families/gguf_helpers.h"
 #include "families/helpers.h"
+#include "formats/family/family_lists.h"
 #include "formats/family/json.h"
 #include "formats/family/presets.h"
 

@@ -4,6 +4,7 @@
  *
  * Input: the numbers of the model and of the pre-tokenizer, flags, special ids, then a list of
  * tokens (type, length, bytes). An entry of type 255 and all later entries are merges. */
+#include "formats/tokenizers/tokenizer_gguf.h"
 #include "fuzz_tokenizer.h"
 #include <string.h>
 

@@ -2,6 +2,7 @@
  * tokenizer_config.json. An input that begins with 'S' holds vocab.json, merges.txt,
  * added_tokens.json and tokenizer_config.json, separated by zero bytes. An accepted tokenizer must
  * encode and decode. */
+#include "formats/tokenizers/tokenizer_json.h"
 #include "fuzz_mutate.h"
 #include "fuzz_tokenizer.h"
 

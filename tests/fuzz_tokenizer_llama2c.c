@@ -1,5 +1,6 @@
 /* Fuzz target: imports the input as llama2.c's tokenizer.bin; an accepted tokenizer must encode and
  * decode. */
+#include "formats/tokenizers/tokenizer_plain.h"
 #include "fuzz_tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,5 +1,6 @@
 /* Fuzz target: imports the input as a SentencePiece .model; an accepted tokenizer must encode and
  * decode. */
+#include "formats/tokenizers/tokenizer_spm.h"
 #include "fuzz_tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,4 +1,5 @@
 /* Imports tekken.json of any bytes; what is accepted must encode and decode. */
+#include "formats/tokenizers/tokenizer_tekken.h"
 #include "fuzz_tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

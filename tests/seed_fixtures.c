@@ -19,6 +19,7 @@
 #include "formats/containers/gguf.h"
 #include "families/reading/source_open.h"
 #include "core/modelfile.h"
+#include "formats/family/family_lists.h"
 #include "tests/fixture.h"
 #include "tests/gguf_fixture.h"
 #include "tests/process.h"

@@ -15,6 +15,7 @@
 #include "convert/calibrate.h"
 #include "convert/convert_target.h"
 #include "convert/quantize.h"
+#include "convert/quantize_records.h"
 #include "fixture.h"
 #include "kernels/panel_pack.h"
 #include "process.h"

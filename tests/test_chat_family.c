@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "formats/tokenizers/tokenizer_import.h"
+#include "formats/tokenizers/tokenizer_json.h"
 #include "template/chat_family.h"
 #include "template/chat_template.h"
 #include <stdio.h>

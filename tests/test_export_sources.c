@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/numbers.h"
 #include "convert/convert.h"
 #include "convert/quantize.h"
 #include "fixture.h"

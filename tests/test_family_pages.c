@@ -10,6 +10,7 @@
 #include "core/config_fields.h"
 #include "formats/family/builtin_pages.h"
 #include "formats/family/families.h"
+#include "formats/family/family_lists.h"
 #include "formats/family/family_page.h"
 #include "formats/family/family_print.h"
 #include "formats/family/page_tables.h"

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "convert/quantize.h"
+#include "convert/quantize_records.h"
 #include "formats/stored/stored.h"
 #include "formats/stored/stored_k.h"
 #include "kernels/panel_pack.h"

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "base/unicode.h"
+#include "formats/tokenizers/tokenizer_json.h"
 #include "tokenizer/tokenizer_section.h"
 #include "tokenizer_sources.h"
 #include "session/versions.h"

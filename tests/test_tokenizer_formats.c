@@ -10,6 +10,10 @@
 
 #include "base/sha256.h"
 #include "formats/tokenizers/tiktoken_lists.h"
+#include "formats/tokenizers/tokenizer_gguf.h"
+#include "formats/tokenizers/tokenizer_json.h"
+#include "formats/tokenizers/tokenizer_plain.h"
+#include "formats/tokenizers/tokenizer_tekken.h"
 #include "tests/tokenizer_sources.h"
 #include "tokenizer/tokenizer_section.h"
 

@@ -5,7 +5,9 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "base/address_sanitizer.h"
+#include "formats/tokenizers/tokenizer_gguf.h"
 #include "formats/tokenizers/tokenizer_import.h"
+#include "formats/tokenizers/tokenizer_json.h"
 #include "tests/tier.h"
 #include "tokenizer.h"
 #include "tokenizer/tokenizer_parts.h"

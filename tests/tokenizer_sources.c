@@ -1,3 +1,8 @@
+#include "formats/tokenizers/tokenizer_gguf.h"
+#include "formats/tokenizers/tokenizer_json.h"
+#include "formats/tokenizers/tokenizer_plain.h"
+#include "formats/tokenizers/tokenizer_spm.h"
+#include "formats/tokenizers/tokenizer_tekken.h"
 #include "tokenizer_sources.h"
 
 #include <setjmp.h>

@@ -2,6 +2,7 @@
 #ifndef TOKENIZER_SOURCES_H
 #define TOKENIZER_SOURCES_H
 
+#include "formats/tokenizers/tokenizer_gguf.h"
 #include "formats/tokenizers/tokenizer_import.h"
 #include "tokenizer.h"
 

@@ -18,6 +18,7 @@
 #include "formats/family/recommended.h"
 #include "formats/stored/scale_join.h"
 #include "formats/family/verb_steps.h"
+#include "formats/tokenizers/tokenizer_gguf.h"
 
 /* ---- Split files ---- */
 

@@ -31,6 +31,7 @@
 #include "formats/stored/scale_join.h"
 #include "formats/stored/ternary_join.h"
 #include "formats/tokenizers/tokenizer_file.h"
+#include "formats/tokenizers/tokenizer_json.h"
 #include "kernels/panel_pack.h"
 #include "tokenizer.h"
 

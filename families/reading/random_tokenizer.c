@@ -1,4 +1,5 @@
 #include "families/reading/random_tokenizer.h"
+#include "formats/tokenizers/tokenizer_plain.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 #include "formats/family/builtin_pages.h"
+#include "formats/family/family_lists.h"
 
 #include <string.h>
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/family/builtin_pages.h"
+#include "formats/family/family_lists.h"
 #include "formats/family/family_page.h"
 #include "formats/family/json.h"
 #include "formats/family/multimodal.h"

@@ -79,10 +79,6 @@ struct Family {
     const GgufFamily *gguf; /* the architectures of GGUF files with this family's layers */
 };
 
-/* The tables of all files of families/, which families/list.c names; ends with NULL. Each table
- * ends with an entry without a model_type. */
-extern const Family *const families_all[];
-
 /* What stands before names in a layer. */
 const char *family_layers(const Family *family);
 

@@ -6,6 +6,7 @@
 
 #include "core/config_fields.h"
 #include "formats/family/builtin_pages.h"
+#include "formats/family/family_lists.h"
 #include "formats/family/page_tables.h"
 #include "formats/family/page_tensors.h"
 #include "formats/family/verb_steps.h"

@@ -43,9 +43,6 @@ typedef struct Verb {
     const char *reads; /* keys of config.json beside those in its words, '|' between them */
 } Verb;
 
-/* The registry, in families/verbs.c; ends with a verb without a name. */
-extern const Verb verbs_all[];
-
 enum { STEP_WORD = 64 };
 
 /* Reads the next word; false, and an empty word, where there is none. Of a word that is too long

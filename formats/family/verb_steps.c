@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "formats/family/family_lists.h"
 #include "formats/family/json.h"
 #include "formats/family/presets.h"
 

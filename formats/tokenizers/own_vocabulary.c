@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/unicode.h"
 #include "formats/family/json.h"
+#include "formats/tokenizers/tokenizer_json.h"
 
 /* ---- Pieces of a text ------------------------------------------------------------------------ */
 

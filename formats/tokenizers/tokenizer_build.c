@@ -26,11 +26,6 @@ void builder_free(Builder *b) {
     *b = (Builder){0};
 }
 
-void tokenizer_blob_free(TokenizerBlob *blob) {
-    free(blob->bytes);
-    *blob = (TokenizerBlob){0};
-}
-
 /* Makes room for `count` items in an array and zeroes the new ones; false (and failed) when memory
  * is short. */
 static bool builder_reserve(Builder *b, void *array, size_t *capacity, size_t count, size_t item) {

@@ -4,6 +4,10 @@
 
 #include "formats/tokenizers/tiktoken_lists.h"
 #include "core/modelfile.h"
+#include "formats/tokenizers/tokenizer_json.h"
+#include "formats/tokenizers/tokenizer_plain.h"
+#include "formats/tokenizers/tokenizer_spm.h"
+#include "formats/tokenizers/tokenizer_tekken.h"
 
 static Status import(const InputFile *file, const char *pattern, size_t vocab_size,
                      TokenizerBlob *out, Error *error) {

@@ -1,6 +1,8 @@
 /* Imports the tokenizer.ggml.* keys of a GGUF file: the models `llama` and `gpt2`, the latter with
  * every pre-tokenizer name that llama.cpp knows. A name stands for the patterns of the
  * tokenizer.json that it was named after; the table below has them as that file writes them. */
+#include "formats/tokenizers/tokenizer_gguf.h"
+
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,8 @@
 /* Imports tokenizer.json, and vocab.json with merges.txt: reads the file as a whole, the added
  * tokens and tokenizer_config.json. It takes what the tokenizers library takes (the serde
  * definitions in its tokenizers/src) and refuses the rest by name. */
+#include "formats/tokenizers/tokenizer_json.h"
+
 #include <stdlib.h>
 
 #include "formats/tokenizers/tokenizer_json_model.h"

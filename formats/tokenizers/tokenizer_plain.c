@@ -1,4 +1,6 @@
 /* Imports the two formats that are mere lists of tokens: .tiktoken and llama2.c's tokenizer.bin. */
+#include "formats/tokenizers/tokenizer_plain.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,7 @@
 /* Imports SentencePiece's .model, a protocol buffer (sentencepiece_model.proto), BPE or Unigram.
  * The section encodes and decodes as the sentencepiece library does. */
+#include "formats/tokenizers/tokenizer_spm.h"
+
 #include <math.h>
 #include <string.h>
 

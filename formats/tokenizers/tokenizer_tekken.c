@@ -6,6 +6,8 @@
  *
  * Special tokens have the first ids, and a token's id is its rank plus their number. The vocabulary
  * may list more tokens than the model has: those at its end are left out. */
+#include "formats/tokenizers/tokenizer_tekken.h"
+
 #include <stdio.h>
 
 #include "formats/family/json.h"

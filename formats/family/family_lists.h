@@ -1,0 +1,24 @@
+/* What families/ fills in: the lists that the readers of pages and of sources go through. Nothing
+ * else of formats/ comes from there. */
+#ifndef FORMATS_FAMILY_FAMILY_LISTS_H
+#define FORMATS_FAMILY_FAMILY_LISTS_H
+
+#include "formats/family/steps.h"
+
+/* The tables of all C files of families/, which families/list.c names; ends with NULL. Each table
+ * ends with an entry without a model_type. */
+extern const Family *const families_all[];
+
+/* A page whose text is compiled into the program: families/NAME.family, of a family
+ * (family_page.h), or "groups", whose tensors the others use. */
+typedef struct BuiltinPage {
+    const char *name, *text;
+} BuiltinPage;
+
+/* In the order of their names; ends with an entry without a name. Made by scripts/pages-to-c. */
+extern const BuiltinPage families_pages[];
+
+/* The verbs of steps, in families/verbs.c; ends with a verb without a name. */
+extern const Verb verbs_all[];
+
+#endif
