@@ -177,8 +177,9 @@ static void check_float_scales(TensorType type, size_t cols, const RecordCodes *
 
 static void a_scale_that_is_not_finite_is_found(void **state) {
     (void)state;
-    for (uint32_t t = TENSOR_Q4_K; t < TENSOR_TYPES; t++) {
+    for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
         TensorType type = (TensorType)t;
+        if (!is_record_type(type)) continue;
         size_t cols = 300, padded = tensor_padded_cols(type, cols), bytes;
         size_t groups = padded / type_group(type);
         RecordCodes codes = codes_new(padded, groups);
@@ -663,8 +664,8 @@ static void weights_of_any_size_and_shape_can_be_quantized(void **state) {
     (void)state;
     static const float sizes[] = {0.0f, 1e-38f, 1e-12f, 1e-6f, 1.0f, 1000.0f};
     static const size_t cols[] = {1, 31, 64, 257, 288};
-    for (uint32_t t = TENSOR_Q4_K; t < TENSOR_TYPES; t++)
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++)
+        for (size_t i = 0; is_record_type((TensorType)t) && i < sizeof sizes / sizeof *sizes; i++)
             for (size_t k = 0; k < sizeof cols / sizeof *cols; k++) {
                 double error = error_of_quantizing((TensorType)t, cols[k], sizes[i], false);
                 assert_true(error <= 1.01);
