@@ -27,7 +27,7 @@ static void none_run(ForwardPass *pass, const Branch *b) {
     forward_wait(pass);
 }
 
-const BranchKind none_layer = {
+const BranchKind none_kind = {
     .name = "nothing",
     .find = none_find,
     .cached = none_cached,

@@ -4,6 +4,6 @@
 
 #include "core/layer_kind.h"
 
-extern const BranchKind none_layer;
+extern const BranchKind none_kind;
 
 #endif

@@ -79,7 +79,7 @@ static void residual_gates_list(Model *m, size_t l) {
     branches_append_attention(m, l, &w->attention_norm, m->normed);
     branches_last(m)->stream_weights = &own->attention;
     if (w->router.w.data) {
-        Branch *b = branches_append(m, l, &latent_moe_layer);
+        Branch *b = branches_append(m, l, &latent_moe_kind);
         branches_set_input(b, &w->ffn_norm, m->normed);
         b->weights = &own->mixture;
     } else {

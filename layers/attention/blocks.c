@@ -215,7 +215,7 @@ static void blocks_run(ForwardPass *pass, const Branch *b) {
     forward_project(pass, &w->wo, r.attended, y);
 }
 
-const BranchKind blocks_layer = {
+const BranchKind blocks_kind = {
     .name = "block attention",
     .has_heads = true,
     .find = blocks_find,

@@ -18,6 +18,6 @@
 
 #include "core/layer_kind.h"
 
-extern const BranchKind blocks_layer;
+extern const BranchKind blocks_kind;
 
 #endif

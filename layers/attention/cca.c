@@ -243,7 +243,7 @@ static void cca_run(ForwardPass *pass, const Branch *b) {
     forward_project(pass, &w->wo, r.attended, b->out);
 }
 
-const BranchKind cca_layer = {
+const BranchKind cca_kind = {
     .name = "convolutional attention",
     .has_heads = true,
     .find = cca_find,

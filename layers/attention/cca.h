@@ -15,6 +15,6 @@
 
 #include "core/layer_kind.h"
 
-extern const BranchKind cca_layer;
+extern const BranchKind cca_kind;
 
 #endif

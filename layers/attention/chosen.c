@@ -247,7 +247,7 @@ static void chosen_run(ForwardPass *pass, const Branch *b) {
     forward_project(pass, &w->heads.wo, r.gate, b->out);
 }
 
-const BranchKind chosen_layer = {
+const BranchKind chosen_kind = {
     .name = "attention to chosen pools",
     .has_heads = true,
     .find = chosen_find,

@@ -19,6 +19,6 @@
 
 #include "core/layer_kind.h"
 
-extern const BranchKind chosen_layer;
+extern const BranchKind chosen_kind;
 
 #endif

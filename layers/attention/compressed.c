@@ -437,7 +437,7 @@ static void compressed_run(ForwardPass *pass, const Branch *b) {
     project(pass, l, w, &r, b->out);
 }
 
-const BranchKind compressed_layer = {
+const BranchKind compressed_kind = {
     .name = "compressed attention",
     .has_heads = true,
     .find = compressed_find,

@@ -24,6 +24,6 @@
 
 #include "core/layer_kind.h"
 
-extern const BranchKind compressed_layer;
+extern const BranchKind compressed_kind;
 
 #endif

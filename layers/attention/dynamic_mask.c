@@ -258,7 +258,7 @@ static void dynamic_mask_run(ForwardPass *pass, const Branch *b) {
     forward_project(pass, &w->wo, r.attended, b->out);
 }
 
-const BranchKind dynamic_mask_layer = {
+const BranchKind dynamic_mask_kind = {
     .name = "dynamic mask attention",
     .has_heads = true,
     .find = dynamic_mask_find,

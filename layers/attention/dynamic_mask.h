@@ -15,6 +15,6 @@
 
 #include "core/layer_kind.h"
 
-extern const BranchKind dynamic_mask_layer;
+extern const BranchKind dynamic_mask_kind;
 
 #endif

@@ -339,7 +339,7 @@ static void relative_run(ForwardPass *pass, const Branch *b) {
     state_convolve(pass, l, &w->out, b->out, c->dim);
 }
 
-const BranchKind relative_layer = {
+const BranchKind relative_kind = {
     .name = "relative attention",
     .has_heads = true,
     .find = relative_find,

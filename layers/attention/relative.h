@@ -23,7 +23,7 @@
 #include "core/forward_steps.h"
 #include "layers/state/recurrence.h"
 
-extern const BranchKind relative_layer;
+extern const BranchKind relative_kind;
 
 /* Whether the layer reads inputs of their own for keys and values, and where they are: [max_rows]
  * [dim] each, of the branch that `branches_append_attention` has made. */

@@ -22,7 +22,7 @@ typedef struct SharedBlock {
     Adapter adapters[3]; /* of q, k and v; without data: none */
     Adapter gate_adapter, up_adapter;
     Matrix out; /* dim x dim */
-    /* A Mamba2 or, of shared_mamba_layer, a Mamba, which lies behind this struct. */
+    /* A Mamba2 or, of shared_mamba_kind, a Mamba, which lies behind this struct. */
     void *mamba;
 } SharedBlock;
 
@@ -245,14 +245,14 @@ static void shared_block_list(Model *m, size_t l, const Norm *pre, float *in) {
     block->weights = w;
     block->out = branches_second_output(m);
     block->addition = ADD_TO_INPUT;
-    Branch *mamba = branches_append(m, l, is_mamba2 ? &mamba2_layer : &mamba_layer);
+    Branch *mamba = branches_append(m, l, is_mamba2 ? &mamba2_kind : &mamba_kind);
     branches_set_input(mamba, pre, in);
     mamba->weights = w->mamba;
     mamba->plus = block;
 }
 
-const BranchKind shared_block_layer = {
+const BranchKind shared_block_kind = {
     .find = shared_block_find, .cached = shared_block_cached, .list = shared_block_list};
 
-const BranchKind shared_mamba_layer = {
+const BranchKind shared_mamba_kind = {
     .find = shared_mamba_find, .cached = shared_mamba_cached, .list = shared_block_list};

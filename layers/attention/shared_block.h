@@ -7,12 +7,12 @@
  *
  * An adapter is a product of two narrow matrices that is added to a matrix of the block. Zamba
  * (https://arxiv.org/abs/2405.16712) has Mamba instead of Mamba 2, and no adapters:
- * shared_mamba_layer. */
+ * shared_mamba_kind. */
 #ifndef LAYERS_ATTENTION_SHARED_BLOCK_H
 #define LAYERS_ATTENTION_SHARED_BLOCK_H
 
 #include "core/layer_kind.h"
 
-extern const BranchKind shared_block_layer, shared_mamba_layer;
+extern const BranchKind shared_block_kind, shared_mamba_kind;
 
 #endif

@@ -276,7 +276,7 @@ static void head_mixture_run(ForwardPass *pass, const Branch *b) {
     forward_add_time(pass, PART_PROJECTIONS);
 }
 
-const BranchKind head_mixture_layer = {
+const BranchKind head_mixture_kind = {
     .name = "mixture of heads",
     .has_heads = true,
     .find = head_mixture_find,

@@ -12,6 +12,6 @@
 
 #include "core/layer_kind.h"
 
-extern const BranchKind head_mixture_layer;
+extern const BranchKind head_mixture_kind;
 
 #endif

@@ -104,7 +104,7 @@ static void latent_moe_run(ForwardPass *pass, const Branch *b) {
     forward_add_time(pass, PART_FEED_FORWARD);
 }
 
-const BranchKind latent_moe_layer = {
+const BranchKind latent_moe_kind = {
     .name = "narrow mixture",
     .find = latent_moe_find,
     .rows = latent_moe_rows,
@@ -113,5 +113,5 @@ const BranchKind latent_moe_layer = {
 };
 
 LatentMoe *latent_moe_weights(const LayerWeights *layer) {
-    return layer->kind == &latent_moe_layer ? &((LatentMoeLayer *)layer->own)->weights : NULL;
+    return layer->kind == &latent_moe_kind ? &((LatentMoeLayer *)layer->own)->weights : NULL;
 }

@@ -16,7 +16,7 @@ typedef struct LatentMoe {
     Norm in_norm;          /* of what `in` gives: Muse Spark */
 } LatentMoe;
 
-extern const BranchKind latent_moe_layer;
+extern const BranchKind latent_moe_kind;
 
 /* The weights of a layer of this kind; NULL: it is of another kind. */
 LatentMoe *latent_moe_weights(const LayerWeights *layer);

@@ -88,7 +88,7 @@ static void convolution_run(ForwardPass *pass, const Branch *branch) {
     forward_project(pass, &w->out, x, y);
 }
 
-const BranchKind convolution_layer = {
+const BranchKind convolution_kind = {
     .name = "convolution",
     .find = convolution_find,
     .rows = convolution_rows,

@@ -5,6 +5,6 @@
 
 #include "core/layer_kind.h"
 
-extern const BranchKind convolution_layer;
+extern const BranchKind convolution_kind;
 
 #endif

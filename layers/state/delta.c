@@ -262,7 +262,7 @@ static void delta_run(ForwardPass *pass, const Branch *b) {
     forward_project(pass, &d->out, rows.z, y);
 }
 
-const BranchKind delta_layer = {
+const BranchKind delta_kind = {
     .name = "delta net",
     .find = delta_find,
     .rows = delta_rows,

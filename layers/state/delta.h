@@ -7,7 +7,7 @@
 
 #include "core/layer_kind.h"
 
-extern const BranchKind delta_layer;
+extern const BranchKind delta_kind;
 
 /* Floats of the state of a layer, without n-grams (layers/arrangements/ngram.h). */
 size_t delta_state_floats(const Config *config);

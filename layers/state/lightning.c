@@ -151,7 +151,7 @@ static void lightning_run(ForwardPass *pass, const Branch *b) {
     forward_project(pass, &w->out, rows.gate, y);
 }
 
-const BranchKind lightning_layer = {
+const BranchKind lightning_kind = {
     .name = "lightning attention",
     .find = lightning_find,
     .rows = lightning_rows,

@@ -10,6 +10,6 @@
 
 #include "core/layer_kind.h"
 
-extern const BranchKind lightning_layer;
+extern const BranchKind lightning_kind;
 
 #endif

@@ -275,7 +275,7 @@ static void mamba_run(ForwardPass *pass, const Branch *b) {
     forward_project(pass, &w->out, rows.z, y);
 }
 
-const BranchKind mamba_layer = {
+const BranchKind mamba_kind = {
     .name = "mamba",
     .find = mamba_layer_find,
     .rows = mamba_rows,

@@ -3,14 +3,14 @@
  * three. In Zamba the channels lie in heads (state_key_heads), whose steps, B and C are made of
  * their own channels alone.
  *
- * mamba_layer is a branch of it, whose weights are a Mamba. Layers that do more find them by the
+ * mamba_kind is a branch of it, whose weights are a Mamba. Layers that do more find them by the
  * functions below. */
 #ifndef LAYERS_STATE_MAMBA_H
 #define LAYERS_STATE_MAMBA_H
 
 #include "core/layer_kind.h"
 
-extern const BranchKind mamba_layer;
+extern const BranchKind mamba_kind;
 
 typedef struct Mamba Mamba;
 

@@ -192,7 +192,7 @@ static KvLayer mamba2_cached(const Config *c, uint32_t layer) {
     return (KvLayer){.state_floats = mamba2_state_floats(c)};
 }
 
-const BranchKind mamba2_layer = {
+const BranchKind mamba2_kind = {
     .name = "mamba 2",
     .find = find,
     .rows = mamba2_rows,

@@ -1,7 +1,7 @@
 /* Mamba 2 (https://arxiv.org/abs/2405.21060): a causal convolution of x, B and C, a state for each
  * head that decays and takes in step * B x, and a gated norm of what C reads from it.
  *
- * mamba2_layer is a branch of it, whose weights are a Mamba2. Layers that do more find them by the
+ * mamba2_kind is a branch of it, whose weights are a Mamba2. Layers that do more find them by the
  * functions below. */
 #ifndef LAYERS_STATE_MAMBA2_H
 #define LAYERS_STATE_MAMBA2_H
@@ -10,7 +10,7 @@
 #include "layers/state/state_steps.h"
 #include "core/weights.h"
 
-extern const BranchKind mamba2_layer;
+extern const BranchKind mamba2_kind;
 
 /* What projections are multiplied by: all before their bias, and each after it (Falcon-H1). */
 typedef enum Mamba2Scale {

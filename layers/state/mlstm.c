@@ -245,7 +245,7 @@ static void mlstm_run(ForwardPass *pass, const Branch *b) {
     forward_project(pass, &w->out, rows.gate, b->out);
 }
 
-const BranchKind mlstm_layer = {
+const BranchKind mlstm_kind = {
     .name = "matrix LSTM",
     .find = mlstm_find,
     .rows = mlstm_rows,

@@ -7,6 +7,6 @@
 
 #include "core/layer_kind.h"
 
-extern const BranchKind mlstm_layer;
+extern const BranchKind mlstm_kind;
 
 #endif

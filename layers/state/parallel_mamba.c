@@ -36,7 +36,7 @@ static KvLayer parallel_mamba_cached(const Config *c, uint32_t layer) {
 /* x += scale * mamba(pre(x)) + scale * attention(the same) */
 static void parallel_mamba_list(Model *m, size_t l, const Norm *pre, float *in) {
     const ParallelMamba *w = m->weights.layers[l].own;
-    Branch *mamba = branches_append(m, l, &mamba2_layer);
+    Branch *mamba = branches_append(m, l, &mamba2_kind);
     branches_set_input(mamba, pre, in);
     mamba->weights = &w->mamba;
     mamba->addition = ADD_TO_NEXT;
@@ -51,5 +51,5 @@ static void parallel_mamba_list(Model *m, size_t l, const Norm *pre, float *in) 
     attention->part_scale = w->scales[OF_ATTENTION];
 }
 
-const BranchKind parallel_mamba_layer = {
+const BranchKind parallel_mamba_kind = {
     .find = parallel_mamba_find, .cached = parallel_mamba_cached, .list = parallel_mamba_list};

@@ -5,6 +5,6 @@
 
 #include "core/layer_kind.h"
 
-extern const BranchKind parallel_mamba_layer;
+extern const BranchKind parallel_mamba_kind;
 
 #endif

@@ -180,7 +180,7 @@ static void rg_lru_run(ForwardPass *pass, const Branch *b) {
     forward_project(pass, &w->out, rows.y, b->out);
 }
 
-const BranchKind rg_lru_layer = {
+const BranchKind rg_lru_kind = {
     .name = "RG-LRU",
     .find = rg_lru_find,
     .rows = rg_lru_rows,

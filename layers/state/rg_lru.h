@@ -9,6 +9,6 @@
 
 #include "core/layer_kind.h"
 
-extern const BranchKind rg_lru_layer;
+extern const BranchKind rg_lru_kind;
 
 #endif

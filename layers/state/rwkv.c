@@ -274,4 +274,4 @@ static void rwkv_list(Model *m, size_t l, const Norm *pre, float *in) {
     if (every > 0 && (l + 1) % every == 0) second->after = 0.5f;
 }
 
-const BranchKind rwkv_layer = {.find = rwkv_find, .cached = rwkv_cached, .list = rwkv_list};
+const BranchKind rwkv_kind = {.find = rwkv_find, .cached = rwkv_cached, .list = rwkv_list};

@@ -6,6 +6,6 @@
 
 #include "core/layer_kind.h"
 
-extern const BranchKind rwkv_layer;
+extern const BranchKind rwkv_kind;
 
 #endif

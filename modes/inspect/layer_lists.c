@@ -48,7 +48,7 @@ static void add_sizes(TextBuffer *t, const Model *m, const Branch *b) {
     bool is_ffn = b->last_linear == &w->ffn.down; /* also of kinds that do more than it */
     if (b->kind == &forward_ffn_kind || (is_ffn && !w->router.w.data)) {
         write_text(t, "{%u%s}", config_ffn_dim(c, b->layer), c->gated ? ", gated" : "");
-    } else if (is_ffn || b->kind == mixture_kind() || b->kind == &latent_moe_layer) {
+    } else if (is_ffn || b->kind == mixture_kind() || b->kind == &latent_moe_kind) {
         add_experts(t, c);
     } else if (b->kind->has_heads) {
         add_heads(t, c, b->layer);
