@@ -109,6 +109,8 @@ static void print_parts(const Bench *b, const double *parts) {
     terminal_print(stdout, b->arguments->json ? "}" : "\n");
 }
 
+/* Prints one measurement, as a JSON object or as a line of the table, with the times of its
+ * parts. */
 static void print_result(Bench *b, Result r) {
     double scale = strcmp(r.unit, "GB/s") == 0 ? 1e9 : 1e12;
     if (b->arguments->json) {
@@ -215,6 +217,9 @@ static double measure_peak(const Bench *b) {
                          : bench_peak(b->isa->kernels, TENSOR_F32, b->n_threads);
 }
 
+/* Opens the model with its KV cache and measures the limits that results are compared with: the
+ * peak of the instruction set, and the read bandwidth, which is measured on the weights themselves
+ * where they are much larger than the processor's caches. */
 static Status open_model(Bench *b, int n_threads, Error *error) {
     ModelOptions options = {
         .isa = b->isa, .n_threads = n_threads, .context = (uint32_t)b->arguments->context};
@@ -322,6 +327,7 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
     return STATUS_OK;
 }
 
+/* Measures how long a prompt of n tokens takes in an empty cache; prints the median of the runs. */
 static Status measure_prefill(Bench *b, size_t n, Error *error) {
     double seconds[MAX_STEPS], sum = 0.0;
     double parts[MODEL_PARTS] = {0};
@@ -475,6 +481,8 @@ static Status measure_chosen(Bench *b, Error *error) {
     return measure_threads(b, b->n_threads, error);
 }
 
+/* Opens the model, prints the machine's limits and runs the measurements that the options
+ * choose. */
 static Status bench(const Arguments *arguments, Error *error) {
     Bench b = {.arguments = arguments};
     b.isa = isa_choose(arguments->isa, error);

@@ -593,6 +593,8 @@ static float *floats(size_t rows, size_t cols) {
     return array;
 }
 
+/* Allocates the KV cache and the vectors of one step. Vectors that follow each other here share an
+ * allocation: free_room frees only the first of them. */
 static void make_room(Decoder *d) {
     const Config *c = d->c;
     const HeadShape *h = &d->heads;
@@ -630,6 +632,8 @@ static double number(const char *text, double most) {
     return value;
 }
 
+/* Opens the model, encodes the prompt and generates. Every failure after the usage message ends the
+ * program in check(). */
 int main(int argc, char **argv) {
     ModelFile *file;
     Tokenizer *tokenizer;

@@ -678,6 +678,9 @@ static bool has_gone(const Batch *b) {
     return poll(&out, 1, 0) > 0 && (out.revents & POLLERR);
 }
 
+/* Runs the batch. Each round gives requests to the engine, computes one step and writes what is
+ * finished; it ends when all is answered, at an error, or when nobody reads the results any
+ * more. */
 static Status answer_lines(Batch *b, Error *error) {
     for (;;) {
         if (*b->session->interrupted) return STATUS_INTERRUPTED;

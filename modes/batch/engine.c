@@ -59,6 +59,8 @@ struct Engine {
     EngineStats stats;
 };
 
+/* Allocates an engine. Its KV cache has a sequence for each task that runs at once, for each
+ * retained prefix and for each kept one. */
 Status engine_new(Engine **out, Model *model, const EngineOptions *options, Error *error) {
     Engine *e = calloc(1, sizeof *e);
     if (!e) return error_set(error, "no memory for a batch");

@@ -63,6 +63,8 @@ static void raise_open_files(size_t n) {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* Opens FILE, all parts and the output. FILE must be a regular file, because the parts name ranges
+ * of its bytes. */
 static Status merge_open(Merge *m, Error *error) {
     const Options *o = m->session->options;
     struct stat info;
@@ -344,6 +346,8 @@ static Status join_part(Merge *m, Part *p, Error *error) {
     return status;
 }
 
+/* Writes the results of all parts in the order of FILE's requests. A range of FILE that no part
+ * covers counts as missing; with any line missing it names the ranges and fails. */
 static Status join_all(Merge *m, Error *error) {
     uint64_t at = 0;
     Status status = STATUS_OK;

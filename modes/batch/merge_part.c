@@ -72,6 +72,8 @@ static Status merge_part_add_line(Part *p, const PartLine *line, const ResultLin
     return STATUS_OK;
 }
 
+/* Notes the place and the request of each result line. An unfinished last line that cannot be
+ * read, as a crash leaves it, is passed over. */
 static Status read_lines(Part *p, LineReader *reader, const volatile sig_atomic_t *interrupted,
                          Error *error) {
     for (;;) {

@@ -613,6 +613,8 @@ static RequestFormat format_of(const char *url) {
     return REQUEST_NATIVE;
 }
 
+/* Reads a request of OpenAI's batch format: checks the fields around 'body', then reads the body as
+ * one of the endpoint in 'url'. */
 static Status read_openai(Request *r, Error *error) {
     static const char *const own[] = {"custom_id", "method", "url", "body", NULL};
     static const char *const none[] = {NULL};

@@ -322,6 +322,8 @@ static Status encode_document(const Encoding *c, const json_t *document, const T
     return STATUS_OK;
 }
 
+/* Makes a prompt for each document in the format of Qwen3-Reranker, and finds the tokens "yes" and
+ * "no", with which the model judges a document. */
 static Status encode_documents(Encoding *c, Error *error) {
     EmbeddingRequest *e = c->request;
     const Tokenizer *tokenizer = c->session->tokenizer;

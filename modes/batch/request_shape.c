@@ -119,6 +119,8 @@ unsigned request_shape_form(const RequestShape *s, unsigned usual) {
     return (usual & ~s->form_given) | s->form;
 }
 
+/* Takes the shape that an object like vLLM's structured_outputs names. A field that is null, or a
+ * switch that is false, counts as absent. */
 Status request_shape_structured(RequestShape *s, const json_t *value, const JsonDigits *digits,
                                 Error *error) {
     const char *name;

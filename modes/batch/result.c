@@ -376,6 +376,8 @@ static json_t *native_head(const ResultMaker *maker, const Request *r) {
     return json;
 }
 
+/* Makes the result line in the program's own format: an embedding, the answer, or, where a request
+ * asks for several, a list of choices. */
 static char *native_line(const ResultMaker *maker, const Request *r, const Choice *choices) {
     json_t *json = native_head(maker, r);
     if (request_embeds(r)) {
@@ -690,6 +692,8 @@ char *result_error_line(const ResultMaker *maker, const Request *r, const char *
 /* ---- Reading result lines ----------------------------------------------------------------------
  */
 
+/* Reads from a result line what --resume and --merge need: the key of its request, whether the
+ * request failed, and the fingerprint of the settings. Fails where the line is no result. */
 Status result_read(const char *line, size_t length, ResultLine *out, Error *error) {
     JsonDigits *digits = json_digits_new();
     if (!digits) return error_set(error, "no memory for a result");

@@ -212,6 +212,8 @@ static Status repeat(Dialogue *d, const Given *given, const json_t *item, Error 
     return status;
 }
 
+/* Replays a chat's receipt: gives each answer once more and compares it. Stops after the first
+ * difference, because every later answer depends on it. */
 static Status chat_receipt_run(void *state, Session *session, Error *error) {
     Dialogue d;
     Error note = {.text = ""};

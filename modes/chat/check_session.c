@@ -140,6 +140,8 @@ static void hint_at_settings(const CheckSession *c) {
                      c->name, c->n_under, c->n_under == 1 ? " was" : "s were");
 }
 
+/* Checks a conversation's file: compares its header with the one that this session would write,
+ * then generates each recorded answer again and reports what differs. */
 static Status session_run(void *state, Session *session, Error *error) {
     static const char *const run_fields[] = {"conversation.model", NULL};
     CheckSession *c = state;

@@ -60,6 +60,8 @@ static Status command_reset(Chat *chat, char *argument, Error *error) {
     return STATUS_OK;
 }
 
+/* /undo [N]: removes the last N exchanges (1 unless given) from the conversation and prints the
+ * first message that was removed. */
 static Status command_undo(Chat *chat, char *argument, Error *error) {
     char *text;
     size_t n = 1, most = dialogue_exchanges(&chat->dialogue);

@@ -97,6 +97,9 @@ static void contents_free(Contents *contents) {
     json_decref(contents->messages);
 }
 
+/* Parses a conversation's file up to its first damaged line, whose number becomes bad_line (0:
+ * none). A line without a newline at its end counts as damaged. `messages` is NULL without
+ * memory. */
 static Contents parse_lines(const char *text, size_t length) {
     Contents contents = {.messages = json_array()};
     size_t line_number = 0;
@@ -197,6 +200,8 @@ static bool was_conversation(const char *text, size_t length) {
     return text[0] == '\0';
 }
 
+/* Loads the conversation from its file, or writes the header into an empty one. A damaged
+ * conversation is repaired, which `note` tells; a file that never was a conversation is refused. */
 static Status load_or_begin(Conversation *c, Error *note, Error *error) {
     char *text = NULL;
     size_t length = 0;

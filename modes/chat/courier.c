@@ -61,6 +61,8 @@ static bool send_message(int fd, uint32_t task, const char *path, const char *te
            transfer(fd, (char *)text, length, true) && transfer(fd, "", 1, true);
 }
 
+/* Reads one message; *path and *text are malloc'ed and end with a NUL. False: the pipe has ended, a
+ * size is out of range, or there is no memory. */
 static bool receive_message(int fd, uint32_t *task, char **path, char **text, size_t *length) {
     Message message;
     *path = *text = NULL;
@@ -182,6 +184,8 @@ static int spawn_editor(pid_t *child, char *const *arguments) {
     return failed;
 }
 
+/* Lets the user edit the text in a temporary file with $VISUAL, $EDITOR or vi, and reads it back.
+ * When the editor did not save the file, *edited stays as it was. */
 static Status serve_edit(const char *text, size_t length, char **edited, size_t *edited_length,
                          Error *error) {
     char path[] = "/tmp/verbatim-message-XXXXXX";
@@ -336,6 +340,8 @@ void courier_end(Courier *courier) {
     *courier = (Courier){-1, -1, -1};
 }
 
+/* Sends a task to the process that touches files and waits for the reply: the malloc'ed *result, or
+ * the text of the error. */
 static Status request(Courier *courier, Task task, const char *path, const char *text,
                       size_t length, char **result, size_t *result_length, Error *error) {
     uint32_t failed;

@@ -208,6 +208,8 @@ static const char *const bindings[][2] = {
     {"^[[6~", "ed-search-next-history"},
 };
 
+/* Sets up libedit with the saved history, our key bindings and command completion. The user's
+ * .editrc is read last, so that it overrides them. */
 static bool open_libedit(LineEditor *editor) {
     HistEvent event;
     /* libedit uses the locale's encoding; ours is always UTF-8. */
