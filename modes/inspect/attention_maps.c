@@ -237,6 +237,9 @@ static double spread_variance(const Spread *s) {
     return s->n > 0.0 ? s->squares / s->n : 0.0;
 }
 
+/* Computes the statistics of one head: entropy, gradient of the softmax and largest weight, as
+ * means over the queries, each also for scores without the scale; and the variances of scores and
+ * products. */
 Status attention_maps_statistics(const AttentionMaps *m, size_t layer, size_t head,
                                  AttentionStatistics *out, Error *error) {
     double *unscaled = malloc((m->n + 1) * sizeof *unscaled), n = m->n ? (double)m->n : 1.0;

@@ -79,6 +79,8 @@ static void draw_map(const AttentionMaps *m, Sheet *svg, double x, double y, dou
 
 /* ---- The parts ------------------------------------------------------------------------------- */
 
+/* Draws the title, the description, the scale of colours and what rows, columns and hatching
+ * mean. */
 static void draw_heading(const AttentionMaps *m, Sheet *svg) {
     Sheet description = {0};
     attention_maps_describe(m, &description);
@@ -166,6 +168,8 @@ static void draw_heads(const AttentionMaps *m, const Layout *l, Sheet *svg) {
     }
 }
 
+/* Draws the small maps: a row for each layer, labelled with its window or chunk, and in it a map
+ * for each head. A layer without attention has a label only. */
 static void draw_tiles(const AttentionMaps *m, const Layout *l, Sheet *svg) {
     char text[48];
     draw_heads(m, l, svg);

@@ -87,6 +87,8 @@ static Status print_options(const Session *session, Error *error) {
     return status == STATUS_OK ? inspect_print(session, error, "\n") : status;
 }
 
+/* Prints what a bug report says of the program and the machine: versions, system, processor,
+ * memory, instruction sets and sandbox; then the options. */
 static Status print_machine(void *state, Options *options, Session *session, Error *error) {
     const Machine *m = state;
     char libraries[256], memory[32], room[32];

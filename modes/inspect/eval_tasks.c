@@ -84,6 +84,8 @@ static void close_tasks(void *state) {
     free(t);
 }
 
+/* Fills in t->models, each with its scorer: the session's model and, with --against, the other
+ * one. */
 static Status open_models(EvalTasks *t, Session *session, Error *error) {
     const InspectOptions *inspect = inspect_options(session->options);
     const ModelOptions options = session_model_options(session);
@@ -137,6 +139,8 @@ static void tasks_choose(const TaskItem *item, Verdict *v) {
     }
 }
 
+/* Scores an item with one model, and adds the result to that model's totals: of a document its
+ * loss, of a question whether the likeliest choice is the right one. */
 static Status judge(EvalTasks *t, const TaskItem *item, Contestant *c, Verdict *v, Error *error) {
     bool cut = false;
     v->scores = calloc(item->choices ? item->n_choices : 1, sizeof *v->scores);
@@ -253,6 +257,8 @@ static void print_documents(const EvalTasks *t, const Contestant *c, const char 
     terminal_print(stdout, "  bits a byte       %.6g\n", c->loss / log(2.0) / (double)t->n_bytes);
 }
 
+/* Prints the totals: the accuracy on questions, with McNemar's test where two models are compared,
+ * the loss on documents, and with --stats how many rows were computed. */
 static void report(const EvalTasks *t, const Session *session) {
     const Contestant *own = &t->models[0], *other = &t->models[1];
     uint64_t computed, whole;
@@ -284,6 +290,8 @@ static void report(const EvalTasks *t, const Session *session) {
                        (unsigned long long)computed, (unsigned long long)whole);
 }
 
+/* --eval-tasks: parses the items, scores each with the models and prints the totals; with --why,
+ * then searches for the tensors that change the answers. */
 static Status tasks_run(void *state, Session *session, Error *error) {
     const InspectOptions *inspect = inspect_options(session->options);
     static const size_t most = (size_t)1 << 31;

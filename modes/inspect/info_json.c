@@ -32,6 +32,7 @@ static json_t *list_of(const uint32_t *values, size_t n) {
     return list;
 }
 
+/* Returns the value of one field of the configuration as JSON. */
 static json_t *field_json(const Config *config, const ConfigField *field) {
     const void *value = (const char *)config + field->offset;
     switch (field->kind) {
@@ -62,6 +63,8 @@ static json_t *config_json(const Config *config) {
     return json;
 }
 
+/* Returns a metadata entry as JSON: a text, one value, or a list unless it has exactly one.
+ * Integers beyond JSON's int64 become real numbers. */
 static json_t *entry_json(const MetaEntry *entry) {
     const uint64_t *whole = entry->values; /* of META_UINT and META_INT */
     json_t *list = json_array();
@@ -156,6 +159,8 @@ static json_t *memory_json(const Session *session) {
     return json;
 }
 
+/* Makes the object that --info prints as JSON. What depends on this run, such as cache, memory and
+ * threads, is there only where the model is open. */
 static json_t *info_json(const Session *session) {
     const ModelFile *file = session->file;
     const char *path = modelfile_path(file);

@@ -158,6 +158,7 @@ static Status check_why(const Options *o, Error *error) {
     return STATUS_OK;
 }
 
+/* Refuses options that contradict --eval, --eval-tasks or --against. */
 static Status check_eval(Options *o, Error *error) {
     const InspectOptions *inspect = inspect_options(o);
     const ProofOptions *proof = proof_options(o);

@@ -84,6 +84,8 @@ static void draw_weights(Drawing *d, const LayerTrace *t, uint32_t n_heads) {
     free(weights);
 }
 
+/* Draws one branch of a layer from top to bottom: x, its norm, attention or hidden units, the
+ * output, and x + output. */
 static void draw_branch(Drawing *d, const LayerTrace *t, const TracedBranch *b) {
     const Config *c = modelfile_config(t->maps.session->file);
     const HeadShape h = config_heads(c, t->layer);

@@ -81,6 +81,8 @@ static void write_heads(const LayerTrace *t, const TracedBranch *b, Sheet *out) 
 
 /* ---- The feed-forward network ---------------------------------------------------------------- */
 
+/* Writes how many hidden units are above 0 or equal to 0 after the activation, and the five units
+ * of the largest magnitude. */
 static void write_hidden(const TracedBranch *b, Sheet *out) {
     enum { MOST = 5 };
     size_t above_zero = 0, zero = 0, best[MOST];

@@ -43,6 +43,9 @@ static size_t first_bad_32(const uint32_t *x, size_t n) {
         if ((x[i] & 0x7F800000u) == 0x7F800000u) return i;
 }
 
+/* Fails with the first row of a matrix that holds a weight that is not finite, or smaller than its
+ * type can be. The threads keep the lowest row, so that the error is the same with any number of
+ * them. */
 static Status scan_matrix(const ModelFile *file, const FileTensor *tensor, size_t index,
                           Error *error) {
     Matrix w = modelfile_matrix(file, tensor, index);

@@ -29,6 +29,8 @@ static void write_slopes(const PositionCode *code, Sheet *out) {
     }
 }
 
+/* Writes a table of how the position code rates the distances 0, 1, 2, 4 and so on, and for
+ * rotations how far the rotated vectors are from exact. */
 static void write_distances(const PositionCode *code, Sheet *out) {
     static const char *const headings[POSITION_KINDS] = {
         [POSITION_ROPE] = "score of a query and a key that are alike, over that at distance 0",

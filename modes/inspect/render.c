@@ -36,6 +36,8 @@ static Status add_system(Conversed *c, const char *system, Error *error) {
     return error_set(error, "no memory for the conversation");
 }
 
+/* Reads the prompt as a conversation: a JSON list of messages, a request with 'messages' (possibly
+ * in its 'body'), or else a text, which becomes the user's message. */
 static Status read_conversation(Conversed *c, const Session *session, Error *error) {
     if (session->prompt_length == 0)
         return error_set(error,

@@ -242,6 +242,8 @@ KvType score_other_kv_type(const Session *session) {
     return session->kv_type == KV_F32 ? KV_F32 : model_kv_type(session->other);
 }
 
+/* Allocates the buffers for scoring and a KV cache for the model, and for the other one if there is
+ * one. */
 static Status score_prepare(Scoring *s, Error *error) {
     const Session *session = s->session;
     const Model *model = session->model, *other = session->other;

@@ -49,6 +49,8 @@ static void print_bytes(const ByteSet *set) {
     }
 }
 
+/* Prints at which byte a line leaves the shape, what stands there and which bytes the shape allows
+ * there. */
 static void print_refused(Matcher *m, size_t line, size_t at, const char *text, size_t length) {
     Acceptor *acceptor = m->shape->acceptor;
     AcceptorState state = acceptor_start(acceptor);
@@ -90,6 +92,8 @@ static Status test_line(Shape *shape, size_t line, const char *text, size_t leng
     return STATUS_OK;
 }
 
+/* --shape-test: tests every line of the file ("-": stdin), and fails in the end if any was
+ * refused. */
 static Status test_file(Shape *shape, const char *path, const volatile sig_atomic_t *interrupted,
                         Error *error) {
     bool is_stdin = strcmp(path, "-") == 0, all = true;

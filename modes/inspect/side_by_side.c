@@ -55,6 +55,7 @@ static Status decode(Side *side, Generation *g, Decoding *decoding, Error *error
     }
 }
 
+/* Generates the answer of one of the two models, in a KV cache of its own and without drafts. */
 static Status generate_answer(Side *side, Error *error) {
     const Session *s = &side->session;
     const KvShape shape = model_kv_shape(s->model, s->kv_type);

@@ -133,6 +133,8 @@ static void write_json(const Session *session, const TokenList *ids, const Token
     sheet_printf(out, "]}\n");
 }
 
+/* Writes a row for each token with its log-probability, the sum so far, its rank and the likeliest
+ * tokens; then the total and the perplexity. */
 static void write_table(const Session *session, const TokenList *ids, const TokenScore *scores,
                         double sum, Sheet *out) {
     size_t n = ids->length - 1;

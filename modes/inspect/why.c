@@ -96,6 +96,8 @@ static bool is_shared(const Why *w, size_t i) {
     return false;
 }
 
+/* Fills in w->differences: the tensors of B that differ from A's tensors of the same names, tied
+ * tensors once. Fails where A lacks one. */
 static Status list_differences(Why *w, Error *error) {
     size_t n = modelfile_n_tensors(w->other);
     w->differences = calloc(n + 1, sizeof *w->differences);
@@ -398,6 +400,9 @@ static Status print_moves(Why *w, Error *error) {
     return status;
 }
 
+/* Searches with ddmin for a smallest set of A's tensors that wins back all searched answers, prints
+ * it and asks for the held-out items. If all tensors together do not suffice, it prints only
+ * that. */
 static Status search_set(Why *w, Error *error) {
     size_t n = w->n_differences, *set = malloc((n + 1) * sizeof *set);
     if (!set) return error_set(error, "no memory to search in");
@@ -452,6 +457,8 @@ static Status prepare_trials(Why *w, Error *error) {
     return has_memory ? STATUS_OK : error_set(error, "no memory for trials");
 }
 
+/* Runs the steps of --why: lists the tensors that differ, asks both models, tries each tensor
+ * alone, then searches for a set. Ends after the answers if none has changed. */
 static Status explain(Why *w, Error *error) {
     const WhyItems *items = w->items;
     const WhyAsked all = {0};

@@ -29,6 +29,8 @@ static Status ask(const Questions *q, Endings *endings, size_t i, const WhyAsked
     return STATUS_OK;
 }
 
+/* WhyItems.answer for questions: opens a model on `file`, which may hold exchanged tensors, and
+ * lets it choose an ending for each question that is asked for. */
 static Status answer(void *context, const ModelFile *file, const WhyAsked *asked, size_t *answers,
                      Error *error) {
     const Questions *q = context;

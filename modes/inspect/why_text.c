@@ -60,6 +60,8 @@ static size_t wanted_rows(void *context, size_t first, size_t n) {
     return n;
 }
 
+/* WhyItems.answer for a text: opens a model on `file`, which may hold exchanged tensors, and takes
+ * the likeliest token at each position that is asked for. */
 static Status answer(void *context, const ModelFile *file, const WhyAsked *asked, size_t *answers,
                      Error *error) {
     Asking *a = context;
