@@ -323,6 +323,8 @@ static Status apply_rules(Reading *r, const TensorRule *rules, const char *layer
 
 /* ---- The formats ---- */
 
+/* Reads an adapter of PEFT: lists its modules, checks that its whole tensors equal the base's, and
+ * maps its matrices to the base's by the rules of the family. */
 static Status read_peft(Reading *r) {
     const Config *c = r->base->config;
     const Family *family = family_find(c->family);

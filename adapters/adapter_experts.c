@@ -51,6 +51,8 @@ typedef struct Split {
     const char *path;
 } Split;
 
+/* Appends a module for one matrix of one expert. It shares A and B with the stacked adapter `all`
+ * and takes n_rows rows of the product, from first_row on. */
 static Status experts_add(const Split *s, const AdapterModule *all, size_t prefix, size_t expert,
                           const char *matrix, size_t first_row, size_t n_rows, Error *error) {
     char own_name[512];

@@ -113,6 +113,8 @@ bool acceptor_array_can_end(const Acceptor *m, const Array *a, uint32_t count, u
     return r.least <= left && r.most >= needed;
 }
 
+/* Whether the node matches any text, given what is known so far of the nodes that it refers to:
+ * one step of the iteration to a fixed point. */
 static bool node_productive(Acceptor *m, const Node *n) {
     switch ((NodeKind)n->kind) {
     case N_TERM:
@@ -138,6 +140,8 @@ static bool node_productive(Acceptor *m, const Node *n) {
     return false;
 }
 
+/* Whether the node matches the empty text, given what is known so far of the nodes that it refers
+ * to: one step of the iteration to a fixed point. */
 static bool node_nullable(const Acceptor *m, const Node *n) {
     bool all = true, some = false;
     switch ((NodeKind)n->kind) {

@@ -164,6 +164,8 @@ static uint32_t items_cost(Acceptor *m, const Array *a, uint32_t from, uint32_t 
     return sum;
 }
 
+/* Returns the bytes of the node's shortest text, computed from the costs that its parts have so
+ * far; FAR where no text is known yet. */
 static uint32_t new_node_cost(Acceptor *m, const Node *n) {
     uint32_t sum = 0, least = FAR;
     switch ((NodeKind)n->kind) {

@@ -204,6 +204,8 @@ static Status read_literal(Grammar *g, Regex *out) {
     return status;
 }
 
+/* Reads a character class from behind its '[' to its ']': characters, escapes and ranges, which a
+ * leading '^' negates. */
 static Status read_class(Grammar *g, Regex *out) {
     size_t start = g->at - 1;
     CharSet set = {0};
@@ -234,6 +236,8 @@ static Status read_class(Grammar *g, Regex *out) {
 
 static Status read_choice(Grammar *g, bool nested, uint32_t *part);
 
+/* Reads one item of a sequence: the name of a rule, a group in parentheses, a text in quotes, a
+ * character class or '.'. */
 static Status read_item(Grammar *g, uint32_t *part) {
     size_t start = g->at;
     Regex regex = REGEX_NONE;
@@ -275,6 +279,8 @@ static bool read_number(Grammar *g, uint32_t *number) {
     return any;
 }
 
+/* Reads the repetitions behind an item (+, ?, *, {n}, {n,m}, {n,}) and wraps *part in a
+ * PART_REPEAT for each of them. */
 static Status read_repeats(Grammar *g, bool nested, uint32_t *part) {
     for (size_t n = 0;; n++) {
         uint32_t min = 0, max = ACCEPTOR_NO_LIMIT;
@@ -370,6 +376,9 @@ static Status read_rule(Grammar *g) {
  * inside of them, so that nothing that walks over them recursively runs out of stack. */
 static Status visit_rule(Grammar *g, uint32_t rule, unsigned depth);
 
+/* Computes the size of a part, with that of the rules it names, which are visited first. Sets
+ * *recursive where one of these rules is recursive or leads back to a rule that is being visited.
+ */
 static Status visit_part(Grammar *g, uint32_t index, unsigned depth, size_t *size,
                          bool *recursive) {
     Part p = g->parts[index];
@@ -426,6 +435,8 @@ static bool is_regular(const Grammar *g, uint32_t index) {
     return true;
 }
 
+/* Builds the regular expression of a part for which is_regular holds. The expression of a rule is
+ * built once and kept. */
 static Regex part_regex(Grammar *g, uint32_t index) {
     Part p = g->parts[index];
     Regex out = p.kind == PART_SEQUENCE ? REGEX_EMPTY : REGEX_NONE;
@@ -470,6 +481,8 @@ static AcceptorNode part_node(Grammar *g, uint32_t index) {
     return out;
 }
 
+/* Reads all rules, checks that each rule they name is defined, and makes the acceptor's nodes of
+ * them; *node is that of the rule 'root'. */
 static Status compile(Grammar *g, AcceptorNode *node) {
     uint32_t root = 0;
     skip(g, true);

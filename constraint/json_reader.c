@@ -356,6 +356,8 @@ static TokenKind read_word(Reader *r) {
     return TOKEN_WRONG;
 }
 
+/* Skips white space and reads the next token: sets r->kind, and the token's bytes from token_begin
+ * to token_end. */
 static void next_token(Reader *r) {
     int c;
     r->token_begin = r->token_end = r->place.at; /* empty: errors name the end of the text */
@@ -445,6 +447,7 @@ static json_t *read_object(Reader *r) {
     return NULL;
 }
 
+/* Reads an array from behind its '[' to its ']'. Returns NULL after an error. */
 static json_t *read_array(Reader *r) {
     json_t *array = json_array();
     if (!array) return no_memory(r);

@@ -267,6 +267,8 @@ static Status no_token(Matcher *m, Error *error) {
                      (int)(m->length - from), m->text ? m->text + from : "");
 }
 
+/* TokenRule.allowed: the mask of the tokens that the shape allows next, with the end-of-sequence
+ * tokens where the text so far may be the whole answer. */
 static Status allowed(TokenRule *rule, const uint64_t **mask, Error *error) {
     Matcher *m = (Matcher *)rule;
     const Vocabulary *v = m->shape->vocabulary;

@@ -29,7 +29,8 @@ typedef struct Shape {
  */
 Status shape_new(Shape **out, Acceptor *acceptor, const Vocabulary *vocabulary, Error *error);
 void shape_free(Shape *shape);
-/* Bytes that a shape takes which no matcher uses, roughly. */
+/* The approximate bytes of a shape: its acceptor and its cached masks. No matcher may use the shape
+ * meanwhile. */
 size_t shape_memory(const Shape *shape);
 
 typedef struct Matcher {

@@ -386,6 +386,8 @@ static Status parse_group(Parser *p, Anchored *out) {
     return pattern_take(p, ')') ? STATUS_OK : pattern_refuse(p, start, "( has no )");
 }
 
+/* Parses one atom of a pattern: an anchor, a group, a class, '.', an escape or a single character.
+ */
 static Status parse_atom(Parser *p, Anchored *out) {
     uint32_t code = 0;
     size_t start = p->at;
@@ -462,6 +464,8 @@ static bool is_anchored(const Anchored *x) {
     return x->at[1][0] != REGEX_NONE || x->at[0][1] != REGEX_NONE || x->at[1][1] != REGEX_NONE;
 }
 
+/* Parses the repetitions behind an atom (+, ?, *, {n,m}) and applies them to *x. An atom that
+ * holds anchors may only be repeated at most once. */
 static Status parse_repeats(Parser *p, Anchored *x) {
     for (;;) {
         uint32_t min = 0, max = REGEX_MANY;

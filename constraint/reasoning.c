@@ -110,6 +110,8 @@ static Status allowed(TokenRule *rule, const uint64_t **mask, Error *error) {
     return STATUS_OK;
 }
 
+/* TokenRule.take: follows one token of the answer. It counts the tokens of reasoning and those of
+ * the forced closing, and looks in the text for the marks that begin and end reasoning. */
 static Status reasoning_take(TokenRule *rule, int32_t token, bool *complete, Error *error) {
     ReasoningRule *r = (ReasoningRule *)rule;
     const char *bytes;
@@ -170,6 +172,9 @@ static void free_rule(TokenRule *rule) {
 
 /* ---- Making it ------------------------------------------------------------------------------- */
 
+/* Fills a new rule with the marks, the mask and the tokens of limit->closing. Fails where the
+ * tokenizer changes a text at its end, and where the model has no embedding for one of these
+ * tokens. */
 static Status reasoning_prepare(ReasoningRule *r, const ReasoningLimit *limit, Tokenizer *tokenizer,
                                 size_t vocab_size, Error *error) {
     r->open = strdup(limit->open);

@@ -194,6 +194,8 @@ Regex regex_text(RegexArena *arena, const char *bytes, size_t n) {
     return out;
 }
 
+/* Returns the expression "a, then b". Concatenations are kept right-leaning, (x y) b as x (y b),
+ * so that both forms are one node. */
 Regex regex_concat(RegexArena *arena, Regex a, Regex b) {
     if (a == REGEX_NONE || b == REGEX_NONE) return REGEX_NONE;
     if (a == REGEX_EMPTY) return b;

@@ -82,6 +82,9 @@ static bool add_characters(RegexArena *arena, RegexSearch *out, Regex from) {
     return true;
 }
 
+/* Searches the states after one safe character, after two and so on, as long as every safe
+ * character leads somewhere from every state. A character that adds no new state makes the run
+ * unlimited. */
 int regex_safe_run(RegexArena *arena, Regex id) {
     if (arena->nodes[id].run >= 0) return arena->nodes[id].run;
     RegexSearch s = {0};

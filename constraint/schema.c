@@ -113,6 +113,8 @@ static size_t name_index(const ObjectBuild *o, const char *name) {
     return (size_t)json_integer_value(json_object_get(o->names, name));
 }
 
+/* Adds the dependencies of `dependentRequired` or of the older `dependencies`: where one member is
+ * there, the other must be. Schemas in `dependencies` are not handled here. */
 static Status add_dependencies(SchemaCompiler *c, ObjectBuild *o, const json_t *all) {
     const char *name;
     json_t *list, *item;
@@ -249,6 +251,8 @@ static Status group_matches(SchemaCompiler *c, void *context, const char *patter
     return STATUS_OK;
 }
 
+/* Makes the key and the value's node of each member that the schemas name, from all schemas that
+ * apply to this key. A member that cannot be there keeps ACCEPTOR_NO_NODE. */
 static Status named_members(SchemaCompiler *c, ObjectBuild *o, bool restricts_names) {
     const char *name;
     json_t *index;

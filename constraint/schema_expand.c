@@ -11,6 +11,8 @@ enum { MOST_EVALUATED = 4 }; /* branches of an anyOf that are taken several at a
 
 /* ---- Small questions ------------------------------------------------------------------------- */
 
+/* Returns the TYPE_ bits of a JSON value. A real number that is whole, such as 1.0, counts as both
+ * integer and fraction. */
 static unsigned value_types(const json_t *value) {
     switch (json_typeof(value)) {
     case JSON_NULL:
@@ -225,6 +227,8 @@ static bool push(TodoList *list, const json_t *schema, size_t parent) {
     return push_todo(list, (Todo){schema, parent, false});
 }
 
+/* Copies all of a branch but its `todo` list, so that each alternative of a choice goes on with a
+ * copy. Returns false where memory is short. */
 static bool copy_branch(const Branch *from, Branch *to) {
     size_t n = from->a.schemas.n;
     *to = (Branch){.a.types = from->a.types};
@@ -293,6 +297,9 @@ static Status add_dependencies(SchemaCompiler *c, Branch *b, const json_t *schem
     return STATUS_OK;
 }
 
+/* Applies a schema's `const` or `enum`: narrows the branch's types to those of the values and,
+ * where some are objects or arrays, adds a choice among schemas made of the values. A schema with
+ * both keywords is split into two. */
 static Status add_values(SchemaCompiler *c, Branch *b, const json_t *schema, size_t at) {
     const json_t *constant = json_object_get(schema, "const");
     const json_t *list = json_object_get(schema, "enum");
@@ -471,6 +478,10 @@ static Status expand_take(SchemaCompiler *c, SchemaList *out, const json_t *sche
     return schema_list_push(out, schema) ? STATUS_OK : schema_no_memory(c);
 }
 
+/* Collects in `out` the schemas that the value of a member must match: those of properties,
+ * patternProperties, additionalProperties, and of unevaluatedProperties where no other schema
+ * takes the key. Sets *possible to false where one of them is `false`. Without `name`, `matches`
+ * alone decides which patterns the key matches. */
 Status schema_of_key(SchemaCompiler *c, const SchemaAlternative *a, const char *name, size_t length,
                      SchemaKeyMatch matches, void *context, SchemaList *out, bool *possible) {
     size_t n = a->schemas.n;

@@ -126,6 +126,8 @@ static bool negate_items(const json_t *schema, const char *keyword, const json_t
     return true;
 }
 
+/* Appends to *out schemas for the values that break this keyword: a value breaks it if it matches
+ * one of them. Refuses keywords whose opposite no supported schema can say. */
 static Status negate_keyword(SchemaCompiler *c, const json_t *schema, const char *keyword,
                              const json_t *value, json_t **out) {
     static const char *const limits[][2] = {{"minimum", "exclusiveMaximum"},

@@ -26,6 +26,7 @@ static Status compile_schema(const ShapeSource *source, Acceptor *acceptor, Acce
     return status == STATUS_OK ? status : error_prefix(error, "the JSON schema");
 }
 
+/* Compiles a JSON list of strings into a node that matches exactly one of them. */
 static Status compile_choice(const ShapeSource *source, Acceptor *acceptor, AcceptorNode *node,
                              Error *error) {
     json_t *list, *item;

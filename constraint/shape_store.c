@@ -80,6 +80,8 @@ static Status shape_store_compile(ShapeStore *store, const ShapeSource *source, 
     return shape_new(shape, acceptor, store->vocabulary, error);
 }
 
+/* Finds the compiled shape of this source in the store, or compiles and keeps it, and counts one
+ * more user of it. */
 static Status get(ShapeStore *store, const ShapeSource *source, Shape **shape, Error *error) {
     XXH128_hash_t hash = XXH3_128bits(source->text ? source->text : "", source->length);
     for (size_t i = 0; i < store->n; i++) {

@@ -105,6 +105,8 @@ static Status check_string_schema(Compiler *c, const json_t *schema) {
     return STATUS_OK;
 }
 
+/* Builds the expression of a string that is written as plain text, from its schema: length, enum,
+ * const and pattern, all of which it must match. */
 static Status string_regex(Compiler *c, const json_t *schema, Regex *out) {
     RegexArena *r = c->regexes;
     uint32_t min = 0, max = REGEX_MANY;
@@ -210,6 +212,7 @@ static Status compile_regex(Compiler *c, const char *kind, const json_t *element
     return STATUS_OK;
 }
 
+/* Compiles one element of a structure, the list [kind, ...], into a node. */
 static Status compile_element(Compiler *c, const char *kind, const json_t *element,
                               AcceptorNode *node) {
     Regex regex = REGEX_NONE;

@@ -34,6 +34,8 @@ static void put_special(TextBuffer *all, const Tokenizer *tokenizer, int32_t tok
     text_put(all, &end, 1, 0);
 }
 
+/* Decodes each token by itself into one buffer; the text of token i begins at offsets[i]. The text
+ * of a special token is its name between two marks (put_special). */
 static Status token_texts(const Tokenizer *tokenizer, size_t n, unsigned flags, size_t **offsets,
                           char **bytes, Error *error) {
     TextBuffer all = {0};
@@ -90,6 +92,8 @@ static size_t shared(const Entry *entries, size_t i) {
     return n;
 }
 
+/* Builds the trie of sorted entries, with its nodes in depth-first order. A node's `skip` is set
+ * when the walk leaves its subtree. */
 static bool trie_build(TokenTrie *trie, const Entry *entries, size_t n) {
     size_t n_nodes = 0, deepest = 0;
     for (size_t i = 0; i < n; i++) {
@@ -131,6 +135,9 @@ static void trie_free(TokenTrie *trie) {
     free(trie->tokens);
 }
 
+/* Builds the slices: for each longest run, the bitset of the tokens of safe characters that are no
+ * longer than it, and the trie of all other tokens. The first slice takes safe tokens of any
+ * length. */
 static bool build_slices(Vocabulary *v, const Entry *entries, size_t n) {
     static const int runs[VOCABULARY_SLICES] = {REGEX_RUN_ALL, REGEX_RUN_MOST, 12, 6, 3};
     Entry *others = malloc((n + 1) * sizeof *others);
@@ -170,6 +177,8 @@ static size_t sorted_entries(const Vocabulary *v, const Tokenizer *tokenizer, bo
     return n;
 }
 
+/* Builds the texts and the tries of the vocabulary. Where the decoder treats the first token of a
+ * text differently, tokens get a second text and a trie of their own for that place. */
 static Status build(Vocabulary *v, const Tokenizer *tokenizer, Error *error) {
     if (token_texts(tokenizer, v->n, TOKEN_DECODER_CONTINUE, &v->offsets, &v->bytes, error) !=
         STATUS_OK)
