@@ -343,6 +343,8 @@ static Status bad_value(const Model *m, int layer, Error *error) {
                      modelfile_path(m->file), layer);
 }
 
+/* Runs the layers for n rows: checks the rows, reserves cache pages, computes, and commits the
+ * rows to the cache. After a failure the pages are given back. */
 Status model_forward_along(Model *m, const PassPath *path, KvCache *cache, const Row *rows,
                            size_t n, float *logits, Error *error) {
     if (n == 0 || n > m->max_rows)

@@ -43,6 +43,8 @@ static Status wrong(Error *error, const char *word, const char *why) {
     return STATUS_USAGE;
 }
 
+/* Reads the value of an option that takes a number, and checks its range. Refuses unknown options.
+ */
 static Status read_number(Arguments *a, const char *word, const char *text, Error *error) {
     const struct {
         char letter;
@@ -69,6 +71,8 @@ static Status read_number(Arguments *a, const char *word, const char *text, Erro
     return wrong(error, word, "no such option; -h lists them");
 }
 
+/* Reads the command line: options of one letter, each followed by its value where it has one, and
+ * the path of one model. */
 static Status read_arguments(Arguments *a, char **argv, Error *error) {
     Status status = STATUS_OK;
     for (char **word = argv + 1; *word && status == STATUS_OK; word++) {
@@ -136,6 +140,8 @@ static Status put(const char *text, size_t length, Error *error) {
     return error_set(error, "stdout: cannot be written: %s", strerror(errno));
 }
 
+/* Prepares the text: its options, the prompt's tokens and the memory of logits. Prints the prompt
+ * with -e. */
 static Status begin_text(Core *core, const Arguments *a, Error *error) {
     const char *prompt = a->prompt ? a->prompt : "";
     const GenerationText text = {.text = prompt, .length = strlen(prompt)};
@@ -198,6 +204,8 @@ static Status run(const Arguments *a, Core *core, Error *error) {
     return status == STATUS_OK ? put("\n", 1, error) : status;
 }
 
+/* Reads the command line and runs the model, or prints the usage with -h. Errors go to stderr, and
+ * the status is the exit code. */
 int main(int argc, char **argv) {
     Arguments arguments = {.n_tokens = 256};
     Core core = {0};

@@ -70,6 +70,9 @@ static void place_rows(Model *m) {
     branches_make(m);
 }
 
+/* Allocates the working memory: the arena of rows, the memory of the threads, and that of matrix
+ * products and attention. place_rows runs twice: first to measure the arena, then to place the
+ * rows in it. */
 static Status model_setup_allocate(Model *m, Error *error) {
     const Config *c = m->config;
     for (int table = 0; table < 2; table++)

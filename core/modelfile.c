@@ -101,6 +101,7 @@ static uint64_t header_checksum(const FileHeader *header) {
     return XXH3_64bits(covered, bytes);
 }
 
+/* Checks the header's magic, version, size and checksum, and finds the section table behind it. */
 static Status check_header(ModelFile *file, Error *error) {
     const FileHeader *header = (const FileHeader *)file->map;
     size_t magic_bytes = file->bytes < 8 ? file->bytes : 8;
@@ -163,6 +164,8 @@ static Status check_place(const char *what, const char *name, uint64_t offset, u
     return STATUS_OK;
 }
 
+/* Checks that each section lies inside the file, that none comes twice and no required one is
+ * missing, and the checksums of metadata and directory. */
 static Status check_sections(ModelFile *file, Error *error) {
     for (size_t i = 0; i < file->n_sections; i++) {
         const FileSection *s = &file->sections[i];
@@ -479,6 +482,8 @@ void modelfile_restore(ModelFile *file) {
 
 /* ---- The whole file ---- */
 
+/* Opens a model.bin and checks all of it but the weights. fd: the open file, which is closed with
+ * *out; below 0: `path` is opened. `take` brings the bytes into memory. */
 static Status open_file(ModelFile **out, const char *path, int fd, TakeFile *take, Error *error) {
     *out = NULL;
     ModelFile *file = calloc(1, sizeof *file);

@@ -19,6 +19,7 @@ static void rms_norm(float *out, const float *x, const float *weight, size_t n, 
     }
 }
 
+/* Computes out = (x - mean) / sqrt(variance + eps) * weight + bias; weight and bias may be NULL. */
 static void layer_norm(float *out, const float *x, const float *weight, const float *bias, size_t n,
                        float eps) {
     lanes sum = lanes_zero();
@@ -90,6 +91,7 @@ static inline lanes softplus(lanes x) {
     return lanes_fma(lanes_add(s, s), p, lanes_max(lanes_zero(), x));
 }
 
+/* Applies the activation function to each lane; ReLU for any kind that has no case here. */
 static inline lanes activated(Activation kind, lanes x) {
     switch (kind) {
     case ACTIVATION_SILU:

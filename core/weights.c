@@ -113,6 +113,8 @@ static void find_experts(Finder *f, uint32_t l, LayerWeights *layer) {
         layer->shared = find_ffn(f, c->experts.shared_ffn_dim, c->dim);
 }
 
+/* Finds the weights of plain attention in layer l. A layer that reads the keys of another one
+ * (kv_distance) has no wk, wv and k_norm. */
 static void find_attention(Finder *f, uint32_t l, LayerWeights *layer) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, l);
@@ -157,6 +159,8 @@ static void find_layer(Finder *f, uint32_t l, LayerWeights *layer) {
     }
 }
 
+/* Finds the weights of the position encoding: learned embeddings, the frequencies of sinusoids or
+ * of RoPE, or the slopes of ALiBi. */
 static void find_positions(Finder *f, Weights *weights) {
     const Config *c = f->config;
     if (c->position == POSITION_LEARNED) {

@@ -28,6 +28,8 @@ static int fail(const char *why) {
     return 1;
 }
 
+/* Answers several prompts at once: begins a request for each, runs passes until all are done while
+ * it shows the first text, and then prints the results. */
 int main(int argc, char **argv) {
     VerbatimRequest *requests[MOST] = {0};
     char line[4096], why[VERBATIM_ERROR_BYTES];

@@ -187,6 +187,8 @@ static size_t unread(Drafter *drafter, const int32_t *text, size_t n) {
     return n - (can_continue(d, next, n) ? next : first_afresh(d, n));
 }
 
+/* Drafter.propose: runs the prediction layers over the text's tokens that they have not seen, then
+ * over each token that they draft. */
 static size_t mtp_propose(Drafter *drafter, const int32_t *text, size_t n, int32_t *drafts,
                           size_t most) {
     MtpDrafter *d = (MtpDrafter *)drafter;

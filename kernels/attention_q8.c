@@ -274,6 +274,9 @@ enum { SCORE_QUERIES = 2, OUTPUT_QUERIES = 2, TILE_LANES = 1, LINE = 4 * LANES }
 
 /* ---- Scores ---- */
 
+/* Computes the scores of n queries with the keys of one page: for each group of elements the int8
+ * dot product, times the scales of the query's and the key's group, summed over the groups. next:
+ * bytes from this page to the one that is prefetched; 0: none. */
 LANES_INLINE void score_tile(const Q8Group *queries, size_t n, size_t width, const void *keys,
                              ptrdiff_t next, size_t head_dim, float (*scores)[Q8_PAGE]) {
     const size_t groups = q8_groups(head_dim), quads = (head_dim + 3) / 4;

@@ -49,6 +49,8 @@ size_t kvpages_bytes(const Group *group) {
     return sizeof(Page) + round_up(group->data_bytes, 64) + 64;
 }
 
+/* Allocates memory that counts against the cache's limit, and frees spare pages where the limit or
+ * the system's memory demands it. Returns NULL where there is not enough. */
 static void *kvpages_allocate(KvCache *cache, size_t bytes, Error *error) {
     if (bytes > cache->max_bytes - cache->bytes - cache->spare_bytes) kvpages_free_spares(cache);
     if (bytes > cache->max_bytes - cache->bytes) {

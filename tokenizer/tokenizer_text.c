@@ -74,6 +74,7 @@ static Status splitter_add(Splitter *s, size_t from, size_t to, bool matched) {
     return STATUS_OK;
 }
 
+/* Splits a span at the matches of this level's pattern, and hands the pieces to the next level. */
 static Status split_by_pattern(Encoding *e, size_t level, TextSpan span) {
     const StepList *splits = &e->tokenizer->splits;
     uint32_t flags = splits->steps[level].flags;
