@@ -193,6 +193,9 @@ typedef void TileKernel(size_t rows, const uint8_t *lines, size_t panel_bytes, c
             MORE_ROWS(multiply, type, panels);                                                     \
         }                                                                                          \
     }
+
+/* The kernels by one panel (one_) and by PANELS (all_). Those in _act are of TENSOR_BF16_ACT, in
+ * _widened_act of its lines once widened to float32. */
 TILE_KERNEL(one_f32, multiply_tile, TENSOR_F32, 1)
 TILE_KERNEL(one_f16, multiply_tile, TENSOR_F16, 1)
 TILE_KERNEL(one_bf16, multiply_tile, TENSOR_BF16, 1)

@@ -135,6 +135,8 @@ static TokenizerString read_string(Cursor *c) {
     return (TokenizerString){bytes ? (const char *)bytes : "", bytes ? (size_t)length : 0};
 }
 
+/* Reads a key and its type, and steps over its value, scalar or array, whose bytes begin at
+ * value->values. Sets c->failed where the file is cut off or the type is unknown. */
 static void read_value(Cursor *c, GgufValue *value) {
     value->start = c->at;
     value->key = read_string(c);
@@ -160,6 +162,8 @@ static void read_value(Cursor *c, GgufValue *value) {
     value->end = c->at;
 }
 
+/* Reads one entry of the tensor list (name, dimensions, type, offset) into the table. A type that
+ * this program cannot read becomes STORED_TYPES and keeps its name for messages. */
 static Status read_tensor(Cursor *c, const InputFile *file, size_t index, RawTable *table,
                           Error *error) {
     TokenizerString name = read_string(c);
@@ -439,6 +443,8 @@ Status gguf_check_types(const Gguf *gguf, Error *error) {
     return STATUS_OK;
 }
 
+/* Converts element `index` of a value to a double. Returns false where there is no such element,
+ * and for texts. */
 bool gguf_element(const GgufValue *value, uint64_t index, double *number) {
     if (!value || index >= value->count || value->type == GGUF_STRING) return false;
     union {

@@ -18,6 +18,8 @@ typedef struct Checkpoint {
     bool overflow;   /* the sizes do not fit into 64 bits */
 } Checkpoint;
 
+/* Reads the header into the Config. A legacy one is seven numbers, where a negative vocab_size
+ * means an output head of its own; versions 1 and 2 have a magic and say so in a byte. */
 static Status read_header(Checkpoint *c) {
     const InputFile *file = &c->source->files[0];
     size_t at = 0;
@@ -112,6 +114,8 @@ static bool llama2c_add(Checkpoint *c, const char *name, size_t count, size_t ro
     return true;
 }
 
+/* Lists the tensors in the order of the file. Legacy checkpoints have the embedding first and the
+ * norms between the matrices; versions 1 and 2 begin with the norms. */
 static bool add_tensors(Checkpoint *c) {
     const Config *p = &c->source->config;
     size_t n = p->n_layers, dim = p->dim, kv_dim = (size_t)p->n_kv_heads * p->head_dim;

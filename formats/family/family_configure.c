@@ -8,6 +8,7 @@
 #include "formats/family/json.h"
 #include "formats/family/verb_steps.h"
 
+/* Sets the activation function from its name in transformers. */
 static Status set_activation(Config *config, const json_t *value, Error *error) {
     static const struct {
         const char *name;

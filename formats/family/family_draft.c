@@ -137,6 +137,7 @@ static void print_tensor_draft(FILE *out, const FamilyMatch *match, const Tensor
 
 /* ---- The page ---- */
 
+/* Lists, as comments of a page, the keys of config.json that no line of the page reads. */
 static void print_keys(FILE *out, const FamilyMatch *match) {
     const char *key;
     json_t *value;
@@ -161,6 +162,8 @@ static void print_keys(FILE *out, const FamilyMatch *match) {
                 match->n_more_keys);
 }
 
+/* Lists, as comments of a page, the model's tensors that no line takes, and the tensors that the
+ * page names but the model does not have. */
 static void print_tensors(FILE *out, const FamilyMatch *match) {
     char name[MATCH_NAME];
     bool any = false;

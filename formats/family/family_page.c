@@ -209,6 +209,8 @@ static Status read_step(PageReader *r, const Verb *verb, Step *step) {
     return read_condition(r, &step->when, &step->unless, &step->absent);
 }
 
+/* Reads a line that begins with a verb and appends its step. The first line of a verb other than
+ * "set" removes the steps of this verb that the page has from the family it is like. */
 static Status read_verb(PageReader *r, const char *name) {
     FamilyPage *page = r->page;
     const Verb *verb = verb_find(name);
@@ -266,6 +268,8 @@ static Status read_last_number(PageReader *r, double *value) {
     return next_number(r, value) == STATUS_OK ? page_reader_end(r) : STATUS_FAILED;
 }
 
+/* Reads the rest of a line "rope MEMBER [VALUE]". In the part of a GGUF architecture only theta,
+ * local_theta and pairing are allowed. */
 static Status read_rope(PageReader *r) {
     char word[PAGE_WORD];
     const PageMember *m = page_rope_members;

@@ -115,6 +115,7 @@ static void print_tensors(FILE *out, const TensorRule *rules) {
     }
 }
 
+/* Prints how the family reads GGUF files of one architecture, as the lines of a page. */
 static void print_gguf(FILE *out, const GgufFamily *g) {
     fprintf(out, "\ngguf %s", g->architecture);
     if (g->needs_tensor) fprintf(out, " needs %s", g->needs_tensor);

@@ -571,6 +571,8 @@ static Status add_annotated_norm(const RuleContext *c, const char *to, const cha
     return source_add_values(c->source, bias_to, 1, n, values, error);
 }
 
+/* Adds the norms of a model with "norm": "annotated": two in each layer, and the final one where
+ * there is one. The keys "#attention_norm" and so on give the names of their tensors. */
 static Status add_annotated_norms(const RuleContext *c, const json_t *config, Error *error) {
     Config *own = &c->source->config;
     const char *final_norm = json_text(config, "#final_norm");

@@ -175,6 +175,8 @@ static Status read_pooling(Source *source, const json_t *json, Error *error) {
 
 /* ---- What is done to a text ---- */
 
+/* Copies the prompts of sentence-transformers into the metadata, as "embedding.prompt.NAME", and
+ * the name of the default one. Refuses keys that it does not know. */
 static Status read_prompts(Source *source, const json_t *json, Error *error) {
     static const char *const known[] = {"prompts",     "default_prompt_name", "similarity_fn_name",
                                         "__version__", "model_type",          NULL};

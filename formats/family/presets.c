@@ -7,6 +7,7 @@
 
 #include "core/config_fields.h"
 
+/* Sets one field of a Config to the preset's value, converted to the field's type. */
 static Status presets_apply(const Preset *preset, const ConfigField *field, Config *config,
                             Error *error) {
     void *out = (char *)config + field->offset;

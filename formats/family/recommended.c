@@ -90,6 +90,8 @@ static bool sampling_number(Source *source, const Gguf *gguf, const char *name, 
     return is_number;
 }
 
+/* Copies the sampling settings general.sampling.* of a GGUF file into the metadata, as
+ * "generation.KEY", and notes those that this program does not apply. */
 void recommended_gguf(Source *source, const Gguf *gguf) {
     static const struct {
         const char *name, *as;

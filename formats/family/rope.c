@@ -175,6 +175,7 @@ Status rope_add_local(Source *source, const Rope *rope, Error *error) {
 
 /* ---- config.json ---- */
 
+/* Sets the kind of RoPE scaling from its name in config.json. */
 static Status scaling_from_name(Rope *rope, const char *name, Error *error) {
     static const struct {
         const char *name;

@@ -120,6 +120,8 @@ static Status read_merge_line(JsonImport *im, size_t rank, const char *line, siz
     return read_merge(im, rank, line, left, space + 1, n - left - 1);
 }
 
+/* Reads the merges of a BPE model, each a text "LEFT RIGHT" or a list of two texts. Their order
+ * gives their ranks. */
 static Status read_merges(JsonImport *im, const json_t *merges) {
     size_t rank = 0;
     if (!json_is_array(merges)) return error_set(im->error, "tokenizer.json: model: no merges");
@@ -143,6 +145,8 @@ static Status read_merges(JsonImport *im, const json_t *merges) {
     return STATUS_OK;
 }
 
+/* Reads the settings and the vocabulary of a BPE model, and decides whether it works on bytes
+ * (byte level). The merges are not read here. */
 static Status read_bpe(JsonImport *im, const json_t *model) {
     Builder *b = &im->b;
     bool byte_fallback = json_flag(model, "byte_fallback", false);
@@ -173,6 +177,8 @@ static Status read_bpe(JsonImport *im, const json_t *model) {
     return STATUS_OK;
 }
 
+/* Reads a Unigram model: its pieces with their scores. The unknown token scores 10 less than the
+ * lowest of them. */
 static Status read_unigram(JsonImport *im, const json_t *model) {
     Builder *b = &im->b;
     const json_t *vocab = json_object_get(model, "vocab"), *unk = json_object_get(model, "unk_id");

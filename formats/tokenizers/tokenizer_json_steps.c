@@ -234,6 +234,7 @@ static Status pattern_split(JsonImport *im, const json_t *node) {
     return checked(im, builder_split(&im->b, SPLIT_PATTERN, behaviour, pattern), "pre_tokenizer");
 }
 
+/* Translates one pre-tokenizer into the splits of this program's tokenizer. */
 static Status pre_tokenizer(JsonImport *im, const json_t *node) {
     uint32_t behaviour;
     if (json_import_is(node, "ByteLevel")) return byte_level_split(im, node);
@@ -267,6 +268,7 @@ static Status pre_tokenizer(JsonImport *im, const json_t *node) {
 
 /* ---- Decoders ---- */
 
+/* Translates one decoder into a step of this program's decoder. */
 static Status decoder(JsonImport *im, const json_t *node) {
     Builder *b = &im->b;
     const TextRange none = {0, 0};
@@ -337,6 +339,8 @@ static Status template_item(JsonImport *im, const json_t *item, const json_t *sp
     return STATUS_OK;
 }
 
+/* Reads the tokens that a post-processor puts before and after the text, and adds them to the
+ * prefix and the suffix. */
 static Status post_processor(JsonImport *im, const json_t *node) {
     int32_t ids[2][64];
     size_t n[2] = {0, 0};

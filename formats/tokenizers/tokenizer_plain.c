@@ -59,6 +59,9 @@ static Status import_public(Builder *b, const char *bytes, size_t size, const Ti
     return STATUS_OK;
 }
 
+/* Imports a tiktoken list of tokens. `pattern` is a regular expression or the name of a public
+ * list whose pattern is meant; NULL: the list itself must be a public one, which has its own
+ * special tokens. */
 static Status import_tiktoken(Builder *b, const char *bytes, size_t size, const char *pattern,
                               const TokenizerSpecial *specials, size_t n_specials, int32_t bos_id,
                               int32_t eos_id, Error *error) {
@@ -102,6 +105,8 @@ Status tokenizer_import_tiktoken(const char *bytes, size_t size, const char *pat
 
 /* ---- llama2.c: int32 longest length; for each token float score, int32 length, bytes ---- */
 
+/* Reads the tokens of a llama2.c tokenizer, with their scores. The file must hold exactly
+ * vocab_size tokens. */
 static Status read_llama2c(Builder *b, const char *p, size_t size, size_t vocab_size,
                            Error *error) {
     const char *end = p + size;
@@ -127,6 +132,9 @@ static Status read_llama2c(Builder *b, const char *p, size_t size, size_t vocab_
     return STATUS_OK;
 }
 
+/* Imports llama2.c's tokenizer.bin as a BPE tokenizer in the manner of Llama 2's sentencepiece
+ * model: tokens merge in the order of their scores, unknown characters become bytes, tokens 0 to 2
+ * are special. */
 static Status import_llama2c(Builder *b, const void *bytes, size_t size, size_t vocab_size,
                              Error *error) {
     static const char *const specials[3] = {"<unk>", "<s>", "</s>"};

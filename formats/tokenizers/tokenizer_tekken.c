@@ -53,6 +53,7 @@ static size_t count_of(const json_t *object, const char *key) {
     return n < 0 || n > MOST_TOKENS ? SIZE_MAX : (size_t)n;
 }
 
+/* Reads and checks the sizes, the pattern and the lists of the file into *t, which borrows them. */
 static Status read_config(Tekken *t, const json_t *root, Error *error) {
     const json_t *config = json_value(root, "config"), *pattern = json_value(config, "pattern");
     size_t n_tokens = count_of(config, "default_vocab_size");
@@ -107,6 +108,8 @@ static Status add_special(Builder *b, size_t id, const char *text, size_t n, Err
     return STATUS_OK;
 }
 
+/* Adds the special tokens: those that the file lists, or else those of old files, and
+ * "<SPECIAL_id>" for each id left without a name. */
 static Status read_specials(Builder *b, const Tekken *t, Error *error) {
     size_t n = t->specials ? json_array_size(t->specials) : N_FIRST_SPECIALS;
     for (size_t i = 0; i < n; i++) {

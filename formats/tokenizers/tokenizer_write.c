@@ -529,6 +529,8 @@ static void write_model(Writer *w) {
     free(scores);
 }
 
+/* Writes the added tokens and two tries of their texts: those looked for in the raw text, and
+ * those looked for after normalization. */
 static void write_added(Writer *w) {
     Builder *b = w->b;
     PairMap raw = {0}, norm = {0};
@@ -561,6 +563,8 @@ static void write_steps(Writer *w, int which, const StepRecord *steps, size_t n)
     write_part(w, which, out, n * sizeof *out);
 }
 
+/* Writes all of a built tokenizer as the tokenizer section of a model.bin, into malloc'ed memory.
+ */
 static Status write_section(Builder *b, TokenizerBlob *out, Error *error) {
     Writer w = {.b = b};
     SectionHeader header = {0};
