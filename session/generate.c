@@ -135,6 +135,8 @@ static bool is_slow_prompt(const Model *model, size_t n_prompt) {
     return n_prompt >= LONG_PROMPT && (type == TENSOR_F16 || type == TENSOR_BF16);
 }
 
+/* Prints what --stats reports: times and speeds, drafts, why the text ended, memory, disk reads,
+ * machine, sandbox, cache and seed. */
 static void print_stats(const Session *session, const Generation *g, const Decoding *decoding,
                         const Timing *t) {
     static const char *const reasons[] = {[FINISH_NOT] = "interrupted",

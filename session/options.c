@@ -133,6 +133,9 @@ static Status take_part(Options *o, const char *word, Error *error) {
     return STATUS_OK;
 }
 
+/* Takes a word that belongs to no option as the model, or with --merge as a part. A second such
+ * word is refused, with a hint that depends on whether it is a file or looks like a part of a
+ * prompt. */
 static Status take_model(void *values, const char *word, Error *error) {
     Options *options = values;
     if (options_ask(options, "merge")) return take_part(options, word, error);

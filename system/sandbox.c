@@ -78,6 +78,9 @@ static Status add_rules(int ruleset, const SandboxRules *rules, uint64_t handled
     return STATUS_OK;
 }
 
+/* Lets the process open files below the rules' directories only, by Landlock, and no TCP
+ * connections where the kernel can forbid them. *closed: whether that was done; a kernel without
+ * Landlock is not an error. */
 static Status close_file_system(const SandboxRules *rules, bool *closed, Error *error) {
     long version = syscall(LL_CREATE, NULL, 0, LL_VERSION);
     *closed = false;
@@ -294,6 +297,8 @@ static void allow_sockets(Filter *f) {
     ALLOW_ALL(f, on_sockets);
 }
 
+/* Writes the seccomp program: it allows the system calls that a run needs, some only with certain
+ * arguments; all others fail with EPERM. */
 static void write_filter(Filter *f, const SandboxRules *rules) {
     load(f, offsetof(struct seccomp_data, arch));
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, MACHINE);

@@ -18,6 +18,8 @@ static bool origin_put(char *bytes, size_t size, size_t *length, const char *tex
     return true;
 }
 
+/* Keeps the origin in an extended attribute of the file, with absolute paths. Without such
+ * attributes, or when the texts are too long for them, nothing is kept. */
 void conversion_origin_write(int fd, const ConversionOrigin *origin) {
     char bytes[sizeof origin->bytes];
     size_t length = 0;

@@ -16,6 +16,8 @@ static size_t cache_bytes(void) {
     return (size_t)(machine_memory() / 8.0);
 }
 
+/* Opens the draft model with its tokenizer, maps its tokens to the session's, and makes what the
+ * drafters of all texts share. */
 static Status open_model(DraftOpening *draft, const Session *session, Error *error) {
     const Options *o = session->options;
     ModelOptions options = session_model_options(session);

@@ -211,6 +211,8 @@ Status masks_prepare(const Config *config, ModelOptions *options, Error *error) 
     return STATUS_OK;
 }
 
+/* Replaces the attention of each layer that the override concerns by one that computes with its
+ * mask and positions. What it allocates is in *masks even after a failure, for masks_free. */
 Status masks_apply(Masks **out, Model *model, const MaskOverride *override, Error *error) {
     const char *why = obstacle(model, override);
     if (why) return error_set(error, "--override mask, positions or global_tokens: %s", why);

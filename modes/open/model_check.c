@@ -61,6 +61,8 @@ static bool receive_check(int fd, ModelCheck *check) {
     return true;
 }
 
+/* Reads the model's headers in a child process and waits for what it finds. A child that ends early
+ * or takes too long makes the model one that does not run. */
 void model_check(const char *path, ModelCheck *check) {
     int pipes[2];
     *check = (ModelCheck){0};

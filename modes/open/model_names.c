@@ -198,6 +198,8 @@ static bool snapshot_of(const char *repository, char *path) {
     return found;
 }
 
+/* Adds the models of a Hugging Face cache, under the names OWNER/NAME: a snapshot that is a model
+ * directory, or else the models found below it. */
 static void search_hub(ModelNames *names, const char *hub) {
     static const char prefix[] = "models--", place[] = "Hugging Face";
     struct dirent **entries;
@@ -232,6 +234,7 @@ static bool blob_path(const char *root, const char *digest, char path[PATH_MAX])
     return digest[0] && joined(path, root, blob);
 }
 
+/* Adds the models that ollama has pulled, each with its parameters and its system prompt. */
 static void search_ollama(ModelNames *names, const char *root) {
     OllamaTags tags;
     ollama_tags_find(&tags, root);

@@ -168,6 +168,8 @@ static Status reserve(ModelOpening *opening, Error *error) {
     return status;
 }
 
+/* Converts the source into its file, which the cache of conversions then completes. Refuses a
+ * source without weights, or without a tokenizer where one is needed. */
 static Status convert_weights(ModelOpening *opening, const Session *session, int n_threads,
                               Error *error) {
     ConvertOptions options = {.type = opening->type,

@@ -126,6 +126,8 @@ static void set_stops(OllamaDefaults *defaults, Options *o, const json_t *value,
     add(said->taken, sizeof said->taken, words);
 }
 
+/* Sets the option that means the same as ollama's parameter. False: the parameter is not in the
+ * table, or not a number. */
 static bool set_known(OllamaDefaults *defaults, Options *o, const char *name, const json_t *value,
                       Said *said) {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -155,6 +157,8 @@ static bool is_harmless(const char *name, const json_t *value) {
     return false;
 }
 
+/* Takes ollama's parameters of the model as defaults of the options: stop strings and known
+ * numbers. The names of others are noted in said->left, unless they are harmless. */
 static Status read_parameters(OllamaDefaults *defaults, Options *o, Said *said, Error *error) {
     char *text;
     size_t length;

@@ -81,6 +81,8 @@ static Status set_enum(const char *item, const ConfigField *field, const char *v
     return wrong_value(item, names, error);
 }
 
+/* Parses the value as the kind of the field wants it and stores it in the configuration; a field
+ * with a value for each layer gets the same one in all layers. */
 static Status set_value(const char *item, const ConfigField *field, const char *value,
                         Config *config, Error *error) {
     void *out = (char *)config + field->offset;

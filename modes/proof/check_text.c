@@ -127,6 +127,8 @@ static Status check_text_choose(CheckText *c, float *logits, size_t vocab_size,
     return c->text.failed ? error_set(error, "no memory for the text") : STATUS_OK;
 }
 
+/* Generates the text again, with the record as its draft. Stops at the first token that differs
+ * unless the whole text is needed: for -o, or because stop strings are to be found. */
 static Status generate(CheckText *c, Session *session, Error *error) {
     size_t context = model_context(session->model);
     size_t vocab_size = model_config(session->model)->vocab_size;
@@ -180,6 +182,8 @@ static Status print_report(json_t *report, Error *error) {
     return STATUS_OK;
 }
 
+/* --check of a text: generates it again, prints the report and, with -o, writes the new text.
+ * STATUS_LINES_FAILED: the record differs. */
 static Status check_text_run(void *state, Session *session, Error *error) {
     const ProofOptions *proof = proof_options(session->options);
     CheckText *c = state;

@@ -70,6 +70,7 @@ static void compare_member(Comparison *c, const char *path, const json_t *expect
     }
 }
 
+/* Compares two objects key by key, and reports the keys that only one of them has. */
 static void compare_objects(Comparison *c, const char *path, const json_t *expected,
                             const json_t *got) {
     static const char exact[] = "bytes"; /* says more than the "text" beside it: it goes first */

@@ -96,6 +96,7 @@ static bool proof_asked(const Options *o) {
     return proof_options(o)->replay != NULL;
 }
 
+/* Refuses options that contradict --check, --receipt or --replay. */
 static Status proof_check(Options *o, Error *error) {
     const ProofOptions *proof = proof_options(o);
     static const char *const looking[] = {"info",        "verify",     "tokenize", "detokenize",

@@ -250,6 +250,8 @@ static void receipt_check_keys(Receipt *r) {
     }
 }
 
+/* Parses a receipt, and fails where it does not have a receipt's form. A wrong seal, a wrong count
+ * and unknown keys are reported as differences instead. */
 static Status receipt_parse(Receipt *r, const char *text, size_t length, Error *error) {
     json_error_t where;
     r->json = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);

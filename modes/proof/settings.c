@@ -52,6 +52,8 @@ static bool read_seed(const json_t *json, uint64_t *seed) {
     return json_is_integer(json) && json_integer_value(json) >= 0;
 }
 
+/* Reads back what settings_of_sampling wrote; fails where a number is missing or out of its
+ * range. */
 Status settings_read_sampling(const json_t *json, GenerationOptions *g, Error *error) {
     for (size_t i = 0; i < N_SAMPLING_NUMBERS; i++) {
         const SamplingNumber *n = &sampling_numbers[i];
@@ -183,6 +185,8 @@ static json_t *in_full(const void *context, const char *text, size_t length) {
     return json_stringn(text, length);
 }
 
+/* Hashes the settings without the sampler's and without those that each answer or message records
+ * for itself. */
 Status settings_common(const Session *session, const GenerationOptions *g,
                        char digest[SETTINGS_COMMON_HEX], Error *error) {
     json_t *json = settings_make(session, g, NULL, in_full, NULL), *value, *own;

@@ -72,6 +72,8 @@ static void cut_gate(Linear *gate, size_t n_heads, size_t first, size_t n, const
     if (gate->bias) gate->bias += from;
 }
 
+/* Cuts the attention of layer l down to the heads of this process, in units of `unit` key/value
+ * heads, by pointing the weights at its rows. A unit of all heads leaves the layer whole. */
 static void divide_heads(Division *d, size_t l, size_t unit) {
     Config *c = d->config;
     LayerWeights *w = &d->model->weights.layers[l];

@@ -178,6 +178,8 @@ static Status open_tokenizer(Session *s, const char *path, Error *error) {
     return tokenizer_open_for(&s->tokenizer, path, section, bytes, vocab_size, error);
 }
 
+/* Opens the file, its tokenizer and the model as the options say, and fills in the session with
+ * what requests need. */
 static Status open_model(LibraryOpening *o, const char *path, Error *error) {
     Session *s = &o->session;
     s->options = &o->options;

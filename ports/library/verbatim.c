@@ -225,6 +225,8 @@ static Status take_line(VerbatimRequest *r, const char *line, size_t length) {
     return STATUS_OK;
 }
 
+/* Appends a request for the line to the model's list. A wrong line gives a request that has failed
+ * already; NULL: the system refused memory. */
 static VerbatimRequest *begin(VerbatimModel *m, const char *line, size_t length) {
     unsigned long before = library_refused();
     VerbatimRequest *r = calloc(1, sizeof *r);
