@@ -107,6 +107,7 @@ static Slice resolve_slice(Machine *m, int64_t count, Value start, Value stop, V
     return s;
 }
 
+/* Python's text[start:stop:step], which counts code points; `s` has the first one and how many. */
 static Value slice_text(Machine *m, Value object, Slice s) {
     Text t = *object.as.text;
     if (s.n == 0) return jinja_value_like(m, object, (Text){0});

@@ -145,6 +145,8 @@ static json_t *final_channel(ElementWriter *w, json_t *content) {
     return sequence;
 }
 
+/* Makes the element of an answer in channels (gpt-oss): analysis, commentary, then the final
+ * channel or a call. *out stays NULL where neither calls nor a shape are enforced. */
 static Status make_channels(ElementWriter *w, const AnswerHoldInput *in, json_t **out,
                             Error *error) {
     json_t *calls = NULL;
@@ -185,6 +187,8 @@ static int put_json(const char *bytes, size_t n, void *context) {
     return written->too_long || written->text.failed ? -1 : 0;
 }
 
+/* Writes the structure that the answer must have as JSON into hold->text, for hold->source. Does
+ * nothing where the answer is free. */
 static Status write_structure(AnswerHold *hold, const AnswerHoldInput *in, Error *error) {
     ElementWriter w = {.tokenizer = in->prompt->session->tokenizer};
     json_t *element;
@@ -210,6 +214,8 @@ static Status write_structure(AnswerHold *hold, const AnswerHoldInput *in, Error
     return STATUS_OK;
 }
 
+/* Fills in hold->reasoning: the marks of reasoning in this format, the budget, and the text that
+ * ends reasoning at its budget. Does nothing without a budget, or after the reasoning. */
 static Status limit_reasoning(AnswerHold *hold, const AnswerHoldInput *in, Error *error) {
     const AnswerFormat *format = &in->prompt->answers;
     ReasoningLimit *limit = &hold->reasoning;

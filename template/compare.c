@@ -47,6 +47,8 @@ static bool equal_ranges(const Range *a, const Range *b) {
     return a->count == 0 || (a->start == b->start && (a->count == 1 || a->step == b->step));
 }
 
+/* Python's a == b: numbers of all types by their value, containers by their items, functions and
+ * other objects by identity. */
 bool jinja_equal(Machine *m, Value a, Value b) {
     if (jinja_is_number(a) && jinja_is_number(b)) return compare_numbers(a, b) == 0;
     if (a.type != b.type) return false;

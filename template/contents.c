@@ -19,6 +19,8 @@ static bool shows_probe(MessagesRenderer render, void *context, json_t *messages
     return shows;
 }
 
+/* Finds out what the template does with contents, by rendering short conversations and looking for
+ * a probe word: as a text, in a list of parts, in a system message and in a tool's result. */
 ContentForms contents_probe(MessagesRenderer render, void *context) {
     ContentForms forms = {.text = true};
     bool fails;

@@ -65,6 +65,7 @@ static Scope *new_scope(Machine *m, const Frame *frame, Scope *parent) {
     return scope;
 }
 
+/* Assigns to a variable, to an attribute of a namespace, or item by item to a tuple of targets. */
 static void assign(Machine *m, const Node *target, Value value, Scope *scope) {
     if (target->kind == N_NAME) {
         outer(scope, target->hops)->slots[target->slot] = value;
@@ -188,6 +189,8 @@ static void bind_rest(Machine *m, const Node *macro, const Args *args, bool *use
     }
 }
 
+/* Calls a macro as jinja2 does and returns its output. Arguments are bound before defaults, which
+ * are evaluated in the macro's scope, so that a default sees the parameters before it. */
 static Value call_macro(Machine *m, const Macro *macro, const Args *args) {
     const Node *node = macro->node;
     Scope *scope = new_scope(m, node->frame, macro->scope);
@@ -216,6 +219,8 @@ static Value call_macro(Machine *m, const Macro *macro, const Args *args) {
     return jinja_value_text(m, run_captured(m, node->body, scope, NULL));
 }
 
+/* Calls a function, a macro, the `loop` of a recursive loop, or a joiner; fails for other
+ * values. */
 static Value call_value(Machine *m, Value callee, const Args *args) {
     Value result;
     jinja_enter(m);
@@ -352,6 +357,7 @@ static Value evaluate_call(Machine *m, const Node *node, Scope *scope, Value cal
     return call_value(m, callee, evaluate_args(m, node->items, scope, caller));
 }
 
+/* Evaluates one expression. evaluate() calls it, and limits the depth. */
 static Value evaluate_node(Machine *m, const Node *node, Scope *scope) {
     switch (node->kind) {
     case N_CONST:
@@ -419,6 +425,8 @@ static Iter *iterate_passing(Machine *m, const Node *node, Value iterable, Scope
     return it;
 }
 
+/* Runs a for loop over the iterable; depth0 counts the recursive loops around it. Each round begins
+ * its variables anew. */
 static Flow run_for(Machine *m, const Node *node, Scope *outside, Value iterable, int64_t depth0) {
     Loop *loop = NEW(m, Loop);
     *loop = (Loop){.index0 = -1, .length = -1, .depth0 = depth0, .scope = outside};
@@ -480,6 +488,8 @@ static Flow run_with(Machine *m, const Node *node, Scope *scope) {
     return run_all(m, node->body, inside);
 }
 
+/* Runs one statement, which writes to m->rendering->out; returns whether the loop around it breaks,
+ * continues, or goes on. */
 static Flow run_statement(Machine *m, const Node *node, Scope *scope) {
     Flow flow;
     Value v;

@@ -279,6 +279,8 @@ static int64_t round_int(Machine *m, int64_t i, int64_t precision) {
     return down;
 }
 
+/* round(precision, method): "common" rounds as Python's round() does; "ceil" and "floor" round up
+ * and down to as many decimals. */
 static BUILTIN(filter_round) {
     int64_t precision = jinja_int_or(m, a[0], 0);
     Text method = a[1].type == V_MISSING ? jinja_text_c(m, "common") : jinja_to_text(m, a[1]);

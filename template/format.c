@@ -115,6 +115,8 @@ void jinja_format_int(Machine *m, Builder *out, Value v, const Spec *spec) {
                   v.from_template, spec);
 }
 
+/* Appends a number as Python's float.__format__ does; a spec without type and precision gives
+ * repr's digits. */
 void jinja_format_float(Machine *m, Builder *out, Value v, const Spec *spec) {
     double f = jinja_to_double(v);
     char type = spec->type, digits[2 * NUMBER_SIZE], layout[16];

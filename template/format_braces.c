@@ -17,6 +17,8 @@ typedef struct Braces {
 
 static Text expand(Braces *b, Text t, int depth);
 
+/* Parses [[fill]align][sign][#][0][width][grouping][.precision][type], Python's format
+ * specifiers. */
 static Spec parse_spec(Machine *m, Text t) {
     Spec spec = {.fill = jinja_text_c(m, " "), .sign = '-', .precision = -1};
     size_t at = 0, size = 0;
@@ -49,6 +51,7 @@ static Spec parse_spec(Machine *m, Text t) {
     return spec;
 }
 
+/* Appends a value as Python's format(v, spec) does; with an empty spec that is str(v). */
 static void format_value(Machine *m, Builder *out, Value v, Text spec_text) {
     if (spec_text.length == 0) {
         jinja_build_str(m, out, v);
@@ -135,6 +138,8 @@ static Value field_value(Braces *b, Text name) {
     return v;
 }
 
+/* Appends a replacement field, what stands between { and }: the value, !conversion, then :spec,
+ * which may have fields itself. */
 static void expand_field(Braces *b, Builder *out, Text field, int depth) {
     Machine *m = b->m;
     size_t at = 0, brackets = 0;
@@ -166,6 +171,8 @@ static void expand_field(Braces *b, Builder *out, Text field, int depth) {
                                        : jinja_built(&piece));
 }
 
+/* Returns the text with its replacement fields filled in; {{ and }} become single braces. `depth`
+ * limits fields within the specs of fields, as Python does. */
 static Text expand(Braces *b, Text t, int depth) {
     Machine *m = b->m;
     Builder out = {0};

@@ -135,6 +135,8 @@ static Text format_field(Percent *p) {
     return escape ? jinja_text_escape(p->m, jinja_built(&field)) : jinja_built(&field);
 }
 
+/* Python's format % values: the values are a tuple of arguments, a mapping for %(key)s, or one
+ * argument. */
 Text jinja_format_percent(Machine *m, Value format, Value values) {
     Percent p = {.m = m, .format = *format.as.text, .markup = format.markup, .values = values};
     p.is_tuple = values.type == V_TUPLE;

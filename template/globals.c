@@ -6,6 +6,7 @@
 
 enum { MAX_RANGE = 100000 }; /* jinja2's sandbox */
 
+/* range(stop) and range(start, stop[, step]), with at most MAX_RANGE numbers. */
 static BUILTIN(make_range) {
     if (args->n_keywords || args->count < 1 || args->count > 3) {
         jinja_fail(m, "range expected 1 to 3 arguments");

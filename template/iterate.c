@@ -59,6 +59,8 @@ bool jinja_is_iterable(Value v) {
     return v.type == V_ITERATOR || jinja_has_length(v);
 }
 
+/* Returns an iterator over the items of v. That of an iterator is itself, and goes on where it
+ * is. */
 Iter *jinja_iterate(Machine *m, Value v) {
     if (v.type == V_ITERATOR) return v.as.iter;
     Iter *it = NEW(m, Iter);
@@ -119,6 +121,7 @@ List jinja_collect(Machine *m, Value v) {
     return list;
 }
 
+/* Python's len(), and 0 for an undefined value; fails for a value without a length. */
 int64_t jinja_length(Machine *m, Value v) {
     switch (v.type) {
     case V_STRING:

@@ -137,6 +137,8 @@ static size_t integer_end(const Lexer *x, size_t at, int *base) {
     return skip_digits(x, at, 10, false);
 }
 
+/* Adds a token for the number at x->at: a float, or an integer in base 10, 16, 8 or 2, in which _
+ * may stand between digits. */
 static void lex_number(Lexer *x) {
     int base = 0;
     size_t end = float_end(x, x->at);
@@ -173,6 +175,7 @@ static uint32_t hex_escape(Lexer *x, Text t, size_t at, size_t n) {
     return c;
 }
 
+/* Replaces the escapes in the text between the quotes of a Python string literal. */
 static Text unescape(Lexer *x, Text t) {
     static const char simple[] = "\\\\''\"\"a\ab\bf\fn\nr\rt\tv\v";
     Builder b = {0};
@@ -258,6 +261,7 @@ static size_t lex_operator(Lexer *x, char *open, size_t n_open) {
     jinja_fail(x->m, "unexpected char at byte %zu", x->at);
 }
 
+/* Adds the tokens of a tag up to its end, which counts only outside of brackets. */
 static void lex_tag(Lexer *x, TokenKind end_kind, const char *end) {
     char open[MAX_PARSE_DEPTH];
     size_t n_open = 0;
@@ -313,6 +317,7 @@ static size_t find_tag(const Lexer *x, size_t at) {
     return x->source.length;
 }
 
+/* Adds the tokens of the whole template: data between tags, and the insides of {{ }} and {% %}. */
 static void lex_template(Lexer *x) {
     while (x->at < x->source.length) {
         size_t tag = find_tag(x, x->at), raw = 0;

@@ -177,6 +177,8 @@ BUILTIN(jinja_filter_map) {
     return v;
 }
 
+/* The next item for select, reject, selectattr and rejectattr: the test that the arguments name, or
+ * else the item's truth, decides. */
 static bool next_selected(Machine *m, Iter *it, Value *item) {
     size_t used = it->by_attribute;
     while (next_source(m, it, item)) {
@@ -361,6 +363,8 @@ BUILTIN(jinja_filter_dictsort) {
     return jinja_value_list(m, V_LIST, pairs, d->count);
 }
 
+/* groupby(attribute, default, case_sensitive): sorts the items by the attribute, and returns a pair
+ * of its value and the list of items for each value, in the case that the first item has. */
 BUILTIN(jinja_filter_groupby) {
     List items = jinja_collect(m, self);
     bool case_sensitive = jinja_flag(m, a[2]);

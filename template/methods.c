@@ -64,6 +64,8 @@ static void split_words(Pieces *p, int64_t limit) {
     }
 }
 
+/* Adds the words of the text from the last to the first, for rsplit() without a separator. After
+ * `limit` words the rest of the text is one piece; a negative limit is none. */
 static void rsplit_words(Pieces *p, int64_t limit) {
     Text t = *p->self.as.text;
     size_t size, to = t.length;

@@ -257,6 +257,7 @@ static Node *parse_subscript(Parser *p, Node *object) {
     return node;
 }
 
+/* Parses what may follow an expression any number of times: .name, [subscript] and (arguments). */
 static Node *parse_postfix(Parser *p, Node *node) {
     for (;;) {
         if (skip_operator(p, ".")) {
@@ -488,6 +489,8 @@ static Node *parse_target_primary(Parser *p, bool with_namespace) {
     return node;
 }
 
+/* Parses the target of an assignment: a variable or a tuple of them, with_namespace also attributes
+ * of namespaces. */
 static Node *parse_target(Parser *p, bool with_namespace) {
     NodeList items = {0};
     bool is_tuple = false;
@@ -582,6 +585,7 @@ static void parse_with(Parser *p, Node *node) {
     parse_advance(p);
 }
 
+/* Parses the parameters of a macro or a call block, with their defaults, into node->items. */
 static void parse_parameters(Parser *p, Node *node) {
     NodeList parameters = {0};
     bool has_default = false;
@@ -647,6 +651,7 @@ static void parse_nothing(Parser *p, Node *node) {
     (void)p, (void)node;
 }
 
+/* Parses the statement whose first word comes next, with the blocks that belong to it. */
 static Node *parse_statement(Parser *p) {
     static const struct {
         const char *word;

@@ -127,6 +127,7 @@ static void build_number(Machine *m, Builder *b, Value v) {
     jinja_build_c(m, b, written ? written : text, v.from_template);
 }
 
+/* Appends Python's repr(v). */
 void jinja_build_repr(Machine *m, Builder *b, Value v) {
     jinja_enter(m);
     switch (v.type) {

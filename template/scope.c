@@ -174,6 +174,8 @@ static void bind_body(Binder b, Frame *frame, Node *list, bool in_loop) {
     bind_all((Binder){b.m, frame, false, in_loop}, list);
 }
 
+/* Binds a for loop, whose body, condition and `else` have a frame each. What is iterated over is
+ * evaluated outside of them. */
 static void bind_for(Binder b, Node *node) {
     Search assigns_loop = {.m = b.m, .name = "loop", .stores = true};
     search(&assigns_loop, node);
@@ -278,6 +280,8 @@ static void bind_if(Binder b, Node *node) {
     bind_all(b, node->orelse);
 }
 
+/* Resolves the names in a node and below it to frames and slots, looks up its filters and tests,
+ * and refuses `break` and `continue` outside of loops. */
 static void bind(Binder b, Node *node) {
     if (!node) return;
     jinja_enter(b.m);

@@ -69,6 +69,9 @@ static bool template_holds(const ToolShapes *s, const char *word) {
     return memmem(s->text, s->length, word, strlen(word)) != NULL;
 }
 
+/* Chooses the texts around calls and arguments in this format. Templates differ in a format's
+ * details, so some texts are told by what the template holds. Fails for a format that cannot be
+ * enforced. */
 static Status choose_texts(Maker *m) {
     const ToolShapes *s = m->shapes;
     bool tight = template_holds(s, "</arg_key><arg_value>");
@@ -282,6 +285,8 @@ static json_t *any_tags(Maker *m) {
     return element_repeat(w, argument, 0, -1);
 }
 
+/* Makes the element of arguments that are written as a tag each: in the order of the schema, those
+ * that are not required optional. Unless `enforced`, any tags may come. */
 static Status tag_arguments(Maker *m, const char *name, const json_t *parameters, bool enforced,
                             json_t **out) {
     Status status = STATUS_OK;

@@ -66,6 +66,8 @@ static const json_t *definition(const json_t *schema, const json_t *parameters) 
     return NULL;
 }
 
+/* Returns the types (TOOL_VALUE_...) that the schema lets a value have. Anything that is not
+ * understood allows all types; `level` stops circular references. */
 static unsigned types_within(const json_t *schema, const json_t *parameters, int level) {
     static const char *const unions[] = {"anyOf", "oneOf"};
     const json_t *constant = json_object_get(schema, "const"), *list;
