@@ -142,6 +142,8 @@ static Status bailing_hybrid_kinds(const json_t *json, Config *config, Error *er
     return STATUS_OK;
 }
 
+/* Derives the sizes of the heads (head_dim is the unrotated part plus the rotated one), the bound
+ * of the decays, the scale of attention and the kinds of the layers from config.json. */
 static Status bailing_hybrid_finish(const json_t *json, Config *config, Error *error) {
     static const RopeKeys rope;
     const char *key =

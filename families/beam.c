@@ -68,6 +68,8 @@ static Status beam_finish(const json_t *json, Config *config, Error *error) {
     return family_refuse_zero(json, "final_logit_softcapping", error);
 }
 
+/* Adds the bias of each layer's attention gate: the file has one number a head, which all elements
+ * of the head's output share. */
 static Status beam_more(const RuleContext *context, const json_t *json, Error *error) {
     const Config *c = &context->source->config;
     (void)json;

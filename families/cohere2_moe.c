@@ -106,6 +106,8 @@ static Status cohere2_moe_router(const json_t *json, Config *config, Error *erro
     return STATUS_OK;
 }
 
+/* Reads the kind of norm, the width of dense layers, the router and how the shared expert's output
+ * is combined with the others', and sets the windows. */
 static Status cohere2_moe_finish(const json_t *json, Config *config, Error *error) {
     const char *strategy = json_text(json, "shared_expert_combination_strategy");
     double eps = json_number(json, "rms_norm_eps", -1);

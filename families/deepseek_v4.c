@@ -246,6 +246,8 @@ static Status read_scores(const json_t *json, Config *c, Error *error) {
     return STATUS_OK;
 }
 
+/* Sets the kind, the window, the pool rate, the RoPE table and the indexer of each layer, and the
+ * scores of the router. Refuses zeros that would turn a mechanism off. */
 static Status deepseek_v4_finish(const json_t *json, Config *c, Error *error) {
     static const char *const not_zero[] = {"hc_mult", "hc_sinkhorn_iters", "swiglu_limit"};
     double window = json_number(json, "sliding_window", 128);

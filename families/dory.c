@@ -215,6 +215,8 @@ static Status add_norms(const RuleContext *c, uint32_t l, const Places *p, doubl
                         error);
 }
 
+/* Adds the tensors of layer l, which is a run of the checkpoint's layer stored_layer(l), with the
+ * learned scales folded into norms and rows of matrices. */
 static Status add_layer(const RuleContext *context, uint32_t l, double range, double rate,
                         Error *error) {
     static const TensorRule attention[] = {

@@ -185,6 +185,8 @@ static Status glm5_next_bound(const json_t *json, Config *config, Error *error) 
     return STATUS_OK;
 }
 
+/* Sets the sizes and kinds of the layers, the bound of the decays, the indexers of the latent
+ * layers and the scale of attention from config.json, and checks which layers share a choice. */
 static Status glm5_next_finish(const json_t *json, Config *config, Error *error) {
     if (refuse_zeros(json, error) != STATUS_OK ||
         family_refuse_zero(json, "index_kpool", error) != STATUS_OK ||
@@ -209,6 +211,8 @@ static Status glm5_next_finish(const json_t *json, Config *config, Error *error)
 
 /* ---- GGUF ---- */
 
+/* Sets the latent sizes, the sizes and the bound of delta attention, the clip of the experts'
+ * gates and the indexers from a GGUF file. */
 static Status gguf_glm5_next_finish(const GgufModel *m, Config *c) {
     bool selects_tail = true;
     double bound = 0;

@@ -176,6 +176,8 @@ static Status bamba_finish(const json_t *json, Config *config, Error *error) {
     return read_mamba_width(json, config, error);
 }
 
+/* Sets the scales, the kinds of the layers and the sizes of the state from a GGUF file. A model
+ * with RoPE is computed as the family "bamba", any other has no positions. */
 static Status gguf_granitehybrid_finish(const GgufModel *m, Config *c) {
     double divisor = 1.0, embedding = 1.0, residual = 1.0;
     bool rotated = true;

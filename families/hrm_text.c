@@ -58,6 +58,8 @@ const Family families_hrm_text[] = {
     {0},
 };
 
+/* Sets the scale of the embeddings, 1 / initializer_range unless it is given, and the number of
+ * layer runs, H_cycles * (L_cycles + 1) * num_layers_per_stack. */
 static Status hrm_text_finish(const json_t *json, Config *c, Error *error) {
     double range = json_number(json, "initializer_range", 0.02);
     double scale = json_number(json, "embedding_scale", 1.0 / range);
@@ -110,6 +112,8 @@ static void hrm_text_prefix(const Config *config, bool is_high, uint32_t in_modu
     snprintf(out, size, "model.%c_module.layers.%u.", is_high ? 'H' : 'L', in_module);
 }
 
+/* Adds the layers of both modules, whose files hold the gate, queries, keys and values as one
+ * matrix, and the biases that attention_bias and mlp_bias announce. */
 static Status hrm_text_more(const RuleContext *context, const json_t *json, Error *error) {
     static const TensorRule rules[] = {
         MATRIX("attention_gate wq wk wv", ".attn.gqkv_proj.weight",

@@ -130,6 +130,9 @@ static Status scale_down(const RuleContext *context, const char *alpha, uint32_t
     return error_set(error, "%s: tensor '%s' is missing", source->path, name);
 }
 
+/* Adds the embeddings, the decoder layers and, between them, the gated cross-attention layers.
+ * With text alone only the feed-forward of the latter counts; tanh(alpha_dense) is folded into its
+ * w_down. */
 static Status idefics_more(const RuleContext *context, const json_t *json, Error *error) {
     static const TensorRule decoder[] = {LLAMA_NORMS, LLAMA_ATTENTION, LLAMA_FFN, {0}};
     static const TensorRule gated[] = {

@@ -255,6 +255,9 @@ static Status read_common(const json_t *json, double floor_absent, double unpadd
     return STATUS_OK;
 }
 
+/* Sets the scale of the logits, the widths of dense layers and experts, and what layers with a
+ * window have of their own. Shared experts are counted among the experts, as ones that are always
+ * chosen. */
 static Status inkling_finish(const json_t *json, Config *c, Error *error) {
     const char *key = json_value(json, "embedding_multiplier") ? "embedding_multiplier"
                                                                : "logits_mup_width_multiplier";

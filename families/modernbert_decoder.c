@@ -45,6 +45,9 @@ const Family families_modernbert_decoder[] = {
     {0},
 };
 
+/* Sets which layers have a window: those that layer_types names, or all but every
+ * global_attn_every_n_layers-th from the first on. local_attention counts both sides, so a causal
+ * window is half of it. */
 static Status modernbert_finish(const json_t *json, Config *config, Error *error) {
     const json_t *types = json_value(json, "layer_types");
     if (json_is_null(json_object_get(json, "local_attention"))) /* each position sees nothing */

@@ -355,6 +355,8 @@ static Status gguf_hashing(const GgufModel *m, Config *c) {
     return STATUS_OK;
 }
 
+/* Reads the n-gram embeddings of a GGUF file, which only one layer may have; sets ngram.dim to 0
+ * where none has. */
 static Status gguf_ngrams(const GgufModel *m, Config *c) {
     const GgufValue *layers = gguf_model_find(m, "ple.layers", GGUF_AS_WHOLE);
     uint64_t layer;

@@ -76,6 +76,8 @@ const Family families_zaya[] = {
     {0},
 };
 
+/* Sets the window and the RoPE table of each layer by layer_types, and counts the expert that
+ * skips, which files do not count. */
 static Status zaya_finish(const json_t *json, Config *c, Error *error) {
     const json_t *types = json_value(json, "layer_types");
     double window = json_number(json, "sliding_window", 0);

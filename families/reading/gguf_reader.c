@@ -405,6 +405,8 @@ static Status read_eos_ids(GgufModel *r, TokenizerGguf *t, int32_t **ids) {
     return STATUS_OK;
 }
 
+/* Reads the ids of the special tokens and the tokenizer's switches. Tokens that end a text are
+ * also added to the Config. */
 static void read_special_tokens(GgufModel *r, TokenizerGguf *t) {
     Config *c = &r->source->config;
     special_id(r, "tokenizer.ggml.unknown_token_id", &t->unk_id);
@@ -744,6 +746,8 @@ static void complete_vocabulary_only(GgufModel *r) {
     metadata_add_bool(&r->source->metadata, "general.vocabulary_only", true);
 }
 
+/* Parses the files of a GGUF model into the source: metadata, Config, tokenizer, chat template and
+ * tensors. A file that holds a vocabulary alone has no tensors to read. */
 static Status parse(GgufModel *r) {
     TokenizerString architecture;
     if (read_files(r) != STATUS_OK) return STATUS_FAILED;

@@ -344,6 +344,8 @@ static bool lacks_head(const Directory *d, const TensorRule *rules) {
     return true;
 }
 
+/* Maps the tensors of the safetensors files to those of model.bin by the rules of the family, and
+ * refuses tensors of layers that no rule takes. */
 static Status add_tensors(Directory *d, const Family *family) {
     char biases[FAMILY_BIASES_BYTES];
     family_biases(family, d->config, &d->source->config, biases);
@@ -599,6 +601,8 @@ static size_t bytes_of(const InputFile *file) {
     return file ? (size_t)file->bytes : 0;
 }
 
+/* Imports the tokenizer from the first of these that the directory has: tokenizer.json, vocab.json
+ * with merges.txt, tokenizer.model, tekken.json, or the vocabulary of a user's own model. */
 static Status read_tokenizer(Directory *d) {
     Source *s = d->source;
     const InputFile *config = source_file(s, "tokenizer_config.json");

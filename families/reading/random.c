@@ -406,6 +406,7 @@ static void add_convolution(Generator *g, const Config *c) {
     add_vector(g, "convolution.taps", c->state.conv_kernel, c->dim, 0.0f, 0.75f);
 }
 
+/* Adds random tensors for all that layer g->layer has in a model of this shape. */
 static void add_layer(Generator *g) {
     const Config *c = &g->shape->config;
     bool at_end = c->norm_place == NORM_OUTPUT || c->norm_place == NORM_AROUND;

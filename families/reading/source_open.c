@@ -70,6 +70,8 @@ static bool has_legacy_header(const InputFile *file) {
     return h[2] <= CONFIG_MAX_LAYERS && h[3] <= 4096 && h[4] <= h[3];
 }
 
+/* Finds out the format of a file by its first bytes. For a format that cannot be read the error
+ * says what the file is and what to use instead. */
 static Status detect_file(const InputFile *file, SourceKind *kind, Error *error) {
     *kind = SOURCE_UNKNOWN;
     if (starts_with(file, MODELFILE_MAGIC, 8)) {

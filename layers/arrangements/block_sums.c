@@ -55,6 +55,9 @@ typedef struct BlockSums {
 
 /* ---- Weights ---- */
 
+/* Finds the weights of layer l that the arrangement has: the queries and norms of what its
+ * attention and its feed-forward read, the convolution, and the messages of layers that run
+ * several times. */
 static void find_layer(Finder *f, Weights *weights, uint32_t l, BlockLayer *layer) {
     const Config *c = f->config;
     size_t dim = c->dim, n = c->window[l] > 0 ? 1 : ATTENTION_READERS;

@@ -70,6 +70,9 @@ static void gated_add(ForwardPass *pass, const Branch *b, size_t row, float *y) 
     if (!m->isa->numeric->all_finite(x, dim)) forward_not_finite(pass, b->layer);
 }
 
+/* Lists the branches of layer l: attention, then a mixture or a feed-forward, which may have
+ * experts by product keys beside it. Each is added with weights for every element of the stream
+ * (gated_add). */
 static void residual_gates_list(Model *m, size_t l) {
     static const StreamUse normed = {.adds = "x = keep * x + add * norm of ", .add = gated_add};
     static const StreamUse plain = {.adds = "x = keep * x + ", .add = gated_add};

@@ -19,6 +19,8 @@ static Branch *pending_mixture(const Model *m, size_t l) {
     return NULL;
 }
 
+/* Lists the branches of layer l: attention, a mixture where the layer has one, and the
+ * feed-forward, which also adds the output of the previous layer's mixture, kept until here. */
 static void shortcut_list(Model *m, size_t l) {
     const LayerWeights *w = &m->weights.layers[l];
     branches_append_attention(m, l, &w->attention_norm, m->normed);

@@ -62,6 +62,8 @@ static void part_prepare(ForwardPass *pass, size_t layer, const AttentionPart *p
     forward_wait(pass);
 }
 
+/* Completes the queries, keys and values that attention_part_project made (part_prepare), attends,
+ * and projects the result to y[n][dim]. */
 void attention_part_attend(ForwardPass *pass, size_t layer, const AttentionPart *part,
                            const AttentionPartRows *rows, float *y) {
     Model *m = pass->model;

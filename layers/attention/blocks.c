@@ -191,6 +191,8 @@ static void attend_all(ForwardPass *pass, const AttentionParams *params, const B
     forward_wait(pass);
 }
 
+/* Runs attention over chosen blocks of keys (blocks.h): projections, norms and RoPE, choice and
+ * attention, output projection. */
 static void blocks_run(ForwardPass *pass, const Branch *b) {
     size_t l = b->layer;
     const float *in = b->in;

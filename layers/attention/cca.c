@@ -43,6 +43,7 @@ static size_t place_state(const Config *c, uint32_t l, Convolution *taps, Delays
     return values->state + delays_state_floats(values);
 }
 
+/* Finds the weights of the layer. Returns NULL, with f->status set, where memory is short. */
 static void *cca_find(Finder *f, uint32_t l) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, l);
@@ -207,6 +208,8 @@ static void cca_prepare(ForwardPass *pass, size_t l, const Cca *w, const HeadSha
 
 /* ---- A call ---- */
 
+/* Runs compressed convolutional attention by the formulas of cca.h, step by step, and stores the
+ * newest inputs of each delay in the layer's state. */
 static void cca_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     size_t l = b->layer;

@@ -133,6 +133,8 @@ typedef struct CompressedRows {
     float *low;                        /* [out_groups * out_rank] */
 } CompressedRows;
 
+/* Takes the working memory of a call from the arena. Arrays of pools and of the index have no
+ * elements in layers without them. */
 static CompressedRows compressed_take_rows(Rows *memory, const Model *m, size_t l) {
     const Config *c = m->config;
     const HeadShape h = config_heads(c, l);

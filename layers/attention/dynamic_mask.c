@@ -229,6 +229,8 @@ static void mask_attend(ForwardPass *pass, const AttentionParams *params, const 
     forward_wait(pass);
 }
 
+/* Runs attention with a dynamic mask (dynamic_mask.h). A key is one element longer than its head,
+ * because the position's weight lies behind it. */
 static void dynamic_mask_run(ForwardPass *pass, const Branch *b) {
     size_t l = b->layer;
     Model *m = pass->model;

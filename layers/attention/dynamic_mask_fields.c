@@ -8,6 +8,8 @@ const FieldTable dynamic_mask_keys = FIELD_TABLE(
 
 /* clang-format on */
 
+/* Checks that layer l has a shape that dynamic mask attention can compute, and refuses mechanisms
+ * of plain attention that it lacks. */
 static Status check(const Config *c, uint32_t l, Error *error) {
     const HeadShape h = config_heads(c, l);
     if (h.n_kv_heads == 0 || h.n_heads % h.n_kv_heads != 0 || h.n_heads / h.n_kv_heads > MOST_HEADS)

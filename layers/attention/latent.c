@@ -32,6 +32,8 @@ static Matrix find_gate(Finder *f, uint32_t l, const HeadShape *h) {
     return weights_matrix(f, "attention_gate", rows, inputs, f->config->latent.q_twice);
 }
 
+/* Finds the weights of the layer, with one k_b and one v_b for each head. Returns NULL, with
+ * f->status set, where memory is short. */
 static void *latent_find(Finder *f, uint32_t l) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, l);

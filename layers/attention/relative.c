@@ -85,6 +85,7 @@ static HeadConvolution find_head_convolution(Finder *f, uint32_t l, const char *
     return found;
 }
 
+/* Finds the weights of the layer. Returns NULL, with f->status set, where memory is short. */
 static void *relative_find(Finder *f, uint32_t l) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, l);
@@ -299,6 +300,7 @@ static void relative_project(ForwardPass *pass, const Branch *b, const Relative 
     forward_multiply(m, relative_value_input(m, b), pass->n, values, of_heads);
 }
 
+/* Runs attention with the learned bias of distances and the convolutions of relative.h. */
 static void relative_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const Config *c = m->config;

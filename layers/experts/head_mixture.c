@@ -25,6 +25,8 @@ typedef struct HeadMixture {
     HeadExpert experts[]; /* [n_experts] */
 } HeadMixture;
 
+/* Finds the weights of the layer and of its experts. Returns NULL, with f->status set, where
+ * memory is short. */
 static void *head_mixture_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, layer);
@@ -69,6 +71,7 @@ typedef struct HeadMixtureRows {
     float *some;            /* [most][dim]     inputs or outputs of some experts */
 } HeadMixtureRows;
 
+/* Takes the working memory of a call from the arena. */
 static HeadMixtureRows head_mixture_take_rows(Rows *memory, const Model *m, size_t l) {
     const Config *c = m->config;
     const HeadShape h = config_heads(c, l);
@@ -234,6 +237,8 @@ static void sort_outputs(ForwardPass *pass, const HeadShape *h, const HeadMixtur
     forward_wait(pass);
 }
 
+/* Runs the mixture of attention heads: chooses each row's experts, projects their queries expert
+ * by expert, attends with all rows, and adds the outputs' projections expert by expert. */
 static void head_mixture_run(ForwardPass *pass, const Branch *b) {
     size_t l = b->layer;
     Model *m = pass->model;

@@ -278,6 +278,8 @@ static void mixture_rows(Rows *memory, const Model *m, const Branch *b) {
     mixture_take(memory, m, &m->weights.layers[b->layer]);
 }
 
+/* Runs the mixture of a layer: the chosen experts, the identity experts, the shared expert and the
+ * bias. The shared expert runs together with the chosen ones where that is possible (`joined`). */
 static void mixture_run(ForwardPass *pass, const Branch *b) {
     const Config *c = pass->model->config;
     const LayerWeights *w = &pass->model->weights.layers[b->layer];

@@ -33,6 +33,8 @@ static void lightning_rows(Rows *memory, const Model *m, const Branch *b) {
     lightning_take_rows(memory, m);
 }
 
+/* Finds the weights of the layer, and computes each head's decay, exp(-slope). Returns NULL, with
+ * f->status set, where memory is short. */
 static void *lightning_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     size_t values = state_sizes(c).values;

@@ -45,6 +45,7 @@ static void mlstm_rows(Rows *memory, const Model *m, const Branch *b) {
     mlstm_take_rows(memory, m);
 }
 
+/* Finds the weights of the layer. Returns NULL, with f->status set, where memory is short. */
 static void *mlstm_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     const StateSizes sizes = state_sizes(c);
@@ -224,6 +225,8 @@ static void mlstm_gate(ForwardPass *pass, const Mlstm *w, const MlstmRows *rows)
     forward_wait(pass);
 }
 
+/* Runs the matrix LSTM of a layer: projections, gates, the recurrence of each sequence in turn,
+ * output gate and projection. */
 static void mlstm_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const Mlstm *w = b->weights;

@@ -57,6 +57,7 @@ static void find_blocks(Finder *f, const char *name, Blocks *blocks) {
     blocks->bias = weights_vector(f, text, 1, state_sizes(c).values, true);
 }
 
+/* Finds the weights of the layer. Returns NULL, with f->status set, where memory is short. */
 static void *rg_lru_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     size_t channels = state_sizes(c).values;
@@ -158,6 +159,7 @@ static void recur(ForwardPass *pass, size_t layer, const RgLruRows *rows) {
     forward_wait(pass);
 }
 
+/* Runs Griffin's recurrent block: out(activation(y) * RG-LRU(convolution(x))). */
 static void rg_lru_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const RgLru *w = b->weights;

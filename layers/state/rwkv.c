@@ -36,6 +36,8 @@ static RwkvState rwkv_state(const Config *c) {
     return at;
 }
 
+/* Finds the weights of time mixing and channel mixing. Returns NULL, with f->status set, where
+ * memory is short. */
 static void *rwkv_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     size_t channels = c->state.n_heads, dim = c->dim, width = config_ffn_dim(c, layer);
@@ -169,6 +171,8 @@ static void take_means(ForwardPass *pass, size_t layer, const Rwkv *w, const Tim
     forward_wait(pass);
 }
 
+/* Runs time mixing: projects the shifted rows to keys, values and receptance r, takes the weighted
+ * means of the values, and projects sigmoid(r) * means. */
 static void time_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const Rwkv *w = b->weights;
@@ -221,6 +225,8 @@ static void channel_rows(Rows *memory, const Model *m, const Branch *b) {
     channel_take_rows(memory, m, b->layer);
 }
 
+/* Runs channel mixing: out = sigmoid(ffn_r y) * (ffn_v relu(ffn_k x)^2), where x and y are the row
+ * mixed with the row before it. */
 static void channel_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const Numeric *numeric = m->isa->numeric;
