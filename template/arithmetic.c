@@ -24,8 +24,7 @@ static int64_t int_power(Machine *m, int64_t base, int64_t exponent) {
     return result;
 }
 
-/* Computes with two integers as Python does, and fails where the result does not fit into 64
- * bits. */
+/* Computes with two integers as Python does; fails where the result does not fit into 64 bits. */
 static Value int_arithmetic(Machine *m, Operator op, int64_t a, int64_t b) {
     int64_t result = 0;
     bool over = false;

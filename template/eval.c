@@ -357,7 +357,8 @@ static Value evaluate_call(Machine *m, const Node *node, Scope *scope, Value cal
     return call_value(m, callee, evaluate_args(m, node->items, scope, caller));
 }
 
-/* Evaluates one expression. evaluate() calls it, and limits the depth. */
+/* Evaluates one expression by the kind of its node. Callers use evaluate(), which limits the
+ * depth. */
 static Value evaluate_node(Machine *m, const Node *node, Scope *scope) {
     switch (node->kind) {
     case N_CONST:

@@ -59,8 +59,8 @@ bool jinja_is_iterable(Value v) {
     return v.type == V_ITERATOR || jinja_has_length(v);
 }
 
-/* Returns an iterator over the items of v. That of an iterator is itself, and goes on where it
- * is. */
+/* Returns an iterator over the items of v. An iterator is returned as it is: it goes on where it
+ * stands. */
 Iter *jinja_iterate(Machine *m, Value v) {
     if (v.type == V_ITERATOR) return v.as.iter;
     Iter *it = NEW(m, Iter);

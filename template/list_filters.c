@@ -177,8 +177,8 @@ BUILTIN(jinja_filter_map) {
     return v;
 }
 
-/* The next item for select, reject, selectattr and rejectattr: the test that the arguments name, or
- * else the item's truth, decides. */
+/* Finds the next item for select, reject, selectattr and rejectattr. The test that the arguments
+ * name decides, or without one the item's truth. */
 static bool next_selected(Machine *m, Iter *it, Value *item) {
     size_t used = it->by_attribute;
     while (next_source(m, it, item)) {
@@ -363,8 +363,9 @@ BUILTIN(jinja_filter_dictsort) {
     return jinja_value_list(m, V_LIST, pairs, d->count);
 }
 
-/* groupby(attribute, default, case_sensitive): sorts the items by the attribute, and returns a pair
- * of its value and the list of items for each value, in the case that the first item has. */
+/* groupby(attribute, default, case_sensitive): sorts the items by the attribute and returns a list
+ * of pairs, a value with its items. Values that differ in case alone are one, as the first item has
+ * it, unless case_sensitive is true. */
 BUILTIN(jinja_filter_groupby) {
     List items = jinja_collect(m, self);
     bool case_sensitive = jinja_flag(m, a[2]);

@@ -285,8 +285,8 @@ static json_t *any_tags(Maker *m) {
     return element_repeat(w, argument, 0, -1);
 }
 
-/* Makes the element of arguments that are written as a tag each: in the order of the schema, those
- * that are not required optional. Unless `enforced`, any tags may come. */
+/* Makes the element of arguments that are written as a tag each, in the order of the schema; those
+ * that are not required may be left out. Unless `enforced`, any tags may come. */
 static Status tag_arguments(Maker *m, const char *name, const json_t *parameters, bool enforced,
                             json_t **out) {
     Status status = STATUS_OK;

@@ -63,8 +63,8 @@ static json_t *config_json(const Config *config) {
     return json;
 }
 
-/* Returns a metadata entry as JSON: a text, one value, or a list unless it has exactly one.
- * Integers beyond JSON's int64 become real numbers. */
+/* Returns a metadata entry as JSON: a text, a single value, or a list of several values. Integers
+ * beyond int64, which JSON's library cannot hold, become real numbers. */
 static json_t *entry_json(const MetaEntry *entry) {
     const uint64_t *whole = entry->values; /* of META_UINT and META_INT */
     json_t *list = json_array();
