@@ -1,8 +1,9 @@
 /* Converts any source to a model.bin: for `export`, and for `run` when MODEL is in another format.
  *
  * plan.h says what becomes of each tensor; here the plan is executed. Each thread makes a few
- * panels of a matrix at a time and writes them, in the order of the file, so that memory does not
- * grow with the model. convert_target.h decides where the file goes. */
+ * panels of a matrix at a time and writes them to their place in the file, so that memory does not
+ * grow with the model. Threads write in any order; only the checksum of the weights takes the
+ * panels in the order of the file. convert_target.h decides where the file goes. */
 #ifndef CONVERT_H
 #define CONVERT_H
 

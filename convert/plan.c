@@ -27,8 +27,10 @@ static TensorType type_of(const SourceTensor *t, const Config *config, const cha
     return type == TENSOR_NVFP4 && panels_kept(t, TENSOR_NVFP4_T) ? TENSOR_NVFP4_T : type;
 }
 
-/* Whether the tensor's error is to be measured: only where its type was not asked for. */
-static bool is_approximate(const SourceTensor *t, const PanelMaker *kept, const char *mix) {
+/* Whether the loss of this tensor is measured: its stored values have no type here that holds them
+ * all (an approximate type, or codes with the scales of blocks), the user asked for no type (mix),
+ * and its panels are not taken over unchanged (kept). */
+static bool loss_is_measured(const SourceTensor *t, const PanelMaker *kept, const char *mix) {
     return (stored_type_info(t->stored)->approximate || t->blocks.present) && !mix && !kept &&
            !t->is_vector;
 }
@@ -56,7 +58,7 @@ static Status plan_tensor(TensorPlan *plan, const Source *source, const SourceTe
     plan->type = type_of(t, &source->config, mix);
     const PanelMaker *kept = t->is_vector ? NULL : panels_kept(t, plan->type);
     plan->maker = kept ? kept : panels_rounded(plan->type);
-    plan->is_measured = is_approximate(t, kept, mix);
+    plan->is_measured = loss_is_measured(t, kept, mix);
     return set_pieces(plan) ? STATUS_OK : error_set(error, "tensor '%s' is too large", t->name);
 }
 

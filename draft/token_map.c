@@ -23,7 +23,9 @@ static bool same_text(const TokenMap *map, int32_t token, int32_t other) {
     return a_length == b_length && memcmp(a, b, a_length) == 0;
 }
 
-/* Whether all numbers that both vocabularies have mean the same text. */
+/* Whether all numbers that both vocabularies have mean the same text. A model may have more rows of
+ * embeddings than its tokenizer has tokens (padding), or fewer: only numbers below all four counts
+ * are compared. */
 static bool same_numbers(const TokenMap *map) {
     size_t n = smaller(smaller(map->n, tokenizer_vocab_size(map->from)),
                        smaller(map->n_other, tokenizer_vocab_size(map->other)));

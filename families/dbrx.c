@@ -78,8 +78,8 @@ static Status dbrx_finish(const json_t *json, Config *config, Error *error) {
         family_refuse(act, "name", "\"silu\"", error) != STATUS_OK ||
         family_refuse_zero(attention, "clip_qkv", error) != STATUS_OK)
         return STATUS_FAILED;
-    bool is_normalized = !json_is_null(json_object_get(ffn, "moe_normalize_expert_weights")) ||
-                         !json_object_get(ffn, "moe_normalize_expert_weights");
+    /* Only null turns it off: without the key the class takes 1.0. */
+    bool is_normalized = !json_is_null(json_object_get(ffn, "moe_normalize_expert_weights"));
     config->router.kind = is_normalized ? ROUTER_SOFTMAX_CHOSEN : ROUTER_SOFTMAX;
     config->qkv_clip = (float)json_number(attention, "clip_qkv", 0);
     config->rope_theta = (float)json_number(attention, "rope_theta", 10000);

@@ -129,8 +129,9 @@ const Family families_muse_glimmer[] = {
     {0},
 };
 
-/* Full layers without RoPE are every 4th, counted backward from the last, unless lists say which.
- */
+/* Sets the windows, the layers without RoPE and the scale of attention, times qk_scale_factor.
+ * Full layers without RoPE are every 4th, counted backward from the last, unless lists say which.
+ * query_scale: the default of qk_scale_factor in transformers' configuration class. */
 static Status finish_muse(const json_t *json, double query_scale, Config *config, Error *error) {
     const json_t *thetas = json_value(json, "layer_rope_theta");
     json_t *types = json_incref((json_t *)json_value(json, "layer_types"));

@@ -76,8 +76,8 @@ static Status read_heads(const json_t *json, const char *key, double absent, con
     return STATUS_OK;
 }
 
-/* Sets the sizes of the heads and the feed-forward's width, m * floor((ffn_proj_factor * dim + m -
- * 1) / m) with m = ffn_round_up_to_multiple_of. All layers are mLSTM layers. */
+/* Sets the sizes of the heads, makes all layers mLSTM layers, and sets the feed-forward's width:
+ * with m = ffn_round_up_to_multiple_of, m * floor((ffn_proj_factor * dim + m - 1) / m). */
 static Status xlstm_finish(const json_t *json, Config *config, Error *error) {
     uint32_t multiple = 1;
     double width = config->dim * json_number(json, "ffn_proj_factor", 2.667);

@@ -13,7 +13,8 @@ enum { GATHERED_ROWS = 16 }; /* the most sequences */
 size_t gathered_cache_bytes(void);
 size_t gathered_row_bytes(const KvLayer *layer, size_t n);
 
-/* Makes a cache of n_rows sequences, at most GATHERED_ROWS, that hold `layer` alone, as layer 0. */
+/* Makes an empty cache in memory[gathered_cache_bytes]. Each of its GATHERED_ROWS sequences can
+ * hold `layer` alone, as layer 0; gathered_place gives those that are used their pages. */
 KvCache *gathered_begin(void *memory, KvType type, const KvLayer *layer);
 /* Gives sequence `row` n positions, whose pages lie in memory[gathered_row_bytes], not yet filled.
  */
