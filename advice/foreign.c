@@ -298,10 +298,8 @@ static bool may_be_model(const char *word) {
 
 /* After --help a word is what the help is to be about. */
 static bool asks_for_help(const CommandLine *line) {
-    const OptionRow *row;
-    for (size_t i = 0; (row = command_line_row(line, i)); i++)
-        if (row->kind == OPTION_HELP && line->given[i]) return true;
-    return false;
+    size_t i;
+    return command_line_find(line, "help", &i) && line->given[i];
 }
 
 static Status operand(const char *word, Error *error) {

@@ -29,26 +29,13 @@ void *command_line_field(const CommandLine *line, size_t i) {
     return (char *)of->values + row->field;
 }
 
-/* The index of the first row, not a heading, for which `matches` holds; *row NULL when none does.
- */
-static size_t find_row(const CommandLine *line, bool (*matches)(const OptionRow *, const void *),
-                       const void *what, const OptionRow **row) {
-    size_t i = 0;
+/* The row of the option with this letter and its index over all tables; NULL: there is none. */
+static const OptionRow *find_letter(const CommandLine *line, char letter, size_t *i) {
+    *i = 0;
     for (const OptionTable *table = line->tables; table && table->rows; table++)
-        for (*row = table->rows; (*row)->kind != OPTION_END; ++*row, i++)
-            if ((*row)->kind != OPTION_HEADING && matches(*row, what)) return i;
-    *row = NULL;
-    return i;
-}
-
-static bool has_letter(const OptionRow *row, const void *letter) {
-    return row->letter == *(const char *)letter;
-}
-
-/* `spelled` is the name, perhaps with "=VALUE" behind it. */
-static bool has_name(const OptionRow *row, const void *spelled) {
-    size_t length = strcspn(spelled, "=");
-    return strlen(row->name) == length && strncmp(row->name, spelled, length) == 0;
+        for (const OptionRow *row = table->rows; row->kind != OPTION_END; row++, ++*i)
+            if (row->kind != OPTION_HEADING && row->letter == letter) return row;
+    return NULL;
 }
 
 bool command_line_given(const CommandLine *line, const void *field) {
@@ -60,10 +47,17 @@ bool command_line_given(const CommandLine *line, const void *field) {
     return false;
 }
 
+/* `name` may have "=VALUE" behind it. Modes ask for many options by name, so that rows whose first
+ * letter differs are passed over at once. */
 const OptionRow *command_line_find(const CommandLine *line, const char *name, size_t *i) {
-    const OptionRow *row;
-    *i = find_row(line, has_name, name, &row);
-    return row;
+    const size_t length = strcspn(name, "=");
+    *i = 0;
+    for (const OptionTable *table = line->tables; table && table->rows; table++)
+        for (const OptionRow *row = table->rows; row->kind != OPTION_END; row++, ++*i)
+            if (row->name[0] == name[0] && row->kind != OPTION_HEADING &&
+                strncmp(row->name, name, length) == 0 && row->name[length] == '\0')
+                return row;
+    return NULL;
 }
 
 bool command_line_asks(const CommandLine *line, const char *name) {
@@ -233,12 +227,12 @@ static const OptionRow *find_option(const CommandLine *line, const char *word, s
     *value = NULL;
     if (word[0] != '-' || word[1] == '\0') return NULL;
     if (word[1] == '-') {
-        *index = find_row(line, has_name, word + 2, &row);
+        row = command_line_find(line, word + 2, index);
         const char *equals = strchr(word, '=');
         if (equals) *value = equals + 1;
         return row;
     }
-    *index = find_row(line, has_letter, &word[1], &row);
+    row = find_letter(line, word[1], index);
     if (!row || word[2] == '\0') return row;
     /* Only a number may follow at once: -temperature is a mistake, not -t emperature. */
     if (row->kind == OPTION_FLAG || !strchr("0123456789.", word[2])) return NULL;
@@ -256,8 +250,9 @@ static bool has_rare(const CommandLine *line) {
 
 static Status unknown_option(const CommandLine *line, const char *word, Error *error) {
     const OptionRow *row = NULL;
+    size_t index;
     Error advice = {.text = ""};
-    if (word[1] != '-') find_row(line, has_letter, &word[1], &row);
+    if (word[1] != '-') row = find_letter(line, word[1], &index);
     if (row && row->kind != OPTION_FLAG && row->value && word[2] == '=')
         return usage(error, "no option %s; a value follows -%c after a blank: -%c %s", word,
                      word[1], word[1], word + 3);
@@ -301,8 +296,8 @@ static Status parse_option(CommandLine *line, int argc, char **argv, int *i, Err
 
 Status command_line_default(CommandLine *line, const char *name, const char *const *values,
                             size_t n, Error *error) {
-    const OptionRow *row;
-    size_t index = find_row(line, has_name, name, &row);
+    size_t index;
+    const OptionRow *row = command_line_find(line, name, &index);
     Status status = STATUS_OK;
     if (!row) return usage(error, "no option --%s", name);
     if (line->given[index]) return STATUS_OK;
