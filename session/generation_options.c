@@ -35,11 +35,23 @@ static Status parse_bias(const OptionList *list, size_t vocab_size, GenerationOp
     return STATUS_OK;
 }
 
+/* Sets the numbers of the sampler that the command line gave. */
+static void take_numbers(const Options *o, SamplerOptions *sampling) {
+    for (size_t k = 0; k < N_SAMPLING_NUMBERS; k++) {
+        const SamplingNumber *n = &sampling_numbers[k];
+        size_t i;
+        if (!command_line_find(&o->line, n->name, &i) || !o->line.given[i]) continue;
+        const void *value = command_line_field(&o->line, i);
+        sampling_numbers_set(n, sampling,
+                             n->whole ? (double)*(const uint64_t *)value : *(const double *)value);
+    }
+}
+
 Status session_generation_options(const Session *session, GenerationOptions *out, Error *error) {
     const Options *o = session->options;
     *out = generation_defaults(session->file, session->tokenizer);
     SamplerOptions *s = &out->sampling;
-    sampling_numbers_take(o, s);
+    take_numbers(o, s);
     s->seed = o->seed;
     if (!options_given(o, &o->seed) && generation_draw_seed(&s->seed, error) != STATUS_OK)
         return STATUS_FAILED;

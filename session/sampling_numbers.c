@@ -3,9 +3,9 @@
 #include <string.h>
 
 #define REAL(often, letter, name, field, low, high, help)                                          \
-    { name, false, offsetof(Options, field), offsetof(SamplerOptions, field), low, high }
+    { name, false, offsetof(SamplerOptions, field), low, high }
 #define WHOLE(often, letter, name, field, low, high, help)                                         \
-    { name, true, offsetof(Options, field), offsetof(SamplerOptions, field), low, high }
+    { name, true, offsetof(SamplerOptions, field), low, high }
 const SamplingNumber sampling_numbers[N_SAMPLING_NUMBERS] = {SAMPLING_NUMBERS(REAL, WHOLE)};
 
 const SamplingNumber *sampling_numbers_find(const char *name) {
@@ -25,18 +25,4 @@ void sampling_numbers_set(const SamplingNumber *n, SamplerOptions *sampling, dou
         *(uint32_t *)field = (uint32_t)value;
     else
         *(float *)field = (float)value;
-}
-
-bool sampling_numbers_given(const SamplingNumber *n, const Options *options) {
-    return options_given(options, (const char *)options + n->option);
-}
-
-void sampling_numbers_take(const Options *options, SamplerOptions *sampling) {
-    for (size_t i = 0; i < N_SAMPLING_NUMBERS; i++) {
-        const SamplingNumber *n = &sampling_numbers[i];
-        const void *value = (const char *)options + n->option;
-        if (sampling_numbers_given(n, options))
-            sampling_numbers_set(
-                n, sampling, n->whole ? (double)*(const uint64_t *)value : *(const double *)value);
-    }
 }

@@ -6,7 +6,9 @@
 #ifndef SAMPLING_NUMBERS_H
 #define SAMPLING_NUMBERS_H
 
-#include "session/options.h"
+#include <stddef.h>
+
+#include "sampler.h"
 
 /* In the order of --help: how often, letter, option, field of both structs (a float, or a whole
  * number), range, what --help says. A request calls it by its field. */
@@ -28,8 +30,7 @@
 typedef struct SamplingNumber {
     const char *name; /* of the option, without dashes */
     bool whole;
-    size_t option; /* offset in Options: of a double, or a uint64_t */
-    size_t field;  /* offset in SamplerOptions: of a float, or a uint32_t */
+    size_t field; /* offset in SamplerOptions: of a float, or a uint32_t */
     double low, high;
 } SamplingNumber;
 
@@ -42,10 +43,5 @@ const SamplingNumber *sampling_numbers_find(const char *name);
 double sampling_numbers_get(const SamplingNumber *number, const SamplerOptions *sampling);
 /* `value` is in the range. */
 void sampling_numbers_set(const SamplingNumber *number, SamplerOptions *sampling, double value);
-
-/* Whether the command line gave it. */
-bool sampling_numbers_given(const SamplingNumber *number, const Options *options);
-/* Sets those that the command line gave. */
-void sampling_numbers_take(const Options *options, SamplerOptions *sampling);
 
 #endif

@@ -43,8 +43,9 @@ static Status refuse_beside_session(const Options *o, Error *error) {
     bool others = o->batch || options_ask(o, "session") || o->output || proof->receipt ||
                   o->prompt || o->prompt_file || o->system || options_given(o, &o->seed) ||
                   options_given(o, &o->n_tokens);
-    for (size_t i = 0; i < N_SAMPLING_NUMBERS; i++)
-        others = others || sampling_numbers_given(&sampling_numbers[i], o);
+    for (size_t k = 0, i; k < N_SAMPLING_NUMBERS; k++)
+        others = others ||
+                 (command_line_find(&o->line, sampling_numbers[k].name, &i) && o->line.given[i]);
     if (!others) return STATUS_OK;
     return usage(error,
                  "--check %s: a conversation, which says itself what was asked, and its seeds: no "
