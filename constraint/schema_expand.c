@@ -478,10 +478,9 @@ static Status expand_take(SchemaCompiler *c, SchemaList *out, const json_t *sche
     return schema_list_push(out, schema) ? STATUS_OK : schema_no_memory(c);
 }
 
-/* Collects in `out` the schemas that the value of a member must match: those of properties,
- * patternProperties, additionalProperties, and of unevaluatedProperties where no other schema
- * takes the key. Sets *possible to false where one of them is `false`. Without `name`, `matches`
- * alone decides which patterns the key matches. */
+/* Collects properties, patternProperties and additionalProperties of each schema first, and then
+ * unevaluatedProperties of the schemas where neither they nor a schema inside of them has taken the
+ * key. */
 Status schema_of_key(SchemaCompiler *c, const SchemaAlternative *a, const char *name, size_t length,
                      SchemaKeyMatch matches, void *context, SchemaList *out, bool *possible) {
     size_t n = a->schemas.n;
