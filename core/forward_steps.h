@@ -160,4 +160,15 @@ extern const BranchKind forward_ffn_kind;
  * gated) holds what the last matrix has read. */
 HiddenRows forward_ffn_take_rows(Rows *memory, const Model *model, size_t l);
 
+/* A kind that attends has four steps: project (forward_multiply), prepare (norms, rotation,
+ * kvcache_store), attend, and project; it changes one or two of them.
+ *
+ * What plain attention of a layer takes: its heads, its own keys and values, Config's scale and the
+ * layer's window. A kind of layer changes what it has otherwise. */
+AttentionParams forward_attention_params(const Model *model, size_t layer);
+
+/* attention_forward for the rows of the pass, with the model's observer. */
+void forward_attend(ForwardPass *pass, const AttentionParams *params, const float *q,
+                    float *attended);
+
 #endif

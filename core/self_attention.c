@@ -59,7 +59,8 @@ static void shape_heads(const Model *m, const Norm *norm, size_t layer, size_t r
     }
 }
 
-/* Gives queries and keys their final form, and stores keys and values in the cache. */
+/* Prepares: adds biases to queries, keys and values, normalizes and rotates heads as the model has
+ * it, and stores keys and values in the cache. */
 static void prepare_heads(ForwardPass *pass, size_t l, const SelfAttentionRows *rows) {
     Model *m = pass->model;
     const Config *c = m->config;
@@ -123,21 +124,14 @@ static void self_attention_run(ForwardPass *pass, const Branch *b) {
     const Product qkv[] = {{&w->wq.w, rows.q, w->wq.w.rows},
                            {&w->wk.w, rows.k, w->wk.w.rows},
                            {&w->wv.w, rows.v, w->wv.w.rows}};
-    const AttentionParams params = {
-        .layer = l,
-        .cache_layer = l - c->kv_distance[l],
-        .n_heads = h.n_heads,
-        .n_kv_heads = h.n_kv_heads,
-        .head_dim = h.head_dim,
-        .value_dim = h.value_dim,
-        .scale = c->attention_scale / (c->attention_scale_falls ? (float)(l + 1) : 1.0f),
-        .softcap = c->attention_softcap,
-        .window = c->window[l],
-        .chunk = c->chunk[l],
-        .alibi_slopes = m->weights.alibi_slopes,
-        .sinks = w->sinks,
-    };
+    AttentionParams params = forward_attention_params(m, l);
     const Product out = {&w->wo.w, y, w->wo.w.rows};
+    params.cache_layer -= c->kv_distance[l];
+    if (c->attention_scale_falls) params.scale /= (float)(l + 1);
+    params.softcap = c->attention_softcap;
+    params.chunk = c->chunk[l];
+    params.alibi_slopes = m->weights.alibi_slopes;
+    params.sinks = w->sinks;
     forward_add_time(pass, PART_REST);
     forward_multiply(m, in, pass->n, qkv, c->kv_distance[l] > 0 ? 1 : w->wv.w.data ? 3 : 2);
     if (w->attention_gate.w.data) {
@@ -146,8 +140,7 @@ static void self_attention_run(ForwardPass *pass, const Branch *b) {
     }
     forward_add_time(pass, PART_PROJECTIONS);
     prepare_heads(pass, l, &rows);
-    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
-                      pass->n, rows.q, rows.attended, m->observer);
+    forward_attend(pass, &params, rows.q, rows.attended);
     if (c->head_output_norm)
         normalize_rows(pass, &(Norm){0}, rows.attended, pass->n * h.n_heads, h.value_dim);
     if (w->attention_gate.w.data) gate_heads(pass, &h, &w->attention_gate, &rows);

@@ -40,7 +40,7 @@ static void part_complete(const Model *m, const AttentionPart *part, const Linea
     forward_add_bias(m, linear, x);
 }
 
-/* Gives queries, keys and values their final form, and stores keys and values. */
+/* Prepares: scales, adds biases, rotates queries and keys, and stores keys and values. */
 static void part_prepare(ForwardPass *pass, size_t layer, const AttentionPart *part,
                          const AttentionPartRows *rows) {
     Model *m = pass->model;
@@ -67,19 +67,12 @@ static void part_prepare(ForwardPass *pass, size_t layer, const AttentionPart *p
 void attention_part_attend(ForwardPass *pass, size_t layer, const AttentionPart *part,
                            const AttentionPartRows *rows, float *y) {
     Model *m = pass->model;
-    const HeadShape h = config_heads(m->config, layer);
-    const AttentionParams params = {.layer = layer,
-                                    .cache_layer = layer,
-                                    .n_heads = h.n_heads,
-                                    .n_kv_heads = h.n_kv_heads,
-                                    .head_dim = h.head_dim,
-                                    .value_dim = h.value_dim,
-                                    .scale = m->config->attention_scale};
+    AttentionParams params = forward_attention_params(m, layer);
     const Product out = {&part->wo.w, y, part->wo.w.rows};
+    params.window = 0;
     forward_add_time(pass, PART_PROJECTIONS);
     part_prepare(pass, layer, part, rows);
-    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
-                      pass->n, rows->q, rows->attended, m->observer);
+    forward_attend(pass, &params, rows->q, rows->attended);
     forward_add_time(pass, PART_ATTENTION);
     forward_multiply(m, rows->attended, pass->n, &out, 1);
     forward_add_time(pass, PART_PROJECTIONS);

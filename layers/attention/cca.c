@@ -179,7 +179,8 @@ static void normalize_unit(const Model *m, float *x, size_t dim) {
     m->isa->numeric->rms_norm(x, x, NULL, dim, LEAST_NORM * LEAST_NORM / (float)dim);
 }
 
-/* Gives queries, keys and values their final form, and stores keys and values. */
+/* Prepares: adds the means, brings heads of queries and keys to length 1 and rotates them, puts
+ * half of each value from the position before it, and stores keys and values. */
 static void cca_prepare(ForwardPass *pass, size_t l, const Cca *w, const HeadShape *h,
                         const CcaRows *r) {
     const Model *m = pass->model;
@@ -222,14 +223,7 @@ static void cca_run(ForwardPass *pass, const Branch *b) {
                               {&w->wk.w, r.qk + (size_t)h.n_heads * h.head_dim, channels},
                               {&w->wv_now.w, r.v, 2 * w->values.width},
                               {&w->wv_before.w, r.v_before, w->values.width}};
-    const AttentionParams params = {.layer = l,
-                                    .cache_layer = l,
-                                    .n_heads = h.n_heads,
-                                    .n_kv_heads = h.n_kv_heads,
-                                    .head_dim = h.head_dim,
-                                    .value_dim = h.value_dim,
-                                    .scale = m->config->attention_scale,
-                                    .window = m->config->window[l]};
+    const AttentionParams params = forward_attention_params(m, l);
     forward_add_time(pass, PART_REST);
     forward_multiply(m, b->in, pass->n, inputs, 4);
     forward_add_time(pass, PART_PROJECTIONS);
@@ -240,8 +234,7 @@ static void cca_run(ForwardPass *pass, const Branch *b) {
     mix_heads(pass, w, &h, &r);
     cca_prepare(pass, l, w, &h, &r);
     delays_store(pass, l, &w->values, r.v_before);
-    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
-                      pass->n, r.q, r.attended, m->observer);
+    forward_attend(pass, &params, r.q, r.attended);
     forward_add_time(pass, PART_ATTENTION);
     forward_project(pass, &w->wo, r.attended, b->out);
 }

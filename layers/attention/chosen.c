@@ -103,7 +103,8 @@ static void shape_heads(const Model *m, size_t l, size_t row, const Norm *norm, 
     }
 }
 
-/* Gives queries and keys their final form, and stores keys and values. */
+/* Prepares: adds biases, normalizes and rotates heads, those of the index too, and stores keys and
+ * values. */
 static void chosen_prepare(ForwardPass *pass, size_t l, const Chosen *w, const ChosenRows *r) {
     const Model *m = pass->model;
     const Config *c = m->config;

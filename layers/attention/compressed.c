@@ -235,7 +235,8 @@ static void store_pools(ForwardPass *pass, size_t l, const Compressor *w, float 
     forward_wait(pass);
 }
 
-/* Stores the rows' keys and gives the latents of queries their final form. */
+/* Prepares keys and the latents of queries: normalizes both, rotates the end of each key and stores
+ * it as key and value. */
 static void store_keys(ForwardPass *pass, size_t l, const Compressed *w, const CompressedRows *r) {
     const Model *m = pass->model;
     const Config *c = m->config;
@@ -416,15 +417,10 @@ static void compressed_run(ForwardPass *pass, const Branch *b) {
                                   {&w->index_weights, r.index_weights, w->index_weights.rows}};
     const Product from_latent[] = {{&w->wq, r.q, w->wq.rows},
                                    {&w->index_q, r.index_q, w->index_q.rows}};
-    const AttentionParams params = {.layer = l,
-                                    .cache_layer = l,
-                                    .n_heads = h.n_heads,
-                                    .n_kv_heads = 1,
-                                    .head_dim = h.head_dim,
-                                    .value_dim = h.head_dim,
-                                    .scale = c->attention_scale,
-                                    .window = c->window[l],
-                                    .sinks = w->sinks};
+    AttentionParams params = forward_attention_params(m, l);
+    params.n_kv_heads = 1;
+    params.value_dim = h.head_dim;
+    params.sinks = w->sinks;
     forward_add_time(pass, PART_REST);
     forward_multiply(m, b->in, pass->n, from_input, index ? 7 : pools ? 4 : 2);
     store_keys(pass, l, w, &r);

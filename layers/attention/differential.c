@@ -123,21 +123,14 @@ static void differential_run(ForwardPass *pass, const Branch *b) {
     float *q = rows.q, *k = rows.k, *v = rows.v, *values = rows.values, *attended = rows.attended;
     const Product projections[] = {
         {&w->wq.w, q, w->wq.w.rows}, {&w->wk.w, k, w->wk.w.rows}, {&w->wv.w, v, w->wv.w.rows}};
-    const AttentionParams params = {.layer = l,
-                                    .cache_layer = l,
-                                    .n_heads = h.n_heads,
-                                    .n_kv_heads = h.n_kv_heads,
-                                    .head_dim = h.head_dim,
-                                    .value_dim = 2 * h.head_dim,
-                                    .scale = c->attention_scale,
-                                    .softcap = c->attention_softcap,
-                                    .window = c->window[l]};
+    AttentionParams params = forward_attention_params(m, l);
+    params.value_dim = 2 * h.head_dim;
+    params.softcap = c->attention_softcap;
     forward_add_time(pass, PART_REST);
     forward_multiply(m, in, pass->n, projections, 3);
     differential_prepare(pass, l, w, q, k, v, values);
     forward_add_time(pass, PART_PROJECTIONS);
-    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
-                      pass->n, q, attended, m->observer);
+    forward_attend(pass, &params, q, attended);
     subtract(pass, l, w, attended, q);
     forward_add_time(pass, PART_ATTENTION);
     forward_project(pass, &w->wo, q, y);

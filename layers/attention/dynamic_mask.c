@@ -114,7 +114,8 @@ static void weigh_positions(ForwardPass *pass, const DynamicMask *w, const MaskR
     forward_wait(pass);
 }
 
-/* Gives queries and keys their final form, and stores keys and values. */
+/* Prepares: adds biases, normalizes and rotates heads, puts behind each key the weight of its
+ * position, behind each query what undoes the scale, and stores keys and values. */
 static void mask_prepare(ForwardPass *pass, size_t l, const DynamicMask *w, const MaskRows *r) {
     Model *m = pass->model;
     const HeadShape h = config_heads(m->config, l);
@@ -242,14 +243,8 @@ static void dynamic_mask_run(ForwardPass *pass, const Branch *b) {
     const Product projections[] = {{&w->wq.w, r.q, w->wq.w.rows},
                                    {&w->wk.w, r.k, w->wk.w.rows},
                                    {&w->wv.w, r.v, w->wv.w.rows}};
-    const AttentionParams params = {.layer = l,
-                                    .cache_layer = l,
-                                    .n_heads = h.n_heads,
-                                    .n_kv_heads = h.n_kv_heads,
-                                    .head_dim = h.head_dim + 1,
-                                    .value_dim = h.value_dim,
-                                    .scale = c->attention_scale,
-                                    .window = c->window[l]};
+    AttentionParams params = forward_attention_params(m, l);
+    params.head_dim = h.head_dim + 1;
     forward_add_time(pass, PART_REST);
     forward_multiply(m, b->in, pass->n, projections, 3);
     weigh_positions(pass, w, &r);

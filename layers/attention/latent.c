@@ -240,7 +240,8 @@ static void normalize_queries(const Model *m, const Latent *w, float *latent, fl
     memcpy(both, latent, n * sizeof *both);
 }
 
-/* Gives queries' and keys' latents their final form, and stores the keys. */
+/* Prepares: normalizes the latents of queries and keys, rotates the part that all heads share, and
+ * stores keys. */
 static void prepare_latents(ForwardPass *pass, size_t l, const Latent *w, const LatentRows *rows) {
     Model *m = pass->model;
     const Config *c = m->config;
@@ -358,16 +359,14 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
         {&w->indexer.wq, index->q, (size_t)c->indexer.n_heads * c->indexer.head_dim}};
     const Product last = {&w->wo.w, y, w->wo.w.rows};
     bool chooses = w->indexer.chooses, pools = chooses && c->indexer.pool > 0;
-    const AttentionParams params = {.layer = l,
-                                    .cache_layer = l - c->kv_distance[l],
-                                    .n_heads = h.n_heads,
-                                    .n_kv_heads = 1,
-                                    .head_dim = (uint32_t)key,
-                                    .value_dim = latent.kv_lora_rank,
-                                    .scale = latent.attention_scale,
-                                    .softcap = c->attention_softcap,
-                                    .window = c->window[l],
-                                    .sinks = w->sinks};
+    AttentionParams params = forward_attention_params(m, l);
+    params.cache_layer -= c->kv_distance[l];
+    params.n_kv_heads = 1;
+    params.head_dim = (uint32_t)key;
+    params.value_dim = latent.kv_lora_rank;
+    params.scale = latent.attention_scale;
+    params.softcap = c->attention_softcap;
+    params.sinks = w->sinks;
     if (w->wkv_a.w.data) projections[n_projections++] = (Product){&w->wkv_a.w, rows.kv, key};
     if (chooses) {
         projections[n_projections++] = (Product){&w->indexer.wk, index->k, c->indexer.head_dim};
@@ -397,8 +396,7 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
     if (w->indexer.attends) {
         indexer_attend(pass, &w->indexer, index, &params, queries.data, attended.data);
     } else {
-        attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
-                          pass->n, queries.data, attended.data, m->observer);
+        forward_attend(pass, &params, queries.data, attended.data);
     }
     forward_add_time(pass, PART_ATTENTION);
     multiply_heads(pass, w->v_b, n_heads, &attended, &out);

@@ -226,7 +226,8 @@ static float growth(const Config *c, size_t l, int32_t position) {
     return ratio > 1.0 ? 1.0f + c->query_scaling * (float)numbers_logarithm(ratio) : 1.0f;
 }
 
-/* Gives queries, keys and values their final form, and stores keys and values. */
+/* Prepares: normalizes or clips queries, keys, values and what the relative biases are made of, and
+ * stores keys and values. */
 static void relative_prepare(ForwardPass *pass, size_t l, const Relative *w,
                              const RelativeRows *r) {
     const Model *m = pass->model;
@@ -315,26 +316,18 @@ static void relative_run(ForwardPass *pass, const Branch *b) {
                                .profiles = w->profiles,
                                .dim = c->relative.dim,
                                .extent = relative_extent(c, (uint32_t)l)};
-    const AttentionParams params = {
-        .layer = l,
-        .cache_layer = l,
-        .n_heads = h.n_heads,
-        .n_kv_heads = h.n_kv_heads,
-        .head_dim = h.head_dim,
-        .value_dim = h.head_dim,
-        .scale = c->attention_scale / (c->relative.head_clip > 0.0f ? sqrtf(width) : width),
-        .window = c->window[l],
-        .sinks = w->sinks.data ? r.sinks : NULL,
-        .sink_stride = h.n_heads,
-        .relative = &bias,
-    };
+    AttentionParams params = forward_attention_params(m, l);
+    params.value_dim = h.head_dim;
+    params.scale /= c->relative.head_clip > 0.0f ? sqrtf(width) : width;
+    params.sinks = w->sinks.data ? r.sinks : NULL;
+    params.sink_stride = h.n_heads;
+    params.relative = &bias;
     forward_add_time(pass, PART_REST);
     relative_project(pass, b, w, &r);
     forward_add_time(pass, PART_PROJECTIONS);
     convolve_keys_and_values(pass, l, w, &r);
     relative_prepare(pass, l, w, &r);
-    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
-                      pass->n, r.q, r.attended, m->observer);
+    forward_attend(pass, &params, r.q, r.attended);
     if (w->gate.data) gate_outputs(pass, w, &r);
     forward_add_time(pass, PART_ATTENTION);
     forward_project(pass, &w->wo, r.attended, b->out);

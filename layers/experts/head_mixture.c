@@ -250,15 +250,8 @@ static void head_mixture_run(ForwardPass *pass, const Branch *b) {
     const HeadMixtureRows r = head_mixture_take_rows(&memory, m, l);
     const Product products[] = {
         {&w->router, r.routing, c->experts.count}, {&w->wk.w, r.k, width}, {&w->wv.w, r.v, width}};
-    const AttentionParams params = {.layer = l,
-                                    .cache_layer = l,
-                                    .n_heads = h.n_heads,
-                                    .n_kv_heads = h.n_kv_heads,
-                                    .head_dim = h.head_dim,
-                                    .value_dim = h.value_dim,
-                                    .scale = c->attention_scale,
-                                    .softcap = c->attention_softcap,
-                                    .window = c->window[l]};
+    AttentionParams params = forward_attention_params(m, l);
+    params.softcap = c->attention_softcap;
     forward_add_time(pass, PART_REST);
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) memset(b->out + i * dim, 0, dim * sizeof *b->out);
@@ -267,8 +260,7 @@ static void head_mixture_run(ForwardPass *pass, const Branch *b) {
     project_queries(pass, w, &r, b->in, width);
     forward_add_time(pass, PART_PROJECTIONS);
     head_mixture_prepare(pass, l, w, &r);
-    attention_forward(m->isa->attention, m->attention, &params, pass->cache, m->attention_rows,
-                      pass->n, r.q, r.attended, m->observer);
+    forward_attend(pass, &params, r.q, r.attended);
     sort_outputs(pass, &h, &r);
     forward_add_time(pass, PART_ATTENTION);
     add_outputs(pass, w, &r, width, b->out);
