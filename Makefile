@@ -62,13 +62,15 @@ NATIVE := $(shell $(CC) -march=native -dM -E -x c /dev/null 2>/dev/null)
 
 # Instruction sets of each processor; kernels/isa_list.h has the same list for the compiler. NAME
 # stands for the kernels kernels/NAME.c, NAME_records.c and NAME_pairs.c, compiled with FLAGS_NAME.
-ISAS_x86_64 = avx2 avxvnni avx512 amx
+ISAS_x86_64 = avx2 avxvnni avx512 avx512_bf16 amx amx_bf16
 ISAS_aarch64 = neon neon_i8mm
 FLAGS_avx2 = -mavx2 -mfma -mf16c
 FLAGS_avxvnni = $(FLAGS_avx2) -mavxvnni
 FLAGS_avx512 = $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni \
 	-mprefer-vector-width=512
+FLAGS_avx512_bf16 = $(FLAGS_avx512) -mavx512bf16
 FLAGS_amx = $(FLAGS_avx512) -mamx-tile -mamx-int8
+FLAGS_amx_bf16 = $(FLAGS_amx) -mamx-bf16
 FLAGS_neon = -march=armv8.2-a+dotprod+fp16
 FLAGS_neon_i8mm = -march=armv8.2-a+dotprod+fp16+i8mm
 # Instruction sets whose kernels `make asan` leaves without sanitizers.
@@ -246,6 +248,7 @@ $(foreach isa,reference $(ISAS),$(eval $(call isa_rules,$(isa))))
 $(BUILD)/tests/plain_records.o: ISA_FLAGS = $(FLAGS_$(firstword $(ISAS)))
 ifeq ($(MACHINE),x86_64)
 $(BUILD)/tests/amx_emulated.o: ISA_FLAGS = $(FLAGS_avx512)
+$(BUILD)/tests/amx_bf16_emulated.o $(BUILD)/tests/avx512_bf16_emulated.o: ISA_FLAGS = $(FLAGS_avx2)
 endif
 
 $(BUILD)/%.o: %.c
@@ -354,8 +357,8 @@ $(SUITE): $(SUITE_OBJECTS) $(BUILD)/libverbatim.a
 # The same programs on a processor whose tiles are emulated, for scripts/test-machines: VERBATIM_BUILD=build/emulated.
 # It needs AVX-512.
 EMULATED = $(BUILD)/emulated
-EMULATED_OBJECTS = $(EMULATED)/kernels/amx.o $(EMULATED)/kernels/cpu.o
-$(EMULATED)/kernels/amx.o: ISA_FLAGS = $(FLAGS_avx512)
+EMULATED_OBJECTS = $(EMULATED)/kernels/amx.o $(EMULATED)/kernels/amx_bf16.o $(EMULATED)/kernels/cpu.o
+$(EMULATED)/kernels/amx.o $(EMULATED)/kernels/amx_bf16.o: ISA_FLAGS = $(FLAGS_avx512)
 $(EMULATED)/kernels/%.o: kernels/%.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(ISA_FLAGS) -DAMX_EMULATED -c -o $@ $<

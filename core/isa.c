@@ -16,8 +16,10 @@ static const Candidate candidates[] = {EACH_ISA(CANDIDATE)};
 
 const Isa *isa_available(size_t i) {
     for (size_t k = 0; k < sizeof candidates / sizeof *candidates; k++) {
-        if (candidates[k].supported() && i-- == 0) return &candidates[k].isa;
-        if (machine_ends_at_isa(candidates[k].isa.name)) break;
+        const Isa *isa = &candidates[k].isa;
+        bool works = candidates[k].supported() && (!isa->kernels->agrees || isa->kernels->agrees());
+        if (works && i-- == 0) return isa;
+        if (machine_ends_at_isa(isa->name)) break;
     }
     return NULL;
 }
@@ -26,10 +28,11 @@ const Isa *isa_choose(const char *name, Error *error) {
     char known[128] = "";
     const Isa *best = NULL;
     for (size_t i = 0; isa_available(i); i++) {
-        best = isa_available(i);
-        if (name && strcmp(name, best->name) == 0) return best;
+        const Isa *isa = isa_available(i);
+        if (name && strcmp(name, isa->name) == 0) return isa;
+        if (!isa->kernels->is_faster || isa->kernels->is_faster()) best = isa;
         size_t length = strlen(known);
-        snprintf(known + length, sizeof known - length, "%s%s", i ? ", " : "", best->name);
+        snprintf(known + length, sizeof known - length, "%s%s", i ? ", " : "", isa->name);
     }
     if (!name) return best;
     error_set(error, "no instruction set '%s' on this machine; it has %s", name, known);

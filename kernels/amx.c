@@ -32,6 +32,7 @@ typedef struct AmxScratch {
     int8_t codes[STRIPE][RUN * PANEL_ROWS];
     float sums[ROW_TILES][STRIPE][TILE_ROWS][PANEL_ROWS];
 } AmxScratch;
+_Static_assert(sizeof(AmxScratch) <= AMX_SCRATCH_BYTES, "scratch");
 
 /* A run: a range of inputs (groups), multiplied for all row tiles of 16 rows by the panels of a
  * stripe. */
@@ -381,7 +382,7 @@ static double spin(TensorType type, size_t rounds) {
 const Kernels AMX_KERNELS = {
     .name = "amx",
     .stripe = STRIPE,
-    .scratch_bytes = sizeof(AmxScratch) > SCRATCH_BYTES ? sizeof(AmxScratch) : SCRATCH_BYTES,
+    .scratch_bytes = AMX_SCRATCH_BYTES,
     .input_bytes = input_bytes,
     .pack_tasks = pack_tasks,
     .pack = pack,

@@ -29,11 +29,22 @@ bool kernels_avx512_supported(void) {
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
 
+/* CPUID leaf 7, subleaf 1: EAX bit 5. */
+bool kernels_avx512_bf16_supported(void) {
+    unsigned eax, ebx, ecx, edx;
+    return kernels_avx512_supported() && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) &&
+           (eax >> 5 & 1);
+}
+
 #ifdef AMX_EMULATED
 /* In the tests' machine with AMX (Makefile: EMULATED) tiles are plain C, and the rest of amx.c
  * needs AVX-512. */
 bool kernels_amx_supported(void) {
     return kernels_avx512_supported();
+}
+
+bool kernels_amx_bf16_supported(void) {
+    return kernels_amx_supported();
 }
 #else
 /* CPUID leaf 7: EDX bit 24 is AMX-TILE, bit 25 AMX-INT8. Linux allows a process to use the tile
@@ -46,6 +57,13 @@ bool kernels_amx_supported(void) {
         (edx >> 24 & 3) != 3)
         return false;
     return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+/* EDX bit 22 is AMX-BF16. */
+bool kernels_amx_bf16_supported(void) {
+    unsigned eax, ebx, ecx, edx;
+    return kernels_amx_supported() && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
+           (edx >> 22 & 1);
 }
 #endif
 

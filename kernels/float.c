@@ -107,9 +107,10 @@ LANES_INLINE void multiply_tile(TensorType type, size_t rows, size_t panels, con
 /* Sums of multiply_blocked: those of a tile, or of one row by ROW_PANELS panels. */
 enum { BLOCKED_SUMS = ROWS * PANELS > ROW_PANELS ? ROWS *PANELS : ROW_PANELS };
 
-/* multiply_tile for bf16_act, whose lines are of `type`. A block's even inputs come first; their
- * sums wait on the stack for those of the odd ones, and so do the tile's, which leaves the
- * registers to the sums that inputs are added to. */
+/* multiply_tile for bf16_act, whose lines are of `type`: pairs of inputs as in the file, or widened
+ * ones, of which a block has the even inputs first. The even inputs' sums wait on the stack for
+ * those of the odd ones, and so do the tile's, which leaves the registers to the sums that inputs
+ * are added to. */
 LANES_INLINE void multiply_blocked(TensorType type, size_t rows, size_t panels,
                                    const uint8_t *lines, size_t panel_bytes, const float *x,
                                    size_t n, Tile tile, Fetch fetch) {
@@ -121,18 +122,20 @@ LANES_INLINE void multiply_blocked(TensorType type, size_t rows, size_t panels,
             all[r * panels + p] =
                 tile.from ? lanes_load(tile.from + r * tile.from_stride + p * LANES) : lanes_zero();
     for (size_t first = 0; first < n; first += BFLOAT_BLOCK) {
-        const size_t end = n - first < BFLOAT_BLOCK ? n : first + BFLOAT_BLOCK;
+        const size_t inputs = n - first < BFLOAT_BLOCK ? n - first : BFLOAT_BLOCK;
 #pragma GCC unroll 2
         for (size_t odd = 0; odd < 2; odd++) {
+            const size_t evens = (inputs + 1) / 2, end = first + inputs;
+            const bool pairs = type != TENSOR_F32; /* a line has an even and an odd input */
+            const uint8_t *line = lines + (pairs ? first / 2 : first + odd * evens) * LINE_BYTES;
             lanes sums[BLOCKED_SUMS];
 #pragma GCC unroll 24
             for (size_t i = 0; i < rows * panels; i++) sums[i] = lanes_zero();
-            for (size_t k = first + odd; k < end; k += 2) {
-                const uint8_t *line = lines + (k - odd) * input_line_bytes(type);
+            for (size_t k = first + odd; k < end; k += 2, line += LINE_BYTES) {
                 lanes w[ROW_PANELS];
 #pragma GCC unroll 4
                 for (size_t p = 0; p < panels; p++) {
-                    w[p] = load_weights(type, line + p * panel_bytes, odd);
+                    w[p] = load_weights(type, line + p * panel_bytes, pairs && odd);
                     if (odd && rows == 1) continue; /* its line was fetched with the even inputs */
                     __builtin_prefetch(fetch.from + p * fetch.panel_bytes + k * fetch.input_bytes,
                                        0, rows == 1 ? 3 : 2);
@@ -217,6 +220,13 @@ static TileKernel *tile_kernel(TensorType type, bool one, bool widened) {
     return one ? one_bf16 : all_bf16;
 }
 
+/* Where input k of n lies when in each block the even inputs come first. */
+static size_t place_in_blocks(size_t k, size_t n) {
+    size_t first = k / BFLOAT_BLOCK * BFLOAT_BLOCK;
+    size_t inputs = n - first < BFLOAT_BLOCK ? n - first : BFLOAT_BLOCK;
+    return first + (k % 2 ? (inputs + 1) / 2 : 0) + (k - first) / 2;
+}
+
 /* Widens inputs first ... first + n - 1 of a panel to float32, [n][16]; `first` is even. */
 static void widen(TensorType type, const uint8_t *panel, size_t first, size_t n,
                   float (*out)[LANES]) {
@@ -226,9 +236,11 @@ static void widen(TensorType type, const uint8_t *panel, size_t first, size_t n,
             lanes_store(out[k], lanes_load_half((const uint16_t *)line + k * LANES));
         return;
     }
+    const bool blocked = type == TENSOR_BF16_ACT;
     for (size_t k = 0; k < n; k += 2, line += LINE_BYTES) {
-        lanes_store(out[k], lanes_bfloat_low(line));
-        if (k + 1 < n) lanes_store(out[k + 1], lanes_bfloat_high(line));
+        lanes_store(out[blocked ? place_in_blocks(k, n) : k], lanes_bfloat_low(line));
+        if (k + 1 < n)
+            lanes_store(out[blocked ? place_in_blocks(k + 1, n) : k + 1], lanes_bfloat_high(line));
     }
 }
 
@@ -379,7 +391,9 @@ static size_t input_bytes(size_t form, size_t n_rows, size_t n_inputs) {
 }
 
 /* A block is packed in two halves of its inputs, so that two threads have as much to do where there
- * are three blocks. Inputs are divided between LANES, which keeps most lines in one half. */
+ * are three blocks. Inputs are divided between blocks of bf16_act, which keeps most lines in one
+ * half.
+ */
 enum { HALVES = 2 };
 
 static size_t pack_tasks(size_t form, size_t n_rows) {

@@ -22,7 +22,9 @@
 #define EACH_ISA(X)                                                                                \
     X(reference, reference)                                                                        \
     MORE_ISAS(X)                                                                                   \
-    X(avx2, avx2) X(avxvnni, avx2) X(avx512, avx512) X(amx, avx512)
+    X(avx2, avx2)                                                                                  \
+    X(avxvnni, avx2)                                                                               \
+    X(avx512, avx512) X(avx512_bf16, avx512) X(amx, avx512) X(amx_bf16, avx512)
 #elif defined(__aarch64__) && defined(__linux__)
 #define EACH_ISA(X) X(reference, reference) MORE_ISAS(X) X(neon, neon) X(neon_i8mm, neon)
 #else

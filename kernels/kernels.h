@@ -55,6 +55,12 @@ typedef struct Kernels {
      * type need `rounds` times, on registers alone, and returns the number of operations, two for
      * each multiply-add. */
     double (*spin)(TensorType type, size_t rounds);
+    /* Whether a witness (bfloat_witness.h) has the bits of fma: a set whose instructions round in
+     * an order of their own is not offered without. NULL: there is nothing to ask. */
+    bool (*agrees)(void);
+    /* False where the set before it is faster on this machine, though this one works: it is then
+     * taken only where it is asked for. NULL: always true. */
+    bool (*is_faster)(void);
 } Kernels;
 
 /* Largest number of rows that one call of matmul takes. */

@@ -1,6 +1,7 @@
 #include "session/generate.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -152,8 +153,9 @@ static void print_stats(const Session *session, const Generation *g, const Decod
         terminal_print(
             stderr,
             "         %s weights are multiplied in float32: --type q8 reads prompts several "
-            "times as fast\n",
-            tensor_type_info(model_weight_type(model))->name);
+            "times as fast%s\n",
+            tensor_type_info(model_weight_type(model))->name,
+            strstr(model_isa(model)->name, "_bf16") ? ", and so does bf16_act" : "");
     terminal_print(stderr, "decode:  %zu tokens in %.3f s, %.1f tokens/s\n", t->n_decoded, decode,
                    per_second(t->n_decoded, decode));
     const SpeculationStats *drafts = &decoding->speculation.stats;

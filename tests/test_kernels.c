@@ -146,6 +146,7 @@ static void run(const Kernels *kernels, const float *x, size_t n_rows, size_t n_
 
 #if defined(__x86_64__)
 extern const Kernels kernels_amx_emulated; /* amx_emulated.c */
+extern const Kernels kernels_amx_bf16_emulated, kernels_avx512_bf16_emulated;
 #endif
 extern const Kernels kernels_portable; /* tests/portable.h */
 
@@ -154,6 +155,10 @@ extern const Kernels kernels_portable; /* tests/portable.h */
 static void each_kernel_set(void (*body)(const Kernels *kernels, void *context), void *context) {
 #if defined(__x86_64__)
     Error error;
+    if (isa_choose("avx2", &error)) {
+        body(&kernels_amx_bf16_emulated, context);
+        body(&kernels_avx512_bf16_emulated, context);
+    }
     if (isa_choose("avx512", &error)) {
         body(&kernels_amx_emulated, context);
     } else {
@@ -457,6 +462,73 @@ static void bits_are_the_reference_s_for_the_largest_products(void **state) {
     free(x);
 }
 
+/* Compares a product of bf16_act with the reference's, where NaN has no bits of its own. */
+static void compare_bfloats(const Kernels *kernels, void *context) {
+    const Check *c = context;
+    float *got = output_new(c->n_rows, c->stride);
+    run(kernels, c->x, c->n_rows, c->w->cols, &(Product){c->w, got, c->stride}, 1, c->n_threads);
+    for (size_t i = 0; i < c->n_rows * c->stride; i++)
+        if (memcmp(got + i, c->want + i, sizeof *got) != 0 && !(isnan(got[i]) && isnan(c->want[i])))
+            fail_msg("%s, %zu rows: row %zu output %zu is %a, not %a", kernels->name, c->n_rows,
+                     i / c->stride, i % c->stride, (double)got[i], (double)c->want[i]);
+    free(got);
+}
+
+/* At the edges of bf16_act: the floor of 2^-40, the largest numbers, -0 and infinity. The hostile
+ * matrix has weights below the floor, among them denormal ones, which a conversion would not leave:
+ * instructions that flush denormals must not multiply them. They are all that the second panel has,
+ * from input 270 on, which kernels reach in their second run. */
+static void bf16_act_has_the_reference_s_bits_at_its_edges(void **state) {
+    (void)state;
+    enum { OUTPUTS = 40, COLS = 691, STRIDE = OUTPUTS + GUARD, MOST_ROWS = 40 };
+    static const uint16_t edges[] = {0,      0x2B80, 0xAB80, 0x2B81, 0x3F80, 0xBF7F, 0x8000,
+                                     0x4000, 0x3380, 0xB3FF, 0x3F81, 0x5F00, 0x7F7F, 0xFF7F};
+    static const uint16_t low[] = {1, 0x8001, 0x7F, 0x80, 0x8040, 0x0100};
+    static const float inputs[] = {
+        0.0f,          -0.0f,     0x1p-40f,        -0x1p-40f,  0x1.FF8p-41f, 0x1p-41f,
+        -0x1.FEFp-41f, 0x1p-140f, 0x1.FEFFFEp127f, 1.0f,       -0x1.FEp127f, 0x1.01p0f,
+        0x1.03p0f,     1e-10f,    -3e10f,          0x1.FFp127f};
+    enum { EDGES = sizeof edges / sizeof *edges, LOW = sizeof low / sizeof *low };
+    enum { INPUTS = sizeof inputs / sizeof *inputs };
+    static const size_t row_counts[] = {1, 2, 13, 16, 17, 40};
+    static float x[MOST_ROWS * COLS];
+    for (size_t i = 0; i < MOST_ROWS * COLS; i++) {
+        /* Rows of ordinary numbers, of edges, and of edges that are finite and small. */
+        uint32_t h = hash((uint32_t)i + 77);
+        size_t row = i / COLS;
+        x[i] = row % 3 == 0 ? value_of(h) : inputs[h % (row % 3 == 1 ? INPUTS : 8)];
+    }
+    for (int hostile = 0; hostile < 2; hostile++) {
+        Matrix w = matrix_new(TENSOR_BF16_ACT, OUTPUTS, COLS, 1);
+        uint16_t *weights = (uint16_t *)w.data;
+        for (size_t i = 0; i < w.panel_bytes / 2 * matrix_panels(&w); i++)
+            if (i % 3) /* the last three, whose sums overflow, in the third panel alone */
+                weights[i] = edges[hash((uint32_t)i) % (i < w.panel_bytes ? EDGES - 3 : EDGES)];
+        weights += w.panel_bytes / 2;
+        for (size_t i = 0; hostile && i < w.panel_bytes / 2; i++)
+            weights[i] = i < 270 * PANEL_ROWS ? 0 : low[hash((uint32_t)i) % LOW];
+        for (size_t p = 0; hostile && p < matrix_panels(&w); p++) /* behind the last input */
+            for (size_t i = 0; i < PANEL_ROWS; i++)
+                ((uint16_t *)matrix_panel(&w, p))[(COLS - 1) * PANEL_ROWS + 2 * i + 1] = 0x7FC0;
+        assert_int_equal(panel_low_row(&w, 0), PANEL_ROWS);
+        assert_int_equal(panel_low_row(&w, 1), hostile ? 0 : PANEL_ROWS);
+        for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++) {
+            size_t n = row_counts[r];
+            float *want = output_new(n, STRIDE);
+            run(&kernels_reference, x, n, COLS, &(Product){&w, want, STRIDE}, 1, 1);
+            each_kernel_set(compare_bfloats, &(Check){&w, x, want, n, STRIDE, 1});
+            free(want);
+        }
+        free((void *)w.data);
+    }
+#if defined(__x86_64__)
+    Error error;
+    if (!isa_choose("avx2", &error)) return;
+    assert_true(kernels_amx_bf16_emulated.agrees());
+    assert_true(kernels_avx512_bf16_emulated.agrees());
+#endif
+}
+
 static void non_finite_inputs(const Kernels *kernels, void *context) {
     (void)context;
     for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
@@ -558,6 +630,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_set_may_read_rows_that_lie_apart),
         cmocka_unit_test(bits_are_the_reference_s_for_extreme_inputs),
         cmocka_unit_test(bits_are_the_reference_s_for_the_largest_products),
+        cmocka_unit_test(bf16_act_has_the_reference_s_bits_at_its_edges),
 #if defined(__x86_64__) || defined(__aarch64__)
         cmocka_unit_test(plain_kernels_of_records_give_the_reference_s_bits),
 #endif

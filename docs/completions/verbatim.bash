@@ -18,7 +18,7 @@ _verbatim() {
         --pooling) COMPREPLY=($(compgen -W "auto last mean cls" -- "$cur")); return ;;
         --embed-normalize) COMPREPLY=($(compgen -W "auto yes no" -- "$cur")); return ;;
         --type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 bf16_act q8 q6 q5 q4m q4 q3 q2" -- "$cur")); return ;;
-        --isa) COMPREPLY=($(compgen -W "reference avx2 avxvnni avx512 amx neon neon_i8mm" -- "$cur")); return ;;
+        --isa) COMPREPLY=($(compgen -W "reference avx2 avxvnni avx512 avx512_bf16 amx amx_bf16 neon neon_i8mm" -- "$cur")); return ;;
         --shard) COMPREPLY=($(compgen -W "slurm mpi" -- "$cur")); return ;;
         --draft) COMPREPLY=($(compgen -W "auto none shape lookup model mtp" -- "$cur")); return ;;
         -h | --help) COMPREPLY=($(compgen -W "all" -- "$cur")); return ;;
@@ -83,7 +83,7 @@ _verbatim_bench() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     if [[ $cur == = ]]; then cur=; elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi
     case $prev in
-        --isa) COMPREPLY=($(compgen -W "reference avx2 avxvnni avx512 amx neon neon_i8mm" -- "$cur")); return ;;
+        --isa) COMPREPLY=($(compgen -W "reference avx2 avxvnni avx512 avx512_bf16 amx amx_bf16 neon neon_i8mm" -- "$cur")); return ;;
         --type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 bf16_act q8 q6 q5 q4m q4 q3 q2" -- "$cur")); return ;;
         --kv-type) COMPREPLY=($(compgen -W "auto f32 f16 q8" -- "$cur")); return ;;
         --sweep) COMPREPLY=($(compgen -W "no threads context batch" -- "$cur")); return ;;
