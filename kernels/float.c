@@ -107,10 +107,10 @@ LANES_INLINE void multiply_tile(TensorType type, size_t rows, size_t panels, con
 /* Sums of multiply_blocked: those of a tile, or of one row by ROW_PANELS panels. */
 enum { BLOCKED_SUMS = ROWS * PANELS > ROW_PANELS ? ROWS *PANELS : ROW_PANELS };
 
-/* multiply_tile for bf16_act, whose lines are of `type`: pairs of inputs as in the file, or widened
- * ones, of which a block has the even inputs first. The even inputs' sums wait on the stack for
- * those of the odd ones, and so do the tile's, which leaves the registers to the sums that inputs
- * are added to. */
+/* multiply_tile for bf16_act, whose lines are of `type` and never widened, which was slower: pairs
+ * of an even and an odd input. In a block the even inputs come first. Their sums wait on the stack
+ * for those of the odd ones, and so do the tile's, which leaves the registers to the sums that
+ * inputs are added to. */
 LANES_INLINE void multiply_blocked(TensorType type, size_t rows, size_t panels,
                                    const uint8_t *lines, size_t panel_bytes, const float *x,
                                    size_t n, Tile tile, Fetch fetch) {
@@ -125,9 +125,8 @@ LANES_INLINE void multiply_blocked(TensorType type, size_t rows, size_t panels,
         const size_t inputs = n - first < BFLOAT_BLOCK ? n - first : BFLOAT_BLOCK;
 #pragma GCC unroll 2
         for (size_t odd = 0; odd < 2; odd++) {
-            const size_t evens = (inputs + 1) / 2, end = first + inputs;
-            const bool pairs = type != TENSOR_F32; /* a line has an even and an odd input */
-            const uint8_t *line = lines + (pairs ? first / 2 : first + odd * evens) * LINE_BYTES;
+            const size_t end = first + inputs;
+            const uint8_t *line = lines + first / 2 * LINE_BYTES;
             lanes sums[BLOCKED_SUMS];
 #pragma GCC unroll 24
             for (size_t i = 0; i < rows * panels; i++) sums[i] = lanes_zero();
@@ -135,7 +134,7 @@ LANES_INLINE void multiply_blocked(TensorType type, size_t rows, size_t panels,
                 lanes w[ROW_PANELS];
 #pragma GCC unroll 4
                 for (size_t p = 0; p < panels; p++) {
-                    w[p] = load_weights(type, line + p * panel_bytes, pairs && odd);
+                    w[p] = load_weights(type, line + p * panel_bytes, odd);
                     if (odd && rows == 1) continue; /* its line was fetched with the even inputs */
                     __builtin_prefetch(fetch.from + p * fetch.panel_bytes + k * fetch.input_bytes,
                                        0, rows == 1 ? 3 : 2);
@@ -203,28 +202,18 @@ TILE_KERNEL(one_f32, multiply_tile, TENSOR_F32, 1)
 TILE_KERNEL(one_f16, multiply_tile, TENSOR_F16, 1)
 TILE_KERNEL(one_bf16, multiply_tile, TENSOR_BF16, 1)
 TILE_KERNEL(one_bf16_act, multiply_blocked, TENSOR_BF16, 1)
-TILE_KERNEL(one_widened_act, multiply_blocked, TENSOR_F32, 1)
 TILE_KERNEL(all_f32, multiply_tile, TENSOR_F32, PANELS)
 TILE_KERNEL(all_f16, multiply_tile, TENSOR_F16, PANELS)
 TILE_KERNEL(all_bf16, multiply_tile, TENSOR_BF16, PANELS)
 TILE_KERNEL(all_bf16_act, multiply_blocked, TENSOR_BF16, PANELS)
-TILE_KERNEL(all_widened_act, multiply_blocked, TENSOR_F32, PANELS)
 
 /* The tile kernel of a type by one panel, or by PANELS; `widened`: of float32 lines that were
  * widened from it. */
 static TileKernel *tile_kernel(TensorType type, bool one, bool widened) {
-    if (type == TENSOR_BF16_ACT && widened) return one ? one_widened_act : all_widened_act;
     if (type == TENSOR_BF16_ACT) return one ? one_bf16_act : all_bf16_act;
     if (type == TENSOR_F32 || widened) return one ? one_f32 : all_f32;
     if (type == TENSOR_F16) return one ? one_f16 : all_f16;
     return one ? one_bf16 : all_bf16;
-}
-
-/* Where input k of n lies when in each block the even inputs come first. */
-static size_t place_in_blocks(size_t k, size_t n) {
-    size_t first = k / BFLOAT_BLOCK * BFLOAT_BLOCK;
-    size_t inputs = n - first < BFLOAT_BLOCK ? n - first : BFLOAT_BLOCK;
-    return first + (k % 2 ? (inputs + 1) / 2 : 0) + (k - first) / 2;
 }
 
 /* Widens inputs first ... first + n - 1 of a panel to float32, [n][16]; `first` is even. */
@@ -236,11 +225,9 @@ static void widen(TensorType type, const uint8_t *panel, size_t first, size_t n,
             lanes_store(out[k], lanes_load_half((const uint16_t *)line + k * LANES));
         return;
     }
-    const bool blocked = type == TENSOR_BF16_ACT;
     for (size_t k = 0; k < n; k += 2, line += LINE_BYTES) {
-        lanes_store(out[blocked ? place_in_blocks(k, n) : k], lanes_bfloat_low(line));
-        if (k + 1 < n)
-            lanes_store(out[blocked ? place_in_blocks(k + 1, n) : k + 1], lanes_bfloat_high(line));
+        lanes_store(out[k], lanes_bfloat_low(line));
+        if (k + 1 < n) lanes_store(out[k + 1], lanes_bfloat_high(line));
     }
 }
 
@@ -264,7 +251,7 @@ static void multiply_stripe(const Product *product, const float *x, size_t n_row
     const size_t blocks = block_count(n_rows, ROWS), line_bytes = input_line_bytes(w->type);
     const size_t outputs = (panels - 1) * LANES + matrix_panel_outputs(w, p + panels - 1);
     const bool whole = outputs == panels * LANES;
-    const bool widened = n_rows > WIDEN_ROWS && w->type != TENSOR_F32;
+    const bool widened = n_rows > WIDEN_ROWS && w->type != TENSOR_F32 && w->type != TENSOR_BF16_ACT;
     const size_t run = blocks > 1 ? RUN : w->cols; /* one block needs no runs */
     const uint8_t *panel = matrix_panel(w, p);
     TileKernel *kernel = tile_kernel(w->type, panels == 1, widened);
