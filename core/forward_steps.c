@@ -117,19 +117,6 @@ void forward_not_finite(ForwardPass *pass, size_t layer) {
 
 /* ---- Attention ---- */
 
-AttentionParams forward_attention_params(const Model *m, size_t l) {
-    const Config *c = m->config;
-    const HeadShape h = config_heads(c, l);
-    return (AttentionParams){.layer = l,
-                             .cache_layer = l,
-                             .n_heads = h.n_heads,
-                             .n_kv_heads = h.n_kv_heads,
-                             .head_dim = h.head_dim,
-                             .value_dim = h.value_dim,
-                             .scale = c->attention_scale,
-                             .window = c->window[l]};
-}
-
 void forward_attend(ForwardPass *pass, const AttentionParams *params, const float *q,
                     float *attended) {
     const Model *m = pass->model;

@@ -165,7 +165,17 @@ HiddenRows forward_ffn_take_rows(Rows *memory, const Model *model, size_t l);
  *
  * What plain attention of a layer takes: its heads, its own keys and values, Config's scale and the
  * layer's window. A kind of layer changes what it has otherwise. */
-AttentionParams forward_attention_params(const Model *model, size_t layer);
+static inline AttentionParams forward_attention_params(const Config *config, const HeadShape *heads,
+                                                       size_t layer) {
+    return (AttentionParams){.layer = layer,
+                             .cache_layer = layer,
+                             .n_heads = heads->n_heads,
+                             .n_kv_heads = heads->n_kv_heads,
+                             .head_dim = heads->head_dim,
+                             .value_dim = heads->value_dim,
+                             .scale = config->attention_scale,
+                             .window = config->window[layer]};
+}
 
 /* attention_forward for the rows of the pass, with the model's observer. */
 void forward_attend(ForwardPass *pass, const AttentionParams *params, const float *q,

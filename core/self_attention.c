@@ -124,7 +124,7 @@ static void self_attention_run(ForwardPass *pass, const Branch *b) {
     const Product qkv[] = {{&w->wq.w, rows.q, w->wq.w.rows},
                            {&w->wk.w, rows.k, w->wk.w.rows},
                            {&w->wv.w, rows.v, w->wv.w.rows}};
-    AttentionParams params = forward_attention_params(m, l);
+    AttentionParams params = forward_attention_params(m->config, &h, l);
     const Product out = {&w->wo.w, y, w->wo.w.rows};
     params.cache_layer -= c->kv_distance[l];
     if (c->attention_scale_falls) params.scale /= (float)(l + 1);

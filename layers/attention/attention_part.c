@@ -67,7 +67,8 @@ static void part_prepare(ForwardPass *pass, size_t layer, const AttentionPart *p
 void attention_part_attend(ForwardPass *pass, size_t layer, const AttentionPart *part,
                            const AttentionPartRows *rows, float *y) {
     Model *m = pass->model;
-    AttentionParams params = forward_attention_params(m, layer);
+    const HeadShape h = config_heads(m->config, layer);
+    AttentionParams params = forward_attention_params(m->config, &h, layer);
     const Product out = {&part->wo.w, y, part->wo.w.rows};
     params.window = 0;
     forward_add_time(pass, PART_PROJECTIONS);

@@ -223,7 +223,7 @@ static void cca_run(ForwardPass *pass, const Branch *b) {
                               {&w->wk.w, r.qk + (size_t)h.n_heads * h.head_dim, channels},
                               {&w->wv_now.w, r.v, 2 * w->values.width},
                               {&w->wv_before.w, r.v_before, w->values.width}};
-    const AttentionParams params = forward_attention_params(m, l);
+    const AttentionParams params = forward_attention_params(m->config, &h, l);
     forward_add_time(pass, PART_REST);
     forward_multiply(m, b->in, pass->n, inputs, 4);
     forward_add_time(pass, PART_PROJECTIONS);

@@ -417,7 +417,7 @@ static void compressed_run(ForwardPass *pass, const Branch *b) {
                                   {&w->index_weights, r.index_weights, w->index_weights.rows}};
     const Product from_latent[] = {{&w->wq, r.q, w->wq.rows},
                                    {&w->index_q, r.index_q, w->index_q.rows}};
-    AttentionParams params = forward_attention_params(m, l);
+    AttentionParams params = forward_attention_params(m->config, &h, l);
     params.n_kv_heads = 1;
     params.value_dim = h.head_dim;
     params.sinks = w->sinks;

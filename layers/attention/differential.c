@@ -123,7 +123,7 @@ static void differential_run(ForwardPass *pass, const Branch *b) {
     float *q = rows.q, *k = rows.k, *v = rows.v, *values = rows.values, *attended = rows.attended;
     const Product projections[] = {
         {&w->wq.w, q, w->wq.w.rows}, {&w->wk.w, k, w->wk.w.rows}, {&w->wv.w, v, w->wv.w.rows}};
-    AttentionParams params = forward_attention_params(m, l);
+    AttentionParams params = forward_attention_params(m->config, &h, l);
     params.value_dim = 2 * h.head_dim;
     params.softcap = c->attention_softcap;
     forward_add_time(pass, PART_REST);

@@ -243,7 +243,7 @@ static void dynamic_mask_run(ForwardPass *pass, const Branch *b) {
     const Product projections[] = {{&w->wq.w, r.q, w->wq.w.rows},
                                    {&w->wk.w, r.k, w->wk.w.rows},
                                    {&w->wv.w, r.v, w->wv.w.rows}};
-    AttentionParams params = forward_attention_params(m, l);
+    AttentionParams params = forward_attention_params(m->config, &h, l);
     params.head_dim = h.head_dim + 1;
     forward_add_time(pass, PART_REST);
     forward_multiply(m, b->in, pass->n, projections, 3);

@@ -359,7 +359,7 @@ static void latent_run(ForwardPass *pass, const Branch *b) {
         {&w->indexer.wq, index->q, (size_t)c->indexer.n_heads * c->indexer.head_dim}};
     const Product last = {&w->wo.w, y, w->wo.w.rows};
     bool chooses = w->indexer.chooses, pools = chooses && c->indexer.pool > 0;
-    AttentionParams params = forward_attention_params(m, l);
+    AttentionParams params = forward_attention_params(m->config, &h, l);
     params.cache_layer -= c->kv_distance[l];
     params.n_kv_heads = 1;
     params.head_dim = (uint32_t)key;

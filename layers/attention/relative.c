@@ -316,7 +316,7 @@ static void relative_run(ForwardPass *pass, const Branch *b) {
                                .profiles = w->profiles,
                                .dim = c->relative.dim,
                                .extent = relative_extent(c, (uint32_t)l)};
-    AttentionParams params = forward_attention_params(m, l);
+    AttentionParams params = forward_attention_params(m->config, &h, l);
     params.value_dim = h.head_dim;
     params.scale /= c->relative.head_clip > 0.0f ? sqrtf(width) : width;
     params.sinks = w->sinks.data ? r.sinks : NULL;

@@ -250,7 +250,7 @@ static void head_mixture_run(ForwardPass *pass, const Branch *b) {
     const HeadMixtureRows r = head_mixture_take_rows(&memory, m, l);
     const Product products[] = {
         {&w->router, r.routing, c->experts.count}, {&w->wk.w, r.k, width}, {&w->wv.w, r.v, width}};
-    AttentionParams params = forward_attention_params(m, l);
+    AttentionParams params = forward_attention_params(m->config, &h, l);
     params.softcap = c->attention_softcap;
     forward_add_time(pass, PART_REST);
 #pragma omp for schedule(static) nowait
