@@ -135,9 +135,11 @@ LANES_INLINE void multiply_blocked(TensorType type, size_t rows, size_t panels,
 #pragma GCC unroll 4
                 for (size_t p = 0; p < panels; p++) {
                     w[p] = load_weights(type, line + p * panel_bytes, odd);
-                    if (odd && rows == 1) continue; /* its line was fetched with the even inputs */
-                    __builtin_prefetch(fetch.from + p * fetch.panel_bytes + k * fetch.input_bytes,
-                                       0, rows == 1 ? 3 : 2);
+                    const uint8_t *next =
+                        fetch.from + p * fetch.panel_bytes + k * fetch.input_bytes;
+                    /* With one row, a line is fetched with its even input. */
+                    if (rows == 1 && !odd) __builtin_prefetch(next, 0, 3);
+                    if (rows > 1) __builtin_prefetch(next, 0, 2);
                 }
 #pragma GCC unroll 12
                 for (size_t r = 0; r < rows; r++) {
