@@ -61,7 +61,7 @@ MAINS = $(PROGRAMS:%=%.c) decoder.c core/core.c core/core_absent.c
 NATIVE := $(shell $(CC) -march=native -dM -E -x c /dev/null 2>/dev/null)
 
 # Instruction sets of each processor; kernels/isa_list.h has the same list for the compiler. NAME
-# stands for the kernels kernels/NAME.c, NAME_records.c and NAME_pairs.c, compiled with FLAGS_NAME.
+# stands for the kernels kernels/NAME.c, NAME_superblocks.c and NAME_pairs.c, compiled with FLAGS_NAME.
 ISAS_x86_64 = avx2 avxvnni avx512 avx512_bf16 amx amx_bf16
 ISAS_aarch64 = neon neon_i8mm
 FLAGS_avx2 = -mavx2 -mfma -mf16c
@@ -79,7 +79,7 @@ $(foreach isa,$(UNSANITIZED),$(eval FLAGS_$(isa) += -fno-sanitize=all))
 
 MACHINE := $(shell $(CC) -dumpmachine | cut -d- -f1)
 ISAS = $(ISAS_$(MACHINE))
-isa_kernels = $(wildcard $(foreach isa,$(1),kernels/$(isa).c kernels/$(isa)_records.c \
+isa_kernels = $(wildcard $(foreach isa,$(1),kernels/$(isa).c kernels/$(isa)_superblocks.c \
 	kernels/$(isa)_pairs.c))
 ALL_KERNELS = $(call isa_kernels,$(ISAS_x86_64) $(ISAS_aarch64))
 
@@ -100,7 +100,7 @@ ROOMS = $(addprefix layers/,attention state experts arrangements) $(addprefix fo
 	families/reading $(addprefix modes/,proof open inspect batch chat) ports/library
 FOLDERS = base system kernels kvcache tokenizer core layers constraint draft session template advice families adapters \
 	convert modes measure $(ROOMS)
-SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS) kernels/plain_records.c,$(wildcard *.c $(FOLDERS:%=%/*.c))) $(MORE_SOURCES)
+SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS) kernels/plain_superblocks.c,$(wildcard *.c $(FOLDERS:%=%/*.c))) $(MORE_SOURCES)
 # Those that take longest first.
 OBJECTS = $(patsubst %.c,$(BUILD)/%.o,$(call isa_kernels,$(ISAS))) $(ISA_OBJECTS) $(SOURCES:%.c=$(BUILD)/%.o)
 TESTS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
@@ -121,7 +121,7 @@ $(NOT_COMPUTING:%=$(BUILD)/%/%.o): LEVEL = $(OPT:-O3=-O1)
 $(FEW_LOOPS:%=$(BUILD)/%/%.o): LEVEL = $(OPT:-O3=-O2)
 $(BUILD)/convert/quantize%.o: LEVEL = $(OPT)
 $(BUILD)/%.reference.o: LEVEL = $(OPT:-O3=-Og)
-$(BUILD)/kernels/%_records.o: LEVEL = $(OPT:-O3=-O2) # hundreds of kernels, as fast as with -O3
+$(BUILD)/kernels/%_superblocks.o: LEVEL = $(OPT:-O3=-O2) # hundreds of kernels, as fast as with -O3
 $(BUILD)/formats/stored/stored%.o: LEVEL = $(OPT) # conversions
 
 # Pages of families are a part of the program, as texts.
@@ -164,17 +164,17 @@ $(BUILD)/mpi/%.o: %.c
 # else of it is what run is made of.
 FIRST =
 ISA_LISTS = core/isa layers/attention/ranking layers/state/state_steps# what has a list of the instruction sets
-FIRST_PLAIN = $(BUILD)/first/kernels/plain_records.o
+FIRST_PLAIN = $(BUILD)/first/kernels/plain_superblocks.o
 OTHER_ISAS = $(filter-out $(FIRST),$(ISAS))
 FIRST_OBJECTS = $(ISA_LISTS:%=$(BUILD)/first/%.o) $(FIRST_PLAIN) $(filter-out $(ISA_LISTS:%=$(BUILD)/%.o) \
-	$(BUILD)/kernels/$(FIRST)_records.o $(OTHER_ISAS:%=$(BUILD)/\%.%.o) \
+	$(BUILD)/kernels/$(FIRST)_superblocks.o $(OTHER_ISAS:%=$(BUILD)/\%.%.o) \
 	$(patsubst %.c,$(BUILD)/%.o,$(call isa_kernels,$(OTHER_ISAS))),$(OBJECTS))
 $(BUILD)/first/run: $(BUILD)/run.o $(FIRST_OBJECTS)
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(ALL_LIBS)
 $(BUILD)/first/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -D'EACH_ISA(X)=X(reference, reference) X($(FIRST), $(FIRST))' -c -o $@ $<
-$(FIRST_PLAIN): ALL_CFLAGS += $(FLAGS_$(FIRST)) -DRECORD_KERNELS=record_kernels_$(FIRST)
+$(FIRST_PLAIN): ALL_CFLAGS += $(FLAGS_$(FIRST)) -DSUPERBLOCK_KERNELS=superblock_kernels_$(FIRST)
 
 # For scripts/measure-ranks.
 MPI_WIRE = $(BUILD)/mpi/ports/cluster/wire.o $(BUILD)/mpi/ports/cluster/starter.o $(BUILD)/libverbatim.a
@@ -242,10 +242,10 @@ define isa_rules
 $(BUILD)/%.$(1).o: %.c
 	@mkdir -p $$(@D)
 	$$(CC) $$(ALL_CFLAGS) $$(FLAGS_$(1)) -DISA=$(1) -c -o $$@ $$<
-$(BUILD)/kernels/$(1).o $(BUILD)/kernels/$(1)_records.o $(BUILD)/kernels/$(1)_pairs.o: ISA_FLAGS = $(FLAGS_$(1)) $(KERNEL_FLAGS)
+$(BUILD)/kernels/$(1).o $(BUILD)/kernels/$(1)_superblocks.o $(BUILD)/kernels/$(1)_pairs.o: ISA_FLAGS = $(FLAGS_$(1)) $(KERNEL_FLAGS)
 endef
 $(foreach isa,reference $(ISAS),$(eval $(call isa_rules,$(isa))))
-$(BUILD)/tests/plain_records.o: ISA_FLAGS = $(FLAGS_$(firstword $(ISAS)))
+$(BUILD)/tests/plain_superblocks.o: ISA_FLAGS = $(FLAGS_$(firstword $(ISAS)))
 ifeq ($(MACHINE),x86_64)
 $(BUILD)/tests/amx_emulated.o: ISA_FLAGS = $(FLAGS_avx512)
 $(BUILD)/tests/amx_bf16_emulated.o $(BUILD)/tests/avx512_bf16_emulated.o: ISA_FLAGS = $(FLAGS_avx2)

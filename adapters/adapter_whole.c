@@ -65,12 +65,13 @@ typedef struct BaseTensor {
     double bits;
 } BaseTensor;
 
-/* The bits of a weight in panels of this type, scales included: those of whole records. */
+/* The bits of a weight in panels of this type, scales included: those of whole superblocks. */
 static double panel_bits(TensorType type) {
-    enum { RECORD = 256 };
+    enum { SUPERBLOCK = 256 };
     size_t bytes = 0;
-    return tensor_panel_bytes(type, RECORD, &bytes) ? 8.0 * (double)bytes / (PANEL_ROWS * RECORD)
-                                                    : 0.0;
+    return tensor_panel_bytes(type, SUPERBLOCK, &bytes)
+               ? 8.0 * (double)bytes / (PANEL_ROWS * SUPERBLOCK)
+               : 0.0;
 }
 
 static void find_in_file(BaseTensor *t, const ModelFile *file, const SourceTensor *like) {

@@ -26,8 +26,8 @@ bool mix_type_by_name(const char *name, TensorType *type) {
     return false;
 }
 
-/* Names that stand for a type with records and, but for q5 and q6, for more bits in the matrices
- * whose errors cost most. */
+/* Names that stand for a type with superblocks and, but for q5 and q6, for more bits in the
+ * matrices whose errors cost most. */
 typedef struct Mixture {
     const char *name;
     TensorType type, wv, wo, w_down;
@@ -135,7 +135,7 @@ static TensorType with_more_bits(TensorType type, const char *name) {
     if (!affects_every_token(name)) return type;
     const TensorTypeInfo *info = tensor_type_info(type);
     if (info->bits == 0 || info->bits > 5) return type;
-    return info->family == FAMILY_RECORDS ? TENSOR_Q6_K : TENSOR_Q8;
+    return info->family == FAMILY_SUPERBLOCKS ? TENSOR_Q6_K : TENSOR_Q8;
 }
 
 /* Goes from one ",NAME=TYPE" of the mix to the next. */

@@ -31,10 +31,10 @@ size_t panel_rows(const TensorPlan *t, size_t first) {
     return left < t->panel_rows ? left : t->panel_rows;
 }
 
-RecordCodes panel_record_row(const PanelWork *w, size_t cols, size_t groups, size_t r) {
-    return (RecordCodes){w->codes + r * cols, w->scales + r * groups,
-                         w->scales + (PANEL_ROWS + r) * groups, w->subs + r * groups,
-                         w->subs + (PANEL_ROWS + r) * groups};
+SuperblockCodes panel_superblock_row(const PanelWork *w, size_t cols, size_t groups, size_t r) {
+    return (SuperblockCodes){w->codes + r * cols, w->scales + r * groups,
+                             w->scales + (PANEL_ROWS + r) * groups, w->subs + r * groups,
+                             w->subs + (PANEL_ROWS + r) * groups};
 }
 
 Status panel_not_finite(const TensorPlan *t, size_t row, const char *what, Error *error) {

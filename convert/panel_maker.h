@@ -7,7 +7,7 @@
 #define CONVERT_PANEL_MAKER_H
 
 #include "formats/containers/source_floats.h"
-#include "kernels/records.h"
+#include "kernels/superblocks.h"
 
 struct ConvertLosses;
 struct TensorPlan;
@@ -60,8 +60,8 @@ void panel_work_free(PanelWork *work);
 /* How many of the panel's rows from `first` on the tensor has. */
 size_t panel_rows(const TensorPlan *tensor, size_t first);
 
-/* The parts of row r of a type of records.h, with so many columns and groups, in `work`. */
-RecordCodes panel_record_row(const PanelWork *work, size_t cols, size_t groups, size_t r);
+/* The parts of row r of a type of superblocks.h, with so many columns and groups, in `work`. */
+SuperblockCodes panel_superblock_row(const PanelWork *work, size_t cols, size_t groups, size_t r);
 
 /* Refuses a row that holds `what` ("weight", "scale") that is not finite. As the source's errors
  * do, the Error names the source. */

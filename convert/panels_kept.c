@@ -93,16 +93,16 @@ static Status repack_codes(const TensorPlan *t, size_t first, PanelWork *w, uint
     return STATUS_OK;
 }
 
-/* ---- Records: groups whose scales are quantized in turn (kernels/records.h) ---- */
+/* ---- Superblocks: groups whose scales are quantized in turn (kernels/superblocks.h) ---- */
 
 /* Says why the scales of row r in the working memory are refused. Those of float32 may be finite
  * and still too large. */
-static Status refuse_scales(const TensorPlan *t, size_t first, size_t r, const RecordCodes *rows,
-                            Error *error) {
+static Status refuse_scales(const TensorPlan *t, size_t first, size_t r,
+                            const SuperblockCodes *rows, Error *error) {
     size_t groups = t->from->cols / type_group(t->type);
-    for (size_t i = r * groups; record_scale_is_float(t->type) && i < (r + 1) * groups; i++) {
+    for (size_t i = r * groups; superblock_scale_is_float(t->type) && i < (r + 1) * groups; i++) {
         float scale = float_from_bits(rows->scales[i] | (uint32_t)rows->minima[i] << 16);
-        if (isfinite(scale) && fabsf(scale) > RECORD_LARGEST_SCALE)
+        if (isfinite(scale) && fabsf(scale) > SUPERBLOCK_LARGEST_SCALE)
             return error_set(error,
                              "%s: tensor '%s': row %zu has the scale %g, and the largest that is "
                              "read is 2^96 (7.9e28)",
@@ -113,7 +113,7 @@ static Status refuse_scales(const TensorPlan *t, size_t first, size_t r, const R
 
 /* Gives n groups the factor of NVFP4, which the source has beside the matrix, as their scale in
  * float32: its lower half lies in `scales`, its upper half in `minima`. */
-static void set_factor(const RecordCodes *rows, size_t n, float factor) {
+static void set_factor(const SuperblockCodes *rows, size_t n, float factor) {
     for (size_t i = 0; i < n; i++) {
         rows->scales[i] = (uint16_t)float_bits(factor);
         rows->minima[i] = (uint16_t)(float_bits(factor) >> 16);
@@ -121,12 +121,12 @@ static void set_factor(const RecordCodes *rows, size_t n, float factor) {
 }
 
 /* Packs the codes, scales and sub-scales of the source's blocks without rounding them again. */
-static Status repack_records(const TensorPlan *t, size_t first, PanelWork *w, uint8_t *panel,
-                             Error *error) {
+static Status repack_superblocks(const TensorPlan *t, size_t first, PanelWork *w, uint8_t *panel,
+                                 Error *error) {
     const SourceTensor *from = t->from;
     size_t n = panel_rows(t, first), row_bytes;
     size_t groups = from->cols / type_group(t->type), all = PANEL_ROWS * groups;
-    const RecordCodes rows = panel_record_row(w, from->cols, groups, 0);
+    const SuperblockCodes rows = panel_superblock_row(w, from->cols, groups, 0);
     float factor = 1.0f;
     stored_bytes(from->stored, from->cols, &row_bytes);
     if (from->blocks.present && source_read_scale(t->source, from, &factor, error) != STATUS_OK)
@@ -139,12 +139,12 @@ static Status repack_records(const TensorPlan *t, size_t first, PanelWork *w, ui
         memset(w->subs, 0, 2 * all);
     }
     for (size_t r = 0; r < n; r++) {
-        const RecordCodes row = panel_record_row(w, from->cols, groups, r);
-        stored_to_records(from->stored, w->stored + r * row_bytes, from->cols, &row);
+        const SuperblockCodes row = panel_superblock_row(w, from->cols, groups, r);
+        stored_to_superblocks(from->stored, w->stored + r * row_bytes, from->cols, &row);
     }
     if (from->blocks.present) set_factor(&rows, n * groups, factor);
-    records_pack(t->type, from->cols, &rows, panel);
-    size_t bad = records_bad_row(t->type, from->cols, panel);
+    superblocks_pack(t->type, from->cols, &rows, panel);
+    size_t bad = superblocks_bad_row(t->type, from->cols, panel);
     return bad == PANEL_ROWS ? STATUS_OK : refuse_scales(t, first, bad, &rows, error);
 }
 
@@ -153,7 +153,7 @@ static Status repack_records(const TensorPlan *t, size_t first, PanelWork *w, ui
 static const PanelMaker copies = {size_of_copy, copy_panel};
 static const PanelMaker numbers = {size_of_stored, pack_numbers};
 static const PanelMaker codes = {size_of_codes, repack_codes};
-static const PanelMaker records = {size_of_codes, repack_records};
+static const PanelMaker superblocks = {size_of_codes, repack_superblocks};
 
 const PanelMaker *panels_kept(const SourceTensor *t, TensorType type) {
     const StoredTypeInfo *info = stored_type_info(t->stored);
@@ -162,7 +162,7 @@ const PanelMaker *panels_kept(const SourceTensor *t, TensorType type) {
     if (info->lossless != type || t->values || t->add != 0.0f || !source_has_blocks(t)) return NULL;
     if (info->same_blocks) {
         if (t->blocks.present && type != TENSOR_NVFP4_T) return NULL;
-        return is_record_type(type) ? &records : &codes;
+        return is_superblock_type(type) ? &superblocks : &codes;
     }
     bool are_numbers = t->stored <= STORED_BF16 && t->cols % 2 == 0;
     return are_numbers && !t->minus_exp && !t->blocks.present ? &numbers : NULL;

@@ -4,7 +4,7 @@
 
 #include "convert/losses.h"
 #include "convert/quantize.h"
-#include "convert/quantize_records.h"
+#include "convert/quantize_superblocks.h"
 #include "convert/saturation.h"
 #include "kernels/panel_pack.h"
 
@@ -81,19 +81,19 @@ static Status quantize_codes(const TensorPlan *t, size_t first, PanelWork *w, ui
     return STATUS_OK;
 }
 
-/* ---- Records: groups whose scales are quantized in turn (kernels/records.h) ---- */
+/* ---- Superblocks: groups whose scales are quantized in turn (kernels/superblocks.h) ---- */
 
-static Status quantize_to_records(const TensorPlan *t, size_t first, PanelWork *w, uint8_t *panel,
-                                  Error *error) {
+static Status quantize_to_superblocks(const TensorPlan *t, size_t first, PanelWork *w,
+                                      uint8_t *panel, Error *error) {
     size_t padded = tensor_padded_cols(t->type, t->from->cols);
     size_t groups = padded / type_group(t->type);
     if (read_padded(t, first, padded, w->floats, error) != STATUS_OK) return STATUS_FAILED;
     for (size_t r = 0; r < PANEL_ROWS; r++) {
-        RecordCodes row = panel_record_row(w, padded, groups, r);
-        quantize_records(t->type, padded, w->floats + r * padded, t->importance, &row);
+        SuperblockCodes row = panel_superblock_row(w, padded, groups, r);
+        quantize_superblocks(t->type, padded, w->floats + r * padded, t->importance, &row);
     }
-    RecordCodes all = panel_record_row(w, padded, groups, 0);
-    records_pack(t->type, t->from->cols, &all, panel);
+    SuperblockCodes all = panel_superblock_row(w, padded, groups, 0);
+    superblocks_pack(t->type, t->from->cols, &all, panel);
     losses_count_saturated(w->losses, t, w->floats, panel);
     return STATUS_OK;
 }
@@ -103,10 +103,10 @@ static Status quantize_to_records(const TensorPlan *t, size_t first, PanelWork *
 static const PanelMaker vectors = {size_of_vector, read_vector};
 static const PanelMaker floats = {size_of_floats, round_floats};
 static const PanelMaker codes = {size_of_codes, quantize_codes};
-static const PanelMaker records = {size_of_codes, quantize_to_records};
+static const PanelMaker superblocks = {size_of_codes, quantize_to_superblocks};
 
 const PanelMaker *panels_rounded(TensorType type) {
     if (type == TENSOR_VECTOR) return &vectors;
-    if (is_record_type(type)) return &records;
+    if (is_superblock_type(type)) return &superblocks;
     return tensor_type_info(type)->group ? &codes : &floats;
 }

@@ -4,7 +4,7 @@
 #include "convert/quantize_lanes.h"
 #include "kernels/tensor.h"
 
-/* ---- Types with one scale a group (kernels/tensor.h, and q5_0 and q5_1 of records.h) ---- */
+/* ---- Types with one scale a group (kernels/tensor.h, and q5_0 and q5_1 of superblocks.h) ---- */
 
 enum { MAX_GROUP = 64 };
 

@@ -12,8 +12,8 @@
 #include "kernels/tensor.h"
 
 /* Quantizes one row x[padded cols], which ends with zeros, into codes[padded cols], scales and
- * minima [groups] (minima: NULL for types without) as panel_pack_codes and records_pack take them.
- * importance[padded cols] are the weights of the inputs' squared errors; NULL: not known. */
+ * minima [groups] (minima: NULL for types without) as panel_pack_codes and superblocks_pack take
+ * them. importance[padded cols] are the weights of the inputs' squared errors; NULL: not known. */
 void quantize_row(TensorType type, size_t padded_cols, const float *x, const float *importance,
                   uint8_t *codes, uint16_t *scales, uint16_t *minima);
 

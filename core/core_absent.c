@@ -113,7 +113,7 @@ size_t snapshots_call_rows(const KvCache *cache, const Sequence *sequence, size_
 
 const AttentionQ8 attention_q8_reference = {0};
 
-const PanelReader record_reader = {0};
+const PanelReader superblock_reader = {0};
 
 double kernels_reference_spin(TensorType type, size_t rounds) {
     return 0;

@@ -207,7 +207,7 @@ INLINE void run_jobs(Kind kind, const Run *run, AmxScratch *scratch) {
 static void unpack_run(const Matrix *w, size_t begin, size_t first, size_t valid, Run *run,
                        AmxScratch *scratch) {
     const TensorType type = w->type;
-    const bool in_place = !is_record_type(type) && !type_is_4_bit(type) && run->groups == valid;
+    const bool in_place = !is_superblock_type(type) && !type_is_4_bit(type) && run->groups == valid;
     const size_t bytes = type_group(type) * PANEL_ROWS, padding = run->groups - valid;
     for (size_t p = 0; p < run->panels; p++) {
         float(*scales)[PANEL_ROWS] = scratch->scales[p], (*minima)[PANEL_ROWS] = scratch->minima[p];
@@ -268,11 +268,12 @@ static void multiply_stripe(const Product *product, const uint8_t *input, size_t
                             size_t begin, size_t panels, AmxScratch *scratch) {
     const Matrix *w = product->w;
     const TensorType type = w->type;
-    const bool records = is_record_type(type);
+    const bool superblocks = is_superblock_type(type);
     const size_t group = type_group(type);
     const size_t groups = activation_groups(group, w->cols);
-    /* A run is two records, or as many lines. */
-    const size_t bytes = records ? record_bytes(type) / record_groups(type) : group_bytes(type);
+    /* A run is two superblocks, or as many lines. */
+    const size_t bytes =
+        superblocks ? superblock_bytes(type) / superblock_groups(type) : group_bytes(type);
     for (size_t first = 0; first < groups; first += RUN / group) {
         size_t valid = groups - first < RUN / group ? groups - first : RUN / group;
         Run run = {

@@ -7,7 +7,7 @@ EACH_CODE_TYPE(PANEL_KERNELS)
 static const BlockKernels block_kernels[TENSOR_TYPES] = {CODE_ENTRIES};
 
 #define FLOAT_KERNELS float_avx2
-#define RECORD_KERNELS record_kernels_avx2
+#define SUPERBLOCK_KERNELS superblock_kernels_avx2
 #include "kernels/block_table.h"
 
 /* Kernels.spin: runs multiply-adds on registers alone, to measure the peak. */

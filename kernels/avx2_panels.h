@@ -9,32 +9,32 @@
 #include "kernels/avx2_tile.h"
 #include "kernels/panel_scales.h"
 
-extern const BlockKernels record_kernels_avxvnni[TENSOR_TYPES];
+extern const BlockKernels superblock_kernels_avxvnni[TENSOR_TYPES];
 
 /* A panel as it is stored. */
 typedef struct Panel {
-    const uint8_t *data;             /* lines, or records */
+    const uint8_t *data;             /* lines, or superblocks */
     const uint16_t *scales, *minima; /* of FAMILY_CODES */
     size_t bytes;
 } Panel;
 
 INLINE Panel packed_panel(TensorType type, const Matrix *w, size_t p) {
-    if (is_record_type(type)) return (Panel){matrix_panel(w, p), NULL, NULL, w->panel_bytes};
+    if (is_superblock_type(type)) return (Panel){matrix_panel(w, p), NULL, NULL, w->panel_bytes};
     return (Panel){matrix_panel(w, p), matrix_scales(type, w, p), matrix_minima(type, w, p),
                    w->panel_bytes};
 }
 
 INLINE GroupWeights packed_group(TensorType type, const Panel *panel, size_t g) {
-    if (!is_record_type(type))
+    if (!is_superblock_type(type))
         return (GroupWeights){.lines = panel->data + g * group_bytes(type),
                               .scales = (const uint8_t *)(panel->scales + g * PANEL_ROWS),
                               .minima = (const uint8_t *)(panel->minima + g * PANEL_ROWS)};
-    const size_t i = g % record_groups(type);
-    const uint8_t *record = panel->data + g / record_groups(type) * record_bytes(type);
-    return (GroupWeights){.lines = record + record_lines_at(type, i),
-                          .scales = record + record_scales_at(type, i),
-                          .minima = record + record_minima_at(type, i),
-                          .record = record,
+    const size_t i = g % superblock_groups(type);
+    const uint8_t *superblock = panel->data + g / superblock_groups(type) * superblock_bytes(type);
+    return (GroupWeights){.lines = superblock + superblock_lines_at(type, i),
+                          .scales = superblock + superblock_scales_at(type, i),
+                          .minima = superblock + superblock_minima_at(type, i),
+                          .superblock = superblock,
                           .g = i};
 }
 
@@ -74,7 +74,7 @@ INLINE void store_sums(size_t rows, const __m256 (*sums)[HALVES], float *out, si
 
 /* ---- Few rows ---- */
 
-/* How many bytes ahead the lines of a record are prefetched. */
+/* How many bytes ahead the lines of a superblock are prefetched. */
 enum { PREFETCH_DISTANCE = 4096 };
 
 /* Prefetches the scales of a later group, PREFETCH_DISTANCE bytes or prefetch_groups after group g,
@@ -82,14 +82,14 @@ enum { PREFETCH_DISTANCE = 4096 };
 INLINE const uint8_t *prefetch_group(TensorType type, size_t rows, const Panel *panel, size_t g,
                                      size_t groups, const GroupWeights *now) {
     const uint8_t *lines = now->lines + PREFETCH_DISTANCE;
-    const bool records = is_record_type(type);
-    const size_t bytes = records ? record_group_bytes(type) : group_bytes(type);
-    if (!records) {
+    const bool superblocks = is_superblock_type(type);
+    const size_t bytes = superblocks ? superblock_group_bytes(type) : group_bytes(type);
+    if (!superblocks) {
         lines = prefetch_scales(type, 1, panel->bytes, panel->data, panel->scales, panel->minima, g,
                                 groups);
     } else if (now->g == 0) {
-        for (size_t at = 0; at < record_header_bytes(type); at += LINE_BYTES)
-            _mm_prefetch((const char *)now->record + PREFETCH_DISTANCE + at, _MM_HINT_T1);
+        for (size_t at = 0; at < superblock_header_bytes(type); at += LINE_BYTES)
+            _mm_prefetch((const char *)now->superblock + PREFETCH_DISTANCE + at, _MM_HINT_T1);
     }
     if (rows <= FEW_ROWS) return lines;
     UNROLL
@@ -118,7 +118,7 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
 
 /* Unpacking pays from about MANY_ROWS rows on, which make blocks of 4 to 6; from SOON_ROWS on where
  * codes take longer to be taken apart, and after FEW_MOST rows where a block of more rows would
- * spill (avx2_records.h).
+ * spill (avx2_superblocks.h).
  *
  * A run's codes fill the first-level cache of 32 KiB and are read again from the second level, in
  * order, which a processor foresees. Shorter runs stay in the first level and are slower all the
@@ -255,8 +255,8 @@ INLINE void multiply_many(TensorType type, TileKernel *tile, const Product *prod
             unpack_run(type, &panel, first, n, scratch);
             next += p + 1 < end ? w->panel_bytes : 0;
             const size_t fetched =
-                (n * group * weight_types[type].bits / 8 * PANEL_ROWS + RECORD_PARTS) / LINE_BYTES /
-                    blocks +
+                (n * group * weight_types[type].bits / 8 * PANEL_ROWS + SUPERBLOCK_PARTS) /
+                    LINE_BYTES / blocks +
                 1;
             for (size_t b = 0; b < blocks; b++) {
                 const size_t start = block_start(n_rows, blocks, b);

@@ -47,7 +47,7 @@
 
 #include "kernels/blocks.h"
 #include "kernels/order.h"
-#include "kernels/records.h"
+#include "kernels/superblocks.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -130,14 +130,14 @@ INLINE bool is_wide_product(TensorType type) {
 
 /* The levels of the type's table, as they are multiplied, for byte shuffles. */
 typedef struct Levels {
-    __m256i runs[MOST_TABLES]; /* [record_tables] of 16 levels, in both halves */
+    __m256i runs[MOST_TABLES]; /* [superblock_tables] of 16 levels, in both halves */
 } Levels;
 
 INLINE Levels table_of(TensorType type) {
     const __m128i raised = _mm_set1_epi8((char)raised_by(type));
     Levels levels = {{_mm256_setzero_si256()}};
-    for (size_t i = 0; type_has_table(type) && i < record_tables(type); i++) {
-        __m128i run = _mm_loadu_si128((const __m128i *)(record_table(type) + 16 * i));
+    for (size_t i = 0; type_has_table(type) && i < superblock_tables(type); i++) {
+        __m128i run = _mm_loadu_si128((const __m128i *)(superblock_table(type) + 16 * i));
         levels.runs[i] = _mm256_broadcastsi128_si256(_mm_add_epi8(run, raised));
     }
     return levels;
@@ -148,10 +148,10 @@ INLINE Levels table_of(TensorType type) {
 INLINE __m256i look_up(TensorType type, const Levels *levels, __m256i codes) {
     const __m256i *runs = levels->runs;
     __m256i low = _mm256_shuffle_epi8(runs[0], codes);
-    if (record_tables(type) == 1) return low;
+    if (superblock_tables(type) == 1) return low;
     const __m256i second = _mm256_slli_epi16(codes, 3);
     low = _mm256_blendv_epi8(low, _mm256_shuffle_epi8(runs[1], codes), second);
-    if (record_tables(type) == 2) return low;
+    if (superblock_tables(type) == 2) return low;
     __m256i high = _mm256_blendv_epi8(_mm256_shuffle_epi8(runs[2], codes),
                                       _mm256_shuffle_epi8(runs[3], codes), second);
     return _mm256_blendv_epi8(low, high, _mm256_slli_epi16(codes, 2));
@@ -169,8 +169,8 @@ typedef struct GroupWeights {
     const uint8_t *lines;
     const uint8_t *scales, *minima; /* f16, parts or exponents; UNPACKED: float32 */
     const uint8_t *starts;          /* UNPACKED, signed products: what sums start with, int32 */
-    const uint8_t *record;          /* f16 scales that the parts are multiplied by */
-    size_t g;                       /* number of the group in the record */
+    const uint8_t *superblock;      /* f16 scales that the parts are multiplied by */
+    size_t g;                       /* number of the group in the superblock */
     const uint8_t *later;           /* PACKED: lines of a later group */
 } GroupWeights;
 
@@ -186,11 +186,11 @@ INLINE __m256i load_bytes(const uint8_t *p) {
 INLINE __m256i load_raise(TensorType type, Form form, const GroupWeights *w, size_t half) {
     if (!weight_types[type].raise || form == UNPACKED) return _mm256_setzero_si256();
     __m256i bit = _mm256_set1_epi32(1), rows = bit;
-    if (record_scales(type) == SCALES_WIDE_PARTS) {
+    if (superblock_scales(type) == SCALES_WIDE_PARTS) {
         rows = load_bytes(w->scales + 8 * half);
     } else {
         bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-        rows = _mm256_set1_epi32(record_raised(w->record, w->g) >> 8 * half);
+        rows = _mm256_set1_epi32(superblock_raised(w->superblock, w->g) >> 8 * half);
     }
     rows = _mm256_cmpeq_epi32(_mm256_and_si256(rows, bit), bit);
     return _mm256_and_si256(rows, _mm256_set1_epi8((char)weight_types[type].raise));
@@ -203,7 +203,7 @@ INLINE __m256i weights_of(TensorType type, __m256i codes, const Levels *levels, 
     return weight_types[type].raise ? _mm256_add_epi8(codes, raise) : codes;
 }
 
-/* Inputs 4 c to 4 c + 3 of group number g (of a record) for 8 outputs, as bytes to multiply. */
+/* Inputs 4 c to 4 c + 3 of group number g (of a superblock) for 8 outputs, as bytes to multiply. */
 INLINE __m256i load_weights(TensorType type, Form form, const uint8_t *lines, size_t g, size_t c,
                             size_t half, const Levels *levels, __m256i raise) {
     const uint8_t *own = lines + 32 * half;
@@ -212,18 +212,19 @@ INLINE __m256i load_weights(TensorType type, Form form, const uint8_t *lines, si
         bool flips = type_is_8_bit(type) && weight_types[type].is_signed == (bool)VNNI;
         return flips ? _mm256_xor_si256(w, _mm256_set1_epi8(-128)) : w;
     }
-    const size_t lower = record_lower_bits(type), fields = 8 / lower; /* of a byte */
+    const size_t lower = superblock_lower_bits(type), fields = 8 / lower; /* of a byte */
     __m256i code = load_line(own + c / fields * LINE_BYTES);
     if (c % fields) code = _mm256_srli_epi16(code, (int)(c % fields * lower));
-    code = _mm256_and_si256(code, _mm256_set1_epi8(record_lower_mask(type)));
-    if (!record_upper_bits(type)) return weights_of(type, code, levels, raise);
-    size_t from = record_upper_bits(type) * c;
-    __m256i upper = load_line(own + record_upper_at(type, g));
-    if (record_groups_beside(type) > 1)
-        upper = _mm256_srl_epi16(upper, _mm_cvtsi64_si128((int64_t)record_upper_shift(type, g)));
+    code = _mm256_and_si256(code, _mm256_set1_epi8(superblock_lower_mask(type)));
+    if (!superblock_upper_bits(type)) return weights_of(type, code, levels, raise);
+    size_t from = superblock_upper_bits(type) * c;
+    __m256i upper = load_line(own + superblock_upper_at(type, g));
+    if (superblock_groups_beside(type) > 1)
+        upper =
+            _mm256_srl_epi16(upper, _mm_cvtsi64_si128((int64_t)superblock_upper_shift(type, g)));
     upper = from < lower ? _mm256_slli_epi16(upper, (int)(lower - from))
                          : _mm256_srli_epi16(upper, (int)(from - lower));
-    const __m256i mask = _mm256_set1_epi8(record_upper_mask(type));
+    const __m256i mask = _mm256_set1_epi8(superblock_upper_mask(type));
     code = _mm256_or_si256(code, _mm256_and_si256(upper, mask));
     return weights_of(type, code, levels, raise);
 }
@@ -245,21 +246,21 @@ INLINE __m256i six_bits(__m256i nibbles, __m256i pairs, size_t g) {
 /* A group's scales of the outputs from 8 * half on. */
 INLINE __m256 load_scales(TensorType type, Form form, const GroupWeights *w, size_t half) {
     if (form == UNPACKED) return _mm256_load_ps((const float *)w->scales + 8 * half);
-    if (!is_record_type(type) || record_scales(type) == SCALES_HALVES)
+    if (!is_superblock_type(type) || superblock_scales(type) == SCALES_HALVES)
         return load_halves(w->scales + 16 * half);
     const uint8_t *own = w->scales + 8 * half;
     __m256i part = load_bytes(own);
-    if (record_scales(type) == SCALES_POWERS) {
+    if (superblock_scales(type) == SCALES_POWERS) {
         __m256i bits = _mm256_slli_epi32(part, 23);
         bits = _mm256_max_epu32(bits, _mm256_set1_epi32(0x00400000));
         return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0.5f));
     }
-    if (record_scales(type) == SCALES_FLOAT_PARTS) {
+    if (superblock_scales(type) == SCALES_FLOAT_PARTS) {
         __m256 floats = _mm256_castsi256_ps(_mm256_slli_epi32(part, 20));
         floats = _mm256_mul_ps(floats, _mm256_set1_ps(0x1p119f));
-        return _mm256_mul_ps(_mm256_loadu_ps((const float *)w->record + 8 * half), floats);
+        return _mm256_mul_ps(_mm256_loadu_ps((const float *)w->superblock + 8 * half), floats);
     }
-    switch (record_scales(type)) {
+    switch (superblock_scales(type)) {
     case SCALES_SIGNED_PARTS:
         part = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)own));
         break;
@@ -271,7 +272,8 @@ INLINE __m256 load_scales(TensorType type, Form form, const GroupWeights *w, siz
         part = _mm256_and_si256(part, _mm256_set1_epi32(15));
         break;
     case SCALES_6_BIT_PARTS:
-        part = six_bits(part, load_bytes(w->record + record_pairs_at(type, w->g) + 8 * half), w->g);
+        part = six_bits(
+            part, load_bytes(w->superblock + superblock_pairs_at(type, w->g) + 8 * half), w->g);
         break;
     case SCALES_ODD_PARTS:
         part = _mm256_srl_epi32(part, _mm_cvtsi64_si128((int64_t)(w->g % 2 * 4)));
@@ -283,20 +285,20 @@ INLINE __m256 load_scales(TensorType type, Form form, const GroupWeights *w, siz
     }
     __m256 factor = _mm256_cvtepi32_ps(part);
     if (weight_types[type].halved)
-        factor = _mm256_mul_ps(factor, _mm256_set1_ps(record_part_unit(type)));
-    if (record_scale_is_float(type))
-        return _mm256_mul_ps(_mm256_loadu_ps((const float *)w->record + 8 * half), factor);
-    return _mm256_mul_ps(load_halves(w->record + 16 * half), factor);
+        factor = _mm256_mul_ps(factor, _mm256_set1_ps(superblock_part_unit(type)));
+    if (superblock_scale_is_float(type))
+        return _mm256_mul_ps(_mm256_loadu_ps((const float *)w->superblock + 8 * half), factor);
+    return _mm256_mul_ps(load_halves(w->superblock + 16 * half), factor);
 }
 
 /* A group's minima. */
 INLINE __m256 load_minima(TensorType type, Form form, const GroupWeights *w, size_t half) {
     if (form == UNPACKED) return _mm256_load_ps((const float *)w->minima + 8 * half);
-    if (!is_record_type(type)) return load_halves(w->minima + 16 * half);
-    if (record_scales(type) == SCALES_HALVES) return load_halves(w->minima + 16 * half);
+    if (!is_superblock_type(type)) return load_halves(w->minima + 16 * half);
+    if (superblock_scales(type) == SCALES_HALVES) return load_halves(w->minima + 16 * half);
     __m256i part = load_bytes(w->minima + 8 * half);
-    if (record_scales(type) == SCALES_NIBBLE_PARTS) part = _mm256_srli_epi32(part, 4);
-    return _mm256_mul_ps(load_halves(w->record + RECORD_MINIMA + 16 * half),
+    if (superblock_scales(type) == SCALES_NIBBLE_PARTS) part = _mm256_srli_epi32(part, 4);
+    return _mm256_mul_ps(load_halves(w->superblock + SUPERBLOCK_MINIMA + 16 * half),
                          _mm256_cvtepi32_ps(part));
 }
 
@@ -305,7 +307,8 @@ INLINE __m256 load_minima(TensorType type, Form form, const GroupWeights *w, siz
 INLINE void prefetch_part(TensorType type, Form form, size_t rows, const GroupWeights *w,
                           size_t c) {
     const size_t steps = type_group(type) / 4;
-    const size_t bytes = is_record_type(type) ? record_group_bytes(type) : group_bytes(type);
+    const size_t bytes =
+        is_superblock_type(type) ? superblock_group_bytes(type) : group_bytes(type);
     if (form == UNPACKED || rows > FEW_ROWS) return;
     UNROLL
     for (size_t at = 0; at < bytes; at += LINE_BYTES)

@@ -85,7 +85,7 @@ EACH_CODE_TYPE(STREAM_KERNEL)
 static const BlockKernels block_kernels[TENSOR_TYPES] = {EACH_CODE_TYPE(STREAM_ENTRY)};
 
 #define FLOAT_KERNELS float_avx512
-#define RECORD_KERNELS record_kernels_avx512
+#define SUPERBLOCK_KERNELS superblock_kernels_avx512
 #include "kernels/block_table.h"
 
 /* Kernels.spin: runs multiply-adds on registers alone, to measure the peak. */

@@ -149,7 +149,7 @@ typedef void PairKernel(size_t rows, size_t groups, const PairRows *x, const Pai
 
 /* True for types whose codes need no unpacking. */
 static bool reads_in_place(TensorType type) {
-    return !is_record_type(type) && !type_is_4_bit(type);
+    return !is_superblock_type(type) && !type_is_4_bit(type);
 }
 
 static PairKernel *kernel_of(TensorType type) {
@@ -208,7 +208,7 @@ static void multiply_run(const Product *product, const uint8_t *input, size_t n_
 /* Prefetches the scales and minima of panels [p, end), a pair at most, which unpacking the pair
  * reads first: they lie at the end of a panel, where multiply_run's prefetching comes last. */
 static void fetch_scales(const Matrix *w, size_t p, size_t end) {
-    if (is_record_type(w->type)) return;
+    if (is_superblock_type(w->type)) return;
     const size_t lines = tensor_lines_bytes(w->type, w->cols);
     for (size_t j = p; j < end && j < p + PAIR; j++)
         for (size_t at = lines; at < w->panel_bytes; at += LINE_BYTES)

@@ -1,4 +1,4 @@
-/* The steps that avx512.c and avx512_records.c share. A register holds a panel's 16 outputs;
+/* The steps that avx512.c and avx512_superblocks.c share. A register holds a panel's 16 outputs;
  * integer and float sums of `panels` panels by `rows` rows are arrays, sum j * rows + r for row r
  * of panel j, which the compiler keeps in registers. */
 #ifndef KERNELS_AVX512_STEPS_H

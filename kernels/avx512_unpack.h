@@ -21,22 +21,22 @@ typedef struct Unpacked {
     char flip;
 } Unpacked;
 
-/* Codes of inputs 4 c to 4 c + 3 of group g of a record, for 16 outputs: one line of signed bytes.
- * `raise` is added to levels. */
-UNPACK_INLINE __m512i record_codes_512(TensorType type, const uint8_t *lines, size_t g, size_t c,
-                                       const Levels512 *levels, __m512i raise) {
-    const size_t bits = record_lower_bits(type), fields = 8 / bits; /* of a byte */
+/* Codes of inputs 4 c to 4 c + 3 of group g of a superblock, for 16 outputs: one line of signed
+ * bytes. `raise` is added to levels. */
+UNPACK_INLINE __m512i superblock_codes_512(TensorType type, const uint8_t *lines, size_t g,
+                                           size_t c, const Levels512 *levels, __m512i raise) {
+    const size_t bits = superblock_lower_bits(type), fields = 8 / bits; /* of a byte */
     __m512i code = _mm512_loadu_si512(lines + c / fields * LINE_BYTES);
     code = _mm512_srli_epi16(code, (unsigned)(c % fields * bits));
-    code = _mm512_and_si512(code, _mm512_set1_epi8(record_lower_mask(type)));
-    if (record_upper_bits(type)) {
-        const unsigned from = (unsigned)(record_upper_bits(type) * c), to = (unsigned)bits;
-        const __m128i shift = _mm_cvtsi64_si128((int64_t)record_upper_shift(type, g));
-        __m512i upper = _mm512_loadu_si512(lines + record_upper_at(type, g));
-        if (record_groups_beside(type) > 1) upper = _mm512_srl_epi16(upper, shift);
+    code = _mm512_and_si512(code, _mm512_set1_epi8(superblock_lower_mask(type)));
+    if (superblock_upper_bits(type)) {
+        const unsigned from = (unsigned)(superblock_upper_bits(type) * c), to = (unsigned)bits;
+        const __m128i shift = _mm_cvtsi64_si128((int64_t)superblock_upper_shift(type, g));
+        __m512i upper = _mm512_loadu_si512(lines + superblock_upper_at(type, g));
+        if (superblock_groups_beside(type) > 1) upper = _mm512_srl_epi16(upper, shift);
         upper =
             from < to ? _mm512_slli_epi16(upper, to - from) : _mm512_srli_epi16(upper, from - to);
-        upper = _mm512_and_si512(upper, _mm512_set1_epi8(record_upper_mask(type)));
+        upper = _mm512_and_si512(upper, _mm512_set1_epi8(superblock_upper_mask(type)));
         code = _mm512_or_si512(code, upper);
     }
     if (type_has_table(type)) return _mm512_add_epi8(look_up_512(type, levels, code), raise);
@@ -47,46 +47,47 @@ UNPACK_INLINE __m512 halves_512(const uint8_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
-/* Scales of group g of a record. */
-UNPACK_INLINE __m512 record_scales_512(TensorType type, const uint8_t *record, size_t g) {
-    const uint8_t *own = record + record_scales_at(type, g);
-    if (record_scales(type) == SCALES_HALVES) return halves_512(own);
-    if (record_scales(type) == SCALES_POWERS) {
+/* Scales of group g of a superblock. */
+UNPACK_INLINE __m512 superblock_scales_512(TensorType type, const uint8_t *superblock, size_t g) {
+    const uint8_t *own = superblock + superblock_scales_at(type, g);
+    if (superblock_scales(type) == SCALES_HALVES) return halves_512(own);
+    if (superblock_scales(type) == SCALES_POWERS) {
         __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)own));
         __m512i bits = _mm512_max_epu32(_mm512_slli_epi32(wide, 23), _mm512_set1_epi32(0x00400000));
         return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0.5f));
     }
-    return _mm512_mul_ps(record_scale_512(type, record), record_factors_512(type, record, g));
+    return _mm512_mul_ps(superblock_scale_512(type, superblock),
+                         superblock_factors_512(type, superblock, g));
 }
 
-/* Minima of group g of a record. */
-UNPACK_INLINE __m512 record_minima_512(TensorType type, const uint8_t *record, size_t g) {
-    const uint8_t *own = record + record_minima_at(type, g);
-    if (record_scales(type) == SCALES_HALVES) return halves_512(own);
+/* Minima of group g of a superblock. */
+UNPACK_INLINE __m512 superblock_minima_512(TensorType type, const uint8_t *superblock, size_t g) {
+    const uint8_t *own = superblock + superblock_minima_at(type, g);
+    if (superblock_scales(type) == SCALES_HALVES) return halves_512(own);
     __m128i part = _mm_loadu_si128((const __m128i *)own);
     __m512i wide = _mm512_cvtepu8_epi32(part);
-    if (record_scales(type) == SCALES_NIBBLE_PARTS) wide = _mm512_srli_epi32(wide, 4);
-    return _mm512_mul_ps(halves_512(record + RECORD_MINIMA), _mm512_cvtepi32_ps(wide));
+    if (superblock_scales(type) == SCALES_NIBBLE_PARTS) wide = _mm512_srli_epi32(wide, 4);
+    return _mm512_mul_ps(halves_512(superblock + SUPERBLOCK_MINIMA), _mm512_cvtepi32_ps(wide));
 }
 
-UNPACK_INLINE void unpack_records(TensorType type, const uint8_t *panel, size_t first, size_t valid,
-                                  const Unpacked *to) {
+UNPACK_INLINE void unpack_superblocks(TensorType type, const uint8_t *panel, size_t first,
+                                      size_t valid, const Unpacked *to) {
     const size_t group = type_group(type);
     const __m512i flip = _mm512_set1_epi8(to->flip);
     const Levels512 levels = levels_512(type, 0);
     for (size_t g = 0; g < valid; g++) {
-        const uint8_t *record = record_of(type, panel, first + g);
-        const uint8_t *lines = record_lines(type, panel, first + g);
-        const size_t number = (first + g) % record_groups(type);
-        const __m512i raise = record_raise_512(type, record, number);
+        const uint8_t *superblock = superblock_of(type, panel, first + g);
+        const uint8_t *lines = superblock_lines(type, panel, first + g);
+        const size_t number = (first + g) % superblock_groups(type);
+        const __m512i raise = superblock_raise_512(type, superblock, number);
         for (size_t c = 0; c < group / 4; c++) {
-            __m512i line = record_codes_512(type, lines, number, c, &levels, raise);
+            __m512i line = superblock_codes_512(type, lines, number, c, &levels, raise);
             _mm512_store_si512(to->codes + g * group * PANEL_ROWS + c * LINE_BYTES,
                                _mm512_xor_si512(line, flip));
         }
-        _mm512_store_ps(to->scales[g], record_scales_512(type, record, number));
+        _mm512_store_ps(to->scales[g], superblock_scales_512(type, superblock, number));
         if (type_has_minima(type))
-            _mm512_store_ps(to->minima[g], record_minima_512(type, record, number));
+            _mm512_store_ps(to->minima[g], superblock_minima_512(type, superblock, number));
     }
 }
 
@@ -116,8 +117,8 @@ UNPACK_INLINE void widen_halves(const uint16_t *halves, size_t valid, float (*ou
 UNPACK_INLINE void unpack_groups_of(TensorType type, const Matrix *w, size_t p, size_t first,
                                     size_t valid, const Unpacked *to) {
     const uint8_t *panel = matrix_panel(w, p);
-    if (is_record_type(type)) {
-        unpack_records(type, panel, first, valid, to);
+    if (is_superblock_type(type)) {
+        unpack_superblocks(type, panel, first, valid, to);
         return;
     }
     const size_t at = first * PANEL_ROWS;
@@ -135,7 +136,7 @@ static void unpack_groups(const Matrix *w, size_t p, size_t first, size_t valid,
         break;
     switch (w->type) {
         EACH_CODE_TYPE(UNPACK_CASE)
-        EACH_RECORD_TYPE(UNPACK_CASE)
+        EACH_SUPERBLOCK_TYPE(UNPACK_CASE)
     default:
         break;
     }

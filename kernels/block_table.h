@@ -3,7 +3,7 @@
  *
  *     BLOCK_ROWS        rows of a packed block at most
  *     block_kernels     [TENSOR_TYPES], its block kernels for FAMILY_CODES
- *     RECORD_KERNELS    the name of the same table for FAMILY_RECORDS
+ *     SUPERBLOCK_KERNELS    the name of the same table for FAMILY_SUPERBLOCKS
  *     FLOAT_KERNELS     the name of its FloatKernels */
 #ifndef KERNELS_BLOCK_TABLE_H
 #define KERNELS_BLOCK_TABLE_H
@@ -31,8 +31,8 @@ static void pack(size_t form, const float *x, size_t n_rows, size_t n_inputs, si
 static void multiply(const Product *product, const void *input, size_t n_rows, size_t begin,
                      size_t end, void *scratch) {
     TensorType type = product->w->type;
-    bool records = weight_types[type].family == FAMILY_RECORDS;
-    const BlockKernels *kernels = records ? &RECORD_KERNELS[type] : &block_kernels[type];
+    bool superblocks = weight_types[type].family == FAMILY_SUPERBLOCKS;
+    const BlockKernels *kernels = superblocks ? &SUPERBLOCK_KERNELS[type] : &block_kernels[type];
     if (kernels->many_rows && n_rows >= kernels->many_rows) {
         kernels->many(product, input, n_rows, begin, end, scratch);
     } else if (kernels->block) {

@@ -66,10 +66,11 @@ typedef struct BlockKernels {
     ManyKernel *many;
 } BlockKernels;
 
-/* The block kernels of the record types, in the files NAME_records.c. */
-#define DECLARE_RECORDS(name, lanes) extern const BlockKernels record_kernels_##lanes[TENSOR_TYPES];
-EACH_ISA(DECLARE_RECORDS)
-#undef DECLARE_RECORDS
+/* The block kernels of the superblock types, in the files NAME_superblocks.c. */
+#define DECLARE_SUPERBLOCKS(name, lanes)                                                           \
+    extern const BlockKernels superblock_kernels_##lanes[TENSOR_TYPES];
+EACH_ISA(DECLARE_SUPERBLOCKS)
+#undef DECLARE_SUPERBLOCKS
 
 /* Panels that stay in the second-level cache while all blocks pass over them. */
 enum { RESIDENT_BYTES = 256 * 1024 };

@@ -55,7 +55,7 @@ EACH_CODE_TYPE(BLOCK_KERNEL)
 static const BlockKernels block_kernels[TENSOR_TYPES] = {EACH_CODE_TYPE(BLOCK_ENTRY)};
 
 #define FLOAT_KERNELS float_neon
-#define RECORD_KERNELS record_kernels_neon
+#define SUPERBLOCK_KERNELS superblock_kernels_neon
 #include "kernels/block_table.h"
 
 INLINE int32x4_t spin_step(int32x4_t sum, int8x16_t a) {

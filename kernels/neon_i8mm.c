@@ -3,7 +3,7 @@
  * smmla multiplies two outputs by two rows of activations over eight inputs. Zipping two
  * neighbouring lines puts eight inputs of an output side by side. Rows of activations are
  * multiplied in pairs; the last of an odd number of rows is paired with itself. A single row, the
- * types of records.h and the float types are left to neon.c. */
+ * types of superblocks.h and the float types are left to neon.c. */
 #include "kernels/neon_steps.h"
 
 enum { PAIRS = BLOCK_ROWS / 2 };

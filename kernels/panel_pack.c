@@ -4,7 +4,7 @@
 
 #include "base/numbers.h"
 #include "kernels/bfloat.h"
-#include "kernels/records.h"
+#include "kernels/superblocks.h"
 
 uint16_t panel_float_to_bfloat(float x) {
     return bfloat_round(x);
@@ -140,7 +140,7 @@ size_t panel_bad_row(const Matrix *w, size_t panel) {
     const uint8_t *data = matrix_panel(w, panel);
     const uint16_t *halves = (const uint16_t *)data;
     size_t lines = tensor_lines_bytes(w->type, w->cols), n = lines / sizeof *halves, bad;
-    if (is_record_type(w->type)) return records_bad_row(w->type, w->cols, data);
+    if (is_superblock_type(w->type)) return superblocks_bad_row(w->type, w->cols, data);
     switch (w->type) {
     case TENSOR_F32: /* the upper half of each float */
         n /= 2;

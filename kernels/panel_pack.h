@@ -1,5 +1,5 @@
 /* Writing and checking panels, for converters; tensor.h has their layout and reads them. Panels of
- * records are written by records_pack (records.h). */
+ * superblocks are written by superblocks_pack (superblocks.h). */
 #ifndef PANEL_PACK_H
 #define PANEL_PACK_H
 

@@ -33,8 +33,8 @@ static const PanelReader *const readers[PANEL_FAMILIES] = {
     [FAMILY_NONE] = &line_reader,
     [FAMILY_FLOATS] = &line_reader,
     [FAMILY_CODES] = &line_reader,
-    [FAMILY_RECORDS] =
-        &record_reader, /* without functions in the core build (core/core_absent.c) */
+    [FAMILY_SUPERBLOCKS] =
+        &superblock_reader, /* without functions in the core build (core/core_absent.c) */
 };
 
 static const PanelReader *reader_of(TensorType type) {
@@ -55,7 +55,7 @@ size_t tensor_lines_bytes(TensorType type, size_t cols) {
 
 bool tensor_panel_bytes(TensorType type, size_t cols, size_t *bytes) {
     /* No type takes more than 64 bytes of lines, scales and minima for each padded input, and
-     * padding adds fewer than 64 inputs, a record's header no more: within this bound the sums
+     * padding adds fewer than 64 inputs, a superblock's header no more: within this bound the sums
      * below cannot overflow. */
     size_t bound;
     if (!size_add(cols, 64, &bound) || !size_mul(bound, 2 * LINE_BYTES, &bound)) return false;

@@ -15,7 +15,7 @@
  * types with minima, the minima in the same form. Padding makes each of the three parts a
  * multiple of 64 bytes, and zeros pad the inputs to a whole group (or line). The value of a code q
  * is  scale * q  (q8),  scale * (q - 8)  (q4),  scale * q - minimum  (with minima, q unsigned).
- * The panels of types with scales inside scales are runs of records instead: records.h.
+ * The panels of types with scales inside scales are runs of superblocks instead: superblocks.h.
  * docs/format.md is the specification; panel_pack.h makes panels. */
 #ifndef TENSOR_H
 #define TENSOR_H
@@ -26,7 +26,7 @@
 /* Returns the properties of a type; NULL for a number that is no type. */
 const TensorTypeInfo *tensor_type_info(uint32_t type);
 
-/* False for a type that this build knows by name only: the core has no record types. */
+/* False for a type that this build knows by name only: the core has no superblock types. */
 bool tensor_type_is_built(TensorType type);
 
 typedef struct Matrix {
@@ -38,7 +38,7 @@ typedef struct Matrix {
 } Matrix;
 
 /* Bytes of a panel's lines, behind which come scales and minima (type_scales_bytes). A panel of
- * records counts as lines as a whole. */
+ * superblocks counts as lines as a whole. */
 size_t tensor_lines_bytes(TensorType type, size_t cols);
 
 /* Bytes of one panel and of a whole matrix; false when the size does not fit in size_t. */

@@ -60,16 +60,17 @@ typedef enum TensorType {
 
 /* Types whose panels have the same layout, and which share the functions that read and write it. */
 typedef enum PanelFamily {
-    FAMILY_NONE,    /* a vector: no panels */
-    FAMILY_FLOATS,  /* tensor.h: lines of weights */
-    FAMILY_CODES,   /* tensor.h: lines of codes, then scales, then minima */
-    FAMILY_RECORDS, /* records.h: scales inside scales, and codes that are numbers of a table */
+    FAMILY_NONE,        /* a vector: no panels */
+    FAMILY_FLOATS,      /* tensor.h: lines of weights */
+    FAMILY_CODES,       /* tensor.h: lines of codes, then scales, then minima */
+    FAMILY_SUPERBLOCKS, /* superblocks.h: scales inside scales, and codes that are numbers of a
+                           table */
     PANEL_FAMILIES
 } PanelFamily;
 
 /* The types of the two quantized families, for tables of kernels. */
 #define EACH_CODE_TYPE(X) X(Q8) X(Q8_64) X(Q4) X(Q4_MIN) X(Q8_MIN)
-#define EACH_RECORD_TYPE(X)                                                                        \
+#define EACH_SUPERBLOCK_TYPE(X)                                                                    \
     X(Q4_K)                                                                                        \
     X(Q5_K)                                                                                        \
     X(Q6_K)                                                                                        \
@@ -99,41 +100,42 @@ typedef enum PanelFamily {
     X(Q5_0)                                                                                        \
     X(Q5_1)
 
-/* How a record stores the scales of its groups. */
-typedef enum RecordScales {
-    SCALES_PARTS,        /* a float16 for the record, times a uint8 for each group */
-    SCALES_SIGNED_PARTS, /* a float16 for the record, times an int8 for each group */
+/* How a superblock stores the scales of its groups. */
+typedef enum SuperblockScales {
+    SCALES_PARTS,        /* a float16 for the superblock, times a uint8 for each group */
+    SCALES_SIGNED_PARTS, /* a float16 for the superblock, times an int8 for each group */
     SCALES_NIBBLE_PARTS, /* the same as SCALES_PARTS with a nibble each for scale and minimum */
-    SCALES_6_BIT_PARTS,  /* a float16 for the record, times 6 bits less 32 for each group */
-    SCALES_ODD_PARTS,    /* a float16 for the record, times 2 n + 1 for each group's nibble n */
-    SCALES_FLOAT_PARTS,  /* a float32 for the record, times an 8-bit float for each group */
-    SCALES_WIDE_PARTS,   /* a float32 for the record, times an odd int8 for each group */
+    SCALES_6_BIT_PARTS,  /* a float16 for the superblock, times 6 bits less 32 for each group */
+    SCALES_ODD_PARTS,    /* a float16 for the superblock, times 2 n + 1 for each group's nibble n */
+    SCALES_FLOAT_PARTS,  /* a float32 for the superblock, times an 8-bit float for each group */
+    SCALES_WIDE_PARTS,   /* a float32 for the superblock, times an odd int8 for each group */
     SCALES_HALVES,       /* a float16 for each group (and one for its minimum), or for each few
                             groups */
     SCALES_POWERS        /* an exponent of 2 for each group */
-} RecordScales;
+} SuperblockScales;
 
 typedef struct TensorTypeInfo {
     const char *name; /* "q8" */
     PanelFamily family;
-    uint32_t line_inputs; /* inputs of each row in one 64-byte line; in a record, of a line with the
-                             lower bits of codes: 8 (4 bits of each), 16 (2 bits) or 32 (1 bit) */
-    uint32_t group;       /* inputs that share a scale; 0 for types without scales. The activations
-                             have a scale for so many inputs, too */
-    bool has_min;         /* a minimum for each group is subtracted from scale * code */
-    uint8_t bits;         /* of a code */
-    uint8_t zero;         /* the stored code that means 0: codes lie so far above their value */
-    bool is_signed;       /* codes are int8 as stored */
-    bool has_table;       /* codes are numbers of a table's levels */
-    uint8_t largest;      /* the largest magnitude of its levels */
-    uint8_t raise;        /* how much higher the levels of some groups are, which a bit of each
-                             group tells; 0: of none */
-    uint8_t halved;       /* scales with odd parts: how often they are halved */
-    RecordScales scales;  /* FAMILY_RECORDS only */
-    uint8_t shared;       /* SCALES_HALVES: how many groups share a float16; 0: each has its own */
-    uint8_t record_inputs; /* inputs of a record; 0: 256 */
-    bool bfloat_inputs;    /* activations are rounded to bfloat16, and multiplied in blocks of
-                              BFLOAT_BLOCK inputs */
+    uint32_t
+        line_inputs; /* inputs of each row in one 64-byte line; in a superblock, of a line with the
+                        lower bits of codes: 8 (4 bits of each), 16 (2 bits) or 32 (1 bit) */
+    uint32_t group;  /* inputs that share a scale; 0 for types without scales. The activations
+                        have a scale for so many inputs, too */
+    bool has_min;    /* a minimum for each group is subtracted from scale * code */
+    uint8_t bits;    /* of a code */
+    uint8_t zero;    /* the stored code that means 0: codes lie so far above their value */
+    bool is_signed;  /* codes are int8 as stored */
+    bool has_table;  /* codes are numbers of a table's levels */
+    uint8_t largest; /* the largest magnitude of its levels */
+    uint8_t raise;   /* how much higher the levels of some groups are, which a bit of each
+                        group tells; 0: of none */
+    uint8_t halved;  /* scales with odd parts: how often they are halved */
+    SuperblockScales scales; /* FAMILY_SUPERBLOCKS only */
+    uint8_t shared; /* SCALES_HALVES: how many groups share a float16; 0: each has its own */
+    uint8_t superblock_inputs; /* inputs of a superblock; 0: 256 */
+    bool bfloat_inputs;        /* activations are rounded to bfloat16, and multiplied in blocks of
+                                  BFLOAT_BLOCK inputs */
 } TensorTypeInfo;
 
 static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
@@ -146,61 +148,62 @@ static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
     [TENSOR_Q4] = {"q4", FAMILY_CODES, 8, 32, .bits = 4, .zero = 8},
     [TENSOR_Q4_MIN] = {"q4_min", FAMILY_CODES, 8, 32, true, .bits = 4},
     [TENSOR_Q8_MIN] = {"q8_min", FAMILY_CODES, 4, 32, true, .bits = 8},
-    [TENSOR_Q4_K] = {"q4_k", FAMILY_RECORDS, 8, 32, true, .bits = 4, .scales = SCALES_PARTS},
-    [TENSOR_Q5_K] = {"q5_k", FAMILY_RECORDS, 8, 32, true, .bits = 5, .scales = SCALES_PARTS},
-    [TENSOR_Q6_K] = {"q6_k", FAMILY_RECORDS, 8, 16, .bits = 6, .zero = 32,
+    [TENSOR_Q4_K] = {"q4_k", FAMILY_SUPERBLOCKS, 8, 32, true, .bits = 4, .scales = SCALES_PARTS},
+    [TENSOR_Q5_K] = {"q5_k", FAMILY_SUPERBLOCKS, 8, 32, true, .bits = 5, .scales = SCALES_PARTS},
+    [TENSOR_Q6_K] = {"q6_k", FAMILY_SUPERBLOCKS, 8, 16, .bits = 6, .zero = 32,
                      .scales = SCALES_SIGNED_PARTS},
-    [TENSOR_Q4_NL] = {"q4_nl", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true, .largest = 127,
-                      .scales = SCALES_HALVES},
-    [TENSOR_MXFP4] = {"mxfp4", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true, .largest = 12,
-                      .scales = SCALES_POWERS},
-    [TENSOR_NVFP4] = {"nvfp4", FAMILY_RECORDS, 8, 16, .bits = 4, .has_table = true, .largest = 12,
-                      .scales = SCALES_HALVES},
-    [TENSOR_Q2_K] = {"q2_k", FAMILY_RECORDS, 16, 16, true, .bits = 2,
+    [TENSOR_Q4_NL] = {"q4_nl", FAMILY_SUPERBLOCKS, 8, 32, .bits = 4, .has_table = true,
+                      .largest = 127, .scales = SCALES_HALVES},
+    [TENSOR_MXFP4] = {"mxfp4", FAMILY_SUPERBLOCKS, 8, 32, .bits = 4, .has_table = true,
+                      .largest = 12, .scales = SCALES_POWERS},
+    [TENSOR_NVFP4] = {"nvfp4", FAMILY_SUPERBLOCKS, 8, 16, .bits = 4, .has_table = true,
+                      .largest = 12, .scales = SCALES_HALVES},
+    [TENSOR_Q2_K] = {"q2_k", FAMILY_SUPERBLOCKS, 16, 16, true, .bits = 2,
                      .scales = SCALES_NIBBLE_PARTS},
-    [TENSOR_Q3_K] = {"q3_k", FAMILY_RECORDS, 16, 16, .bits = 3, .zero = 4,
+    [TENSOR_Q3_K] = {"q3_k", FAMILY_SUPERBLOCKS, 16, 16, .bits = 3, .zero = 4,
                      .scales = SCALES_6_BIT_PARTS},
-    [TENSOR_IQ2] = {"iq2", FAMILY_RECORDS, 16, 16, .bits = 3, .has_table = true, .largest = 43,
+    [TENSOR_IQ2] = {"iq2", FAMILY_SUPERBLOCKS, 16, 16, .bits = 3, .has_table = true, .largest = 43,
                     .halved = 3, .scales = SCALES_ODD_PARTS},
-    [TENSOR_IQ1] = {"iq1", FAMILY_RECORDS, 16, 16, .bits = 3, .has_table = true, .largest = 9,
+    [TENSOR_IQ1] = {"iq1", FAMILY_SUPERBLOCKS, 16, 16, .bits = 3, .has_table = true, .largest = 9,
                     .halved = 3, .scales = SCALES_ODD_PARTS},
-    [TENSOR_IQ3_XXS] = {"iq3_xxs", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true,
+    [TENSOR_IQ3_XXS] = {"iq3_xxs", FAMILY_SUPERBLOCKS, 8, 32, .bits = 4, .has_table = true,
                         .largest = 62, .halved = 2, .scales = SCALES_ODD_PARTS},
-    [TENSOR_IQ3_S] = {"iq3_s", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true, .largest = 15,
-                      .scales = SCALES_ODD_PARTS},
-    [TENSOR_IQ4_XS] = {"iq4_xs", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true,
+    [TENSOR_IQ3_S] = {"iq3_s", FAMILY_SUPERBLOCKS, 8, 32, .bits = 4, .has_table = true,
+                      .largest = 15, .scales = SCALES_ODD_PARTS},
+    [TENSOR_IQ4_XS] = {"iq4_xs", FAMILY_SUPERBLOCKS, 8, 32, .bits = 4, .has_table = true,
                        .largest = 127, .scales = SCALES_6_BIT_PARTS},
-    [TENSOR_Q2_0] = {"q2_0", FAMILY_RECORDS, 16, 32, .bits = 2, .zero = 1, .scales = SCALES_HALVES,
-                     .shared = 2},
-    [TENSOR_TQ2_0] = {"tq2_0", FAMILY_RECORDS, 16, 32, .bits = 2, .zero = 1,
+    [TENSOR_Q2_0] = {"q2_0", FAMILY_SUPERBLOCKS, 16, 32, .bits = 2, .zero = 1,
+                     .scales = SCALES_HALVES, .shared = 2},
+    [TENSOR_TQ2_0] = {"tq2_0", FAMILY_SUPERBLOCKS, 16, 32, .bits = 2, .zero = 1,
                       .scales = SCALES_HALVES, .shared = 8},
-    [TENSOR_Q1_0] = {"q1_0", FAMILY_RECORDS, 32, 32, .bits = 1, .has_table = true, .largest = 1,
+    [TENSOR_Q1_0] = {"q1_0", FAMILY_SUPERBLOCKS, 32, 32, .bits = 1, .has_table = true, .largest = 1,
                      .scales = SCALES_HALVES, .shared = 4},
-    [TENSOR_NVFP4_T] = {"nvfp4_t", FAMILY_RECORDS, 8, 16, .bits = 4, .has_table = true,
+    [TENSOR_NVFP4_T] = {"nvfp4_t", FAMILY_SUPERBLOCKS, 8, 16, .bits = 4, .has_table = true,
                         .largest = 12, .scales = SCALES_FLOAT_PARTS},
-    [TENSOR_IQ2_K] = {"iq2_k", FAMILY_RECORDS, 16, 16, .bits = 2, .has_table = true, .largest = 31,
-                      .raise = 5, .scales = SCALES_6_BIT_PARTS},
-    [TENSOR_IQ2_KS] = {"iq2_ks", FAMILY_RECORDS, 16, 32, .bits = 2, .has_table = true,
+    [TENSOR_IQ2_K] = {"iq2_k", FAMILY_SUPERBLOCKS, 16, 16, .bits = 2, .has_table = true,
+                      .largest = 31, .raise = 5, .scales = SCALES_6_BIT_PARTS},
+    [TENSOR_IQ2_KS] = {"iq2_ks", FAMILY_SUPERBLOCKS, 16, 32, .bits = 2, .has_table = true,
                        .largest = 31, .raise = 5, .scales = SCALES_6_BIT_PARTS},
-    [TENSOR_IQ3_K] = {"iq3_k", FAMILY_RECORDS, 16, 16, .bits = 3, .has_table = true, .largest = 63,
-                      .raise = 4, .scales = SCALES_6_BIT_PARTS},
-    [TENSOR_IQ3_KS] = {"iq3_ks", FAMILY_RECORDS, 16, 32, .bits = 3, .has_table = true,
+    [TENSOR_IQ3_K] = {"iq3_k", FAMILY_SUPERBLOCKS, 16, 16, .bits = 3, .has_table = true,
+                      .largest = 63, .raise = 4, .scales = SCALES_6_BIT_PARTS},
+    [TENSOR_IQ3_KS] = {"iq3_ks", FAMILY_SUPERBLOCKS, 16, 32, .bits = 3, .has_table = true,
                        .largest = 63, .raise = 4, .scales = SCALES_6_BIT_PARTS},
-    [TENSOR_IQ4_K] = {"iq4_k", FAMILY_RECORDS, 8, 16, .bits = 4, .has_table = true, .largest = 127,
-                      .raise = 4, .scales = SCALES_6_BIT_PARTS},
-    [TENSOR_IQ4_KS] = {"iq4_ks", FAMILY_RECORDS, 8, 32, .bits = 4, .has_table = true,
+    [TENSOR_IQ4_K] = {"iq4_k", FAMILY_SUPERBLOCKS, 8, 16, .bits = 4, .has_table = true,
+                      .largest = 127, .raise = 4, .scales = SCALES_6_BIT_PARTS},
+    [TENSOR_IQ4_KS] = {"iq4_ks", FAMILY_SUPERBLOCKS, 8, 32, .bits = 4, .has_table = true,
                        .largest = 127, .raise = 4, .scales = SCALES_WIDE_PARTS},
-    [TENSOR_IQ5_K] = {"iq5_k", FAMILY_RECORDS, 8, 16, .bits = 5, .has_table = true, .largest = 126,
-                      .raise = 2, .scales = SCALES_6_BIT_PARTS},
-    [TENSOR_IQ5_KS] = {"iq5_ks", FAMILY_RECORDS, 8, 32, .bits = 5, .has_table = true,
+    [TENSOR_IQ5_K] = {"iq5_k", FAMILY_SUPERBLOCKS, 8, 16, .bits = 5, .has_table = true,
+                      .largest = 126, .raise = 2, .scales = SCALES_6_BIT_PARTS},
+    [TENSOR_IQ5_KS] = {"iq5_ks", FAMILY_SUPERBLOCKS, 8, 32, .bits = 5, .has_table = true,
                        .largest = 126, .raise = 2, .scales = SCALES_WIDE_PARTS},
-    [TENSOR_IQ6_K] = {"iq6_k", FAMILY_RECORDS, 8, 16, .bits = 6, .has_table = true, .largest = 127,
-                      .raise = 1, .scales = SCALES_SIGNED_PARTS},
-    /* Their rows are often no multiple of 256: in smaller records no header has unused places. */
-    [TENSOR_Q5_0] = {"q5_0", FAMILY_RECORDS, 8, 32, .bits = 5, .zero = 16, .scales = SCALES_HALVES,
-                     .record_inputs = 64},
-    [TENSOR_Q5_1] = {"q5_1", FAMILY_RECORDS, 8, 32, true, .bits = 5, .scales = SCALES_HALVES,
-                     .record_inputs = 32},
+    [TENSOR_IQ6_K] = {"iq6_k", FAMILY_SUPERBLOCKS, 8, 16, .bits = 6, .has_table = true,
+                      .largest = 127, .raise = 1, .scales = SCALES_SIGNED_PARTS},
+    /* Their rows are often no multiple of 256: in smaller superblocks no header has unused places.
+     */
+    [TENSOR_Q5_0] = {"q5_0", FAMILY_SUPERBLOCKS, 8, 32, .bits = 5, .zero = 16,
+                     .scales = SCALES_HALVES, .superblock_inputs = 64},
+    [TENSOR_Q5_1] = {"q5_1", FAMILY_SUPERBLOCKS, 8, 32, true, .bits = 5, .scales = SCALES_HALVES,
+                     .superblock_inputs = 32},
     [TENSOR_BF16_ACT] = {"bf16_act", FAMILY_FLOATS, .line_inputs = 2, .bfloat_inputs = true},
 };
 
@@ -242,8 +245,8 @@ static inline size_t tensor_padded_cols(TensorType type, size_t cols) {
     return round_up(cols, info->group ? info->group : info->line_inputs);
 }
 
-/* Bytes of the lines of a panel of `cols` inputs (not of records), and of the scales behind them,
- * or of the minima behind those (0 for families without them). */
+/* Bytes of the lines of a panel of `cols` inputs (not of superblocks), and of the scales behind
+ * them, or of the minima behind those (0 for families without them). */
 TYPE_INLINE size_t type_lines_bytes(TensorType type, size_t cols) {
     return tensor_padded_cols(type, cols) / weight_types[type].line_inputs * LINE_BYTES;
 }
@@ -262,12 +265,12 @@ typedef struct WeightGroup {
 
 /* How the panels of a family are read; tensor.c has the table of all families. */
 typedef struct PanelReader {
-    /* Bytes of the lines (for records: of all) of a panel of `cols` inputs. */
+    /* Bytes of the lines (for superblocks: of all) of a panel of `cols` inputs. */
     size_t (*lines_bytes)(TensorType type, size_t cols);
     /* Reads group g of row r of a panel; quantized families only. */
     void (*group)(TensorType type, size_t cols, const uint8_t *panel, size_t g, size_t r,
                   WeightGroup *group);
 } PanelReader;
-extern const PanelReader record_reader; /* records.c */
+extern const PanelReader superblock_reader; /* superblocks.c */
 
 #endif

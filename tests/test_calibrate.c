@@ -15,7 +15,7 @@
 #include "convert/calibrate.h"
 #include "convert/convert_target.h"
 #include "convert/quantize.h"
-#include "convert/quantize_records.h"
+#include "convert/quantize_superblocks.h"
 #include "fixture.h"
 #include "kernels/panel_pack.h"
 #include "process.h"
@@ -256,18 +256,19 @@ static double weighted_error(TensorType type, const float *x, const float *impor
     assert_true(codes && subs && scales && panel);
     memset(scales, 0, 2 * all * sizeof *scales);
     for (size_t r = 0; r < ROWS; r++) {
-        const RecordCodes at = {codes + r * COLS, scales + r * groups, scales + all + r * groups,
-                                subs + r * groups, subs + all + r * groups};
-        if (is_record_type(type)) {
-            quantize_records(type, COLS, x + r * COLS, known, &at);
+        const SuperblockCodes at = {codes + r * COLS, scales + r * groups,
+                                    scales + all + r * groups, subs + r * groups,
+                                    subs + all + r * groups};
+        if (is_superblock_type(type)) {
+            quantize_superblocks(type, COLS, x + r * COLS, known, &at);
         } else {
             quantize_row(type, COLS, x + r * COLS, known, at.codes, at.scales,
                          minima ? minima + r * groups : NULL);
         }
     }
-    const RecordCodes rows = {codes, scales, scales + all, subs, subs + all};
-    if (is_record_type(type)) {
-        records_pack(type, COLS, &rows, panel);
+    const SuperblockCodes rows = {codes, scales, scales + all, subs, subs + all};
+    if (is_superblock_type(type)) {
+        superblocks_pack(type, COLS, &rows, panel);
     } else {
         panel_pack_codes(type, COLS, codes, scales, minima, panel);
     }

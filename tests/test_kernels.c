@@ -12,7 +12,7 @@
 #include "kernels/blocks.h"
 #include "kernels/kernels.h"
 #include "kernels/panel_pack.h"
-#include "kernels/records.h"
+#include "kernels/superblocks.h"
 #include "core/numeric.h"
 #include "tests/portable.h"
 #include "tests/tier.h"
@@ -29,14 +29,15 @@ static float value_of(uint32_t i) {
     return (h >> 28) == 0 ? 16 * v : (h >> 28) == 1 ? 0.0f : v;
 }
 
-/* Like the function above for the types of records.h. Bytes of a panel past its rows and columns
- * are zero. */
-static void fill_records(TensorType type, size_t rows, size_t cols, uint32_t seed, uint8_t *data) {
+/* Like the function above for the types of superblocks.h. Bytes of a panel past its rows and
+ * columns are zero. */
+static void fill_superblocks(TensorType type, size_t rows, size_t cols, uint32_t seed,
+                             uint8_t *data) {
     size_t padded = tensor_padded_cols(type, cols), groups = padded / type_group(type), panel;
     assert_true(tensor_panel_bytes(type, cols, &panel));
-    RecordCodes parts = {malloc(PANEL_ROWS * padded), malloc(PANEL_ROWS * groups * 2),
-                         malloc(PANEL_ROWS * groups * 2), malloc(PANEL_ROWS * groups),
-                         malloc(PANEL_ROWS * groups)};
+    SuperblockCodes parts = {malloc(PANEL_ROWS * padded), malloc(PANEL_ROWS * groups * 2),
+                             malloc(PANEL_ROWS * groups * 2), malloc(PANEL_ROWS * groups),
+                             malloc(PANEL_ROWS * groups)};
     const TensorTypeInfo *info = tensor_type_info(type);
     uint32_t largest = (1u << info->bits) - 1;
     for (size_t p = 0; p < (rows + 15) / 16; p++) {
@@ -57,7 +58,7 @@ static void fill_records(TensorType type, size_t rows, size_t cols, uint32_t see
                 parts.sub_scales[i] = real ? (uint8_t)(h % 30 + 105) : 0;
             parts.sub_minima[i] = (uint8_t)(h >> 8 & 63);
         }
-        records_pack(type, cols, &parts, data + p * panel);
+        superblocks_pack(type, cols, &parts, data + p * panel);
     }
     free(parts.codes);
     free(parts.scales);
@@ -74,8 +75,8 @@ static Matrix matrix_new(TensorType type, size_t rows, size_t cols, uint32_t see
     assert_true(tensor_panel_bytes(type, cols, &panel_bytes));
     assert_true(tensor_matrix_bytes(type, rows, cols, &bytes));
     uint8_t *data = aligned_alloc(64, bytes);
-    if (is_record_type(type)) {
-        fill_records(type, rows, cols, seed, data);
+    if (is_superblock_type(type)) {
+        fill_superblocks(type, rows, cols, seed, data);
         return (Matrix){type, rows, cols, panel_bytes, data};
     }
     size_t groups = info->group ? padded / info->group : 0, panels = (rows + 15) / 16;
@@ -248,8 +249,8 @@ static void five_bits_give_the_bits_of_the_same_weights_in_eight(void **state) {
     for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
         Matrix five = matrix_new(pairs[k].five, PANEL_ROWS, COLS, 1);
         Matrix eight = matrix_new(pairs[k].eight, PANEL_ROWS, COLS, 1);
-        const RecordCodes parts = {codes, scales, minima, codes, codes};
-        records_pack(five.type, COLS, &parts, (uint8_t *)five.data);
+        const SuperblockCodes parts = {codes, scales, minima, codes, codes};
+        superblocks_pack(five.type, COLS, &parts, (uint8_t *)five.data);
         uint8_t zero = tensor_type_info(five.type)->zero, lowered[PANEL_ROWS * COLS];
         for (size_t i = 0; i < sizeof codes; i++) lowered[i] = (uint8_t)(codes[i] - zero);
         panel_pack_codes(eight.type, COLS, lowered, scales, minima, (uint8_t *)eight.data);
@@ -580,19 +581,19 @@ static void the_reference_multiplies_the_matrix_that_matrix_row_shows(void **sta
 }
 
 #if defined(__x86_64__) || defined(__aarch64__)
-extern const BlockKernels plain_records_first[TENSOR_TYPES]; /* plain_records.c */
+extern const BlockKernels plain_superblocks_first[TENSOR_TYPES]; /* plain_superblocks.c */
 
-/* The first story's build multiplies records by plain_records.c, beside packed inputs of the
- * instruction set. */
-static void plain_kernels_of_records_give_the_reference_s_bits(void **state) {
+/* The first story's build multiplies superblocks by plain_superblocks.c, beside packed inputs of
+ * the instruction set. */
+static void plain_kernels_of_superblocks_give_the_reference_s_bits(void **state) {
     (void)state;
     Error error;
     const Isa *isa = isa_choose("avx2", &error);
     if (!isa) isa = isa_choose("neon", &error);
     if (!isa) skip();
     for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
-        const BlockKernels *plain = &plain_records_first[t];
-        if ((plain->block != NULL) != (tensor_type_info(t)->family == FAMILY_RECORDS))
+        const BlockKernels *plain = &plain_superblocks_first[t];
+        if ((plain->block != NULL) != (tensor_type_info(t)->family == FAMILY_SUPERBLOCKS))
             fail_msg("%s", tensor_type_info(t)->name);
         for (size_t n = 1, rows = 83, cols = 100; plain->block && n <= plain->block_rows; n++) {
             const Matrix w = matrix_new((TensorType)t, rows, cols, t);
@@ -632,7 +633,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bits_are_the_reference_s_for_the_largest_products),
         cmocka_unit_test(bf16_act_has_the_reference_s_bits_at_its_edges),
 #if defined(__x86_64__) || defined(__aarch64__)
-        cmocka_unit_test(plain_kernels_of_records_give_the_reference_s_bits),
+        cmocka_unit_test(plain_kernels_of_superblocks_give_the_reference_s_bits),
 #endif
         cmocka_unit_test(a_non_finite_activation_reaches_its_row_s_output_and_no_other),
     };

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "convert/quantize.h"
-#include "convert/quantize_records.h"
+#include "convert/quantize_superblocks.h"
 #include "formats/stored/stored.h"
 #include "formats/stored/stored_k.h"
 #include "kernels/panel_pack.h"
@@ -77,19 +77,19 @@ static void values_are_those_of_the_gguf_package(void **state) {
     each_case(check_floats);
 }
 
-/* Allocates RecordCodes for 16 rows; codes_free. */
-static RecordCodes codes_new(size_t padded, size_t groups) {
-    return (RecordCodes){calloc(PANEL_ROWS, padded), calloc(PANEL_ROWS * groups, 2),
-                         calloc(PANEL_ROWS * groups, 2), calloc(PANEL_ROWS, groups),
-                         calloc(PANEL_ROWS, groups)};
+/* Allocates SuperblockCodes for 16 rows; codes_free. */
+static SuperblockCodes codes_new(size_t padded, size_t groups) {
+    return (SuperblockCodes){calloc(PANEL_ROWS, padded), calloc(PANEL_ROWS * groups, 2),
+                             calloc(PANEL_ROWS * groups, 2), calloc(PANEL_ROWS, groups),
+                             calloc(PANEL_ROWS, groups)};
 }
 
-static RecordCodes row_of(const RecordCodes *c, size_t padded, size_t groups, size_t r) {
-    return (RecordCodes){c->codes + r * padded, c->scales + r * groups, c->minima + r * groups,
-                         c->sub_scales + r * groups, c->sub_minima + r * groups};
+static SuperblockCodes row_of(const SuperblockCodes *c, size_t padded, size_t groups, size_t r) {
+    return (SuperblockCodes){c->codes + r * padded, c->scales + r * groups, c->minima + r * groups,
+                             c->sub_scales + r * groups, c->sub_minima + r * groups};
 }
 
-static void codes_free(RecordCodes *c) {
+static void codes_free(SuperblockCodes *c) {
     free(c->codes);
     free(c->scales);
     free(c->minima);
@@ -103,16 +103,16 @@ static void check_panel(StoredType stored, const Case *c, size_t cols) {
     const StoredTypeInfo *info = stored_type_info(stored);
     TensorType type = info->lossless;
     size_t groups = cols / type_group(type), rows = c->n_values / cols, bytes, row_bytes;
-    RecordCodes codes = codes_new(cols, groups);
+    SuperblockCodes codes = codes_new(cols, groups);
     assert_true(stored_bytes(stored, cols, &row_bytes));
     for (size_t r = 0; r < rows && r < PANEL_ROWS; r++) {
-        RecordCodes row = row_of(&codes, cols, groups, r);
-        stored_to_records(stored, c->blocks + r * row_bytes, cols, &row);
+        SuperblockCodes row = row_of(&codes, cols, groups, r);
+        stored_to_superblocks(stored, c->blocks + r * row_bytes, cols, &row);
     }
     assert_true(tensor_panel_bytes(type, cols, &bytes));
     uint8_t *panel = aligned_alloc(64, bytes);
-    records_pack(type, cols, &codes, panel);
-    assert_int_equal(records_bad_row(type, cols, panel), PANEL_ROWS);
+    superblocks_pack(type, cols, &codes, panel);
+    assert_int_equal(superblocks_bad_row(type, cols, panel), PANEL_ROWS);
     Matrix w = {type, rows, cols, bytes, panel};
     float *row = malloc(cols * sizeof *row);
     for (size_t r = 0; r < rows && r < PANEL_ROWS; r++) {
@@ -151,7 +151,8 @@ static void panels_are_hardly_larger_than_the_blocks(void **state) {
             assert_true(tensor_matrix_bytes(stored_type_info(types[i])->lossless, 64, cols, &ours));
             assert_true(stored_bytes(types[i], 64 * cols, &source));
             assert_true((double)ours <= 1.03 * (double)source);
-            /* A record of TQ2_0 ends in half a line of 64 bytes, which the next one begins with. */
+            /* A superblock of TQ2_0 ends in half a line of 64 bytes, which the next one begins
+             * with. */
             if (i > 0) continue;
             assert_true(tensor_matrix_bytes(TENSOR_TQ2_0, 64, cols, &ours));
             assert_true(stored_bytes(STORED_TQ2_0, 64 * cols, &source));
@@ -160,8 +161,8 @@ static void panels_are_hardly_larger_than_the_blocks(void **state) {
 }
 
 /* The scale at `at` is one of row 5: infinities, NaN and what makes weights infinite are found. */
-static void check_float_scales(TensorType type, size_t cols, const RecordCodes *codes, size_t at,
-                               uint8_t *panel) {
+static void check_float_scales(TensorType type, size_t cols, const SuperblockCodes *codes,
+                               size_t at, uint8_t *panel) {
     static const struct {
         float scale;
         bool is_good;
@@ -170,8 +171,8 @@ static void check_float_scales(TensorType type, size_t cols, const RecordCodes *
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         codes->scales[at] = (uint16_t)float_bits(cases[i].scale);
         codes->minima[at] = (uint16_t)(float_bits(cases[i].scale) >> 16);
-        records_pack(type, cols, codes, panel);
-        assert_int_equal(records_bad_row(type, cols, panel), cases[i].is_good ? PANEL_ROWS : 5);
+        superblocks_pack(type, cols, codes, panel);
+        assert_int_equal(superblocks_bad_row(type, cols, panel), cases[i].is_good ? PANEL_ROWS : 5);
     }
 }
 
@@ -179,30 +180,30 @@ static void a_scale_that_is_not_finite_is_found(void **state) {
     (void)state;
     for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++) {
         TensorType type = (TensorType)t;
-        if (!is_record_type(type)) continue;
+        if (!is_superblock_type(type)) continue;
         size_t cols = 300, padded = tensor_padded_cols(type, cols), bytes;
         size_t groups = padded / type_group(type);
-        RecordCodes codes = codes_new(padded, groups);
+        SuperblockCodes codes = codes_new(padded, groups);
         assert_true(tensor_panel_bytes(type, cols, &bytes));
         uint8_t *panel = aligned_alloc(64, bytes);
-        records_pack(type, cols, &codes, panel);
-        assert_int_equal(records_bad_row(type, cols, panel), PANEL_ROWS);
-        /* Spoil a scale, then a minimum, of row 5 in the second record. */
-        bool by_group = !record_has_parts(type);
+        superblocks_pack(type, cols, &codes, panel);
+        assert_int_equal(superblocks_bad_row(type, cols, panel), PANEL_ROWS);
+        /* Spoil a scale, then a minimum, of row 5 in the second superblock. */
+        bool by_group = !superblock_has_parts(type);
         size_t at = 5 * groups + (by_group ? 8 : 1);
-        if (record_scale_is_float(type)) {
+        if (superblock_scale_is_float(type)) {
             check_float_scales(type, cols, &codes, at, panel);
         } else {
             codes.scales[at] = 0x7C00;
-            if (record_scales(type) == SCALES_POWERS) codes.sub_scales[at] = 255;
-            records_pack(type, cols, &codes, panel);
-            assert_int_equal(records_bad_row(type, cols, panel), 5);
+            if (superblock_scales(type) == SCALES_POWERS) codes.sub_scales[at] = 255;
+            superblocks_pack(type, cols, &codes, panel);
+            assert_int_equal(superblocks_bad_row(type, cols, panel), 5);
             codes.scales[at] = 0;
             codes.minima[at] = 0x7E00;
             codes.sub_scales[at] = 0;
-            records_pack(type, cols, &codes, panel);
+            superblocks_pack(type, cols, &codes, panel);
             size_t bad = type_has_minima(type) ? 5 : PANEL_ROWS;
-            assert_int_equal(records_bad_row(type, cols, panel), bad);
+            assert_int_equal(superblocks_bad_row(type, cols, panel), bad);
         }
         free(panel);
         codes_free(&codes);
@@ -261,18 +262,18 @@ static void nvfp4_beside_a_factor_is_held_without_loss(void **state) {
     uint8_t *blocks = generated_blocks(STORED_NVFP4, 40, PANEL_ROWS * COLS);
     for (size_t f = 0; f < sizeof factors / sizeof *factors; f++) {
         size_t bytes;
-        RecordCodes codes = codes_new(COLS, GROUPS);
+        SuperblockCodes codes = codes_new(COLS, GROUPS);
         assert_true(tensor_panel_bytes(TENSOR_NVFP4_T, COLS, &bytes));
         uint8_t *panel = aligned_alloc(64, bytes);
         for (size_t r = 0; r < PANEL_ROWS; r++) {
-            RecordCodes to = row_of(&codes, COLS, GROUPS, r);
-            stored_to_records(STORED_NVFP4, blocks + r * ROW_BYTES, COLS, &to);
+            SuperblockCodes to = row_of(&codes, COLS, GROUPS, r);
+            stored_to_superblocks(STORED_NVFP4, blocks + r * ROW_BYTES, COLS, &to);
         }
         for (size_t i = 0; i < PANEL_ROWS * GROUPS; i++) {
             codes.scales[i] = (uint16_t)float_bits(factors[f]);
             codes.minima[i] = (uint16_t)(float_bits(factors[f]) >> 16);
         }
-        records_pack(TENSOR_NVFP4_T, COLS, &codes, panel);
+        superblocks_pack(TENSOR_NVFP4_T, COLS, &codes, panel);
         const Matrix w = {TENSOR_NVFP4_T, PANEL_ROWS, COLS, bytes, panel};
         for (size_t r = 0; r < PANEL_ROWS; r++) {
             const uint8_t *blocks_of_row = blocks + r * ROW_BYTES;
@@ -324,7 +325,8 @@ static void values_of_few_bits_are_those_of_the_gguf_package(void **state) {
     each_hashed(check_hash);
 }
 
-/* Repacks rows of blocks into a panel of records and returns it; of codes, where the type is one.
+/* Repacks rows of blocks into a panel of superblocks and returns it; of codes, where the type is
+ * one.
  */
 static uint8_t *panel_of_blocks(StoredType type, const uint8_t *blocks, size_t cols) {
     const StoredTypeInfo *info = stored_type_info(type);
@@ -333,13 +335,13 @@ static uint8_t *panel_of_blocks(StoredType type, const uint8_t *blocks, size_t c
     size_t bytes;
     assert_true(tensor_panel_bytes(info->lossless, cols, &bytes));
     uint8_t *panel = aligned_alloc(64, bytes);
-    RecordCodes codes = codes_new(cols, groups);
-    if (is_record_type(info->lossless)) {
+    SuperblockCodes codes = codes_new(cols, groups);
+    if (is_superblock_type(info->lossless)) {
         for (size_t r = 0; r < PANEL_ROWS; r++) {
-            RecordCodes row = row_of(&codes, cols, groups, r);
-            stored_to_records(type, blocks + r * row_bytes, cols, &row);
+            SuperblockCodes row = row_of(&codes, cols, groups, r);
+            stored_to_superblocks(type, blocks + r * row_bytes, cols, &row);
         }
-        records_pack(info->lossless, cols, &codes, panel);
+        superblocks_pack(info->lossless, cols, &codes, panel);
     } else {
         uint16_t *minima = type_has_minima(info->lossless) ? codes.minima : NULL;
         stored_to_codes(type, blocks, PANEL_ROWS * cols, codes.codes, codes.scales, minima);
@@ -531,11 +533,11 @@ static void every_type_of_gguf_keeps_its_values_as_the_docs_say(void **state) {
 }
 
 /* What a type of GGUF may grow by, where it is more than 3%: the levels of codebooks are held in
- * place of their numbers, and the last record of a row has the header of a whole one. */
+ * place of their numbers, and the last superblock of a row has the header of a whole one. */
 static double growth_allowed(StoredType type, size_t cols) {
     static const struct {
         StoredType type;
-        double whole, odd; /* in rows of whole records, in others */
+        double whole, odd; /* in rows of whole superblocks, in others */
     } larger[] = {{STORED_IQ3_S, 1.24, 0},  {STORED_IQ3_XXS, 1.39, 0}, {STORED_IQ2_S, 1.32, 0},
                   {STORED_IQ2_XS, 1.46, 0}, {STORED_IQ2_XXS, 1.64, 0}, {STORED_IQ1_M, 1.93, 0},
                   {STORED_IQ1_S, 2.17, 0},  {STORED_TQ1_0, 1.26, 0},   {STORED_IQ4_KSS, 1.10, 0},
@@ -545,7 +547,7 @@ static double growth_allowed(StoredType type, size_t cols) {
     const double most = 1.03;
     for (size_t i = 0; i < sizeof larger / sizeof *larger; i++)
         if (larger[i].type == type)
-            return fmax(most, cols % RECORD_INPUTS ? larger[i].odd : larger[i].whole);
+            return fmax(most, cols % SUPERBLOCK_INPUTS ? larger[i].odd : larger[i].whole);
     return most;
 }
 
@@ -582,14 +584,14 @@ static double error_of_quantizing(TensorType type, size_t cols, float size, bool
             }
             x[r * padded + i] = size * (float)(heavy ? sum * sum * sum : sum);
         }
-    RecordCodes codes = codes_new(padded, groups);
+    SuperblockCodes codes = codes_new(padded, groups);
     for (size_t r = 0; r < PANEL_ROWS; r++) {
-        RecordCodes at = row_of(&codes, padded, groups, r);
-        quantize_records(type, padded, x + r * padded, NULL, &at);
+        SuperblockCodes at = row_of(&codes, padded, groups, r);
+        quantize_superblocks(type, padded, x + r * padded, NULL, &at);
     }
     assert_true(tensor_panel_bytes(type, cols, &bytes));
     uint8_t *panel = aligned_alloc(64, bytes);
-    records_pack(type, cols, &codes, panel);
+    superblocks_pack(type, cols, &codes, panel);
     Matrix w = {type, PANEL_ROWS, cols, bytes, panel};
     double error = 0, square = 0;
     for (size_t r = 0; r < PANEL_ROWS; r++) {
@@ -647,11 +649,11 @@ static void ternary_weights_are_quantized_without_loss(void **state) {
         x[i] = ldexpf((float)(i * i % 7 % 3) - 1.0f, -5) * (i < 256 ? 1.375f : 3.0f);
     for (size_t t = 0; t < 2; t++) {
         size_t bytes;
-        RecordCodes codes = codes_new(COLS, COLS / 32);
-        quantize_records(types[t], COLS, x, NULL, &codes);
+        SuperblockCodes codes = codes_new(COLS, COLS / 32);
+        quantize_superblocks(types[t], COLS, x, NULL, &codes);
         assert_true(tensor_panel_bytes(types[t], COLS, &bytes));
         uint8_t *panel = aligned_alloc(64, bytes);
-        records_pack(types[t], COLS, &codes, panel);
+        superblocks_pack(types[t], COLS, &codes, panel);
         const Matrix w = {types[t], 1, COLS, bytes, panel};
         matrix_row(&w, 0, row);
         for (size_t i = 0; i < COLS; i++) assert_true(row[i] == x[i]);
@@ -665,7 +667,8 @@ static void weights_of_any_size_and_shape_can_be_quantized(void **state) {
     static const float sizes[] = {0.0f, 1e-38f, 1e-12f, 1e-6f, 1.0f, 1000.0f};
     static const size_t cols[] = {1, 31, 64, 257, 288};
     for (uint32_t t = TENSOR_F32; t < TENSOR_TYPES; t++)
-        for (size_t i = 0; is_record_type((TensorType)t) && i < sizeof sizes / sizeof *sizes; i++)
+        for (size_t i = 0; is_superblock_type((TensorType)t) && i < sizeof sizes / sizeof *sizes;
+             i++)
             for (size_t k = 0; k < sizeof cols / sizeof *cols; k++) {
                 double error = error_of_quantizing((TensorType)t, cols[k], sizes[i], false);
                 assert_true(error <= 1.01);

@@ -3,7 +3,7 @@
 #define FORMATS_STORED_STORED_H
 
 #include "formats/stored/stored_type.h"
-#include "kernels/records.h"
+#include "kernels/superblocks.h"
 
 /* Converts n elements (whole blocks) to float32. Not for LLAMA2C_Q8 and RANDOM. */
 void stored_to_floats(StoredType type, const void *stored, size_t n, float *out);
@@ -13,9 +13,10 @@ void stored_to_floats(StoredType type, const void *stored, size_t n, float *out)
 void stored_to_codes(StoredType type, const void *stored, size_t n, uint8_t *codes,
                      uint16_t *scales, uint16_t *minima);
 
-/* Like the function above, for the types whose `lossless` type is one of records.h. `row` points
- * at the row's elements; a scale (and minimum) belongs to a record or to a group, as the type
- * has it. */
-void stored_to_records(StoredType type, const void *stored, size_t n, const RecordCodes *row);
+/* Like the function above, for the types whose `lossless` type is one of superblocks.h. `row`
+ * points at the row's elements; a scale (and minimum) belongs to a superblock or to a group, as the
+ * type has it. */
+void stored_to_superblocks(StoredType type, const void *stored, size_t n,
+                           const SuperblockCodes *row);
 
 #endif

@@ -66,8 +66,8 @@ static uint8_t codes_kss(const uint8_t *words, uint8_t *codes) {
     return sub_scale;
 }
 
-/* IQ2_KL's pairs of levels, as the numbers of the levels in records_table_iq3_k: the first one is
- * the lower octal digit. */
+/* IQ2_KL's pairs of levels, as the numbers of the levels in superblocks_table_iq3_k: the first one
+ * is the lower octal digit. */
 static const uint8_t pairs_kl[32] = {020, 050, 001, 031, 051, 071, 012, 022, 042, 052, 062,
                                      003, 043, 053, 073, 024, 034, 044, 054, 064, 015, 025,
                                      035, 045, 055, 006, 026, 046, 066, 076, 027, 057};
@@ -90,19 +90,19 @@ static int pair_field(const uint8_t *p, size_t i) {
 }
 
 /* A row's scale, which is before the block. */
-static void put_scale(bool is_float, const uint8_t *block, const RecordCodes *to) {
+static void put_scale(bool is_float, const uint8_t *block, const SuperblockCodes *to) {
     to->scales[0] = stored_u16(block);
     if (is_float) to->minima[0] = stored_u16(block + 2);
 }
 
 /* The sub-scale of IQ4_KS, an odd number whose byte's lowest bit tells whether levels are raised.
  */
-static void put_odd(uint8_t byte, size_t g, const RecordCodes *to) {
+static void put_odd(uint8_t byte, size_t g, const SuperblockCodes *to) {
     to->sub_scales[g] = (uint8_t)((byte >> 1) - 64);
     to->sub_minima[g] = byte & 1;
 }
 
-static void put_part(int part, int raised, size_t g, const RecordCodes *to) {
+static void put_part(int part, int raised, size_t g, const SuperblockCodes *to) {
     to->sub_scales[g] = (uint8_t)part;
     to->sub_minima[g] = (uint8_t)(raised & 1);
 }
@@ -124,7 +124,7 @@ static int part_of_16(StoredType type, const uint8_t *block, size_t g) {
 }
 
 /* The types with a float16 scale in each block. */
-static void block_of_16(StoredType type, const uint8_t *block, const RecordCodes *to) {
+static void block_of_16(StoredType type, const uint8_t *block, const SuperblockCodes *to) {
     to->scales[0] = stored_u16(block);
     for (size_t g = 0; g < 16; g++)
         put_part(part_of_16(type, block, g), stored_u16(block + 2) >> g, g, to);
@@ -148,7 +148,7 @@ static void block_of_16(StoredType type, const uint8_t *block, const RecordCodes
 }
 
 /* The types whose rows have a float16 scale. */
-static void block_of_8(StoredType type, const uint8_t *block, const RecordCodes *to) {
+static void block_of_8(StoredType type, const uint8_t *block, const SuperblockCodes *to) {
     put_scale(false, block, to);
     block += 2;
     const uint16_t extra = stored_u16(block);
@@ -173,7 +173,7 @@ static void block_of_8(StoredType type, const uint8_t *block, const RecordCodes 
 }
 
 /* The types whose rows have a float32 scale. */
-static void block_of_float(StoredType type, const uint8_t *block, const RecordCodes *to) {
+static void block_of_float(StoredType type, const uint8_t *block, const SuperblockCodes *to) {
     put_scale(true, block, to);
     block += 4;
     for (size_t g = 0; g < 8; g++)
@@ -183,35 +183,37 @@ static void block_of_float(StoredType type, const uint8_t *block, const RecordCo
     if (type == STORED_IQ5_KS) codes_with_upper(block + 8, block + 136, false, to->codes);
 }
 
-void stored_ik_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
-    const TensorType record = stored_type_info(type)->lossless;
-    if (type_group(record) == 16) {
+void stored_ik_block_to_superblocks(StoredType type, const uint8_t *block,
+                                    const SuperblockCodes *to) {
+    const TensorType superblock = stored_type_info(type)->lossless;
+    if (type_group(superblock) == 16) {
         block_of_16(type, block, to);
-    } else if (record_scale_is_float(record)) {
+    } else if (superblock_scale_is_float(superblock)) {
         block_of_float(type, block, to);
     } else {
         block_of_8(type, block, to);
     }
 }
 
-/* Takes the block apart as for a panel, and computes what records.h defines its values to be. */
+/* Takes the block apart as for a panel, and computes what superblocks.h defines its values to be.
+ */
 static void block_to_floats(StoredType type, const uint8_t *block, float *out) {
-    const TensorType record = stored_type_info(type)->lossless;
-    const size_t group = type_group(record);
-    const int8_t *table = record_table(record);
+    const TensorType superblock = stored_type_info(type)->lossless;
+    const size_t group = type_group(superblock);
+    const int8_t *table = superblock_table(superblock);
     uint8_t codes[256], sub_scales[16], raised[16];
     uint16_t scale[1], upper[1];
-    stored_ik_block_to_records(type, block,
-                               &(RecordCodes){codes, scale, upper, sub_scales, raised});
-    const float whole = record_scale_is_float(record)
+    stored_ik_block_to_superblocks(type, block,
+                                   &(SuperblockCodes){codes, scale, upper, sub_scales, raised});
+    const float whole = superblock_scale_is_float(superblock)
                             ? float_from_bits((uint32_t)upper[0] << 16 | scale[0])
                             : numbers_half_to_float(scale[0]);
     for (size_t i = 0; i < 256; i++) {
         const size_t g = i / group;
         const int part = (int8_t)sub_scales[g];
-        const int level = table[codes[i]] + (raised[g] ? weight_types[record].raise : 0);
-        out[i] =
-            whole * (float)(record_scale_is_float(record) ? 2 * part + 1 : part) * (float)level;
+        const int level = table[codes[i]] + (raised[g] ? weight_types[superblock].raise : 0);
+        out[i] = whole * (float)(superblock_scale_is_float(superblock) ? 2 * part + 1 : part) *
+                 (float)level;
     }
 }
 

@@ -4,12 +4,13 @@
 #define FORMATS_STORED_STORED_IK_H
 
 #include "formats/stored/stored_type.h"
-#include "kernels/records.h"
+#include "kernels/superblocks.h"
 
 bool stored_is_ik(StoredType type);
 
 /* Splits one block into codes, scales and whether groups' levels are raised, at `to`. */
-void stored_ik_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to);
+void stored_ik_block_to_superblocks(StoredType type, const uint8_t *block,
+                                    const SuperblockCodes *to);
 
 /* Converts n elements (whole blocks) to float32. */
 void stored_ik_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out);

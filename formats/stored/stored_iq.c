@@ -154,9 +154,10 @@ static Eight read_eight(StoredType type, const Grid *grid, const uint8_t *block,
     return x;
 }
 
-/* The index of a weight's value in the record type's table (records.c), which lists the levels of
- * either sign or shift: IQ3 from the lowest to the highest, IQ2 and IQ1 first the three of plus. */
-static uint8_t record_code(StoredType type, const Eight *x, size_t i, uint8_t level) {
+/* The index of a weight's value in the superblock type's table (superblocks.c), which lists the
+ * levels of either sign or shift: IQ3 from the lowest to the highest, IQ2 and IQ1 first the three
+ * of plus. */
+static uint8_t superblock_code(StoredType type, const Eight *x, size_t i, uint8_t level) {
     const bool minus = x->signs >> i & 1;
     switch (type) {
     case STORED_IQ3_S:
@@ -170,7 +171,8 @@ static uint8_t record_code(StoredType type, const Eight *x, size_t i, uint8_t le
     }
 }
 
-void stored_iq_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
+void stored_iq_block_to_superblocks(StoredType type, const uint8_t *block,
+                                    const SuperblockCodes *to) {
     const Grid *grid = book_of(type).grid;
     const size_t group = type_group(stored_type_info(type)->lossless);
     to->scales[0] = scale_of(type, block);
@@ -178,7 +180,8 @@ void stored_iq_block_to_records(StoredType type, const uint8_t *block, const Rec
         uint8_t levels[8];
         const Eight x = read_eight(type, grid, block, e, levels);
         to->sub_scales[8 * e / group] = x.sub;
-        for (size_t i = 0; i < 8; i++) to->codes[8 * e + i] = record_code(type, &x, i, levels[i]);
+        for (size_t i = 0; i < 8; i++)
+            to->codes[8 * e + i] = superblock_code(type, &x, i, levels[i]);
     }
 }
 
@@ -220,7 +223,8 @@ static uint8_t code_of_few(StoredType type, const uint8_t *block, size_t i) {
     }
 }
 
-void stored_few_levels_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
+void stored_few_levels_to_superblocks(StoredType type, const uint8_t *block,
+                                      const SuperblockCodes *to) {
     size_t n = stored_type_info(type)->block;
     size_t at = type == STORED_TQ1_0 ? 52 : type == STORED_TQ2_0 ? 64 : 0;
     for (size_t i = 0; i < n; i++) to->codes[i] = code_of_few(type, block, i);
@@ -230,7 +234,8 @@ void stored_few_levels_to_records(StoredType type, const uint8_t *block, const R
 static void few_levels_to_floats(StoredType type, const uint8_t *block, float *out) {
     uint8_t codes[256];
     uint16_t scales[8];
-    stored_few_levels_to_records(type, block, &(RecordCodes){.codes = codes, .scales = scales});
+    stored_few_levels_to_superblocks(type, block,
+                                     &(SuperblockCodes){.codes = codes, .scales = scales});
     for (size_t i = 0; i < stored_type_info(type)->block; i++) {
         int level = type == STORED_Q1_0 ? 2 * codes[i] - 1 : codes[i] - 1;
         out[i] = numbers_half_to_float(scales[0]) * (float)level;

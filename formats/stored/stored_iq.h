@@ -4,14 +4,17 @@
 #define FORMATS_STORED_STORED_IQ_H
 
 #include "formats/stored/stored_type.h"
-#include "kernels/records.h"
+#include "kernels/superblocks.h"
 
-/* Takes a block of a type with two to four levels apart for records_pack; `to` points at its
+/* Takes a block of a type with two to four levels apart for superblocks_pack; `to` points at its
  * elements, a scale for each 32 weights. */
-void stored_few_levels_to_records(StoredType type, const uint8_t *block, const RecordCodes *to);
+void stored_few_levels_to_superblocks(StoredType type, const uint8_t *block,
+                                      const SuperblockCodes *to);
 
-/* Takes a block of a type with a codebook apart for records_pack; `to` points at its elements. */
-void stored_iq_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to);
+/* Takes a block of a type with a codebook apart for superblocks_pack; `to` points at its elements.
+ */
+void stored_iq_block_to_superblocks(StoredType type, const uint8_t *block,
+                                    const SuperblockCodes *to);
 
 /* Converts n elements (whole blocks) to float32. */
 void stored_iq_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out);

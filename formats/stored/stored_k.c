@@ -65,12 +65,12 @@ static int sub_scale_iq4_xs(const uint8_t *block, size_t g) {
     return (low | high << 4) - 32;
 }
 
-/* A scale of NVFP4 (record_small_float). The upper bit means nothing, and 127 is 0. */
+/* A scale of NVFP4 (superblock_small_float). The upper bit means nothing, and 127 is 0. */
 static uint8_t scale_nvfp4(uint8_t code) {
     return code == 127 ? 0 : code & 127;
 }
 
-static void block_nvfp4(const uint8_t *block, const RecordCodes *to) {
+static void block_nvfp4(const uint8_t *block, const SuperblockCodes *to) {
     const uint32_t factor = float_bits(1.0f);
     for (size_t i = 0; i < 64; i++)
         to->codes[i] = block[4 + i / 16 * 8 + i % 8] >> (i % 16 < 8 ? 0 : 4) & 15;
@@ -79,7 +79,8 @@ static void block_nvfp4(const uint8_t *block, const RecordCodes *to) {
     to->minima[0] = (uint16_t)(factor >> 16);
 }
 
-void stored_k_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to) {
+void stored_k_block_to_superblocks(StoredType type, const uint8_t *block,
+                                   const SuperblockCodes *to) {
     switch (type) {
     case STORED_Q4_K:
     case STORED_Q5_K:
@@ -129,22 +130,24 @@ void stored_k_block_to_records(StoredType type, const uint8_t *block, const Reco
     }
 }
 
-/* Takes the block apart as for a panel, and computes what records.h defines its values to be. */
+/* Takes the block apart as for a panel, and computes what superblocks.h defines its values to be.
+ */
 static void block_to_floats(StoredType type, const uint8_t *block, float *out) {
     uint8_t codes[256], sub_scales[16], sub_minima[16];
     uint16_t scales[8], minima[8];
-    stored_k_block_to_records(type, block,
-                              &(RecordCodes){codes, scales, minima, sub_scales, sub_minima});
+    stored_k_block_to_superblocks(
+        type, block, &(SuperblockCodes){codes, scales, minima, sub_scales, sub_minima});
     for (size_t i = 0; i < stored_type_info(type)->block; i++) {
         if (type == STORED_IQ4_NL) {
-            out[i] = numbers_half_to_float(scales[0]) * (float)records_table_q4_nl[codes[i]];
+            out[i] = numbers_half_to_float(scales[0]) * (float)superblocks_table_q4_nl[codes[i]];
         } else if (type == STORED_IQ4_XS) {
             out[i] = numbers_half_to_float(scales[0]) * (float)(int8_t)sub_scales[i / 32] *
-                     (float)records_table_q4_nl[codes[i]];
+                     (float)superblocks_table_q4_nl[codes[i]];
         } else if (type == STORED_NVFP4) {
-            out[i] = record_small_float(sub_scales[i / 16]) * (float)records_table_mxfp4[codes[i]];
+            out[i] = superblock_small_float(sub_scales[i / 16]) *
+                     (float)superblocks_table_mxfp4[codes[i]];
         } else if (type == STORED_MXFP4) {
-            out[i] = mxfp4_scale(sub_scales[0]) * (float)records_table_mxfp4[codes[i]];
+            out[i] = mxfp4_scale(sub_scales[0]) * (float)superblocks_table_mxfp4[codes[i]];
         } else if (type == STORED_Q6_K || type == STORED_Q3_K) {
             float sub = (float)(int8_t)sub_scales[i / 16];
             int zero = type == STORED_Q6_K ? 32 : 4;
@@ -161,10 +164,10 @@ void stored_k_nvfp4_to_floats(const uint8_t *stored, size_t n, float factor, flo
     uint8_t codes[64] = {0}, sub_scales[4] = {0};
     uint16_t scales[1] = {0}, minima[1] = {0};
     for (size_t b = 0; b < n / 64; b++, stored += 36, out += 64) {
-        block_nvfp4(stored, &(RecordCodes){codes, scales, minima, sub_scales, NULL});
+        block_nvfp4(stored, &(SuperblockCodes){codes, scales, minima, sub_scales, NULL});
         for (size_t i = 0; i < 64; i++)
-            out[i] = factor * record_small_float(sub_scales[i / 16]) *
-                     (float)records_table_mxfp4[codes[i]];
+            out[i] = factor * superblock_small_float(sub_scales[i / 16]) *
+                     (float)superblocks_table_mxfp4[codes[i]];
     }
 }
 

@@ -4,10 +4,11 @@
 #define FORMATS_STORED_STORED_K_H
 
 #include "formats/stored/stored_type.h"
-#include "kernels/records.h"
+#include "kernels/superblocks.h"
 
 /* Splits one block into codes, scales and minima at `to`. */
-void stored_k_block_to_records(StoredType type, const uint8_t *block, const RecordCodes *to);
+void stored_k_block_to_superblocks(StoredType type, const uint8_t *block,
+                                   const SuperblockCodes *to);
 
 /* Converts n elements (whole blocks) to float32. */
 void stored_k_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out);

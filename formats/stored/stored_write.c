@@ -13,8 +13,9 @@ StoredType stored_write_type(TensorType type) {
     if (type == TENSOR_BF16_ACT) return STORED_BF16;
     if (type == TENSOR_Q8_MIN || type == TENSOR_VECTOR) return STORED_TYPES;
     if (type == TENSOR_NVFP4) return STORED_NVFP4;
-    if (is_record_type(type) && record_scales(type) == SCALES_ODD_PARTS) return STORED_TYPES;
-    if (is_record_type(type) && (record_scale_is_float(type) || weight_types[type].raise))
+    if (is_superblock_type(type) && superblock_scales(type) == SCALES_ODD_PARTS)
+        return STORED_TYPES;
+    if (is_superblock_type(type) && (superblock_scale_is_float(type) || weight_types[type].raise))
         return STORED_TYPES;
     /* The first of the types that `type` holds is the one that holds all of its values. */
     for (StoredType s = STORED_F32; s < STORED_TYPES; s++)
@@ -34,7 +35,7 @@ typedef struct BlockParts {
 
 static uint8_t block_code(TensorType type, int32_t value) {
     if (!type_has_table(type)) return (uint8_t)(value + weight_types[type].zero);
-    const int8_t *table = record_table(type);
+    const int8_t *table = superblock_table(type);
     uint8_t code = 0;
     while (code < 15 && table[code] != value) code++;
     return code;
@@ -56,27 +57,30 @@ static uint16_t half_at(const uint8_t *halves, size_t r) {
     return bits;
 }
 
-/* Reads the scales of group g of a record for its row r. */
-static void read_parts(TensorType type, const uint8_t *record, size_t g, size_t r, BlockParts *to,
-                       size_t i) {
-    uint8_t byte = record[record_scales_at(type, g) + r];
-    switch (record_scales(type)) {
+/* Reads the scales of group g of a superblock for its row r. */
+static void read_parts(TensorType type, const uint8_t *superblock, size_t g, size_t r,
+                       BlockParts *to, size_t i) {
+    uint8_t byte = superblock[superblock_scales_at(type, g) + r];
+    switch (superblock_scales(type)) {
     case SCALES_HALVES:
         if (i < sizeof to->scales / sizeof *to->scales)
-            to->scales[i] = half_at(record + record_scales_at(type, g), r);
-        if (type_has_minima(type)) to->minimum = half_at(record + record_minima_at(type, g), r);
+            to->scales[i] = half_at(superblock + superblock_scales_at(type, g), r);
+        if (type_has_minima(type))
+            to->minimum = half_at(superblock + superblock_minima_at(type, g), r);
         return;
     case SCALES_NIBBLE_PARTS:
         to->subs[i] = byte & 15;
-        to->sub_minima[i] = record[record_minima_at(type, g) + r] >> 4;
+        to->sub_minima[i] = superblock[superblock_minima_at(type, g) + r] >> 4;
         return;
     case SCALES_6_BIT_PARTS:
-        to->subs[i] = (uint8_t)((byte >> g % 2 * 4 & 15) |
-                                (record[record_pairs_at(type, g) + r] >> g % 4 * 2 & 3) << 4);
+        to->subs[i] =
+            (uint8_t)((byte >> g % 2 * 4 & 15) |
+                      (superblock[superblock_pairs_at(type, g) + r] >> g % 4 * 2 & 3) << 4);
         return;
     default:
         to->subs[i] = byte;
-        if (type_has_minima(type)) to->sub_minima[i] = record[record_minima_at(type, g) + r];
+        if (type_has_minima(type))
+            to->sub_minima[i] = superblock[superblock_minima_at(type, g) + r];
     }
 }
 
@@ -85,7 +89,7 @@ static void read_block(const Matrix *m, size_t row, size_t first, size_t n, Bloc
     const size_t r = row % PANEL_ROWS, p = row / PANEL_ROWS, group = type_group(m->type);
     memset(to, 0, sizeof *to);
     read_codes(m, row, first, n, to->codes);
-    if (!is_record_type(m->type)) {
+    if (!is_superblock_type(m->type)) {
         size_t at = first / group * PANEL_ROWS + r;
         to->scales[0] = matrix_scales(m->type, m, p)[at];
         if (type_has_minima(m->type)) to->minimum = matrix_minima(m->type, m, p)[at];
@@ -93,11 +97,11 @@ static void read_block(const Matrix *m, size_t row, size_t first, size_t n, Bloc
     }
     for (size_t i = 0; i < n / group; i++) {
         size_t g = first / group + i;
-        const uint8_t *record = record_of(m->type, matrix_panel(m, p), g);
-        read_parts(m->type, record, g % record_groups(m->type), r, to, i);
-        if (!record_has_parts(m->type)) continue;
-        to->scales[0] = half_at(record, r);
-        if (type_has_minima(m->type)) to->minimum = half_at(record + RECORD_MINIMA, r);
+        const uint8_t *superblock = superblock_of(m->type, matrix_panel(m, p), g);
+        read_parts(m->type, superblock, g % superblock_groups(m->type), r, to, i);
+        if (!superblock_has_parts(m->type)) continue;
+        to->scales[0] = half_at(superblock, r);
+        if (type_has_minima(m->type)) to->minimum = half_at(superblock + SUPERBLOCK_MINIMA, r);
     }
 }
 

@@ -1,5 +1,5 @@
-/* Plain C kernels of the types of records.h, in the place of NAME_records.c: for build/first/run
- * (Makefile), which tells the first story before the rest is built.
+/* Plain C kernels of the types of superblocks.h, in the place of NAME_superblocks.c: for
+ * build/first/run (Makefile), which tells the first story before the rest is built.
  *
  * The shipped models have none of these types, and their kernels take a fifth of that build. The
  * activations come packed as the instruction set's other kernels have them; the bits are those of
@@ -37,4 +37,4 @@ static void block_plain(const Matrix *w, size_t p, size_t rows, const uint8_t *b
 
 #define PLAIN_ENTRY(type) [TENSOR_##type] = {.block_rows = BLOCK_ROWS, .block = block_plain},
 
-const BlockKernels RECORD_KERNELS[TENSOR_TYPES] = {EACH_RECORD_TYPE(PLAIN_ENTRY)};
+const BlockKernels SUPERBLOCK_KERNELS[TENSOR_TYPES] = {EACH_SUPERBLOCK_TYPE(PLAIN_ENTRY)};

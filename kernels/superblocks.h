@@ -1,12 +1,12 @@
 /* Panels of the types with scales inside scales, of codes that are numbers of a table, and of 1 to
  * 3 bits.
  *
- * Such a panel is a run of records. A record holds 256 inputs (of q5_0 64, of q5_1 32) of each of
- * the panel's 16 rows (the last record has fewer, padded to a whole group): first its header with
- * the scales, then the lines of one group after another, so that a kernel reads a panel from its
- * first byte to its last.
+ * Such a panel is a run of superblocks. A superblock holds 256 inputs (of q5_0 64, of q5_1 32) of
+ * each of the panel's 16 rows (the last superblock has fewer, padded to a whole group): first its
+ * header with the scales, then the lines of one group after another, so that a kernel reads a panel
+ * from its first byte to its last.
  *
- *     type    header of a record                            lines of a group
+ *     type    header of a superblock                       lines of a group
  *     q4_k    f16 scale[16], f16 minimum[16],               32 inputs: 4 lines of nibbles
  *             then for each of 8 groups
  *             uint8 sub_scale[16], uint8 sub_minimum[16]
@@ -69,15 +69,15 @@
  *     q4_k, q5_k, q2_k   (scale * sub_scale) * q - minimum * sub_minimum
  *     q6_k               (scale * sub_scale) * (q - 32)
  *     q3_k               (scale * (sub_scale - 32)) * (q - 4)
- *     q4_nl              scale * records_table_q4_nl[q]
- *     iq4_xs             (scale * (sub_scale - 32)) * records_table_q4_nl[q]
+ *     q4_nl              scale * superblocks_table_q4_nl[q]
+ *     iq4_xs             (scale * (sub_scale - 32)) * superblocks_table_q4_nl[q]
  *     q2_0, tq2_0        scale * (q - 1)
  *     q1_0               scale * (2 q - 1)
  *     q5_0               scale * (q - 16)
  *     q5_1               scale * q - minimum
- *     mxfp4              2^(exponent - 128) * records_table_mxfp4[q]
- *     nvfp4              scale * records_table_mxfp4[q]
- *     nvfp4_t            (scale * record_small_float(sub_scale)) * records_table_mxfp4[q]
+ *     mxfp4              2^(exponent - 128) * superblocks_table_mxfp4[q]
+ *     nvfp4              scale * superblocks_table_mxfp4[q]
+ *     nvfp4_t            (scale * superblock_small_float(sub_scale)) * superblocks_table_mxfp4[q]
  *     iq2_k ... iq5_k,   (scale * (sub_scale - 32)) * (level[q] + raised[row] * RAISE)
  *     iq2_ks, iq3_ks
  *     iq6_k              (scale * sub_scale) * (level[q] + raised[row] * RAISE)
@@ -91,237 +91,242 @@
  * and 6. GGUF's types of these names, IQ4_NL being q4_nl, hold the same numbers in another order
  * (NVFP4 is nvfp4_t), and so do IQ2_XXS, IQ2_XS and IQ2_S (iq2; a sub-scale of 32 inputs is that of
  * two groups), IQ1_S and IQ1_M (iq1), and TQ1_0 (tq2_0). */
-#ifndef RECORDS_H
-#define RECORDS_H
+#ifndef SUPERBLOCKS_H
+#define SUPERBLOCKS_H
 
 #include <string.h>
 
 #include "base/numbers.h"
 #include "kernels/weight_types.h"
 
-/* Inputs of a record of the types that do not say otherwise. */
-enum { RECORD_INPUTS = 256 };
+/* Inputs of a superblock of the types that do not say otherwise. */
+enum { SUPERBLOCK_INPUTS = 256 };
 
 /* IQ4_NL's sixteen levels, and those of MXFP4 and NVFP4, doubled to be whole numbers. */
-extern const int8_t records_table_q4_nl[16], records_table_mxfp4[16];
+extern const int8_t superblocks_table_q4_nl[16], superblocks_table_mxfp4[16];
 
 /* The levels of GGUF's types with a codebook, in eighths (iq3_xxs: quarters) of those that ggml
  * has: its magnitudes with either sign; for iq1 the levels -8, 0, 8 moved up by 1, then down by 1.
  */
-extern const int8_t records_table_iq2[16], records_table_iq1[16], records_table_iq3_xxs[16],
-    records_table_iq3_s[16];
+extern const int8_t superblocks_table_iq2[16], superblocks_table_iq1[16],
+    superblocks_table_iq3_xxs[16], superblocks_table_iq3_s[16];
 
 /* The two levels of q1_0. */
-extern const int8_t records_table_q1_0[16];
+extern const int8_t superblocks_table_q1_0[16];
 
 /* The levels of ik_llama.cpp's types, those of 4 bits being q4_nl's. */
-extern const int8_t records_table_iq2_k[16], records_table_iq3_k[16], records_table_iq5_k[32],
-    records_table_iq6_k[64];
+extern const int8_t superblocks_table_iq2_k[16], superblocks_table_iq3_k[16],
+    superblocks_table_iq5_k[32], superblocks_table_iq6_k[64];
 
-TYPE_INLINE const int8_t *record_table(TensorType type) {
+TYPE_INLINE const int8_t *superblock_table(TensorType type) {
     switch (type) {
     case TENSOR_Q4_NL:
     case TENSOR_IQ4_XS:
     case TENSOR_IQ4_K:
     case TENSOR_IQ4_KS:
-        return records_table_q4_nl;
+        return superblocks_table_q4_nl;
     case TENSOR_Q1_0:
-        return records_table_q1_0;
+        return superblocks_table_q1_0;
     case TENSOR_IQ2:
-        return records_table_iq2;
+        return superblocks_table_iq2;
     case TENSOR_IQ1:
-        return records_table_iq1;
+        return superblocks_table_iq1;
     case TENSOR_IQ3_XXS:
-        return records_table_iq3_xxs;
+        return superblocks_table_iq3_xxs;
     case TENSOR_IQ3_S:
-        return records_table_iq3_s;
+        return superblocks_table_iq3_s;
     case TENSOR_IQ2_K:
     case TENSOR_IQ2_KS:
-        return records_table_iq2_k;
+        return superblocks_table_iq2_k;
     case TENSOR_IQ3_K:
     case TENSOR_IQ3_KS:
-        return records_table_iq3_k;
+        return superblocks_table_iq3_k;
     case TENSOR_IQ5_K:
     case TENSOR_IQ5_KS:
-        return records_table_iq5_k;
+        return superblocks_table_iq5_k;
     case TENSOR_IQ6_K:
-        return records_table_iq6_k;
+        return superblocks_table_iq6_k;
     default:
-        return records_table_mxfp4;
+        return superblocks_table_mxfp4;
     }
 }
 
 /* How many runs of 16 levels the table has. */
 enum { MOST_TABLES = 4 };
-TYPE_INLINE size_t record_tables(TensorType type) {
+TYPE_INLINE size_t superblock_tables(TensorType type) {
     const uint8_t bits = weight_types[type].bits;
     return bits > 4 ? (size_t)1 << (bits - 4) : 1;
 }
 
-static inline bool is_record_type(TensorType type) {
-    return weight_types[type].family == FAMILY_RECORDS;
+static inline bool is_superblock_type(TensorType type) {
+    return weight_types[type].family == FAMILY_SUPERBLOCKS;
 }
 
-/* ---- Layout of a record ---- */
+/* ---- Layout of a superblock ---- */
 
-TYPE_INLINE RecordScales record_scales(TensorType type) {
+TYPE_INLINE SuperblockScales superblock_scales(TensorType type) {
     return weight_types[type].scales;
 }
 
-/* True for types with a scale (and minimum) for the record and a part for each group. */
-TYPE_INLINE bool record_has_parts(TensorType type) {
-    return record_scales(type) != SCALES_HALVES && record_scales(type) != SCALES_POWERS;
+/* True for types with a scale (and minimum) for the superblock and a part for each group. */
+TYPE_INLINE bool superblock_has_parts(TensorType type) {
+    return superblock_scales(type) != SCALES_HALVES && superblock_scales(type) != SCALES_POWERS;
 }
 
-/* True where the record's scale is a float32; else it is a float16. */
-TYPE_INLINE bool record_scale_is_float(TensorType type) {
-    return record_scales(type) == SCALES_FLOAT_PARTS || record_scales(type) == SCALES_WIDE_PARTS;
+/* True where the superblock's scale is a float32; else it is a float16. */
+TYPE_INLINE bool superblock_scale_is_float(TensorType type) {
+    return superblock_scales(type) == SCALES_FLOAT_PARTS ||
+           superblock_scales(type) == SCALES_WIDE_PARTS;
 }
 
-/* Groups of a whole record. */
-TYPE_INLINE size_t record_groups(TensorType type) {
-    const size_t inputs = weight_types[type].record_inputs;
-    return (inputs ? inputs : RECORD_INPUTS) / type_group(type);
+/* Groups of a whole superblock. */
+TYPE_INLINE size_t superblock_groups(TensorType type) {
+    const size_t inputs = weight_types[type].superblock_inputs;
+    return (inputs ? inputs : SUPERBLOCK_INPUTS) / type_group(type);
 }
 
 /* How many groups share a float16 scale of a type with SCALES_HALVES. */
-TYPE_INLINE size_t record_shared(TensorType type) {
+TYPE_INLINE size_t superblock_shared(TensorType type) {
     return weight_types[type].shared ? weight_types[type].shared : 1;
 }
 
-/* Offset of the record's float16 minima; its scales are at the beginning, and float32 ones end
+/* Offset of the superblock's float16 minima; its scales are at the beginning, and float32 ones end
  * where minima would. */
-enum { RECORD_MINIMA = PANEL_ROWS * sizeof(uint16_t), RECORD_PARTS = 2 * RECORD_MINIMA };
+enum {
+    SUPERBLOCK_MINIMA = PANEL_ROWS * sizeof(uint16_t),
+    SUPERBLOCK_PARTS = 2 * SUPERBLOCK_MINIMA
+};
 
 /* Offset of the scales of group g: 16 sub-scales, float16 scales or exponents. Of 6-bit and of odd
  * parts: of their (lower) nibbles, which are shifted by 4 bits for odd g. */
-TYPE_INLINE size_t record_scales_at(TensorType type, size_t g) {
-    switch (record_scales(type)) {
+TYPE_INLINE size_t superblock_scales_at(TensorType type, size_t g) {
+    switch (superblock_scales(type)) {
     case SCALES_HALVES:
-        return g / record_shared(type) * (type_has_minima(type) ? 2 : 1) * RECORD_MINIMA;
+        return g / superblock_shared(type) * (type_has_minima(type) ? 2 : 1) * SUPERBLOCK_MINIMA;
     case SCALES_POWERS:
         return g * PANEL_ROWS;
     case SCALES_PARTS:
-        return RECORD_PARTS + g * 2 * PANEL_ROWS;
+        return SUPERBLOCK_PARTS + g * 2 * PANEL_ROWS;
     case SCALES_6_BIT_PARTS:
     case SCALES_ODD_PARTS:
-        return RECORD_PARTS + g / 2 * PANEL_ROWS;
+        return SUPERBLOCK_PARTS + g / 2 * PANEL_ROWS;
     default:
-        return RECORD_PARTS + g * PANEL_ROWS;
+        return SUPERBLOCK_PARTS + g * PANEL_ROWS;
     }
 }
 
 /* True where the upper pairs of 6-bit parts fit between the float16 scales and the nibbles: those
  * of 8 groups fill the 32 bytes there, if no bits of raised groups are there. */
-TYPE_INLINE bool record_pairs_inside(TensorType type) {
-    return record_groups(type) == 8 && !weight_types[type].raise;
+TYPE_INLINE bool superblock_pairs_inside(TensorType type) {
+    return superblock_groups(type) == 8 && !weight_types[type].raise;
 }
 
 /* Offset of the 16 bits that tell in which rows the levels of group g are raised; types with
  * SCALES_WIDE_PARTS have them in the lowest bits of their parts. */
-TYPE_INLINE size_t record_raised_at(size_t g) {
-    return RECORD_MINIMA + g * sizeof(uint16_t);
+TYPE_INLINE size_t superblock_raised_at(size_t g) {
+    return SUPERBLOCK_MINIMA + g * sizeof(uint16_t);
 }
-TYPE_INLINE uint16_t record_raised(const uint8_t *record, size_t g) {
+TYPE_INLINE uint16_t superblock_raised(const uint8_t *superblock, size_t g) {
     uint16_t rows;
-    memcpy(&rows, record + record_raised_at(g), sizeof rows);
+    memcpy(&rows, superblock + superblock_raised_at(g), sizeof rows);
     return rows;
 }
 
 /* Offset of the upper pairs of bits of the 6-bit parts of group g, shifted by 2 (g % 4) bits. */
-TYPE_INLINE size_t record_pairs_at(TensorType type, size_t g) {
-    const size_t first =
-        record_pairs_inside(type) ? RECORD_MINIMA : record_scales_at(type, record_groups(type));
+TYPE_INLINE size_t superblock_pairs_at(TensorType type, size_t g) {
+    const size_t first = superblock_pairs_inside(type)
+                             ? SUPERBLOCK_MINIMA
+                             : superblock_scales_at(type, superblock_groups(type));
     return first + g / 4 * PANEL_ROWS;
 }
 
 /* Offset of the minima of group g: float16 numbers, bytes, or the upper nibbles of bytes. */
-TYPE_INLINE size_t record_minima_at(TensorType type, size_t g) {
-    const size_t at = record_scales_at(type, g);
-    if (record_scales(type) == SCALES_HALVES) return at + RECORD_MINIMA;
-    return at + (record_scales(type) == SCALES_PARTS ? PANEL_ROWS : 0);
+TYPE_INLINE size_t superblock_minima_at(TensorType type, size_t g) {
+    const size_t at = superblock_scales_at(type, g);
+    if (superblock_scales(type) == SCALES_HALVES) return at + SUPERBLOCK_MINIMA;
+    return at + (superblock_scales(type) == SCALES_PARTS ? PANEL_ROWS : 0);
 }
 
 /* Bytes of the header, which the lines follow. */
-TYPE_INLINE size_t record_header_bytes(TensorType type) {
-    if (record_scales(type) == SCALES_6_BIT_PARTS && !record_pairs_inside(type))
-        return record_pairs_at(type, record_groups(type));
-    return record_scales_at(type, record_groups(type));
+TYPE_INLINE size_t superblock_header_bytes(TensorType type) {
+    if (superblock_scales(type) == SCALES_6_BIT_PARTS && !superblock_pairs_inside(type))
+        return superblock_pairs_at(type, superblock_groups(type));
+    return superblock_scales_at(type, superblock_groups(type));
 }
 
 /* Bits of a code in the lines that have its lowest bits: 4, 2 or 1. */
-TYPE_INLINE size_t record_lower_bits(TensorType type) {
+TYPE_INLINE size_t superblock_lower_bits(TensorType type) {
     return 32 / weight_types[type].line_inputs;
 }
 
 /* Bits of a code above these: 1 for types of 3 and 5 bits, 2 for those of 6, else 0. */
-TYPE_INLINE size_t record_upper_bits(TensorType type) {
-    return weight_types[type].bits - record_lower_bits(type);
+TYPE_INLINE size_t superblock_upper_bits(TensorType type) {
+    return weight_types[type].bits - superblock_lower_bits(type);
 }
 
 /* Masks of the lower and of the upper bits in a code's byte. */
-TYPE_INLINE char record_lower_mask(TensorType type) {
-    return (char)((1u << record_lower_bits(type)) - 1);
+TYPE_INLINE char superblock_lower_mask(TensorType type) {
+    return (char)((1u << superblock_lower_bits(type)) - 1);
 }
-TYPE_INLINE char record_upper_mask(TensorType type) {
-    return (char)(((1u << record_upper_bits(type)) - 1) << record_lower_bits(type));
+TYPE_INLINE char superblock_upper_mask(TensorType type) {
+    return (char)(((1u << superblock_upper_bits(type)) - 1) << superblock_lower_bits(type));
 }
 
 /* Bytes of a group's lines of lower bits. */
-TYPE_INLINE size_t record_lower_bytes(TensorType type) {
+TYPE_INLINE size_t superblock_lower_bytes(TensorType type) {
     return type_group(type) / weight_types[type].line_inputs * LINE_BYTES;
 }
 
 /* How many groups share a line of upper bits, which follows the lower bits of all of them: 2 where
  * one group has fewer than fill it, else 1. */
-TYPE_INLINE size_t record_groups_beside(TensorType type) {
-    return record_upper_bits(type) * type_group(type) == 16 ? 2 : 1;
+TYPE_INLINE size_t superblock_groups_beside(TensorType type) {
+    return superblock_upper_bits(type) * type_group(type) == 16 ? 2 : 1;
 }
 
 /* Bytes of all lines of the groups that share a line. */
-TYPE_INLINE size_t record_beside_bytes(TensorType type) {
-    return record_groups_beside(type) * record_lower_bytes(type) +
-           (record_upper_bits(type) ? LINE_BYTES : 0);
+TYPE_INLINE size_t superblock_beside_bytes(TensorType type) {
+    return superblock_groups_beside(type) * superblock_lower_bytes(type) +
+           (superblock_upper_bits(type) ? LINE_BYTES : 0);
 }
 
 /* Bytes of the lines of a group, or its part of them. */
-TYPE_INLINE size_t record_group_bytes(TensorType type) {
-    return record_beside_bytes(type) / record_groups_beside(type);
+TYPE_INLINE size_t superblock_group_bytes(TensorType type) {
+    return superblock_beside_bytes(type) / superblock_groups_beside(type);
 }
 
-TYPE_INLINE size_t record_bytes(TensorType type) {
-    return record_header_bytes(type) + record_groups(type) * record_group_bytes(type);
+TYPE_INLINE size_t superblock_bytes(TensorType type) {
+    return superblock_header_bytes(type) + superblock_groups(type) * superblock_group_bytes(type);
 }
 
 /* What odd parts are multiplied by: a power of two. */
-TYPE_INLINE float record_part_unit(TensorType type) {
+TYPE_INLINE float superblock_part_unit(TensorType type) {
     return 1.0f / (float)(1 << weight_types[type].halved);
 }
 
-/* Offset in a record of the lower bits of group g. */
-TYPE_INLINE size_t record_lines_at(TensorType type, size_t g) {
-    const size_t beside = record_groups_beside(type);
-    return record_header_bytes(type) + g / beside * record_beside_bytes(type) +
-           g % beside * record_lower_bytes(type);
+/* Offset in a superblock of the lower bits of group g. */
+TYPE_INLINE size_t superblock_lines_at(TensorType type, size_t g) {
+    const size_t beside = superblock_groups_beside(type);
+    return superblock_header_bytes(type) + g / beside * superblock_beside_bytes(type) +
+           g % beside * superblock_lower_bytes(type);
 }
 
 /* How far the line of upper bits of group g lies behind its lower bits, and by how many bits its
  * fields there are shifted. */
-TYPE_INLINE size_t record_upper_at(TensorType type, size_t g) {
-    const size_t beside = record_groups_beside(type);
-    return (beside - g % beside) * record_lower_bytes(type);
+TYPE_INLINE size_t superblock_upper_at(TensorType type, size_t g) {
+    const size_t beside = superblock_groups_beside(type);
+    return (beside - g % beside) * superblock_lower_bytes(type);
 }
-TYPE_INLINE size_t record_upper_shift(TensorType type, size_t g) {
-    return g % record_groups_beside(type) * 4;
-}
-
-/* The record that holds group g of a panel, and the lines of that group. */
-static inline const uint8_t *record_of(TensorType type, const uint8_t *panel, size_t g) {
-    return panel + g / record_groups(type) * record_bytes(type);
+TYPE_INLINE size_t superblock_upper_shift(TensorType type, size_t g) {
+    return g % superblock_groups_beside(type) * 4;
 }
 
-static inline const uint8_t *record_lines(TensorType type, const uint8_t *panel, size_t g) {
-    return record_of(type, panel, g) + record_lines_at(type, g % record_groups(type));
+/* The superblock that holds group g of a panel, and the lines of that group. */
+static inline const uint8_t *superblock_of(TensorType type, const uint8_t *panel, size_t g) {
+    return panel + g / superblock_groups(type) * superblock_bytes(type);
+}
+
+static inline const uint8_t *superblock_lines(TensorType type, const uint8_t *panel, size_t g) {
+    return superblock_of(type, panel, g) + superblock_lines_at(type, g % superblock_groups(type));
 }
 
 /* 2^(exponent - 128). The exponent 255 gives infinity, where the standard has NaN. */
@@ -333,38 +338,38 @@ static inline float mxfp4_scale(uint8_t exponent) {
 /* The 8-bit floats of nvfp4_t, halved because the levels are doubled: as E4M3 has them, 4 bits of
  * the exponent and 3 of the mantissa, and the upper bit is a fifth one of the exponent. All are
  * finite. */
-static inline float record_small_float(uint8_t code) {
+static inline float superblock_small_float(uint8_t code) {
     return float_from_bits((uint32_t)code << 20) * 0x1p119f;
 }
 
 /* Larger float32 scales than this are refused: no weight may be infinite. */
-#define RECORD_LARGEST_SCALE 0x1p96f
+#define SUPERBLOCK_LARGEST_SCALE 0x1p96f
 
 /* ---- Writing; tensor.h reads ---- */
 
 /* The contents of 16 rows, as quantizers and importers make them. Row r begins at r * padded cols
  * in `codes` and at r * groups in every other array, even where a type has only one number for
- * each record. */
-typedef struct RecordCodes {
+ * each superblock. */
+typedef struct SuperblockCodes {
     uint8_t *codes;   /* as stored: 0 ... 2^bits - 1 */
-    uint16_t *scales; /* f16: one for each record; SCALES_HALVES: for each group (the first of those
-                         that share one counts); mxfp4: unused. Of float32 scales: the lower halves
-                         of their bits */
-    uint16_t *minima; /* f16: one for each record, SCALES_HALVES: for each group; types with minima
-                         only. Of float32 scales: the upper halves of their bits */
+    uint16_t *scales; /* f16: one for each superblock; SCALES_HALVES: for each group (the first of
+                         those that share one counts); mxfp4: unused. Of float32 scales: the lower
+                         halves of their bits */
+    uint16_t *minima; /* f16: one for each superblock, SCALES_HALVES: for each group; types with
+                         minima only. Of float32 scales: the upper halves of their bits */
     uint8_t *sub_scales; /* one for each group; int8 for q6_k, q3_k and iq4_xs (-32 ... 31) and
                             others; odd parts: n of 2 n + 1 (iq4_ks, iq5_ks: -64 ... 63); mxfp4's
                             exponents; 8-bit floats; else unused */
     uint8_t *sub_minima; /* one for each group; types with minima and parts only. Types with raised
                             levels: 1 where they are raised, else 0 */
-} RecordCodes;
+} SuperblockCodes;
 
 /* Makes a panel of 16 rows, as panel_pack_codes does for the other types. Rows past the matrix's
  * end must be zeros throughout. */
-void records_pack(TensorType type, size_t cols, const RecordCodes *rows, uint8_t *panel);
+void superblocks_pack(TensorType type, size_t cols, const SuperblockCodes *rows, uint8_t *panel);
 
 /* The first row of the panel that has a scale or minimum which is not finite, or an exponent that
  * makes weights infinite; PANEL_ROWS when there is none. */
-size_t records_bad_row(TensorType type, size_t cols, const uint8_t *panel);
+size_t superblocks_bad_row(TensorType type, size_t cols, const uint8_t *panel);
 
 #endif

@@ -1,6 +1,6 @@
-/* Which kernels of avx2_panels.h the types of records.h have, with AVX2 and AVX-VNNI. */
-#ifndef KERNELS_AVX2_RECORDS_H
-#define KERNELS_AVX2_RECORDS_H
+/* Which kernels of avx2_panels.h the types of superblocks.h have, with AVX2 and AVX-VNNI. */
+#ifndef KERNELS_AVX2_SUPERBLOCKS_H
+#define KERNELS_AVX2_SUPERBLOCKS_H
 
 #include "kernels/avx2_panels.h"
 
@@ -27,8 +27,8 @@
 #define EACH_FEW_TYPE(X) X(IQ2) X(IQ1) X(IQ2_K) X(IQ3_K) X(IQ4_K) X(IQ5_K) X(IQ6_K)
 
 _Static_assert((EACH_LATE_TYPE(COUNT_TYPE) EACH_SPLIT_TYPE(COUNT_TYPE) EACH_SOON_TYPE(COUNT_TYPE)
-                    EACH_FEW_TYPE(COUNT_TYPE)) == (EACH_RECORD_TYPE(COUNT_TYPE)),
-               "each type of EACH_RECORD_TYPE belongs to one of the four lists");
+                    EACH_FEW_TYPE(COUNT_TYPE)) == (EACH_SUPERBLOCK_TYPE(COUNT_TYPE)),
+               "each type of EACH_SUPERBLOCK_TYPE belongs to one of the four lists");
 
 /* Unpacked codes differ only in the size of the group, in how far they are raised or whether they
  * are split, in minima, and in how many of their products fit into 16 bits. So types share tiles.
@@ -78,8 +78,8 @@ _Static_assert((EACH_LATE_TYPE(COUNT_TYPE) EACH_SPLIT_TYPE(COUNT_TYPE) EACH_SOON
 #define TILE_OF_Q5_0 tile_MXFP4
 #define TILE_OF_Q5_1 tile_Q5_K
 
-/* Defines the kernels of all types of records, and the table of them. */
-#define RECORD_KERNELS_TABLE(table)                                                                \
+/* Defines the kernels of all types of superblocks, and the table of them. */
+#define SUPERBLOCK_KERNELS_TABLE(table)                                                            \
     EACH_OWN_TILE(TILE_KERNEL)                                                                     \
     EACH_LATE_TYPE(SHARED_KERNELS)                                                                 \
     EACH_SPLIT_TYPE(SHARED_KERNELS)                                                                \

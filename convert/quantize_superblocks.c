@@ -1,15 +1,15 @@
-/* Quantizes to the types of records.h.
+/* Quantizes to the types of superblocks.h.
  *
  * First each group is searched by itself for the scale (and minimum) with the smallest error. Then
- * the record gets its f16 scale, so that the largest group's scale becomes the largest sub-scale.
- * Each group takes, of the sub-scales nearest to its own scale, the one whose codes have the
- * smallest error. Last the f16 scales are fitted to all codes by least squares and the sub-scales
- * chosen again. */
+ * the superblock gets its f16 scale, so that the largest group's scale becomes the largest
+ * sub-scale. Each group takes, of the sub-scales nearest to its own scale, the one whose codes have
+ * the smallest error. Last the f16 scales are fitted to all codes by least squares and the
+ * sub-scales chosen again. */
 #include <string.h>
 
 #include "base/numbers.h"
 #include "convert/quantize.h"
-#include "convert/quantize_records.h"
+#include "convert/quantize_superblocks.h"
 #include "convert/quantize_lanes.h"
 
 enum { MAX_GROUP = 32, MAX_SHARED = 256, MAX_GROUPS = 16, BESIDE = REGISTER_FLOATS /* groups */ };
@@ -26,19 +26,19 @@ typedef struct Groups {
     Numbers scale, minimum; /* the best ones for each group by itself */
 } Groups;
 
-/* The codes of groups follow from these and from the record's scale and minimum. */
+/* The codes of groups follow from these and from the superblock's scale and minimum. */
 typedef struct Parts {
     Numbers sub_scale, sub_minimum; /* whole numbers */
     Numbers error;
 } Parts;
 
-typedef struct Record {
+typedef struct Superblock {
     Groups groups[MAX_GROUPS / BESIDE];
     size_t n, group;   /* groups, and inputs of each */
     float low, high;   /* the smallest and the largest code */
     float least, most; /* the smallest and the largest sub-scale (with minima, sub-minimum) */
     bool with_minima;
-} Record;
+} Superblock;
 
 typedef struct Coded {
     float scale, minimum; /* f16 values */
@@ -67,7 +67,7 @@ INLINE void round_within(Numbers *x, float low, float high) {
 }
 
 /* The nearest codes q[n] for x ~ scale * q - minimum. */
-INLINE void encode(const Record *r, const Groups *g, size_t n, const Numbers *scale,
+INLINE void encode(const Superblock *r, const Groups *g, size_t n, const Numbers *scale,
                    const Numbers *minimum, Numbers *q) {
     const Numbers zero = {0};
     Numbers inverse = SELECT(*scale != 0.0f, 1.0f / *scale, zero);
@@ -120,7 +120,7 @@ INLINE void sum_errors(const Groups *g, size_t n, const Numbers *scale, const Nu
  * codes q by weighted least squares, sum w (x - (scale q - minimum))^2, and keeps them in the
  * groups whose error they make smaller than *best. Where the fitted minimum would not be positive
  * it is 0 and the scale is fitted alone. */
-INLINE void try_groups(const Record *r, Groups *g, size_t n, const FixedSums *fixed,
+INLINE void try_groups(const Superblock *r, Groups *g, size_t n, const FixedSums *fixed,
                        const Numbers *first_scale, const Numbers *first_minimum, Numbers *best) {
     Numbers q[MAX_GROUP] = {{0}}, wq = {0}, wqq = {0}, wxq = {0}, errors;
     const Numbers zero = {0};
@@ -149,9 +149,9 @@ INLINE void try_groups(const Record *r, Groups *g, size_t n, const FixedSums *fi
     g->minimum = SELECT(better, minimum, g->minimum);
 }
 
-/* Searches the best scale (and minimum) of each group by itself. n is the record's group: a
+/* Searches the best scale (and minimum) of each group by itself. n is the superblock's group: a
  * constant, of which the compiler makes loops without tests. */
-INLINE void search_groups_of(const Record *r, Groups *g, size_t n) {
+INLINE void search_groups_of(const Superblock *r, Groups *g, size_t n) {
     enum { STEPS = 10 };
     FixedSums fixed;
     Numbers low = g->x[0], high = g->x[0], extreme = {0}, best = ALL_EQUAL(INFINITY), scale;
@@ -182,17 +182,17 @@ INLINE void search_groups_of(const Record *r, Groups *g, size_t n) {
     g->minimum = SELECT(flat, SELECT(extreme == 0.0f, zero, minimum), g->minimum);
 }
 
-FOR_EACH_ISA static void search_groups(const Record *r, Groups *g) {
+FOR_EACH_ISA static void search_groups(const Superblock *r, Groups *g) {
     if (r->group == 32)
         search_groups_of(r, g, 32);
     else
         search_groups_of(r, g, 16);
 }
 
-/* ---- The groups of a record ---- */
+/* ---- The groups of a superblock ---- */
 
 /* Chooses the groups' sub-scales (and sub-minima): the nearest ones are tried. */
-INLINE void choose_parts_of(const Record *r, const Coded *c, const Groups *g, size_t n,
+INLINE void choose_parts_of(const Superblock *r, const Coded *c, const Groups *g, size_t n,
                             Parts *parts) {
     const Numbers zero = {0};
     Numbers q[MAX_GROUP] = {{0}}, scale = zero, minimum = zero, errors;
@@ -218,7 +218,7 @@ INLINE void choose_parts_of(const Record *r, const Coded *c, const Groups *g, si
         }
 }
 
-FOR_EACH_ISA static void choose_parts(const Record *r, const Coded *c, const Groups *g,
+FOR_EACH_ISA static void choose_parts(const Superblock *r, const Coded *c, const Groups *g,
                                       Parts *parts) {
     if (r->group == 32)
         choose_parts_of(r, c, g, 32, parts);
@@ -227,14 +227,14 @@ FOR_EACH_ISA static void choose_parts(const Record *r, const Coded *c, const Gro
 }
 
 /* The codes of the groups' elements, q[group]. */
-FOR_EACH_ISA static void codes_of(const Record *r, const Coded *c, const Groups *g,
+FOR_EACH_ISA static void codes_of(const Superblock *r, const Coded *c, const Groups *g,
                                   const Parts *parts, Numbers *q) {
     const Numbers scale = c->scale * parts->sub_scale, minimum = c->minimum * parts->sub_minimum;
     encode(r, g, r->group, &scale, &minimum, q);
 }
 
-/* Fits the record's f16 scale and minimum to all codes and sub-scales by least squares. */
-static void fit_record(const Record *r, Coded *c) {
+/* Fits the superblock's f16 scale and minimum to all codes and sub-scales by least squares. */
+static void fit_superblock(const Superblock *r, Coded *c) {
     double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;
     Numbers q[MAX_GROUPS / BESIDE][MAX_GROUP];
     for (size_t k = 0; k < r->n; k += BESIDE)
@@ -264,16 +264,16 @@ static void fit_record(const Record *r, Coded *c) {
 }
 
 /* Chooses the sub-scales of all groups, and sums up the error. */
-static void choose_all(const Record *r, Coded *c) {
+static void choose_all(const Superblock *r, Coded *c) {
     for (size_t k = 0; k < r->n; k += BESIDE)
         choose_parts(r, c, &r->groups[k / BESIDE], &c->parts[k / BESIDE]);
     c->error = 0.0f;
     for (size_t k = 0; k < r->n; k++) c->error += c->parts[k / BESIDE].error[k % BESIDE];
 }
 
-/* Quantizes a record: searches each group, codes all with common scales, then fits scales and codes
- * to each other for up to two rounds. */
-static void quantize_record(Record *r, Coded *best) {
+/* Quantizes a superblock: searches each group, codes all with common scales, then fits scales and
+ * codes to each other for up to two rounds. */
+static void quantize_superblock(Superblock *r, Coded *best) {
     float scale = 0.0f, minimum = 0.0f;
     for (size_t k = 0; k < r->n; k += BESIDE) search_groups(r, &r->groups[k / BESIDE]);
     for (size_t k = 0; k < r->n; k++) {
@@ -288,7 +288,7 @@ static void quantize_record(Record *r, Coded *best) {
     choose_all(r, best);
     for (int round = 0; round < 2; round++) {
         Coded other = *best;
-        fit_record(r, &other);
+        fit_superblock(r, &other);
         choose_all(r, &other);
         if (!(other.error < best->error)) break;
         *best = other;
@@ -350,7 +350,7 @@ static void levels_of(Levels *levels, TensorType type, bool raised) {
     levels->n = level_count(type);
     for (int c = 0; c < levels->n; c++)
         levels->level[c] =
-            (int8_t)(record_table(type)[c] + (raised ? weight_types[type].raise : 0));
+            (int8_t)(superblock_table(type)[c] + (raised ? weight_types[type].raise : 0));
     find_neighbours(levels);
 }
 
@@ -416,13 +416,13 @@ static float level_error(const Levels *levels, const float *x, const float *weig
 
 /* Codes group k with a scale and stores it in `row` when it is the best so far. */
 static void try_levels(TensorType type, const LevelGroup *g, float scale, float *best,
-                       const RecordCodes *row, size_t k) {
+                       const SuperblockCodes *row, size_t k) {
     const size_t n = type_group(type);
     uint8_t codes[MAX_GROUP];
     float fitted;
     code_levels(g->levels, g->x, n, scale, codes);
     float error = level_error(g->levels, g->x, g->weight, n, scale, codes, &fitted);
-    if (record_scales(type) == SCALES_HALVES) {
+    if (superblock_scales(type) == SCALES_HALVES) {
         scale = as_half(clamp(fitted, -65504.0f, 65504.0f));
         code_levels(g->levels, g->x, n, scale, codes);
         error = level_error(g->levels, g->x, g->weight, n, scale, codes, &fitted);
@@ -430,12 +430,12 @@ static void try_levels(TensorType type, const LevelGroup *g, float scale, float 
     if (!(error < *best)) return;
     *best = error;
     memcpy(row->codes + n * k, codes, n);
-    if (record_scales(type) == SCALES_HALVES) row->scales[k] = numbers_float_to_half(scale);
+    if (superblock_scales(type) == SCALES_HALVES) row->scales[k] = numbers_float_to_half(scale);
 }
 
 /* Tries the scales with which the extreme weight lies about at one of the table's ends. */
-static void try_ends(TensorType type, const LevelGroup *g, float extreme, const RecordCodes *row,
-                     size_t k) {
+static void try_ends(TensorType type, const LevelGroup *g, float extreme,
+                     const SuperblockCodes *row, size_t k) {
     const float low = type == TENSOR_Q4_NL ? -127.0f : -12.0f;
     const float high = type == TENSOR_Q4_NL ? 113.0f : 12.0f,
                 step = type == TENSOR_Q4_NL ? 4 : 0.375f;
@@ -449,14 +449,14 @@ static void try_ends(TensorType type, const LevelGroup *g, float extreme, const 
 
 /* Quantizes group k of a row in a type whose codes are levels of a table (MXFP4, ...): tries scales
  * around the one that its largest weight needs. */
-static void quantize_levels(TensorType type, const LevelGroup *g, const RecordCodes *row,
+static void quantize_levels(TensorType type, const LevelGroup *g, const SuperblockCodes *row,
                             size_t k) {
     const size_t n = type_group(type);
     float extreme = 0.0f, best = INFINITY;
     for (size_t i = 0; i < n; i++)
         if (fabsf(g->x[i]) > fabsf(extreme)) extreme = g->x[i];
     memset(row->codes + n * k, 0, n);
-    if (record_scales(type) == SCALES_HALVES) {
+    if (superblock_scales(type) == SCALES_HALVES) {
         try_ends(type, g, extreme, row, k);
         return;
     }
@@ -472,13 +472,13 @@ static void quantize_levels(TensorType type, const LevelGroup *g, const RecordCo
     }
 }
 
-/* ---- Types of levels whose scales are parts of one for the record ---- */
+/* ---- Types of levels whose scales are parts of one for the superblock ---- */
 
-/* The record's scale is multiplied by this for a part. */
+/* The superblock's scale is multiplied by this for a part. */
 static float part_factor(TensorType type, int part) {
-    if (record_scales(type) == SCALES_FLOAT_PARTS) return record_small_float((uint8_t)part);
-    if (record_scales(type) == SCALES_ODD_PARTS || record_scales(type) == SCALES_WIDE_PARTS)
-        return (float)(2 * part + 1) * record_part_unit(type);
+    if (superblock_scales(type) == SCALES_FLOAT_PARTS) return superblock_small_float((uint8_t)part);
+    if (superblock_scales(type) == SCALES_ODD_PARTS || superblock_scales(type) == SCALES_WIDE_PARTS)
+        return (float)(2 * part + 1) * superblock_part_unit(type);
     return (float)part;
 }
 
@@ -490,10 +490,10 @@ typedef struct PartRange {
 enum { LARGEST_E4M3 = 126 }; /* 448 */
 
 static PartRange part_range(TensorType type) {
-    if (record_scales(type) == SCALES_FLOAT_PARTS) return (PartRange){0, LARGEST_E4M3};
-    if (record_scales(type) == SCALES_WIDE_PARTS) return (PartRange){-64, 63};
-    if (record_scales(type) == SCALES_SIGNED_PARTS) return (PartRange){-128, 127};
-    return record_scales(type) == SCALES_ODD_PARTS ? (PartRange){0, 15} : (PartRange){-32, 31};
+    if (superblock_scales(type) == SCALES_FLOAT_PARTS) return (PartRange){0, LARGEST_E4M3};
+    if (superblock_scales(type) == SCALES_WIDE_PARTS) return (PartRange){-64, 63};
+    if (superblock_scales(type) == SCALES_SIGNED_PARTS) return (PartRange){-128, 127};
+    return superblock_scales(type) == SCALES_ODD_PARTS ? (PartRange){0, 15} : (PartRange){-32, 31};
 }
 
 /* The scale with which levels suit the group best, searched around those that make its extreme
@@ -521,7 +521,7 @@ static float search_part_scale(TensorType type, const LevelGroup *g, size_t n) {
 static int nearest_part(TensorType type, float factor) {
     const PartRange range = part_range(type);
     const float none = part_factor(type, 0), step = part_factor(type, 1) - none;
-    if (record_scales(type) == SCALES_FLOAT_PARTS) {
+    if (superblock_scales(type) == SCALES_FLOAT_PARTS) {
         /* The bits of a float rise with it; 20 of them are cut off. */
         factor = clamp(factor, 0.0f, part_factor(type, range.most));
         return (int)((float_bits(factor * 0x1p-119f) + (1u << 19)) >> 20);
@@ -530,10 +530,11 @@ static int nearest_part(TensorType type, float factor) {
     return (int)floorf(clamp(factor + 0.5f, (float)range.least, (float)range.most));
 }
 
-/* Stores the scale of record k, and returns it as it is stored. */
-static float store_record_scale(TensorType type, float scale, const RecordCodes *row, size_t k) {
-    if (record_scale_is_float(type)) {
-        scale = clamp(scale, -RECORD_LARGEST_SCALE, RECORD_LARGEST_SCALE);
+/* Stores the scale of superblock k, and returns it as it is stored. */
+static float store_superblock_scale(TensorType type, float scale, const SuperblockCodes *row,
+                                    size_t k) {
+    if (superblock_scale_is_float(type)) {
+        scale = clamp(scale, -SUPERBLOCK_LARGEST_SCALE, SUPERBLOCK_LARGEST_SCALE);
         row->scales[k] = (uint16_t)float_bits(scale);
         row->minima[k] = (uint16_t)(float_bits(scale) >> 16);
         return scale;
@@ -544,19 +545,19 @@ static float store_record_scale(TensorType type, float scale, const RecordCodes 
 }
 
 /* Chooses the part of group k, whose own scale is `scale`, among the nearest ones, and its codes.
- * `record_scale` is the record's. */
-static void choose_part(TensorType type, const LevelGroup *g, float scale, float record_scale,
-                        const RecordCodes *row, size_t k) {
+ * `superblock_scale` is the superblock's. */
+static void choose_part(TensorType type, const LevelGroup *g, float scale, float superblock_scale,
+                        const SuperblockCodes *row, size_t k) {
     const size_t n = type_group(type);
     const PartRange range = part_range(type);
     const int choices = weight_types[type].raise ? 2 : 1; /* not raised, or raised */
-    const int nearest = record_scale != 0.0f ? nearest_part(type, scale / record_scale) : 0;
+    const int nearest = superblock_scale != 0.0f ? nearest_part(type, scale / superblock_scale) : 0;
     float best = INFINITY;
     for (int i = 0; i < 3 * choices; i++) {
         const int part = nearest - 1 + i % 3;
         uint8_t codes[MAX_GROUP];
         const Levels *levels = g->levels + i / 3;
-        float fitted, own = record_scale * part_factor(type, part);
+        float fitted, own = superblock_scale * part_factor(type, part);
         if (part < range.least || part > range.most) continue;
         code_levels(levels, g->x, n, own, codes);
         float error = level_error(levels, g->x, g->weight, n, own, codes, &fitted);
@@ -568,10 +569,10 @@ static void choose_part(TensorType type, const LevelGroup *g, float scale, float
     }
 }
 
-/* Quantizes groups [first, first + n_groups), which are one record. */
-static void quantize_part_record(TensorType type, const Levels *levels, size_t first,
-                                 size_t n_groups, const float *x, const float *importance,
-                                 const RecordCodes *row) {
+/* Quantizes groups [first, first + n_groups), which are one superblock. */
+static void quantize_part_superblock(TensorType type, const Levels *levels, size_t first,
+                                     size_t n_groups, const float *x, const float *importance,
+                                     const SuperblockCodes *row) {
     const size_t n = type_group(type);
     const PartRange range = part_range(type);
     LevelGroup groups[MAX_GROUPS];
@@ -587,7 +588,7 @@ static void quantize_part_record(TensorType type, const Levels *levels, size_t f
     /* The part of the largest magnitude is the least one where parts have signs. */
     const float extreme = part_factor(type, range.least < 0 ? range.least : range.most);
     const float scale =
-        store_record_scale(type, largest / extreme, row, first / record_groups(type));
+        store_superblock_scale(type, largest / extreme, row, first / superblock_groups(type));
     for (size_t k = 0; k < n_groups; k++) {
         row->sub_scales[first + k] = 0;
         if (weight_types[type].raise) row->sub_minima[first + k] = 0;
@@ -602,12 +603,12 @@ static void quantize_part_record(TensorType type, const Levels *levels, size_t f
  * levels the best scale may be far below the extreme weight, so many are tried; each is refined
  * twice by least squares. */
 static void quantize_shared(TensorType type, size_t k, size_t n, const float *x,
-                            const float *importance, const RecordCodes *row) {
+                            const float *importance, const SuperblockCodes *row) {
     Levels levels = {.n = level_count(type)};
     uint8_t codes[MAX_SHARED];
     float weight[MAX_SHARED], extreme = 0.0f, best = INFINITY;
     for (int c = 0; c < levels.n; c++)
-        levels.level[c] = type_has_table(type) ? record_table(type)[c]
+        levels.level[c] = type_has_table(type) ? superblock_table(type)[c]
                                                : (int8_t)(c - (int)weight_types[type].zero);
     find_neighbours(&levels);
     weigh_group(type, weight, x, importance, n);
@@ -635,9 +636,9 @@ static void quantize_shared(TensorType type, size_t k, size_t n, const float *x,
 
 /* ---- All ---- */
 
-static void store_record(TensorType type, const Record *r, const Coded *c, size_t first,
-                         const RecordCodes *row) {
-    size_t s = first / (RECORD_INPUTS / r->group);
+static void store_superblock(TensorType type, const Superblock *r, const Coded *c, size_t first,
+                             const SuperblockCodes *row) {
+    size_t s = first / (SUPERBLOCK_INPUTS / r->group);
     row->scales[s] = numbers_float_to_half(c->scale);
     if (r->with_minima) row->minima[s] = numbers_float_to_half(c->minimum);
     float zero = (float)weight_types[type].zero;
@@ -656,7 +657,8 @@ static void store_record(TensorType type, const Record *r, const Coded *c, size_
 }
 
 /* Lays the groups x[r->n][r->group] side by side; groups that are missing are zeros. */
-static void fill_record(TensorType type, Record *r, const float *x, const float *importance) {
+static void fill_superblock(TensorType type, Superblock *r, const float *x,
+                            const float *importance) {
     float weight[MAX_GROUP];
     memset(r->groups, 0, sizeof r->groups);
     for (size_t k = 0; k < r->n; k++) {
@@ -672,7 +674,8 @@ static void fill_record(TensorType type, Record *r, const float *x, const float 
 
 /* Types with a table: each group alone. */
 static void quantize_level_groups(TensorType type, const Levels *levels, size_t groups,
-                                  const float *x, const float *importance, const RecordCodes *row) {
+                                  const float *x, const float *importance,
+                                  const SuperblockCodes *row) {
     const size_t n = type_group(type);
     for (size_t k = 0; k < groups; k++) {
         LevelGroup g = {.levels = levels};
@@ -682,28 +685,29 @@ static void quantize_level_groups(TensorType type, const Levels *levels, size_t 
     }
 }
 
-/* Quantizes a row to records, by the way in which its type stores scales: parts with levels, one
- * scale of several groups, float16 scales, levels, or sub-scales. */
-void quantize_records(TensorType type, size_t padded_cols, const float *x, const float *importance,
-                      const RecordCodes *row) {
+/* Quantizes a row to superblocks, by the way in which its type stores scales: parts with levels,
+ * one scale of several groups, float16 scales, levels, or sub-scales. */
+void quantize_superblocks(TensorType type, size_t padded_cols, const float *x,
+                          const float *importance, const SuperblockCodes *row) {
     const TensorTypeInfo *info = &weight_types[type];
-    Record r = {.group = info->group,
-                .with_minima = info->has_min,
-                .low = (float)-info->zero,
-                .high = (float)((1 << info->bits) - 1 - info->zero),
-                .least = 0.0f,
-                .most = 63.0f};
+    Superblock r = {.group = info->group,
+                    .with_minima = info->has_min,
+                    .low = (float)-info->zero,
+                    .high = (float)((1 << info->bits) - 1 - info->zero),
+                    .least = 0.0f,
+                    .most = 63.0f};
     if (info->scales == SCALES_SIGNED_PARTS) r.least = -128.0f, r.most = 127.0f;
     if (info->scales == SCALES_6_BIT_PARTS) r.least = -32.0f, r.most = 31.0f;
     if (info->scales == SCALES_NIBBLE_PARTS) r.most = 15.0f;
-    size_t groups = padded_cols / r.group, per_record = record_groups(type);
-    const bool has_parts = type_has_table(type) && record_has_parts(type);
+    size_t groups = padded_cols / r.group, per_superblock = superblock_groups(type);
+    const bool has_parts = type_has_table(type) && superblock_has_parts(type);
     Levels levels[2];
     for (int raised = 0; raised < 2 && type_has_table(type); raised++)
         levels_of(&levels[raised], type, raised);
-    for (size_t k = 0; k < groups && has_parts; k += per_record)
-        quantize_part_record(type, levels, k, groups - k < per_record ? groups - k : per_record, x,
-                             importance, row);
+    for (size_t k = 0; k < groups && has_parts; k += per_superblock)
+        quantize_part_superblock(type, levels, k,
+                                 groups - k < per_superblock ? groups - k : per_superblock, x,
+                                 importance, row);
     if (has_parts) return;
     for (size_t k = 0; k < groups && info->shared; k += info->shared) {
         const size_t at = k * r.group, left = groups - k;
@@ -720,12 +724,12 @@ void quantize_records(TensorType type, size_t padded_cols, const float *x, const
         quantize_level_groups(type, levels, groups, x, importance, row);
         return;
     }
-    for (size_t first = 0; first < groups; first += per_record) {
+    for (size_t first = 0; first < groups; first += per_superblock) {
         Coded best;
         size_t at = first * r.group;
-        r.n = groups - first < per_record ? groups - first : per_record;
-        fill_record(type, &r, x + at, importance ? importance + at : NULL);
-        quantize_record(&r, &best);
-        store_record(type, &r, &best, first, row);
+        r.n = groups - first < per_superblock ? groups - first : per_superblock;
+        fill_superblock(type, &r, x + at, importance ? importance + at : NULL);
+        quantize_superblock(&r, &best);
+        store_superblock(type, &r, &best, first, row);
     }
 }
