@@ -90,7 +90,7 @@ const Family families_lfm2[] = {
     {
         .model_type = "lfm2",
         .set = SET({"rope_theta", 1e6}, {"qk_norm", QK_NORM_HEAD}),
-        .keys = KEYS(SIZE_KEYS(65536, 2560, 12288, 32, 32),
+        .keys = KEYS(SIZES_WITHOUT_FFN(65536, 2560, 32, 32),
                      {"block_ff_dim|intermediate_size", "ffn_dim", 12288}, KV_HEADS(8), HEAD_DIM(0),
                      CONTEXT(128000), {"norm_eps", "norm_eps", 1e-5},
                      {"conv_L_cache", "state_kernel", 3}),

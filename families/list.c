@@ -35,7 +35,6 @@
     X(granite_swa) \
     X(granitemoehybrid) \
     X(hrm_text) \
-    X(hunyuan) \
     X(hy_v4) \
     X(hyperclovax) \
     X(idefics) \
@@ -84,3 +83,16 @@ FAMILIES(DECLARE)
 
 #define ENTRY(name) families_##name,
 const Family *const families_all[] = {FAMILIES(ENTRY) NULL};
+
+/* The files with hooks alone, which pages name. */
+/* clang-format off */
+#define HOOKS(X) \
+    X(hunyuan)
+
+/* clang-format on */
+
+#define DECLARE_HOOKS(name) extern const FamilyHook families_##name[];
+HOOKS(DECLARE_HOOKS)
+
+#define HOOKS_ENTRY(name) families_##name,
+const FamilyHook *const families_hooks[] = {HOOKS(HOOKS_ENTRY) NULL};

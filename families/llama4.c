@@ -10,7 +10,7 @@ const Family families_llama4[] = {
         .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"rope_theta", 500000},
                    {"router", ROUTER_SIGMOID_SCORES}, {"share_on_input", 1}),
         .keys = KEYS(
-            SIZE_KEYS(202048, 5120, 8192, 48, 40), KV_HEADS(8), HEAD_DIM(128), CONTEXT(131072),
+            SIZES_WITHOUT_FFN(202048, 5120, 48, 40), KV_HEADS(8), HEAD_DIM(128), CONTEXT(131072),
             {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU},
             {"num_local_experts", "n_experts", 16}, {"num_experts_per_tok", "n_experts_used", 1},
             {"intermediate_size", "expert_ffn_dim", 8192},

@@ -13,7 +13,13 @@
 #include "formats/family/family_lists.h"
 #include "formats/family/family_page.h"
 #include "formats/family/family_print.h"
+#include "formats/family/hooks.h"
 #include "formats/family/page_tables.h"
+
+/* A page with a mistake in its last line, and what is said of it. */
+typedef struct Mistake {
+    const char *text, *says;
+} Mistake;
 
 /* malloc'ed */
 static char *printed(const Family *family) {
@@ -34,6 +40,16 @@ static FamilyPage *read_page(const char *text) {
     return page;
 }
 
+/* As a page of the program. */
+static FamilyPage *read_own_page(const char *text) {
+    const BuiltinPage builtin = {.name = "page", .text = text};
+    FamilyPage *page;
+    Error error;
+    if (family_page_read_builtin(&page, &builtin, &error) != STATUS_OK)
+        fail_msg("%s\n%s", error.text, text);
+    return page;
+}
+
 static void every_page_of_the_program_can_be_read(void **state) {
     (void)state;
     size_t n = 0;
@@ -48,15 +64,14 @@ static void every_page_of_the_program_can_be_read(void **state) {
     assert_true(n >= 60);
 }
 
-/* A page says all that a family without hooks has. */
+/* A page says all that a family has; its hooks by their names. */
 static void a_printed_family_is_read_as_the_same_tables(void **state) {
     (void)state;
     const Family *family;
     size_t n = 0;
     for (size_t i = 0; (family = family_at(i)); i++) {
-        if (family->finish || family->more) continue;
         char *text = printed(family);
-        FamilyPage *page = read_page(text);
+        FamilyPage *page = read_own_page(text);
         char *again = printed(family_page_family(page));
         assert_string_equal(text, again);
         free(text);
@@ -111,10 +126,79 @@ static void a_page_that_is_like_another_changes_what_it_names(void **state) {
     family_page_free(page);
 }
 
-/* A page with a mistake in its last line, and what is said of it. */
-typedef struct Mistake {
-    const char *text, *says;
-} Mistake;
+/* Pages name hooks by names that no other entry has, and each entry has a function. */
+static void hooks_have_names_of_their_own(void **state) {
+    (void)state;
+    size_t n = 0;
+    for (const FamilyHook *const *table = families_hooks; *table; table++) {
+        for (const FamilyHook *hooks = *table; hooks->name; hooks++, n++) {
+            assert_ptr_equal(hooks_find(hooks->name), hooks);
+            assert_true(hooks->finish || hooks->more || hooks->gguf_finish || hooks->gguf_more ||
+                        hooks->gguf_by_layer);
+        }
+    }
+    assert_true(n >= 1);
+}
+
+/* A page of the program takes the functions that it names; one that is like it has them, until it
+ * leaves them out. A stranger's page may be like it, but names none. */
+static void hooks_are_for_pages_of_the_program(void **state) {
+    (void)state;
+    const FamilyHook *hooks = hooks_find("hunyuan");
+    assert_non_null(hooks);
+    FamilyPage *page = read_own_page("family mine like llama\nfinish hunyuan\n");
+    assert_ptr_equal(family_page_family(page)->finish, hooks->finish);
+    family_page_free(page);
+    page = read_page("family mine like hunyuan_v1_moe\n");
+    assert_ptr_equal(family_page_family(page)->finish, hooks->finish);
+    family_page_free(page);
+    page = read_own_page("family mine like hunyuan_v1_moe\nwithout finish\n");
+    assert_null(family_page_family(page)->finish);
+    family_page_free(page);
+    static const Mistake wrong[] = {
+        {"family mine like llama\nfinish hunyuann", "2:8: no functions are called 'hunyuann'"},
+        {"family mine like llama\nmore hunyuan", "2:6: 'hunyuan' has no 'more' here"},
+        {"family mine like llama\nby_layer hunyuan", "2:10: 'hunyuan' has no 'by_layer' here"},
+        {"family mine like llama\nfinish", "2:7: the name is missing"},
+        {"family mine like llama\nfinish hunyuan x", "2:16: 'x' is too much here"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const BuiltinPage builtin = {.name = "page", .text = wrong[i].text};
+        char says[200];
+        Error error;
+        snprintf(says, sizeof says, "families/page.family:%s", wrong[i].says);
+        assert_int_equal(family_page_read_builtin(&page, &builtin, &error), STATUS_FAILED);
+        assert_string_equal(error.text, says);
+    }
+}
+
+/* Tensors behind `layers of KIND` are those of such layers, up to the next such line; those of a
+ * GGUF file begin with all layers. */
+static void tensors_may_be_those_of_one_kind_of_layers(void **state) {
+    (void)state;
+    FamilyPage *page = read_page("family mine\n"
+                                 "linear wo <- .o [dim, dim]\n"
+                                 "layers of delta\n"
+                                 "use llama_norms\n"
+                                 "layers of all\n"
+                                 "norm final_norm <- norm\n"
+                                 "layers of latent\n"
+                                 "gguf mine\n"
+                                 "linear wo <- .o [dim, dim]\n");
+    char *text = printed(family_page_family(page));
+    assert_string_equal(strstr(text, "linear"), "linear wo <- .o [dim, dim]\n"
+                                                "layers of delta\n"
+                                                "norm   attention_norm <- .input_layernorm\n"
+                                                "norm   ffn_norm <- .post_attention_layernorm\n"
+                                                "layers of all\n"
+                                                "norm   final_norm <- norm\n"
+                                                "\n"
+                                                "gguf mine\n"
+                                                "linear wo <- .o [dim, dim]\n");
+    assert_int_equal(family_page_family(page)->tensors[1].of_kind, 1 + LAYER_DELTA);
+    free(text);
+    family_page_free(page);
+}
 
 static const Mistake mistakes[] = {
     {"", "page:0:1: a page begins with 'family NAME'"},
@@ -199,6 +283,17 @@ static const Mistake mistakes[] = {
     {"family mine\nwith hooks", "page:2:6: nothing is called 'hooks' here"},
     {"family mine\nprediction all", "page:2:12: prediction layers are none, mtp or nextn"},
     {"family mine\nlayers model.layers.", "page:2:8: 'model.layers.' is not like model.layers.%u."},
+    {"family mine\nlayers of", "page:2:10: no layers are ''"},
+    {"family mine\nlayers of hair", "page:2:11: no layers are 'hair'"},
+    {"family mine\nlayers of delta mamba", "page:2:17: 'mamba' is too much here"},
+    {"family mine\nlayers of delta\nnorm final_norm <- norm", "page:3:24: 'norm' is no tensor of"},
+    {"family mine\nfinish hunyuan", "page:2:1: 'finish' is for the program's own pages"},
+    {"family mine\nmore no_such", "page:2:1: 'more' is for the program's own pages"},
+    {"family mine\ngguf g\nby_layer x", "page:3:1: 'by_layer' is for the program's own pages"},
+    {"family mine like hunyuan_v1_moe\nwithout finish", "page:2:9: there is no 'finish' to leave"},
+    {"family mine\nmatrix rg_lru.input_gate.%u <- .x [dim, dim] each_head parts n_heads",
+     "page:2:69: 'parts' is for the program's own pages"},
+    {"family mine\ngguf g\nlayers blk.%u.", "page:3:1: expected 'layers of KIND'"},
     {"family mine\nbos 1.5", "page:2:5: 1.5 is not the number of a token"},
     {"family mine\neos 1 2 3 4", "page:2:11: '4' is too much here"},
     {"family mine\nwithout wq", "page:2:9: there is no 'wq' to leave out"},
@@ -293,6 +388,8 @@ static void every_word_is_explained(void **state) {
                                                 page_gguf_flags, page_tensor_members};
     for (const Verb *verb = verbs_all; verb->name; verb++) assert_explained(docs, verb->name);
     for (size_t i = 0; page_forms[i]; i++) assert_explained(docs, page_forms[i]);
+    for (size_t i = 0; page_kinds[i]; i++) assert_explained(docs, page_kinds[i]);
+    for (size_t i = 0; hooks_words[i]; i++) assert_explained(docs, hooks_words[i]);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         for (const PageMember *m = members[i]; m->name; m++) assert_explained(docs, m->name);
     for (const PageChoice *c = page_tensor_choices; c->name; c++) assert_explained(docs, c->name);
@@ -353,6 +450,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(every_page_of_the_program_can_be_read),
         cmocka_unit_test(a_printed_family_is_read_as_the_same_tables),
         cmocka_unit_test(a_page_that_is_like_another_changes_what_it_names),
+        cmocka_unit_test(hooks_have_names_of_their_own),
+        cmocka_unit_test(hooks_are_for_pages_of_the_program),
+        cmocka_unit_test(tensors_may_be_those_of_one_kind_of_layers),
         cmocka_unit_test(mistakes_are_named_with_line_and_column),
         cmocka_unit_test(a_page_is_bounded),
         cmocka_unit_test(every_word_is_explained),

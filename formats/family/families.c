@@ -37,14 +37,11 @@ static bool is_family(const BuiltinPage *page) {
 /* The family of the i-th page; NULL: it is none, or cannot be read, which tests show. */
 static const Family *page_number(size_t i) {
     Error error;
-    char name[96];
     if (i >= MOST_PAGES || !is_family(&families_pages[i])) return NULL;
     pthread_mutex_lock(&pages_lock);
     if (!pages[i]) {
-        const char *text = families_pages[i].text;
-        snprintf(name, sizeof name, "families/%s.family", families_pages[i].name);
         n_pages_read++;
-        if (family_page_read(&pages[i], name, text, strlen(text), &error) != STATUS_OK)
+        if (family_page_read_builtin(&pages[i], &families_pages[i], &error) != STATUS_OK)
             fprintf(stderr, "%s\n", error.text);
     }
     const Family *family = pages[i] ? family_page_family(pages[i]) : NULL;

@@ -52,6 +52,17 @@ typedef Status FamilyFinish(const json_t *json, Config *config, Error *error);
 /* Adds tensors that a TensorRule cannot describe. */
 typedef Status FamilyMore(const RuleContext *context, const json_t *json, Error *error);
 
+/* Functions that pages name: a C file of families/ exports a table of them, which ends with an
+ * entry without a name. `finish NAME` on a page takes the entry's finish, behind `gguf` its
+ * gguf_finish, and so on. */
+typedef struct FamilyHook {
+    const char *name;
+    FamilyFinish *finish;
+    FamilyMore *more;
+    GgufFinish *gguf_finish, *gguf_by_layer;
+    GgufMore *gguf_more;
+} FamilyHook;
+
 /* Tables end with an entry of zeros; a table or a function that a family does not need is NULL. */
 struct Family {
     const char *model_type;

@@ -3,11 +3,15 @@
 #ifndef FORMATS_FAMILY_FAMILY_LISTS_H
 #define FORMATS_FAMILY_FAMILY_LISTS_H
 
-#include "formats/family/steps.h"
+#include "formats/family/family.h"
 
 /* The tables of all C files of families/, which families/list.c names; ends with NULL. Each table
  * ends with an entry without a model_type. */
 extern const Family *const families_all[];
+
+/* The tables of hooks of C files of families/, which families/list.c names; ends with NULL. Each
+ * table ends with an entry without a name. */
+extern const FamilyHook *const families_hooks[];
 
 /* A page whose text is compiled into the program: families/NAME.family, of a family
  * (family_page.h), or "groups", whose tensors the others use. */

@@ -7,6 +7,7 @@
 #include "core/config_fields.h"
 #include "formats/family/builtin_pages.h"
 #include "formats/family/family_lists.h"
+#include "formats/family/hooks.h"
 #include "formats/family/page_tables.h"
 #include "formats/family/page_tensors.h"
 #include "formats/family/verb_steps.h"
@@ -236,7 +237,10 @@ static Status read_verb(PageReader *r, const char *name) {
 static Status check_bias_words(PageReader *r, const char *words) {
     for (const char *p = words + strspn(words, " "); *p; p += strspn(p, " ")) {
         size_t n = strcspn(p, " ");
-        bool known = page_is_tensor(p, n) || strncmp(p, "norms ", 6) == 0;
+        char bias[PAGE_LINE + 8]; /* "rg_lru.decay_gate" has a bias, but a matrix for each head */
+        int length = snprintf(bias, sizeof bias, "%.*s.bias", (int)n, p);
+        bool known = page_is_tensor(p, n) || page_is_tensor(bias, (size_t)length) ||
+                     strncmp(p, "norms ", 6) == 0;
         if (!known) return page_fail(r->text, "no tensor '%.*s'", (int)n, p);
         p += n;
     }
@@ -319,8 +323,21 @@ static Status read_prediction(PageReader *r) {
     return page_fail(r->text, "prediction layers are none, mtp or nextn, not '%s'", word);
 }
 
+/* layers of KIND: the tensors after it are those of such layers; `layers of all` ends that. */
+static Status read_layers_of(PageReader *r) {
+    char word[PAGE_WORD];
+    uint32_t kind;
+    page_word(r->text, word);
+    bool all = strcmp(word, "all") == 0;
+    if (!all && !page_kind(word, &kind)) return page_fail(r->text, "no layers are '%s'", word);
+    r->of_kind = all ? 0 : kind + 1;
+    return page_reader_end(r);
+}
+
 static Status read_layers(PageReader *r) {
     const char *layers;
+    if (page_reader_is(r, "of")) return read_layers_of(r);
+    if (r->gguf) return page_fail(r->text, "expected 'layers of KIND'");
     if (page_reader_kept(r, "what stands before the names in a layer", &layers) != STATUS_OK)
         return STATUS_FAILED;
     const char *number = strchr(layers, '%');
@@ -388,6 +405,14 @@ static Status read_without(PageReader *r) {
             page->family.rope = (RopeKeys){0};
             removed++;
         }
+        if (r->text->is_program && strcmp(word, "finish") == 0 && page->family.finish) {
+            page->family.finish = NULL;
+            removed++;
+        }
+        if (r->text->is_program && strcmp(word, "more") == 0 && page->family.more) {
+            page->family.more = NULL;
+            removed++;
+        }
         if (!removed) return page_fail(r->text, "there is no '%s' to leave out", word);
     } while (page_more(r->text));
     return STATUS_OK;
@@ -404,7 +429,39 @@ static Status read_gguf(PageReader *r) {
         page_reader_kept(r, "a tensor", &gguf->needs_tensor) != STATUS_OK)
         return STATUS_FAILED;
     r->gguf = &page->parts[page->n_gguf++];
+    r->of_kind = 0;
     return page_reader_end(r);
+}
+
+/* Reads the name of hooks in families/ and takes their function that the word names. A page of the
+ * user's has those of the family that it is like, and names none: what a function expects of a
+ * page's lines, only its own pages promise. */
+static Status read_hook(PageReader *r, const char *word) {
+    FamilyPage *page = r->page;
+    char name[PAGE_WORD];
+    if (!r->text->is_program)
+        return page_fail(r->text,
+                         "'%s' is for the program's own pages: a page that is like one "
+                         "of them has its functions",
+                         word);
+    if (!page_word(r->text, name)) return page_fail(r->text, "the name is missing");
+    const FamilyHook *hooks = hooks_find(name);
+    if (!hooks) return page_fail(r->text, "no functions are called '%s'", name);
+    if (!hooks_take(hooks, word, &page->family, r->gguf ? &page->gguf[page->n_gguf - 1] : NULL))
+        return page_fail(r->text, "'%s' has no '%s' here", name, word);
+    return page_reader_end(r);
+}
+
+static Status read_finish(PageReader *r) {
+    return read_hook(r, "finish");
+}
+
+static Status read_more(PageReader *r) {
+    return read_hook(r, "more");
+}
+
+static Status read_by_layer(PageReader *r) {
+    return read_hook(r, "by_layer");
 }
 
 /* required KEY...: of GGUF files. */
@@ -440,13 +497,15 @@ static const struct {
     Status (*read)(PageReader *r);
     bool in_gguf;
 } declarations[] = {
-    {"set", read_set, true},          {"key", read_key, true},
-    {"refuse", read_refuse, false},   {"bias", read_bias, false},
-    {"use", page_tensors_use, true},  {"rope", read_rope, true},
-    {"with", read_with, true},        {"prediction", read_prediction, false},
-    {"layers", read_layers, false},   {"bos", read_bos, false},
-    {"eos", read_eos, false},         {"tied", read_tied, false},
-    {"without", read_without, false}, {"gguf", read_gguf, true},
+    {"set", read_set, true},           {"key", read_key, true},
+    {"refuse", read_refuse, false},    {"bias", read_bias, false},
+    {"use", page_tensors_use, true},   {"rope", read_rope, true},
+    {"with", read_with, true},         {"prediction", read_prediction, false},
+    {"layers", read_layers, true},     {"bos", read_bos, false},
+    {"eos", read_eos, false},          {"tied", read_tied, false},
+    {"without", read_without, false},  {"gguf", read_gguf, true},
+    {"finish", read_finish, true},     {"more", read_more, true},
+    {"by_layer", read_by_layer, true},
 };
 
 static Status read_line(PageReader *r) {
@@ -560,14 +619,18 @@ static void family_page_finish(FamilyPage *page) {
 
 /* Reads this page and, before it, those that it is like. */
 static Status read_chain(FamilyPage *page, const char *name, const char *text, size_t bytes,
-                         Error *error) {
+                         bool is_program, Error *error) {
     PageText chain[CHAIN];
     char names[CHAIN][PAGE_WORD + 24], like[PAGE_WORD], own[PAGE_WORD];
     const Family *base = NULL;
     size_t n = 0;
     page->family = (Family){.bos_id = -1, .eos_id = -1};
     do {
-        chain[n] = (PageText){.name = name, .text = text, .bytes = bytes, .error = error};
+        chain[n] = (PageText){.name = name,
+                              .text = text,
+                              .bytes = bytes,
+                              .is_program = is_program || n > 0,
+                              .error = error};
         if (read_header(&chain[n], own, like) != STATUS_OK) return STATUS_FAILED;
         snprintf(names[n], sizeof names[n], "families/%s.family", like);
         if (n == 0 && !(page->family.model_type = page_keep(&page->pool, own, strlen(own))))
@@ -590,17 +653,28 @@ static Status read_chain(FamilyPage *page, const char *name, const char *text, s
     return STATUS_OK;
 }
 
-Status family_page_read(FamilyPage **out, const char *name, const char *text, size_t bytes,
-                        Error *error) {
+static Status read_page(FamilyPage **out, const char *name, const char *text, size_t bytes,
+                        bool is_program, Error *error) {
     *out = NULL;
     FamilyPage *page = calloc(1, sizeof *page);
     if (!page) return error_set(error, "%s: no memory", name);
-    if (read_chain(page, name, text, bytes, error) != STATUS_OK) {
+    if (read_chain(page, name, text, bytes, is_program, error) != STATUS_OK) {
         free(page);
         return STATUS_FAILED;
     }
     *out = page;
     return STATUS_OK;
+}
+
+Status family_page_read(FamilyPage **out, const char *name, const char *text, size_t bytes,
+                        Error *error) {
+    return read_page(out, name, text, bytes, false, error);
+}
+
+Status family_page_read_builtin(FamilyPage **out, const BuiltinPage *builtin, Error *error) {
+    char name[96];
+    snprintf(name, sizeof name, "families/%s.family", builtin->name);
+    return read_page(out, name, builtin->text, strlen(builtin->text), true, error);
 }
 
 const Family *family_page_family(const FamilyPage *page) {

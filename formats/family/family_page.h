@@ -12,7 +12,7 @@
 #ifndef FORMATS_FAMILY_FAMILY_PAGE_H
 #define FORMATS_FAMILY_FAMILY_PAGE_H
 
-#include "formats/family/family.h"
+#include "formats/family/family_lists.h"
 
 typedef struct FamilyPage FamilyPage;
 
@@ -21,6 +21,9 @@ typedef struct FamilyPage FamilyPage;
  * family in C. */
 Status family_page_read(FamilyPage **out, const char *name, const char *text, size_t bytes,
                         Error *error);
+
+/* Reads a page of the program, which may name hooks. */
+Status family_page_read_builtin(FamilyPage **out, const BuiltinPage *builtin, Error *error);
 
 /* The tables; they live as long as the page. */
 const Family *family_page_family(const FamilyPage *page);

@@ -5,6 +5,7 @@
 
 #include "base/numbers.h"
 #include "core/config_fields.h"
+#include "formats/family/hooks.h"
 #include "formats/family/page_tables.h"
 
 /* The shortest text that is read as the same number. */
@@ -98,7 +99,11 @@ static void print_members(FILE *out, const char *word, const PageMember *members
 }
 
 static void print_tensors(FILE *out, const TensorRule *rules) {
+    uint32_t of_kind = 0;
     for (; rules && rules->to; rules++) {
+        if (rules->of_kind != of_kind)
+            fprintf(out, "layers of %s\n", rules->of_kind ? page_kinds[rules->of_kind - 1] : "all");
+        of_kind = rules->of_kind;
         fprintf(out, "%-6s %s <- %s", page_forms[rules->form], rules->to, rules->from);
         if (rules->rows) fprintf(out, " [%s", rules->rows);
         if (rules->cols) fprintf(out, ", %s", rules->cols);
@@ -112,6 +117,13 @@ static void print_tensors(FILE *out, const TensorRule *rules) {
         if (is_tied) rest.same_as = NULL;
         print_members(out, " ", page_tensor_members, &rest);
         fputc('\n', out);
+    }
+}
+
+static void print_hooks(FILE *out, const Family *f, const GgufFamily *g) {
+    for (size_t i = 0; hooks_words[i]; i++) {
+        const char *name = hooks_name(hooks_words[i], f, g);
+        if (name) fprintf(out, "%-6s %s\n", hooks_words[i], name);
     }
 }
 
@@ -142,6 +154,7 @@ static void print_gguf(FILE *out, const GgufFamily *g) {
         fputc('\n', out);
     }
     if (g->full_every) fprintf(out, "windows %u every %u\n", g->window, g->full_every);
+    print_hooks(out, NULL, g);
     print_members(out, "with   ", page_gguf_flags, g);
     print_tensors(out, g->tensors);
 }
@@ -154,6 +167,7 @@ void family_print(FILE *out, const Family *f) {
         fprintf(out, "refuse %s unless %s\n", k->key, k->value);
     print_biases(out, f->biases);
     print_steps(out, f->steps);
+    print_hooks(out, f, NULL);
     print_members(out, "rope   ", page_rope_members, &f->rope);
     print_members(out, "with   ", page_family_flags, f);
     if (f->prediction) fprintf(out, "prediction %s\n", page_predictions[f->prediction]);

@@ -29,6 +29,12 @@ typedef struct PageChoice {
 
 extern const PageChoice page_tensor_choices[];
 
+/* The kinds of layers in the order of LayerKindNumber, then NULL: `layers of KIND`. */
+extern const char *const page_kinds[];
+
+/* False: no kind of layers has this name. */
+bool page_kind(const char *name, uint32_t *kind);
+
 /* The forms of tensors in the order of RuleForm, then NULL. */
 extern const char *const page_forms[];
 

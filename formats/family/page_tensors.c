@@ -157,7 +157,7 @@ static Status read_tensor_word(PageReader *r, const char *word, TensorRule *rule
         if (m->kind == MEMBER_FLAG) return STATUS_OK;
         const char **text = (const char **)((char *)rule + m->offset);
         if (page_reader_kept(r, word, text) != STATUS_OK) return STATUS_FAILED;
-        if (strcmp(word, "by") == 0)
+        if (strcmp(word, "by") == 0 || strcmp(word, "parts") == 0)
             return size_sum(*text, &no_sizes, 0, &sum) ? STATUS_OK
                                                        : page_fail(r->text, "no size '%s'", *text);
         return page_is_tensor(*text, strlen(*text)) ? STATUS_OK
@@ -177,8 +177,14 @@ static Status check_tensor(PageReader *r, const TensorRule *rule) {
     if (!is_in_layer(rule) && (rule->own_keys || rule->each_head || numbered))
         return page_fail(r->text, "'%s' is no tensor of a layer: its name begins with '.'",
                          rule->from);
-    if (rule->each_head != (strncmp(rule->to, "k_b.", 4) == 0 || strstr(rule->to, "v_b.")))
-        return page_fail(r->text, "each_head belongs to k_b.%%u and v_b.%%u");
+    if (!is_in_layer(rule) && rule->of_kind)
+        return page_fail(r->text, "'%s' is no tensor of a layer: its name begins with '.'",
+                         rule->from);
+    bool is_head = strncmp(rule->to, "k_b.", 4) == 0 || strstr(rule->to, "v_b.");
+    if (rule->parts ? !rule->each_head : rule->each_head != is_head)
+        return page_fail(r->text, "each_head belongs to k_b.%%u and v_b.%%u, and before parts");
+    if (rule->parts && !r->text->is_program) /* which asks its own sizes how many there are */
+        return page_fail(r->text, "'parts' is for the program's own pages");
     if (rule->each_head && (is_vector || rule->by || rule->form == FORM_TABLE))
         return page_fail(r->text, "heads are parts of a matrix");
     if (rule->same_as && (strchr(rule->to, ' ') || rule->by || is_in_layer(rule)))
@@ -188,7 +194,7 @@ static Status check_tensor(PageReader *r, const TensorRule *rule) {
 }
 
 Status page_tensors_read(PageReader *r, RuleForm form) {
-    TensorRule rule = {.form = form};
+    TensorRule rule = {.form = form, .of_kind = r->of_kind};
     char word[PAGE_WORD];
     if (read_targets(r, &rule.to) != STATUS_OK || read_from(r, &rule, &rule.from) != STATUS_OK ||
         read_shape(r, &rule) != STATUS_OK)
@@ -210,7 +216,8 @@ static Status read_group(PageReader *r, const char *name) {
     char word[PAGE_WORD];
     bool found, inside = false;
     PageText lines = {.name = "families/groups.family", .text = text, .error = r->text->error};
-    PageReader own = {.page = r->page, .text = &lines, .gguf = r->gguf, .at = r->at};
+    PageReader own = {
+        .page = r->page, .text = &lines, .gguf = r->gguf, .at = r->at, .of_kind = r->of_kind};
     lines.bytes = text ? strlen(text) : 0;
     while (page_line(&lines, &found) == STATUS_OK && found) {
         page_word(&lines, word);

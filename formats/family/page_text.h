@@ -21,6 +21,7 @@ const char *page_keep(PagePool *pool, const char *text, size_t bytes);
 typedef struct PageText {
     const char *name; /* for errors */
     const char *text;
+    bool is_program;       /* the page is the program's, not a stranger's */
     size_t bytes, at;      /* `at`: where the next line begins */
     unsigned line;         /* number of the present one, from 1 */
     char words[PAGE_LINE]; /* the present line without its comment */

@@ -652,6 +652,9 @@ static Status apply(const RuleContext *c, const TensorRule *rule, uint32_t layer
     Status status = STATUS_OK;
     if (rule->each_head) n = (uint32_t)split_parts(rule, config, layer);
     if (rule->first_of_pair && layer % 2 == 1) return STATUS_OK;
+    if (rule->of_kind &&
+        (layer >= config->n_layers || config->layer_kind[layer] != rule->of_kind - 1))
+        return STATUS_OK;
     for (size_t i = 0; i < halves * n_names && status == STATUS_OK; i++) {
         Part part;
         if (!make_part(&part, rule, i / halves, i % halves == 1, config, layer))

@@ -103,6 +103,7 @@ typedef struct TensorRule {
                           * cols are as stored */
     const char *parts;   /* with each_head: so many parts instead of query heads */
     bool first_of_pair;  /* only layers with an even number have it */
+    uint32_t of_kind;    /* 1 + the LayerKindNumber of the layers that have it; 0: all layers */
     bool always; /* the expert is one of those that every token goes to (always_experts), which come
                   * after the others and are counted from 0 in `from` */
 } TensorRule;

@@ -1,0 +1,21 @@
+/* The functions of families/ that pages name: `finish NAME`, `more NAME`, `by_layer NAME`. */
+#ifndef FORMATS_FAMILY_HOOKS_H
+#define FORMATS_FAMILY_HOOKS_H
+
+#include "formats/family/family.h"
+
+/* The hooks of this name in the tables of families_hooks; NULL: there are none. */
+const FamilyHook *hooks_find(const char *name);
+
+/* Sets the functions that `word` (finish, more or by_layer) takes from the hooks, of config.json
+ * or, with `gguf`, of GGUF files. False: the hooks have no such function. */
+bool hooks_take(const FamilyHook *hooks, const char *word, Family *family, GgufFamily *gguf);
+
+/* Names the hooks that have the same functions as the family, or with `gguf` as the architecture,
+ * under this word; NULL: it has none. */
+const char *hooks_name(const char *word, const Family *family, const GgufFamily *gguf);
+
+/* The words, then NULL. */
+extern const char *const hooks_words[];
+
+#endif
