@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <glob.h>
 
 #include "tests/fixture.h"
 #include "tests/process.h"
@@ -41,6 +42,26 @@ static void the_core_prints_what_run_prints(void **state) {
     process_free(&story);
     process_free(&greedy);
     process_free(&cut);
+    free(core);
+}
+
+/* All of models/: what a learner tries first must not be refused for a type of weights. */
+static void the_core_runs_every_shipped_model(void **state) {
+    char *core = build_path("core/run");
+    (void)state;
+    glob_t models;
+    assert_int_equal(glob("models/*.bin", 0, NULL, &models), 0);
+    for (size_t i = 0; i < models.gl_pathc; i++) {
+        const char *path = models.gl_pathv[i];
+        Process run = RUN("run", path, "-i", "A dragon", "-n", "12", "-t", "0.8", "-s", "7");
+        Process p = RUN(core, path, "-i", "A dragon", "-n", "12", "-t", "0.8", "-s", "7");
+        if (p.status != 0) fail_msg("%s", p.err);
+        assert_string_equal(p.out, run.out);
+        process_free(&p);
+        process_free(&run);
+    }
+    assert_true(models.gl_pathc >= 9);
+    globfree(&models);
     free(core);
 }
 
@@ -133,6 +154,7 @@ int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_core_prints_what_run_prints),
+        cmocka_unit_test(the_core_runs_every_shipped_model),
         cmocka_unit_test(wrong_arguments_are_named),
         cmocka_unit_test(the_decoder_in_one_file_prints_what_run_prints),
         cmocka_unit_test(the_plain_formulas_are_near),
