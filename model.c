@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/numbers.h"
 #include "core/forward_steps.h"
-#include "core/layer_kind.h"
 
 /* With fewer multiply-adds one thread is done before a second one has woken up. */
 static const double SOLO_WORK = 2e6;
@@ -163,7 +162,7 @@ static inline void add_group(ForwardPass *pass, const Branch *b, const Branch *e
 /* Runs the group of branches that begins with b. Returns its end. */
 static const Branch *run_group(ForwardPass *pass, const Branch *b) {
     for (;; b++) {
-        if (b->gate) norm_gate_apply(pass, b);
+        if (b->gate) b->gate->apply(pass, b);
         b->kind->run(pass, b);
         if (!b->same_x) return b + 1;
     }

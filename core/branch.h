@@ -23,12 +23,12 @@
  * Something new that a layer computes is a kind: a LayerKindNumber (config.h), a file in a
  * room of layers/ with a BranchKind, and a row in layers/layer_kinds.c. What it reads of Config,
  * with the checks and the multiply-adds, is in a file ..._fields.c beside it and two rows (kinds,
- * order) in layers/layer_fields.c.
+ * order) in layers/layer_config.c.
  * layer_kind.h has all that the core calls of them; its tensors' names are in docs/format.md and in
  * the families that have it. Layers that put known kinds together in a new way, or add weights and
  * streams of the whole model, are an arrangement: a StackNumber (config.h) with its name in
  * config_fields.c, a file of layers/ with an Arrangement that layers/arrangements/arrangements.h
- * declares, a row in layers/arrangements/arrangement_table.c, and its checks in
+ * declares, a row in layers/layer_kinds.c, and its checks in
  * layers/arrangements/arrangement_fields.c. A kind that such an arrangement alone appends has no
  * number and no row. Short examples: layers/attention/differential.c for attention,
  * layers/state/convolution.c for a state, layers/arrangements/gemma4.c for an arrangement. Places
@@ -100,6 +100,8 @@ typedef struct NormGate {
     Matrix down;       /* rank x dim; without data: no gate */
     Matrix up;         /* dim x rank */
     float *low, *wide; /* [n][rank], [n][dim]: what it works in */
+    /* Multiplies Branch.in by the gate of the branch. */
+    void (*apply)(struct ForwardPass *pass, const Branch *branch);
 } NormGate;
 
 /* branches_append gives what the comments call the default, and 0 or NULL to the rest. */

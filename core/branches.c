@@ -70,7 +70,7 @@ Branch *branches_append_attention(Model *m, size_t l, const Norm *pre, float *in
 Branch *branches_append_feed_forward(Model *m, size_t l, const Norm *pre, float *in) {
     const LayerWeights *w = &m->weights.layers[l];
     Branch *b = append(m, l);
-    b->kind = w->router.w.data ? mixture_kind() : &forward_ffn_kind;
+    b->kind = w->router.w.data ? m->layers->mixture : &forward_ffn_kind;
     branches_set_input(b, pre, in);
     b->last_linear = &w->ffn.down;
     b->sum_post = if_present(&w->post_ffn_norm);

@@ -106,7 +106,7 @@ static const ConfigField fields[] = {
 
 const ConfigField *config_field(size_t i) {
     size_t n = sizeof fields / sizeof *fields;
-    return i < n ? &fields[i] : layer_kind_field(i - n);
+    return i < n ? &fields[i] : layer_config.field(i - n);
 }
 
 /* Checks one field by itself, as the table says. */
@@ -162,7 +162,7 @@ static Status check_heads(const Config *c, uint32_t l, Error *error) {
 static Status check_layers(const Config *c, Error *error) {
     for (uint32_t l = 0; l < c->n_layers; l++) {
         Status status = c->layer_kind[l] == LAYER_ATTENTION ? check_heads(c, l, error)
-                                                            : layer_kind_validate(c, l, error);
+                                                            : layer_config.validate(c, l, error);
         if (status != STATUS_OK) return status;
         if (c->without_ffn[l] && (c->parallel_block || c->norm_place != NORM_BEFORE))
             return error_set(error, "layer %u: without_ffn needs norm_place 'before'", l);
@@ -220,26 +220,26 @@ Status config_validate(const Config *c, Error *error) {
     if (c->parallel_block && c->norm_place != NORM_BEFORE)
         return error_set(error, "parallel_block needs norm_place 'before'");
     if (check_layers(c, error) != STATUS_OK) return STATUS_FAILED;
-    if (c->stack != STACK_PLAIN && arrangement_validate(c, error) != STATUS_OK)
+    if (c->stack != STACK_PLAIN && layer_config.validate_arrangement(c, error) != STATUS_OK)
         return STATUS_FAILED;
     if (check_positions(c, error) != STATUS_OK) return STATUS_FAILED;
     if (check_operations(c, error) != STATUS_OK) return STATUS_FAILED;
     if ((c->experts.count > 0 || c->experts.swiglu_limit > 0.0f) &&
-        mixture_validate(c, error) != STATUS_OK)
+        layer_config.validate_mixture(c, error) != STATUS_OK)
         return STATUS_FAILED;
     return check_special_tokens(c, error);
 }
 
 double config_work(const Config *c, double n_rows, double n_logits) {
-    double layers = c->stack == STACK_PLAIN ? 0 : arrangement_work(c);
+    double layers = c->stack == STACK_PLAIN ? 0 : layer_config.arrangement_work(c);
     for (uint32_t l = 0; l < c->n_layers; l++) {
         const HeadShape h = config_heads(c, l);
         double each = (double)h.head_dim + h.value_dim;
-        layers += c->experts.count > 0 ? mixture_work(c)
+        layers += c->experts.count > 0 ? layer_config.mixture_work(c)
                                        : c->dim * (c->gated ? 3.0 : 2.0) * config_ffn_dim(c, l);
         layers += c->layer_kind[l] == LAYER_ATTENTION
                       ? c->dim * each * ((double)h.n_heads + h.n_kv_heads)
-                      : layer_kind_work(c, l);
+                      : layer_config.work(c, l);
     }
     return n_rows * layers + n_logits * c->dim * c->vocab_size;
 }

@@ -10,52 +10,32 @@
 
 /* ---- Layers, mixtures of experts and arrangements: layers/ ---- */
 
-const BranchKind *layer_kind(uint32_t number) {
+const LayerKinds layer_kinds = {0};
+
+static const ConfigField *absent_field(size_t i) {
     return NULL;
 }
 
-const ConfigField *layer_kind_field(size_t i) {
-    return NULL;
-}
-
-Status layer_kind_validate(const Config *config, uint32_t layer, Error *error) {
+static Status absent_kind(const Config *config, uint32_t layer, Error *error) {
     return error_set(error, "layer %u is of a kind that this build leaves out (layer_kind %u)",
                      layer, config->layer_kind[layer]);
 }
 
-double layer_kind_work(const Config *config, uint32_t layer) {
-    return 0;
-}
-
-const BranchKind *mixture_kind(void) {
-    return NULL;
-}
-
-void limits_activate(const Numeric *numeric, const Config *c, const struct FeedForward *f,
-                     float *gate, float *up) {}
-
-Status mixture_validate(const Config *config, Error *error) {
+static Status absent_mixture(const Config *config, Error *error) {
     return error_set(error, "n_experts is %u, but this build leaves out mixtures of experts",
                      config->experts.count);
 }
 
-double mixture_work(const Config *config) {
-    return 0;
-}
-
-const Arrangement *arrangement_of(StackNumber number) {
-    return NULL;
-}
-
-void norm_gate_apply(struct ForwardPass *pass, const Branch *branch) {}
-
-Status arrangement_validate(const Config *config, Error *error) {
+static Status absent_arrangement(const Config *config, Error *error) {
     return error_set(error, "this build leaves out the stack of '%s'", config->family);
 }
 
-double arrangement_work(const Config *config) {
-    return 0;
-}
+const LayerConfig layer_config = {
+    .field = absent_field,
+    .validate = absent_kind,
+    .validate_mixture = absent_mixture,
+    .validate_arrangement = absent_arrangement,
+};
 
 void latent_scores_reference(const AttentionParams *params, const AttentionJob *job,
                              const void *keys, ptrdiff_t next) {}

@@ -162,7 +162,7 @@ void forward_ffns(ForwardPass *pass, const FeedForwardRows *parts, size_t n_part
         if (c->gated) forward_add_bias(m, &f->gate, gate);
         if (c->experts.swiglu_limit > 0.0f || c->experts.gate_softcap > 0.0f || f->limit ||
             f->cutoff)
-            limits_activate(m->isa->numeric, c, f, gate, up);
+            m->layers->activate_limited(m->isa->numeric, c, f, gate, up);
         else if (c->activation == ACTIVATION_XIELU)
             m->isa->numeric->xielu(up, f->xielu, width);
         else

@@ -21,6 +21,7 @@ struct Model {
     const Config *config;
     const ModelFile *file;
     Weights weights;
+    const LayerKinds *layers;
     const Arrangement *arrangement;
     BranchList branches; /* of all layers */
     const Isa *isa;

@@ -1,6 +1,6 @@
-/* What the forward pass, the weights and the cache call in layers/: kinds of branches, arrangements
- * of them and mixtures of experts. Each kind is a file of layers/ and a row in its tables. The core
- * build has none of them and refuses the models by name. */
+/* What the core has of layers/: two tables, which layers/ fills in and core/core_absent.c in the
+ * core build, which refuses models that need them by name. Each kind is a file of layers/ and a row
+ * in the tables' lists. */
 #ifndef LAYER_KIND_H
 #define LAYER_KIND_H
 
@@ -17,55 +17,44 @@ struct Finder;
 struct LayerWeights;
 struct Weights;
 
-/* ---- Layers that do something else than attend over keys and values (Config.layer_kind) ---- */
+/* What runs. model_open alone asks the table; a pass reads Model.layers. */
+typedef struct LayerKinds {
+    /* [LAYER_KINDS], by Config.layer_kind: layers that do something else than attend over keys and
+     * values. Those that LayerConfig.validate has let pass are not NULL. */
+    const BranchKind *const *kinds;
+    /* [STACKS], by Config.stack: arrangements of branches that branches.c does not make. Those that
+     * LayerConfig.validate_arrangement has let pass are not NULL. */
+    const Arrangement *const *arrangements;
+    /* The mixture of experts of a layer whose router has data (LayerWeights): the sum of the
+     * experts' outputs for Branch.in, each times its routing weight, in the order of their numbers.
+     * The router chooses them by Branch.routed where that is not NULL. */
+    const BranchKind *mixture;
+    /* gate[width] = what down takes of it, in models of experts whose gates are limited
+     * (layers/limits.h). Changes up[width]. */
+    void (*activate_limited)(const Numeric *numeric, const Config *c, const struct FeedForward *f,
+                             float *gate, float *up);
+} LayerKinds;
 
-/* The kind of a layer whose Config.layer_kind is not LAYER_ATTENTION. Its Config was validated, so
- * that it is never NULL. */
-const BranchKind *layer_kind(uint32_t number);
+extern const LayerKinds layer_kinds; /* layers/layer_kinds.c */
 
-/* The fields of Config that only these kinds read; NULL past the end. */
-const ConfigField *layer_kind_field(size_t i);
+/* What is read of the configuration. It stands apart from LayerKinds because config.c needs it, and
+ * the files of the kinds need config.c. */
+typedef struct LayerConfig {
+    /* The fields of Config that only layers/ reads; NULL past the end. */
+    const ConfigField *(*field)(size_t i);
+    /* Checks what the kind of a layer reads, where it is not LAYER_ATTENTION. */
+    Status (*validate)(const Config *config, uint32_t layer, Error *error);
+    /* Checks what a mixture of experts, or a limit of its gates, reads. */
+    Status (*validate_mixture)(const Config *config, Error *error);
+    /* Checks what the arrangement reads, where it is not STACK_PLAIN. */
+    Status (*validate_arrangement)(const Config *config, Error *error);
+    /* Multiply-adds, for one row, of a layer's matrix products, of those of a mixture's experts,
+     * and of the arrangement's own. Asked of a configuration that was let pass. */
+    double (*work)(const Config *config, uint32_t layer);
+    double (*mixture_work)(const Config *config);
+    double (*arrangement_work)(const Config *config);
+} LayerConfig;
 
-/* Checks what the layer's kind reads of the configuration. */
-Status layer_kind_validate(const Config *config, uint32_t layer, Error *error);
-
-/* Multiply-adds of the layer's matrix products for one row. */
-double layer_kind_work(const Config *config, uint32_t layer);
-
-/* ---- Mixtures of experts: feed-forwards of which a router chooses some for each token ---- */
-
-/* The kind of the mixture of a layer whose router has data (LayerWeights): the sum of the experts'
- * outputs for Branch.in, each times its routing weight, in the order of their numbers. The router
- * chooses them by Branch.routed where that is not NULL. */
-const BranchKind *mixture_kind(void);
-
-/* gate[width] = what down takes of it, in models of experts whose gates are limited. GPT-OSS:
- * activation(min(gate, limit)) * (up within +- limit, plus 1) with Config.experts.swiglu_limit.
- * Step 3.5: min(activation(gate), limit) * (up within +- limit) with FeedForward.limit. Gemma 3n:
- * activation(max(0, gate - edge)) * up with FeedForward.cutoff. Inkling 2: capped(gate) *
- * sigmoid(gate) * capped(up) with Config.experts.gate_softcap and up_softcap. Changes up[width]. */
-void limits_activate(const Numeric *numeric, const Config *c, const struct FeedForward *f,
-                     float *gate, float *up);
-
-/* Checks what a mixture of experts, or a limit of its gates, reads of the configuration. */
-Status mixture_validate(const Config *config, Error *error);
-
-/* Multiply-adds of the matrix products of a mixture's experts for one row. */
-double mixture_work(const Config *config);
-
-/* ---- Arrangements of branches (Config.stack) that branches.c does not make ---- */
-
-/* The arrangement of a Config.stack that is not STACK_PLAIN. The Config was validated, so that it
- * is never NULL. */
-const Arrangement *arrangement_of(StackNumber number);
-
-/* Multiplies Branch.in by the gate of its norm (Branch.gate). */
-void norm_gate_apply(struct ForwardPass *pass, const Branch *branch);
-
-/* Checks what the arrangement reads of the configuration. */
-Status arrangement_validate(const Config *config, Error *error);
-
-/* Multiply-adds of the arrangement's own matrix products for one row. */
-double arrangement_work(const Config *config);
+extern const LayerConfig layer_config; /* layers/layer_config.c */
 
 #endif

@@ -27,7 +27,8 @@ static size_t widest_head(const Config *c) {
     for (uint32_t l = 0; l < c->n_layers; l++) {
         const HeadShape h = config_heads(c, l);
         KvLayer kv = {.key_dim = h.head_dim, .value_dim = h.value_dim};
-        if (c->layer_kind[l] != LAYER_ATTENTION) kv = layer_kind(c->layer_kind[l])->cached(c, l);
+        if (c->layer_kind[l] != LAYER_ATTENTION)
+            kv = layer_kinds.kinds[c->layer_kind[l]]->cached(c, l);
         most = model_setup_larger(most, model_setup_larger(kv.key_dim, kv.value_dim));
     }
     return most;
@@ -142,7 +143,7 @@ static Status find_own_weights(Model *m, Error *error) {
         if (c->layer_kind[l] == LAYER_ATTENTION) continue;
         snprintf(finder.prefix, sizeof finder.prefix, "layers.%u.", l);
         LayerWeights *w = &m->weights.layers[l];
-        w->kind = layer_kind(c->layer_kind[l]);
+        w->kind = layer_kinds.kinds[c->layer_kind[l]];
         w->own = w->kind->find(&finder, l);
     }
     return finder.status == STATUS_OK ? STATUS_OK
@@ -166,7 +167,9 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     m->ffn_rows = model_setup_larger(m->max_rows, m->config->experts.per_token);
     m->row_work = config_work(m->config, 1, 1);
     static const Arrangement plain = {.list = branches_append_layer};
-    m->arrangement = m->config->stack == STACK_PLAIN ? &plain : arrangement_of(m->config->stack);
+    m->layers = &layer_kinds;
+    m->arrangement =
+        m->config->stack == STACK_PLAIN ? &plain : m->layers->arrangements[m->config->stack];
     Status status = weights_find(&m->weights, file, m->config, error);
     if (status == STATUS_OK) status = find_own_weights(m, error);
     if (status == STATUS_OK) status = choose_frequencies(m, options->rope_theta, error);
@@ -230,7 +233,7 @@ KvShape model_kv_shape(const Model *m, KvType type) {
     for (uint32_t l = 0; l < c->n_layers; l++) {
         const HeadShape h = config_heads(c, l);
         if (c->layer_kind[l] != LAYER_ATTENTION) {
-            shape.layers[l] = layer_kind(c->layer_kind[l])->cached(c, l);
+            shape.layers[l] = layer_kinds.kinds[c->layer_kind[l]]->cached(c, l);
         } else if (c->kv_distance[l] == 0) {
             shape.layers[l] = (KvLayer){.n_kv_heads = h.n_kv_heads,
                                         .key_dim = h.head_dim,

@@ -14,7 +14,7 @@ typedef struct LayerFields {
 } LayerFields;
 
 /* Keys that model.bin holds one after another, under the name of what they are for. A row that is
- * added to a table moves no row of another; layer_fields.c has the tables in their order. */
+ * added to a table moves no row of another; layer_config.c has the tables in their order. */
 typedef struct FieldTable {
     const ConfigField *rows;
     size_t n;

@@ -1,6 +1,9 @@
-/* The table of the kinds of layers (core/layer_kind.h). */
+/* What layers/ gives to the forward pass (core/layer_kind.h): its kinds and its arrangements. */
 #include "core/layer_kind.h"
 
+#include "layers/arrangements/arrangements.h"
+#include "layers/experts/mixture.h"
+#include "layers/limits.h"
 #include "layers/state/convolution.h"
 #include "layers/state/delta.h"
 #include "layers/attention/differential.h"
@@ -48,6 +51,25 @@ static const BranchKind *const kinds[LAYER_KINDS] = {
     [LAYER_DYNAMIC_MASK] = &dynamic_mask_kind,
 };
 
-const BranchKind *layer_kind(uint32_t number) {
-    return number < LAYER_KINDS ? kinds[number] : NULL;
-}
+static const Arrangement *const arrangements[STACKS] = {
+    [STACK_GEMMA4] = &gemma4_arrangement,
+    [STACK_ALTUP] = &altup_arrangement,
+    [STACK_SHORTCUT] = &shortcut_arrangement,
+    [STACK_MIXED_NORMS] = &mixed_norms_arrangement,
+    [STACK_MTP] = &mtp_arrangement,
+    [STACK_HYPER] = &hyper_arrangement,
+    [STACK_GATED_STREAMS] = &gated_streams_arrangement,
+    [STACK_SCALED_SUMS] = &scaled_sums_arrangement,
+    [STACK_CONVOLVED] = &convolved_arrangement,
+    [STACK_BLOCK_SUMS] = &block_sums_arrangement,
+    [STACK_RESIDUAL_GATES] = &residual_gates_arrangement,
+    [STACK_CYCLES] = &cycles_arrangement,
+    [STACK_LOOPED] = &looped_arrangement,
+};
+
+const LayerKinds layer_kinds = {
+    .kinds = kinds,
+    .arrangements = arrangements,
+    .mixture = &mixture_kind,
+    .activate_limited = limits_activate,
+};

@@ -1,7 +1,8 @@
+#include "layers/limits.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "core/layer_kind.h"
 #include "layers/arrangements/sums.h"
 #include "core/weights.h"
 

@@ -240,7 +240,7 @@ static void attention_to_all_blocks_has_the_bits_of_full_attention(void **state)
     free(some);
 }
 
-/* Every row of a mechanism's table is in the order of all keys (layers/layer_fields.c), and the
+/* Every row of a mechanism's table is in the order of all keys (layers/layer_config.c), and the
  * rows of a table stand together. */
 static void assert_given_once(const FieldTable *table) {
     const ConfigField *field;

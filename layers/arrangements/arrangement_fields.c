@@ -1,5 +1,5 @@
 /* What the arrangements read of the configuration. It stands apart from arrangement_table.c because
- * core/config_fields.c calls it, as layer_fields.c does. */
+ * core/config_fields.c calls it, as layer_config.c does. */
 #include "layers/arrangements/arrangement_fields.h"
 
 #include "core/layer_kind.h"

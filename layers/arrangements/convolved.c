@@ -9,6 +9,7 @@
 
 #include "core/forward_steps.h"
 #include "layers/attention/relative.h"
+#include "layers/experts/mixture.h"
 #include "layers/state/state_steps.h"
 
 /* ---- Feed-forwards ---- */
@@ -29,7 +30,7 @@ static void convolved_ffn_run(ForwardPass *pass, const Branch *b) {
 }
 
 static void convolved_mixture_run(ForwardPass *pass, const Branch *b) {
-    run_convolved(pass, b, mixture_kind());
+    run_convolved(pass, b, &mixture_kind);
 }
 
 static void convolved_ffn_rows(Rows *memory, const Model *m, const Branch *b) {
@@ -37,7 +38,7 @@ static void convolved_ffn_rows(Rows *memory, const Model *m, const Branch *b) {
 }
 
 static void convolved_mixture_rows(Rows *memory, const Model *m, const Branch *b) {
-    mixture_kind()->rows(memory, m, b);
+    mixture_kind.rows(memory, m, b);
 }
 
 Branch *convolved_append(Model *m, size_t l, const Norm *pre, float *in,

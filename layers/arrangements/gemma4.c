@@ -24,6 +24,7 @@
 
 #include "layers/arrangements/per_layer.h"
 #include "layers/arrangements/arrangements.h"
+#include "layers/experts/mixture.h"
 
 typedef struct Gemma4Layer {
     PerLayerGate gate;
@@ -73,7 +74,7 @@ static Branch *list_dense_and_experts(Model *m, size_t l, const Gemma4Layer *own
     dense->post = &own->post_dense_norm;
     dense->addition = ADD_TO_NEXT;
     dense->same_x = true;
-    Branch *experts = branches_append(m, l, mixture_kind());
+    Branch *experts = branches_append(m, l, &mixture_kind);
     branches_set_input(experts, &own->expert_norm, branches_second_input(m));
     experts->router_scale = own->router_scale;
     /* The same rows for all layers. */

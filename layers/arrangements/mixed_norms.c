@@ -26,32 +26,8 @@ typedef struct MixedNorms {
     LayerGates gates[]; /* of each layer, where Config.adapter_rank is not 0 */
 } MixedNorms;
 
-static NormGate find_gate(Finder *f, const char *norm) {
-    const Config *c = f->config;
-    char name[64];
-    NormGate gate = {0};
-    snprintf(name, sizeof name, "%s.gate_down", norm);
-    gate.down = weights_matrix(f, name, c->norm_gate_rank, c->dim, false);
-    snprintf(name, sizeof name, "%s.gate_up", norm);
-    gate.up = weights_matrix(f, name, c->dim, c->norm_gate_rank, gate.down.data != NULL);
-    return gate;
-}
-
-static void mixed_norms_find(Finder *f, Weights *weights) {
-    const Config *c = f->config;
-    size_t n_gated = c->norm_gate_rank > 0 ? c->n_layers : 0;
-    MixedNorms *own = arrangement_allocate(f, sizeof *own + n_gated * sizeof *own->gates);
-    weights->stack = own;
-    if (!own) return;
-    for (uint32_t l = 0; l < n_gated; l++) {
-        snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
-        own->gates[l].attention = find_gate(f, "attention_norm");
-        own->gates[l].ffn = find_gate(f, "ffn_norm");
-    }
-    head_transform_find(f, &own->head);
-}
-
-void norm_gate_apply(ForwardPass *pass, const Branch *b) {
+/* NormGate.apply */
+static void apply_gate(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const NormGate *gate = b->gate;
     const Numeric *numeric = m->isa->numeric;
@@ -71,6 +47,31 @@ void norm_gate_apply(ForwardPass *pass, const Branch *b) {
         for (size_t k = 0; k < dim; k++) x[k] *= gates[i * dim + k];
     }
     forward_wait(pass);
+}
+
+static NormGate find_gate(Finder *f, const char *norm) {
+    const Config *c = f->config;
+    char name[64];
+    NormGate gate = {.apply = apply_gate};
+    snprintf(name, sizeof name, "%s.gate_down", norm);
+    gate.down = weights_matrix(f, name, c->norm_gate_rank, c->dim, false);
+    snprintf(name, sizeof name, "%s.gate_up", norm);
+    gate.up = weights_matrix(f, name, c->dim, c->norm_gate_rank, gate.down.data != NULL);
+    return gate;
+}
+
+static void mixed_norms_find(Finder *f, Weights *weights) {
+    const Config *c = f->config;
+    size_t n_gated = c->norm_gate_rank > 0 ? c->n_layers : 0;
+    MixedNorms *own = arrangement_allocate(f, sizeof *own + n_gated * sizeof *own->gates);
+    weights->stack = own;
+    if (!own) return;
+    for (uint32_t l = 0; l < n_gated; l++) {
+        snprintf(f->prefix, sizeof f->prefix, "layers.%u.", l);
+        own->gates[l].attention = find_gate(f, "attention_norm");
+        own->gates[l].ffn = find_gate(f, "ffn_norm");
+    }
+    head_transform_find(f, &own->head);
 }
 
 /* Appends a half of layer l, f = branches_append_attention or branches_append_feed_forward: it

@@ -14,6 +14,7 @@
 
 #include "core/forward_steps.h"
 #include "layers/arrangements/arrangements.h"
+#include "layers/experts/mixture.h"
 
 /* How a branch is added. */
 typedef struct ScaledSum {
@@ -123,11 +124,11 @@ static void routed_run(ForwardPass *pass, const Branch *b) {
     run_hidden(pass, &w->hidden[0], w->rows.first, w->rows.last);
     run_hidden(pass, &w->hidden[1], w->rows.last, w->rows.first);
     mixture.routed = w->rows.first;
-    mixture_kind()->run(pass, &mixture);
+    mixture_kind.run(pass, &mixture);
 }
 
 static void routed_rows(Rows *memory, const Model *m, const Branch *b) {
-    mixture_kind()->rows(memory, m, b);
+    mixture_kind.rows(memory, m, b);
 }
 
 static const BranchKind routed_kind = {.name = "mixture", .run = routed_run, .rows = routed_rows};

@@ -2,6 +2,7 @@
  * the mixture's output skips the next layer: it is added after that layer's feed-forward. (LongCat
  * calls two such layers one, with two attentions.) */
 #include "layers/arrangements/arrangements.h"
+#include "layers/experts/mixture.h"
 
 /* The next layer may have no mixture: there is room for one output. */
 static void shortcut_find(Finder *f, Weights *weights) {
@@ -27,7 +28,7 @@ static void shortcut_list(Model *m, size_t l) {
     const Branch *pending = l > 0 ? pending_mixture(m, l - 1) : NULL;
     Branch *mixture = NULL;
     if (w->router.w.data) {
-        mixture = branches_append(m, l, mixture_kind());
+        mixture = branches_append(m, l, &mixture_kind);
         branches_set_input(mixture, &w->ffn_norm, m->normed);
         mixture->out = arena_keep(&m->arena, "pending mixture", m->max_rows, m->config->dim);
         mixture->scale = m->config->residual_scale;

@@ -304,7 +304,8 @@ static void mixture_run(ForwardPass *pass, const Branch *b) {
     forward_add_time(pass, PART_FEED_FORWARD);
 }
 
-const BranchKind *mixture_kind(void) {
-    static const BranchKind kind = {.name = "mixture", .run = mixture_run, .rows = mixture_rows};
-    return &kind;
-}
+const BranchKind mixture_kind = {
+    .name = "mixture",
+    .run = mixture_run,
+    .rows = mixture_rows,
+};

@@ -1,5 +1,5 @@
-/* The steps of mixture_kind (core/layer_kind.h), for mixtures whose experts read something else
- * than the router. All threads of the forward pass call them. */
+/* Mixtures of experts (LayerKinds.mixture), and the steps of those whose experts read something
+ * else than the router. All threads of the forward pass call them. */
 #ifndef LAYERS_EXPERTS_MIXTURE_H
 #define LAYERS_EXPERTS_MIXTURE_H
 
@@ -17,6 +17,8 @@ typedef struct MixtureRows {
     HiddenRows hidden;      /* [most]          of experts, or of the shared one */
     size_t most;
 } MixtureRows;
+
+extern const BranchKind mixture_kind;
 
 /* Takes them first of what a branch takes, so that mixture_choices finds them. */
 MixtureRows mixture_take(Rows *memory, const Model *model, const LayerWeights *weights);

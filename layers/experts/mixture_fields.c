@@ -1,5 +1,5 @@
 /* What mixtures of experts read of the configuration. It stands apart from mixture.c because
- * core/config_fields.c calls it, as layer_fields.c does. */
+ * core/config_fields.c calls it, as layer_config.c does. */
 #include "layers/experts/mixture_fields.h"
 
 #include "core/layer_kind.h"

@@ -1,5 +1,4 @@
-/* What core/config_fields.c needs to know of mixtures of experts; their checks and their
- * multiply-adds are in core/layer_kind.h, which the core has as well. */
+/* What core/config_fields.c needs to know of mixtures of experts. */
 #ifndef LAYERS_EXPERTS_MIXTURE_FIELDS_H
 #define LAYERS_EXPERTS_MIXTURE_FIELDS_H
 
@@ -8,5 +7,9 @@
 /* The keys of Config.experts and Config.router, a table for what came together. */
 extern const FieldTable mixture_keys, mixture_limit_keys, mixture_group_keys, mixture_always_keys,
     mixture_softcap_keys, mixture_router_dim_keys, mixture_logit_scale_keys;
+
+/* LayerConfig.validate_mixture and mixture_work */
+Status mixture_validate(const Config *config, Error *error);
+double mixture_work(const Config *config);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "layers/experts/mixture.h"
 #include "layers/experts/latent_moe.h"
 #include "core/self_attention.h"
 
@@ -48,7 +49,7 @@ static void add_sizes(TextBuffer *t, const Model *m, const Branch *b) {
     bool is_ffn = b->last_linear == &w->ffn.down; /* also of kinds that do more than it */
     if (b->kind == &forward_ffn_kind || (is_ffn && !w->router.w.data)) {
         write_text(t, "{%u%s}", config_ffn_dim(c, b->layer), c->gated ? ", gated" : "");
-    } else if (is_ffn || b->kind == mixture_kind() || b->kind == &latent_moe_kind) {
+    } else if (is_ffn || b->kind == &mixture_kind || b->kind == &latent_moe_kind) {
         add_experts(t, c);
     } else if (b->kind->has_heads) {
         add_heads(t, c, b->layer);
@@ -86,7 +87,7 @@ static void add_input(TextBuffer *t, const Model *m, const Branch *first, const 
 
 /* What chooses the experts of a mixture, where it is not what the experts read. */
 static void add_router(TextBuffer *t, const Model *m, const Branch *b) {
-    if (b->kind != mixture_kind()) return;
+    if (b->kind != &mixture_kind) return;
     if (b->router_scale) write_text(t, ", router: norm(x) / %.3g", sqrt((double)m->config->dim));
     if (m->weights.layers[b->layer].router_table) write_text(t, ", experts by the token");
 }

@@ -1,6 +1,6 @@
 /* What the kinds of layers read of the configuration: their tables of fields in order, their
- * checks, and the size of their matrix products. It stands apart from layer_kinds.c because
- * core/config.c calls it, and the kinds' own files need modules that need core/config.c. */
+ * checks, and the size of their matrix products. core/layer_kind.h says
+ * why it stands apart from layer_kinds.c. */
 #include "layers/fields.h"
 
 #include "core/layer_kind.h"
@@ -94,20 +94,30 @@ static const FieldTable *const order[] = {
 };
 /* clang-format on */
 
-const ConfigField *layer_kind_field(size_t i) {
+static const ConfigField *layer_field(size_t i) {
     for (size_t k = 0; k < sizeof order / sizeof *order; i -= order[k++]->n)
         if (i < order[k]->n) return &order[k]->rows[i];
     return NULL;
 }
 
-Status layer_kind_validate(const Config *c, uint32_t layer, Error *error) {
+static Status layer_validate(const Config *c, uint32_t layer, Error *error) {
     const LayerFields *kind = kinds[c->layer_kind[layer]];
     if (!kind)
         return error_set(error, "layer %u: layer_kind %u is unknown", layer, c->layer_kind[layer]);
     return kind->validate(c, layer, error);
 }
 
-double layer_kind_work(const Config *c, uint32_t layer) {
+static double layer_work(const Config *c, uint32_t layer) {
     const LayerFields *kind = kinds[c->layer_kind[layer]];
     return kind ? kind->work(c, layer) : 0;
 }
+
+const LayerConfig layer_config = {
+    .field = layer_field,
+    .validate = layer_validate,
+    .validate_mixture = mixture_validate,
+    .validate_arrangement = arrangement_validate,
+    .work = layer_work,
+    .mixture_work = mixture_work,
+    .arrangement_work = arrangement_work,
+};
