@@ -13,6 +13,8 @@
 #include "base/array.h"
 #include "base/text.h"
 #include "adapters/adapter_modules.h"
+#include "adapters/adapter_gguf.h"
+#include "adapters/adapter_peft.h"
 #include "adapters/adapter_whole.h"
 #include "formats/containers/source_floats.h"
 #include "formats/containers/source_place.h"

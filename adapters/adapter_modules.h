@@ -37,13 +37,6 @@ void adapter_modules_free(AdapterModules *modules);
 size_t adapter_rank(const AdapterModule *module);
 size_t adapter_rows(const AdapterModule *module);
 
-/* Fills modules from the files: adapter_peft.c and adapter_gguf.c. `base` is the model's.
- * Every module then has both factors, matrices whose ranks agree, and a scale. */
-Status adapter_read_peft(AdapterModules *modules, const InputFile *config, const InputFile *weights,
-                         const Config *base, Error *error);
-Status adapter_read_gguf(AdapterModules *modules, const InputFile *file, char architecture[32],
-                         Error *error);
-
 /* Checks that every module has two matrices of one rank. `path` is for messages. */
 Status adapter_check_modules(const AdapterModules *modules, const char *path, Error *error);
 

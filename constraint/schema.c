@@ -6,7 +6,9 @@
 
 #include "base/array.h"
 #include "constraint/characters.h"
-#include "constraint/schema_parts.h"
+#include "constraint/schema_expand.h"
+#include "constraint/schema_refs.h"
+#include "constraint/schema_strings.h"
 
 enum { MOST_GROUPS = 64 };
 

@@ -1,10 +1,14 @@
+#include "constraint/schema_expand.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
-#include "constraint/schema_parts.h"
+#include "constraint/schema_negate.h"
+#include "constraint/schema_refs.h"
+#include "constraint/schema_strings.h"
 
 enum { MOST_BRANCH_DEPTH = 400, CHECK_DEPTH = 6 };
 enum { MOST_EVALUATED = 4 }; /* branches of an anyOf that are taken several at a time */

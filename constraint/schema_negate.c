@@ -1,8 +1,10 @@
+#include "constraint/schema_negate.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "constraint/schema_parts.h"
+#include "constraint/schema_refs.h"
 
 /* The alternatives that are being made; NULL once memory was short. */
 static void negate_add(json_t **out, json_t *alternative) {

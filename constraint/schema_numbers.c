@@ -1,10 +1,11 @@
+#include "constraint/schema_numbers.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "constraint/exact_json.h"
 #include "constraint/regex_decimal.h"
-#include "constraint/schema_parts.h"
 
 /* One end of the range of a number. */
 typedef struct Limit {

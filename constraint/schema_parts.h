@@ -1,4 +1,5 @@
-/* What the files of the schema compiler share. Calls go down this list only:
+/* What the files of the schema compiler share. Calls go down this list only, and a
+ * file's header says what it does for those above it:
  *
  *     schema.c           schema_compile: sets of schemas to nodes
  *     schema_expand.c    a set of schemas to its alternatives; do two schemas exclude each other?
@@ -92,8 +93,6 @@ typedef struct SchemaCompiler {
     Regex any_string, any_char, canonical;
 } SchemaCompiler;
 
-/* ---- schema_parts.c ---- */
-
 unsigned schema_types(const json_t *schema, bool *known);
 bool schema_is_scalar(const json_t *value);
 /* A size keyword (minLength ...); false where it is absent. */
@@ -106,65 +105,5 @@ bool schema_count(SchemaCompiler *c, size_t steps);
 bool schema_list_push(SchemaList *list, const json_t *schema); /* false: no memory */
 /* Takes over a reference to a schema that the compiler wrote and gives it back; NULL: no memory. */
 const json_t *schema_own(SchemaCompiler *c, json_t *schema);
-
-/* ---- schema_refs.c ---- */
-
-/* Notes where the schemas of the document are. */
-Status schema_index(SchemaCompiler *c);
-/* The schema that `reference`, which stands in `schema`, means. */
-Status schema_resolve(SchemaCompiler *c, const json_t *schema, const char *keyword,
-                      const char *reference, const json_t **target);
-
-/* ---- schema_numbers.c ---- */
-
-/* The texts of the numbers that all of `schemas` allow: of types INTEGER, FRACTION or both. */
-Status schema_numbers(SchemaCompiler *c, const SchemaList *schemas, unsigned types, Regex *out);
-/* The texts of a number, which has no exponent, that are allowed. */
-Regex schema_number(SchemaCompiler *c, const json_t *value);
-/* All texts of a number without an exponent: 1 is also 1.0 and 1.00, 0 also -0. */
-Regex schema_number_forms(SchemaCompiler *c, const json_t *value);
-
-/* ---- schema_strings.c ---- */
-
-/* What the strings that all of `schemas` allow hold between their quotes. */
-Status schema_strings(SchemaCompiler *c, const SchemaList *schemas, Regex *out);
-/* A `pattern`, as a JSON string that has a match holds it. */
-Status schema_pattern(SchemaCompiler *c, const char *keyword, const char *pattern, size_t length,
-                      Regex *out);
-/* What any dialect may take the pattern to match; schema_pattern has refused what cannot be. */
-Status schema_loose_pattern(SchemaCompiler *c, const char *pattern, Regex *out);
-Regex schema_quoted(SchemaCompiler *c, Regex content);
-Regex schema_string(SchemaCompiler *c, const char *text, size_t n); /* its content */
-/* Appends a string as it is written between quotes. */
-void schema_escape(TextBuffer *out, const char *text, size_t n);
-/* Whether a string, in UTF-8, is one of those. */
-bool schema_string_matches(SchemaCompiler *c, Regex content, const char *text, size_t n);
-/* A value that is no object and no array, as a text. */
-Regex schema_scalar(SchemaCompiler *c, const json_t *value);
-
-/* The texts of all values of the alternative that are no objects and no arrays. */
-Status schema_scalars(SchemaCompiler *c, const SchemaAlternative *a, Regex *out);
-
-/* ---- schema_negate.c ---- */
-
-/* An array of schemas, of which a value is valid by one exactly when it is not valid by `schema`.
- */
-Status schema_negate(SchemaCompiler *c, const json_t *schema, const json_t **alternatives);
-
-/* ---- schema_expand.c ---- */
-
-typedef Status (*SchemaVisit)(SchemaCompiler *c, const SchemaAlternative *a, void *context);
-/* Calls `visit` for each alternative of the set that is not obviously empty. */
-Status schema_expand(SchemaCompiler *c, const SchemaList *set, SchemaVisit visit, void *context);
-/* The set of schemas for the value of a key in an object that is valid by all of the alternative's.
- * `matches(context, pattern)`: whether the key matches a pattern. name NULL: none of `properties`.
- * False in *possible: no value is valid. */
-typedef Status (*SchemaKeyMatch)(SchemaCompiler *c, void *context, const char *pattern, bool *is);
-Status schema_of_key(SchemaCompiler *c, const SchemaAlternative *a, const char *name, size_t length,
-                     SchemaKeyMatch matches, void *context, SchemaList *out, bool *possible);
-/* The set of schemas for item `index` of an array; one past all prefixes: any later item. `match`:
- * of one that matches the `contains` of that schema; SIZE_MAX: of any. */
-Status schema_of_item(SchemaCompiler *c, const SchemaAlternative *a, size_t index, size_t match,
-                      SchemaList *out, bool *possible);
 
 #endif

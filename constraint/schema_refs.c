@@ -1,9 +1,10 @@
+#include "constraint/schema_refs.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/text.h"
-#include "constraint/schema_parts.h"
 
 /* ---- URIs (RFC 3986) ------------------------------------------------------------------------ */
 

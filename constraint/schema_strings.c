@@ -1,3 +1,5 @@
+#include "constraint/schema_strings.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +8,7 @@
 #include "constraint/characters.h"
 #include "constraint/exact_json.h"
 #include "constraint/pattern.h"
-#include "constraint/schema_parts.h"
+#include "constraint/schema_numbers.h"
 
 /* ---- Formats --------------------------------------------------------------------------------- */
 

@@ -34,9 +34,7 @@ typedef struct Builtin {
  * a function which looks up another by name (`map`, `select`, `is filter`) and a.b, which finds
  * methods, need not know the files that implement them. */
 typedef struct Builtins {
-    const Builtin *(*filter)(Text name);
-    const Builtin *(*test)(Text name);
-    const Builtin *(*global)(Text name);
+    const Builtin *filters, *tests, *globals;
     /* *unsafe: the object has the method, but the sandbox forbids it. */
     const Builtin *(*method)(Value object, Text name, bool *unsafe);
 } Builtins;

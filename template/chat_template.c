@@ -3,6 +3,7 @@
 #include "base/unicode.h"
 #include "constraint/json_digits.h"
 #include "template/builtins.h"
+#include "template/methods.h"
 #include "template/compare.h"
 #include "template/eval.h"
 #include "template/parse.h"
@@ -14,8 +15,7 @@
 
 enum { MAX_TEMPLATE = 256 << 10, MAX_INPUT_DEPTH = 500 };
 
-static const Builtins builtins = {jinja_find_filter, jinja_find_test, jinja_find_global,
-                                  jinja_find_method};
+static const Builtins builtins = {jinja_filters, jinja_tests, jinja_globals, jinja_find_method};
 
 struct ChatTemplate {
     Machine machine; /* owns the tree */

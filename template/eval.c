@@ -40,7 +40,7 @@ static Scope *outer(Scope *scope, int hops) {
 static Value find_input(Machine *m, Text name) {
     const Value *input = jinja_dict_find(m, m->rendering->inputs, jinja_value_text(m, name));
     if (input) return *input;
-    const Builtin *global = m->builtins->global(name);
+    const Builtin *global = jinja_find_builtin(m->builtins->globals, name);
     return global ? jinja_value_function(m, missing, global) : missing;
 }
 

@@ -309,7 +309,7 @@ static BUILTIN(filter_round) {
     return result;
 }
 
-static const Builtin filters[] = {
+const Builtin jinja_filters[] = {
     {"abs", filter_abs, "", 0},
     {"attr", jinja_filter_attr, "name", 1},
     {"batch", jinja_filter_batch, "linecount,fill_with", 1},
@@ -359,7 +359,3 @@ static const Builtin filters[] = {
     {"wordcount", filter_wordcount, "", 0},
     {0},
 };
-
-const Builtin *jinja_find_filter(Text name) {
-    return jinja_find_builtin(filters, name);
-}

@@ -114,7 +114,7 @@ static BUILTIN(strftime_now) {
     return jinja_value_text(m, format_time(m, *a[0].as.text));
 }
 
-static const Builtin globals[] = {
+const Builtin jinja_globals[] = {
     {"cycler", make_cycler, NULL, 0},
     {"dict", make_dict, NULL, 0},
     {"joiner", make_joiner, "sep", 0},
@@ -124,7 +124,3 @@ static const Builtin globals[] = {
     {"strftime_now", strftime_now, "format", 1},
     {0},
 };
-
-const Builtin *jinja_find_global(Text name) {
-    return jinja_find_builtin(globals, name);
-}

@@ -165,7 +165,8 @@ static bool next_mapped(Machine *m, Iter *it, Value *item) {
         return true;
     }
     Value name = args->values[0];
-    const Builtin *filter = name.type == V_STRING ? m->builtins->filter(*name.as.text) : NULL;
+    const Builtin *filter =
+        name.type == V_STRING ? jinja_find_builtin(m->builtins->filters, *name.as.text) : NULL;
     if (!filter) unknown(m, "filter", name);
     *item = jinja_call_builtin(m, filter, *item, after(m, args, 1));
     return true;
@@ -190,7 +191,9 @@ static bool next_selected(Machine *m, Iter *it, Value *item) {
         bool passed;
         if (it->args->count > used) {
             Value name = it->args->values[used];
-            const Builtin *test = name.type == V_STRING ? m->builtins->test(*name.as.text) : NULL;
+            const Builtin *test = name.type == V_STRING
+                                      ? jinja_find_builtin(m->builtins->tests, *name.as.text)
+                                      : NULL;
             if (!test) unknown(m, "test", name);
             passed =
                 jinja_truth(m, jinja_call_builtin(m, test, tested, after(m, it->args, used + 1)));

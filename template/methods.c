@@ -1,12 +1,12 @@
-/* Methods of strings, lists, dicts and of Jinja's own objects. */
-#include "template/builtins.h"
+#include "template/methods.h"
+
+#include <string.h>
+
 #include "template/case.h"
 #include "template/characters.h"
 #include "template/compare.h"
 #include "template/format_braces.h"
 #include "template/print.h"
-
-#include <string.h>
 
 static Text text_of(Machine *m, Value v) {
     if (v.type == V_UNDEFINED) jinja_fail_undefined(m, v);

@@ -236,7 +236,8 @@ static void bind_macro(Binder b, Node *node) {
 
 static void bind_builtin(Binder b, Node *node) {
     bool is_filter = node->kind == N_FILTER;
-    node->builtin = (is_filter ? b.m->builtins->filter : b.m->builtins->test)(node->text);
+    node->builtin =
+        jinja_find_builtin(is_filter ? b.m->builtins->filters : b.m->builtins->tests, node->text);
     if (!node->builtin && !b.in_branch) {
         jinja_fail_unknown(b.m, is_filter ? "filter" : "test", node->text);
     }

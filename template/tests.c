@@ -103,14 +103,16 @@ static BUILTIN(is_at_least) {
 
 static BUILTIN(is_filter) {
     if (!jinja_hashable(self)) jinja_fail(m, "unhashable type: '%s'", jinja_type_name(self));
-    return jinja_value_bool(self.type == V_STRING && m->builtins->filter(*self.as.text));
+    return jinja_value_bool(self.type == V_STRING &&
+                            jinja_find_builtin(m->builtins->filters, *self.as.text));
 }
 static BUILTIN(is_test) {
     if (!jinja_hashable(self)) jinja_fail(m, "unhashable type: '%s'", jinja_type_name(self));
-    return jinja_value_bool(self.type == V_STRING && m->builtins->test(*self.as.text));
+    return jinja_value_bool(self.type == V_STRING &&
+                            jinja_find_builtin(m->builtins->tests, *self.as.text));
 }
 
-static const Builtin tests[] = {
+const Builtin jinja_tests[] = {
     {"!=", is_unequal, "/", 1},
     {"<", is_less, "/", 1},
     {"<=", is_at_most, "/", 1},
@@ -152,7 +154,3 @@ static const Builtin tests[] = {
     {"upper", is_upper, "", 0},
     {0},
 };
-
-const Builtin *jinja_find_test(Text name) {
-    return jinja_find_builtin(tests, name);
-}
