@@ -7,7 +7,10 @@
 #include <utf8proc.h>
 
 #include "base/unicode.h"
-#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/scratch.h"
+#include "tokenizer/tokenizer_pattern.h"
+#include "tokenizer/tokenizer_table.h"
+#include "tokenizer/tokenizer_text.h"
 
 /* ---- Opening ---- */
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/numbers.h"
 #include "core/isa.h"
-#include "kernels/kernels.h"
+#include "kernels/matmul.h"
 
 enum { MOST_ROWS = 512 };
 

@@ -10,7 +10,7 @@
 
 #include "core/isa.h"
 #include "kernels/blocks.h"
-#include "kernels/kernels.h"
+#include "kernels/matmul.h"
 #include "kernels/panel_pack.h"
 #include "kernels/superblocks.h"
 #include "core/numeric.h"

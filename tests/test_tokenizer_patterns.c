@@ -10,7 +10,9 @@
 #include "formats/tokenizers/tokenizer_json.h"
 #include "tests/tier.h"
 #include "tokenizer.h"
-#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/scratch.h"
+#include "tokenizer/tokenizer_pattern.h"
+#include "tokenizer/tokenizer_table.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,11 @@
 /* Normalizer steps that change characters by their Unicode properties or by a model's own table of
  * characters. Steps are named and behave as in the tokenizers library. */
+#include "tokenizer/characters.h"
+
 #include <string.h>
 #include <utf8proc.h>
 
 #include "base/unicode.h"
-#include "tokenizer/tokenizer_parts.h"
 #include "tokenizer/charsmap.h"
 #include "tokenizer/normal_forms.h"
 #include "tokenizer/unicode_ages.h"
@@ -142,18 +143,19 @@ static Charsmap charsmap_of(const Tokenizer *t) {
     return map;
 }
 
-bool characters_charsmap_is_sound(const void *bytes, size_t n) {
+static bool charsmap_is_sound(const void *bytes, size_t n) {
     Charsmap map;
     return charsmap_open(&map, bytes, n);
 }
 
-size_t characters_charsmap_replacement(const Tokenizer *t, const char *text, size_t n,
-                                       const char **to, size_t *to_length) {
+static size_t charsmap_replacement(const Tokenizer *t, const char *text, size_t n, const char **to,
+                                   size_t *to_length) {
     const Charsmap map = charsmap_of(t);
     return charsmap_find(&map, text, n, false, to, to_length);
 }
 
-Status characters_normalize(Encoding *e, const StepRecord *step, TextBuffer *out, TextSpan *in) {
+static Status characters_normalize(Encoding *e, const StepRecord *step, TextBuffer *out,
+                                   TextSpan *in) {
     const Charsmap map = charsmap_of(e->tokenizer);
     switch (step->op) {
     case NORMALIZE_NFC:
@@ -174,3 +176,9 @@ Status characters_normalize(Encoding *e, const StepRecord *step, TextBuffer *out
     }
     return STATUS_OK;
 }
+
+const Characters characters = {
+    .normalize = characters_normalize,
+    .charsmap_replacement = charsmap_replacement,
+    .charsmap_is_sound = charsmap_is_sound,
+};

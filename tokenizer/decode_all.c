@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "tokenizer.h"
-#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/tokenizer_table.h"
 
 Status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n, unsigned flags,
                         char **text, size_t *length, Error *error) {

@@ -3,7 +3,10 @@
 
 #include "base/unicode.h"
 #include "tokenizer.h"
-#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/scratch.h"
+#include "tokenizer/tokenizer_normalize.h"
+#include "tokenizer/tokenizer_pattern.h"
+#include "tokenizer/tokenizer_table.h"
 
 /* How many characters the first decoder step strips at the start of a text. */
 static uint32_t stripped_at_start(const Tokenizer *t) {

@@ -1,10 +1,13 @@
 /* One word to ids: BPE and WordLevel, as the tokenizers library and SentencePiece define them
  * (Unigram: tokenizer/unigram.c). BPE takes time proportional to n log n in a word's length. */
-#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/tokenizer_model.h"
 
 #include <string.h>
 
 #include "base/unicode.h"
+#include "tokenizer/scratch.h"
+#include "tokenizer/tokenizer_table.h"
+#include "tokenizer/unigram.h"
 
 /* ---- BPE: the first symbols ---- */
 

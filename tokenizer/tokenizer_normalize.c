@@ -1,11 +1,15 @@
 /* Replacement, and the normalizer steps of a section. Steps are named and behave as in
  * the tokenizers library (https://github.com/huggingface/tokenizers) unless their comment says
  * otherwise. */
-#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/tokenizer_normalize.h"
 
 #include <string.h>
 
 #include "base/unicode.h"
+#include "tokenizer/characters.h"
+#include "tokenizer/scratch.h"
+#include "tokenizer/tokenizer_pattern.h"
+#include "tokenizer/tokenizer_table.h"
 
 /* ---- Replacement ---- */
 
@@ -44,7 +48,7 @@ static void sentencepiece_normalize(const Encoding *e, TextBuffer *out, TextSpan
         size_t n = length =
             may_start ? table_find_added(e, &t->added_norm, in, at, true, &code) : 0;
         if (!length && flags & SPM_CHARSMAP)
-            length = characters_charsmap_replacement(t, to, in.length - at, &to, &n);
+            length = characters.charsmap_replacement(t, to, in.length - at, &to, &n);
         if (!length) length = n = utf8_next(to, in.length - at, &code);
         uint8_t from_template = text_all_from_template(in.from_template, at, at + length);
         if (one_space && !begun && n == 1 && *to == ' ') continue;
@@ -95,7 +99,7 @@ static Status normalize_step(Encoding *e, size_t i, TextBuffer *out, TextSpan *i
         in->first = matches.span.first;
         return status;
     default:
-        return characters_normalize(e, step, out, in);
+        return characters.normalize(e, step, out, in);
     }
 }
 

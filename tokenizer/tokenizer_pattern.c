@@ -1,11 +1,13 @@
 /* Patterns: compiled from a section, which may hold any, and matched within a bound on the work. */
-#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/tokenizer_pattern.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/unicode.h"
+#include "tokenizer/scratch.h"
+#include "tokenizer/tokenizer_table.h"
 
 /* Hashes of the patterns that formats/ writes for public tokenizers. Their time is known to be
  * linear in the text (tests/test_tokenizer_patterns.c tries the texts that could make them slow,

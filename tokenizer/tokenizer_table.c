@@ -1,10 +1,11 @@
 /* The tokenizer's section: look-ups, checks, and the pool of scratch areas. */
-#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/tokenizer_table.h"
 
 #include <string.h>
 #include <strings.h>
 
 #include "base/unicode.h"
+#include "tokenizer/characters.h"
 
 /* ---- Look-ups ---- */
 
@@ -175,7 +176,7 @@ const char *table_open(Tokenizer *t) {
     const void *charsmap = table_section_part(t, PART_CHARSMAP);
     t->charsmap = charsmap;
     t->charsmap_bytes = t->header->parts[PART_CHARSMAP].length;
-    if (charsmap && !characters_charsmap_is_sound(charsmap, t->charsmap_bytes))
+    if (charsmap && !characters.charsmap_is_sound(charsmap, t->charsmap_bytes))
         return "character map";
     for (int c = 0; c < 128; c++) t->ascii[c] = table_find_vocab(t, &(char){(char)c}, 1);
     return NULL;
@@ -197,52 +198,6 @@ Status table_push_text_id(Encoding *e, uint32_t id) {
     if (id >= t->header->n_tokens) return STATUS_OK;
     bool special = t->tokens[id].flags & TOKEN_SPECIAL && (int32_t)id != t->unknown;
     return special ? STATUS_OK : table_push_id(e, id);
-}
-
-Scratch *scratch_new(void) {
-    Scratch *s = calloc(1, sizeof *s);
-    if (!s) return NULL;
-    s->cache = calloc(CACHE_SLOTS, sizeof *s->cache);
-    s->match = pcre2_match_data_create(1, NULL);
-    s->context = pcre2_match_context_create(NULL);
-    s->stack = pcre2_jit_stack_create(32 << 10, 64 << 20, NULL); /* taken as it is needed */
-    if (!s->cache || !s->match || !s->context) {
-        scratch_free(s);
-        return NULL;
-    }
-    pcre2_set_match_limit(s->context, UINT32_MAX); /* pattern_allow sets one */
-    pcre2_set_heap_limit(s->context, 1u << 18);    /* KiB: some 1.5 million frames of a match */
-    if (s->stack) pcre2_jit_stack_assign(s->context, NULL, s->stack);
-    return s;
-}
-
-void scratch_free(Scratch *s) {
-    for (int i = 0; i < 2; i++) text_free(&s->normalized[i]);
-    for (int i = 0; i < SECTION_MAX_STEPS; i++) text_free(&s->levels[i]);
-    text_free(&s->word);
-    free(s->symbols);
-    free(s->heap);
-    free(s->best);
-    free(s->cache);
-    pcre2_match_data_free(s->match);
-    pcre2_match_context_free(s->context);
-    pcre2_jit_stack_free(s->stack);
-    free(s);
-}
-
-Scratch *scratch_borrow(Tokenizer *t) {
-    pthread_mutex_lock(&t->lock);
-    Scratch *s = t->pool;
-    if (s) t->pool = s->next;
-    pthread_mutex_unlock(&t->lock);
-    return s ? s : scratch_new();
-}
-
-void scratch_return(Tokenizer *t, Scratch *s) {
-    pthread_mutex_lock(&t->lock);
-    s->next = t->pool;
-    t->pool = s;
-    pthread_mutex_unlock(&t->lock);
 }
 
 bool table_knows_all_bytes(const Tokenizer *t, const char *bytes, size_t n) {

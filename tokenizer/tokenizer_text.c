@@ -7,11 +7,16 @@
  *     text_split               applies one split after the other to the text between them
  *     encode_split             turns a piece that all splits have seen into a word
  *     tokenizer_encode_word    turns a word into ids (tokenizer/tokenizer_model.c) */
-#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/tokenizer_text.h"
 
 #include <string.h>
 
 #include "base/unicode.h"
+#include "tokenizer/scratch.h"
+#include "tokenizer/tokenizer_model.h"
+#include "tokenizer/tokenizer_normalize.h"
+#include "tokenizer/tokenizer_pattern.h"
+#include "tokenizer/tokenizer_table.h"
 
 /* ---- Words ---- */
 

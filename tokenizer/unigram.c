@@ -1,9 +1,12 @@
 /* Unigram: the division of a word into pieces whose scores have the largest sum. */
+#include "tokenizer/unigram.h"
+
 #include <string.h>
 
 #include "base/array.h"
 #include "base/unicode.h"
-#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/scratch.h"
+#include "tokenizer/tokenizer_table.h"
 
 /* One for each boundary between bytes of the word. `score`, `id` and `start` describe the best path
  * to this boundary: its score, its last piece, and where that piece begins. `next_id` and

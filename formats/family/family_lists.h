@@ -5,9 +5,9 @@
 
 #include "formats/family/family.h"
 
-/* The tables of all C files of families/, which families/list.c names; ends with NULL. Each table
- * ends with an entry without a model_type. */
-extern const Family *const families_all[];
+/* The tables of all C files of families/; ends with NULL. Each table ends with an entry without a
+ * model_type. */
+extern const Family *const families_all[]; /* families/list.c */
 
 /* The tables of hooks of C files of families/, which families/list.c names; ends with NULL. Each
  * table ends with an entry without a name. */
@@ -20,9 +20,9 @@ typedef struct BuiltinPage {
 } BuiltinPage;
 
 /* In the order of their names; ends with an entry without a name. Made by scripts/pages-to-c. */
-extern const BuiltinPage families_pages[];
+extern const BuiltinPage families_pages[]; /* families/pages.c */
 
-/* The verbs of steps, in families/verbs.c; ends with a verb without a name. */
-extern const Verb verbs_all[];
+/* The verbs of steps; ends with a verb without a name. */
+extern const Verb verbs_all[]; /* families/verbs.c */
 
 #endif

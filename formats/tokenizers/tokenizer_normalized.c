@@ -1,7 +1,10 @@
 #include "formats/tokenizers/tokenizer_normalized.h"
 
 #include "base/unicode.h"
-#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/scratch.h"
+#include "tokenizer/tokenizer_normalize.h"
+#include "tokenizer/tokenizer_pattern.h"
+#include "tokenizer/tokenizer_table.h"
 
 Status tokenizer_normalize(Tokenizer *t, const char *text, size_t length, size_t *steps, char **out,
                            size_t *out_length, Error *error) {

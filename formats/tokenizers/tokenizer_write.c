@@ -8,7 +8,10 @@
 #include "formats/tokenizers/tokenizer_normalized.h"
 #include "formats/tokenizers/tokenizer_regex.h"
 #include "tokenizer.h"
-#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/scratch.h"
+#include "tokenizer/tokenizer_normalize.h"
+#include "tokenizer/tokenizer_pattern.h"
+#include "tokenizer/tokenizer_table.h"
 
 /* ---- Hash tables ---- */
 
