@@ -115,16 +115,21 @@ void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                        const AttentionRow *rows, size_t n_rows, const float *q, float *out,
                        const AttentionObserver *observer);
 
-/* For segments of layers whose values are the first elements of their keys
- * (layers/attention/latent_page.c), both for all queries of the job and one page, whose keys are
- * given: latent_scores: job->weights[i][p] = query i . key p. Prefetches the keys `next` bytes
- * further. latent_add_values: adds weights[i][p] * value p to outputs[n_queries]. */
+/* For segments of layers whose values are the first elements of their keys: both for all queries of
+ * the job and one page, whose keys are given. */
+typedef struct LatentPage {
+    /* job->weights[i][p] = query i . key p. Prefetches the keys `next` bytes further. */
+    void (*scores)(const AttentionParams *params, const AttentionJob *job, const void *keys,
+                   ptrdiff_t next);
+    /* Adds weights[i][p] * value p to outputs[n_queries]. */
+    void (*add_values)(const AttentionParams *params, const AttentionJob *job, const void *keys,
+                       const PageOutput *outputs);
+} LatentPage;
+
+/* Filled in by attention_segment.c and layers/attention/latent_page.c. */
 #define DECLARE_ATTENTION(name, lanes)                                                             \
     extern const AttentionKernel attention_##lanes;                                                \
-    void latent_scores_##lanes(const AttentionParams *params, const AttentionJob *job,             \
-                               const void *keys, ptrdiff_t next);                                  \
-    void latent_add_values_##lanes(const AttentionParams *params, const AttentionJob *job,         \
-                                   const void *keys, const PageOutput *outputs);
+    extern const LatentPage latent_page_##lanes;
 EACH_ISA(DECLARE_ATTENTION)
 #undef DECLARE_ATTENTION
 

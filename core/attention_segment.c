@@ -340,14 +340,14 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
     if (q8) {
         q8->scores(job->scratch, n, keys.data, next, params->head_dim, job->weights);
     } else if (in_keys) {
-        FOR_ISA(latent_scores)(params, job, keys.data, next);
+        FOR_ISA(latent_page).scores(params, job, keys.data, next);
     } else {
         score_queries(job->queries, n, widened_for(job, keys), job->weights);
     }
     PageOutput outputs[ATTENTION_QUERIES];
     weigh_block(params, job, first, q8 ? &keys : NULL, outputs, sums);
     if (in_keys) {
-        FOR_ISA(latent_add_values)(params, job, keys.data, outputs);
+        FOR_ISA(latent_page).add_values(params, job, keys.data, outputs);
     } else if (q8) {
         q8->add_values(outputs, n, job->weights, values.data, next, params->value_dim);
     } else {

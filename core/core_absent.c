@@ -3,10 +3,11 @@
  * asked only after a refusal returns NULL. */
 #include "core/attention.h"
 #include "kvcache/kvcache_snapshots_internal.h"
-#include "kernels/kernels.h"
+#include "kernels/reference_spin.h"
 #include "kernels/weight_types.h"
 #include "core/layer_kind.h"
-#include "tokenizer/tokenizer_parts.h"
+#include "tokenizer/characters.h"
+#include "tokenizer/unigram.h"
 
 /* ---- Layers, mixtures of experts and arrangements: layers/ ---- */
 
@@ -37,11 +38,7 @@ const LayerConfig layer_config = {
     .validate_arrangement = absent_arrangement,
 };
 
-void latent_scores_reference(const AttentionParams *params, const AttentionJob *job,
-                             const void *keys, ptrdiff_t next) {}
-
-void latent_add_values_reference(const AttentionParams *params, const AttentionJob *job,
-                                 const void *keys, const PageOutput *outputs) {}
+const LatentPage latent_page_reference = {0};
 
 /* ---- Tokenizers: tokenizer/ ---- */
 
@@ -49,19 +46,21 @@ Status unigram_encode(Encoding *e, const char *bytes, size_t length) {
     return error_set(e->error, "tokenizer: this build has no Unigram");
 }
 
-Status characters_normalize(Encoding *e, const StepRecord *step, TextBuffer *out, TextSpan *in) {
+static Status absent_step(Encoding *e, const StepRecord *step, TextBuffer *out, TextSpan *in) {
     return error_set(e->error, "tokenizer: this build has no normalizer step %u",
                      (unsigned)step->op);
 }
 
-size_t characters_charsmap_replacement(const Tokenizer *t, const char *text, size_t n,
-                                       const char **to, size_t *to_length) {
+static size_t absent_replacement(const Tokenizer *t, const char *text, size_t n, const char **to,
+                                 size_t *to_length) {
     return 0;
 }
 
-bool characters_charsmap_is_sound(const void *bytes, size_t n) {
+static bool is_sound(const void *bytes, size_t n) {
     return true;
 }
+
+const Characters characters = {absent_step, absent_replacement, is_sound};
 
 /* ---- Snapshots of the KV cache: kvcache/ ---- */
 
@@ -95,6 +94,6 @@ const AttentionQ8 attention_q8_reference = {0};
 
 const PanelReader superblock_reader = {0};
 
-double kernels_reference_spin(TensorType type, size_t rounds) {
+double reference_spin(TensorType type, size_t rounds) {
     return 0;
 }

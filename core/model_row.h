@@ -2,7 +2,7 @@
 #ifndef MODEL_ROW_H
 #define MODEL_ROW_H
 
-#include "kernels/kernels.h"
+#include "kernels/matmul.h"
 #include "kvcache.h"
 
 typedef struct Model Model;

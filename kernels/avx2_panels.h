@@ -9,8 +9,6 @@
 #include "kernels/avx2_tile.h"
 #include "kernels/panel_scales.h"
 
-extern const BlockKernels superblock_kernels_avxvnni[TENSOR_TYPES];
-
 /* A panel as it is stored. */
 typedef struct Panel {
     const uint8_t *data;             /* lines, or superblocks */

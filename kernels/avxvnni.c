@@ -2,6 +2,7 @@
  * kernels. Everything else is AVX2's. */
 #include "kernels/avx2_panels.h"
 #include "kernels/avx2_peak.h"
+#include "kernels/avxvnni_superblocks.h"
 
 EACH_CODE_TYPE(PANEL_KERNELS)
 

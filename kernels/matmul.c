@@ -11,7 +11,7 @@
 
 #include "base/lines.h"
 #include "base/threads.h"
-#include "kernels/kernels.h"
+#include "kernels/matmul.h"
 
 /* One for each thread, on a cache line of its own. */
 typedef struct Share {

@@ -8,6 +8,7 @@
 #include "kernels/activations.h"
 #include "kernels/bfloat.h"
 #include "kernels/kernels.h"
+#include "kernels/reference_spin.h"
 
 /* out[row][i] = sum over k of w[i][k] * x[row][k], for all rows; `out` is zero before. */
 static void float_output(const Product *product, size_t i, const float *x, size_t n_rows) {
@@ -113,5 +114,5 @@ const Kernels kernels_reference = {
     .pack_tasks = pack_tasks,
     .pack = pack,
     .multiply = multiply,
-    .spin = kernels_reference_spin,
+    .spin = reference_spin,
 };

@@ -1,9 +1,8 @@
-/* The peak of plain C's multiply-adds, which `bench` measures. */
+#include "kernels/reference_spin.h"
+
 #include <math.h>
 
-#include "kernels/kernels.h"
-
-double kernels_reference_spin(TensorType type, size_t rounds) {
+double reference_spin(TensorType type, size_t rounds) {
     const bool integers = type_group(type) > 0;
     volatile int32_t factor = 1;
     volatile float float_factor = 0.0f;

@@ -271,6 +271,6 @@ typedef struct PanelReader {
     void (*group)(TensorType type, size_t cols, const uint8_t *panel, size_t g, size_t r,
                   WeightGroup *group);
 } PanelReader;
-extern const PanelReader superblock_reader; /* superblocks.c */
+extern const PanelReader superblock_reader; /* kernels/superblocks.c */
 
 #endif

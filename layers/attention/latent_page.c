@@ -85,8 +85,8 @@ static void score_lanes(const AttentionQuery *queries, size_t n, Keys keys, size
     }
 }
 
-void FOR_ISA(latent_scores)(const AttentionParams *params, const AttentionJob *job,
-                            const void *keys, ptrdiff_t next) {
+static void latent_scores(const AttentionParams *params, const AttentionJob *job, const void *keys,
+                          ptrdiff_t next) {
     Keys k = {keys, kvcache_shape(job->cache)->type == KV_F16, params->head_dim, next};
     float *scratch = job->scratch;
     if (k.half && !DIRECT) {
@@ -219,8 +219,8 @@ static void add_codes(const AttentionParams *params, const AttentionJob *job, co
                         params->value_dim, scratch);
 }
 
-void FOR_ISA(latent_add_values)(const AttentionParams *params, const AttentionJob *job,
-                                const void *keys, const PageOutput *outputs) {
+static void latent_add_values(const AttentionParams *params, const AttentionJob *job,
+                              const void *keys, const PageOutput *outputs) {
     const KvType type = kvcache_shape(job->cache)->type;
     size_t n = job->n_queries;
     bool alike = true; /* all outputs see the whole page */
@@ -248,3 +248,5 @@ void FOR_ISA(latent_add_values)(const AttentionParams *params, const AttentionJo
         }
     }
 }
+
+const LatentPage FOR_ISA(latent_page) = {latent_scores, latent_add_values};
