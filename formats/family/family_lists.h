@@ -11,7 +11,7 @@ extern const Family *const families_all[]; /* families/list.c */
 
 /* The tables of hooks of C files of families/, which families/list.c names; ends with NULL. Each
  * table ends with an entry without a name. */
-extern const FamilyHook *const families_hooks[];
+extern const FamilyHook *const families_hooks[]; /* families/list.c */
 
 /* A page whose text is compiled into the program: families/NAME.family, of a family
  * (family_page.h), or "groups", whose tensors the others use. */
