@@ -1,59 +1,6 @@
 /* Apertus: no gate, xIELU with parameters of each layer, norms of queries and keys. */
 #include "families/shared.h"
 
-static FamilyMore apertus_more;
-static GgufMore gguf_apertus_more;
-
-const Family families_apertus[] = {
-    {
-        .model_type = "apertus",
-        .set = SET({"rope_theta", 1.2e7}, {"qk_norm", QK_NORM_HEAD}, {"gated", 0}),
-        .keys = KEYS(SIZE_KEYS(131072, 4096, 14336, 32, 32), KV_HEADS(0), HEAD_DIM(0),
-                     CONTEXT(65536), {"rms_norm_eps", "norm_eps", 1e-5},
-                     {"hidden_act", "activation", ACTIVATION_XIELU}),
-        .biases = BIASES({QKVO, "attention_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                NORM("attention_norm", ".attention_layernorm"),
-                NORM("ffn_norm", ".feedforward_layernorm"),
-                LLAMA_ATTENTION,
-                QK_HEAD_NORMS,
-                LINEAR("w_up", ".mlp.up_proj", "ffn_dim", "dim"),
-                LINEAR("w_down", ".mlp.down_proj", "dim", "ffn_dim"),
-                LLAMA_END,
-                {0},
-            },
-        .rope = {.absent = "{\"rope_type\": \"llama3\", \"rope_theta\": 12000000.0, \"factor\": "
-                           "8.0, \"original_max_position_embeddings\": 8192, \"low_freq_factor\": "
-                           "1.0, \"high_freq_factor\": 4.0}"},
-        .bos_id = 1,
-        .eos_id = 2,
-        .more = apertus_more,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "apertus",
-                    .set = SET({"gated", 0}, {"activation", ACTIVATION_XIELU},
-                               {"qk_norm", QK_NORM_HEAD}),
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            GGUF_ATTENTION,
-                            GGUF_SOME_QK_HEAD_NORMS,
-                            NORM("ffn_norm", ".ffn_norm"),
-                            GGUF_UNGATED_FFN,
-                            GGUF_END,
-                            {0},
-                        },
-                    .more = gguf_apertus_more,
-                },
-                {0},
-            },
-    },
-    {0},
-};
-
 /* The parameters of a layer's xIELU (arXiv:2411.13010). */
 typedef struct Xielu {
     double alpha_p, alpha_n; /* before their softplus, as checkpoints hold them */
@@ -127,3 +74,8 @@ static Status gguf_apertus_more(GgufModel *m) {
     }
     return STATUS_OK;
 }
+
+const FamilyHook families_apertus[] = {
+    {"apertus", .more = apertus_more, .gguf_more = gguf_apertus_more},
+    {0},
+};

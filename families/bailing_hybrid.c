@@ -2,79 +2,6 @@
 #include "families/shared.h"
 #include "formats/family/convolutions.h"
 
-static FamilyFinish bailing_hybrid_finish;
-static FamilyMore bailing_hybrid_more;
-static GgufFinish gguf_bailing_finish;
-static GgufMore gguf_bailing_more;
-
-const Family families_bailing_hybrid[] = {
-    /* The activation of the feed-forward is that of the convolution as well. What transformers has
-     * saved has the sizes of delta attention in keys of their own, and RoPE's width in head_dim. */
-    {
-        .model_type = "bailing_hybrid",
-        .set =
-            SET({"rope_pairing", ROPE_INTERLEAVED}, {"rope_theta", 6e6},
-                {"router", ROUTER_SIGMOID_SCORES}, {"latent_norm_eps", 1e-6}, {"state_by_key", 1}),
-        .keys = KEYS(SIZE_KEYS(157184, 2560, 6144, 42, 32), {"kv_lora_rank", "latent_dim", 512},
-                     {"q_lora_rank", "latent_q_dim", 0}, {"qk_nope_head_dim", "head_dim", 128},
-                     {"qk_rope_head_dim", "rotary_dim", 64}, {"v_head_dim", "value_dim", 128},
-                     {"max_position_embeddings|model_max_length", "context", 262144},
-                     {"rms_norm_eps", "norm_eps", 1e-6},
-                     {"num_local_experts|num_experts", "n_experts", 512},
-                     {"num_experts_per_tok|num_experts_per_token", "n_experts_used", 8},
-                     {"moe_intermediate_size", "expert_ffn_dim", 768},
-                     {"n_group|num_expert_group", "router_groups", 8},
-                     {"topk_group", "router_groups_used", 4},
-                     {"norm_topk_prob|moe_renormalize", "router_normalize", 1},
-                     {"routed_scaling_factor", "router_scale", 2.5},
-                     {"linear_head_dim|head_dim", "state_key_dim", 128},
-                     {"linear_num_heads", "state_heads", 0},
-                     {"linear_conv_kernel_dim|short_conv_kernel_size", "state_kernel", 4}),
-        .fixed = FIXED({"hidden_act", "\"silu\""}),
-        .biases = BIASES({" wq_a wkv_a wo ", "attention_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.word_embeddings"),
-                LLAMA_NORMS,
-                DENSE_OR_EXPERTS,
-                CORRECTION(".mlp.gate.expert_bias"),
-                SHARED_EXPERT(".mlp.shared_experts."),
-                LLAMA_END,
-                {0},
-            },
-        .bos_id = -1,
-        .eos_id = 156895,
-        .finish = bailing_hybrid_finish,
-        .more = bailing_hybrid_more,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "bailingmoe3",
-                    .required = "attention.key_length_mla attention.value_length_mla "
-                                "attention.kv_lora_rank ssm.conv_kernel kda.head_dim "
-                                "kda.gate_lower_bound",
-                    .pairing = ROPE_INTERLEAVED,
-                    .set = SET({"router", ROUTER_SIGMOID_SCORES}, {"state_by_key", 1}),
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            NORM("attention_norm", ".attn_norm"),
-                            NORM("ffn_norm", ".ffn_norm"),
-                            GGUF_SOME_FFN_WEIGHTS,
-                            GGUF_SOME_EXPERTS,
-                            CORRECTION(".exp_probs_b.bias"),
-                            GGUF_END,
-                            {0},
-                        },
-                    .finish = gguf_bailing_finish,
-                    .more = gguf_bailing_more,
-                },
-                {0},
-            },
-    },
-    {0},
-};
-
 static const TensorRule bailing_hybrid_latent[] = {
     MATRIX("wq", ".attention.q_proj.weight", "n_heads * head_dim", "dim", .optional = true),
     LINEAR("wq_a", ".attention.q_a_proj", "latent_q_dim", "dim", .optional = true),
@@ -242,3 +169,9 @@ static Status gguf_bailing_more(GgufModel *m) {
             return STATUS_FAILED;
     return gguf_add_kda(&context, gguf_bailing_latent, gguf_bailing_delta, m->error);
 }
+
+const FamilyHook families_bailing_hybrid[] = {
+    {"bailing_hybrid", .finish = bailing_hybrid_finish, .more = bailing_hybrid_more},
+    {"bailing", .gguf_finish = gguf_bailing_finish, .gguf_more = gguf_bailing_more},
+    {0},
+};

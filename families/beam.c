@@ -1,53 +1,6 @@
 /* Beam: a mixture by scores whose residuals are scaled. */
 #include "families/shared.h"
 
-static FamilyFinish beam_finish;
-static FamilyMore beam_more;
-
-const Family families_beam[] = {
-    /* The gates of a head's elements have one bias, which beam_more adds. transformers reads
-       rope_parameters alone. */
-    {
-        .model_type = "beam",
-        .set = SET({"qk_norm", QK_NORM_HEAD}, {"query_scaling", 0.1}, {"query_scaling_floor", 2048},
-                   {"query_scaling_unrotated", 1}, {"stack", STACK_MIXED_NORMS},
-                   {"router", ROUTER_SIGMOID_SCORES}, {"query_power", 1}, {"residual_by_depth", 1}),
-        .keys =
-            KEYS(SIZE_KEYS(151936, 5120, 20480, 52, 48), KV_HEADS(8), HEAD_DIM(128), CONTEXT(8192),
-                 {"rms_norm_eps", "norm_eps", 1e-6}, {"hidden_act", "activation", ACTIVATION_SILU},
-                 {"num_experts", "n_experts", 256}, {"num_experts_per_tok", "n_experts_used", 8},
-                 {"moe_intermediate_size", "expert_ffn_dim", 2560}, {"n_group", "router_groups", 8},
-                 {"topk_group", "router_groups_used", 4}, {"norm_topk_prob", "router_normalize", 1},
-                 {"routed_scaling_factor", "router_scale", 2.5}),
-        .fixed = FIXED({"rope_scaling", "null"}),
-        .biases = BIASES({QKVO, "attention_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                NORM("attention_norm", ".input_layernorm"),
-                NORM("post_attention_norm", ".post_attention_layernorm"),
-                NORM("ffn_norm", ".pre_feedforward_layernorm"),
-                NORM("post_ffn_norm", ".post_feedforward_layernorm"),
-                LLAMA_ATTENTION,
-                QK_HEAD_NORMS,
-                MATRIX("attention_gate", ".self_attn.gate_proj.weight", "n_heads * value_dim",
-                       "dim"),
-                DENSE_OR_EXPERTS,
-                CORRECTION(".mlp.gate.e_score_correction_bias"),
-                LLAMA_END,
-                {0},
-            },
-        .rope = {.theta = "rope_parameters.rope_theta",
-                 .local_theta = 10000,
-                 .local_theta_key = "rope_parameters.rope_theta"},
-        .bos_id = -1,
-        .eos_id = -1,
-        .finish = beam_finish,
-        .more = beam_more,
-    },
-    {0},
-};
-
 /* Without layer_types every 6th layer and the last have full attention. rope_parameters has null
  * for the kinds of layers without RoPE; where it is absent, layers with full attention have none.
  */
@@ -93,3 +46,8 @@ static Status beam_more(const RuleContext *context, const json_t *json, Error *e
     }
     return STATUS_OK;
 }
+
+const FamilyHook families_beam[] = {
+    {"beam", .finish = beam_finish, .more = beam_more},
+    {0},
+};

@@ -2,71 +2,6 @@
  * writes no image tokens. */
 #include "families/shared.h"
 
-static FamilyFinish chameleon_finish;
-static FamilyMore chameleon_more;
-static GgufFinish gguf_chameleon_finish;
-static GgufMore gguf_chameleon_more;
-
-/* llama.cpp's converter brings the elements of each head into the order of interleaved RoPE, and
- * gives all heads the norm of the first. */
-#define PAIRED_QK(to, from, rows) LINEAR(to, from, rows, "dim", .order = ORDER_PAIRED)
-#define PAIRED_NORM(to, from, n)                                                                   \
-    VECTOR(to, from ".weight", n, .order = ORDER_PAIRED),                                          \
-        VECTOR(to ".bias", from ".bias", n, .order = ORDER_PAIRED)
-
-const Family families_chameleon[] = {
-    /* chameleon_more adds the norms of layers and what forbids image tokens. */
-    {
-        .model_type = "chameleon",
-        .set = SET({"qk_norm", QK_NORM_EACH}, {"qk_layer_norm_eps", 1e-5}),
-        .keys =
-            KEYS(SIZE_KEYS(65536, 4096, 11008, 32, 32), KV_HEADS(32), CONTEXT(4096),
-                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU}),
-        .biases = BIASES({QKVO, "attention_bias", false}, {GATED, "mlp_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_ATTENTION,
-                VECTOR("q_norm", ".self_attn.q_norm.weight", "n_heads * head_dim"),
-                VECTOR("q_norm.bias", ".self_attn.q_norm.bias", "n_heads * head_dim"),
-                VECTOR("k_norm", ".self_attn.k_norm.weight", "n_kv_heads * head_dim"),
-                VECTOR("k_norm.bias", ".self_attn.k_norm.bias", "n_kv_heads * head_dim"),
-                LLAMA_FFN,
-                LLAMA_END,
-                {0},
-            },
-        .reads_text_alone = true,
-        .bos_id = 1,
-        .eos_id = 2,
-        .finish = chameleon_finish,
-        .more = chameleon_more,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "chameleon",
-                    .set = SET({"qk_norm", QK_NORM_EACH}, {"qk_layer_norm_eps", 1e-5}),
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            PAIRED_QK("wq", ".attn_q", "n_heads * head_dim"),
-                            PAIRED_QK("wk", ".attn_k", "n_kv_heads * head_dim"),
-                            LINEAR("wv", ".attn_v", "n_kv_heads * head_dim", "dim"),
-                            LINEAR("wo", ".attn_output", "dim", "n_heads * head_dim"),
-                            PAIRED_NORM("q_norm", ".attn_q_norm", "n_heads * head_dim"),
-                            PAIRED_NORM("k_norm", ".attn_k_norm", "n_kv_heads * head_dim"),
-                            GGUF_FFN,
-                            GGUF_END,
-                            {0},
-                        },
-                    .finish = gguf_chameleon_finish,
-                    .more = gguf_chameleon_more,
-                },
-                {0},
-            },
-    },
-    {0},
-};
-
 /* swin_norm: x + norm(f(x)) in place of x + f(norm(x)), with norms of the same names. */
 static Status chameleon_finish(const json_t *json, Config *config, Error *error) {
     (void)error;
@@ -140,3 +75,9 @@ static Status gguf_chameleon_more(GgufModel *m) {
     if (rules_apply(&context, swin ? behind : before, m->error) != STATUS_OK) return STATUS_FAILED;
     return gguf_forbid_images(m);
 }
+
+const FamilyHook families_chameleon[] = {
+    {"chameleon", .finish = chameleon_finish, .more = chameleon_more,
+     .gguf_finish = gguf_chameleon_finish, .gguf_more = gguf_chameleon_more},
+    {0},
+};

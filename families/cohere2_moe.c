@@ -1,65 +1,6 @@
 /* Cohere's mixtures: Command R7B's layers with experts and dense layers before them. */
 #include "families/shared.h"
 
-static FamilyFinish cohere2_moe_finish;
-static GgufFinish gguf_cohere2moe_finish;
-
-const Family families_cohere2_moe[] = {
-    /* transformers does not read it, because the class declares it. */
-    {
-        .model_type = "cohere2_moe",
-        .set = SET({"norm", NORM_LAYER}, {"parallel_block", 1}, {"rope_pairing", ROPE_INTERLEAVED}),
-        .keys = KEYS(SIZE_KEYS(256000, 8192, 22528, 40, 64), KV_HEADS(0), HEAD_DIM(128),
-                     CONTEXT(8192), {"layer_norm_eps", "norm_eps", 1e-5},
-                     {"hidden_act", "activation", ACTIVATION_SILU},
-                     {"logit_scale", "logit_scale", 0.0625}, {"num_experts", "n_experts", 8},
-                     {"num_experts_per_tok", "n_experts_used", 2},
-                     {"intermediate_size", "expert_ffn_dim", 22528}),
-        .fixed = FIXED({"rope_scaling", "null"}),
-        .biases = BIASES({QKVO, "attention_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                NORM("attention_norm", ".input_layernorm"),
-                LLAMA_ATTENTION,
-                DENSE_OR_EXPERTS,
-                SHARED_EXPERT(".mlp.shared_experts."),
-                LLAMA_END,
-                {0},
-            },
-        .norms_have_no_bias = true,
-        .tied = true,
-        .bos_id = 5,
-        .eos_id = 255001,
-        .finish = cohere2_moe_finish,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "cohere2moe",
-                    .required = "attention.sliding_window logit_scale leading_dense_block_count",
-                    .pairing = ROPE_INTERLEAVED,
-                    .set = SET({"norm", NORM_LAYER}, {"parallel_block", 1},
-                               {"router", ROUTER_SIGMOID_SCORES}, {"router_normalize", 1}),
-                    .keys = GGUF_KEYS({"logit_scale", "logit_scale"}),
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            GGUF_ATTENTION,
-                            GGUF_ROUTED,
-                            GGUF_END,
-                            {0},
-                        },
-                    .full_every = 4,
-                    .full_are_not_rotated = true,
-                    .dense_are_rotated = true,
-                    .finish = gguf_cohere2moe_finish,
-                },
-                {0},
-            },
-    },
-    {0},
-};
-
 /* Whether layer i has one feed-forward instead of experts. */
 static bool is_dense(const json_t *json, uint32_t i, double n_first) {
     const json_t *types = json_value(json, "mlp_layer_types");
@@ -138,3 +79,9 @@ static Status gguf_cohere2moe_finish(const GgufModel *m, Config *c) {
     if (c->experts.shared_ffn_dim > 0) c->router.scale = c->experts.shared_scale = 0.5f;
     return STATUS_OK;
 }
+
+const FamilyHook families_cohere2_moe[] = {
+    {"cohere2_moe", .finish = cohere2_moe_finish},
+    {"cohere2moe", .gguf_finish = gguf_cohere2moe_finish},
+    {0},
+};

@@ -1,61 +1,6 @@
 /* DBRX: layer norms without biases, clipped queries, keys and values, stacked experts. */
 #include "families/shared.h"
 
-static FamilyFinish dbrx_finish;
-
-const Family families_dbrx[] = {
-    /* DBRX: the rest of its keys are in attn_config and ffn_config (dbrx_finish). */
-    {
-        .model_type = "dbrx",
-        .set = SET({"ffn_dim", 1}, {"norm", NORM_LAYER}),
-        .keys = KEYS({"vocab_size", "vocab_size", 32000}, {"d_model|hidden_size", "dim", 2048},
-                     {"n_layers|num_hidden_layers", "n_layers", 24},
-                     {"n_heads|num_attention_heads", "n_heads", 16},
-                     {"max_seq_len|max_position_embeddings", "context", 2048}),
-        .layers = "transformer.blocks.%u.",
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("transformer.wte"),
-                NORM("attention_norm", ".norm_attn_norm.norm_1"),
-                LINEAR("wq wk wv", ".norm_attn_norm.attn.Wqkv",
-                       "n_heads * head_dim + n_kv_heads * head_dim + n_kv_heads * head_dim", "dim"),
-                LINEAR("wo", ".norm_attn_norm.attn.out_proj", "dim", "n_heads * head_dim"),
-                NORM("ffn_norm", ".norm_attn_norm.norm_2"),
-                LINEAR("router", ".ffn.router.layer", "n_experts", "dim"),
-                MATRIX("experts.%u.w_gate", ".ffn.experts.mlp.w1", "expert_ffn_dim", "dim"),
-                MATRIX("experts.%u.w_up", ".ffn.experts.mlp.v1", "expert_ffn_dim", "dim"),
-                MATRIX("experts.%u.w_down", ".ffn.experts.mlp.w2", "dim", "expert_ffn_dim",
-                       .turned = TURNED_ALWAYS),
-                NORM("final_norm", "transformer.norm_f"),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .norms_have_no_bias = true,
-        .bos_id = -1,
-        .eos_id = -1,
-        .finish = dbrx_finish,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "dbrx",
-                    .required = "attention.clamp_kqv",
-                    .set = SET({"norm", NORM_LAYER}, {"router", ROUTER_SOFTMAX_CHOSEN}),
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            GGUF_ATTENTION,
-                            NORM("ffn_norm", ".attn_output_norm"),
-                            GGUF_EXPERTS,
-                            GGUF_END,
-                            {0},
-                        },
-                },
-                {0},
-            },
-    },
-    {0},
-};
-
 /* Reads a whole number of the object, at least 1. */
 static Status dbrx_size(const json_t *object, const char *key, double absent, uint32_t *out,
                         Error *error) {
@@ -85,3 +30,8 @@ static Status dbrx_finish(const json_t *json, Config *config, Error *error) {
     config->rope_theta = (float)json_number(attention, "rope_theta", 10000);
     return STATUS_OK;
 }
+
+const FamilyHook families_dbrx[] = {
+    {"dbrx", .finish = dbrx_finish},
+    {0},
+};

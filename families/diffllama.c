@@ -1,33 +1,6 @@
 /* DiffLlama: the difference of two attentions. */
 #include "families/shared.h"
 
-static FamilyFinish diffllama_finish;
-static FamilyMore diffllama_more;
-
-const Family families_diffllama[] = {
-    {
-        .model_type = "diffllama",
-        .keys =
-            KEYS(SIZE_KEYS(32000, 2048, 8192, 16, 32), KV_HEADS(0), HEAD_DIM(0), CONTEXT(2048),
-                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU}),
-        .biases = BIASES({QKVO, "attention_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                LLAMA_ATTENTION,
-                LLAMA_FFN,
-                LLAMA_END,
-                {0},
-            },
-        .bos_id = 1,
-        .eos_id = 2,
-        .finish = diffllama_finish,
-        .more = diffllama_more,
-    },
-    {0},
-};
-
 static Status diffllama_finish(const json_t *json, Config *config, Error *error) {
     (void)json, (void)error;
     for (uint32_t l = 0; l < config->n_layers && l < CONFIG_MAX_LAYERS; l++)
@@ -81,3 +54,8 @@ static Status diffllama_more(const RuleContext *c, const json_t *json, Error *er
     }
     return STATUS_OK;
 }
+
+const FamilyHook families_diffllama[] = {
+    {"diffllama", .finish = diffllama_finish, .more = diffllama_more},
+    {0},
+};

@@ -2,45 +2,6 @@
  * keys. */
 #include "families/shared.h"
 
-static FamilyFinish doge_finish;
-
-const Family families_doge[] = {
-    {
-        .model_type = "doge",
-        .set = SET({"stack", STACK_RESIDUAL_GATES}, {"qk_norm", QK_NORM_HEAD}),
-        .keys =
-            KEYS(SIZE_KEYS(32768, 1024, 2048, 32, 8), KV_HEADS(0), HEAD_DIM(0), CONTEXT(2048),
-                 {"rms_norm_eps", "norm_eps", 1e-6}, {"hidden_act", "activation", ACTIVATION_SILU},
-                 {"keep_window_size", "mask_keep", 2048}),
-        .biases = BIASES({QKVO "mask.step ", "attention_bias", false}, {GATED, "mlp_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                LLAMA_ATTENTION,
-                NORM("q_norm", ".self_attn.q_norm", "head_dim"),
-                NORM("k_norm", ".self_attn.k_norm", "head_dim"),
-                LINEAR("mask.step", ".self_attn.dt_proj", "n_kv_heads", "n_kv_heads * head_dim"),
-                VECTOR("mask.factors", ".self_attn.A", "n_kv_heads"),
-                VECTOR("attention_keep", ".input_residual", "dim"),
-                LLAMA_FFN,
-                VECTOR("ffn_keep", ".post_attention_residual", "dim"),
-                MATRIX("product.router", ".mlp.router_gate.weight", "product_keys + product_keys",
-                       "dim", .optional = true),
-                MATRIX("product.down", ".mlp.down_embed.weight", "product_experts", "dim",
-                       .optional = true),
-                MATRIX("product.up", ".mlp.up_embed.weight", "product_experts", "dim",
-                       .optional = true),
-                LLAMA_END,
-                {0},
-            },
-        .bos_id = -1,
-        .eos_id = -1,
-        .finish = doge_finish,
-    },
-    {0},
-};
-
 /* A mixture has as many keys as the root of its experts, rounded down. */
 static Status doge_finish(const json_t *json, Config *c, Error *error) {
     uint32_t window, keys = 0;
@@ -61,3 +22,8 @@ static Status doge_finish(const json_t *json, Config *c, Error *error) {
     c->product.keys = keys;
     return STATUS_OK;
 }
+
+const FamilyHook families_doge[] = {
+    {"doge", .finish = doge_finish},
+    {0},
+};

@@ -5,40 +5,6 @@
 
 #include "families/shared.h"
 
-static FamilyFinish dory_finish;
-static FamilyMore dory_more;
-
-const Family families_dory[] = {
-    /* "last_loop" lets a prompt's earlier runs see keys that depend on how it was cut into passes.
-     */
-    {
-        .model_type = "dory",
-        .set = SET({"stack", STACK_LOOPED}, {"norm_place", NORM_AROUND}, {"qk_norm", QK_NORM_EACH},
-                   {"qk_norm_after_rope", 1}),
-        .keys = KEYS(SIZE_KEYS(131072, 2560, 7168, 36, 16), KV_HEADS(4), HEAD_DIM(256),
-                     CONTEXT(8192), {"hidden_act", "activation", ACTIVATION_SILU},
-                     {"n_input_layers", "loop_from", 8}, {"n_recurrent_loops", "altup_streams", 2}),
-        .fixed = FIXED({"recurrent_kv_cache_mode", "\"per_loop\""}, {"mlp_bias", "false"},
-                       {"tie_word_embeddings", "false"}),
-        .biases = BIASES({QKVO, "attention_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embeddings"),
-                LINEAR("output", "lm_head", "vocab_size", "dim"),
-                {0},
-            },
-        .rope = {.theta = "rope_parameters.rope_theta",
-                 .absent = "{\"rope_type\": \"default\", \"rope_theta\": 10000000.0}",
-                 .local_theta = 10000,
-                 .local_theta_key = "rope_parameters.rope_theta"},
-        .bos_id = -1,
-        .eos_id = -1,
-        .finish = dory_finish,
-        .more = dory_more,
-    },
-    {0},
-};
-
 /* The layer of the checkpoint that layer l is a run of. */
 static uint32_t stored_layer(const Config *c, uint32_t l) {
     uint32_t repeated = (c->loops - 1) * c->block_layers, middle = c->loop_from + c->block_layers;
@@ -276,3 +242,8 @@ static Status dory_more(const RuleContext *context, const json_t *json, Error *e
     }
     return source_repeat_layers(context->source, like, error);
 }
+
+const FamilyHook families_dory[] = {
+    {"dory", .finish = dory_finish, .more = dory_more},
+    {0},
+};

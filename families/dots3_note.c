@@ -2,91 +2,6 @@
  * latents and heads have sizes of their own, and a gate for each head. */
 #include "families/shared.h"
 
-static FamilyFinish dots3_finish;
-static GgufFinish gguf_dots3_finish;
-static GgufFinish gguf_dots3_by_layer;
-
-const Family families_dots3_note[] = {
-    {
-        .model_type = "dots3_note_text",
-        .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"router", ROUTER_SIGMOID_SCORES},
-                   {"index_interleaved", 1}),
-        .keys =
-            KEYS(SIZE_KEYS(152064, 5120, 13824, 46, 128), {"kv_lora_rank", "latent_dim", 512},
-                 {"q_lora_rank", "latent_q_dim", 1024}, {"qk_nope_head_dim", "head_dim", 128},
-                 {"qk_rope_head_dim", "rotary_dim", 64}, {"v_head_dim", "value_dim", 128},
-                 CONTEXT(524288), {"rms_norm_eps", "norm_eps", 1e-5},
-                 {"rms_norm_eps", "latent_norm_eps", 1e-5},
-                 {"hidden_act", "activation", ACTIVATION_SILU},
-                 {"n_routed_experts|num_local_experts", "n_experts", 256},
-                 {"num_experts_per_tok", "n_experts_used", 8},
-                 {"moe_intermediate_size", "expert_ffn_dim", 1536}, {"n_group", "router_groups", 1},
-                 {"topk_group", "router_groups_used", 1}, {"norm_topk_prob", "router_normalize", 1},
-                 {"routed_scaling_factor", "router_scale", 1}, {"index_topk", "index_topk", 2048},
-                 {"index_head_dim", "index_dim", 128}, {"index_n_heads", "index_heads", 64}),
-        .biases =
-            BIASES({" wq_a wkv_a wo ", "attention_bias", false}, {" indexer.k_norm ", NULL, true}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                LATENT_ATTENTION,
-                VECTOR("shared_key_norm", ".self_attn.k_rope_only_layernorm.weight", "rotary_dim"),
-                MATRIX("attention_gate", ".self_attn.g_proj.weight", "n_heads", "dim"),
-                DENSE_OR_EXPERTS,
-                GATE_UP_EXPERTS(".mlp.experts."),
-                CORRECTION(".mlp.gate.e_score_correction_bias"),
-                SHARED_EXPERT(".mlp.shared_experts."),
-                LLAMA_END,
-                INDEXER,
-                {0},
-            },
-        .rope = {.by_layer_type = true,
-                 .local_theta = 50000,
-                 .local_theta_key = "swa_rope_theta",
-                 .local_theta_given = 80000000},
-        .has_layer_config = true,
-        .bos_id = 151643,
-        .eos_id = 151668,
-        .finish = dots3_finish,
-        /* The converter multiplies the norms of latents by what the class multiplies latents by. */
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "dots3note",
-                    .required =
-                        "attention.q_lora_rank attention.kv_lora_rank attention.key_length_mla "
-                        "attention.value_length_mla attention.kv_lora_rank_swa "
-                        "attention.key_length_mla_swa attention.value_length_mla_swa "
-                        "attention.sliding_window rope.freq_base_swa "
-                        "attention.sliding_window_pattern attention.indexer.head_count "
-                        "attention.indexer.key_length attention.indexer.top_k",
-                    .pairing = ROPE_INTERLEAVED,
-                    .set = SET({"router", ROUTER_SIGMOID_SCORES}, {"index_interleaved", 1}),
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            NORM("attention_norm", ".attn_norm"),
-                            NORM("ffn_norm", ".ffn_norm"),
-                            GGUF_LATENT_ATTENTION,
-                            VECTOR("shared_key_norm", ".attn_k_norm.weight", "rotary_dim"),
-                            MATRIX("attention_gate", ".attn_gate.weight", "n_heads", "dim"),
-                            GGUF_INDEXER,
-                            GGUF_ROUTED,
-                            GGUF_END,
-                            {0},
-                        },
-                    .full_every = 1,
-                    .local_theta = -1,
-                    .finish = gguf_dots3_finish,
-                    .by_layer = gguf_dots3_by_layer,
-                },
-                {0},
-            },
-    },
-    {0},
-};
-
 /* The sizes of the layers with a window, by their keys in per_layer_config; with "swa_" before them
  * they stand in the first files. */
 enum { N_HEADS, KV_LORA, Q_LORA, NOPE, ROPE, VALUE, HEAD, KV_HEADS_KEY, LOCAL_SIZES };
@@ -315,3 +230,9 @@ static Status gguf_dots3_by_layer(const GgufModel *m, Config *c) {
     c->latent.local_attention_scale = (float)(1.0 / sqrt((double)head_dim));
     return STATUS_OK;
 }
+
+const FamilyHook families_dots3_note[] = {
+    {"dots3", .finish = dots3_finish, .gguf_finish = gguf_dots3_finish,
+     .gguf_by_layer = gguf_dots3_by_layer},
+    {0},
+};

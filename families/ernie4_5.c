@@ -1,47 +1,6 @@
 /* ERNIE 4.5: a llama with interleaved RoPE, and its mixtures. */
 #include "families/shared.h"
 
-static FamilyFinish vl_finish;
-static FamilyMore vl_more;
-
-const Family families_ernie4_5[] = {
-    /* The experts of a text are the first half of a layer's, with a router and a correction of
-       their own. */
-    {
-        .model_type = "ernie4_5_vl_moe_text",
-        .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"rope_theta", 500000},
-                   {"router", ROUTER_SOFTMAX_SCORES}, {"router_normalize", 1}),
-        .keys =
-            KEYS(SIZE_KEYS(103424, 2560, 12288, 28, 20), KV_HEADS(4), HEAD_DIM(0), CONTEXT(131072),
-                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU},
-                 {"num_experts|moe_num_experts", "n_experts", 64},
-                 {"num_experts_per_tok|moe_k", "n_experts_used", 6},
-                 {"moe_norm_min", "router_sum_min", 1e-12}),
-        .biases = BIASES({QKVO DENSE_AND_SHARED, "use_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                LLAMA_ATTENTION,
-                MATRIX("router", ".mlp.gate.weight", "n_experts", "dim", .turned = TURNED_ALWAYS,
-                       .optional = true),
-                DENSE_OR_ROUTED,
-                DENSE_BIASES,
-                VECTOR("router.correction -", ".mlp.moe_statics.e_score_correction_bias",
-                       "n_experts + n_experts", .optional = true),
-                SHARED_EXPERT(".mlp.shared_experts."),
-                LLAMA_END,
-                {0},
-            },
-        .tied = true,
-        .bos_id = -1,
-        .eos_id = -1,
-        .finish = vl_finish,
-        .more = vl_more,
-    },
-    {0},
-};
-
 /* moe_intermediate_size is a list of the widths of a text's experts and of the images'. The class
  * knows no scaling of RoPE. */
 static Status vl_finish(const json_t *json, Config *config, Error *error) {
@@ -99,3 +58,8 @@ static Status vl_more(const RuleContext *c, const json_t *json, Error *error) {
     }
     return STATUS_OK;
 }
+
+const FamilyHook families_ernie4_5[] = {
+    {"vl", .finish = vl_finish, .more = vl_more},
+    {0},
+};

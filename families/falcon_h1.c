@@ -1,68 +1,6 @@
 /* Falcon H1: attention and Mamba 2 side by side, with multipliers. */
 #include "families/shared.h"
 
-static FamilyFinish falcon_h1_finish;
-static FamilyMore falcon_h1_more;
-static GgufFinish gguf_falcon_h1_finish;
-
-const Family families_falcon_h1[] = {
-    /* falcon_h1_more adds the norms before the feed-forwards and the biases in these. The
-       activation of the feed-forward is that of the convolution as well. */
-    {
-        .model_type = "falcon_h1",
-        .keys = KEYS(
-            SIZE_KEYS(128000, 4096, 14336, 32, 32), KV_HEADS(8), HEAD_DIM(0), CONTEXT(8192),
-            {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU},
-            {"embedding_multiplier", "embedding_scale", 1},
-            {"lm_head_multiplier", "logit_scale", 1}, {"mamba_n_heads", "state_heads", 128},
-            {"mamba_n_groups", "state_key_heads", 1}, {"mamba_d_state", "state_key_dim", 256},
-            {"mamba_d_conv", "state_kernel", 4}, {"mamba_norm_before_gate", "state_norm_first", 1}),
-        .fixed = FIXED({"hidden_act", "\"silu\""}),
-        .biases = BIASES({QKVO, "attention_bias", false},
-                         {" mamba.z mamba.x mamba.b mamba.c mamba.step ", "mamba_proj_bias", false},
-                         {" mamba.taps ", "mamba_conv_bias", true},
-                         {" mamba.out ", "projectors_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                NORM("attention_norm", ".input_layernorm"),
-                SOME_ATTENTION,
-                MAMBA2(".mamba."),
-                SOME_FFN(".feed_forward."),
-                NORM("final_norm", "model.final_layernorm"),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .bos_id = 1,
-        .eos_id = 2,
-        .finish = falcon_h1_finish,
-        .more = falcon_h1_more,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "falcon-h1",
-                    .required = "ssm.conv_kernel ssm.inner_size ssm.state_size ssm.time_step_rank "
-                                "ssm.group_count",
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            NORM("attention_norm", ".attn_norm"),
-                            VECTOR("ffn_norm", ".ffn_norm", "dim", .optional = true),
-                            VECTOR("ffn_norm", ".ffn_norm.weight", "dim", .optional = true),
-                            GGUF_SOME_ATTENTION,
-                            GGUF_MAMBA2,
-                            GGUF_SOME_FFN,
-                            GGUF_END,
-                            {0},
-                        },
-                    .finish = gguf_falcon_h1_finish,
-                },
-                {0},
-            },
-    },
-    {0},
-};
-
 /* Reads a list of n numbers; ones where it is absent. */
 static Status read_multipliers(const json_t *json, const char *key, size_t n, double *out,
                                Error *error) {
@@ -200,3 +138,9 @@ static Status gguf_falcon_h1_finish(const GgufModel *m, Config *c) {
         c->layer_kind[l] = LAYER_PARALLEL_MAMBA;
     return gguf_read_state(m, c);
 }
+
+const FamilyHook families_falcon_h1[] = {
+    {"falcon_h1", .finish = falcon_h1_finish, .more = falcon_h1_more,
+     .gguf_finish = gguf_falcon_h1_finish},
+    {0},
+};

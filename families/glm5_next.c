@@ -2,103 +2,6 @@
 #include "families/shared.h"
 #include "formats/family/convolutions.h"
 
-static FamilyFinish glm5_next_finish;
-static FamilyMore glm5_next_more;
-static GgufFinish gguf_glm5_next_finish;
-static GgufMore gguf_glm5_next_more;
-
-const Family families_glm5_next[] = {
-    /* Without the tail, the first queries would see nothing, of which transformers makes the mean
-       of all positions, also of later ones. */
-    {
-        .model_type = "glm5_next_text",
-        .set = SET({"position", POSITION_NONE}, {"stack", STACK_HYPER},
-                   {"router", ROUTER_SIGMOID_SCORES}, {"limit_first", 1}, {"hyper_scale", 2},
-                   {"state_by_key", 1}),
-        .keys = KEYS(
-            SIZE_KEYS(154880, 4096, 12288, 45, 64), {"kv_lora_rank", "latent_dim", 512},
-            {"q_lora_rank", "latent_q_dim", 1536}, {"qk_nope_head_dim", "head_dim", 256},
-            {"v_head_dim", "value_dim", 256}, CONTEXT(1048576), {"rms_norm_eps", "norm_eps", 1e-5},
-            {"n_routed_experts|num_local_experts", "n_experts", 288},
-            {"num_experts_per_tok", "n_experts_used", 8},
-            {"moe_intermediate_size", "expert_ffn_dim", 2048}, {"n_group", "router_groups", 1},
-            {"topk_group", "router_groups_used", 1}, {"norm_topk_prob", "router_normalize", 1},
-            {"routed_scaling_factor", "router_scale", 2.5}, {"index_topk", "index_topk", 2048},
-            {"index_head_dim", "index_dim", 128}, {"index_n_heads", "index_heads", 32},
-            {"index_kpool", "index_pool", 16}, {"hc_mult", "altup_streams", 4},
-            {"hc_eps", "hyper_eps", 1e-6}, {"hc_sinkhorn_iters", "hyper_rounds", 20},
-            {"swiglu_limit", "swiglu_limit", 10}),
-        .fixed = FIXED({"hidden_act", "\"silu\""}, {"qk_rope_head_dim", "0"},
-                       {"index_kpool_always_select_tail", "true"}),
-        .biases =
-            BIASES({" wq_a wkv_a wo ", "attention_bias", false}, {" indexer.k_norm ", NULL, true}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                MATRIX("hyper.attention", ".hc_attn_fn", "hyper_maps", "altup_streams * dim",
-                       .optional = true),
-                VECTOR("hyper.attention.base", ".hc_attn_base", "hyper_maps", .optional = true),
-                VECTOR("hyper.attention.scale", ".hc_attn_scale", "3", .optional = true),
-                MATRIX("hyper.ffn", ".hc_ffn_fn", "hyper_maps", "altup_streams * dim",
-                       .optional = true),
-                VECTOR("hyper.ffn.base", ".hc_ffn_base", "hyper_maps", .optional = true),
-                VECTOR("hyper.ffn.scale", ".hc_ffn_scale", "3", .optional = true),
-                MATRIX("hyper.attention", ".attn_hc.fn", "hyper_maps", "altup_streams * dim",
-                       .optional = true),
-                VECTOR("hyper.attention.base", ".attn_hc.base", "hyper_maps", .optional = true),
-                VECTOR("hyper.attention.scale", ".attn_hc.scale", "3", .optional = true),
-                MATRIX("hyper.ffn", ".ffn_hc.fn", "hyper_maps", "altup_streams * dim",
-                       .optional = true),
-                VECTOR("hyper.ffn.base", ".ffn_hc.base", "hyper_maps", .optional = true),
-                VECTOR("hyper.ffn.scale", ".ffn_hc.scale", "3", .optional = true),
-                DENSE_OR_EXPERTS,
-                CORRECTION(".mlp.gate.e_score_correction_bias"),
-                SHARED_EXPERT(".mlp.shared_experts."),
-                LLAMA_END,
-                {0},
-            },
-        .rope = {.none = true},
-        .bos_id = -1,
-        .eos_id = -1,
-        .finish = glm5_next_finish,
-        .more = glm5_next_more,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "glm5-next",
-                    .required =
-                        "attention.key_length_mla attention.value_length_mla "
-                        "attention.q_lora_rank attention.kv_lora_rank ssm.conv_kernel "
-                        "kda.head_dim attention.indexer.head_count attention.indexer.key_length "
-                        "attention.indexer.top_k attention.indexer.kpool hyper_connection.count "
-                        "hyper_connection.sinkhorn_iterations hyper_connection.epsilon",
-                    .set = SET({"position", POSITION_NONE}, {"stack", STACK_HYPER},
-                               {"router", ROUTER_SIGMOID_SCORES}, {"limit_first", 1},
-                               {"hyper_scale", 2}, {"state_by_key", 1}),
-                    .keys = GGUF_KEYS({"attention.indexer.kpool", "index_pool"},
-                                      {"hyper_connection.count", "altup_streams"},
-                                      {"hyper_connection.epsilon", "hyper_eps"},
-                                      {"hyper_connection.sinkhorn_iterations", "hyper_rounds"}),
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            NORM("attention_norm", ".attn_norm"),
-                            NORM("ffn_norm", ".ffn_norm"),
-                            GGUF_HYPER("3"),
-                            GGUF_ROUTED,
-                            GGUF_END,
-                            {0},
-                        },
-                    .finish = gguf_glm5_next_finish,
-                    .more = gguf_glm5_next_more,
-                },
-                {0},
-            },
-    },
-    {0},
-};
-
 static const TensorRule glm5_next_latent[] = {
     LINEAR("wq_a", ".self_attn.q_a_proj", "latent_q_dim", "dim", .optional = true),
     VECTOR("q_norm", ".self_attn.q_a_layernorm.weight", "latent_q_dim", .optional = true),
@@ -250,3 +153,9 @@ static Status gguf_glm5_next_more(GgufModel *m) {
     const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
     return gguf_add_kda(&context, latent, delta, m->error);
 }
+
+const FamilyHook families_glm5_next[] = {
+    {"glm5_next", .finish = glm5_next_finish, .more = glm5_next_more,
+     .gguf_finish = gguf_glm5_next_finish, .gguf_more = gguf_glm5_next_more},
+    {0},
+};

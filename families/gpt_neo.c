@@ -1,43 +1,6 @@
 /* GPT-Neo: every second layer has a window, scores are not scaled. */
 #include "families/shared.h"
 
-static FamilyFinish gpt_neo_finish;
-
-const Family families_gpt_neo[] = {
-    {
-        .model_type = "gpt_neo",
-        .set = SET({"norm", NORM_LAYER}, {"position", POSITION_LEARNED}, {"gated", 0}),
-        .keys = KEYS({"vocab_size", "vocab_size", 50257}, {"hidden_size", "dim", 2048},
-                     {"num_layers|num_hidden_layers", "n_layers", 24},
-                     {"num_heads|num_attention_heads", "n_heads", 16},
-                     {"intermediate_size", "ffn_dim", 0}, CONTEXT(2048),
-                     {"layer_norm_epsilon", "norm_eps", 1e-5},
-                     {"activation_function", "activation", ACTIVATION_GELU_TANH}),
-        .biases = BIASES({" wo w_up w_down ", NULL, true}),
-        .layers = "model.h.%u.",
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.wte"),
-                TABLE("position_embedding", "model.wpe.weight", "context + position_offset", "dim"),
-                NORM("attention_norm", ".ln_1"),
-                NORM("ffn_norm", ".ln_2"),
-                SEPARATE_QKV(".attn.attention."),
-                LINEAR("wo", ".attn.attention.out_proj", "dim", "n_heads * head_dim"),
-                LINEAR("w_up", ".mlp.c_fc", "ffn_dim", "dim"),
-                LINEAR("w_down", ".mlp.c_proj", "dim", "ffn_dim"),
-                NORM("final_norm", "model.ln_f"),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .tied = true,
-        .bos_id = 50256,
-        .eos_id = 50256,
-        .steps = STEPS(STEP("wide_ffn")),
-        .finish = gpt_neo_finish,
-    },
-    {0},
-};
-
 /* Sets the windows from attention_types: [[["global", "local"], 12]] means that pair of layers, 12
  * times. */
 static Status gpt_neo_finish(const json_t *json, Config *config, Error *error) {
@@ -66,3 +29,8 @@ static Status gpt_neo_finish(const json_t *json, Config *config, Error *error) {
     config->attention_scale = 1.0f;
     return STATUS_OK;
 }
+
+const FamilyHook families_gpt_neo[] = {
+    {"gpt_neo", .finish = gpt_neo_finish},
+    {0},
+};

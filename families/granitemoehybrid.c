@@ -1,112 +1,6 @@
 /* Granite 4 and Bamba: Mamba 2 with a few layers that attend. */
 #include "families/shared.h"
 
-static FamilyFinish granitemoehybrid_finish;
-static FamilyMore granitemoehybrid_more;
-static GgufFinish gguf_granitehybrid_finish;
-static FamilyFinish bamba_finish;
-
-const Family families_granitemoehybrid[] = {
-    /* The activation of the feed-forward is that of the convolution as well. */
-    {
-        .model_type = "granitemoehybrid",
-        .keys = KEYS(
-            SIZE_KEYS(32000, 4096, 11008, 32, 32), KV_HEADS(0), HEAD_DIM(0), CONTEXT(2048),
-            {"rms_norm_eps", "norm_eps", 1e-6}, {"hidden_act", "activation", ACTIVATION_SILU},
-            {"num_local_experts", "n_experts", 8}, {"num_experts_per_tok", "n_experts_used", 2},
-            {"intermediate_size", "expert_ffn_dim", 11008},
-            {"shared_intermediate_size", "shared_ffn_dim", 1024},
-            {"embedding_multiplier", "embedding_scale", 1},
-            {"attention_multiplier", "attention_scale", 1},
-            {"residual_multiplier", "residual_scale", 1}, {"mamba_n_heads", "state_heads", 128},
-            {"mamba_n_groups", "state_key_heads", 1}, {"mamba_d_state", "state_key_dim", 256},
-            {"mamba_d_conv", "state_kernel", 4}),
-        .fixed = FIXED({"hidden_act", "\"silu\""}),
-        .biases = BIASES({QKVO, "attention_bias", false}, {MAMBA_IN, "mamba_proj_bias", false},
-                         {" mamba.taps ", "mamba_conv_bias", true}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                SOME_ATTENTION,
-                MAMBA2(".mamba."),
-                MATRIX("router", ".block_sparse_moe.router.layer.weight", "n_experts", "dim",
-                       .optional = true),
-                MATRIX("experts.%u.w_gate experts.%u.w_up", ".block_sparse_moe.input_linear.weight",
-                       "expert_ffn_dim + expert_ffn_dim", "dim", .optional = true),
-                MATRIX("experts.%u.w_down", ".block_sparse_moe.output_linear.weight", "dim",
-                       "expert_ffn_dim", .optional = true),
-                LLAMA_END,
-                {0},
-            },
-        .bos_id = 1,
-        .eos_id = 2,
-        .steps = STEPS(STEP("granite")),
-        .finish = granitemoehybrid_finish,
-        .more = granitemoehybrid_more,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "granitehybrid",
-                    .required = "ssm.conv_kernel ssm.inner_size ssm.state_size ssm.time_step_rank "
-                                "ssm.group_count",
-                    .pairing = ROPE_INTERLEAVED,
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            NORM("attention_norm", ".attn_norm"),
-                            NORM("ffn_norm", ".ffn_norm"),
-                            LINEAR("wq", ".attn_q", "n_heads * head_dim", "dim",
-                                   .order = ORDER_PAIRED, .optional = true),
-                            LINEAR("wk", ".attn_k", "n_kv_heads * head_dim", "dim",
-                                   .order = ORDER_PAIRED, .optional = true),
-                            LINEAR("wv", ".attn_v", "n_kv_heads * value_dim", "dim",
-                                   .optional = true),
-                            LINEAR("wo", ".attn_output", "dim", "n_heads * value_dim",
-                                   .optional = true),
-                            GGUF_MAMBA2,
-                            GGUF_SOME_FFN,
-                            GGUF_SOME_EXPERTS,
-                            GGUF_END,
-                            {0},
-                        },
-                    .finish = gguf_granitehybrid_finish,
-                },
-                {0},
-            },
-    },
-    /* transformers rotates half of a head whatever the key says. */
-    {
-        .model_type = "bamba",
-        .keys =
-            KEYS(SIZE_KEYS(128000, 4096, 14336, 32, 32), KV_HEADS(8), HEAD_DIM(0), CONTEXT(262144),
-                 {"rms_norm_eps", "norm_eps", 1e-5}, {"mamba_n_heads", "state_heads", 128},
-                 {"mamba_n_groups", "state_key_heads", 1}, {"mamba_d_state", "state_key_dim", 256},
-                 {"mamba_d_conv", "state_kernel", 4}),
-        .fixed = FIXED({"hidden_act", "\"silu\""}, {"partial_rotary_factor", "0.5"}),
-        .biases =
-            BIASES({QKVO, "attention_bias", false}, {GATED, "mlp_bias", false},
-                   {MAMBA_IN, "mamba_proj_bias", false}, {" mamba.taps ", "mamba_conv_bias", true}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                NORM("attention_norm", ".input_layernorm"),
-                NORM("ffn_norm", ".pre_ff_layernorm"),
-                SOME_ATTENTION,
-                MAMBA2(".mamba."),
-                GATED_FFN(".feed_forward."),
-                NORM("final_norm", "model.final_layernorm"),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .rope = {.part = "partial_rotary_factor", .part_absent = 0.5},
-        .bos_id = 1,
-        .eos_id = 2,
-        .finish = bamba_finish,
-    },
-    {0},
-};
-
 static const TensorRule granite_shared[] = {
     LINEAR("shared.w_gate shared.w_up", ".shared_mlp.input_linear",
            "shared_ffn_dim + shared_ffn_dim", "dim", .optional = true),
@@ -201,3 +95,10 @@ static Status gguf_granitehybrid_finish(const GgufModel *m, Config *c) {
     if (gguf_kinds_by_heads(m, c, LAYER_ATTENTION, LAYER_MAMBA2) != STATUS_OK) return STATUS_FAILED;
     return gguf_read_state(m, c);
 }
+
+const FamilyHook families_granitemoehybrid[] = {
+    {"granitemoehybrid", .finish = granitemoehybrid_finish, .more = granitemoehybrid_more},
+    {"granitehybrid", .gguf_finish = gguf_granitehybrid_finish},
+    {"bamba", .finish = bamba_finish},
+    {0},
+};

@@ -4,59 +4,7 @@
  * a prompt is causal, as it is there without these marks. */
 #include "families/shared.h"
 
-static FamilyFinish hrm_text_finish;
-static FamilyMore hrm_text_more;
-static GgufFinish gguf_hrm_text_finish;
-static GgufMore gguf_hrm_text_more;
-
 #define HEADS "n_heads * head_dim"
-
-const Family families_hrm_text[] = {
-    {
-        .model_type = "hrm_text",
-        .set = SET({"stack", STACK_CYCLES}),
-        .keys =
-            KEYS(SIZE_KEYS(151808, 1536, 4096, 16, 12), HEAD_DIM(128), CONTEXT(2048),
-                 {"rms_norm_eps", "norm_eps", 1e-6}, {"hidden_act", "activation", ACTIVATION_SILU},
-                 {"num_layers_per_stack|num_hidden_layers", "block_layers", 16},
-                 {"L_cycles", "altup_streams", 3}),
-        .biases = BIASES({" wo ", "attention_bias", false}, {" w_down ", "mlp_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                VECTOR("low_start", "model.z_L_init", "dim"),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .layers = "model.L_module.layers.%u.",
-        .bos_id = -1,
-        .eos_id = -1,
-        .finish = hrm_text_finish,
-        .more = hrm_text_more,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "hrm_text",
-                    .required = "hrm.layers_per_stack hrm.h_cycles hrm.l_cycles",
-                    .set = SET({"stack", STACK_CYCLES}),
-                    .keys = GGUF_KEYS({"embedding_scale", "embedding_scale"},
-                                      {"hrm.layers_per_stack", "block_layers"},
-                                      {"hrm.l_cycles", "altup_streams"}),
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            VECTOR("low_start", "hrm.z_l_init", "dim"),
-                            OUTPUT("output"),
-                            {0},
-                        },
-                    .finish = gguf_hrm_text_finish,
-                    .more = gguf_hrm_text_more,
-                },
-                {0},
-            },
-    },
-    {0},
-};
 
 /* Sets the scale of the embeddings, 1 / initializer_range unless it is given, and the number of
  * layer runs, H_cycles * (L_cycles + 1) * num_layers_per_stack. */
@@ -180,3 +128,9 @@ static Status gguf_hrm_text_more(GgufModel *m) {
     const RuleContext context = {.source = m->source, .table = &m->table};
     return add_modules(&context, gguf_hrm_text_prefix, tables, m->error);
 }
+
+const FamilyHook families_hrm_text[] = {
+    {"hrm_text", .finish = hrm_text_finish, .more = hrm_text_more,
+     .gguf_finish = gguf_hrm_text_finish, .gguf_more = gguf_hrm_text_more},
+    {0},
+};

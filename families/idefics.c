@@ -4,25 +4,6 @@
 #include "base/numbers.h"
 #include "families/shared.h"
 
-static FamilyFinish idefics_finish;
-static FamilyMore idefics_more;
-
-const Family families_idefics[] = {
-    {
-        .model_type = "idefics",
-        .keys =
-            KEYS(SIZE_KEYS(32000, 4096, 11008, 32, 32), CONTEXT(2048),
-                 {"rms_norm_eps", "norm_eps", 1e-6}, {"hidden_act", "activation", ACTIVATION_SILU}),
-        .tensors = (const TensorRule[]){NORM("final_norm", "model.norm"), {0}},
-        .reads_text_alone = true,
-        .bos_id = 1,
-        .eos_id = 2,
-        .finish = idefics_finish,
-        .more = idefics_more,
-    },
-    {0},
-};
-
 /* Reads a whole number of config.json from `least` to `most`. */
 static Status read_number(const json_t *json, const char *key, double absent, double least,
                           double most, uint32_t *out, Error *error) {
@@ -154,3 +135,8 @@ static Status idefics_more(const RuleContext *context, const json_t *json, Error
     }
     return status;
 }
+
+const FamilyHook families_idefics[] = {
+    {"idefics", .finish = idefics_finish, .more = idefics_more},
+    {0},
+};

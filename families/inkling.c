@@ -9,9 +9,6 @@
 #include "kvcache/kv_shape.h"
 #include "families/shared.h"
 
-static FamilyFinish inkling_finish, inkling2_finish, inkling2_loop_finish;
-static FamilyMore inkling_more, inkling2_more, inkling2_loop_more;
-
 #define BOTH(form, to, new_name, old_name, ...)                                                    \
     form(to, new_name, __VA_ARGS__, .optional = true),                                             \
         form(to, old_name, __VA_ARGS__, .optional = true)
@@ -29,29 +26,6 @@ static FamilyMore inkling_more, inkling2_more, inkling2_loop_more;
              "n_heads * relative_dim", "dim"),                                                     \
         BOTH(MATRIX, "wo", ".self_attn.o_proj.weight", ".attn.wo_ud.weight", "dim",                \
              "n_heads * head_dim")
-
-#define INKLING2_SET                                                                               \
-    SET({"position", POSITION_NONE}, {"attention_scale", 1}, {"value_norm", 1},                    \
-        {"stack", STACK_BLOCK_SUMS}, {"router_normalize", 1})
-
-/* Keys whose absent values are the same in both variants of Inkling 2. */
-#define INKLING2_KEYS                                                                              \
-    KV_HEADS(8), HEAD_DIM(128), {"model_max_length|max_position_embeddings", "context", 1048576},  \
-        {"rms_norm_eps", "norm_eps", 1e-6}, {"d_rel", "relative_dim", 16},                         \
-        {"rel_extent", "relative_extent", 1024},                                                   \
-        {"sconv_kernel_size|conv_kernel_size", "state_kernel", 4},                                 \
-        {"num_experts_per_tok", "n_experts_used", 8},                                              \
-        {"routed_scaling_factor|route_scale", "router_scale", 8},                                  \
-        {"qk_l2_clip_threshold", "head_clip", 22.627416997969522},                                 \
-        {"rel_l2_clip_threshold", "relative_clip", 8},                                             \
-        {"n_layers_per_attn_res_block", "block_layers", 6},                                        \
-        {"mlp_gate_softcap", "gate_softcap", 4}, {"mlp_up_softcap", "up_softcap", 25}, {           \
-        "final_logit_softcapping", "logit_softcap", 30                                             \
-    }
-
-#define INKLING2_ENDS                                                                              \
-    NORM("final_norm", "model.norm"), VECTOR("embedding_norm", "model.embed_norm.weight", "dim"),  \
-        VECTOR("final_query", "model.attn_res.output_query", "dim")
 
 #define INKLING2_LAYER                                                                             \
     VECTOR("attention_norm", ".attn_norm.weight", "dim", .optional = true),                        \
@@ -72,99 +46,6 @@ static FamilyMore inkling_more, inkling2_more, inkling2_loop_more;
         VECTOR("router.correction", ".mlp.gate.bias", "n_experts"),                                \
         GATE_UP("experts.%u.w_gate experts.%u.w_up", ".mlp.experts.w13_weight", "expert_ffn_dim"), \
         MATRIX("experts.%u.w_down", ".mlp.experts.w2_weight", "dim", "expert_ffn_dim")
-
-const Family families_inkling[] = {
-    {
-        .model_type = "inkling_text",
-        .set = SET({"position", POSITION_NONE}, {"attention_scale", 1}, {"stack", STACK_CONVOLVED},
-                   {"router", ROUTER_SIGMOID_SCORES}, {"router_normalize", 1}),
-        .keys =
-            KEYS(SIZE_KEYS(201024, 6144, 24576, 66, 64), KV_HEADS(8), HEAD_DIM(128),
-                 {"model_max_length|max_position_embeddings", "context", 131072},
-                 {"rms_norm_eps", "norm_eps", 1e-6}, {"hidden_act", "activation", ACTIVATION_SILU},
-                 {"d_rel", "relative_dim", 16}, {"rel_extent", "relative_extent", 1024},
-                 {"sconv_kernel_size|conv_kernel_size", "state_kernel", 4},
-                 {"moe_intermediate_size", "expert_ffn_dim", 3072},
-                 {"num_local_experts|n_routed_experts", "n_experts", 256},
-                 {"num_experts_per_tok", "n_experts_used", 6},
-                 {"n_shared_experts", "always_experts", 2}, {"route_scale", "router_scale", 8}),
-        .tensors =
-            (const TensorRule[]){
-                NORM("final_norm", "model.norm"),
-                VECTOR("embedding_norm", "model.embed_tokens.embed_norm.weight", "dim",
-                       .optional = true),
-                VECTOR("embedding_norm", "model.embed_norm.weight", "dim", .optional = true),
-                BOTH(VECTOR, "attention_norm", ".input_layernorm.weight", ".attn_norm.weight",
-                     "dim"),
-                INKLING_ATTENTION,
-                BOTH(VECTOR, "q_norm", ".self_attn.q_norm.weight", ".attn.q_norm.weight",
-                     "head_dim"),
-                BOTH(VECTOR, "k_norm", ".self_attn.k_norm.weight", ".attn.k_norm.weight",
-                     "head_dim"),
-                BOTH(VECTOR, "ffn_norm", ".post_attention_layernorm.weight", ".mlp_norm.weight",
-                     "dim"),
-                MATRIX("router", ".mlp.gate.weight", "n_experts", "dim", .optional = true),
-                SOME_FFN(".mlp."),
-                GATE_UP("w_gate w_up", ".mlp.w13_dn.weight", "ffn_dim"),
-                MATRIX("w_down", ".mlp.w2_md.weight", "dim", "ffn_dim", .optional = true),
-                GATE_UP_EXPERTS(".mlp.experts."),
-                GATE_UP("experts.%u.w_gate experts.%u.w_up", ".mlp.experts.w13_weight",
-                        "expert_ffn_dim"),
-                MATRIX("experts.%u.w_down", ".mlp.experts.w2_weight", "dim", "expert_ffn_dim",
-                       .optional = true),
-                MATRIX("experts.%u.w_gate", ".mlp.shared_experts.gate_proj", "expert_ffn_dim",
-                       "dim", .optional = true, .always = true),
-                MATRIX("experts.%u.w_up", ".mlp.shared_experts.up_proj", "expert_ffn_dim", "dim",
-                       .optional = true, .always = true),
-                MATRIX("experts.%u.w_down", ".mlp.shared_experts.down_proj", "dim",
-                       "expert_ffn_dim", .optional = true, .always = true),
-                GATE_UP("experts.%u.w_gate experts.%u.w_up",
-                        ".mlp.shared_experts.shared_w13_weight", "expert_ffn_dim", .always = true),
-                MATRIX("experts.%u.w_down", ".mlp.shared_experts.shared_w2_weight", "dim",
-                       "expert_ffn_dim", .optional = true, .always = true),
-                {0},
-            },
-        .rope = {.none = true},
-        .bos_id = 1,
-        .eos_id = 2,
-        .finish = inkling_finish,
-        .more = inkling_more,
-    },
-    {
-        .model_type = "inkling2_text",
-        .set = INKLING2_SET,
-        .keys = KEYS(SIZES_WITHOUT_FFN(201024, 4608, 48, 48), INKLING2_KEYS,
-                     {"intermediate_size|moe_intermediate_size", "ffn_dim", 2304},
-                     {"intermediate_size|moe_intermediate_size", "expert_ffn_dim", 2304},
-                     {"num_local_experts|n_routed_experts", "n_experts", 384}),
-        .tensors =
-            (const TensorRule[]){
-                INKLING2_ENDS,
-                INKLING2_LAYER,
-                {0},
-            },
-        .rope = {.none = true},
-        .bos_id = -1,
-        .eos_id = 200006,
-        .finish = inkling2_finish,
-        .more = inkling2_more,
-    },
-    {
-        .model_type = "inkling2_loop_text",
-        .set = INKLING2_SET,
-        .keys = KEYS(SIZES_WITHOUT_FFN(201024, 2304, 24, 24), INKLING2_KEYS,
-                     {"intermediate_size|moe_intermediate_size", "ffn_dim", 1152},
-                     {"intermediate_size|moe_intermediate_size", "expert_ffn_dim", 1152},
-                     {"num_local_experts|n_routed_experts", "n_experts", 128}),
-        .tensors = (const TensorRule[]){INKLING2_ENDS, {0}},
-        .rope = {.none = true},
-        .bos_id = -1,
-        .eos_id = 200006,
-        .finish = inkling2_loop_finish,
-        .more = inkling2_loop_more,
-    },
-    {0},
-};
 
 enum { MOST_RUNS = 16 }; /* of middle layers: of Config.loops */
 
@@ -594,3 +475,10 @@ static Status inkling2_loop_more(const RuleContext *context, const json_t *json,
     if (add_inkling2_tokens(context, error) != STATUS_OK) return STATUS_FAILED;
     return source_repeat_layers(context->source, like, error);
 }
+
+const FamilyHook families_inkling[] = {
+    {"inkling", .finish = inkling_finish, .more = inkling_more},
+    {"inkling2", .finish = inkling2_finish, .more = inkling2_more},
+    {"inkling2_loop", .finish = inkling2_loop_finish, .more = inkling2_loop_more},
+    {0},
+};

@@ -2,77 +2,6 @@
 #include "families/shared.h"
 #include "formats/family/convolutions.h"
 
-static FamilyFinish kimi_linear_finish;
-static FamilyMore kimi_linear_more;
-static GgufFinish gguf_kimi_linear_finish;
-static GgufMore gguf_kimi_linear_more;
-
-const Family families_kimi_linear[] = {
-    /* The activation of the feed-forward is that of the convolution as well. */
-    {
-        .model_type = "kimi_linear",
-        .set = SET({"position", POSITION_NONE}, {"router", ROUTER_SIGMOID_SCORES},
-                   {"latent_norm_eps", 1e-6}, {"state_by_key", 1}),
-        .keys = KEYS(SIZE_KEYS(163840, 2304, 9216, 27, 32), {"kv_lora_rank", "latent_dim", 512},
-                     {"q_lora_rank", "latent_q_dim", 0}, {"qk_nope_head_dim", "head_dim", 128},
-                     {"qk_rope_head_dim", "rotary_dim", 64}, {"v_head_dim", "value_dim", 128},
-                     {"max_position_embeddings|model_max_length", "context", 1048576},
-                     {"rms_norm_eps", "norm_eps", 1e-5},
-                     {"num_local_experts|num_experts", "n_experts", 256},
-                     {"num_experts_per_tok|num_experts_per_token", "n_experts_used", 8},
-                     {"moe_intermediate_size", "expert_ffn_dim", 1024},
-                     {"n_group|num_expert_group", "router_groups", 1},
-                     {"topk_group", "router_groups_used", 1},
-                     {"norm_topk_prob|moe_renormalize", "router_normalize", 1},
-                     {"routed_scaling_factor", "router_scale", 2.446}),
-        .fixed = FIXED({"hidden_act", "\"silu\""}),
-        .biases = BIASES({" wq_a wkv_a wo ", "attention_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                SOME_FFN(".mlp."),
-                SOME_FFN(".block_sparse_moe."),
-                MATRIX("router", ".block_sparse_moe.gate.weight", "n_experts", "dim",
-                       .optional = true),
-                CORRECTION(".block_sparse_moe.gate.e_score_correction_bias"),
-                SOME_W123_EXPERTS(".block_sparse_moe.experts."),
-                SHARED_EXPERT(".block_sparse_moe.shared_experts."),
-                LLAMA_END,
-                {0},
-            },
-        .rope = {.none = true},
-        .bos_id = 163584,
-        .eos_id = 163586,
-        .finish = kimi_linear_finish,
-        .more = kimi_linear_more,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "kimi-linear",
-                    .required = "attention.key_length_mla attention.value_length_mla "
-                                "attention.kv_lora_rank ssm.conv_kernel kda.head_dim",
-                    .pairing = ROPE_INTERLEAVED,
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            NORM("attention_norm", ".attn_norm"),
-                            NORM("ffn_norm", ".ffn_norm"),
-                            GGUF_SOME_FFN_WEIGHTS,
-                            GGUF_SOME_EXPERTS,
-                            CORRECTION(".exp_probs_b.bias"),
-                            GGUF_END,
-                            {0},
-                        },
-                    .finish = gguf_kimi_linear_finish,
-                    .more = gguf_kimi_linear_more,
-                },
-                {0},
-            },
-    },
-    {0},
-};
-
 static const TensorRule kimi_latent[] = {
     MATRIX("wq", ".self_attn.q_proj.weight", "n_heads * head_dim", "dim", .optional = true),
     LINEAR("wq_a", ".self_attn.q_a_proj", "latent_q_dim", "dim", .optional = true),
@@ -177,3 +106,9 @@ static Status gguf_kimi_linear_more(GgufModel *m) {
     const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
     return gguf_add_kda(&context, gguf_kimi_latent, gguf_kimi_delta, m->error);
 }
+
+const FamilyHook families_kimi_linear[] = {
+    {"kimi_linear", .finish = kimi_linear_finish, .more = kimi_linear_more,
+     .gguf_finish = gguf_kimi_linear_finish, .gguf_more = gguf_kimi_linear_more},
+    {0},
+};

@@ -1,177 +1,6 @@
 /* LFM2 and LFM3: short convolutions beside attention. */
 #include "families/shared.h"
 
-static GgufFinish gguf_convolution_kinds;
-
-static FamilyFinish lfm3_finish;
-static FamilyMore lfm3_more;
-static FamilyFinish lfm2_finish;
-static FamilyFinish lfm2_moe_finish;
-
-static const BiasRule lfm2_biases[] = {
-    {" convolution.b convolution.c convolution.x convolution.out convolution.taps ", "conv_bias",
-     false},
-    {0},
-};
-
-#define LFM2_ATTENTION                                                                             \
-    SOME_QKV, LINEAR("wo", ".self_attn.out_proj", "dim", "n_heads * value_dim", .optional = true), \
-        VECTOR("q_norm", ".self_attn.q_layernorm.weight", "head_dim", .optional = true),           \
-        VECTOR("k_norm", ".self_attn.k_layernorm.weight", "head_dim", .optional = true)
-
-/* A layer has a convolution or attention, and a feed-forward or experts. */
-#define CONVOLUTION_AND_FFN                                                                        \
-    LINEAR("convolution.b convolution.c convolution.x", ".conv.in_proj", "dim + dim + dim", "dim", \
-           .optional = true),                                                                      \
-        LINEAR("convolution.out", ".conv.out_proj", "dim", "dim", .optional = true),               \
-        TABLE("convolution.taps", ".conv.conv.weight", "state_kernel", "dim",                      \
-              .turned = TURNED_ALWAYS, .optional = true),                                          \
-        VECTOR("convolution.taps.bias", ".conv.conv.bias", "dim", .optional = true),               \
-        MATRIX("w_gate", ".feed_forward.w1.weight", "ffn_dim", "dim", .optional = true),           \
-        MATRIX("w_up", ".feed_forward.w3.weight", "ffn_dim", "dim", .optional = true),             \
-        MATRIX("w_down", ".feed_forward.w2.weight", "dim", "ffn_dim", .optional = true)
-
-static const TensorRule gguf_lfm2_tensors[] = {
-    EMBEDDING("token_embd"),
-    NORM("attention_norm", ".attn_norm"),
-    NORM("ffn_norm", ".ffn_norm"),
-    GGUF_SOME_ATTENTION,
-    VECTOR("q_norm", ".attn_q_norm.weight", "head_dim", .optional = true),
-    VECTOR("k_norm", ".attn_k_norm.weight", "head_dim", .optional = true),
-    LINEAR("convolution.b convolution.c convolution.x", ".shortconv.in_proj", "dim + dim + dim",
-           "dim", .optional = true),
-    LINEAR("convolution.out", ".shortconv.out_proj", "dim", "dim", .optional = true),
-    TABLE("convolution.taps", ".shortconv.conv.weight", "state_kernel", "dim",
-          .turned = TURNED_ALWAYS, .optional = true),
-    VECTOR("convolution.taps.bias", ".shortconv.conv.bias", "dim", .optional = true),
-    GGUF_SOME_FFN_WEIGHTS,
-    GGUF_SOME_EXPERTS,
-    CORRECTION(".exp_probs_b.bias"),
-    NORM("final_norm", "token_embd_norm"),
-    OUTPUT("output"),
-    {0},
-};
-
-const Family families_lfm2[] = {
-    {
-        .model_type = "lfm3",
-        .set = SET({"rope_theta", 1e6}, {"qk_norm", QK_NORM_HEAD}),
-        .keys =
-            KEYS(SIZE_KEYS(128000, 2048, 7680, 24, 16), KV_HEADS(4), HEAD_DIM(128), CONTEXT(128000),
-                 {"norm_eps|rms_norm_eps", "norm_eps", 1e-5}, {"conv_L_cache", "state_kernel", 7}),
-        .biases =
-            BIASES({QKVO, "attention_bias", false},
-                   {" convolution.b convolution.c convolution.x convolution.out convolution.taps ",
-                    "conv_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                NORM("attention_norm", ".operator_norm"),
-                NORM("ffn_norm", ".ffn_norm"),
-                SOME_ATTENTION,
-                VECTOR("q_norm", ".self_attn.q_norm.weight", "head_dim", .optional = true),
-                VECTOR("k_norm", ".self_attn.k_norm.weight", "head_dim", .optional = true),
-                CONVOLUTION_AND_FFN,
-                NORM("final_norm", "model.embedding_norm"),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .rope = {.absent = "{\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.5, "
-                           "\"rope_theta\": 1000000}",
-                 .local_theta = 10000,
-                 .local_theta_key = "sliding_attention.rope_theta",
-                 .local_theta_given = 1e6},
-        .tied = true,
-        .bos_id = 124894,
-        .eos_id = 124900,
-        .finish = lfm3_finish,
-        .more = lfm3_more,
-    },
-    {
-        .model_type = "lfm2",
-        .set = SET({"rope_theta", 1e6}, {"qk_norm", QK_NORM_HEAD}),
-        .keys = KEYS(SIZES_WITHOUT_FFN(65536, 2560, 32, 32),
-                     {"block_ff_dim|intermediate_size", "ffn_dim", 12288}, KV_HEADS(8), HEAD_DIM(0),
-                     CONTEXT(128000), {"norm_eps", "norm_eps", 1e-5},
-                     {"conv_L_cache", "state_kernel", 3}),
-        .biases = lfm2_biases,
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                NORM("attention_norm", ".operator_norm"),
-                NORM("ffn_norm", ".ffn_norm"),
-                LFM2_ATTENTION,
-                CONVOLUTION_AND_FFN,
-                NORM("final_norm", "model.embedding_norm"),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .tied = true,
-        .tied_key = "tie_embedding",
-        .bos_id = 1,
-        .eos_id = 2,
-        .finish = lfm2_finish,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "lfm2",
-                    .required = "shortconv.l_cache",
-                    .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
-                               {"router_normalize", 1}),
-                    .keys = GGUF_KEYS({"shortconv.l_cache", "state_kernel"}),
-                    .tensors = gguf_lfm2_tensors,
-                    .finish = gguf_convolution_kinds,
-                },
-                {0},
-            },
-    },
-    {
-        .model_type = "lfm2_moe",
-        .set =
-            SET({"rope_theta", 1e6}, {"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES}),
-        .keys = KEYS(
-            SIZE_KEYS(65536, 2048, 7168, 32, 32), KV_HEADS(8), HEAD_DIM(0), CONTEXT(128000),
-            {"num_experts", "n_experts", 32}, {"num_experts_per_tok", "n_experts_used", 4},
-            {"moe_intermediate_size", "expert_ffn_dim", 1792},
-            {"norm_topk_prob", "router_normalize", 1}, {"routed_scaling_factor", "router_scale", 1},
-            {"norm_eps", "norm_eps", 1e-5}, {"conv_L_cache", "state_kernel", 3}),
-        .biases = lfm2_biases,
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                NORM("attention_norm", ".operator_norm"),
-                NORM("ffn_norm", ".ffn_norm"),
-                LFM2_ATTENTION,
-                CONVOLUTION_AND_FFN,
-                MATRIX("router", ".feed_forward.gate.weight", "n_experts", "dim", .optional = true),
-                CORRECTION(".feed_forward.expert_bias"),
-                SOME_W123_EXPERTS(".feed_forward.experts."),
-                NORM("final_norm", "model.embedding_norm"),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .tied = true,
-        .tied_key = "tie_embedding",
-        .bos_id = 1,
-        .eos_id = 2,
-        .finish = lfm2_moe_finish,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "lfm2moe",
-                    .required = "shortconv.l_cache",
-                    .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
-                               {"router_normalize", 1}),
-                    .keys = GGUF_KEYS({"shortconv.l_cache", "state_kernel"}),
-                    .tensors = gguf_lfm2_tensors,
-                    .finish = gguf_convolution_kinds,
-                },
-                {0},
-            },
-    },
-    {0},
-};
-
 /* What two switches add. transformers calls the gate g_proj. */
 static const TensorRule lfm3_gate[] = {
     MATRIX("attention_gate", ".self_attn.gate_proj.weight", "n_heads", "dim", .optional = true),
@@ -269,3 +98,11 @@ static Status lfm2_moe_finish(const json_t *json, Config *config, Error *error) 
 static Status gguf_convolution_kinds(const GgufModel *m, Config *c) {
     return gguf_kinds_by_heads(m, c, LAYER_ATTENTION, LAYER_CONVOLUTION);
 }
+
+const FamilyHook families_lfm2[] = {
+    {"lfm3", .finish = lfm3_finish, .more = lfm3_more},
+    {"lfm2", .finish = lfm2_finish},
+    {"convolution_kinds", .gguf_finish = gguf_convolution_kinds},
+    {"lfm2_moe", .finish = lfm2_moe_finish},
+    {0},
+};

@@ -1,9 +1,9 @@
-/* The files of this folder: a new one adds a line here. */
+/* The files of this folder with functions that pages name: a new one adds a line here. */
 #include "formats/family/family.h"
 #include "formats/family/family_lists.h"
 
 /* clang-format off */
-#define FAMILIES(X) \
+#define HOOKS(X) \
     X(apertus) \
     X(axk) \
     X(baichuan) \
@@ -35,6 +35,7 @@
     X(granite_swa) \
     X(granitemoehybrid) \
     X(hrm_text) \
+    X(hunyuan) \
     X(hy_v4) \
     X(hyperclovax) \
     X(idefics) \
@@ -78,21 +79,8 @@
 
 /* clang-format on */
 
-#define DECLARE(name) extern const Family families_##name[];
-FAMILIES(DECLARE)
+#define DECLARE(name) extern const FamilyHook families_##name[];
+HOOKS(DECLARE)
 
 #define ENTRY(name) families_##name,
-const Family *const families_all[] = {FAMILIES(ENTRY) NULL};
-
-/* The files with hooks alone, which pages name. */
-/* clang-format off */
-#define HOOKS(X) \
-    X(hunyuan)
-
-/* clang-format on */
-
-#define DECLARE_HOOKS(name) extern const FamilyHook families_##name[];
-HOOKS(DECLARE_HOOKS)
-
-#define HOOKS_ENTRY(name) families_##name,
-const FamilyHook *const families_hooks[] = {HOOKS(HOOKS_ENTRY) NULL};
+const FamilyHook *const families_hooks[] = {HOOKS(ENTRY) NULL};

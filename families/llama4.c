@@ -1,66 +1,6 @@
 /* The text half of Llama 4: chunks of positions, layers without RoPE, a shared expert. */
 #include "families/shared.h"
 
-static FamilyFinish llama4_finish;
-static GgufFinish gguf_llama4_finish;
-
-const Family families_llama4[] = {
-    {
-        .model_type = "llama4_text",
-        .set = SET({"rope_pairing", ROPE_INTERLEAVED}, {"rope_theta", 500000},
-                   {"router", ROUTER_SIGMOID_SCORES}, {"share_on_input", 1}),
-        .keys = KEYS(
-            SIZES_WITHOUT_FFN(202048, 5120, 48, 40), KV_HEADS(8), HEAD_DIM(128), CONTEXT(131072),
-            {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU},
-            {"num_local_experts", "n_experts", 16}, {"num_experts_per_tok", "n_experts_used", 1},
-            {"intermediate_size", "expert_ffn_dim", 8192},
-            {"intermediate_size", "shared_ffn_dim", 8192},
-            {"intermediate_size_mlp", "ffn_dim", 16384}),
-        .biases = BIASES({QKVO, "attention_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                LLAMA_ATTENTION,
-                SOME_FFN(".feed_forward."),
-                MATRIX("router", ".feed_forward.router.weight", "n_experts", "dim",
-                       .optional = true),
-                MATRIX("experts.%u.w_gate experts.%u.w_up", ".feed_forward.experts.gate_up_proj",
-                       "expert_ffn_dim + expert_ffn_dim", "dim", .turned = TURNED_ALWAYS,
-                       .optional = true),
-                MATRIX("experts.%u.w_down", ".feed_forward.experts.down_proj", "dim",
-                       "expert_ffn_dim", .turned = TURNED_ALWAYS, .optional = true),
-                SHARED_WEIGHTS(".feed_forward.shared_expert."),
-                LLAMA_END,
-                {0},
-            },
-        .bos_id = 1,
-        .eos_id = 2,
-        .steps = STEPS(STEP("set", "qk_norm head", .when = "use_qk_norm", .absent = true),
-                       STEP("rope_layers", "listed")),
-        .finish = llama4_finish,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "llama4",
-                    .pairing = ROPE_INTERLEAVED,
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            GGUF_ATTENTION,
-                            NORM("ffn_norm", ".ffn_norm"),
-                            GGUF_ROUTED,
-                            GGUF_END,
-                            {0},
-                        },
-                    .finish = gguf_llama4_finish,
-                },
-                {0},
-            },
-    },
-    {0},
-};
-
 /* Queries of layers without RoPE grow with the position (attn_temperature_tuning; an integer in
  * the first files). */
 static Status llama4_temperature(const json_t *json, Config *config, Error *error) {
@@ -125,3 +65,8 @@ static Status gguf_llama4_finish(const GgufModel *m, Config *c) {
     }
     return STATUS_OK;
 }
+
+const FamilyHook families_llama4[] = {
+    {"llama4", .finish = llama4_finish, .gguf_finish = gguf_llama4_finish},
+    {0},
+};

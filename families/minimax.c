@@ -1,71 +1,6 @@
 /* MiniMax-01: lightning attention, residuals of norms. */
 #include "families/shared.h"
 
-static FamilyFinish minimax_finish;
-static FamilyMore minimax_more;
-static GgufFinish gguf_minimax_finish;
-static GgufMore gguf_minimax_more;
-
-const Family families_minimax[] = {
-    {
-        .model_type = "minimax",
-        .set = SET({"norm_place", NORM_STREAM}, {"rope_theta", 1e6},
-                   {"router", ROUTER_SOFTMAX_CHOSEN}, {"state_norm_eps", 1e-6}),
-        .keys =
-            KEYS(SIZE_KEYS(32000, 4096, 14336, 32, 32), KV_HEADS(8), HEAD_DIM(0), CONTEXT(131072),
-                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU},
-                 {"num_local_experts|num_experts", "n_experts", 8},
-                 {"num_experts_per_tok", "n_experts_used", 2},
-                 {"intermediate_size", "expert_ffn_dim", 14336}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                LLAMA_NORMS,
-                SOME_ATTENTION,
-                MATRIX("lightning.q lightning.k lightning.v", ".self_attn.qkv_proj.weight",
-                       "state_heads * state_value_dim + state_heads * state_value_dim + "
-                       "state_heads * state_value_dim",
-                       "dim", .by = "state_key_heads", .optional = true),
-                MATRIX("lightning.gate", ".self_attn.output_gate.weight",
-                       "state_heads * state_value_dim", "dim", .optional = true),
-                MATRIX("lightning.out", ".self_attn.out_proj.weight", "dim",
-                       "state_heads * state_value_dim", .optional = true),
-                VECTOR("lightning.norm", ".self_attn.norm.weight", "state_heads * state_value_dim",
-                       .optional = true),
-                VECTOR("lightning.slope", ".self_attn.slope_rate", "state_heads", .optional = true),
-                MATRIX("router", ".block_sparse_moe.gate.weight", "n_experts", "dim",
-                       .optional = true),
-                SOME_W123_EXPERTS(".block_sparse_moe.experts."),
-                LLAMA_END,
-                {0},
-            },
-        .bos_id = 1,
-        .eos_id = 2,
-        .finish = minimax_finish,
-        .more = minimax_more,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "minimax-01",
-                    .required = "residual_scale",
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            NORM("attention_norm", ".attn_norm"),
-                            NORM("ffn_norm", ".ffn_norm"),
-                            GGUF_SOME_EXPERTS,
-                            GGUF_END,
-                            {0},
-                        },
-                    .finish = gguf_minimax_finish,
-                    .more = gguf_minimax_more,
-                },
-                {0},
-            },
-    },
-    {0},
-};
-
 static const TensorRule gguf_minimax_lightning[] = {
     MATRIX("lightning.q lightning.k lightning.v", ".attn_qkv.weight",
            "state_heads * state_value_dim + state_heads * state_value_dim + state_heads * "
@@ -177,3 +112,9 @@ static Status gguf_minimax_more(GgufModel *m) {
     }
     return STATUS_OK;
 }
+
+const FamilyHook families_minimax[] = {
+    {"minimax", .finish = minimax_finish, .more = minimax_more, .gguf_finish = gguf_minimax_finish,
+     .gguf_more = gguf_minimax_more},
+    {0},
+};

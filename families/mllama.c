@@ -2,31 +2,6 @@
  * they are left out, and the layers after them have lower numbers here. */
 #include "families/shared.h"
 
-static FamilyFinish mllama_finish;
-static FamilyMore mllama_more;
-
-const Family families_mllama[] = {
-    {
-        .model_type = "mllama_text_model",
-        .set = SET({"rope_theta", 500000}),
-        .keys =
-            KEYS(SIZE_KEYS(128256, 4096, 14336, 40, 32), KV_HEADS(8), CONTEXT(131072),
-                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_SILU}),
-        .tensors =
-            (const TensorRule[]){
-                LINEAR("token_embedding -", "model.embed_tokens", "vocab_size + 8", "dim"),
-                LLAMA_END,
-                {0},
-            },
-        .reads_text_alone = true,
-        .bos_id = 128000,
-        .eos_id = 128001,
-        .finish = mllama_finish,
-        .more = mllama_more,
-    },
-    {0},
-};
-
 /* Whether layer l of the source is one of cross attention. */
 static bool is_cross(const json_t *json, uint32_t l) {
     const json_t *layers = json_value(json, "cross_attention_layers");
@@ -72,3 +47,8 @@ static Status mllama_more(const RuleContext *context, const json_t *json, Error 
     }
     return STATUS_OK;
 }
+
+const FamilyHook families_mllama[] = {
+    {"mllama", .finish = mllama_finish, .more = mllama_more},
+    {0},
+};

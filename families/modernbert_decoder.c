@@ -2,49 +2,6 @@
  * two of three layers, and a layer before the output head. */
 #include "families/shared.h"
 
-static FamilyFinish modernbert_finish;
-static FamilyMore modernbert_more;
-
-const Family families_modernbert_decoder[] = {
-    {
-        .model_type = "modernbert-decoder",
-        .set = SET({"norm", NORM_LAYER}, {"stack", STACK_MIXED_NORMS}, {"rope_theta", 160000}),
-        .keys =
-            KEYS(SIZE_KEYS(50368, 768, 1152, 22, 12), CONTEXT(8192), {"norm_eps", "norm_eps", 1e-5},
-                 {"hidden_activation", "activation", ACTIVATION_GELU}),
-        .fixed = FIXED({"classifier_activation", "\"gelu\""}),
-        .biases =
-            BIASES({QKVO, "attention_bias", false}, {GATED, "mlp_bias", false},
-                   {" output ", "decoder_bias", true}, {" head.dense ", "classifier_bias", false},
-                   {" norms ", "norm_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embeddings.tok_embeddings"),
-                NORM("embedding_norm", "model.embeddings.norm"),
-                SEPARATE_QKV(".attn."),
-                LINEAR("wo", ".attn.Wo", "dim", "n_heads * head_dim"),
-                NORM("ffn_norm", ".mlp_norm"),
-                LINEAR("w_gate w_up", ".mlp.Wi", "ffn_dim + ffn_dim", "dim"),
-                LINEAR("w_down", ".mlp.Wo", "dim", "ffn_dim"),
-                NORM("head.norm", "model.final_norm"),
-                LINEAR("head.dense", "lm_head.dense", "dim", "dim"),
-                NORM("final_norm", "lm_head.norm"),
-                OUTPUT("decoder"),
-                {0},
-            },
-        .tied = true,
-        .rope = {.theta = "global_rope_theta",
-                 .local_theta = 10000,
-                 .local_theta_key = "local_rope_theta",
-                 .scales_both = true},
-        .bos_id = 50281,
-        .eos_id = 50282,
-        .finish = modernbert_finish,
-        .more = modernbert_more,
-    },
-    {0},
-};
-
 /* Sets which layers have a window: those that layer_types names, or all but every
  * global_attn_every_n_layers-th from the first on. local_attention counts both sides, so a causal
  * window is half of it. */
@@ -83,3 +40,8 @@ static Status modernbert_more(const RuleContext *context, const json_t *json, Er
         if (rules_apply_to_layer(context, norm, l, error) != STATUS_OK) return STATUS_FAILED;
     return STATUS_OK;
 }
+
+const FamilyHook families_modernbert_decoder[] = {
+    {"modernbert", .finish = modernbert_finish, .more = modernbert_more},
+    {0},
+};

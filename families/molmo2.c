@@ -1,42 +1,6 @@
 /* The text half of Molmo 2: a Qwen 3 in names of its own, or an OLMo 2. */
 #include "families/shared.h"
 
-static FamilyFinish molmo2_finish;
-static FamilyMore molmo2_more;
-
-const Family families_molmo2[] = {
-    /* The vectors of the additional tokens, which mark images and are never predicted, are left
-     * out. transformers saves them behind the others. */
-    {
-        .model_type = "molmo2_text",
-        .set = SET({"qk_norm", QK_NORM_HEAD}),
-        .keys = KEYS(SIZE_KEYS(151936, 4096, 12288, 36, 32), KV_HEADS(8), HEAD_DIM(128),
-                     CONTEXT(36864), {"rms_norm_eps|layer_norm_eps", "norm_eps", 1e-6},
-                     {"hidden_act", "activation", ACTIVATION_SILU}),
-        .biases = BIASES({QKV, "attention_bias", false}, {QKV, "qkv_bias", false}),
-        .layers = "model.transformer.blocks.%u.",
-        .tensors =
-            (const TensorRule[]){
-                MATRIX("token_embedding", "model.transformer.wte.embedding", "vocab_size", "dim",
-                       .longer = true),
-                LINEAR("wq wk wv", ".self_attn.att_proj",
-                       "n_heads * head_dim + n_kv_heads * head_dim + n_kv_heads * head_dim", "dim"),
-                LINEAR("wo", ".self_attn.attn_out", "dim", "n_heads * head_dim"),
-                LINEAR("w_up w_gate", ".mlp.ff_proj", "ffn_dim + ffn_dim", "dim"),
-                LINEAR("w_down", ".mlp.ff_out", "dim", "ffn_dim"),
-                NORM("final_norm", "model.transformer.ln_f"),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .rope = {.scaled_layers = true},
-        .bos_id = -1,
-        .eos_id = -1,
-        .finish = molmo2_finish,
-        .more = molmo2_more,
-    },
-    {0},
-};
-
 static Status molmo2_finish(const json_t *json, Config *config, Error *error) {
     const char *kind = json_text(json, "qk_norm_type");
     if (kind && strcmp(kind, "olmo") == 0)
@@ -79,3 +43,8 @@ static Status molmo2_more(const RuleContext *context, const json_t *json, Error 
             return STATUS_FAILED;
     return STATUS_OK;
 }
+
+const FamilyHook families_molmo2[] = {
+    {"molmo2", .finish = molmo2_finish, .more = molmo2_more},
+    {0},
+};

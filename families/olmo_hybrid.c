@@ -2,62 +2,6 @@
 #include "families/shared.h"
 #include "formats/family/convolutions.h"
 
-static FamilyFinish olmo_hybrid_finish;
-static FamilyMore olmo_hybrid_more;
-
-const Family families_olmo_hybrid[] = {
-    /* The activation of the feed-forward is that of the convolution as well. */
-    {
-        .model_type = "olmo_hybrid",
-        .set =
-            SET({"qk_norm", QK_NORM_ALL}, {"stack", STACK_MIXED_NORMS}, {"state_norm_eps", 1e-5}),
-        .keys =
-            KEYS(SIZE_KEYS(100352, 3840, 11008, 32, 30), KV_HEADS(0), HEAD_DIM(0), CONTEXT(65536),
-                 {"rms_norm_eps", "norm_eps", 1e-6}, {"linear_conv_kernel_dim", "state_kernel", 4}),
-        .fixed = FIXED({"hidden_act", "\"silu\""}),
-        .biases = BIASES({QKVO, "attention_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                SOME_ATTENTION,
-                VECTOR("q_norm", ".self_attn.q_norm.weight", "n_heads * head_dim",
-                       .optional = true),
-                VECTOR("k_norm", ".self_attn.k_norm.weight", "n_kv_heads * head_dim",
-                       .optional = true),
-                MATRIX("delta.q", ".linear_attn.q_proj.weight", "state_key_heads * state_key_dim",
-                       "dim", .optional = true),
-                MATRIX("delta.k", ".linear_attn.k_proj.weight", "state_key_heads * state_key_dim",
-                       "dim", .optional = true),
-                MATRIX("delta.v", ".linear_attn.v_proj.weight", "state_heads * state_value_dim",
-                       "dim", .optional = true),
-                MATRIX("delta.z", ".linear_attn.g_proj.weight", "state_heads * state_value_dim",
-                       "dim", .optional = true),
-                MATRIX("delta.a", ".linear_attn.a_proj.weight", "state_heads", "dim",
-                       .optional = true),
-                MATRIX("delta.b", ".linear_attn.b_proj.weight", "state_heads", "dim",
-                       .optional = true),
-                MATRIX("delta.out", ".linear_attn.o_proj.weight", "dim",
-                       "state_heads * state_value_dim", .optional = true),
-                TABLE("delta.convolution", ".linear_attn.conv1d.weight", "state_kernel",
-                      "2 * state_key_heads * state_key_dim + state_heads * state_value_dim",
-                      .turned = TURNED_ALWAYS, .optional = true),
-                VECTOR("delta.decay", ".linear_attn.A_log", "state_heads",
-                       .values = VALUES_MINUS_EXP, .optional = true),
-                VECTOR("delta.step_bias", ".linear_attn.dt_bias", "state_heads", .optional = true),
-                VECTOR("delta.norm", ".linear_attn.o_norm.weight", "state_value_dim",
-                       .optional = true),
-                LLAMA_FFN,
-                LLAMA_END,
-                {0},
-            },
-        .bos_id = -1,
-        .eos_id = 100257,
-        .finish = olmo_hybrid_finish,
-        .more = olmo_hybrid_more,
-    },
-    {0},
-};
-
 static const TensorRule olmo_hybrid_after[] = {
     VECTOR("post_attention_norm", ".post_attention_layernorm.weight", "dim", .optional = true),
     VECTOR("post_attention_norm", ".feedforward_layer_norm.weight", "dim", .optional = true),
@@ -142,3 +86,8 @@ static Status olmo_hybrid_finish(const json_t *json, Config *config, Error *erro
     }
     return STATUS_OK;
 }
+
+const FamilyHook families_olmo_hybrid[] = {
+    {"olmo_hybrid", .finish = olmo_hybrid_finish, .more = olmo_hybrid_more},
+    {0},
+};

@@ -1,39 +1,6 @@
 /* OPT: learned positions, norms before or after, embeddings of a width of their own. */
 #include "families/shared.h"
 
-static FamilyFinish opt_finish;
-static FamilyMore opt_more;
-
-const Family families_opt[] = {
-    /* opt_more adds the norms, which may have no weights, and the embeddings, which may be narrower
-       than the model. */
-    {
-        .model_type = "opt",
-        .set = SET({"norm", NORM_LAYER}, {"position", POSITION_LEARNED}, {"position_offset", 2},
-                   {"gated", 0}),
-        .keys = KEYS(SIZES_WITHOUT_FFN(50272, 768, 12, 12), {"ffn_dim", "ffn_dim", 3072},
-                     CONTEXT(2048), {"activation_function", "activation", ACTIVATION_RELU}),
-        .biases = BIASES({QKVO UP_DOWN, "enable_bias", true}),
-        .layers = "model.decoder.layers.%u.",
-        .tensors =
-            (const TensorRule[]){
-                TABLE("position_embedding", "model.decoder.embed_positions.weight",
-                      "context + position_offset", "dim"),
-                SEPARATE_QKV(".self_attn."),
-                LINEAR("wo", ".self_attn.out_proj", "dim", "n_heads * head_dim"),
-                LINEAR("w_up", ".fc1", "ffn_dim", "dim"),
-                LINEAR("w_down", ".fc2", "dim", "ffn_dim"),
-                {0},
-            },
-        .tied = true,
-        .bos_id = 2,
-        .eos_id = 2,
-        .finish = opt_finish,
-        .more = opt_more,
-    },
-    {0},
-};
-
 static const TensorRule opt_norms[] = {
     NORM("attention_norm", ".self_attn_layer_norm"),
     NORM("ffn_norm", ".final_layer_norm"),
@@ -118,3 +85,8 @@ static Status opt_more(const RuleContext *c, const json_t *json, Error *error) {
     free(head);
     return status;
 }
+
+const FamilyHook families_opt[] = {
+    {"opt", .finish = opt_finish, .more = opt_more},
+    {0},
+};

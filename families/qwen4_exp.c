@@ -2,154 +2,6 @@
  * embeddings of n-grams. */
 #include "families/shared.h"
 
-static FamilyFinish qwen4_exp_finish;
-static FamilyMore qwen4_exp_more;
-static GgufFinish gguf_qwen4_exp_finish;
-static GgufMore gguf_qwen4_exp_more;
-
-#define STREAM_GATE(to, at)                                                                        \
-    VECTOR("streams." to ".norm", at "hc_norm.weight", "altup_streams * dim",                      \
-           .values = VALUES_PLUS_ONE),                                                             \
-        MATRIX("streams." to ".down", at "input_mix_weight_down.weight", "adapter_rank",           \
-               "altup_streams * dim"),                                                             \
-        MATRIX("streams." to ".up", at "input_mix_weight_up.weight", "altup_streams * dim",        \
-               "adapter_rank")
-
-#define GGUF_STREAM_GATE(to, from)                                                                 \
-    VECTOR("streams." to ".norm", from "_norm.weight", "altup_streams * dim"),                     \
-        MATRIX("streams." to ".down", from "_down.weight", "adapter_rank", "altup_streams * dim"), \
-        MATRIX("streams." to ".up", from "_up.weight", "altup_streams * dim", "adapter_rank")
-
-const Family families_qwen4_exp[] = {
-    {
-        .model_type = "qwen4_exp_text",
-        .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SOFTMAX}, {"state_tiled", 1},
-                   {"stack", STACK_GATED_STREAMS}, {"final_norm", 0}),
-        .keys =
-            KEYS(SIZES_WITHOUT_FFN(248320, 2048, 40, 16), {"moe_intermediate_size", "ffn_dim", 512},
-                 KV_HEADS(2), HEAD_DIM(256), CONTEXT(32768), {"rms_norm_eps", "norm_eps", 1e-6},
-                 {"linear_conv_kernel_dim", "state_kernel", 4},
-                 {"linear_key_head_dim", "state_key_dim", 128},
-                 {"linear_value_head_dim", "state_value_dim", 128},
-                 {"linear_num_key_heads", "state_key_heads", 16},
-                 {"linear_num_value_heads", "state_heads", 32}, {"num_experts", "n_experts", 512},
-                 {"num_experts_per_tok", "n_experts_used", 10},
-                 {"moe_intermediate_size", "expert_ffn_dim", 512},
-                 {"shared_expert_intermediate_size", "shared_ffn_dim", 512},
-                 {"hc_count", "altup_streams", 4}, {"hc_lowrank", "adapter_rank", 320},
-                 {"indexer_n_heads", "index_heads", 0}, {"indexer_head_dim", "index_dim", 0},
-                 {"indexer_budget", "index_topk", 0}, {"indexer_compress_ratio", "index_pool", 0},
-                 {"ngram_size", "ngram_size", 3}, {"heads_per_ngram", "ngram_heads", 8},
-                 {"ple_conv_kernel_size", "ngram_kernel", 4},
-                 {"ngram_vocab_size_base", "ngram_vocab", 20000000},
-                 {"make_ngram_vocab_size_divisible_by", "ngram_row_factor", 128},
-                 {"seed", "ngram_seed", 1234}, {"split_ngram_parts", "ngram_parts", 512}),
-        .fixed = FIXED({"hidden_act", "\"silu\""}, {"indexer_kv_heads", "1"}),
-        .biases = BIASES({QKVO "attention_gate ", "attention_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                GATED_ATTENTION,
-                MATRIX("indexer.wq indexer.wk", ".self_attn.indexer.index_qk_proj.weight",
-                       "index_heads * index_dim + index_dim", "dim", .optional = true),
-                VECTOR("indexer.q_norm", ".self_attn.indexer.q_layernorm.weight", "index_dim",
-                       .values = VALUES_PLUS_ONE, .optional = true),
-                VECTOR("indexer.k_norm", ".self_attn.indexer.k_layernorm.weight", "index_dim",
-                       .values = VALUES_PLUS_ONE, .optional = true),
-                GATED_DELTA,
-                DENSE_OR_EXPERTS,
-                GATE_UP_EXPERTS(".mlp.experts."),
-                SHARED_WEIGHTS(".mlp.shared_expert."),
-                MATRIX("shared.router", ".mlp.shared_expert_gate.weight", "1", "dim"),
-                STREAM_GATE("attention", ".attn_hyper_connection."),
-                MATRIX("streams.attention.inject",
-                       ".attn_hyper_connection.block_inject_weight.weight", "altup_streams",
-                       "altup_streams * dim"),
-                STREAM_GATE("ffn", ".mlp_hyper_connection."),
-                MATRIX("streams.ffn.inject", ".mlp_hyper_connection.block_inject_weight.weight",
-                       "altup_streams", "altup_streams * dim"),
-                MATRIX("ngram.key", ".ple.key_proj.weight", "altup_streams * dim", "ngram_dim",
-                       .optional = true),
-                MATRIX("ngram.value", ".ple.value_proj.weight", "dim", "ngram_dim",
-                       .optional = true),
-                VECTOR("ngram.norm_key", ".ple.norm_key.weight", "altup_streams * dim",
-                       .values = VALUES_PLUS_ONE, .optional = true),
-                VECTOR("ngram.norm_query", ".ple.norm_query.weight", "altup_streams * dim",
-                       .values = VALUES_PLUS_ONE, .optional = true),
-                VECTOR("ngram.norm_conv", ".ple.norm_conv.weight", "altup_streams * dim",
-                       .values = VALUES_PLUS_ONE, .optional = true),
-                STREAM_GATE("end", "model.hyper_connection_mixer."),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .rope = {.part = "partial_rotary_factor", .part_absent = 1},
-        .bos_id = -1,
-        .eos_id = -1,
-        .steps =
-            STEPS(STEP("set", "router softmax_chosen", .when = "norm_topk_prob", .absent = true)),
-        .finish = qwen4_exp_finish,
-        .more = qwen4_exp_more,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "qwen4exp",
-                    .required = "ssm.conv_kernel ssm.inner_size ssm.state_size ssm.time_step_rank "
-                                "ssm.group_count hyper_connection.count hyper_connection.low_rank "
-                                "attention.indexer.head_count attention.indexer.key_length "
-                                "attention.indexer.top_k",
-                    .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SOFTMAX_CHOSEN},
-                               {"state_tiled", 1}, {"state_sigmoid_gate", 1},
-                               {"stack", STACK_GATED_STREAMS}, {"final_norm", 0}),
-                    .keys = GGUF_KEYS(
-                        {"hyper_connection.count", "altup_streams"},
-                        {"hyper_connection.low_rank", "adapter_rank"},
-                        {"attention.indexer.head_count", "index_heads"},
-                        {"attention.indexer.key_length", "index_dim"},
-                        {"attention.indexer.top_k", "index_topk"}, {"ple.ngram_size", "ngram_size"},
-                        {"ple.heads_per_ngram", "ngram_heads"}, {"ple.conv_kernel", "ngram_kernel"},
-                        {"ple.eos_token_id", "ngram_end_token"}),
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            GGUF_GATED_LAYER,
-                            MATRIX("indexer.wq", ".indexer.q_proj.weight",
-                                   "index_heads * index_dim", "dim", .optional = true),
-                            MATRIX("indexer.wk", ".indexer.k_proj.weight", "index_dim", "dim",
-                                   .optional = true),
-                            VECTOR("indexer.q_norm", ".indexer.q_norm.weight", "index_dim",
-                                   .optional = true),
-                            VECTOR("indexer.k_norm", ".indexer.k_norm.weight", "index_dim",
-                                   .optional = true),
-                            GGUF_SOME_EXPERTS,
-                            GGUF_STREAM_GATE("attention", ".hc_attn"),
-                            MATRIX("streams.attention.inject", ".hc_attn_inject.weight",
-                                   "altup_streams", "altup_streams * dim"),
-                            GGUF_STREAM_GATE("ffn", ".hc_ffn"),
-                            MATRIX("streams.ffn.inject", ".hc_ffn_inject.weight", "altup_streams",
-                                   "altup_streams * dim"),
-                            MATRIX("ngram.key", ".ple_key.weight", "altup_streams * dim",
-                                   "ngram_dim", .optional = true),
-                            MATRIX("ngram.value", ".ple_value.weight", "dim", "ngram_dim",
-                                   .optional = true),
-                            VECTOR("ngram.norm_key", ".ple_norm_key.weight", "altup_streams * dim",
-                                   .optional = true),
-                            VECTOR("ngram.norm_query", ".ple_norm_query.weight",
-                                   "altup_streams * dim", .optional = true),
-                            VECTOR("ngram.norm_conv", ".ple_norm_conv.weight",
-                                   "altup_streams * dim", .optional = true),
-                            GGUF_STREAM_GATE("end", "output_hc"),
-                            OUTPUT("output"),
-                            {0},
-                        },
-                    .finish = gguf_qwen4_exp_finish,
-                    .more = gguf_qwen4_exp_more,
-                },
-                {0},
-            },
-    },
-    {0},
-};
-
 /* ---- The configuration ---- */
 
 static Status read_kinds(const json_t *json, Config *c, Error *error) {
@@ -439,3 +291,9 @@ static Status gguf_qwen4_exp_more(GgufModel *m) {
     }
     return STATUS_OK;
 }
+
+const FamilyHook families_qwen4_exp[] = {
+    {"qwen4_exp", .finish = qwen4_exp_finish, .more = qwen4_exp_more,
+     .gguf_finish = gguf_qwen4_exp_finish, .gguf_more = gguf_qwen4_exp_more},
+    {0},
+};

@@ -2,69 +2,6 @@
 #include "base/numbers.h"
 #include "families/shared.h"
 
-static FamilyFinish recurrent_gemma_finish;
-static FamilyMore recurrent_gemma_more;
-
-#define CHANNELS "state_heads * state_value_dim"
-
-/* Block H of a gate's matrix, which is stored as inputs x outputs. */
-#define GATE(to, name)                                                                             \
-    MATRIX(to ".%u", ".temporal_block.rg_lru." name "_weight", "state_value_dim",                  \
-           "state_value_dim", .turned = TURNED_ALWAYS, .each_head = true, .parts = "state_heads",  \
-           .optional = true),                                                                      \
-        VECTOR(to ".bias", ".temporal_block.rg_lru." name "_bias", CHANNELS, .optional = true)
-
-const Family families_recurrent_gemma[] = {
-    {
-        .model_type = "recurrent_gemma",
-        .set = SET({"context", 1048576}),
-        .keys = KEYS(SIZE_KEYS(256000, 2560, 7680, 26, 10), KV_HEADS(0), HEAD_DIM(0),
-                     {"conv1d_width", "state_kernel", 4}, {"rms_norm_eps", "norm_eps", 1e-6},
-                     {"logits_soft_cap", "logit_softcap", 30},
-                     {"hidden_activation", "activation", ACTIVATION_GELU_TANH}),
-        .biases = BIASES({QKV, "attention_bias", false},
-                         {" wo w_gate w_up w_down rg_lru.x rg_lru.y rg_lru.out rg_lru.taps "
-                          "rg_lru.input_gate rg_lru.decay_gate ",
-                          NULL, true}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                VECTOR("attention_norm", ".temporal_pre_norm.weight", "dim",
-                       .values = VALUES_PLUS_ONE),
-                VECTOR("ffn_norm", ".channel_pre_norm.weight", "dim", .values = VALUES_PLUS_ONE),
-                LINEAR("wq", ".temporal_block.q_proj", "n_heads * head_dim", "dim",
-                       .optional = true),
-                LINEAR("wk", ".temporal_block.k_proj", "n_kv_heads * head_dim", "dim",
-                       .optional = true),
-                LINEAR("wv", ".temporal_block.v_proj", "n_kv_heads * head_dim", "dim",
-                       .optional = true),
-                LINEAR("wo", ".temporal_block.o_proj", "dim", "n_heads * head_dim",
-                       .optional = true),
-                LINEAR("rg_lru.x", ".temporal_block.linear_x", CHANNELS, "dim", .optional = true),
-                LINEAR("rg_lru.y", ".temporal_block.linear_y", CHANNELS, "dim", .optional = true),
-                LINEAR("rg_lru.out", ".temporal_block.linear_out", "dim", CHANNELS,
-                       .optional = true),
-                TABLE("rg_lru.taps", ".temporal_block.conv_1d.weight", "state_kernel", CHANNELS,
-                      .turned = TURNED_ALWAYS, .optional = true),
-                VECTOR("rg_lru.taps.bias", ".temporal_block.conv_1d.bias", CHANNELS,
-                       .optional = true),
-                GATE("rg_lru.input_gate", "input_gate"),
-                GATE("rg_lru.decay_gate", "recurrent_gate"),
-                GATED_FFN(".mlp_block."),
-                VECTOR("final_norm", "model.final_norm.weight", "dim", .values = VALUES_PLUS_ONE),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .rope = {.part = "partial_rotary_factor", .part_absent = 0.5},
-        .tied = true,
-        .bos_id = 2,
-        .eos_id = 1,
-        .finish = recurrent_gemma_finish,
-        .more = recurrent_gemma_more,
-    },
-    {0},
-};
-
 /* The class computes RoPE without a scaling alone. */
 static Status refuse_scaling(const json_t *json, Error *error) {
     static const char *const objects[] = {"rope_parameters", "rope_scaling"};
@@ -141,3 +78,8 @@ static Status recurrent_gemma_more(const RuleContext *context, const json_t *jso
     }
     return STATUS_OK;
 }
+
+const FamilyHook families_recurrent_gemma[] = {
+    {"recurrent_gemma", .finish = recurrent_gemma_finish, .more = recurrent_gemma_more},
+    {0},
+};

@@ -1,93 +1,6 @@
 /* Step 3.5: heads and RoPE by layer, gated attention, limited gates. */
 #include "families/shared.h"
 
-static FamilyFinish step_finish;
-static FamilyMore step_more;
-static GgufFinish gguf_step_finish;
-static GgufMore gguf_step_more;
-
-const Family families_step3p5[] = {
-    /* Step 3.5: where a key has two names, the older one decides, as in transformers. */
-    {
-        .model_type = "step3p5",
-        .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
-                   {"router_normalize", 1}),
-        .keys = KEYS(SIZE_KEYS(128815, 4096, 11264, 45, 64),
-                     {"num_attention_groups|num_key_value_heads", "n_kv_heads", 8}, HEAD_DIM(128),
-                     CONTEXT(128000), {"rms_norm_eps", "norm_eps", 1e-5},
-                     {"moe_num_experts|n_routed_experts", "n_experts", 288},
-                     {"moe_top_k|num_experts_per_tok", "n_experts_used", 8},
-                     {"moe_intermediate_size", "expert_ffn_dim", 1280},
-                     {"share_expert_dims|share_expert_dim", "shared_ffn_dim", 1280},
-                     {"moe_router_scaling_factor", "router_scale", 1}),
-        .fixed = FIXED({"use_bidirectional_attention", "false"}),
-        .biases = BIASES({QKVO, "attention_bias", false}, {DENSE_AND_SHARED, "mlp_bias", false}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                VECTOR("attention_norm", ".input_layernorm.weight", "dim",
-                       .values = VALUES_PLUS_ONE),
-                VECTOR("ffn_norm", ".post_attention_layernorm.weight", "dim",
-                       .values = VALUES_PLUS_ONE),
-                LLAMA_ATTENTION,
-                VECTOR("q_norm", ".self_attn.q_norm.weight", "head_dim", .values = VALUES_PLUS_ONE),
-                VECTOR("k_norm", ".self_attn.k_norm.weight", "head_dim", .values = VALUES_PLUS_ONE),
-                MATRIX("attention_gate", ".self_attn.g_proj.weight", "n_heads", "dim"),
-                SOME_FFN(".mlp."),
-                DENSE_BIASES,
-                MATRIX("router", ".moe.gate.weight", "n_experts", "dim", .optional = true),
-                CORRECTION(".moe.router_bias"),
-                MATRIX("experts.%u.w_gate", ".moe.gate_proj.weight", "expert_ffn_dim", "dim",
-                       .optional = true),
-                MATRIX("experts.%u.w_up", ".moe.up_proj.weight", "expert_ffn_dim", "dim",
-                       .optional = true),
-                MATRIX("experts.%u.w_down", ".moe.down_proj.weight", "dim", "expert_ffn_dim",
-                       .optional = true),
-                SHARED_EXPERT(".share_expert."),
-                VECTOR("final_norm", "model.norm.weight", "dim", .values = VALUES_PLUS_ONE),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .rope = {.theta = "rope_parameters.rope_theta",
-                 .part = "rope_parameters.partial_rotary_factor",
-                 .part_absent = 1,
-                 .local_theta = 10000,
-                 .local_theta_key = "rope_parameters.rope_theta",
-                 .layer_lists = true},
-        .has_layer_config = true,
-        .bos_id = -1,
-        .eos_id = -1,
-        .finish = step_finish,
-        .more = step_more,
-        .gguf =
-            (const GgufFamily[]){
-                {
-                    .architecture = "step35",
-                    .required = "attention.sliding_window attention.sliding_window_pattern",
-                    .set = SET({"qk_norm", QK_NORM_HEAD}, {"router", ROUTER_SIGMOID_SCORES},
-                               {"router_normalize", 1}),
-                    .tensors =
-                        (const TensorRule[]){
-                            EMBEDDING("token_embd"),
-                            GGUF_ATTENTION,
-                            GGUF_QK_HEAD_NORMS,
-                            NORM("ffn_norm", ".ffn_norm"),
-                            GGUF_ROUTED,
-                            GGUF_END,
-                            {0},
-                        },
-                    .full_every = 4,
-                    .local_theta = 10000,
-                    .pads_rope_freqs = true,
-                    .finish = gguf_step_finish,
-                    .more = gguf_step_more,
-                },
-                {0},
-            },
-    },
-    {0},
-};
-
 static const TensorRule gguf_gates_of_heads[] = {
     MATRIX("attention_gate", ".attn_gate.weight", "n_heads", "dim"),
     {0},
@@ -218,3 +131,9 @@ static Status gguf_step_more(GgufModel *m) {
         return STATUS_FAILED;
     return gguf_step_limits(m, "swiglu_clamp_shexp", false);
 }
+
+const FamilyHook families_step3p5[] = {
+    {"step", .finish = step_finish, .more = step_more, .gguf_finish = gguf_step_finish,
+     .gguf_more = gguf_step_more},
+    {0},
+};

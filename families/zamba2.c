@@ -1,71 +1,6 @@
 /* Zamba 2: Mamba 2, and blocks of attention that layers share; and Zamba, with Mamba instead. */
 #include "families/shared.h"
 
-static FamilyFinish zamba_finish, zamba2_finish;
-static FamilyMore zamba_more, zamba2_more;
-
-const Family families_zamba2[] = {
-    /* zamba2_more adds the blocks and the adapters. */
-    {
-        .model_type = "zamba2",
-        .keys =
-            KEYS(SIZE_KEYS(32000, 2560, 0, 54, 32), KV_HEADS(0), CONTEXT(4096),
-                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_GELU},
-                 {"n_mamba_heads", "state_heads", 8}, {"mamba_ngroups", "state_key_heads", 1},
-                 {"mamba_d_state", "state_key_dim", 64}, {"mamba_d_conv", "state_kernel", 4},
-                 {"num_mem_blocks", "shared_blocks", 1}, {"adapter_rank", "adapter_rank", 128}),
-        .biases =
-            BIASES({" mamba.z mamba.x mamba.b mamba.c mamba.step mamba.out w_up w_down w_gate ",
-                    "add_bias_linear", false},
-                   {" mamba.taps ", NULL, true}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                VECTOR("attention_norm", ".input_layernorm.weight", "dim", .optional = true),
-                VECTOR("attention_norm", ".mamba_decoder.input_layernorm.weight", "dim",
-                       .optional = true),
-                MAMBA2(".mamba."),
-                MAMBA2(".mamba_decoder.mamba."),
-                MATRIX("block_out", ".linear.weight", "dim", "dim", .optional = true),
-                NORM("final_norm", "model.final_layernorm"),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .tied = true,
-        .bos_id = 1,
-        .eos_id = 2,
-        .finish = zamba2_finish,
-        .more = zamba2_more,
-    },
-    /* zamba_more adds all tensors of a layer. */
-    {
-        .model_type = "zamba",
-        .set = SET({"shared_blocks", 1}, {"position", POSITION_NONE}),
-        .keys =
-            KEYS(SIZE_KEYS(32000, 3712, 14848, 76, 16), KV_HEADS(16),
-                 {"head_dim|attention_head_dim", "head_dim", 0}, CONTEXT(4096),
-                 {"rms_norm_eps", "norm_eps", 1e-5}, {"hidden_act", "activation", ACTIVATION_GELU},
-                 {"mamba_d_state", "state_key_dim", 16}, {"mamba_d_conv", "state_kernel", 4}),
-        .fixed = FIXED({"hidden_mamba_act", "\"silu\""}),
-        .biases = BIASES({" mamba.z mamba.x mamba.out ", "mamba_proj_bias", false},
-                         {" mamba.taps ", "mamba_conv_bias", true}),
-        .tensors =
-            (const TensorRule[]){
-                EMBEDDING("model.embed_tokens"),
-                NORM("final_norm", "model.final_layernorm"),
-                OUTPUT("lm_head"),
-                {0},
-            },
-        .rope = {.none = true},
-        .tied = true,
-        .bos_id = 1,
-        .eos_id = 2,
-        .finish = zamba_finish,
-        .more = zamba_more,
-    },
-    {0},
-};
-
 /* The layers of both families: plain ones, and those with a shared block. */
 static bool has_block(const Config *config, uint32_t layer) {
     uint32_t kind = config->layer_kind[layer];
@@ -394,3 +329,9 @@ static Status zamba_more(const RuleContext *context, const json_t *json, Error *
     }
     return status;
 }
+
+const FamilyHook families_zamba2[] = {
+    {"zamba2", .finish = zamba2_finish, .more = zamba2_more},
+    {"zamba", .finish = zamba_finish, .more = zamba_more},
+    {0},
+};

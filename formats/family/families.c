@@ -10,14 +10,6 @@
 #include "formats/family/json.h"
 #include "formats/family/multimodal.h"
 
-/* The i-th family in C in the order of all tables; NULL past the end. */
-static const Family *family_number(size_t i) {
-    for (const Family *const *table = families_all; *table; table++)
-        for (const Family *family = *table; family->model_type; family++)
-            if (i-- == 0) return family;
-    return NULL;
-}
-
 /* ---- Pages ---- */
 
 enum { MOST_PAGES = 512 };
@@ -58,35 +50,29 @@ static const Family *find_page(const char *model_type) {
 
 const Family *family_find(const char *model_type) {
     const Family *page = find_page(model_type);
-    if (page) return page->keys ? page : NULL;
-    return family_in_c(model_type);
+    return page && page->keys ? page : NULL;
 }
 
 bool family_is_gguf_alone(const char *model_type) {
-    const Family *family, *page = find_page(model_type);
-    if (page) return !page->keys;
-    if (family_in_c(model_type)) return false;
-    for (size_t i = 0; (family = family_number(i)); i++)
-        if (strcmp(family->model_type, model_type) == 0) return true;
-    return false;
+    const Family *page = find_page(model_type);
+    return page && !page->keys;
+}
+
+/* Whether the page describes config.json, and not GGUF files alone; looks without reading it. */
+static bool has_keys(const BuiltinPage *page) {
+    const char *key = strstr(page->text, "\nkey "), *gguf = strstr(page->text, "\ngguf ");
+    return strstr(page->text, " like ") || (key && (!gguf || key < gguf));
 }
 
 const char *family_name(size_t i) {
-    const Family *family;
-    for (size_t k = 0; (family = family_number(k)); k++)
-        if (family->keys && i-- == 0) return family->model_type;
     for (const BuiltinPage *page = families_pages; page->name; page++)
-        if (is_family(page) && i-- == 0) return page->name;
+        if (is_family(page) && has_keys(page) && i-- == 0) return page->name;
     return NULL;
 }
 
 const Family *family_at(size_t i) {
-    const Family *family;
-    size_t n_in_c = 0;
-    if ((family = family_number(i))) return family;
-    while (family_number(n_in_c)) n_in_c++;
     for (size_t k = 0; families_pages[k].name; k++)
-        if (is_family(&families_pages[k]) && i-- == n_in_c) return page_number(k);
+        if (is_family(&families_pages[k]) && i-- == 0) return page_number(k);
     return NULL;
 }
 
@@ -130,11 +116,9 @@ static const GgufFamily *search_family(Search *s, const Family *family) {
     return NULL;
 }
 
-/* Goes through the families in C, then through the pages that name the architecture. */
+/* Goes through the pages that name the architecture. */
 static const GgufFamily *search(Search *s) {
-    const Family *family;
     const GgufFamily *found = NULL;
-    for (size_t i = 0; !found && (family = family_number(i)); i++) found = search_family(s, family);
     for (size_t i = 0; !found && families_pages[i].name; i++)
         if (names_gguf(&families_pages[i], s->architecture))
             found = search_family(s, page_number(i));
@@ -162,24 +146,14 @@ const GgufFamily *family_gguf_of(const char *architecture, const char *model_typ
 }
 
 bool family_gguf_is_known(const char *architecture) {
-    const Family *family;
-    for (size_t i = 0; (family = family_number(i)); i++)
-        for (const GgufFamily *f = family->gguf; f && f->architecture; f++)
-            if (strcmp(f->architecture, architecture) == 0) return true;
     for (const BuiltinPage *page = families_pages; page->name; page++)
         if (names_gguf(page, architecture)) return true;
     return false;
 }
 
 void family_gguf_names(char *text, size_t size) {
-    const Family *family;
     size_t length = 0, n;
     if (size) text[0] = '\0';
-    for (size_t i = 0; (family = family_number(i)) && length < size; i++)
-        for (const GgufFamily *f = family->gguf; f && f->architecture && length < size; f++)
-            if (!f->needs_tensor)
-                length += (size_t)snprintf(text + length, size - length, "%s%s", length ? ", " : "",
-                                           f->architecture);
     for (const BuiltinPage *page = families_pages; page->name; page++)
         for (const char *at = page->text; length < size && (n = next_gguf(&at));)
             if (at[n] != ' ')

@@ -4,17 +4,17 @@
 
 #include "formats/family/family.h"
 
-/* The family that reads a config.json of the model_type, in C or of a page of the program; NULL:
+/* The family that reads a config.json of the model_type, of a page of the program; NULL:
  * none does. A page is read when it is first asked for, and then kept. */
 const Family *family_find(const char *model_type);
 
 /* Whether the program knows the model_type in GGUF files alone: family_find gives NULL for it. */
 bool family_is_gguf_alone(const char *model_type);
 
-/* The i-th name of a family that reads config.json, those in C first; NULL: there are no more. */
+/* The i-th name of a family that reads config.json; NULL: there are no more. */
 const char *family_name(size_t i);
 
-/* The i-th family of all, those in C first; NULL: there are no more. Reads every page. */
+/* The i-th family of all; NULL: there are no more. Reads every page. */
 const Family *family_at(size_t i);
 
 /* How many pages of the program have been read so far. */

@@ -5,13 +5,12 @@
 
 #include "formats/family/builtin_pages.h"
 #include "formats/family/families.h"
-#include "formats/family/family_print.h"
 
 static int by_text(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The names in columns, those with a page marked. */
+/* The names in columns. */
 static Status print_names(FILE *out, Error *error) {
     enum { COLUMNS = 3, WIDTH = 26 };
     size_t n = 0;
@@ -22,10 +21,9 @@ static Status print_names(FILE *out, Error *error) {
     qsort(names, n, sizeof *names, by_text);
     for (size_t i = 0; i < n; i++) {
         bool ends = i % COLUMNS == COLUMNS - 1 || i + 1 == n;
-        fprintf(out, "%c %-*s%s", builtin_pages_text(names[i]) ? '*' : ' ', ends ? 0 : WIDTH,
-                names[i], ends ? "\n" : "");
+        fprintf(out, "  %-*s%s", ends ? 0 : WIDTH, names[i], ends ? "\n" : "");
     }
-    fprintf(out, "%zu families; * is a page: --families NAME prints it\n", n);
+    fprintf(out, "%zu families; --families NAME prints the page of one\n", n);
     free(names);
     return STATUS_OK;
 }
@@ -33,22 +31,13 @@ static Status print_names(FILE *out, Error *error) {
 Status families_print(FILE *out, const char *name, Error *error) {
     if (!*name) return print_names(out, error);
     const char *page = strcmp(name, "groups") == 0 ? NULL : builtin_pages_text(name);
-    const Family *family = page ? NULL : family_find(name);
-    if (!page && !family)
+    if (!page)
         return error_set(error, "--families: '%.60s' is no family; --families lists them", name);
-    if (page) {
-        fputs(page, out);
-        return STATUS_OK;
-    }
-    bool is_more = family->finish || family->more;
-    for (const GgufFamily *g = family->gguf; g && g->architecture; g++)
-        is_more = is_more || g->finish || g->more || g->by_layer;
-    if (is_more)
-        fprintf(
-            out,
-            "# This family is in C: it has steps that no page can say. \"family NAME like %s\"\n"
-            "# has those that read config.json, too.\n",
-            name);
-    family_print(out, family);
+    if (strstr(page, "\nfinish ") || strstr(page, "\nmore "))
+        fprintf(out,
+                "# This page names functions (finish, more), as only pages of the program may: "
+                "\"family NAME like %s\"\n# has those that read config.json, too.\n",
+                name);
+    fputs(page, out);
     return STATUS_OK;
 }

@@ -6,8 +6,7 @@
 
 #include "base/status.h"
 
-/* Prints the names of all families (name ""), or one as a page: the program's own page, or what the
- * tables of one in C say. */
+/* Prints the names of all families (name ""), or the page of one. */
 Status families_print(FILE *out, const char *name, Error *error);
 
 #endif

@@ -213,7 +213,7 @@ Status family_draft_print(FILE *out, const FamilyMatch *match, Error *error) {
             "what is wrong.\n",
             family->model_type, n_taken, match->n_kinds);
     if (family->finish || family->more)
-        fprintf(out, "# %s is in C: it has steps that no page can say, which this one has too.\n",
+        fprintf(out, "# %s has functions (finish, more), which this page has too.\n",
                 family->model_type);
     if (!match->is_configured) {
         fputs("# It does not accept this config.json: ", out);

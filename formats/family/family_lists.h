@@ -5,10 +5,6 @@
 
 #include "formats/family/family.h"
 
-/* The tables of all C files of families/; ends with NULL. Each table ends with an entry without a
- * model_type. */
-extern const Family *const families_all[]; /* families/list.c */
-
 /* The tables of hooks of C files of families/, which families/list.c names; ends with NULL. Each
  * table ends with an entry without a name. */
 extern const FamilyHook *const families_hooks[]; /* families/list.c */

@@ -546,28 +546,6 @@ static Status read_header(PageText *t, char name[PAGE_WORD], char like[PAGE_WORD
     return page_word(t, word) ? page_fail(t, "'%s' is too much here", word) : STATUS_OK;
 }
 
-/* Takes over what a family in C has. */
-static Status copy_family(FamilyPage *page, const Family *f, PageText *t) {
-    page->family = *f;
-    page->family.gguf = NULL;
-    for (const Preset *p = f->set; p && p->field; p++)
-        if (page->main.n_set < SETS) page->main.set[page->main.n_set++] = *p;
-    for (const ConfigRule *k = f->keys; k && k->keys; k++)
-        if (page->n_keys < KEYS) page->keys[page->n_keys++] = *k;
-    for (const FixedKey *k = f->fixed; k && k->key; k++)
-        if (page->n_fixed < FIXED) page->fixed[page->n_fixed++] = *k;
-    for (const BiasRule *b = f->biases; b && b->matrices; b++)
-        if (page->n_biases < BIASES) page->biases[page->n_biases++] = *b;
-    for (const Step *s = f->steps; s && s->verb; s++)
-        if (page->n_steps < STEPS) page->steps[page->n_steps++] = *s;
-    for (const TensorRule *r = f->tensors; r && r->to; r++)
-        if (page->main.n_tensors < TENSORS) page->main.tensors[page->main.n_tensors++] = *r;
-    bool is_whole = page->main.n_set < SETS && page->n_keys < KEYS && page->n_fixed < FIXED &&
-                    page->n_biases < BIASES && page->n_steps < STEPS &&
-                    page->main.n_tensors < TENSORS;
-    return is_whole ? STATUS_OK : page_fail(t, "'%s' is too large for a page", f->model_type);
-}
-
 /* Marks all lines of the page as inherited and drops its GGUF files, before a page is read that is
  * like it. */
 static void inherit(FamilyPage *page) {
@@ -576,8 +554,8 @@ static void inherit(FamilyPage *page) {
     page->old_steps = page->n_steps;
     for (size_t i = 0; i < page->main.n_tensors; i++) page->main.is_inherited[i] = true;
     page->main.next = 0;
-    memset(page->parts, 0, sizeof page->parts);
-    memset(page->gguf, 0, sizeof page->gguf);
+    memset(page->parts, 0, page->n_gguf * sizeof *page->parts);
+    memset(page->gguf, 0, page->n_gguf * sizeof *page->gguf);
     page->n_gguf = 0;
 }
 
@@ -622,7 +600,6 @@ static Status read_chain(FamilyPage *page, const char *name, const char *text, s
                          bool is_program, Error *error) {
     PageText chain[CHAIN];
     char names[CHAIN][PAGE_WORD + 24], like[PAGE_WORD], own[PAGE_WORD];
-    const Family *base = NULL;
     size_t n = 0;
     page->family = (Family){.bos_id = -1, .eos_id = -1};
     do {
@@ -637,13 +614,11 @@ static Status read_chain(FamilyPage *page, const char *name, const char *text, s
             return page_fail(&chain[n], "the page is too long");
         text = *like ? builtin_pages_text(like) : NULL;
         bytes = text ? strlen(text) : 0;
-        if (*like && !text && !(base = family_in_c(like)))
-            return page_fail(&chain[n], "no family '%s'", like);
+        if (*like && !text) return page_fail(&chain[n], "no family '%s'", like);
         name = names[n++];
     } while (text && n < CHAIN);
     if (text) return page_fail(&chain[0], "'like' leads too far");
     const char *model_type = page->family.model_type;
-    if (base && copy_family(page, base, &chain[n - 1]) != STATUS_OK) return STATUS_FAILED;
     while (n-- > 0)
         if (read_lines(page, &chain[n]) != STATUS_OK) return STATUS_FAILED;
     page->family.model_type = model_type;
@@ -683,11 +658,4 @@ const Family *family_page_family(const FamilyPage *page) {
 
 void family_page_free(FamilyPage *page) {
     free(page);
-}
-
-const Family *family_in_c(const char *model_type) {
-    for (const Family *const *table = families_all; *table; table++)
-        for (const Family *family = *table; family->model_type; family++)
-            if (family->keys && strcmp(family->model_type, model_type) == 0) return family;
-    return NULL;
 }

@@ -6,9 +6,9 @@
  *     bias   wq wk wv if attention_bias absent true
  *     linear w_gate w_up <- .mlp.gate_up_proj [ffn_dim + ffn_dim, dim]
  *
- * docs/family-pages.md explains every word. Reading a page makes the same tables as a family in C
- * has (family.h). A page may be a stranger's: it is checked before any model is read by it, and its
- * memory is fixed, whatever it holds. */
+ * docs/family-pages.md explains every word. Reading a page makes the tables of family.h. A page may
+ * be a stranger's: it is checked before any model is read by it, and its memory is fixed, whatever
+ * it holds. */
 #ifndef FORMATS_FAMILY_FAMILY_PAGE_H
 #define FORMATS_FAMILY_FAMILY_PAGE_H
 
@@ -17,8 +17,7 @@
 typedef struct FamilyPage FamilyPage;
 
 /* Reads the page text[bytes]; `name` stands before line and column in errors. Free with
- * family_page_free. A page that is `like` another one may be like one of the program or like a
- * family in C. */
+ * family_page_free. A page may be `like` one of the program. */
 Status family_page_read(FamilyPage **out, const char *name, const char *text, size_t bytes,
                         Error *error);
 
@@ -29,8 +28,5 @@ Status family_page_read_builtin(FamilyPage **out, const BuiltinPage *builtin, Er
 const Family *family_page_family(const FamilyPage *page);
 
 void family_page_free(FamilyPage *page);
-
-/* The family that is described in C; NULL: none. */
-const Family *family_in_c(const char *model_type);
 
 #endif

@@ -24,21 +24,3 @@ bool hooks_take(const FamilyHook *hooks, const char *word, Family *family, GgufF
     }
     return gguf && (gguf->by_layer = hooks->gguf_by_layer) != NULL;
 }
-
-static bool is_taken(const FamilyHook *hooks, const char *word, const Family *family,
-                     const GgufFamily *gguf) {
-    if (strcmp(word, "finish") == 0)
-        return gguf ? gguf->finish && gguf->finish == hooks->gguf_finish
-                    : family->finish && family->finish == hooks->finish;
-    if (strcmp(word, "more") == 0)
-        return gguf ? gguf->more && gguf->more == hooks->gguf_more
-                    : family->more && family->more == hooks->more;
-    return gguf && gguf->by_layer && gguf->by_layer == hooks->gguf_by_layer;
-}
-
-const char *hooks_name(const char *word, const Family *family, const GgufFamily *gguf) {
-    for (const FamilyHook *const *table = families_hooks; *table; table++)
-        for (const FamilyHook *hooks = *table; hooks->name; hooks++)
-            if (is_taken(hooks, word, family, gguf)) return hooks->name;
-    return NULL;
-}

@@ -11,10 +11,6 @@ const FamilyHook *hooks_find(const char *name);
  * or, with `gguf`, of GGUF files. False: the hooks have no such function. */
 bool hooks_take(const FamilyHook *hooks, const char *word, Family *family, GgufFamily *gguf);
 
-/* Names the hooks that have the same functions as the family, or with `gguf` as the architecture,
- * under this word; NULL: it has none. */
-const char *hooks_name(const char *word, const Family *family, const GgufFamily *gguf);
-
 /* The words, then NULL. */
 extern const char *const hooks_words[];
 

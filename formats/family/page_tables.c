@@ -34,6 +34,8 @@ const PageMember page_rope_members[] = {
     FLAG(RopeKeys, scaled_layers),
     FLAG(RopeKeys, reversed),
     FLAG(RopeKeys, by_layer_type),
+    FLAG(RopeKeys, compressed),
+    FLAG(RopeKeys, hybrid),
     TEXT(RopeKeys, learned),
     {0},
 };
@@ -380,6 +382,8 @@ static const char *const tensors[] = {
 
 bool page_is_tensor(const char *name, size_t bytes) {
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
-        if (strncmp(tensors[i], name, bytes) == 0 && tensors[i][bytes] == '\0') return true;
+        if (tensors[i][0] == name[0] && strncmp(tensors[i], name, bytes) == 0 &&
+            tensors[i][bytes] == '\0')
+            return true;
     return false;
 }

@@ -210,31 +210,44 @@ int page_tensors_form(const char *word) {
     return -1;
 }
 
+/* Goes to the line "group NAME ..." of families/groups.family; false: there is none. */
+static bool find_group(PageText *lines, const char *name) {
+    size_t n = strlen(name);
+    for (const char *p = lines->text; p && (p = strstr(p, "\ngroup ")); p++) {
+        const char *own = p + sizeof "\ngroup " - 1;
+        if (strncmp(own, name, n) != 0 || (own[n] != ' ' && own[n] != '\n')) continue;
+        lines->at = (size_t)(p + 1 - lines->text);
+        for (const char *q = lines->text; (q = strchr(q, '\n')) && q <= p; q++) lines->line++;
+        return true;
+    }
+    return false;
+}
+
 /* Reads the lines of a group of the program's; they hold tensors alone. */
 static Status read_group(PageReader *r, const char *name) {
     const char *text = builtin_pages_text("groups");
     char word[PAGE_WORD];
-    bool found, inside = false;
+    bool found;
     PageText lines = {.name = "families/groups.family", .text = text, .error = r->text->error};
     PageReader own = {
         .page = r->page, .text = &lines, .gguf = r->gguf, .at = r->at, .of_kind = r->of_kind};
     lines.bytes = text ? strlen(text) : 0;
+    lines.is_program = true;
+    if (!find_group(&lines, name) || page_line(&lines, &found) != STATUS_OK)
+        return page_fail(r->text, "no group '%s'", name);
+    page_word(&lines, word); /* "group" */
+    page_word(&lines, word);
+    bool takes = page_word(&lines, word);
+    if (takes != (r->at != NULL))
+        return page_fail(r->text, "group '%s' %s", name,
+                         takes ? "needs a prefix" : "takes no prefix");
     while (page_line(&lines, &found) == STATUS_OK && found) {
         page_word(&lines, word);
-        if (strcmp(word, "group") == 0) {
-            if (inside) return STATUS_OK;
-            page_word(&lines, word);
-            inside = strcmp(word, name) == 0;
-            bool takes = page_word(&lines, word);
-            if (inside && takes != (r->at != NULL))
-                return page_fail(r->text, "group '%s' %s", name,
-                                 takes ? "needs a prefix" : "takes no prefix");
-        } else if (inside &&
-                   page_tensors_read(&own, (RuleForm)page_tensors_form(word)) != STATUS_OK) {
+        if (strcmp(word, "group") == 0) break;
+        if (page_tensors_read(&own, (RuleForm)page_tensors_form(word)) != STATUS_OK)
             return STATUS_FAILED;
-        }
     }
-    return inside ? STATUS_OK : page_fail(r->text, "no group '%s'", name);
+    return STATUS_OK;
 }
 
 Status page_tensors_use(PageReader *r) {

@@ -1,10 +1,11 @@
-#include "formats/family/family_print.h"
+#include "family_print.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/numbers.h"
 #include "core/config_fields.h"
+#include "formats/family/family_lists.h"
 #include "formats/family/hooks.h"
 #include "formats/family/page_tables.h"
 
@@ -118,6 +119,24 @@ static void print_tensors(FILE *out, const TensorRule *rules) {
         print_members(out, " ", page_tensor_members, &rest);
         fputc('\n', out);
     }
+}
+
+static bool is_taken(const FamilyHook *hooks, const char *word, const Family *family,
+                     const GgufFamily *gguf) {
+    if (strcmp(word, "finish") == 0)
+        return gguf ? gguf->finish && gguf->finish == hooks->gguf_finish
+                    : family->finish && family->finish == hooks->finish;
+    if (strcmp(word, "more") == 0)
+        return gguf ? gguf->more && gguf->more == hooks->gguf_more
+                    : family->more && family->more == hooks->more;
+    return gguf && gguf->by_layer && gguf->by_layer == hooks->gguf_by_layer;
+}
+
+static const char *hooks_name(const char *word, const Family *family, const GgufFamily *gguf) {
+    for (const FamilyHook *const *table = families_hooks; *table; table++)
+        for (const FamilyHook *hooks = *table; hooks->name; hooks++)
+            if (is_taken(hooks, word, family, gguf)) return hooks->name;
+    return NULL;
 }
 
 static void print_hooks(FILE *out, const Family *f, const GgufFamily *g) {
