@@ -212,7 +212,7 @@ LIBRARY_WRAPS = malloc calloc realloc aligned_alloc strdup strndup $(addprefix j
 SHARED_FOLDERS = base system kernels kvcache tokenizer core layers $(filter layers/%,$(ROOMS)) constraint draft session \
 	template advice adapters modes modes/proof modes/batch ports/library
 shared:
-	$(MAKE) BUILD=$(SHARED) FOLDERS="$(SHARED_FOLDERS)" MORE_SOURCES="formats/family/json.c formats/family/pooling.c modes/open/conversion_options.c" \
+	$(MAKE) BUILD=$(SHARED) FOLDERS="$(SHARED_FOLDERS)" MORE_SOURCES="formats/family/json.c formats/family/embedding_pooling.c modes/open/conversion_options.c" \
 		CFLAGS="$(CFLAGS) -fPIC -ffunction-sections -fvisibility=hidden -DVERBATIM_SHARED" $(SHARED)/libverbatim.so.1
 $(BUILD)/libverbatim.so.1: $(BUILD)/ports/library/verbatim.o $(BUILD)/libverbatim.a ports/library/verbatim.map
 	$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libverbatim.so.1 -Wl,--version-script=ports/library/verbatim.map \

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "advice/options.h"
+#include "advice/option_hints.h"
 #include "base/clock.h"
 #include "base/machine.h"
 #include "kvcache/kvcache_sizes.h"

@@ -11,7 +11,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "advice/options.h"
+#include "advice/option_hints.h"
 #include "base/clock.h"
 #include "base/mapped.h"
 #include "base/machine.h"

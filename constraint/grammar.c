@@ -7,7 +7,7 @@
 
 #include "base/array.h"
 #include "base/unicode.h"
-#include "constraint/characters.h"
+#include "constraint/character_sets.h"
 
 enum {
     MOST_DEPTH = 200,

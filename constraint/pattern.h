@@ -3,7 +3,7 @@
 #define CONSTRAINT_PATTERN_H
 
 #include "base/status.h"
-#include "constraint/characters.h"
+#include "constraint/character_sets.h"
 
 /* How much of the text a pattern stands for: all of it, or (JSON Schema's `pattern`) a part of it,
  * anywhere, unless ^ and $ say where. PATTERN_PART_LOOSE: so, and also what other dialects match,

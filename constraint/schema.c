@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 #include "base/array.h"
-#include "constraint/characters.h"
+#include "constraint/character_sets.h"
 #include "constraint/schema_expand.h"
 #include "constraint/schema_refs.h"
 #include "constraint/schema_strings.h"

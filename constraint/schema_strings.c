@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/unicode.h"
-#include "constraint/characters.h"
+#include "constraint/character_sets.h"
 #include "constraint/exact_json.h"
 #include "constraint/pattern.h"
 #include "constraint/schema_numbers.h"

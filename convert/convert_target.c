@@ -15,7 +15,7 @@
 #include "convert/gguf_write.h"
 #include "convert/target_size.h"
 #include "convert/type_choice.h"
-#include "formats/family/pooling.h"
+#include "formats/family/embedding_pooling.h"
 #include "families/reading/source_open.h"
 #include "system/errand.h"
 #include "system/own_file.h"

@@ -45,7 +45,7 @@
 #endif
 #include <immintrin.h>
 
-#include "kernels/blocks.h"
+#include "kernels/block_kernels.h"
 #include "kernels/order.h"
 #include "kernels/superblocks.h"
 

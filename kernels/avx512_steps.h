@@ -6,7 +6,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/blocks.h"
+#include "kernels/block_kernels.h"
 #include "kernels/order.h"
 #include "kernels/panel_scales.h"
 

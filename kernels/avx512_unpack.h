@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "kernels/avx512_parts.h"
-#include "kernels/blocks.h"
+#include "kernels/block_kernels.h"
 #include "kernels/panel_scales.h"
 
 #define UNPACK_INLINE static inline __attribute__((always_inline))

@@ -3,7 +3,7 @@
 #ifndef KERNELS_AVXVNNI_SUPERBLOCKS_H
 #define KERNELS_AVXVNNI_SUPERBLOCKS_H
 
-#include "kernels/blocks.h"
+#include "kernels/block_kernels.h"
 
 extern const BlockKernels superblock_kernels_avxvnni[TENSOR_TYPES];
 

@@ -8,7 +8,7 @@
 #ifndef KERNELS_BLOCK_TABLE_H
 #define KERNELS_BLOCK_TABLE_H
 
-#include "kernels/blocks.h"
+#include "kernels/block_kernels.h"
 
 static size_t input_bytes(size_t form, size_t n_rows, size_t n_inputs) {
     return form_is_codes(form) ? blocks_bytes(form, n_rows, n_inputs)

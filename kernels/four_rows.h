@@ -6,7 +6,7 @@
 #ifndef KERNELS_FOUR_ROWS_H
 #define KERNELS_FOUR_ROWS_H
 
-#include "kernels/blocks.h"
+#include "kernels/block_kernels.h"
 
 #define ROWS_CASE(type, count)                                                                     \
     case count:                                                                                    \

@@ -1,7 +1,7 @@
 #include "modes/modes.h"
 
 #include "advice/foreign.h"
-#include "advice/options.h"
+#include "advice/option_hints.h"
 #include "modes/batch/batch_mode.h"
 #include "modes/batch/batch_options.h"
 #include "modes/chat/chat_mode.h"

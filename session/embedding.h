@@ -1,8 +1,8 @@
 /* Embeddings: one vector for a text, pooled from the final states of its tokens.
  *
- * The model's metadata says how (formats/family/pooling.h), and options may say otherwise. The sums
- * are made in the order of the tokens, in double, and each element is rounded once: the same bits
- * whatever runs beside the text (docs/numerics.md). */
+ * The model's metadata says how (formats/family/embedding_pooling.h), and options may say
+ * otherwise. The sums are made in the order of the tokens, in double, and each element is rounded
+ * once: the same bits whatever runs beside the text (docs/numerics.md). */
 #ifndef SESSION_EMBEDDING_H
 #define SESSION_EMBEDDING_H
 

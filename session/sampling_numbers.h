@@ -1,6 +1,6 @@
 /* The numbers of the sampler that people set: by options, in requests, with /set in a chat. One
  * table, from which options.c, generation_options.c, modes/batch/request.c, modes/proof/settings.c
- * and modes/chat/settings.c take names, fields and ranges. A new one is a row here
+ * and modes/chat/chat_settings.c take names, fields and ranges. A new one is a row here
  * and a field of Options and of SamplerOptions. What other programs call them stays with what reads
  * those: modes/open/ollama_defaults.c, formats/family/recommended.c, advice/foreign.c. */
 #ifndef SAMPLING_NUMBERS_H

@@ -9,7 +9,7 @@
 
 #include "base/array.h"
 #include "base/utf8.h"
-#include "system/compressed.h"
+#include "system/compression.h"
 #include "system/text_file.h"
 
 void line_reader_init(LineReader *r, int fd, const char *name, const char *option) {
@@ -48,7 +48,7 @@ static Status refuse_compressed(const LineReader *r, Error *error) {
         {"\xFF\xFE",
          "UTF-16 text; iconv -f UTF-16 -t UTF-8 FILE | ... with - for its name reads it"},
     };
-    const Compression *how = compressed_by(r->bytes, r->end);
+    const Compression *how = compression_of(r->bytes, r->end);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         size_t n = strlen(others[i].mark);
         if (r->end >= n && memcmp(r->bytes, others[i].mark, n) == 0 &&

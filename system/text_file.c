@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "system/compressed.h"
+#include "system/compression.h"
 #include "system/descriptor.h"
 
 const char *text_file_command_name(const char *name) {
@@ -21,7 +21,7 @@ Status text_file_check(const char *name, const char *text, size_t length, Error 
 /* The same of what was read from a file, which a command may make a text. */
 static Status check_file(const char *name, const char *text, size_t length, Error *error) {
     size_t valid = utf8_valid_prefix(text, length);
-    const Compression *how = valid < length ? compressed_by(text, length) : NULL;
+    const Compression *how = valid < length ? compression_of(text, length) : NULL;
     const char *file = text_file_command_name(name);
     if (how)
         return error_set(error,

@@ -1,7 +1,7 @@
 #include "template/access.h"
 
 #include "template/call.h"
-#include "template/compare.h"
+#include "template/equality.h"
 #include "template/iterate.h"
 #include "template/number.h"
 #include "template/print.h"

@@ -1,6 +1,6 @@
 #include "template/call.h"
 
-#include "template/compare.h"
+#include "template/equality.h"
 #include "template/print.h"
 
 #include <string.h>

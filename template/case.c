@@ -2,7 +2,7 @@
  * the unconditional part). */
 #include "template/case.h"
 
-#include "template/characters.h"
+#include "template/character_classes.h"
 
 #include <utf8proc.h>
 

@@ -2,7 +2,7 @@
 #ifndef TEMPLATE_CASE_H
 #define TEMPLATE_CASE_H
 
-#include "template/text.h"
+#include "template/jinja_text.h"
 
 typedef enum Case { CASE_LOWER, CASE_UPPER, CASE_TITLE, CASE_FOLD } Case;
 

@@ -7,7 +7,7 @@
 #include "template/answer.h"
 #include "template/chat_template.h"
 #include "template/contents.h"
-#include "template/messages.h"
+#include "template/message_forms.h"
 
 typedef struct ChatPrompt {
     const Session *session;

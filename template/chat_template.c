@@ -4,7 +4,7 @@
 #include "constraint/json_digits.h"
 #include "template/builtins.h"
 #include "template/methods.h"
-#include "template/compare.h"
+#include "template/equality.h"
 #include "template/eval.h"
 #include "template/parse.h"
 #include "template/print.h"

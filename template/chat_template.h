@@ -2,9 +2,9 @@
  * apply_chat_template.
  *
  * A template is a stranger's program in Jinja, the language of jinja2. A small interpreter of our
- * own runs it (machine.h lists its parts). The program sees its input variables and nothing else,
- * and its steps, memory, output and recursion are bounded. docs/chat-templates.md lists what is
- * covered.
+ * own runs it (jinja_machine.h lists its parts). The program sees its input variables and nothing
+ * else, and its steps, memory, output and recursion are bounded. docs/chat-templates.md lists what
+ * is covered.
  *
  *     ChatTemplate *template = chat_template_compile(text, length, &error);
  *     ChatTemplateInput input = {.variables = variables, .trusted = {"bos_token", NULL}, ...};

@@ -3,7 +3,7 @@
 #include "template/access.h"
 #include "template/arithmetic.h"
 #include "template/call.h"
-#include "template/compare.h"
+#include "template/equality.h"
 #include "template/print.h"
 
 #include <string.h>

@@ -2,9 +2,9 @@
 #include "template/arithmetic.h"
 #include "template/builtins.h"
 #include "template/case.h"
-#include "template/characters.h"
+#include "template/character_classes.h"
 #include "template/format_percent.h"
-#include "template/json.h"
+#include "template/tojson.h"
 #include "template/list_filters.h"
 #include "template/print.h"
 

@@ -1,6 +1,6 @@
 #include "template/format_percent.h"
 
-#include "template/compare.h"
+#include "template/equality.h"
 #include "template/format.h"
 #include "template/number.h"
 #include "template/print.h"

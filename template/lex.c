@@ -7,7 +7,7 @@
  *     %}  #}         drop one newline after                 +%} +#}    keep it */
 #include "template/lex.h"
 
-#include "template/characters.h"
+#include "template/character_classes.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "template/access.h"
 #include "template/arithmetic.h"
 #include "template/case.h"
-#include "template/compare.h"
+#include "template/equality.h"
 #include "template/print.h"
 
 #include <string.h>

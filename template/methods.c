@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "template/case.h"
-#include "template/characters.h"
-#include "template/compare.h"
+#include "template/character_classes.h"
+#include "template/equality.h"
 #include "template/format_braces.h"
 #include "template/print.h"
 

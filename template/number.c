@@ -1,7 +1,7 @@
 /* The program never calls setlocale for numbers, so strtod speaks C. */
 #include "template/number.h"
 
-#include "template/characters.h"
+#include "template/character_classes.h"
 #include "template/print.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 #include "template/print.h"
 
 #include "base/numbers.h"
-#include "template/characters.h"
+#include "template/character_classes.h"
 #include "template/iterate.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "template/arithmetic.h"
 #include "template/builtins.h"
 #include "template/case.h"
-#include "template/compare.h"
+#include "template/equality.h"
 #include "template/print.h"
 
 static BUILTIN(is_defined) {

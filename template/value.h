@@ -2,7 +2,7 @@
 #ifndef TEMPLATE_VALUE_H
 #define TEMPLATE_VALUE_H
 
-#include "template/text.h"
+#include "template/jinja_text.h"
 
 typedef enum ValueType {
     V_MISSING, /* no value: an argument that was not given, a variable that was not set */

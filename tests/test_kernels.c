@@ -9,7 +9,7 @@
 #include <omp.h>
 
 #include "core/isa.h"
-#include "kernels/blocks.h"
+#include "kernels/block_kernels.h"
 #include "kernels/matmul.h"
 #include "kernels/panel_pack.h"
 #include "kernels/superblocks.h"

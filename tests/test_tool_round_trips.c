@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "template/answer.h"
-#include "template/messages.h"
+#include "template/message_forms.h"
 #include "tests/json_lines.h"
 
 static const struct tm now = {.tm_year = 124, .tm_mon = 6, .tm_mday = 26};

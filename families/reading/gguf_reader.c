@@ -14,7 +14,7 @@
 #include "formats/family/gguf_match.h"
 #include "formats/family/gguf_ollama.h"
 #include "formats/family/gguf_positions.h"
-#include "formats/family/pooling.h"
+#include "formats/family/embedding_pooling.h"
 #include "formats/family/recommended.h"
 #include "formats/stored/scale_join.h"
 #include "formats/family/verb_steps.h"

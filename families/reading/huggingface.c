@@ -22,7 +22,7 @@
 #include "formats/stored/mxfp4_join.h"
 #include "formats/family/own_model.h"
 #include "formats/tokenizers/own_vocabulary.h"
-#include "formats/family/pooling.h"
+#include "formats/family/embedding_pooling.h"
 #include "formats/family/recommended.h"
 #include "formats/stored/quantization.h"
 #include "formats/family/prediction.h"

@@ -13,7 +13,7 @@
 #include "modes/chat/chat_state.h"
 #include "modes/chat/commands.h"
 #include "system/note.h"
-#include "modes/chat/settings.h"
+#include "modes/chat/chat_settings.h"
 #include "modes/chat/tab_completion.h"
 #include "modes/chat/turn.h"
 #include "modes/proof/receipt.h"

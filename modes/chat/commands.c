@@ -9,7 +9,7 @@
 #include "base/utf8.h"
 #include "modes/chat/command_paths.h"
 #include "system/note.h"
-#include "modes/chat/settings.h"
+#include "modes/chat/chat_settings.h"
 #include "modes/chat/turn.h"
 #include "system/terminal.h"
 #include "system/text_file.h"

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "modes/chat/command_paths.h"
 #include "modes/chat/commands.h"
-#include "modes/chat/settings.h"
+#include "modes/chat/chat_settings.h"
 
 /* Adds a name to the words of a completion if it begins with typed[length]. */
 static void add_word(TextBuffer *words, const char *name, const char *typed, size_t length) {

@@ -4,7 +4,7 @@
 #define CLUSTER_RANK_H
 
 #include "ports/cluster/divide.h"
-#include "ports/cluster/steps.h"
+#include "ports/cluster/leader_steps.h"
 
 typedef struct Rank Rank;
 

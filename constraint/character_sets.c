@@ -1,4 +1,4 @@
-#include "constraint/characters.h"
+#include "constraint/character_sets.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* No part of a message turns into template text: quotes and escapes get the flag of the text inside
  * them, brackets and commas the flag of the list or dict. */
-#include "template/json.h"
+#include "template/tojson.h"
 
-#include "template/compare.h"
+#include "template/equality.h"
 #include "template/iterate.h"
 #include "template/number.h"
 #include "template/print.h"

@@ -1,4 +1,4 @@
-#include "template/compare.h"
+#include "template/equality.h"
 
 #include "template/iterate.h"
 #include "template/print.h"

@@ -7,8 +7,8 @@
  *
  * A message's reasoning goes by three names. As in transformers, each message with one of them gets
  * "reasoning_content" and "thinking". */
-#ifndef TEMPLATE_MESSAGES_H
-#define TEMPLATE_MESSAGES_H
+#ifndef TEMPLATE_MESSAGE_FORMS_H
+#define TEMPLATE_MESSAGE_FORMS_H
 
 #include "template/chat_template.h"
 

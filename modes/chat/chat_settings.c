@@ -1,4 +1,4 @@
-#include "modes/chat/settings.h"
+#include "modes/chat/chat_settings.h"
 
 #include <stdlib.h>
 #include <string.h>

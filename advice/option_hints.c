@@ -1,4 +1,4 @@
-#include "advice/options.h"
+#include "advice/option_hints.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  *
  * A kernel file has a block kernel for each type and number of rows, written around the registers
  * of its instruction set. This header has the steps that all of them share. */
-#ifndef BLOCKS_H
-#define BLOCKS_H
+#ifndef BLOCK_KERNELS_H
+#define BLOCK_KERNELS_H
 
 #include "kernels/activations.h"
 #include "kernels/float.h"

@@ -1,6 +1,6 @@
 /* Python's equality, order and hashes of values, and what stands on them: dicts, `in`, sorting. */
-#ifndef TEMPLATE_COMPARE_H
-#define TEMPLATE_COMPARE_H
+#ifndef TEMPLATE_EQUALITY_H
+#define TEMPLATE_EQUALITY_H
 
 #include "template/value.h"
 

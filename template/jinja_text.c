@@ -1,7 +1,7 @@
-#include "template/text.h"
+#include "template/jinja_text.h"
 
 #include "base/unicode.h"
-#include "template/characters.h"
+#include "template/character_classes.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Suggests an option in place of one that does not exist: the nearest by spelling, or the one that
  * other programs call by this name. */
-#ifndef ADVICE_OPTIONS_H
-#define ADVICE_OPTIONS_H
+#ifndef ADVICE_OPTION_HINTS_H
+#define ADVICE_OPTION_HINTS_H
 
 #include "system/command_line.h"
 

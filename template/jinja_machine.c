@@ -1,4 +1,4 @@
-#include "template/machine.h"
+#include "template/jinja_machine.h"
 
 #include <stdarg.h>
 #include <stdio.h>

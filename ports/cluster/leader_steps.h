@@ -1,8 +1,8 @@
 /* What rank 0 tells the ranks that follow it: before each of its passes one broadcast, with what
  * was done to its caches since the last one and the rows of the pass. They do the same to theirs.
  */
-#ifndef CLUSTER_STEPS_H
-#define CLUSTER_STEPS_H
+#ifndef CLUSTER_LEADER_STEPS_H
+#define CLUSTER_LEADER_STEPS_H
 
 #include "kvcache/kvcache_mirror.h"
 #include "ports/cluster/observed.h"

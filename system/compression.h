@@ -1,6 +1,6 @@
 /* Telling compressed files by their first bytes, so that a message can name what unpacks them. */
-#ifndef SYSTEM_COMPRESSED_H
-#define SYSTEM_COMPRESSED_H
+#ifndef SYSTEM_COMPRESSION_H
+#define SYSTEM_COMPRESSION_H
 
 #include <stddef.h>
 
@@ -10,6 +10,6 @@ typedef struct Compression {
 } Compression;
 
 /* How a file that begins with these bytes is compressed; NULL: in no way that is known. */
-const Compression *compressed_by(const char *bytes, size_t length);
+const Compression *compression_of(const char *bytes, size_t length);
 
 #endif

@@ -4,10 +4,10 @@
  * UTF-8, apart from parts of a character on their way into a Builder. A Builder's memory is the
  * machine's, which frees it all at once, and a lack of it ends the rendering; base/text.h has the
  * TextBuffer for what outlives one. */
-#ifndef TEMPLATE_TEXT_H
-#define TEMPLATE_TEXT_H
+#ifndef TEMPLATE_JINJA_TEXT_H
+#define TEMPLATE_JINJA_TEXT_H
 
-#include "template/machine.h"
+#include "template/jinja_machine.h"
 
 /* The two values of every `from_template` flag. A value made of several parts comes from the
  * template only if all its parts do, so flags are combined with `&`. */

@@ -1,6 +1,6 @@
 /* tojson: Python's json.dumps, byte for byte. */
-#ifndef TEMPLATE_JSON_H
-#define TEMPLATE_JSON_H
+#ifndef TEMPLATE_TOJSON_H
+#define TEMPLATE_TOJSON_H
 
 #include "template/value.h"
 

@@ -1,6 +1,6 @@
 /* What Python's str knows of characters: categories from utf8proc's Unicode data. */
-#ifndef TEMPLATE_CHARACTERS_H
-#define TEMPLATE_CHARACTERS_H
+#ifndef TEMPLATE_CHARACTER_CLASSES_H
+#define TEMPLATE_CHARACTER_CLASSES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -30,8 +30,8 @@
  *
  * Behaviour follows jinja2 3.1 (lexer.py, parser.py, idtracking.py, compiler.py, runtime.py,
  * filters.py, tests.py, sandbox.py) and CPython 3.11's built-in types. */
-#ifndef TEMPLATE_MACHINE_H
-#define TEMPLATE_MACHINE_H
+#ifndef TEMPLATE_JINJA_MACHINE_H
+#define TEMPLATE_JINJA_MACHINE_H
 
 #include "base/status.h"
 

@@ -1,6 +1,6 @@
 /* The options of a chat that /set shows and changes while it goes on. */
-#ifndef SETTINGS_H
-#define SETTINGS_H
+#ifndef CHAT_SETTINGS_H
+#define CHAT_SETTINGS_H
 
 #include <stdbool.h>
 #include <stddef.h>

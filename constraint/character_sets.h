@@ -1,7 +1,7 @@
 /* Sets of characters as expressions over the bytes of UTF-8, plain or as a JSON string holds them.
  */
-#ifndef CONSTRAINT_CHARACTERS_H
-#define CONSTRAINT_CHARACTERS_H
+#ifndef CONSTRAINT_CHARACTER_SETS_H
+#define CONSTRAINT_CHARACTER_SETS_H
 
 #include "constraint/regex.h"
 

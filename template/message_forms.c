@@ -1,4 +1,4 @@
-#include "template/messages.h"
+#include "template/message_forms.h"
 
 #include <stdlib.h>
 #include <string.h>

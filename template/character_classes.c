@@ -1,4 +1,4 @@
-#include "template/characters.h"
+#include "template/character_classes.h"
 
 #include "base/unicode.h"
 

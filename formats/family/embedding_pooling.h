@@ -10,8 +10,8 @@
  *     embedding.only            true: the model has no output head
  *
  * session/embedding.h reads them. */
-#ifndef FORMATS_FAMILY_POOLING_H
-#define FORMATS_FAMILY_POOLING_H
+#ifndef FORMATS_FAMILY_EMBEDDING_POOLING_H
+#define FORMATS_FAMILY_EMBEDDING_POOLING_H
 
 #include "formats/containers/source.h"
 

@@ -1,4 +1,4 @@
-#include "ports/cluster/steps.h"
+#include "ports/cluster/leader_steps.h"
 
 #include <stdlib.h>
 #include <string.h>

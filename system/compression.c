@@ -1,8 +1,8 @@
-#include "system/compressed.h"
+#include "system/compression.h"
 
 #include <string.h>
 
-const Compression *compressed_by(const char *bytes, size_t length) {
+const Compression *compression_of(const char *bytes, size_t length) {
     static const struct {
         const char *mark;
         Compression compression;

@@ -1,4 +1,4 @@
-#include "formats/family/pooling.h"
+#include "formats/family/embedding_pooling.h"
 
 #include <stdio.h>
 #include <string.h>
