@@ -77,5 +77,7 @@ static const ModeOptions *const tables[] = {
     NULL,
 };
 
-const MoreOptions modes_options = {
-    .tables = tables, .advise = advice_option, .look = foreign_value};
+const MoreOptions modes_options = {.tables = tables,
+                                   .advise = advice_option,
+                                   .look = foreign_value,
+                                   .takes_words = batch_takes_words};

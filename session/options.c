@@ -125,7 +125,7 @@ static const OptionRow help_rows[] = {
     END_ROW,
 };
 
-/* A word after --merge. */
+/* A word of the mode that takes them: --merge. */
 static Status take_part(Options *o, const char *word, Error *error) {
     if (!array_reserve(&o->parts, &o->parts_capacity, o->n_parts + 1, sizeof *o->parts))
         return error_set(error, "no memory for the names of the parts");
@@ -133,12 +133,13 @@ static Status take_part(Options *o, const char *word, Error *error) {
     return STATUS_OK;
 }
 
-/* Takes a word that belongs to no option as the model, or with --merge as a part. A second such
- * word is refused, with a hint that depends on whether it is a file or looks like a part of a
- * prompt. */
+/* Takes a word that belongs to no option as the model, or as a part for a mode that wants parts. A
+ * second such word is refused, with a hint that depends on whether it is a file or looks like a
+ * part of a prompt. */
 static Status take_model(void *values, const char *word, Error *error) {
     Options *options = values;
-    if (options_ask(options, "merge")) return take_part(options, word, error);
+    if (options->takes_words && options->takes_words(options))
+        return take_part(options, word, error);
     if (!options->model) {
         options->model = word;
         return STATUS_OK;
@@ -217,9 +218,20 @@ Status options_parse(Options *options, const MoreOptions *more, int argc, char *
     options->line.operand = take_model;
     options->line.advise = more ? more->advise : NULL;
     options->line.look = more ? more->look : NULL;
+    options->takes_words = more ? more->takes_words : NULL;
     status = command_line_parse(&options->line, argc, argv, error);
     if (options->output && strcmp(options->output, "-") == 0) options->output = NULL; /* stdout */
     return status == STATUS_OK ? options_check(options, error) : status;
+}
+
+/* The tables' values lie in Options, so that a copy's must point into the copy. */
+void options_copy(Options *copy, const Options *options) {
+    *copy = *options;
+    for (size_t i = 0; copy->tables[i].rows; i++)
+        copy->tables[i].values =
+            (char *)copy + ((char *)options->tables[i].values - (char *)options);
+    copy->line.tables = copy->tables;
+    copy->line.context = copy;
 }
 
 void options_free(Options *options) {

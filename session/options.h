@@ -79,7 +79,10 @@ typedef struct Options {
     bool version;
     HelpChoice help;
 
-    const char **parts; /* [n_parts] the words after --merge; the array is owned */
+    /* Whether a mode takes the words that belong to no option, in place of a model: parts. NULL:
+     * none does. */
+    bool (*takes_words)(const struct Options *options);
+    const char **parts; /* [n_parts] the words of --merge; the array is owned */
     size_t n_parts, parts_capacity;
 
     CommandLine line; /* as it was read, for options_given */
@@ -96,6 +99,7 @@ typedef struct MoreOptions {
     /* As CommandLine's. */
     void (*advise)(const CommandLine *line, const char *name, Error *error);
     Status (*look)(const CommandLine *line, const char *spelled, const char *value, Error *error);
+    bool (*takes_words)(const Options *options); /* as Options' */
 } MoreOptions;
 
 /* Tables of Options that --help shows among those of modes: --batch, --override, and messages. */
@@ -105,6 +109,10 @@ extern const ModeOptions options_batch, options_override, options_chat, options_
  * is wrong. */
 Status options_parse(Options *options, const MoreOptions *more, int argc, char **argv,
                      Error *error);
+
+/* Makes *copy what *options is: a struct that can be changed by itself, and be asked like the one
+ * that was parsed. Texts and lists of words are shared with *options; only that is freed. */
+void options_copy(Options *copy, const Options *options);
 
 /* Frees what options_parse has allocated, also after a failure. */
 void options_free(Options *options);

@@ -61,6 +61,25 @@ static void long_options_take_their_value_either_way(void **state) {
     assert_true(o.top_p == 0.9);
 }
 
+static void a_copy_is_asked_like_the_original(void **state) {
+    (void)state;
+    Options o, copy;
+    Error error;
+    assert_int_equal(PARSE("m.bin", "--special", "--batch", "r.jsonl", "--ordered"), STATUS_OK);
+    options_copy(&copy, &o);
+    /* Nothing of the copy is read from the original. */
+    memset(&o, 0, sizeof o);
+    assert_true(options_given(&copy, &copy.special));
+    assert_false(options_given(&copy, &copy.top_p));
+    assert_true(options_ask(&copy, "ordered") && batch_options(&copy)->ordered);
+    assert_string_equal(options_text(&copy, "batch"), "r.jsonl");
+    /* What is changed in the copy is what it is asked for. */
+    batch_options_to_set(&copy)->ordered = false;
+    copy.special = false;
+    assert_false(options_ask(&copy, "ordered") || options_ask(&copy, "special"));
+    assert_null(o.tables[0].rows);
+}
+
 static void a_prompt_may_begin_with_a_dash(void **state) {
     (void)state;
     Options o;
@@ -591,6 +610,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_options_are_those_of_llama2c),
         cmocka_unit_test(long_options_take_their_value_either_way),
+        cmocka_unit_test(a_copy_is_asked_like_the_original),
         cmocka_unit_test(a_prompt_may_begin_with_a_dash),
         cmocka_unit_test(a_mistyped_option_suggests_the_right_one),
         cmocka_unit_test(what_other_programs_call_it_is_told_in_one_line),

@@ -28,6 +28,10 @@ static const OptionRow rows[] = {
 };
 const ModeOptions batch_option_table = {rows, &unset, sizeof unset};
 
+bool batch_takes_words(const Options *options) {
+    return batch_options(options)->merge;
+}
+
 const BatchOptions *batch_options(const Options *options) {
     return options_of(options, &unset);
 }

@@ -20,6 +20,9 @@ typedef struct BatchOptions {
 
 extern const ModeOptions batch_option_table;
 
+/* MoreOptions.takes_words: with --merge the words that belong to no option are parts. */
+bool batch_takes_words(const Options *options);
+
 /* Those of the command line. */
 const BatchOptions *batch_options(const Options *options);
 BatchOptions *batch_options_to_set(Options *options);

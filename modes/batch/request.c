@@ -878,7 +878,7 @@ bool request_only_encodes(const Request *r) {
 /* The session as the request's prompts are encoded. `options` is what it points at. */
 static Session encoding_session(const Request *r, const Session *session, Options *options) {
     Session own = *session;
-    *options = *session->options;
+    options_copy(options, session->options);
     if (r->adds_special) options->bos = json_is_true(r->adds_special) ? BOS_AUTO : BOS_NO;
     if (r->parses_special) options->special = json_is_true(r->parses_special);
     own.options = options;
