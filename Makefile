@@ -85,7 +85,7 @@ ALL_KERNELS = $(call isa_kernels,$(ISAS_x86_64) $(ISAS_aarch64))
 
 # Vector code is compiled once for each instruction set that has lanes of its own, with -DISA=name.
 # kernels/float.c has no plain C build: kernels/reference.c multiplies floats itself.
-ISA_SOURCES = core/attention_segment.c kernels/attention_q8.c core/numeric.c kernels/float.c layers/state/recurrence.c \
+ISA_SOURCES = core/attention_segment.c core/attention_bf16.c kernels/attention_q8.c core/numeric.c kernels/float.c layers/state/recurrence.c \
 	layers/attention/index_scores.c layers/attention/latent_page.c
 LANES = reference $(patsubst kernels/lanes_%.h,%,$(wildcard $(ISAS:%=kernels/lanes_%.h)))
 ISA_OBJECTS = $(filter-out $(BUILD)/kernels/float.reference.o, \

@@ -525,7 +525,7 @@ static const OptionRow rows[] = {
     TEXT_ROW(USUAL, 0, "isa", "NAME", FIELD(isa), "instruction set [the best]"),
     TEXT_ROW(USUAL, 0, "type", "T", FIELD(type),
              "type of the weights, if MODEL is not a model.bin"),
-    CHOICE_ROW(USUAL, 0, "kv-type", "auto|f32|f16|q8", FIELD(kv_type), NULL,
+    CHOICE_ROW(USUAL, 0, "kv-type", "auto|f32|f16|bf16|q8", FIELD(kv_type), NULL,
                "type of the KV cache [the model's]"),
     UINT_ROW(USUAL, 0, "context", FIELD(context), 1, MOST_POSITIONS,
              "context length, in tokens [the model's]"),

@@ -7,8 +7,10 @@
 #include "kvcache/kvcache_snapshots_internal.h"
 #include "kvcache/kvpages.h"
 #include "kernels/attention_q8.h"
+#include "kernels/bfloat.h"
 
-_Static_assert((int)KV_PAGE == (int)Q8_PAGE, "pages have one size whatever their type");
+_Static_assert((int)KV_PAGE == (int)Q8_PAGE && (int)KV_PAGE == (int)BF16_PAGE,
+               "pages have one size whatever their type");
 
 /* Writes 8-bit pages. The core build has no functions there (core/core_absent.c). */
 static const AttentionQ8 *const q8 = &attention_q8_reference;
@@ -154,6 +156,12 @@ static void store_head(KvType type, const KvLayer *layer, void *keys, void *valu
     } else if (type == KV_F32) {
         for (size_t i = 0; i < key_dim; i++) ((float *)keys)[i * KV_PAGE + slot] = key[i];
         memcpy((float *)values + slot * value_dim, value, value_dim * sizeof *value);
+    } else if (type == KV_BF16) {
+        uint16_t *bf16_keys = keys, *bf16_values = values;
+        for (size_t i = 0; i < key_dim; i++)
+            bf16_keys[bf16_key_place(key_dim, i, slot)] = bfloat_round_floored(key[i]);
+        for (size_t i = 0; i < value_dim; i++)
+            bf16_values[bf16_value_place(i, slot)] = bfloat_round_floored(value[i]);
     } else {
         uint16_t *half_keys = keys, *half_values = (uint16_t *)values + slot * value_dim;
         for (size_t i = 0; i < key_dim; i++)

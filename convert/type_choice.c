@@ -74,8 +74,10 @@ static Status measure_memory(const Source *source, const char *type, const TypeW
     Status status = open_description(source, type, wish->scratch, &file, error);
     if (status == STATUS_OK) status = model_open(&model, file, &options, error);
     if (status == STATUS_OK) {
-        static const KvType asked[] = {
-            [KV_CHOICE_F32] = KV_F32, [KV_CHOICE_F16] = KV_F16, [KV_CHOICE_Q8] = KV_Q8};
+        static const KvType asked[] = {[KV_CHOICE_F32] = KV_F32,
+                                       [KV_CHOICE_F16] = KV_F16,
+                                       [KV_CHOICE_BF16] = KV_BF16,
+                                       [KV_CHOICE_Q8] = KV_Q8};
         const KvShape shape = model_kv_shape(
             model, wish->kv_type == KV_CHOICE_AUTO ? model_kv_type(model) : asked[wish->kv_type]);
         uint32_t context = model_context(model);

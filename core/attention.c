@@ -12,6 +12,8 @@
 
 #include "base/lines.h"
 #include "base/threads.h"
+#include "kernels/weight_types.h"
+#include "kvcache/bf16_page.h"
 
 /* The most floats of partial results that wait to be joined. */
 enum { SPLIT_FLOATS = 1 << 20 };
@@ -24,7 +26,10 @@ struct AttentionMemory {
     size_t scratch_floats; /* of AttentionJob.scratch */
     size_t thread_floats;
     float *threads; /* [n_threads][thread_floats] */
-    float *split;   /* [SPLIT_FLOATS], partial results of segments */
+    size_t head_dim;
+    const Kernels *kernels;       /* of products of bfloat16, */
+    const MatmulMemory *products; /* whose scratch they use */
+    float *split;                 /* [SPLIT_FLOATS], partial results of segments */
 };
 
 /* One thread's part of the memory. */
@@ -33,26 +38,50 @@ typedef struct Workspace {
     float (*weights)[KV_PAGE]; /* [ATTENTION_QUERIES] */
     float *next, *running;     /* [ATTENTION_QUERIES][partial_floats] */
     float *scores;             /* [n_positions], of an observed query; else NULL */
+    AttentionBf16 bf16;
 } Workspace;
 
+/* Bytes of the parts of AttentionBf16: packed rows of n_inputs; rows of a head's queries, or of
+ * products; a page's values. */
+static size_t packed_bytes(const Kernels *kernels, size_t n_inputs) {
+    return round_up(kernels->input_bytes(FORM_BFLOATS, ATTENTION_QUERIES, n_inputs), 64);
+}
+static size_t rows_bytes(size_t head_dim) {
+    size_t width = head_dim > ATTENTION_BF16_OUTPUTS ? head_dim : ATTENTION_BF16_OUTPUTS;
+    return ATTENTION_QUERIES * round_up(width, 16) * sizeof(float);
+}
+static size_t values_bytes(size_t head_dim) {
+    return KV_PAGE * bf16_value_bytes(head_dim);
+}
+
+static size_t bf16_bytes(const Kernels *kernels, size_t head_dim) {
+    return packed_bytes(kernels, head_dim) + packed_bytes(kernels, KV_PAGE) + rows_bytes(head_dim) +
+           values_bytes(head_dim);
+}
+
 /* Size of the scratch in floats: room for the keys or values of a page as floats and one register
- * beyond, or for the queries as 8-bit codes and the codes of a page's values. */
-static size_t scratch_floats(size_t head_dim) {
+ * beyond, for the queries as 8-bit codes and the codes of a page's values, or for bf16_bytes. */
+static size_t scratch_floats(const Kernels *kernels, size_t head_dim) {
     size_t page = KV_PAGE * round_up(head_dim, 32) + 16;
     size_t codes = ATTENTION_QUERIES * q8_groups(head_dim) * sizeof(Q8Group) / sizeof(float) +
                    q8_scratch_bytes(head_dim) / sizeof(float);
-    return round_up(codes > page ? codes : page, 16);
+    size_t bf16 = bf16_bytes(kernels, head_dim) / sizeof(float), most = codes > page ? codes : page;
+    return round_up(bf16 > most ? bf16 : most, 16);
 }
 
-AttentionMemory *attention_memory_new(uint32_t head_dim, size_t n_positions, int n_threads) {
+AttentionMemory *attention_memory_new(const Kernels *kernels, const MatmulMemory *products,
+                                      uint32_t head_dim, size_t n_positions, int n_threads) {
     AttentionMemory *memory = calloc(1, sizeof *memory);
     size_t bytes;
     if (!memory) return NULL;
     memory->partial_floats = PARTIAL_OUT + round_up(head_dim, 16);
-    memory->scratch_floats = scratch_floats(head_dim);
+    memory->scratch_floats = scratch_floats(kernels, head_dim);
     memory->thread_floats = memory->scratch_floats +
                             ATTENTION_QUERIES * (KV_PAGE + 2 * memory->partial_floats) +
                             round_up(n_positions, 16);
+    memory->head_dim = head_dim;
+    memory->kernels = kernels;
+    memory->products = products;
     if (size_mul(memory->thread_floats * sizeof(float), (size_t)n_threads, &bytes))
         memory->threads = lines_new(bytes);
     memory->split = lines_new(SPLIT_FLOATS * sizeof(float));
@@ -68,6 +97,16 @@ void attention_memory_free(AttentionMemory *memory) {
     free(memory);
 }
 
+/* The thread's AttentionBf16, whose parts lie in the scratch. */
+static AttentionBf16 place_bf16(const AttentionMemory *memory, size_t thread, float *scratch) {
+    AttentionBf16 place = {.kernels = memory->kernels, .q = scratch};
+    place.weights = (char *)place.q + packed_bytes(memory->kernels, memory->head_dim);
+    place.rows = (void *)((char *)place.weights + packed_bytes(memory->kernels, KV_PAGE));
+    place.values = (void *)((char *)place.rows + rows_bytes(memory->head_dim));
+    place.scratch = matmul_scratch(memory->products, thread);
+    return place;
+}
+
 static Workspace thread_workspace(const AttentionMemory *memory, bool observed) {
     size_t thread = (size_t)omp_get_thread_num();
     Workspace w = {.scratch = memory->threads + thread * memory->thread_floats};
@@ -75,7 +114,12 @@ static Workspace thread_workspace(const AttentionMemory *memory, bool observed) 
     w.next = w.weights[ATTENTION_QUERIES];
     w.running = w.next + ATTENTION_QUERIES * memory->partial_floats;
     if (observed) w.scores = w.running + ATTENTION_QUERIES * memory->partial_floats;
+    w.bf16 = place_bf16(memory, thread, w.scratch);
     return w;
+}
+
+AttentionBf16 attention_bf16_of(const AttentionMemory *memory) {
+    return thread_workspace(memory, false).bf16;
 }
 
 /* ---- The items of a call ---- */
@@ -225,7 +269,8 @@ static void run_segment(const AttentionCall *call, const Item *item, size_t segm
                               .n_queries = n,
                               .queries = queries,
                               .scratch = w->scratch,
-                              .weights = w->weights};
+                              .weights = w->weights,
+                              .bf16 = &w->bf16};
     call->kernel->segment(params, &job);
 }
 

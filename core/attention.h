@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "kernels/attention_q8.h"
+#include "kernels/matmul.h"
 #include "kvcache.h"
 
 enum { ATTENTION_SEGMENT = 1024 };
@@ -63,9 +64,12 @@ typedef struct AttentionObserver {
 } AttentionObserver;
 
 /* Working memory for n_threads threads and sequences of up to n_positions positions (the memory
- * that grows with n_positions is touched for observers alone); NULL when there is not enough. */
+ * that grows with n_positions is touched for observers alone); NULL when there is not enough. The
+ * kernels multiply keys and values in bfloat16 (core/attention_bf16.h), with the scratch that their
+ * memory `products` has for as many threads and that is free meanwhile. */
 typedef struct AttentionMemory AttentionMemory;
-AttentionMemory *attention_memory_new(uint32_t head_dim, size_t n_positions, int n_threads);
+AttentionMemory *attention_memory_new(const Kernels *kernels, const MatmulMemory *products,
+                                      uint32_t head_dim, size_t n_positions, int n_threads);
 void attention_memory_free(AttentionMemory *memory);
 
 /* ---- What is built once for each instruction set ---- */
@@ -86,6 +90,23 @@ typedef struct AttentionQuery {
     float *scores;     /* when not NULL, scores[i] receives the score of position i */
 } AttentionQuery;
 
+/* Where values are bfloat16, they are multiplied so many elements of the head at a time: the
+ * products of all queries of a job then stay in the cache. */
+enum { ATTENTION_BF16_OUTPUTS = 64 };
+
+/* A thread's memory for keys and values in bfloat16 (core/attention_bf16.h). */
+typedef struct AttentionBf16 {
+    const Kernels *kernels;
+    void *q;          /* the job's queries, packed as the kernels read them */
+    void *weights;    /* the weights of a page, packed likewise */
+    float *rows;      /* queries to be packed, or the products of weights and values */
+    uint16_t *values; /* values that a page does not hold as the product reads them */
+    void *scratch;    /* of the kernels */
+} AttentionBf16;
+
+/* The calling thread's. */
+AttentionBf16 attention_bf16_of(const AttentionMemory *memory);
+
 /* Queries that share a key/value head of one sequence, and the positions of one segment. */
 typedef struct AttentionJob {
     const KvCache *cache;
@@ -95,6 +116,7 @@ typedef struct AttentionJob {
     const AttentionQuery *queries;
     void *scratch;             /* 64-byte aligned; holds keys or values as floats, or Q8Groups */
     float (*weights)[KV_PAGE]; /* [n_queries], scratch for the weights of one block */
+    const AttentionBf16 *bf16;
 } AttentionJob;
 
 typedef struct AttentionKernel {

@@ -7,6 +7,8 @@
  * accumulators all stay in registers. */
 #include "core/attention.h"
 
+#include "core/attention_bf16.h"
+#include "kernels/bfloat.h"
 #include "kernels/lanes.h"
 #include "core/numeric.h"
 
@@ -199,12 +201,15 @@ LANES_INLINE lanes finish_scores(const AttentionParams *params, const AttentionQ
     return s[0];
 }
 
-/* Replaces scores[KV_PAGE] by weights exp(score - max). Returns 16 sums of them. */
-LANES_INLINE lanes weigh(float *scores, float max) {
+/* Replaces scores[KV_PAGE] by weights exp(score - max), rounded to bfloat16 where `rounds`. Returns
+ * 16 sums of them. */
+LANES_INLINE lanes weigh(float *scores, float max, bool rounds) {
     lanes total = lanes_zero();
     for (size_t j = 0; j < BLOCK_LANES; j++, scores += LANES) {
         lanes weight = lanes_exp_falling(lanes_sub(lanes_load(scores), lanes_set(max)));
         lanes_store(scores, weight);
+        for (size_t i = 0; rounds && i < LANES; i++) scores[i] = bfloat_activation(scores[i]);
+        if (rounds) weight = lanes_load(scores);
         total = lanes_add(total, weight);
     }
     return total;
@@ -219,6 +224,7 @@ LANES_INLINE lanes weigh(float *scores, float max) {
 static void weigh_block(const AttentionParams *params, const AttentionJob *job, size_t first,
                         const Elements *q8_keys, PageOutput *outputs, lanes *sums) {
     const size_t n = job->n_queries;
+    const bool rounds = kvcache_shape(job->cache)->type == KV_BF16;
     float factors[ATTENTION_QUERIES] = {0}; /* first what the maximums grow by, negative */
     for (size_t i = 0; i < n; i++) {
         const AttentionQuery *query = &job->queries[i];
@@ -237,7 +243,9 @@ static void weigh_block(const AttentionParams *params, const AttentionJob *job, 
     for (size_t i = 0; i < n; i++) {
         if (q8_keys) q8_prefetch_keys(q8_keys->data, q8_keys->next, q8_keys->head_dim, i, n);
         if (outputs[i].begin >= outputs[i].end) continue;
-        lanes total = weigh(job->weights[i], job->queries[i].partial[PARTIAL_MAX]);
+        const float max = job->queries[i].partial[PARTIAL_MAX];
+        lanes total =
+            rounds ? weigh(job->weights[i], max, true) : weigh(job->weights[i], max, false);
         outputs[i].factor = factors[i];
         sums[i] = lanes_fma(sums[i], lanes_set(factors[i]), total);
     }
@@ -339,6 +347,8 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
         kvcache_values(job->cache, job->sequence, page, params->cache_layer, job->kv_head);
     if (q8) {
         q8->scores(job->scratch, n, keys.data, next, params->head_dim, job->weights);
+    } else if (type == KV_BF16) {
+        FOR_ISA(attention_bf16).scores(params, job, keys.data);
     } else if (in_keys) {
         FOR_ISA(latent_page).scores(params, job, keys.data, next);
     } else {
@@ -346,7 +356,10 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
     }
     PageOutput outputs[ATTENTION_QUERIES];
     weigh_block(params, job, first, q8 ? &keys : NULL, outputs, sums);
-    if (in_keys) {
+    if (type == KV_BF16) {
+        FOR_ISA(attention_bf16)
+            .add_values(params, job, keys.data, in_keys ? NULL : values.data, outputs);
+    } else if (in_keys) {
         FOR_ISA(latent_page).add_values(params, job, keys.data, outputs);
     } else if (q8) {
         q8->add_values(outputs, n, job->weights, values.data, next, params->value_dim);
@@ -371,6 +384,7 @@ static void segment(const AttentionParams *params, const AttentionJob *job) {
         memset(query->partial + PARTIAL_OUT, 0, padded(params->value_dim) * sizeof(float));
         if (q8) q8->quantize(query->q, head_dim, (Q8Group *)job->scratch + i * q8_groups(head_dim));
     }
+    if (kvcache_shape(job->cache)->type == KV_BF16) FOR_ISA(attention_bf16).begin(params, job);
     for (size_t page = begin / KV_PAGE; page * KV_PAGE < end; page++) {
         bool is_last = (page + 1) * KV_PAGE >= end;
         const char *keys = layer_keys(params, job, page);

@@ -91,7 +91,8 @@ static Status model_setup_allocate(Model *m, Error *error) {
     m->layer_threads = fits ? lines_new(bytes) : NULL;
     m->matmul =
         matmul_memory_new(m->isa->kernels, m->ffn_rows, widest_input(m->file), m->n_threads);
-    m->attention = attention_memory_new((uint32_t)widest_head(c), m->context, m->n_threads);
+    m->attention = attention_memory_new(m->isa->kernels, m->matmul, (uint32_t)widest_head(c),
+                                        m->context, m->n_threads);
     if (placed && m->layer_threads && m->matmul && m->attention) return STATUS_OK;
     return error_set(error,
                      "%s: no memory for the activations of %u rows (fewer at a time need less)",

@@ -31,6 +31,7 @@ enum {
     STRIPE = 8,
     RUN = 256,
     AMX_MIN_ROWS = 13,
+    NARROW = 64, /* floats of an output's row */
     ROW_TILES = MATMUL_MAX_ROWS / TILE_ROWS
 };
 
@@ -164,15 +165,16 @@ static void multiply_run(const Run *run, Scratch *s) {
 }
 
 /* Stores a stripe's sums to the output; past the caches where whole lines allow, because ordinary
- * stores a row apart hold up the tile stores. */
+ * stores a row apart hold up the tile stores. Products of attention are narrow and read at once. */
 static void store_sums(const Product *product, size_t n_rows, size_t begin, size_t panels,
                        const Scratch *s) {
+    const bool narrow = product->stride <= NARROW;
     for (size_t row = 0; row < n_rows; row++)
         for (size_t p = 0; p < panels; p++) {
             size_t outputs = matrix_panel_outputs(product->w, begin + p);
             const float *sums = s->sums[row / TILE_ROWS][p][row % TILE_ROWS];
             float *out = product->out + row * product->stride + (begin + p) * PANEL_ROWS;
-            if (outputs == PANEL_ROWS && (uintptr_t)out % LINE_BYTES == 0) {
+            if (outputs == PANEL_ROWS && !narrow && (uintptr_t)out % LINE_BYTES == 0) {
                 _mm256_stream_ps(out, _mm256_loadu_ps(sums));
                 _mm256_stream_ps(out + 8, _mm256_loadu_ps(sums + 8));
             } else {

@@ -80,8 +80,6 @@ LANES_INLINE float lanes_maximum(lanes x) {
     a = _mm256_max_ps(a, _mm256_permute_ps(a, 0xB1));
     return _mm256_cvtss_f32(a);
 }
-/* A 64-byte line of bfloat16 weights holds two inputs of each of 16 rows, interleaved: `low` widens
- * the first input, `high` the second. Only float.c needs these, so plain C has no equivalent. */
 LANES_INLINE lanes lanes_bfloat_low(const void *line) {
     const __m256i *p = line;
     return LANES_BOTH(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(p), 16)),

@@ -69,8 +69,6 @@ LANES_INLINE float lanes_maximum(lanes a) {
     a = _mm512_max_ps(a, _mm512_permute_ps(a, 0xB1));
     return _mm512_cvtss_f32(a);
 }
-/* A 64-byte line of bfloat16 weights holds two inputs of each of 16 rows, interleaved: `low` widens
- * the first input, `high` the second. Only float.c needs these, so plain C has no equivalent. */
 LANES_INLINE lanes lanes_bfloat_low(const void *line) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(line), 16));
 }

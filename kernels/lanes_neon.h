@@ -73,8 +73,6 @@ LANES_INLINE float lanes_maximum(lanes x) {
         for (int i = 0; i < half; i++) v[i] = v[i] > v[i + half] ? v[i] : v[i + half];
     return v[0];
 }
-/* A 64-byte line of bfloat16 weights holds two inputs of each of 16 rows, interleaved: `low` widens
- * the first input, `high` the second. Only float.c needs these, so plain C has no equivalent. */
 LANES_INLINE lanes lanes_bfloat_low(const void *line) {
     const uint32_t *p = line;
     LANES_EACH(lanes, vreinterpretq_f32_u32(vshlq_n_u32(vld1q_u32(p + 4 * i), 16)));

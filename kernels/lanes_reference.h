@@ -28,6 +28,14 @@ LANES_INLINE void lanes_store(float *p, lanes x) {
 LANES_INLINE lanes lanes_load_half(const uint16_t *p) {
     LANES_EACH(lanes, numbers_half_to_float(p[i]));
 }
+/* A 64-byte line of bfloat16 holds two numbers for each lane, interleaved: the first ones, widened,
+ * and the second ones. */
+LANES_INLINE lanes lanes_bfloat_low(const void *line) {
+    LANES_EACH(lanes, bfloat_to_float(((const uint16_t *)line)[2 * i]));
+}
+LANES_INLINE lanes lanes_bfloat_high(const void *line) {
+    LANES_EACH(lanes, bfloat_to_float(((const uint16_t *)line)[2 * i + 1]));
+}
 LANES_INLINE lanes lanes_add(lanes x, lanes y) {
     LANES_EACH(lanes, x.v[i] + y.v[i]);
 }

@@ -8,15 +8,17 @@
 
 #include "base/numbers.h"
 #include "kernels/attention_q8.h"
+#include "kvcache/bf16_page.h"
 
 /* Positions of a page, and how many positions a sequence can always go back. */
 enum { KV_PAGE = 64, KV_SLACK = 64 };
 
-typedef enum KvType { KV_F32, KV_F16, KV_Q8, KV_TYPES } KvType;
+typedef enum KvType { KV_F32, KV_F16, KV_Q8, KV_BF16, KV_TYPES } KvType;
 
 /* The name of the type as --kv-type has it. */
 static inline const char *kv_type_name(KvType type) {
-    static const char *const names[KV_TYPES] = {[KV_F32] = "f32", [KV_F16] = "f16", [KV_Q8] = "q8"};
+    static const char *const names[KV_TYPES] = {
+        [KV_F32] = "f32", [KV_F16] = "f16", [KV_Q8] = "q8", [KV_BF16] = "bf16"};
     return names[type];
 }
 
@@ -36,7 +38,19 @@ typedef struct KvLayer {
 
 /* Bytes of a key at one position. */
 static inline size_t kv_key_bytes(KvType type, size_t key_dim) {
+    if (type == KV_BF16) return bf16_key_bytes(key_dim);
     return type == KV_Q8 ? q8_key_bytes(key_dim) : key_dim * (type == KV_F32 ? 4 : 2);
+}
+
+/* A head's keys in a page are units, so many of each position: elements of floats, pairs of
+ * bfloat16, four codes or a scale of 8-bit keys. kv_unit_place: where unit `unit` of the position
+ * in slot `slot` lies. */
+static inline size_t kv_units(KvType type, size_t key_dim) {
+    if (type == KV_BF16) return (key_dim + 1) / 2;
+    return type == KV_Q8 ? round_up(key_dim, 4) / 4 + q8_groups(key_dim) : key_dim;
+}
+static inline size_t kv_unit_place(KvType type, size_t key_dim, size_t unit, size_t slot) {
+    return type == KV_BF16 ? bf16_key_pair(key_dim, unit, slot) : unit * KV_PAGE + slot;
 }
 
 /* Bytes of the keys of the pools that end in one page (kvcache/pool_keys.h). */

@@ -13,9 +13,10 @@ enum { SPARE_BYTES = ADDRESS_SANITIZER ? 0 : 2 << 20 };
 
 /* Bytes of one head's value at one position. */
 static size_t value_bytes(KvType type, const KvLayer *layer) {
-    if (layer->values_in_keys || type != KV_Q8)
-        return kv_key_bytes(type, layer->values_in_keys ? layer->index_dim : layer->value_dim);
-    return q8_value_bytes(layer->value_dim);
+    if (layer->values_in_keys) return kv_key_bytes(type, layer->index_dim);
+    if (type == KV_Q8) return q8_value_bytes(layer->value_dim);
+    if (type == KV_BF16) return bf16_value_bytes(layer->value_dim);
+    return kv_key_bytes(type, layer->value_dim);
 }
 
 static size_t group_of(KvCache *cache, uint32_t window) {

@@ -5,6 +5,7 @@
 #include "base/numbers.h"
 #include "kvcache/kvpages.h"
 #include "kernels/attention_q8.h"
+#include "kernels/bfloat.h"
 
 static size_t key_dim(const KvLayer *layer, PoolKeyKind kind) {
     return kind == POOL_KEY ? layer->pool_dim : layer->pool_index_dim;
@@ -41,23 +42,27 @@ void pool_keys_store(KvCache *cache, int32_t sequence, size_t layer, PoolKeyKind
         store_codes(to, key, dim);
     } else if (cache->shape.type == KV_F32) {
         memcpy(to, key, dim * sizeof *key);
+    } else if (cache->shape.type == KV_BF16) {
+        uint16_t *pairs = (void *)to;
+        for (size_t i = 0; i < dim; i++) pairs[i] = bfloat_round_floored(key[i]);
     } else {
         for (size_t i = 0; i < dim; i++)
             ((uint16_t *)(void *)to)[i] = numbers_float_to_half(key[i]);
     }
 }
 
-/* Copies a key's units to every KV_PAGE-th unit of a page. */
+/* Copies a key's units to their places in a page. */
 #define SPREAD_UNITS(unit)                                                                         \
     for (size_t i = 0; i < bytes / sizeof(unit); i++)                                              \
-        ((unit *)page)[i * KV_PAGE + slot] = ((const unit *)(const void *)from)[i];
+        ((unit *)page)[kv_unit_place(type, dim, i, slot)] = ((const unit *)(const void *)from)[i];
 
 void pool_keys_copy(const KvCache *cache, int32_t sequence, size_t layer, PoolKeyKind kind,
                     const uint32_t *pools, size_t n, void *page, size_t slot) {
-    size_t bytes = kv_key_bytes(cache->shape.type, key_dim(&cache->shape.layers[layer], kind));
+    const KvType type = cache->shape.type;
+    size_t dim = key_dim(&cache->shape.layers[layer], kind), bytes = kv_key_bytes(type, dim);
     for (size_t k = 0; k < n; k++, slot++) {
         const unsigned char *from = key_at(cache, sequence, layer, kind, pools[k]);
-        if (cache->shape.type == KV_F16) {
+        if (type == KV_F16) {
             SPREAD_UNITS(uint16_t)
         } else {
             SPREAD_UNITS(uint32_t)

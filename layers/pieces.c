@@ -55,13 +55,15 @@ static void run_piece(const Model *m, const Pieces *p, const PieceHeads *h, cons
                                       .begin = begin,
                                       .end = end,
                                       .partial = p->next + i * p->stride};
+    const AttentionBf16 bf16 = attention_bf16_of(m->attention);
     const AttentionJob job = {.cache = cache,
                               .sequence = h->sequence,
                               .kv_head = h->kv_head,
                               .n_queries = h->n,
                               .queries = queries,
                               .scratch = p->scratch,
-                              .weights = p->weights};
+                              .weights = p->weights,
+                              .bf16 = &bf16};
     m->isa->attention->segment(h->params, &job);
 }
 

@@ -22,6 +22,7 @@ typedef struct Problem {
     float *textbook, *blocks; /* [n][dim], the outputs */
     AttentionRow *rows;       /* [n] */
     AttentionMemory *memory;
+    MatmulMemory *products;
     KvCache *cache;
 } Problem;
 
@@ -38,6 +39,7 @@ static void problem_free(Problem *p) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     free(p->rows);
     attention_memory_free(p->memory);
+    matmul_memory_free(p->products);
     kvcache_free(p->cache);
 }
 
@@ -64,8 +66,10 @@ static Status problem_new(Problem *p, Error *error) {
         complete = (*vectors[i] = malloc(bytes)) && complete;
     p->scores = malloc(p->n * p->n * sizeof(float));
     p->rows = malloc(p->n * sizeof *p->rows);
-    p->memory = attention_memory_new((uint32_t)p->dim, p->n, p->n_threads);
-    if (!complete || !p->scores || !p->rows || !p->memory)
+    p->products = matmul_memory_new(p->isa->kernels, 1, 1, p->n_threads);
+    p->memory =
+        attention_memory_new(p->isa->kernels, p->products, (uint32_t)p->dim, p->n, p->n_threads);
+    if (!complete || !p->scores || !p->rows || !p->products || !p->memory)
         return error_set(error, "no memory for the scores of %zu positions", p->n);
     fill(p->q, p->n * p->dim, 1);
     fill(p->k, p->n * p->dim, 2);

@@ -47,7 +47,7 @@ static const OptionRow machine_rows[] = {
     UINT_ROW(USUAL, 'c', "context", FIELD(context), 1, 268435456,
              "context length, in tokens [the model's]"),
     UINT_ROW(RARE, 0, "chunk", FIELD(chunk), 1, 65536, "prompt tokens per forward pass [512]"),
-    CHOICE_ROW(RARE, 0, "kv-type", "auto|f32|f16|q8", FIELD(kv_type), NULL,
+    CHOICE_ROW(RARE, 0, "kv-type", "auto|f32|f16|bf16|q8", FIELD(kv_type), NULL,
                "type of the KV cache [f16; f32 for f32 models]"),
     LIST_ROW(RARE, "lora", "NAME=PATH", FIELD(lora),
              "use a LoRA adapter; NAME=PATH:SCALE; repeatable"),

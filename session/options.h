@@ -14,7 +14,13 @@ enum { OPTIONS_MOST_TABLES = 20, OPTIONS_MODES_BYTES = 1024 };
 
 /* Choices, in the order in which --help names them. */
 typedef enum TextMode { TEXT_GENERATE, TEXT_CHAT } TextMode;
-typedef enum KvChoice { KV_CHOICE_AUTO, KV_CHOICE_F32, KV_CHOICE_F16, KV_CHOICE_Q8 } KvChoice;
+typedef enum KvChoice {
+    KV_CHOICE_AUTO,
+    KV_CHOICE_F32,
+    KV_CHOICE_F16,
+    KV_CHOICE_BF16,
+    KV_CHOICE_Q8
+} KvChoice;
 typedef enum LengthChoice { LENGTH_CUT, LENGTH_CLOSE } LengthChoice;
 /* What JSON of a shape may look like (docs/shapes.md). */
 typedef enum JsonOrder { JSON_ORDER_SCHEMA, JSON_ORDER_ANY } JsonOrder;

@@ -12,8 +12,10 @@ ModelOptions session_model_options(const Session *session) {
 }
 
 KvType session_kv_type(const Model *model, KvChoice choice) {
-    static const KvType types[] = {
-        [KV_CHOICE_F32] = KV_F32, [KV_CHOICE_F16] = KV_F16, [KV_CHOICE_Q8] = KV_Q8};
+    static const KvType types[] = {[KV_CHOICE_F32] = KV_F32,
+                                   [KV_CHOICE_F16] = KV_F16,
+                                   [KV_CHOICE_BF16] = KV_BF16,
+                                   [KV_CHOICE_Q8] = KV_Q8};
     return choice == KV_CHOICE_AUTO ? model_kv_type(model) : types[choice];
 }
 

@@ -83,17 +83,21 @@ static void attend(const AttentionKernel *kernel, AttentionMemory *memory, const
 }
 
 static void check_attention(const KvCache *cache, size_t n) {
-    AttentionMemory *memory = attention_memory_new(HEAD_DIM, n, 1);
     float expected[N_QUERIES][HEAD_DIM], result[N_QUERIES][HEAD_DIM];
     size_t n_rows = n < N_QUERIES ? n : N_QUERIES;
-    for (size_t i = 0; memory && isa_available(i); i++) {
+    for (size_t i = 0; isa_available(i); i++) {
+        const Kernels *kernels = isa_available(i)->kernels;
+        MatmulMemory *products = matmul_memory_new(kernels, 1, 1, 1);
+        AttentionMemory *memory = attention_memory_new(kernels, products, HEAD_DIM, n, 1);
+        if (!products || !memory) abort();
         attend(isa_available(i)->attention, memory, cache, n, n_rows, i ? result : expected);
         for (size_t j = 0; i > 0 && j < n_rows * HEAD_DIM; j++) {
             const float *a = &expected[0][0] + j, *b = &result[0][0] + j;
             if (memcmp(a, b, sizeof *a) != 0 && !(isnan(*a) && isnan(*b))) abort();
         }
+        attention_memory_free(memory);
+        matmul_memory_free(products);
     }
-    attention_memory_free(memory);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -179,7 +179,7 @@ static void run_prediction(ModelFile *file, Model *model, const int32_t *ids) {
 static size_t n_opened, n_ran, n_compared;
 
 static void run_forged(ModelFile *file, const char *name, const char *what) {
-    static const KvType types[] = {KV_F32, KV_F16, KV_Q8};
+    static const KvType types[] = {KV_F32, KV_F16, KV_Q8, KV_BF16};
     const ModelOptions options = {
         .n_threads = 1 + (int)draw(3), .context = CONTEXT, .max_rows = ROWS};
     const Config *c = modelfile_config(file);
@@ -189,7 +189,7 @@ static void run_forged(ModelFile *file, const char *name, const char *what) {
     int32_t ids[ROWS];
     if (model_open(&model, file, &options, &error) != STATUS_OK) return;
     n_opened++;
-    const KvShape shape = model_kv_shape(model, types[draw(3)]);
+    const KvShape shape = model_kv_shape(model, types[draw(KV_TYPES)]);
     float *logits = calloc(ROWS * (size_t)c->vocab_size, sizeof *logits);
     float *again = calloc(ROWS * (size_t)c->vocab_size, sizeof *again);
     for (int i = 0; i < ROWS; i++) ids[i] = (int32_t)draw(c->vocab_size);

@@ -8,29 +8,41 @@
 #include <cmocka.h>
 #include <omp.h>
 
-#include "core/attention.h"
+#include "core/isa.h"
 #include "base/numbers.h"
 #include "kvcache/kvcache_sizes.h"
 #include "kernels/attention_q8.h"
 #include "core/numeric.h"
+#include "kernels/bfloat.h"
 #include "tests/tier.h"
 
-static const AttentionKernel *const kernels[] = {
-    &attention_reference,
-#if defined(__x86_64__)
-    &attention_avx2,
-    &attention_avx512,
-#elif defined(__aarch64__)
-    &attention_neon,
-#endif
-};
+/* A build of attention, and the products that it takes for keys and values in bfloat16. */
+typedef struct Build {
+    const AttentionKernel *attention;
+    const Kernels *products;
+} Build;
 
-static size_t n_kernels(void) {
 #if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 1;
-    if (!__builtin_cpu_supports("avx512dq")) return 2;
+extern const Kernels kernels_amx_bf16_emulated, kernels_avx512_bf16_emulated;
 #endif
-    return sizeof kernels / sizeof *kernels;
+
+/* Build i of this machine, the reference first; the last ones have emulated matrix units. */
+static bool build_at(size_t i, Build *build) {
+    size_t n = 0;
+    for (; isa_available(n); n++)
+        if (n == i) *build = (Build){isa_available(n)->attention, isa_available(n)->kernels};
+    if (i < n) return true;
+#if defined(__x86_64__)
+    static const Kernels *const emulated[] = {&kernels_amx_bf16_emulated,
+                                              &kernels_avx512_bf16_emulated};
+    Error error;
+    const Isa *avx2 = isa_choose("avx2", &error);
+    if (!avx2 || i - n > 1) return false;
+    *build = (Build){avx2->attention, emulated[i - n]};
+    return true;
+#else
+    return false;
+#endif
 }
 
 static float noise(uint32_t seed) {
@@ -87,6 +99,10 @@ static Problem problem_new(AttentionParams params, KvType type, size_t n, size_t
             p.k[i] = numbers_half_to_float(numbers_float_to_half(p.k[i]));
             p.v[i] = numbers_half_to_float(numbers_float_to_half(p.v[i]));
         }
+        if (type == KV_BF16) {
+            p.k[i] = bfloat_activation(p.k[i]);
+            p.v[i] = bfloat_activation(p.v[i]);
+        }
     }
     for (size_t i = 0; i < n_rows * q_dim; i++) p.q[i] = noise((uint32_t)i * 2 + 999) * 2;
     for (size_t i = 0; i < n; i++)
@@ -119,6 +135,7 @@ static void oracle_weights(const Problem *p, size_t row, size_t head, double *we
     float *q = malloc(dim * sizeof *q);
     memcpy(q, p->q + (row * a->n_heads + head) * dim, dim * sizeof *q);
     if (p->type == KV_Q8) round_groups_to_8_bits(q, dim);
+    for (size_t e = 0; p->type == KV_BF16 && e < dim; e++) q[e] = bfloat_activation(q[e]);
     for (size_t i = low; i <= position; i++) {
         double s = 0;
         for (size_t e = 0; e < dim; e++) s += (double)q[e] * p->k[i * kv_dim + kv_head * dim + e];
@@ -145,21 +162,38 @@ static double oracle(const Problem *p, const double *weights, size_t head, size_
     return out;
 }
 
+static AttentionMemory *memory_new(Build build, MatmulMemory **products, size_t head_dim, size_t n,
+                                   int threads) {
+    *products = matmul_memory_new(build.products, 1, 1, threads);
+    assert_non_null(*products);
+    AttentionMemory *memory =
+        attention_memory_new(build.products, *products, (uint32_t)head_dim, n, threads);
+    assert_non_null(memory);
+    return memory;
+}
+
+static void memory_free(AttentionMemory *memory, MatmulMemory *products) {
+    attention_memory_free(memory);
+    matmul_memory_free(products);
+}
+
 /* Runs rows first ... first + n - 1 of the problem with a kernel and a number of threads. */
-static void run(const Problem *p, const AttentionKernel *kernel, int threads, size_t first,
-                size_t n, float *out) {
+static void run(const Problem *p, Build build, int threads, size_t first, size_t n, float *out) {
     size_t q_dim = p->params.n_heads * p->params.head_dim;
     size_t out_dim = p->params.n_heads * p->params.value_dim;
-    AttentionMemory *memory = attention_memory_new(p->params.head_dim, p->n, threads);
+    MatmulMemory *products;
+    AttentionMemory *memory = memory_new(build, &products, p->params.head_dim, p->n, threads);
     AttentionRow *rows = malloc(n * sizeof *rows);
     for (size_t i = 0; i < n; i++)
         rows[i] = (AttentionRow){0, (int32_t)(p->n - p->n_rows + first + i)};
 #pragma omp parallel num_threads(threads)
-    attention_forward(kernel, memory, &p->params, p->cache, rows, n, p->q + first * q_dim,
+    attention_forward(build.attention, memory, &p->params, p->cache, rows, n, p->q + first * q_dim,
                       out + first * out_dim, NULL);
     free(rows);
-    attention_memory_free(memory);
+    memory_free(memory, products);
 }
+
+static const Build reference = {&attention_reference, &kernels_reference};
 
 static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0.015625f};
 static const float sinks[] = {0.5f, 3.0f, -2.0f, 1.0f, 0.0f, 8.0f};
@@ -245,6 +279,41 @@ static const struct {
      KV_Q8,
      99,
      99},
+    /* In bfloat16: heads of any width, windows, many queries, values in keys. */
+    {{.n_heads = 6, .n_kv_heads = 6, .head_dim = 8, .scale = 0.35f}, KV_BF16, 1, 1},
+    {{.n_heads = 6, .n_kv_heads = 1, .head_dim = 5, .scale = 0.5f}, KV_BF16, 150, 40},
+    {{.n_heads = 6, .n_kv_heads = 2, .head_dim = 50, .scale = 0.3f}, KV_BF16, 200, 131},
+    {{.n_heads = 6, .n_kv_heads = 3, .head_dim = 64, .scale = 0.3f, .window = 17},
+     KV_BF16,
+     170,
+     99},
+    {{.n_heads = 6, .n_kv_heads = 2, .head_dim = 48, .scale = 0.9f, .softcap = 3}, KV_BF16, 99, 99},
+    {{.n_heads = 6, .n_kv_heads = 6, .head_dim = 80, .scale = 0.1f, .alibi_slopes = slopes},
+     KV_BF16,
+     140,
+     77},
+    {{.n_heads = 6, .n_kv_heads = 2, .head_dim = 200, .scale = 0.1f, .sinks = sinks},
+     KV_BF16,
+     80,
+     80},
+    {{.n_heads = 16, .n_kv_heads = 2, .head_dim = 64, .scale = 0.1f}, KV_BF16, 2500, 3},
+    {{.n_heads = 6, .n_kv_heads = 2, .head_dim = 16, .scale = 0.4f, .window = 1300},
+     KV_BF16,
+     2500,
+     80},
+    {{.n_heads = 135, .n_kv_heads = 1, .head_dim = 16, .scale = 0.4f}, KV_BF16, 66, 9},
+    {{.n_heads = 6, .n_kv_heads = 1, .head_dim = 29, .value_dim = 21, .scale = 0.2f},
+     KV_BF16,
+     150,
+     77},
+    {{.n_heads = 20, .n_kv_heads = 1, .head_dim = 96, .value_dim = 72, .scale = 0.1f},
+     KV_BF16,
+     1200,
+     3},
+    {{.n_heads = 6, .n_kv_heads = 1, .head_dim = 40, .value_dim = 32, .scale = 0.2f, .window = 9},
+     KV_BF16,
+     99,
+     99},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -255,7 +324,7 @@ static void attention_is_the_textbook_formula(void **state) {
         size_t width = p.params.n_heads * p.params.value_dim;
         float *out = malloc(p.n_rows * width * sizeof *out);
         double worst = 0, *weights = malloc(p.n * sizeof *weights);
-        run(&p, &attention_reference, 1, 0, p.n_rows, out);
+        run(&p, reference, 1, 0, p.n_rows, out);
         for (size_t i = 0, last = SIZE_MAX; i < p.n_rows * width; i += tier_count(1001, 7, 7)) {
             size_t row = i / width, head = i % width / p.params.value_dim;
             if (i / p.params.value_dim != last) oracle_weights(&p, row, head, weights);
@@ -266,6 +335,8 @@ static void attention_is_the_textbook_formula(void **state) {
         /* The bound for 14-bit weights: 64 errors of half a unit that all have the same sign. */
         double largest = p.params.value_dim < p.params.head_dim ? 2 : 1; /* of the values */
         double most = largest * (cases[c].type == KV_Q8 ? 64 * 0.5 / 16383 : 5e-6);
+        /* The weights have 8 bits, and their errors, half a unit of each, may all have one sign. */
+        if (cases[c].type == KV_BF16) most = largest * 0x1p-8;
         if (worst > most) fail_msg("case %zu: off by %g", c, worst);
         free(weights);
         free(out);
@@ -282,15 +353,16 @@ static void the_bits_are_the_same_on_any_kernel_threads_and_chunks(void **state)
         Problem p = problem_new(cases[c].params, cases[c].type, cases[c].n, cases[c].n_rows);
         size_t bytes = p.n_rows * p.params.n_heads * p.params.value_dim * sizeof(float);
         float *want = malloc(bytes), *got = malloc(bytes);
-        run(&p, &attention_reference, 1, 0, p.n_rows, want);
-        for (size_t k = 0; k < n_kernels(); k++) {
+        run(&p, reference, 1, 0, p.n_rows, want);
+        Build build;
+        for (size_t k = 0; build_at(k, &build); k++) {
             for (size_t t = 0; t < 4; t++) {
                 for (size_t s = 0; s < 3; s++) {
                     if (!tier_takes(c + k + t * 3 + s, 11, 1)) continue;
                     memset(got, 0xFF, bytes);
                     for (size_t first = 0; first < p.n_rows; first += chunks[s]) {
                         size_t n = p.n_rows - first < chunks[s] ? p.n_rows - first : chunks[s];
-                        run(&p, kernels[k], threads[t], first, n, got);
+                        run(&p, build, threads[t], first, n, got);
                     }
                     if (memcmp(want, got, bytes) != 0)
                         fail_msg("case %zu, kernel %zu, %d threads, chunks of %zu", c, k,
@@ -316,24 +388,26 @@ static void a_masked_position_contributes_exactly_nothing(void **state) {
     float *want = malloc(bytes), *got = malloc(bytes), nan[32];
     for (size_t i = 0; i < 32; i++) nan[i] = NAN;
     p.n_rows = 100;
-    for (size_t k = 0; k < n_kernels(); k++) {
+    Build build;
+    for (size_t k = 0; build_at(k, &build); k++) {
         Problem part = p;
-        AttentionMemory *memory = attention_memory_new(params.head_dim, p.n, 1);
+        MatmulMemory *products;
+        AttentionMemory *memory = memory_new(build, &products, params.head_dim, p.n, 1);
         AttentionRow rows[20];
         for (int32_t i = 0; i < 20; i++) rows[i] = (AttentionRow){0, 40 + i};
         const float *q = part.q + 40 * width;
-        attention_forward(kernels[k], memory, &params, p.cache, rows, 20, q, want, NULL);
+        attention_forward(build.attention, memory, &params, p.cache, rows, 20, q, want, NULL);
         float saved_k[100][32], saved_v[100][32];
         for (size_t i = 0; i < 100; i++) {
             memcpy(saved_k[i], p.k + i * 32, sizeof saved_k[i]);
             memcpy(saved_v[i], p.v + i * 32, sizeof saved_v[i]);
             if (i < 21 || i > 59) kvcache_store(p.cache, 0, (int32_t)i, 0, nan, nan);
         }
-        attention_forward(kernels[k], memory, &params, p.cache, rows, 20, q, got, NULL);
+        attention_forward(build.attention, memory, &params, p.cache, rows, 20, q, got, NULL);
         assert_memory_equal(want, got, 20 * width * sizeof(float));
         for (size_t i = 0; i < 100; i++)
             kvcache_store(p.cache, 0, (int32_t)i, 0, saved_k[i], saved_v[i]);
-        attention_memory_free(memory);
+        memory_free(memory, products);
     }
     free(want);
     free(got);
@@ -366,7 +440,8 @@ static void an_observer_sees_rows_that_sum_to_one_and_nothing_of_the_future(void
     float *plain = malloc(100 * 64 * sizeof *plain), *watched = malloc(100 * 64 * sizeof *watched);
     Seen seen;
     AttentionObserver observer = {.weights = see, .context = &seen};
-    AttentionMemory *memory = attention_memory_new(params.head_dim, p.n, 1);
+    MatmulMemory *products;
+    AttentionMemory *memory = memory_new(reference, &products, params.head_dim, p.n, 1);
     AttentionRow rows[100];
     for (int32_t i = 0; i < 100; i++) rows[i] = (AttentionRow){0, i};
     attention_forward(&attention_reference, memory, &params, p.cache, rows, 100, p.q, plain, NULL);
@@ -378,13 +453,13 @@ static void an_observer_sees_rows_that_sum_to_one_and_nothing_of_the_future(void
         assert_int_equal(seen.first[i] + (int)seen.n[i] - 1, i);
         assert_int_equal(seen.n[i], i < 30 ? i + 1 : 30);
     }
-    attention_memory_free(memory);
+    memory_free(memory, products);
     free(plain);
     free(watched);
     problem_free(&p);
 }
 
-static KvType types[] = {KV_F32, KV_F16, KV_Q8};
+static KvType types[] = {KV_F32, KV_F16, KV_Q8, KV_BF16};
 
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
@@ -394,6 +469,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_prestate(a_masked_position_contributes_exactly_nothing, &types[0]),
         cmocka_unit_test_prestate(a_masked_position_contributes_exactly_nothing, &types[1]),
         cmocka_unit_test_prestate(a_masked_position_contributes_exactly_nothing, &types[2]),
+        cmocka_unit_test_prestate(a_masked_position_contributes_exactly_nothing, &types[3]),
         cmocka_unit_test(an_observer_sees_rows_that_sum_to_one_and_nothing_of_the_future),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);

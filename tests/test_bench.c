@@ -49,7 +49,7 @@ static void a_wrong_command_line_is_told_what_is_wrong(void **state) {
     REFUSES(2, "--batch: 65 is out of range, it must be from 1 to 64", model, "--batch", "65");
     REFUSES(2, "--decode: '' is not a whole number from 1 to 16777216", model, "--decode", "");
     REFUSES(2, "--prefill: '9x' is not a whole number from 1 to 16777216", model, "--prefill=9x");
-    REFUSES(2, "--kv-type: 'q4' is none of auto|f32|f16|q8", model, "--kv-type", "q4");
+    REFUSES(2, "--kv-type: 'q4' is none of auto|f32|f16|bf16|q8", model, "--kv-type", "q4");
     REFUSES(2, "--sweep: 'heads' is none of no|threads|context|batch", model, "--sweep", "heads");
     REFUSES(2, "--sweep has sizes of its own: leave out --decode, --prefill, --batch", model,
             "--sweep", "batch", "--decode", "4");

@@ -116,6 +116,7 @@ static void every_type_gives_the_same_bits(void **state) {
         check_random(model, info->name, 3, 3, KV_F16);
     }
     check_random(mixture, "q8", 3, 3, KV_Q8);
+    check_random(model, "f16", 3, 3, KV_BF16);
 }
 
 /* What attention may be made of, where heads are wide enough to be divided. */
@@ -283,7 +284,7 @@ static void changed_messages_are_errors_of_the_ranks_that_follow(void **state) {
         {56, 55, "change 55"},      {28, -5, "new cache -5"},
         {28, 50, "new cache 50"},   {32, -1, "sequences -1"},
         {32, 0, "sequence 0"},      {44, -1, "bytes of a cache"},
-        {48, 3, "type of cache 3"}, {60, 1, "cache 1"},
+        {48, 4, "type of cache 4"}, {60, 1, "cache 1"},
         {76, -1, "position -"},
     };
     (void)state;

@@ -429,13 +429,13 @@ typedef struct KnownBits {
 
 /* Compares the hash with the known one. Prints a difference instead of failing at once, so that one
  * run shows every new hash. */
-static bool has_known_bits(const KnownBits *known) {
+static bool has_known_bits(const KnownBits *known, KvType kv_type) {
     enum { N = 100 };
     bool same = true;
     portable_list(true);
     for (size_t i = 0; isa_available(i); i++) {
         ModelOptions options = {.isa = isa_available(i), .n_threads = 2};
-        TinyModel tiny = tiny_model_open(known->source, known->type, &options, KV_F16);
+        TinyModel tiny = tiny_model_open(known->source, known->type, &options, kv_type);
         int32_t *ids = text("known bits", N, tiny.vocab_size);
         float *logits = tiny_model_run(&tiny, 0, 0, ids, N, 40);
         uint64_t hash = XXH3_64bits(logits, N * tiny.vocab_size * sizeof *logits);
@@ -451,9 +451,9 @@ static bool has_known_bits(const KnownBits *known) {
     return same;
 }
 
-static void assert_known_bits(const KnownBits *known, size_t n) {
+static void assert_known_bits(const KnownBits *known, size_t n, KvType kv_type) {
     bool same = true;
-    for (size_t i = 0; i < n; i++) same = has_known_bits(&known[i]) && same;
+    for (size_t i = 0; i < n; i++) same = has_known_bits(&known[i], kv_type) && same;
     assert_true(same);
 }
 
@@ -464,7 +464,14 @@ static void a_generated_model_has_the_known_bits(void **state) {
         {NARROW, "bf16", 0x8577E40D4CA250C6}, {NARROW, "q8", 0x32168AAF83696DC4},
         {NARROW, "q4", 0xF73F2AAADFFBF550},   {NARROW, "bf16_act", 0xE3364994D34B1FE7},
     };
-    assert_known_bits(known, sizeof known / sizeof *known);
+    assert_known_bits(known, sizeof known / sizeof *known, KV_F16);
+}
+
+static void a_cache_in_bfloat16_has_the_known_bits(void **state) {
+    (void)state;
+    static const KnownBits known[] = {{NARROW, "q8", 0x405D0EA7634DF9EF},
+                                      {NARROW, "bf16_act", 0x6D537FC3661A4AD1}};
+    assert_known_bits(known, sizeof known / sizeof *known, KV_BF16);
 }
 
 static void a_trained_model_has_the_known_bits(void **state) {
@@ -478,7 +485,7 @@ static void a_trained_model_has_the_known_bits(void **state) {
         print_message("skipped: %s is not there\n", known[0].source);
         skip();
     }
-    assert_known_bits(known, sizeof known / sizeof *known);
+    assert_known_bits(known, sizeof known / sizeof *known, KV_F16);
 }
 
 /* test_exactness [PATTERN] runs the tests whose names match. */
@@ -496,6 +503,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
         cmocka_unit_test(a_later_token_never_changes_an_earlier_position),
         cmocka_unit_test(a_generated_model_has_the_known_bits),
+        cmocka_unit_test(a_cache_in_bfloat16_has_the_known_bits),
         cmocka_unit_test(a_trained_model_has_the_known_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/numbers.h"
+#include "kernels/bfloat.h"
 #include "core/isa.h"
 #include "layers/attention/index_scores.h"
 #include "layers/attention/selection.h"
@@ -83,6 +84,8 @@ static void fill_page(KvType type, void *page, size_t dim, const float *keys) {
             float x = keys[p * dim + d];
             if (type == KV_F32) ((float *)page)[d * KV_PAGE + p] = x;
             if (type == KV_F16) ((uint16_t *)page)[d * KV_PAGE + p] = numbers_float_to_half(x);
+            if (type == KV_BF16)
+                ((uint16_t *)page)[bf16_key_place(dim, d, p)] = bfloat_round_floored(x);
         }
     for (size_t p = 0; p < KV_PAGE && type == KV_Q8; p++)
         attention_q8_reference.store_key(page, dim, p, keys + p * dim);
@@ -125,6 +128,7 @@ static void scores_are_the_same_on_every_instruction_set(void **state) {
                 for (size_t d = 0; d < DIM; d++) {
                     float key = keys[p * DIM + d];
                     if (type == KV_F16) key = numbers_half_to_float(numbers_float_to_half(key));
+                    if (type == KV_BF16) key = bfloat_activation(key);
                     product = fmaf(q[h * DIM + d], key, product);
                 }
                 product *= 0.25f;

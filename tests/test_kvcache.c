@@ -79,6 +79,8 @@ static void a_latent_takes_a_ninth_of_the_keys_and_values_that_it_stands_for(voi
     assert_int_equal(kvcache_seen_bytes(&latent, 1), 31104);
     latent.type = KV_Q8;
     assert_int_equal(kvcache_seen_bytes(&latent, 1), 27 * (576 + 18 * 4));
+    latent.type = KV_BF16;
+    assert_int_equal(kvcache_seen_bytes(&latent, 1), 31104);
 }
 
 static void what_is_stored_is_read_back_from_any_start(void **state) {
@@ -111,6 +113,34 @@ static void float16_rounds_to_nearest_even(void **state) {
     assert_true(numbers_half_to_float(values[0]) == 1.0f + 0x1p-9f);
     assert_true(numbers_half_to_float(keys[KV_PAGE]) == 65504.0f); /* saturates, never infinite */
     assert_true(numbers_half_to_float(values[1]) == -65504.0f);
+    kvcache_free(cache);
+}
+
+/* The values are those of kernels/bfloat.h: to nearest even, below 2^-40 to +0. A pair of elements
+ * of a key lies side by side, and so does a pair of positions of a value. */
+static void bfloat16_rounds_to_nearest_even_and_has_a_floor(void **state) {
+    (void)state;
+    KvShape shape16 = kvcache_uniform_shape(1, 2, 3, KV_BF16);
+    KvCache *cache;
+    Error error;
+    assert_int_equal(kvcache_position_bytes(&shape16), 2 * (4 * 2 + 16 * 2));
+    assert_int_equal(kvcache_new(&cache, &shape16, 1, 0, &error), STATUS_OK);
+    kvcache_reset(cache, 0, 0);
+    assert_int_equal(kvcache_reserve(cache, 0, 20, &error), STATUS_OK);
+    float k[6] = {0, 0, 0, 1.0f + 0x1p-8f, 1e6f, -0x1.FEp-41f},
+          v[6] = {0, 0, 0, 1.0f + 3 * 0x1p-8f, -0.0f, -3.0f};
+    kvcache_store(cache, 0, 17, 0, k, v);
+    const uint16_t *keys = kvcache_keys(cache, 0, 0, 0, 1);
+    const uint16_t *values = kvcache_values(cache, 0, 0, 0, 1);
+    /* slot 17 is position 1 of panel 1; a panel of keys has two pairs of 16 positions */
+    const uint16_t *pair = keys + (2 * 16 + 1) * 2, *odd = values + 8 * 16 * 2 + 1;
+    assert_int_equal(pair[0], 0x3F80); /* 1 */
+    assert_int_equal(pair[1], 0x4974); /* 999,424 */
+    assert_int_equal(pair[16 * 2], 0);
+    assert_int_equal(pair[16 * 2 + 1], 0); /* fills up the pair */
+    assert_int_equal(odd[0], 0x3F82);      /* 1 + 2^-6 */
+    assert_int_equal(odd[2], 0);
+    assert_int_equal(odd[4], 0xC040); /* -3 */
     kvcache_free(cache);
 }
 
@@ -280,6 +310,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_latent_takes_a_ninth_of_the_keys_and_values_that_it_stands_for),
         cmocka_unit_test(what_is_stored_is_read_back_from_any_start),
         cmocka_unit_test(float16_rounds_to_nearest_even),
+        cmocka_unit_test(bfloat16_rounds_to_nearest_even_and_has_a_floor),
         cmocka_unit_test(eight_bits_round_each_group_of_a_key_and_each_value),
         cmocka_unit_test(a_fork_shares_pages_until_it_diverges),
         cmocka_unit_test(writing_after_a_fork_never_reaches_the_other_reader),

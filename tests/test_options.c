@@ -261,7 +261,7 @@ static void numbers_out_of_range_are_refused(void **state) {
     REFUSES("-t: 'warm' is not a number", "m", "-t", "warm");
     REFUSES("-n: '1e3' is not a whole number from 0 to 1000000000", "m", "-n", "1e3");
     REFUSES("-n: '' is not a whole number from 0 to 1000000000", "m", "-n", "");
-    REFUSES("--kv-type: 'q4' is none of auto|f32|f16|q8", "m", "--kv-type", "q4");
+    REFUSES("--kv-type: 'q4' is none of auto|f32|f16|bf16|q8", "m", "--kv-type", "q4");
     assert_int_equal(PARSE("m", "-s", "18446744073709551615"), STATUS_OK);
     assert_true(o.seed == UINT64_MAX);
     REFUSES("-s: 18446744073709551616 is out of range, it must be from 0 to 18446744073709551615",

@@ -6,7 +6,7 @@ _verbatim() {
     case $prev in
         -m | --mode) COMPREPLY=($(compgen -W "generate chat" -- "$cur")); return ;;
         --bos) COMPREPLY=($(compgen -W "auto no yes" -- "$cur")); return ;;
-        --kv-type) COMPREPLY=($(compgen -W "auto f32 f16 q8" -- "$cur")); return ;;
+        --kv-type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 q8" -- "$cur")); return ;;
         --reasoning) COMPREPLY=($(compgen -W "auto on off" -- "$cur")); return ;;
         --reasoning-effort) COMPREPLY=($(compgen -W "low medium high" -- "$cur")); return ;;
         --json-order) COMPREPLY=($(compgen -W "schema any" -- "$cur")); return ;;
@@ -85,7 +85,7 @@ _verbatim_bench() {
     case $prev in
         --isa) COMPREPLY=($(compgen -W "reference avx2 avxvnni avx512 avx512_bf16 amx amx_bf16 neon neon_i8mm" -- "$cur")); return ;;
         --type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 bf16_act q8 q6 q5 q4m q4 q3 q2" -- "$cur")); return ;;
-        --kv-type) COMPREPLY=($(compgen -W "auto f32 f16 q8" -- "$cur")); return ;;
+        --kv-type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 q8" -- "$cur")); return ;;
         --sweep) COMPREPLY=($(compgen -W "no threads context batch" -- "$cur")); return ;;
         -j | --threads | --context | --decode | --prefill | --batch) return ;;
     esac

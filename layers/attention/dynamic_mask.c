@@ -160,6 +160,8 @@ static bool sees_all(const ForwardPass *pass, size_t l, size_t row) {
 static float key_element(KvType type, const void *keys, size_t key_dim, size_t e, size_t slot) {
     if (type == KV_F32) return ((const float *)keys)[e * KV_PAGE + slot];
     if (type == KV_F16) return numbers_half_to_float(((const uint16_t *)keys)[e * KV_PAGE + slot]);
+    if (type == KV_BF16)
+        return bfloat_to_float(((const uint16_t *)keys)[bf16_key_place(key_dim, e, slot)]);
     const int8_t *codes = keys;
     const float *scales = (const float *)(const void *)(codes + round_up(key_dim, 4) * KV_PAGE);
     return scales[e / Q8_GROUP * KV_PAGE + slot] *

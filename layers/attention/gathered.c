@@ -47,20 +47,14 @@ void gathered_place(KvCache *gathered, size_t row, void *memory, size_t n) {
     for (size_t i = 0; i < sequence->n_pages; i++) sequence->pages[i] = (Page *)(pages + i * bytes);
 }
 
-/* A head's keys in a page are rows of KV_PAGE units, one of each position: elements of floats, four
- * codes or a scale of 8-bit keys. */
-static size_t unit_rows(KvType type, size_t key_dim) {
-    return type == KV_Q8 ? round_up(key_dim, 4) / 4 + q8_groups(key_dim) : key_dim;
-}
-
-/* Copies the units slots[0 ... n - 1] of each row to the units from `first` on. */
+/* Copies the units of the positions in slots[0 ... n - 1] to those in the slots from `first` on. */
 #define COPY_UNITS(unit)                                                                           \
-    for (size_t row = 0; row < n_rows; row++)                                                      \
+    for (size_t row = 0; row < kv_units(type, key_dim); row++)                                     \
         for (size_t i = 0; i < n; i++)                                                             \
-            ((unit *)to)[row * KV_PAGE + first + i] =                                              \
-                ((const unit *)from)[row * KV_PAGE + slots[i] % KV_PAGE];
+            ((unit *)to)[kv_unit_place(type, key_dim, row, first + i)] =                           \
+                ((const unit *)from)[kv_unit_place(type, key_dim, row, slots[i] % KV_PAGE)];
 
-static void copy_units(KvType type, size_t n_rows, void *to, size_t first, const void *from,
+static void copy_units(KvType type, size_t key_dim, void *to, size_t first, const void *from,
                        const uint32_t *slots, size_t n) {
     if (type == KV_F16) {
         COPY_UNITS(uint16_t)
@@ -72,14 +66,13 @@ static void copy_units(KvType type, size_t n_rows, void *to, size_t first, const
 void gathered_fill(KvCache *gathered, size_t row, size_t page, const KvCache *cache,
                    int32_t sequence, size_t from_layer, const uint32_t *indices, size_t n) {
     const KvShape *shape = kvcache_shape(gathered);
-    size_t n_rows = unit_rows(shape->type, shape->layers[0].key_dim);
     char *to = kvcache_keys(gathered, (int32_t)row, page, 0, 0);
     /* Attention reads whole pages; no lane may hold NaN. */
     if (n < KV_PAGE) memset(to, 0, gathered->groups[0].data_bytes);
     for (size_t i = 0, end; i < n; i = end) {
         size_t from_page = indices[i] / KV_PAGE;
         for (end = i + 1; end < n && indices[end] / KV_PAGE == from_page;) end++;
-        copy_units(shape->type, n_rows, to, i,
+        copy_units(shape->type, shape->layers[0].key_dim, to, i,
                    kvcache_keys(cache, sequence, from_page, from_layer, 0), indices + i, end - i);
     }
 }

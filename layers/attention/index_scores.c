@@ -11,23 +11,30 @@ LANES_INLINE lanes add_head(lanes sum, float weight, float scale, lanes product)
     return lanes_fma(lanes_set(weight), positive, sum);
 }
 
-LANES_INLINE lanes load_keys(const void *keys, bool half, size_t at) {
-    return half ? lanes_load_half((const uint16_t *)keys + at)
-                : lanes_load((const float *)keys + at);
+/* Element d of 16 keys from position p on. */
+LANES_INLINE lanes load_keys(const void *keys, KvType type, size_t dim, size_t d, size_t p) {
+    if (type == KV_BF16) {
+        const uint32_t *pairs = (const uint32_t *)keys + bf16_key_pair(dim, d / 2, p);
+        return d % 2 ? lanes_bfloat_high(pairs) : lanes_bfloat_low(pairs);
+    }
+    size_t at = d * KV_PAGE + p;
+    return type == KV_F16 ? lanes_load_half((const uint16_t *)keys + at)
+                          : lanes_load((const float *)keys + at);
 }
 
 /* Adds n heads from `head` on to the scores of the positions from `first` on. */
 LANES_INLINE void add_heads(const IndexQuery *query, size_t head, size_t n, const void *keys,
-                            bool half, ptrdiff_t next, size_t first, lanes *scores) {
+                            KvType type, ptrdiff_t next, size_t first, lanes *scores) {
     lanes sum[TILE_HEADS][TILE_LANES];
     const float *q = query->q + head * query->dim;
-    size_t size = half ? sizeof(uint16_t) : sizeof(float);
+    size_t size = type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
     for (size_t h = 0; h < n; h++)
         for (size_t j = 0; j < TILE_LANES; j++) sum[h][j] = lanes_zero();
     for (size_t d = 0; d < query->dim; d++) {
         size_t at = d * KV_PAGE + first;
         lanes key[TILE_LANES];
-        for (size_t j = 0; j < TILE_LANES; j++) key[j] = load_keys(keys, half, at + j * LANES);
+        for (size_t j = 0; j < TILE_LANES; j++)
+            key[j] = load_keys(keys, type, query->dim, d, first + j * LANES);
         if (head == 0) __builtin_prefetch((const char *)keys + at * size + next, 0, 2);
         for (size_t h = 0; h < n; h++) {
             lanes element = lanes_set(q[h * query->dim + d]);
@@ -41,16 +48,16 @@ LANES_INLINE void add_heads(const IndexQuery *query, size_t head, size_t n, cons
 }
 
 /* The counts of heads are constants, so that a tile's accumulators stay in registers. */
-LANES_INLINE void score_floats(const IndexQuery *query, const void *keys, bool half, ptrdiff_t next,
-                               float *scores) {
+LANES_INLINE void score_floats(const IndexQuery *query, const void *keys, KvType type,
+                               ptrdiff_t next, float *scores) {
     for (size_t first = 0; first < KV_PAGE; first += TILE_POSITIONS) {
         lanes sum[TILE_LANES];
         size_t head = 0;
         for (size_t j = 0; j < TILE_LANES; j++) sum[j] = lanes_zero();
         for (; head + TILE_HEADS <= query->n_heads; head += TILE_HEADS)
-            add_heads(query, head, TILE_HEADS, keys, half, next, first, sum);
+            add_heads(query, head, TILE_HEADS, keys, type, next, first, sum);
         for (; head < query->n_heads; head++)
-            add_heads(query, head, 1, keys, half, next, first, sum);
+            add_heads(query, head, 1, keys, type, next, first, sum);
         for (size_t j = 0; j < TILE_LANES; j++) lanes_store(scores + first + j * LANES, sum[j]);
     }
 }
@@ -83,9 +90,11 @@ static void page(const IndexQuery *query, const void *keys, ptrdiff_t next, floa
     if (query->type == KV_Q8) {
         score_codes(query, keys, next, scores);
     } else if (query->type == KV_F16) {
-        score_floats(query, keys, true, next, scores);
+        score_floats(query, keys, KV_F16, next, scores);
+    } else if (query->type == KV_BF16) {
+        score_floats(query, keys, KV_BF16, next, scores);
     } else {
-        score_floats(query, keys, false, next, scores);
+        score_floats(query, keys, KV_F32, next, scores);
     }
 }
 

@@ -7,6 +7,7 @@
 #include "base/numbers.h"
 #include "kvcache/pool_keys.h"
 #include "kernels/attention_q8.h"
+#include "kernels/bfloat.h"
 #include "layers/attention/gathered.h"
 #include "layers/attention/ranking.h"
 
@@ -110,6 +111,9 @@ static void store_key(KvType type, void *keys, size_t dim, size_t slot, const fl
         attention_q8_reference.store_key(keys, dim, slot, key);
     } else if (type == KV_F32) {
         for (size_t i = 0; i < dim; i++) ((float *)keys)[i * KV_PAGE + slot] = key[i];
+    } else if (type == KV_BF16) {
+        for (size_t i = 0; i < dim; i++)
+            ((uint16_t *)keys)[bf16_key_place(dim, i, slot)] = bfloat_round_floored(key[i]);
     } else {
         for (size_t i = 0; i < dim; i++)
             ((uint16_t *)keys)[i * KV_PAGE + slot] = numbers_float_to_half(key[i]);
