@@ -27,7 +27,8 @@
  * here twice, in that order and as a book has them (plain_...). With a sixth argument, `plain`, the
  * book's are used, and the largest difference of the two is printed at the end. Of products it is
  * large where weights have 8 bits or fewer, because the exact order rounds x to 8 bits as well: 0.6
- * for stories.bin, and 3e-5 after `./export models/stories.bin mine-f32.bin --type f32`.
+ * for stories.bin, and 3e-5 after `./export models/stories.bin mine-f32.bin --type f32`. The type
+ * bf16_act rounds x as well, to bfloat16: its exact order is its definition.
  *
  * Other files open the model (core/modelfile.h, core/weights.h; core/config.h explains each field
  * of `c->...`), give one weight or a row of them as floats (kernels/tensor.h: matrix_...), cut text
@@ -517,6 +518,18 @@ static void check(Status status, const Error *error) {
     exit(1);
 }
 
+/* Damaged weights, or numbers too large for float32, give infinity or NaN, from which no token can
+ * be chosen. */
+static void check_finite(const float *logits, size_t vocab_size, size_t position) {
+    Error error;
+    for (size_t i = 0; i < vocab_size; i++)
+        if (!isfinite(logits[i]))
+            check(error_set(&error,
+                            "the logit of token %zu after %zu tokens is not a finite number", i,
+                            position),
+                  &error);
+}
+
 /* A token is a piece of text, of which a character may need several: a TokenDecoder keeps bytes
  * back until a character is whole. */
 static void print_token(TokenDecoder *decoder, int32_t token) {
@@ -538,6 +551,7 @@ static void generate(Decoder *d, const Tokenizer *tokenizer, const GenerationOpt
     token_decoder_init(&decoder, tokenizer, o->decode_flags);
     for (; position < prompt->length; position++) forward(d, prompt->ids[position], position);
     for (size_t n = 1;; n++, position++) {
+        check_finite(d->logits, vocab_size, position);
         int32_t token = o->sampling.temperature == 0.0f
                             ? likeliest(d->logits, vocab_size)
                             : sample(d->logits, vocab_size, &o->sampling, position);
@@ -676,8 +690,11 @@ int main(int argc, char **argv) {
         check(error_set(&error, "stdout: cannot be written"), &error);
     if (d.plain.used)
         fprintf(stderr,
-                "plain formulas, largest difference: %.2g of a product, %.2g of attention\n",
-                (double)d.plain.product, (double)d.plain.attention);
+                "plain formulas, largest difference: %.2g of a product, %.2g of attention%s\n",
+                (double)d.plain.product, (double)d.plain.attention,
+                type_input_form(d.w.layers[0].wq.w.type) == FORM_BFLOATS
+                    ? "; bf16_act rounds what its weights multiply, by its definition"
+                    : "");
     token_list_free(&prompt);
     free_room(&d);
     tokenizer_close(tokenizer);

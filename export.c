@@ -66,7 +66,7 @@ typedef struct Export {
 
 static const OptionRow rows[] = {
     TEXT_ROW(USUAL, 't', "type", "TYPE", FIELD(type),
-             "f32 f16 bf16 q8 q6 q5 q4m q4 q3 q2, auto ... [as the source]"),
+             "f32 f16 bf16 bf16_act q8 q6 q5 q4m q4 q3 q2, auto [source's]"),
     LIST_ROW(USUAL, "keep", "NAME=TYPE", FIELD(keep),
              "TYPE for matrices called NAME (w_down, layers.0); or @TABLE"),
     TEXT_ROW(USUAL, 0, "target-size", "SIZE", FIELD(target_size),

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <float.h>
 #include <glob.h>
 
+#include "core/modelfile.h"
 #include "tests/fixture.h"
 #include "tests/process.h"
 #include "tests/small_model.h"
@@ -95,6 +97,22 @@ static void wrong_arguments_are_named(void **state) {
     free(core);
 }
 
+/* Writes the story model with weights of its last norm that make the logits infinite. */
+static void overflow(const char *path) {
+    Error error;
+    ModelFile *file;
+    size_t n_bytes;
+    char *bytes = file_read(model, &n_bytes);
+    assert_int_equal(modelfile_open(&file, model, -1, &error), STATUS_OK);
+    const FileTensor *norm = modelfile_find(file, "final_norm");
+    assert_non_null(norm);
+    for (size_t i = 0; i < norm->cols; i++)
+        memcpy(bytes + norm->offset + i * sizeof(float), &(float){FLT_MAX}, sizeof(float));
+    file_write(path, bytes, n_bytes);
+    modelfile_close(file);
+    free(bytes);
+}
+
 /* The paper's decoder, each way of telling positions, and a llama, greedy and drawn; more than a
  * block of 64 positions. */
 static void the_decoder_in_one_file_prints_what_run_prints(void **state) {
@@ -123,6 +141,9 @@ static void the_decoder_in_one_file_prints_what_run_prints(void **state) {
     char *directory = fixture_directory(), *other = small_model(directory, "tiny,activation=gelu");
     Process p = RUN(decoder, other, "A dragon", "1", "0", "7");
     PROCESS_SAYS(p, 1, "neither the paper's decoder nor a plain llama");
+    overflow(other);
+    p = RUN(decoder, other, "A dragon", "1", "0", "7");
+    PROCESS_SAYS(p, 1, " is not a finite number");
     p = RUN("/bin/sh", "-c", "\"$1\" models/stories.bin a 3 0 7 >/dev/full", "sh", decoder);
     PROCESS_SAYS(p, 1, "decoder: stdout: cannot be written");
     fixture_remove_directory(directory);
@@ -145,8 +166,17 @@ static void the_plain_formulas_are_near(void **state) {
                                 &product, &attention),
                          2);
         assert_true(product > 0 && product < 1 && attention > 0 && attention < 1e-5);
+        assert_null(strstr(p.err, "bf16_act"));
         process_free(&p);
     }
+    char *directory = fixture_directory(), path[4200];
+    snprintf(path, sizeof path, "%s/act.bin", directory);
+    Process p = RUN("export", model, path, "-q", "-t", "bf16_act");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    p = RUN(decoder, path, "Once", "1", "0", "7", "plain");
+    PROCESS_SAYS(p, 0, "bf16_act rounds what its weights multiply");
+    fixture_remove_directory(directory);
     free(decoder);
 }
 

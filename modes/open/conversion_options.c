@@ -7,7 +7,7 @@ static const ConversionOptions unset;
 static const OptionRow rows[] = {
     HEADING_ROW("Conversion: formats other than model.bin are converted once, before use"),
     TEXT_ROW(USUAL, 0, "type", "TYPE", FIELD(type),
-             "f32 f16 bf16 q8 q6 q5 q4m q4 q3 q2 auto [as stored]"),
+             "f32 f16 bf16 bf16_act q8 q6 q5 q4m q4 q3 q2 auto"),
     TEXT_ROW(RARE, 'z', "tokenizer", "FILE", FIELD(tokenizer),
              "instead of the model's; .tiktoken: --split-pattern"),
     TEXT_ROW(RARE, 0, "split-pattern", "REGEX", FIELD(split_pattern), NULL),
