@@ -2,75 +2,13 @@
 #include "families/shared.h"
 #include "formats/family/convolutions.h"
 
-static const TensorRule bailing_hybrid_latent[] = {
-    MATRIX("wq", ".attention.q_proj.weight", "n_heads * head_dim", "dim", .optional = true),
-    LINEAR("wq_a", ".attention.q_a_proj", "latent_q_dim", "dim", .optional = true),
-    VECTOR("q_norm", ".attention.q_a_layernorm.weight", "latent_q_dim", .optional = true),
-    MATRIX("wq_b", ".attention.q_b_proj.weight", "n_heads * head_dim", "latent_q_dim",
-           .optional = true),
-    LINEAR("wkv_a", ".attention.kv_a_proj_with_mqa", "latent_dim + rotary_dim", "dim"),
-    VECTOR("kv_norm", ".attention.kv_a_layernorm.weight", "latent_dim", .optional = true),
-    HEADS_OF_LATENT(".attention.kv_b_proj.weight"),
-    MATRIX("attention_gate", ".attention.g_proj.weight", "n_heads", "dim", .optional = true),
-    LINEAR("wo", ".attention.dense", "dim", "n_heads * value_dim"),
-    {0},
-};
-
-static const TensorRule bailing_hybrid_delta[] = {
-    MATRIX("delta.q", ".attention.q_proj.weight", "state_key_heads * state_key_dim", "dim",
-           .optional = true),
-    MATRIX("delta.k", ".attention.k_proj.weight", "state_key_heads * state_key_dim", "dim",
-           .optional = true),
-    MATRIX("delta.v", ".attention.v_proj.weight", "state_heads * state_value_dim", "dim",
-           .optional = true),
-    MATRIX("delta.a", ".attention.f_proj.weight", "state_key_heads * state_key_dim", "dim",
-           .optional = true),
-    MATRIX("delta.z", ".attention.g_proj.weight", "state_heads * state_value_dim", "dim",
-           .optional = true),
-    MATRIX("delta.b", ".attention.b_proj.weight", "state_heads", "dim", .optional = true),
-    MATRIX("delta.out", ".attention.dense.weight", "dim", "state_heads * state_value_dim",
-           .optional = true),
-    VECTOR("delta.decay", ".attention.A_log", "state_heads", .values = VALUES_MINUS_EXP,
-           .optional = true),
-    VECTOR("delta.step_bias", ".attention.dt_bias", "state_key_heads * state_key_dim",
-           .optional = true),
-    VECTOR("delta.norm", ".attention.o_norm.weight", "state_value_dim", .optional = true),
-    {0},
-};
-
-/* A gate is optional for layers of other families. */
 static Status bailing_hybrid_more(const RuleContext *context, const json_t *json, Error *error) {
-    const Config *c = &context->source->config;
     (void)json;
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        bool attends = c->layer_kind[l] == LAYER_LATENT;
-        char name[MODELFILE_NAME_BYTES];
-        snprintf(name, sizeof name, FROM_LAYER "attention.g_proj.weight", l);
-        if (attends && !rules_find(context, name))
-            return error_set(error, "%s: has no tensor '%s'", context->source->path, name);
-        if (rules_apply_to_layer(context, attends ? bailing_hybrid_latent : bailing_hybrid_delta, l,
-                                 error) != STATUS_OK)
-            return STATUS_FAILED;
-    }
     return convolutions_join(context, "model.layers.%u.attention.%c_conv1d.weight", error);
 }
 
-/* Without layer_types every layer_group_size-th layer attends. */
-static Status bailing_hybrid_kinds(const json_t *json, Config *config, Error *error) {
-    static const KindName names[] = {
-        {"linear_attention", LAYER_DELTA}, {"full_attention", LAYER_LATENT}, {0}};
-    const json_t *types = json_value(json, "layer_types");
-    uint32_t every = 0;
-    if (types) return family_state_read_kinds(types, names, config, error);
-    if (family_state_read_whole(json, "layer_group_size", 6, &every, error) != STATUS_OK)
-        return STATUS_FAILED;
-    for (uint32_t l = 0; l < config->n_layers; l++)
-        config->layer_kind[l] = (l + 1) % every == 0 ? LAYER_LATENT : LAYER_DELTA;
-    return STATUS_OK;
-}
-
 /* Derives the sizes of the heads (head_dim is the unrotated part plus the rotated one), the bound
- * of the decays, the scale of attention and the kinds of the layers from config.json. */
+ * of the decays and the scale of attention from config.json. */
 static Status bailing_hybrid_finish(const json_t *json, Config *config, Error *error) {
     static const RopeKeys rope;
     const char *key =
@@ -94,8 +32,7 @@ static Status bailing_hybrid_finish(const json_t *json, Config *config, Error *e
     config->state.n_key_heads = config->state.n_heads;
     config->state.value_dim = config->state.key_dim;
     config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim) * factor);
-    if (family_shared_width(json, key, 1, config, error) != STATUS_OK) return STATUS_FAILED;
-    return bailing_hybrid_kinds(json, config, error);
+    return family_shared_width(json, key, 1, config, error);
 }
 
 /* ---- GGUF ---- */
@@ -161,13 +98,20 @@ static Status gguf_add_decay(const RuleContext *context, uint32_t l, Error *erro
     return source_add_values(context->source, name, 1, n, values, error);
 }
 
+/* The decays stand before the layers' other tensors in a converted file, so these stay here. */
 static Status gguf_bailing_more(GgufModel *m) {
     const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
     const Config *c = &m->source->config;
     for (uint32_t l = 0; l < c->n_layers; l++)
         if (c->layer_kind[l] == LAYER_DELTA && gguf_add_decay(&context, l, m->error) != STATUS_OK)
             return STATUS_FAILED;
-    return gguf_add_kda(&context, gguf_bailing_latent, gguf_bailing_delta, m->error);
+    for (uint32_t l = 0; l < c->n_layers; l++) {
+        bool attends = c->layer_kind[l] == LAYER_LATENT;
+        if (rules_apply_to_layer(&context, attends ? gguf_bailing_latent : gguf_bailing_delta, l,
+                                 m->error) != STATUS_OK)
+            return STATUS_FAILED;
+    }
+    return gguf_join_kda(m);
 }
 
 const FamilyHook families_bailing_hybrid[] = {

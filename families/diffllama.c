@@ -1,13 +1,6 @@
 /* DiffLlama: the difference of two attentions. */
 #include "families/shared.h"
 
-static Status diffllama_finish(const json_t *json, Config *config, Error *error) {
-    (void)json, (void)error;
-    for (uint32_t l = 0; l < config->n_layers && l < CONFIG_MAX_LAYERS; l++)
-        config->layer_kind[l] = LAYER_DIFFERENCE;
-    return STATUS_OK;
-}
-
 /* Reads the vectors lambda_q and lambda_k of this number, and computes exp(lambda_q . lambda_k). */
 static Status read_lambda(const RuleContext *c, uint32_t layer, int number, double *out,
                           Error *error) {
@@ -56,6 +49,6 @@ static Status diffllama_more(const RuleContext *c, const json_t *json, Error *er
 }
 
 const FamilyHook families_diffllama[] = {
-    {"diffllama", .finish = diffllama_finish, .more = diffllama_more},
+    {"diffllama", .more = diffllama_more},
     {0},
 };

@@ -8,10 +8,7 @@ static Status doge_finish(const json_t *json, Config *c, Error *error) {
     const json_t *size = json_value(json, "sliding_window");
     if (size && family_state_read_whole(json, "sliding_window", 0, &window, error) != STATUS_OK)
         return STATUS_FAILED;
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        c->layer_kind[l] = LAYER_DYNAMIC_MASK;
-        c->window[l] = size ? window : 0;
-    }
+    for (uint32_t l = 0; size && l < c->n_layers; l++) c->window[l] = window;
     if (!json_is_true(json_value(json, "is_moe"))) return STATUS_OK;
     if (family_state_read_whole(json, "num_experts", 16384, &c->product.count, error) !=
             STATUS_OK ||

@@ -50,7 +50,6 @@ static Status falcon_h1_finish(const json_t *json, Config *config, Error *error)
                          values, config->state.n_heads);
     config->state.value_dim = values / config->state.n_heads;
     config->residual_scale = (float)(ffn[1] / ffn[0]);
-    for (uint32_t l = 0; l < config->n_layers; l++) config->layer_kind[l] = LAYER_PARALLEL_MAMBA;
     return STATUS_OK;
 }
 
@@ -133,14 +132,8 @@ static Status falcon_h1_more(const RuleContext *context, const json_t *json, Err
 }
 
 /* llama.cpp gates before the norm, whatever config.json said, as the released models do. */
-static Status gguf_falcon_h1_finish(const GgufModel *m, Config *c) {
-    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++)
-        c->layer_kind[l] = LAYER_PARALLEL_MAMBA;
-    return gguf_read_state(m, c);
-}
-
 const FamilyHook families_falcon_h1[] = {
     {"falcon_h1", .finish = falcon_h1_finish, .more = falcon_h1_more,
-     .gguf_finish = gguf_falcon_h1_finish},
+     .gguf_finish = gguf_read_state},
     {0},
 };

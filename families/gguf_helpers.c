@@ -137,14 +137,9 @@ Status gguf_kda_sizes(const GgufModel *m, Config *c) {
     return STATUS_OK;
 }
 
-Status gguf_add_kda(const RuleContext *context, const TensorRule *latent, const TensorRule *delta,
-                    Error *error) {
-    const Config *c = &context->source->config;
-    for (uint32_t l = 0; l < c->n_layers; l++)
-        if (rules_apply_to_layer(context, c->layer_kind[l] == LAYER_LATENT ? latent : delta, l,
-                                 error) != STATUS_OK)
-            return STATUS_FAILED;
-    return convolutions_join(context, "blk.%u.ssm_conv1d_%c.weight", error);
+Status gguf_join_kda(GgufModel *m) {
+    const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
+    return convolutions_join(&context, "blk.%u.ssm_conv1d_%c.weight", m->error);
 }
 
 /* Sets *limit from a list with one number for all layers; 0 where there is no list. */

@@ -35,10 +35,8 @@ Status gguf_gate_limit(const GgufModel *m, float *limit);
  * and as many heads of a state, kda.head_dim wide, as the others have heads. */
 Status gguf_kda_sizes(const GgufModel *m, Config *c);
 
-/* Adds the tensors of both kinds of these layers, and the convolutions ssm_conv1d_q, _k and _v,
- * joined. */
-Status gguf_add_kda(const RuleContext *context, const TensorRule *latent, const TensorRule *delta,
-                    Error *error);
+/* Adds the convolutions ssm_conv1d_q, _k and _v of these layers, joined. */
+Status gguf_join_kda(GgufModel *m);
 
 /* Every full_attention_interval-th layer, or those that attention.recurrent_layers leaves out, is
  * of the kind `attends`, the others are LAYER_DELTA. */

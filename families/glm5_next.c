@@ -2,29 +2,6 @@
 #include "families/shared.h"
 #include "formats/family/convolutions.h"
 
-static const TensorRule glm5_next_latent[] = {
-    LINEAR("wq_a", ".self_attn.q_a_proj", "latent_q_dim", "dim", .optional = true),
-    VECTOR("q_norm", ".self_attn.q_a_layernorm.weight", "latent_q_dim", .optional = true),
-    MATRIX("wq_b", ".self_attn.q_b_proj.weight", "n_heads * head_dim", "latent_q_dim",
-           .optional = true),
-    LINEAR("wkv_a", ".self_attn.kv_a_proj_with_mqa", "latent_dim + rotary_dim", "dim",
-           .optional = true),
-    VECTOR("kv_norm", ".self_attn.kv_a_layernorm.weight", "latent_dim", .optional = true),
-    HEADS_OF_LATENT(".self_attn.kv_b_proj.weight"),
-    LINEAR("wo", ".self_attn.o_proj", "dim", "n_heads * value_dim", .optional = true),
-    INDEXER,
-    MATRIX("indexer.pool_gate", ".self_attn.indexer.index_kpool_compress_gate", "index_dim", "dim",
-           .optional = true),
-    TABLE("indexer.pool_bias", ".self_attn.indexer.index_kpool_compress_ape", "index_pool",
-          "index_dim", .optional = true),
-    {0},
-};
-
-static const TensorRule glm5_next_delta[] = {
-    KIMI_DELTA,
-    {0},
-};
-
 /* Zeros that mean something else, or nothing, in the classes. */
 static Status refuse_zeros(const json_t *json, Error *error) {
     static const char *const keys[] = {"hc_mult", "hc_sinkhorn_iters", "swiglu_limit"};
@@ -34,28 +11,8 @@ static Status refuse_zeros(const json_t *json, Error *error) {
 }
 
 static Status glm5_next_more(const RuleContext *context, const json_t *json, Error *error) {
-    const Config *c = &context->source->config;
     (void)json;
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        bool attends = c->layer_kind[l] == LAYER_LATENT;
-        if (rules_apply_to_layer(context, attends ? glm5_next_latent : glm5_next_delta, l, error) !=
-            STATUS_OK)
-            return STATUS_FAILED;
-    }
     return convolutions_join(context, "model.layers.%u.self_attn.%c_conv1d.weight", error);
-}
-
-/* Without layer_types every fourth layer attends. */
-static Status glm5_next_kinds(const json_t *json, Config *config, Error *error) {
-    static const KindName names[] = {{"linear_attention", LAYER_DELTA},
-                                     {"indexed_attention", LAYER_LATENT},
-                                     {"full_attention", LAYER_LATENT},
-                                     {0}};
-    const json_t *types = json_value(json, "layer_types");
-    if (types) return family_state_read_kinds(types, names, config, error);
-    for (uint32_t l = 0; l < config->n_layers; l++)
-        config->layer_kind[l] = l % 4 == 3 ? LAYER_LATENT : LAYER_DELTA;
-    return STATUS_OK;
 }
 
 /* A layer that takes the choice of the layer before it needs one that has chosen: transformers
@@ -95,7 +52,6 @@ static Status glm5_next_finish(const json_t *json, Config *config, Error *error)
         family_refuse_zero(json, "index_kpool", error) != STATUS_OK ||
         family_state_linear_sizes(json, 64, config, error) != STATUS_OK ||
         glm5_next_bound(json, config, error) != STATUS_OK ||
-        glm5_next_kinds(json, config, error) != STATUS_OK ||
         family_indexers(json, config, error) != STATUS_OK)
         return STATUS_FAILED;
     if (config->head_dim > 1 << 12 || config->head_dim == 0 || config->value_dim == 0 ||
@@ -139,23 +95,8 @@ static Status gguf_glm5_next_finish(const GgufModel *m, Config *c) {
     return STATUS_OK;
 }
 
-static Status gguf_glm5_next_more(GgufModel *m) {
-    static const TensorRule latent[] = {
-        GGUF_LATENT_ATTENTION,
-        GGUF_INDEXER,
-        MATRIX("indexer.pool_gate", ".indexer_compressor_gate.weight", "index_dim", "dim",
-               .optional = true),
-        TABLE("indexer.pool_bias", ".indexer_compressor_ape.weight", "index_pool", "index_dim",
-              .optional = true),
-        {0},
-    };
-    static const TensorRule delta[] = {GGUF_KIMI_DELTA, {0}};
-    const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
-    return gguf_add_kda(&context, latent, delta, m->error);
-}
-
 const FamilyHook families_glm5_next[] = {
     {"glm5_next", .finish = glm5_next_finish, .more = glm5_next_more,
-     .gguf_finish = gguf_glm5_next_finish, .gguf_more = gguf_glm5_next_more},
+     .gguf_finish = gguf_glm5_next_finish, .gguf_more = gguf_join_kda},
     {0},
 };

@@ -34,14 +34,7 @@ static Status read_mamba_width(const json_t *json, Config *config, Error *error)
 /* Rotated only where position_embedding_type says so. Without experts the shared expert is the
  * feed-forward. */
 static Status granitemoehybrid_finish(const json_t *json, Config *config, Error *error) {
-    static const KindName names[] = {{"mamba", LAYER_MAMBA2},
-                                     {"linear_attention", LAYER_MAMBA2},
-                                     {"attention", LAYER_ATTENTION},
-                                     {"full_attention", LAYER_ATTENTION},
-                                     {0}};
     const char *position = json_text(json, "position_embedding_type");
-    const json_t *types = json_value(json, "layer_types");
-    if (!types) types = json_value(json, "layers_block_type");
     if (read_mamba_width(json, config, error) != STATUS_OK) return STATUS_FAILED;
     config->position = position && strcmp(position, "rope") == 0 ? POSITION_ROPE : POSITION_NONE;
     config->router.kind = ROUTER_SOFTMAX_CHOSEN;
@@ -49,8 +42,7 @@ static Status granitemoehybrid_finish(const json_t *json, Config *config, Error 
         config->ffn_dim = config->experts.shared_ffn_dim;
         config->experts.shared_ffn_dim = 0;
     }
-    for (uint32_t l = 0; l < config->n_layers; l++) config->layer_kind[l] = LAYER_MAMBA2;
-    return types ? family_state_read_kinds(types, names, config, error) : STATUS_OK;
+    return STATUS_OK;
 }
 
 static Status granitemoehybrid_more(const RuleContext *context, const json_t *json, Error *error) {
@@ -62,7 +54,6 @@ static Status granitemoehybrid_more(const RuleContext *context, const json_t *js
 static Status bamba_finish(const json_t *json, Config *config, Error *error) {
     const json_t *attending = json_value(json, "attn_layer_indices"), *item;
     size_t i;
-    for (uint32_t l = 0; l < config->n_layers; l++) config->layer_kind[l] = LAYER_MAMBA2;
     json_array_foreach((json_t *)attending, i, item) {
         json_int_t layer = json_integer_value(item);
         if (layer >= 0 && layer < config->n_layers) config->layer_kind[layer] = LAYER_ATTENTION;

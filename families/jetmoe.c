@@ -9,7 +9,6 @@ static Status jetmoe_finish(const json_t *json, Config *config, Error *error) {
         return error_set(error, "config.json: num_key_value_heads is %u, num_experts_per_tok %u",
                          config->n_kv_heads, config->experts.per_token);
     config->n_heads = (uint32_t)n_heads;
-    for (uint32_t l = 0; l < config->n_layers; l++) config->layer_kind[l] = LAYER_HEAD_MIXTURE;
     return STATUS_OK;
 }
 

@@ -2,41 +2,8 @@
 #include "families/shared.h"
 #include "formats/family/convolutions.h"
 
-static const TensorRule kimi_latent[] = {
-    MATRIX("wq", ".self_attn.q_proj.weight", "n_heads * head_dim", "dim", .optional = true),
-    LINEAR("wq_a", ".self_attn.q_a_proj", "latent_q_dim", "dim", .optional = true),
-    VECTOR("q_norm", ".self_attn.q_a_layernorm.weight", "latent_q_dim", .optional = true),
-    MATRIX("wq_b", ".self_attn.q_b_proj.weight", "n_heads * head_dim", "latent_q_dim",
-           .optional = true),
-    LINEAR("wkv_a", ".self_attn.kv_a_proj_with_mqa", "latent_dim + rotary_dim", "dim"),
-    VECTOR("kv_norm", ".self_attn.kv_a_layernorm.weight", "latent_dim", .optional = true),
-    HEADS_OF_LATENT(".self_attn.kv_b_proj.weight"),
-    LINEAR("wo", ".self_attn.o_proj", "dim", "n_heads * value_dim"),
-    {0},
-};
-
-static const TensorRule kimi_delta[] = {
-    KIMI_DELTA,
-    {0},
-};
-
-static const TensorRule gguf_kimi_latent[] = {
-    GGUF_LATENT_ATTENTION,
-    {0},
-};
-
-static const TensorRule gguf_kimi_delta[] = {
-    GGUF_KIMI_DELTA,
-    {0},
-};
-
 static Status kimi_linear_more(const RuleContext *context, const json_t *json, Error *error) {
-    const Config *c = &context->source->config;
     (void)json;
-    for (uint32_t l = 0; l < c->n_layers; l++) {
-        const TensorRule *rules = c->layer_kind[l] == LAYER_LATENT ? kimi_latent : kimi_delta;
-        if (rules_apply_to_layer(context, rules, l, error) != STATUS_OK) return STATUS_FAILED;
-    }
     return convolutions_join(context, "model.layers.%u.self_attn.%c_conv1d.weight", error);
 }
 
@@ -102,13 +69,8 @@ static Status gguf_kimi_linear_finish(const GgufModel *m, Config *c) {
     return STATUS_OK;
 }
 
-static Status gguf_kimi_linear_more(GgufModel *m) {
-    const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
-    return gguf_add_kda(&context, gguf_kimi_latent, gguf_kimi_delta, m->error);
-}
-
 const FamilyHook families_kimi_linear[] = {
     {"kimi_linear", .finish = kimi_linear_finish, .more = kimi_linear_more,
-     .gguf_finish = gguf_kimi_linear_finish, .gguf_more = gguf_kimi_linear_more},
+     .gguf_finish = gguf_kimi_linear_finish, .gguf_more = gguf_join_kda},
     {0},
 };

@@ -38,15 +38,7 @@ static Status jamba_finish(const json_t *json, Config *config, Error *error) {
     return read_mamba(json, "", "mamba_expand", "mamba_dt_rank", config, error);
 }
 
-static void set_kinds(Config *config, LayerKindNumber kind) {
-    for (uint32_t l = 0; l < config->n_layers; l++) {
-        config->layer_kind[l] = kind;
-        config->without_ffn[l] = 1;
-    }
-}
-
 static Status mamba_finish(const json_t *json, Config *config, Error *error) {
-    set_kinds(config, LAYER_MAMBA);
     return read_mamba(json, "intermediate_size", "expand", "time_step_rank", config, error);
 }
 
@@ -62,7 +54,6 @@ static Status falcon_mamba_finish(const json_t *json, Config *config, Error *err
 
 static Status mamba2_finish(const json_t *json, Config *config, Error *error) {
     uint32_t expand = 1;
-    set_kinds(config, LAYER_MAMBA2);
     if (family_state_no_step_limit(json, error) != STATUS_OK ||
         family_state_read_whole(json, "expand", 2, &expand, error) != STATUS_OK)
         return STATUS_FAILED;
@@ -93,17 +84,13 @@ static Status gguf_jamba_finish(const GgufModel *m, Config *c) {
 }
 
 /* Layers without attention and without a feed-forward, whose sizes are then of no use. */
-static void gguf_pure_layers(Config *c, LayerKindNumber kind) {
+static void gguf_pure_layers(Config *c) {
     c->n_heads = c->n_kv_heads = c->head_dim = c->ffn_dim = 1;
     c->position = POSITION_NONE;
-    for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {
-        c->layer_kind[l] = kind;
-        c->without_ffn[l] = 1;
-    }
 }
 
 static Status gguf_mamba2_finish(const GgufModel *m, Config *c) {
-    gguf_pure_layers(c, LAYER_MAMBA2);
+    gguf_pure_layers(c);
     return gguf_read_state(m, c);
 }
 
@@ -113,7 +100,7 @@ static Status gguf_mamba_finish(const GgufModel *m, Config *c) {
     gguf_model_bool(m, "ssm.dt_b_c_rms", &has_norms);
     if (has_norms) c->state.norm_eps = 1e-6f;
     if (has_norms) snprintf(c->family, sizeof c->family, "falcon_mamba");
-    gguf_pure_layers(c, LAYER_MAMBA);
+    gguf_pure_layers(c);
     return gguf_read_mamba(m, c);
 }
 

@@ -59,11 +59,8 @@ static Status minimax_factors(const json_t *json, Config *config, Error *error) 
     return STATUS_OK;
 }
 
-/* Without layer_types every second layer attends, from the first on. */
+/* Layers that attend may have a window. */
 static Status minimax_finish(const json_t *json, Config *config, Error *error) {
-    static const KindName names[] = {
-        {"linear_attention", LAYER_LIGHTNING}, {"full_attention", LAYER_ATTENTION}, {0}};
-    const json_t *types = json_value(json, "layer_types");
     uint32_t window = 0;
     if (minimax_factors(json, config, error) != STATUS_OK ||
         (json_value(json, "sliding_window") &&
@@ -71,10 +68,6 @@ static Status minimax_finish(const json_t *json, Config *config, Error *error) {
         return STATUS_FAILED;
     config->state.n_heads = config->state.n_key_heads = config->n_heads;
     config->state.key_dim = config->state.value_dim = config->head_dim;
-    for (uint32_t l = 0; l < config->n_layers; l++)
-        config->layer_kind[l] = l % 2 ? LAYER_LIGHTNING : LAYER_ATTENTION;
-    if (types && family_state_read_kinds(types, names, config, error) != STATUS_OK)
-        return STATUS_FAILED;
     for (uint32_t l = 0; l < config->n_layers; l++)
         config->window[l] = config->layer_kind[l] == LAYER_ATTENTION ? window : 0;
     return STATUS_OK;

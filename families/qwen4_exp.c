@@ -4,21 +4,6 @@
 
 /* ---- The configuration ---- */
 
-static Status read_kinds(const json_t *json, Config *c, Error *error) {
-    static const KindName names[] = {{"linear_attention", LAYER_DELTA},
-                                     {"indexed_attention", LAYER_CHOSEN},
-                                     {"full_attention", LAYER_CHOSEN},
-                                     {0}};
-    const json_t *types = json_value(json, "layer_types");
-    if (types) return family_state_read_kinds(types, names, c, error);
-    double interval = json_number(json, "full_attention_interval", 4);
-    if (!(interval >= 1 && interval <= 1e6))
-        return error_set(error, "config.json: full_attention_interval is %g", interval);
-    for (uint32_t l = 0; l < c->n_layers; l++)
-        c->layer_kind[l] = (l + 1) % (uint32_t)interval ? LAYER_DELTA : LAYER_CHOSEN;
-    return STATUS_OK;
-}
-
 /* Which layers have n-grams: ple_layer_ids counts them from 1. */
 static Status read_ngrams(const json_t *json, Config *c, Error *error) {
     const json_t *ids = json_value(json, "ple_layer_ids"), *id;
@@ -59,7 +44,6 @@ static Status qwen4_exp_finish(const json_t *json, Config *c, Error *error) {
     if (gate && strcmp(gate, "sigmoid") != 0 && strcmp(gate, "silu") != 0)
         return error_set(error, "config.json: output_gate_type '%.40s' is not known", gate);
     c->state.sigmoid_gate = gate && strcmp(gate, "sigmoid") == 0;
-    if (read_kinds(json, c, error) != STATUS_OK) return STATUS_FAILED;
     return read_ngrams(json, c, error);
 }
 

@@ -11,10 +11,6 @@ static Status rwkv_finish(const json_t *json, Config *config, Error *error) {
                                 error) != STATUS_OK)
         return STATUS_FAILED;
     config->state.n_key_heads = config->state.key_dim = config->state.value_dim = 1;
-    for (uint32_t l = 0; l < config->n_layers; l++) {
-        config->layer_kind[l] = LAYER_RWKV;
-        config->without_ffn[l] = 1;
-    }
     return STATUS_OK;
 }
 

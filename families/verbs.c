@@ -8,7 +8,10 @@
 #include "families/helpers.h"
 #include "formats/family/family_lists.h"
 #include "formats/family/json.h"
+#include "formats/family/page_tables.h"
 #include "formats/family/presets.h"
+
+enum { MOST_KIND_NAMES = 8 };
 
 static Status wrong_words(const StepCall *call, const char *verb) {
     return error_set(call->error, "the family's line '%s %s' is wrong", verb, call->words);
@@ -212,6 +215,101 @@ static Status run_gguf_latent_heads(const StepCall *c) {
     return STATUS_OK;
 }
 
+/* The kinds of layers that `kinds` gives where config.json has no list of them: `usual`, and of
+ * every `every`-th layer, or as many as `key` says, `other`. */
+typedef struct OtherKinds {
+    char key[STEP_WORD];
+    double every; /* 0: all layers are usual */
+    uint32_t usual, other;
+} OtherKinds;
+
+static bool next_kind(const char **words, uint32_t *kind) {
+    char word[STEP_WORD];
+    return step_word(words, word) && page_kind(word, kind);
+}
+
+/* Reads what stands behind "else": KIND [KIND every M | KIND every KEY M]. */
+static bool read_other_kinds(const char *words, OtherKinds *k) {
+    char word[STEP_WORD];
+    *k = (OtherKinds){0};
+    if (!next_kind(&words, &k->usual)) return false;
+    if (!*(words + strspn(words, " "))) return true;
+    return next_kind(&words, &k->other) && step_word(&words, word) && strcmp(word, "every") == 0 &&
+           read_number_or_key(&words, k->key, &k->every) && k->every >= 1 &&
+           !step_word(&words, word);
+}
+
+/* Splits "NAME=KIND". */
+static bool read_named_kind(char word[STEP_WORD], uint32_t *kind) {
+    char *equals = strchr(word, '=');
+    if (!equals || equals == word || !page_kind(equals + 1, kind)) return false;
+    *equals = '\0';
+    return true;
+}
+
+static bool check_kinds(const char *words) {
+    char word[STEP_WORD];
+    uint32_t kind;
+    OtherKinds others;
+    if (!step_word(&words, word)) return false;
+    if (!*words || strcmp(words, " alone") == 0) return page_kind(word, &kind);
+    size_t n = 0;
+    while (step_word(&words, word) && strcmp(word, "else") != 0 && read_named_kind(word, &kind))
+        n++;
+    return n > 0 && n <= MOST_KIND_NAMES && strcmp(word, "else") == 0 &&
+           read_other_kinds(words, &others);
+}
+
+static Status set_other_kinds(const StepCall *c, const OtherKinds *k) {
+    double every = k->key[0] ? json_number(c->json, k->key, k->every) : k->every;
+    if (k->every > 0 && !(every >= 1 && every <= 1 << 24 && every == floor(every)))
+        return error_set(c->error, "config.json: %s is %g", k->key, every);
+    for (uint32_t l = 0; l < c->config->n_layers; l++)
+        c->config->layer_kind[l] =
+            every > 0 && (l + 1) % (uint32_t)every == 0 ? k->other : k->usual;
+    return STATUS_OK;
+}
+
+/* kinds KIND [alone] */
+static Status set_all_kinds(const StepCall *c, const char *name, bool alone) {
+    uint32_t kind;
+    if (!page_kind(name, &kind)) return wrong_words(c, "kinds");
+    for (uint32_t l = 0; l < c->config->n_layers && l < CONFIG_MAX_LAYERS; l++) {
+        c->config->layer_kind[l] = kind;
+        if (alone) c->config->without_ffn[l] = 1;
+    }
+    return STATUS_OK;
+}
+
+static bool check_all_kinds(const char *words) {
+    return check_kinds(words) && !strchr(words, '=');
+}
+
+static Status run_gguf_kinds(const StepCall *c) {
+    const char *rest = c->words;
+    char kind[STEP_WORD];
+    if (!check_all_kinds(c->words) || !step_word(&rest, kind)) return wrong_words(c, "kinds");
+    return set_all_kinds(c, kind, *rest != '\0');
+}
+
+/* kinds KIND [alone], or kinds KEY NAME=KIND... else KIND [KIND every M | KIND every KEY M] */
+static Status run_kinds(const StepCall *c) {
+    char key[STEP_WORD], words[MOST_KIND_NAMES][STEP_WORD];
+    KindName names[MOST_KIND_NAMES + 1] = {0};
+    const char *rest = c->words;
+    OtherKinds others;
+    uint32_t kind;
+    if (!check_kinds(c->words)) return wrong_words(c, "kinds");
+    if (check_all_kinds(c->words)) return run_gguf_kinds(c);
+    step_word(&rest, key);
+    for (size_t n = 0; step_word(&rest, words[n]) && read_named_kind(words[n], &kind); n++)
+        names[n] = (KindName){words[n], (LayerKindNumber)kind};
+    const json_t *list = json_first(c->json, key);
+    if (list && !json_is_null(list))
+        return family_state_read_kinds(list, names, c->config, c->error);
+    return read_other_kinds(rest, &others) ? set_other_kinds(c, &others) : STATUS_FAILED;
+}
+
 const Verb verbs_all[] = {
     {"windows", run_windows, NULL, "NUMBER ...", check_windows, "sliding_window|layer_types"},
     {"no_windows", run_no_windows, NULL, "", NULL, "layer_types"},
@@ -224,6 +322,9 @@ const Verb verbs_all[] = {
      "logits_scaling|attention_multiplier"},
     {"wide_ffn", run_wide_ffn, NULL, "[KEY NUMBER]", NULL, NULL},
     {"shared_width", run_shared_width, NULL, "KEY NUMBER", NULL, NULL},
+    {"kinds", run_kinds, run_gguf_kinds,
+     "KIND [alone], or KEY NAME=KIND ... else KIND [KIND every [KEY] NUMBER]", check_kinds,
+     "layer_types|layers_block_type"},
     {"latent_heads", run_latent_heads, run_gguf_latent_heads, "indexers, indexers all or no word",
      check_latent_heads, NULL},
     {0},

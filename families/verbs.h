@@ -22,6 +22,12 @@
  *     wide_ffn                without a key for it, the feed-forward is 4 * dim wide
  *     wide_ffn KEY N          the feed-forward is KEY (or N) * dim wide
  *     shared_width KEY N      the shared expert's width as a number of experts
+ *   * kinds KIND [alone]      all layers are of this kind (layer_kind); `alone`: and have no
+ *                             feed-forward
+ *     kinds KEY NAME=KIND... else KIND [KIND every M | KIND every KEY M]
+ *                             KEY's list says the kind of each layer by these names. Without it
+ *                             all layers are of the first kind behind `else`, but every M-th of
+ *                             the second
  *   * latent_heads            completes the widths of latent attention, and the scale of scores
  *   * latent_heads indexers [all]  and says which layers have an indexer of their own; `all`:
  *                             every layer

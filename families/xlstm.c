@@ -35,7 +35,6 @@ static Status xlstm_finish(const json_t *json, Config *config, Error *error) {
         return error_set(error, "config.json: ffn_proj_factor gives a width of %g", width);
     config->ffn_dim = (uint32_t)width;
     config->state.n_key_heads = config->state.n_heads;
-    for (uint32_t l = 0; l < config->n_layers; l++) config->layer_kind[l] = LAYER_MLSTM;
     return STATUS_OK;
 }
 
