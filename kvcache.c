@@ -80,6 +80,8 @@ static Status begin_states(KvCache *cache, Sequence *sequence, Error *error) {
     return STATUS_OK;
 }
 
+/* Makes room for n more positions of a sequence: pages that are its own, and states. After a
+ * failure it has the pages that it had before. */
 static Status reserve(KvCache *cache, Sequence *sequence, size_t n, Error *error) {
     size_t used = (size_t)(sequence->next - sequence->start), before = sequence->n_pages;
     Status status = STATUS_OK;

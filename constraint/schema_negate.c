@@ -49,23 +49,34 @@ static Status negate_refuse(SchemaCompiler *c, const char *keyword) {
                      keyword);
 }
 
-static Status negate_properties(SchemaCompiler *c, const json_t *value, json_t **out) {
+/* Appends to *out a schema for the values that break a keyword, or several: a value breaks it if it
+ * matches one of them. `value` is the keyword's in `schema`. */
+typedef Status Negate(SchemaCompiler *c, const json_t *schema, const char *keyword,
+                      const json_t *value, json_t **out);
+
+/* An object that has one of the members, and it breaks that member's schema. */
+static Status negate_properties(SchemaCompiler *c, const json_t *schema, const char *keyword,
+                                const json_t *value, json_t **out) {
     const char *name;
-    json_t *schema;
+    json_t *member;
+    (void)schema, (void)keyword;
     if (!json_is_object(value)) return error_set(c->error, "'properties' must be an object");
-    json_object_foreach((json_t *)value, name, schema) {
-        if (allows_all(schema)) continue;
+    json_object_foreach((json_t *)value, name, member) {
+        if (allows_all(member)) continue;
         json_t *properties = json_object();
-        json_object_set_new_nocheck(properties, name, negated(schema));
+        json_object_set_new_nocheck(properties, name, negated(member));
         negate_add(out, json_pack("{s:s,s:[o],s:o}", "type", "object", "required",
                                   json_string_nocheck(name), "properties", properties));
     }
     return STATUS_OK;
 }
 
-static Status negate_required(SchemaCompiler *c, const json_t *value, json_t **out) {
+/* An object that lacks one of the names. */
+static Status negate_required(SchemaCompiler *c, const json_t *schema, const char *keyword,
+                              const json_t *value, json_t **out) {
     size_t i;
     json_t *name;
+    (void)schema, (void)keyword;
     if (json_is_boolean(value)) return STATUS_OK; /* draft 3 */
     if (!json_is_array(value)) return error_set(c->error, "'required' must be a list");
     json_array_foreach((json_t *)value, i, name) {
@@ -77,11 +88,13 @@ static Status negate_required(SchemaCompiler *c, const json_t *value, json_t **o
     return STATUS_OK;
 }
 
-static Status negate_values(SchemaCompiler *c, const char *keyword, const json_t *value,
-                            json_t **out) {
+/* "enum" and "const", of scalars. */
+static Status negate_values(SchemaCompiler *c, const json_t *schema, const char *keyword,
+                            const json_t *value, json_t **out) {
     json_t *list = strcmp(keyword, "enum") == 0 ? shared(value) : json_pack("[o]", shared(value));
     size_t i;
     json_t *item;
+    (void)schema;
     json_array_foreach(list, i, item) {
         if (schema_is_scalar(item)) continue;
         json_decref(list);
@@ -104,9 +117,14 @@ static const struct {
     {"maxProperties", "object", "minProperties", 1},
 };
 
-static Status negate_size(SchemaCompiler *c, const json_t *schema, size_t i, json_t **out) {
+/* A size beyond the limit: the opposite limit, one less or one more. No size is below 0. */
+static Status negate_size(SchemaCompiler *c, const json_t *schema, const char *keyword,
+                          const json_t *value, json_t **out) {
     uint32_t size;
     bool given;
+    size_t i = 0;
+    (void)value;
+    while (strcmp(keyword, sizes[i].keyword) != 0) i++;
     if (schema_size(c, schema, sizes[i].keyword, &size, &given) != STATUS_OK) return STATUS_FAILED;
     if (sizes[i].step < 0 && size == 0) return STATUS_OK;
     negate_add(out, json_pack("{s:s,s:I}", "type", sizes[i].type, sizes[i].other,
@@ -128,81 +146,133 @@ static bool negate_items(const json_t *schema, const char *keyword, const json_t
     return true;
 }
 
-/* Appends to *out schemas for the values that break this keyword: a value breaks it if it matches
- * one of them. Refuses keywords whose opposite no supported schema can say. */
-static Status negate_keyword(SchemaCompiler *c, const json_t *schema, const char *keyword,
-                             const json_t *value, json_t **out) {
+static Status negate_type(SchemaCompiler *c, const json_t *schema, const char *keyword,
+                          const json_t *value, json_t **out) {
+    bool known;
+    unsigned types = schema_types(schema, &known);
+    (void)keyword, (void)value;
+    if (!known) return error_set(c->error, "'type' must name types of JSON");
+    add_types(out, types);
+    return STATUS_OK;
+}
+
+/* A limit that is not kept is the opposite limit: not "minimum" is "exclusiveMaximum". Draft 4's
+ * boolean "exclusiveMinimum", which changes what "minimum" says, is refused. */
+static Status negate_limit(SchemaCompiler *c, const json_t *schema, const char *keyword,
+                           const json_t *value, json_t **out) {
     static const char *const limits[][2] = {{"minimum", "exclusiveMaximum"},
                                             {"maximum", "exclusiveMinimum"},
                                             {"exclusiveMinimum", "maximum"},
                                             {"exclusiveMaximum", "minimum"}};
-    static const char *const refused[] = {"items",
-                                          "prefixItems",
-                                          "additionalItems",
-                                          "contains",
-                                          "patternProperties",
-                                          "additionalProperties",
-                                          "propertyNames",
-                                          "dependentRequired",
-                                          "dependentSchemas",
-                                          "dependencies",
-                                          "unevaluatedItems",
-                                          "unevaluatedProperties",
-                                          "oneOf",
-                                          "if",
-                                          "multipleOf",
-                                          "uniqueItems",
-                                          "$dynamicRef",
-                                          "$recursiveRef"};
+    const char *draft4 = strcmp(keyword, "minimum") == 0 ? "exclusiveMinimum" : "exclusiveMaximum";
+    size_t i = 0;
+    while (strcmp(keyword, limits[i][0]) != 0) i++;
+    if (json_is_boolean(value) || json_is_true(json_object_get(schema, draft4)))
+        return negate_refuse(c, keyword);
+    negate_add(out, json_pack("{s:s,s:o}", "type", "number", limits[i][1], shared(value)));
+    return STATUS_OK;
+}
+
+/* "pattern" and "format": a text that does not match. */
+static Status negate_match(SchemaCompiler *c, const json_t *schema, const char *keyword,
+                           const json_t *value, json_t **out) {
+    const char *other = keyword[0] == 'p' ? SCHEMA_NO_PATTERN : SCHEMA_NO_FORMAT;
+    (void)c, (void)schema;
+    negate_add(out, json_pack("{s:s,s:o}", "type", "string", other, shared(value)));
+    return STATUS_OK;
+}
+
+/* "not", and De Morgan's laws for "allOf" and "anyOf". */
+static Status negate_logic(SchemaCompiler *c, const json_t *schema, const char *keyword,
+                           const json_t *value, json_t **out) {
+    json_t *item, *all = strcmp(keyword, "anyOf") == 0 ? json_array() : NULL;
     size_t i;
-    json_t *item;
-    bool known;
-    if (strcmp(keyword, "type") == 0) {
-        unsigned types = schema_types(schema, &known);
-        if (!known) return error_set(c->error, "'type' must name types of JSON");
-        add_types(out, types);
-        return STATUS_OK;
-    }
-    if (strcmp(keyword, "properties") == 0) return negate_properties(c, value, out);
-    if (strcmp(keyword, "required") == 0) return negate_required(c, value, out);
-    if (strcmp(keyword, "enum") == 0 || strcmp(keyword, "const") == 0)
-        return negate_values(c, keyword, value, out);
-    for (i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (strcmp(keyword, sizes[i].keyword) == 0) return negate_size(c, schema, i, out);
-    for (i = 0; i < 4; i++) {
-        if (strcmp(keyword, limits[i][0]) != 0) continue;
-        if (json_is_boolean(value)) return negate_refuse(c, keyword);
-        if (json_is_true(json_object_get(schema, i == 0 ? "exclusiveMinimum" : "exclusiveMaximum")))
-            return negate_refuse(c, keyword);
-        negate_add(out, json_pack("{s:s,s:o}", "type", "number", limits[i][1], shared(value)));
-        return STATUS_OK;
-    }
-    if (strcmp(keyword, "pattern") == 0 || strcmp(keyword, "format") == 0) {
-        const char *other = keyword[0] == 'p' ? SCHEMA_NO_PATTERN : SCHEMA_NO_FORMAT;
-        negate_add(out, json_pack("{s:s,s:o}", "type", "string", other, shared(value)));
-    } else if (strcmp(keyword, "not") == 0) {
+    (void)c, (void)schema;
+    if (strcmp(keyword, "not") == 0) {
         negate_add(out, shared(value));
-    } else if (strcmp(keyword, "allOf") == 0) {
-        json_array_foreach((json_t *)value, i, item) {
+        return STATUS_OK;
+    }
+    json_array_foreach((json_t *)value, i, item) {
+        if (all) {
+            json_array_append_new(all, negated(item));
+        } else {
             negate_add(out, negated(item));
         }
-    } else if (strcmp(keyword, "anyOf") == 0) {
-        json_t *all = json_array();
-        json_array_foreach((json_t *)value, i, item) {
-            json_array_append_new(all, negated(item));
-        }
-        negate_add(out, json_pack("{s:o}", "allOf", all));
-    } else if (strcmp(keyword, "$ref") == 0) {
-        const json_t *target;
-        if (!json_is_string(value)) return error_set(c->error, "'$ref' must be a text");
-        if (schema_resolve(c, schema, "$ref", json_string_value(value), &target) != STATUS_OK)
-            return STATUS_FAILED;
-        negate_add(out, negated(target));
-    } else {
-        if (allows_all(value) || negate_items(schema, keyword, value, out)) return STATUS_OK;
-        for (i = 0; i < sizeof refused / sizeof *refused; i++)
-            if (strcmp(keyword, refused[i]) == 0) return negate_refuse(c, keyword);
     }
+    if (all) negate_add(out, json_pack("{s:o}", "allOf", all));
+    return STATUS_OK;
+}
+
+static Status negate_reference(SchemaCompiler *c, const json_t *schema, const char *keyword,
+                               const json_t *value, json_t **out) {
+    const json_t *target;
+    (void)keyword;
+    if (!json_is_string(value)) return error_set(c->error, "'$ref' must be a text");
+    if (schema_resolve(c, schema, "$ref", json_string_value(value), &target) != STATUS_OK)
+        return STATUS_FAILED;
+    negate_add(out, negated(target));
+    return STATUS_OK;
+}
+
+/* Keywords whose opposite no supported schema can say, but for simple forms of some. */
+static Status negate_rarely(SchemaCompiler *c, const json_t *schema, const char *keyword,
+                            const json_t *value, json_t **out) {
+    if (allows_all(value) || negate_items(schema, keyword, value, out)) return STATUS_OK;
+    return negate_refuse(c, keyword);
+}
+
+static const struct {
+    const char *keyword;
+    Negate *negate;
+} negations[] = {
+    {"type", negate_type},
+    {"properties", negate_properties},
+    {"required", negate_required},
+    {"enum", negate_values},
+    {"const", negate_values},
+    {"minLength", negate_size},
+    {"maxLength", negate_size},
+    {"minItems", negate_size},
+    {"maxItems", negate_size},
+    {"minProperties", negate_size},
+    {"maxProperties", negate_size},
+    {"minimum", negate_limit},
+    {"maximum", negate_limit},
+    {"exclusiveMinimum", negate_limit},
+    {"exclusiveMaximum", negate_limit},
+    {"pattern", negate_match},
+    {"format", negate_match},
+    {"not", negate_logic},
+    {"allOf", negate_logic},
+    {"anyOf", negate_logic},
+    {"$ref", negate_reference},
+    {"items", negate_rarely},
+    {"prefixItems", negate_rarely},
+    {"additionalItems", negate_rarely},
+    {"contains", negate_rarely},
+    {"patternProperties", negate_rarely},
+    {"additionalProperties", negate_rarely},
+    {"propertyNames", negate_rarely},
+    {"dependentRequired", negate_rarely},
+    {"dependentSchemas", negate_rarely},
+    {"dependencies", negate_rarely},
+    {"unevaluatedItems", negate_rarely},
+    {"unevaluatedProperties", negate_rarely},
+    {"oneOf", negate_rarely},
+    {"if", negate_rarely},
+    {"multipleOf", negate_rarely},
+    {"uniqueItems", negate_rarely},
+    {"$dynamicRef", negate_rarely},
+    {"$recursiveRef", negate_rarely},
+};
+
+/* Negates one keyword by the table. Those that it has not are annotations, which no value breaks.
+ */
+static Status negate_keyword(SchemaCompiler *c, const json_t *schema, const char *keyword,
+                             const json_t *value, json_t **out) {
+    for (size_t i = 0; i < sizeof negations / sizeof *negations; i++)
+        if (strcmp(keyword, negations[i].keyword) == 0)
+            return negations[i].negate(c, schema, keyword, value, out);
     return STATUS_OK;
 }
 

@@ -34,7 +34,8 @@ static void average_heads(const float *rows, size_t heads, size_t n, size_t widt
         }
 }
 
-/* A bias is one row of heads * width numbers, a matrix heads * width rows. */
+/* Replaces a projection to `heads` heads by one to n heads, each the mean of those that it stands
+ * for. A bias is one row of heads * width numbers, a matrix heads * width rows. */
 static Status merge_tensor(const Source *source, SourceTensor *t, size_t heads, size_t n,
                            size_t width, Error *error) {
     size_t cols = t->is_vector ? 1 : t->cols, rows = t->is_vector ? t->rows * t->cols : t->rows;

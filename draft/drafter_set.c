@@ -111,8 +111,10 @@ static bool widen(const DrafterSet *set, const Member *member, size_t n) {
     return true;
 }
 
-/* Books the time in which a member read `unread` tokens and proposed m. Reading more of a text was
- * paid by what the member gained there. */
+/* Books the time in which a member read `unread` tokens and proposed m: takes it off what the
+ * member gained, and smooths its prices, of a step or, where it had much to read, of a token read.
+ * Reading does not count against its balance where the draft was `widened`: it was paid by what the
+ * member gained there. */
 static void book_time(DrafterSet *set, Member *member, double seconds, size_t unread, size_t m,
                       bool widened) {
     DraftRecord *record = member->record;

@@ -142,6 +142,8 @@ static void look_through(const Matrix *w, const Run *run, Scratch *s) {
     }
 }
 
+/* Multiplies a run of inputs of all row tiles by all panels, two by two where both panels go by
+ * tiles. Those with weights below 2^-40, which tiles would flush, go by fma. */
 static void multiply_run(const Run *run, Scratch *s) {
     for (size_t t = 0; t < run->row_tiles; t += 2)
         for (size_t p = 0; p < run->panels; p += 2) {
@@ -223,6 +225,8 @@ static size_t pack_tasks(size_t form, size_t n_rows) {
     return by_tiles(form, n_rows) ? round_up(n_rows, TILE_ROWS) : REST.pack_tasks(form, n_rows);
 }
 
+/* Writes a row's activations as bfloat16 into its place in the tiles, with zeros behind the last
+ * input; rows that fill up the last tile are zeros. Fewer rows are packed as avx512's. */
 static void pack(size_t form, const float *x, size_t n_rows, size_t n_inputs, size_t task,
                  void *input) {
     if (!by_tiles(form, n_rows)) {

@@ -124,6 +124,8 @@ static void make_pairs(const uint8_t *lines, size_t n, Scratch *s) {
     }
 }
 
+/* Multiplies panel p by all rows, in runs of inputs whose pairs fit the cache. From the first run
+ * with weights below 2^-40 on, which the pairs' instruction would flush, it goes by fma. */
 static void multiply_panel(const Product *product, const uint32_t *input, size_t n_rows, size_t p,
                            Scratch *s) {
     const Matrix *w = product->w;

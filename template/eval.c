@@ -189,33 +189,52 @@ static void bind_rest(Machine *m, const Node *macro, const Args *args, bool *use
     }
 }
 
-/* Calls a macro as jinja2 does and returns its output. Arguments are bound before defaults, which
- * are evaluated in the macro's scope, so that a default sees the parameters before it. */
-static Value call_macro(Machine *m, const Macro *macro, const Args *args) {
-    const Node *node = macro->node;
-    Scope *scope = new_scope(m, node->frame, macro->scope);
-    bool *used = NEW_ARRAY(m, args->n_keywords, bool), has_caller = false;
+/* Gives each parameter its argument: the positional ones in turn, then keyword arguments, which are
+ * marked as used. One without an argument becomes V_MISSING. Returns how many positional arguments
+ * were taken. */
+static size_t bind_parameters(const Node *macro, const Args *args, bool *used, Scope *scope) {
     size_t taken = 0;
-    for (const Node *p = node->items; p; p = p->next) {
-        Value v = taken < args->count ? args->values[taken++] : take_keyword(args, used, p->text);
-        scope->slots[p->slot] = v;
-        has_caller = has_caller || jinja_text_is(p->text, "caller");
-    }
-    if (node->uses_caller && !has_caller) {
-        Value v = take_keyword(args, used, jinja_text_c(m, "caller"));
-        if (v.type == V_MISSING || v.type == V_NONE) {
-            v = jinja_value_undefined(m, "No caller defined", missing, none);
-        }
-        scope->slots[node->caller_slot] = v;
-    }
-    bind_rest(m, node, args, used, taken, scope);
-    for (const Node *p = node->items; p; p = p->next) {
+    for (const Node *p = macro->items; p; p = p->next)
+        scope->slots[p->slot] =
+            taken < args->count ? args->values[taken++] : take_keyword(args, used, p->text);
+    return taken;
+}
+
+/* Binds `caller`, the block of a {% call %}, where the macro uses it and has no parameter of that
+ * name. */
+static void bind_caller(Machine *m, const Node *macro, const Args *args, bool *used, Scope *scope) {
+    bool is_parameter = false;
+    for (const Node *p = macro->items; p; p = p->next)
+        is_parameter = is_parameter || jinja_text_is(p->text, "caller");
+    if (!macro->uses_caller || is_parameter) return;
+    Value v = take_keyword(args, used, jinja_text_c(m, "caller"));
+    if (v.type == V_MISSING || v.type == V_NONE)
+        v = jinja_value_undefined(m, "No caller defined", missing, none);
+    scope->slots[macro->caller_slot] = v;
+}
+
+/* Gives parameters without an argument their default, which is evaluated in the macro's scope and
+ * sees the parameters before it, or the undefined value. */
+static void bind_defaults(Machine *m, const Node *macro, Scope *scope) {
+    for (const Node *p = macro->items; p; p = p->next) {
         if (scope->slots[p->slot].type != V_MISSING) continue;
         scope->slots[p->slot] = p->first
                                     ? evaluate(m, p->first, scope)
                                     : jinja_value_undefined(m, "a parameter was not provided",
                                                             missing, jinja_value_text(m, p->text));
     }
+}
+
+/* Calls a macro as jinja2 does and returns its output: binds all arguments in a scope of its own,
+ * then the defaults, then runs its body. */
+static Value call_macro(Machine *m, const Macro *macro, const Args *args) {
+    const Node *node = macro->node;
+    Scope *scope = new_scope(m, node->frame, macro->scope);
+    bool *used = NEW_ARRAY(m, args->n_keywords, bool); /* keyword arguments that were taken */
+    size_t taken = bind_parameters(node, args, used, scope);
+    bind_caller(m, node, args, used, scope);
+    bind_rest(m, node, args, used, taken, scope);
+    bind_defaults(m, node, scope);
     return jinja_value_text(m, run_captured(m, node->body, scope, NULL));
 }
 

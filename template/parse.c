@@ -396,6 +396,7 @@ static Node *parse_sum(Parser *p) {
     return left;
 }
 
+/* Skips a comparison operator and returns it. `not in` is two tokens; a lone `not` is none. */
 static Operator comparison(Parser *p) {
     if (skip_word(p, "in")) return OP_IN;
     if (at_word(p, "not") && p->token[1].kind == T_NAME && jinja_text_is(p->token[1].text, "in")) {

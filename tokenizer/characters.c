@@ -154,6 +154,8 @@ static size_t charsmap_replacement(const Tokenizer *t, const char *text, size_t 
     return charsmap_find(&map, text, n, false, to, to_length);
 }
 
+/* Takes a normalizer step that knows properties of characters: appends to *out what it makes of
+ * *in. */
 static Status characters_normalize(Encoding *e, const StepRecord *step, TextBuffer *out,
                                    TextSpan *in) {
     const Charsmap map = charsmap_of(e->tokenizer);

@@ -219,6 +219,8 @@ static void add_codes(const AttentionParams *params, const AttentionJob *job, co
                         params->value_dim, scratch);
 }
 
+/* Adds weight * value of a page's positions to the outputs, a block of the values' elements and a
+ * tile of queries at a time. The value of a position is the first value_dim elements of its key. */
 static void latent_add_values(const AttentionParams *params, const AttentionJob *job,
                               const void *keys, const PageOutput *outputs) {
     const KvType type = kvcache_shape(job->cache)->type;

@@ -1,3 +1,11 @@
+/* A is the model asked about (`own`), B the one of --against (`other`). An item is one question to
+ * both: the next token at a place, or a choice. Its answer is *changed* where B's differs from A's.
+ * Half of the changed items are *searched*: the tensors are sought whose exchange *wins* them back,
+ * which is to say that B with A's tensors gives A's answer again. The *gap* of an item is how far
+ * A's answer is ahead of B's, in nats.
+ *
+ * From top to bottom: which tensors differ, running B with some of A's (a trial), the lists that
+ * are printed, and explain, which takes these steps in turn. */
 #include "modes/inspect/why.h"
 
 #include <math.h>
@@ -10,9 +18,9 @@
 #include "modes/inspect/residuals.h"
 
 enum {
-    SHOWN = 20, /* changed answers and single tensors that are printed */
-    MOST_KEPT = 256 << 20
-};                                  /* bytes of a run's residual streams */
+    SHOWN = 20,           /* changed answers and single tensors that are printed */
+    MOST_KEPT = 256 << 20 /* bytes of a run's residual streams */
+};
 static const double NEAR_TIE = 0.1; /* nats */
 
 /* A tensor of B that differs from A's in data or type. It stands also for other tensors that share
@@ -172,6 +180,7 @@ static Status ask_with(Why *w, const size_t *things, size_t n, WhyAsked asked, K
     return *w->session->interrupted ? STATUS_INTERRUPTED : status;
 }
 
+/* A trial: asks B with A's tensors of these differences, and shows the progress. */
 static Status why_try(Why *w, const size_t *things, size_t n, WhyAsked asked, Error *error) {
     Status status = ask_with(w, things, n, asked, NULL, error);
     w->n_trials++;
@@ -179,6 +188,7 @@ static Status why_try(Why *w, const size_t *things, size_t n, WhyAsked asked, Er
     return status;
 }
 
+/* How many searched items the latest run answered as A does. */
 static size_t count_won(const Why *w) {
     size_t n = 0;
     for (size_t i = 0; i < w->items->n; i++)
@@ -186,6 +196,9 @@ static size_t count_won(const Why *w) {
     return n;
 }
 
+/* ddmin's question: whether A's tensors of these differences win all searched answers back. The
+ * trial may end at the first that it does not win. A set that wins all is run once more to its end,
+ * and its residual stream is kept for the trials of smaller sets. */
 static Status wins_all(void *context, const size_t *things, size_t n, bool *passes, Error *error) {
     Why *w = context;
     const WhyAsked searched = {.wanted = w->searched};
@@ -197,7 +210,7 @@ static Status wins_all(void *context, const size_t *things, size_t n, bool *pass
     return *passes ? ask_with(w, things, n, searched, &w->of_set, error) : status;
 }
 
-/* What weighs both answers of the searched items. */
+/* The question that asks the searched items for the log-probabilities of A's and of B's answer. */
 static WhyAsked weighing(const Why *w) {
     return (WhyAsked){.wanted = w->searched,
                       .own = w->own_answers,
@@ -214,6 +227,8 @@ static double mean_gap(const Why *w) {
     return sum / (double)w->n_searched;
 }
 
+/* Tries each difference alone: how many answers A's tensor wins back, and the mean gap with it. The
+ * gaps of A and of B, between which these lie, are measured first. */
 static Status try_singles(Why *w, Error *error) {
     const WhyAsked asked = weighing(w);
     Status status = w->items->answer(w->items->context, w->own, &asked, w->answers, error);
@@ -353,6 +368,7 @@ static Status print_held_out(Why *w, Error *error) {
                          won, held, others, lost);
 }
 
+/* Prints the set that wins all back, as the options --keep that would convert B so. */
 static Status print_set(Why *w, const size_t *set, size_t n, Error *error) {
     double more = 0.0;
     char size[32];
@@ -451,6 +467,7 @@ static void kept_run_free(KeptRun *kept) {
     free(kept->with);
 }
 
+/* Allocates what trials need once the differences are counted. */
 static Status prepare_trials(Why *w, Error *error) {
     w->in_trial = calloc(w->n_differences + 1, sizeof *w->in_trial);
     bool has_memory = w->in_trial && kept_run_new(&w->of_other, w) && kept_run_new(&w->of_set, w);

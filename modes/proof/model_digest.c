@@ -116,7 +116,8 @@ static const char *digest_type_name(uint32_t type) {
     return tensor_type_info(type)->name;
 }
 
-/* Fills `weights` from the lines that it is the digest of; false: no memory. */
+/* Writes the SHA-256 of all weights: that of a text with one line for each tensor, which has its
+ * name, type, shape and own SHA-256. False: no memory. */
 static bool digest_join(const Work *work, char weights[SHA256_HEX]) {
     TextBuffer lines = {0};
     for (size_t i = 0; i < work->n; i++) {

@@ -64,44 +64,74 @@ static void cut_norm(Norm *norm, QkNorm kind, size_t first) {
     if (norm->bias) norm->bias += first;
 }
 
-/* Cuts the gate of n of n_heads heads, or of their elements. */
-static void cut_gate(Linear *gate, size_t n_heads, size_t first, size_t n, const RankShare *out) {
-    bool narrow = gate->w.rows == n_heads;
-    size_t from = narrow ? first : out->first;
-    cut_rows(&gate->w, from, narrow ? n : out->own);
+/* What this rank computes of a layer's attention: some key/value heads, and the query heads that
+ * read them. */
+typedef struct HeadCut {
+    const RankShare *q, *k, *v; /* its rows of wq, wk and wv */
+    const RankShare *outputs;   /* of its query heads; wo reads those of all ranks */
+    size_t first_kv, n_kv;      /* its key/value heads */
+    size_t first, n;            /* its query heads */
+} HeadCut;
+
+/* The group in which the outputs of heads travel as codes: where wo alone reads them, and the
+ * `own` outputs that stay together are whole groups. 0: they travel as floats. */
+static size_t output_codes(const Division *d, const LayerWeights *w, size_t own) {
+    size_t codes = cut_codes(d, &w->wo);
+    return w->inner_norm.present || (codes && own % codes != 0) ? 0 : codes;
+}
+
+/* Finds this rank's heads of layer l, where `unit` key/value heads stay together. */
+static HeadCut find_heads(Division *d, size_t l, size_t unit) {
+    const HeadShape h = config_heads(d->whole, l);
+    const size_t group = h.n_heads / h.n_kv_heads; /* query heads that share a key/value head */
+    const size_t queries = unit * group;
+    const size_t codes = output_codes(d, &d->model->weights.layers[l], queries * h.value_dim);
+    HeadCut cut = {0};
+    cut.q = cut_find(d, (size_t)h.n_heads * h.head_dim, queries * h.head_dim, 0);
+    cut.k = cut_find(d, (size_t)h.n_kv_heads * h.head_dim, unit * h.head_dim, 0);
+    cut.v = cut_find(d, (size_t)h.n_kv_heads * h.value_dim, unit * h.value_dim, 0);
+    cut.outputs = cut_find_heads(d, h.n_heads, h.value_dim, queries, codes);
+    if (d->failed) return cut;
+    cut.first_kv = cut.k->first_unit * unit;
+    cut.n_kv = cut.k->own_units * unit;
+    cut.first = cut.first_kv * group;
+    cut.n = cut.n_kv * group;
+    return cut;
+}
+
+/* Cuts a gate down to this rank's heads: it has a row for each of the n_heads, or for each element
+ * of their outputs. */
+static void cut_gate(Linear *gate, size_t n_heads, const HeadCut *cut) {
+    bool a_row_each = gate->w.rows == n_heads;
+    size_t from = a_row_each ? cut->first : cut->outputs->first;
+    cut_rows(&gate->w, from, a_row_each ? cut->n : cut->outputs->own);
     if (gate->bias) gate->bias += from;
 }
 
-/* Cuts the attention of layer l down to the heads of this process, in units of `unit` key/value
- * heads, by pointing the weights at its rows. A unit of all heads leaves the layer whole. */
+/* Leaves this rank its heads of layer l: points the weights at their rows, and makes Config count
+ * them alone. `unit` key/value heads stay together; where that is all of them, each rank computes
+ * the whole layer. */
 static void divide_heads(Division *d, size_t l, size_t unit) {
     Config *c = d->config;
     LayerWeights *w = &d->model->weights.layers[l];
     const HeadShape h = config_heads(d->whole, l);
-    size_t group = h.n_heads / h.n_kv_heads, codes = cut_codes(d, &w->wo);
     if (unit == h.n_kv_heads) return;
-    /* The outputs travel as codes where wo alone reads them, and none of its groups is cut. */
-    if (w->inner_norm.present || (codes && unit * group * h.value_dim % codes != 0)) codes = 0;
-    const RankShare *q = cut_find(d, (size_t)h.n_heads * h.head_dim, unit * group * h.head_dim, 0);
-    const RankShare *k = cut_find(d, (size_t)h.n_kv_heads * h.head_dim, unit * h.head_dim, 0);
-    const RankShare *v = cut_find(d, (size_t)h.n_kv_heads * h.value_dim, unit * h.value_dim, 0);
-    const RankShare *out = cut_find_heads(d, h.n_heads, h.value_dim, unit * group, codes);
+    const HeadCut cut = find_heads(d, l, unit);
     if (d->failed) return;
-    size_t first_kv = k->first_unit * unit, own_kv = k->own_units * unit;
-    cut_projection(&w->wq, q);
-    cut_projection(&w->wk, k);
-    cut_projection(&w->wv, v);
-    if (w->attention_gate.w.data)
-        cut_gate(&w->attention_gate, h.n_heads, first_kv * group, own_kv * group, out);
-    cut_norm(&w->q_norm, c->qk_norm, q->first);
-    cut_norm(&w->k_norm, c->qk_norm, k->first);
-    if (w->sinks) w->sinks += first_kv * group;
-    w->wo.inputs = &out->share;
-    c->layer_n_heads[l] = (uint32_t)(own_kv * group);
-    c->layer_n_kv_heads[l] = (uint32_t)own_kv;
+    cut_projection(&w->wq, cut.q);
+    cut_projection(&w->wk, cut.k);
+    cut_projection(&w->wv, cut.v);
+    if (w->attention_gate.w.data) cut_gate(&w->attention_gate, h.n_heads, &cut);
+    cut_norm(&w->q_norm, c->qk_norm, cut.q->first);
+    cut_norm(&w->k_norm, c->qk_norm, cut.k->first);
+    if (w->sinks) w->sinks += cut.first;
+    w->wo.inputs = &cut.outputs->share;
+    c->layer_n_heads[l] = (uint32_t)cut.n;
+    c->layer_n_kv_heads[l] = (uint32_t)cut.n_kv;
     d->divided->attention++;
 }
 
+/* Leaves this rank its heads of every attention layer, and of ALiBi's one list of slopes. */
 static void divide_attention(Division *d) {
     Model *m = d->model;
     const Config *c = d->whole;
