@@ -23,6 +23,7 @@
 #include "base/machine.h"
 #include "kvcache/kvcache_sizes.h"
 #include "convert/convert_target.h"
+#include "layers/model_watch.h"
 #include "modes/open/model_names.h"
 #include "formats/family/mtp_names.h"
 #include "families/reading/source_open.h"
@@ -276,11 +277,21 @@ static double cache_traffic(const KvShape *shape, size_t position) {
     return (double)kvcache_seen_bytes(shape, position) + (double)kvcache_seen_bytes(shape, 0);
 }
 
+/* Where the time of passes goes. */
+typedef struct PartClock {
+    PassObserver observer;
+    double seconds[MODEL_PARTS];
+} PartClock;
+
+static void add_seconds(PassObserver *observer, ModelPart part, double seconds) {
+    ((PartClock *)observer)->seconds[part] += seconds;
+}
+
 /* Decodes `batch` sequences side by side, each from `position` on. Rounds of a few steps alternate
  * with reading, and each step is compared with the reading of its round. */
 static Status measure_decode(Bench *b, size_t batch, size_t position, Error *error) {
     double seconds[MAX_STEPS], shares[MAX_STEPS], sum = 0.0, bandwidth = b->bandwidth;
-    double parts[MODEL_PARTS] = {0};
+    PartClock clock = {.observer = {.timed = add_seconds}};
     const KvShape *shape = kvcache_shape(b->cache);
     Row rows[MAX_SEQUENCES];
     size_t steps = 0, context = model_context(b->model);
@@ -292,7 +303,7 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
         Status status = bench_advance(b, (int32_t)s, position, error);
         if (status != STATUS_OK) return status;
     }
-    model_set_clock(b->model, parts);
+    model_add_observer(b->model, &clock.observer);
     while (steps < MAX_STEPS && position + steps < context &&
            (steps < MIN_STEPS || sum < ENOUGH_SECONDS)) {
         if (steps % ROUND_STEPS == 0) bandwidth = bench_reading_pass(b->reading);
@@ -311,7 +322,7 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
         steps++;
     }
     for (size_t s = 0; s < batch; s++) kvcache_reset(b->cache, (int32_t)s, 0);
-    model_set_clock(b->model, NULL);
+    model_remove_observer(b->model, &clock.observer);
     double step = bench_median(seconds, steps);
     double bytes = weights + (double)batch * cache_traffic(shape, position + steps / 2);
     print_result(b, (Result){.what = batch > 1 ? "batch" : "decode",
@@ -323,17 +334,17 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
                              .unit = "GB/s",
                              .share = bench_median(shares, steps),
                              .computes = computes,
-                             .parts = parts});
+                             .parts = clock.seconds});
     return STATUS_OK;
 }
 
 /* Measures how long a prompt of n tokens takes in an empty cache; prints the median of the runs. */
 static Status measure_prefill(Bench *b, size_t n, Error *error) {
     double seconds[MAX_STEPS], sum = 0.0;
-    double parts[MODEL_PARTS] = {0};
+    PartClock clock = {.observer = {.timed = add_seconds}};
     size_t runs = 0;
     if (n > model_context(b->model)) n = model_context(b->model);
-    model_set_clock(b->model, parts);
+    model_add_observer(b->model, &clock.observer);
     while (runs < MAX_STEPS && (runs < MIN_STEPS || sum < ENOUGH_SECONDS)) {
         kvcache_reset(b->cache, 0, 0);
         double start = clock_seconds();
@@ -343,7 +354,7 @@ static Status measure_prefill(Bench *b, size_t n, Error *error) {
         sum += seconds[runs++];
     }
     kvcache_reset(b->cache, 0, 0);
-    model_set_clock(b->model, NULL);
+    model_remove_observer(b->model, &clock.observer);
     double run = bench_median(seconds, runs);
     print_result(b, (Result){.what = "prefill",
                              .n_threads = b->n_threads,
@@ -354,7 +365,7 @@ static Status measure_prefill(Bench *b, size_t n, Error *error) {
                              .unit = "TOPS",
                              .share = b->token_ops * (double)n / run / b->peak,
                              .computes = true,
-                             .parts = parts});
+                             .parts = clock.seconds});
     return STATUS_OK;
 }
 

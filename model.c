@@ -81,7 +81,7 @@ static void embed_row(const ForwardPass *pass, size_t i, float *x) {
     const Row *row = &pass->rows[i];
     int32_t position = row->position + (int32_t)c->position_offset;
     matrix_row(pass->path->embedding, (size_t)row->token, x);
-    if (m->hook && m->hook->embedded) m->hook->embedded(m->hook, i, x);
+    if (m->watched & PASS_EMBEDDED) OBSERVERS_CALL(m->observers, embedded, i, x);
     if (c->embedding_scale != 1.0f) m->isa->numeric->scale(x, c->embedding_scale, c->dim);
     if (c->position == POSITION_LEARNED)
         m->isa->numeric->add_scaled(x, m->weights.position_embedding + (size_t)position * c->dim,
@@ -174,7 +174,7 @@ static const Branch *run_group(ForwardPass *pass, const Branch *b) {
 static void run_branches(ForwardPass *pass) {
     const Model *m = pass->model;
     const BranchList *list = &m->branches;
-    const PassResume *resume = pass->path->resume;
+    bool tells = pass->path->is_whole && m->watched & PASS_REACHED;
     const Branch *b = list->all + list->first[pass->first_layer];
     const Branch *end = list->all + list->first[pass->end_layer];
     const Branch *path_end = list->all + list->first[pass->path->end_layer];
@@ -187,11 +187,12 @@ static void run_branches(ForwardPass *pass) {
         }
         const Branch *group = b, *next = run_group(pass, b);
         bool reads = next < path_end && reads_at_once(next);
-        bool reaches = resume && next < path_end && next->layer != group->layer;
+        bool reaches = tells && next < path_end && next->layer != group->layer;
 #pragma omp for schedule(static) nowait
         for (size_t i = 0; i < pass->n; i++) {
             add_group(pass, group, next, i);
-            if (reaches) resume->reached(resume, next->layer, i, m->x + i * m->config->dim);
+            if (reaches)
+                OBSERVERS_CALL(m->observers, reached, next->layer, i, m->x + i * m->config->dim);
             if (reads) read_group(pass, next, i);
         }
         forward_wait(pass);
@@ -256,21 +257,41 @@ static void forward(ForwardPass *pass) {
     forward_add_time(pass, PART_OUTPUT);
 }
 
-/* Runs all layers, in parts where they take long. Returns false when the control ended the pass. */
+/* Returns how many threads of at most `most` run the part of the pass; 0: it ends here. */
+static int ask_threads(const ForwardPass *pass, int most, double work, double done) {
+    for (PassObserver *o = pass->model->observers; o && most > 0; o = o->next)
+        if (o->part_begins) most = o->part_begins(o, most, pass->n, work, done);
+    return most;
+}
+
+/* The multiply-adds of a part of a pass: the fewest that an observer wants. */
+static double part_work(const Model *m) {
+    double least = INFINITY;
+    for (const PassObserver *o = m->observers; o; o = o->next)
+        if (o->part_begins && o->part_work < least) least = o->part_work;
+    return least;
+}
+
+static void end_part(const Model *m) {
+    for (PassObserver *o = m->observers; o; o = o->next)
+        if (o->part_ends) o->part_ends(o);
+}
+
+/* Runs all layers, in parts where they take long. Returns false when an observer ended the pass. */
 static bool run_layers(ForwardPass *pass) {
     Model *m = pass->model;
-    PassControl *control = m->control;
     size_t begin = pass->path->first_layer, end = pass->path->end_layer, n_layers = end - begin;
     double work = m->row_work * (double)pass->n, of_layer = work / (double)n_layers;
-    bool in_parts = control && !m->exchange && work > control->part_work;
-    size_t n = in_parts ? (size_t)(control->part_work / of_layer) + 1 : n_layers;
+    bool asks = m->watched & PASS_PARTS;
+    double most = asks && !m->exchange ? part_work(m) : INFINITY;
+    size_t n = work > most ? (size_t)(most / of_layer) + 1 : n_layers;
     for (pass->end_layer = begin; pass->end_layer < end;) {
         double done = (double)(pass->end_layer - begin) / (double)n_layers;
         pass->first_layer = pass->end_layer;
         pass->end_layer = n < end - pass->first_layer ? pass->first_layer + n : end;
         double part = of_layer * (double)(pass->end_layer - pass->first_layer);
         int n_threads = part < SOLO_WORK ? 1 : m->n_threads;
-        if (control) n_threads = control->begin(control, n_threads, pass->n, part, done);
+        if (asks) n_threads = ask_threads(pass, n_threads, part, done);
         if (n_threads == 0) return false;
         if (n_threads == 1) {
             forward(pass); /* without a parallel region, whose barriers are system calls */
@@ -284,7 +305,7 @@ static bool run_layers(ForwardPass *pass) {
                 call_mode_leave(&before);
             }
         }
-        if (control) control->end(control);
+        if (asks) end_part(m);
     }
     return true;
 }
@@ -342,6 +363,21 @@ static Status bad_value(const Model *m, int layer, Error *error) {
                      modelfile_path(m->file), layer);
 }
 
+/* Tells the observers that the pass begins. One of them may let it begin at a later layer, along
+ * *path then. */
+static void begin_pass(ForwardPass *pass, PassPath *path) {
+    *path = *pass->path;
+    pass->path = path;
+    for (PassObserver *o = pass->model->observers; o; o = o->next) {
+        const float *x = NULL;
+        if (!o->begin) continue;
+        size_t layer = o->begin(o, pass->rows, pass->n, path->is_whole ? &x : NULL);
+        if (!path->is_whole || layer == 0) continue;
+        path->first_layer = layer;
+        path->x = x;
+    }
+}
+
 /* Runs the layers for n rows: checks the rows, reserves cache pages, computes, and commits the
  * rows to the cache. After a failure the pages are given back. */
 Status model_forward_along(Model *m, const PassPath *path, KvCache *cache, const Row *rows,
@@ -351,14 +387,15 @@ Status model_forward_along(Model *m, const PassPath *path, KvCache *cache, const
     for (size_t i = 0; i < n; i++)
         if (check_row(m, cache, rows, i, error) != STATUS_OK) return STATUS_FAILED;
     Status status = reserve_pages(cache, rows, n, error);
+    PassPath resumed;
     ForwardPass pass = {
         .model = m, .path = path, .cache = cache, .rows = rows, .n = n, .logits = logits};
     /* Also without pages: the other ranks wait for this call, and then fail likewise. */
     if (m->exchange) m->exchange->begin(m->exchange, &pass, status == STATUS_OK);
     if (status != STATUS_OK) return status;
-    if (m->hook && m->hook->begin) m->hook->begin(m->hook, rows, n);
+    if (m->watched & PASS_BEGIN) begin_pass(&pass, &resumed);
     atomic_init(&pass.bad_layer, INT32_MAX);
-    if (m->seconds) pass.last_time = clock_seconds();
+    if (m->watched & PASS_TIMED) pass.last_time = clock_seconds();
     bool completed = run_layers(&pass);
     int bad_layer = atomic_load(&pass.bad_layer);
     if (bad_layer != INT32_MAX || !completed) {
@@ -374,11 +411,10 @@ Status model_forward_along(Model *m, const PassPath *path, KvCache *cache, const
 
 Status model_forward(Model *m, KvCache *cache, const Row *rows, size_t n, float *logits,
                      Error *error) {
-    PassPath path = {.end_layer = m->config->n_layers,
-                     .embedding = &m->weights.token_embedding,
-                     .final_norm = &m->weights.final_norm,
-                     .output = &m->weights.output,
-                     .resume = m->resume};
-    if (m->resume) path.first_layer = m->resume->begin(m->resume, rows, n, &path.x);
+    const PassPath path = {.end_layer = m->config->n_layers,
+                           .embedding = &m->weights.token_embedding,
+                           .final_norm = &m->weights.final_norm,
+                           .output = &m->weights.output,
+                           .is_whole = true};
     return model_forward_along(m, &path, cache, rows, n, logits, error);
 }

@@ -30,7 +30,6 @@ const Config *model_config(const Model *model);
 uint32_t model_context(const Model *model); /* positions that the options chose */
 uint32_t model_max_rows(const Model *model);
 const Isa *model_isa(const Model *model);
-int model_threads(const Model *model);
 
 /* The shape of a cache of this type for this model. */
 KvShape model_kv_shape(const Model *model, KvType type);
@@ -41,8 +40,8 @@ TensorType model_weight_type(const Model *model);
 
 /* Runs n rows, 1 <= n <= max_rows. Rows of one sequence are neighbours in the order of their
  * positions, and the first one is at kvcache_next(). logits[k][vocab_size] receives the logits of
- * the k-th row that wants them. NULL: no logits are computed, and model_final_states then
- * has the states of these rows.
+ * the k-th row that wants them. NULL: no logits are computed, and
+ * model_final_states (layers/model_watch.h) then has the states of these rows.
  *
  * On STATUS_OK the cache holds the rows. Fails, and leaves the cache as it was, when there is no
  * memory or no page left, when a token is outside the vocabulary or a position outside the context,
@@ -51,40 +50,9 @@ TensorType model_weight_type(const Model *model);
 Status model_forward(Model *model, KvCache *cache, const Row *rows, size_t n, float *logits,
                      Error *error);
 
-/* The states [k][dim] of the k rows of the last model_forward that wanted logits, after the last
- * norm. That call must have had no room for logits (NULL); valid until the next call. A row's state
- * has the same bits in whatever call it is computed. */
-const float *model_final_states(const Model *model);
-
 /* model_forward along a path (core/forward_steps.h): one that begins or ends elsewhere. */
 struct PassPath;
 Status model_forward_along(Model *model, const struct PassPath *path, KvCache *cache,
                            const Row *rows, size_t n, float *logits, Error *error);
-
-/* From the next model_forward on, adds the time of each part to seconds[MODEL_PARTS]; NULL stops
- * that. */
-void model_set_clock(Model *model, double *seconds);
-
-/* From the next model_forward on, the control chooses how many threads run, at most
- * model_threads(), and may end a call with STATUS_INTERRUPTED, which leaves the cache as a failure
- * does. NULL: all threads, never interrupted. */
-void model_set_pass_control(Model *model, PassControl *control);
-
-/* From the next model_forward on, passes every softmax weight to the observer; NULL stops that. The
- * bits of the logits do not change. */
-void model_set_attention_observer(Model *model, const AttentionObserver *observer);
-
-/* From the next model_forward on, lets the hook take part; NULL stops that. */
-void model_set_hook(Model *model, const PassHook *hook);
-
-/* Whether a layer reads of earlier ones the residual stream alone, so that a pass can begin at any
- * layer: one stream, attention over the layer's own keys and values, one process. */
-bool model_can_resume(const Model *model);
-/* From the next model_forward on, lets passes begin at later layers; NULL stops that. Ignored where
- * !model_can_resume(). */
-void model_set_resume(Model *model, PassResume *resume);
-
-/* From the next model_forward on, tells the watch which weights are used; NULL stops that. */
-void model_set_weight_watch(Model *model, const WeightWatch *watch);
 
 #endif

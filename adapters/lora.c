@@ -9,6 +9,7 @@
 #include "core/forward_steps.h"
 #include "kernels/panel_pack.h"
 #include "layers/experts/mixture.h"
+#include "layers/model_watch.h"
 
 enum {
     MOST_TARGETS = 8,   /* of one input that are computed together */
@@ -57,7 +58,7 @@ typedef struct RowLists {
 } RowLists;
 
 struct Lora {
-    PassHook hook; /* the first field: the forward pass hands it back */
+    PassObserver observer; /* the first field: the forward pass hands it back */
     Model *model;
     const ModelFile *file;
     size_t n; /* adapters */
@@ -328,8 +329,10 @@ static const RowLists *rows_of_expert(const Lora *lora, uint32_t expert) {
     return lists;
 }
 
-static void begin(const PassHook *hook, const Row *rows, size_t n) {
-    Lora *lora = (Lora *)hook;
+/* PassObserver.begin */
+static size_t begin(PassObserver *observer, const Row *rows, size_t n, const float **x) {
+    (void)x;
+    Lora *lora = (Lora *)observer;
     lora->pass_rows = rows;
     for (int i = 0; i < 2; i++) clear_rows(lora, &lora->lists[i]);
     for (size_t i = 0; i < n; i++) {
@@ -337,11 +340,12 @@ static void begin(const PassHook *hook, const Row *rows, size_t n) {
         add_row(lora, &lora->lists[0], lora->masks[i]);
         if (rows[i].wants_logits) add_row(lora, &lora->lists[1], lora->masks[i]);
     }
+    return 0;
 }
 
-/* PassHook.embedded: adds the adapters of a row to the embedding x[dim] of its token. */
-static void embedded(const PassHook *hook, size_t row, float *x) {
-    const Lora *lora = (const Lora *)hook;
+/* PassObserver.embedded: adds the adapters of a row to the embedding x[dim] of its token. */
+static void embedded(PassObserver *observer, size_t row, float *x) {
+    const Lora *lora = (const Lora *)observer;
     const Numeric *numeric = lora->model->isa->numeric;
     size_t dim = lora->model->config->dim;
     float *sum = lora->sums + (size_t)omp_get_thread_num() * dim;
@@ -552,9 +556,9 @@ static void complete_jobs(Lora *lora, Group *g, const float *x, size_t cols) {
     } while (next < lora->n);
 }
 
-/* PassHook.multiplied: adds B A x to the products whose matrix has adapters. */
-static void multiplied(const PassHook *hook, const ProductSet *sets, size_t n_sets) {
-    Lora *lora = (Lora *)hook;
+/* PassObserver.multiplied: adds B A x to the products whose matrix has adapters. */
+static void multiplied(PassObserver *observer, const ProductSet *sets, size_t n_sets) {
+    Lora *lora = (Lora *)observer;
     for (size_t s = 0; s < n_sets; s++) {
         Group g; /* likewise */
         g.n_jobs = 0;
@@ -584,7 +588,8 @@ static void multiplied(const PassHook *hook, const ProductSet *sets, size_t n_se
 Status lora_new(Lora **out, Model *model, const ModelFile *file, Error *error) {
     Lora *lora = calloc(1, sizeof *lora);
     if (!lora) return error_set(error, "no memory for adapters");
-    lora->hook = (PassHook){begin, embedded, multiplied};
+    lora->observer = (PassObserver){
+        .begin = begin, .embedded = embedded, .multiplied = multiplied, .reads_inputs = true};
     lora->model = model;
     lora->file = file;
     *out = lora;
@@ -636,13 +641,13 @@ Status lora_begin(Lora *lora, Error *error) {
         !lora->sums || !lora->matmul || !allocate_lists(lora, &lora->lists[0]) ||
         !allocate_lists(lora, &lora->lists[1]) || !allocate_chosen(lora))
         return error_set(error, "no memory for adapters");
-    model_set_hook(lora->model, &lora->hook);
+    model_add_observer(lora->model, &lora->observer);
     return STATUS_OK;
 }
 
 void lora_free(Lora *lora) {
     if (!lora) return;
-    model_set_hook(lora->model, NULL);
+    model_remove_observer(lora->model, &lora->observer);
     for (size_t i = 0; i < lora->n_targets; i++) {
         for (size_t j = 0; j < LORA_MOST; j++) {
             const Part *part = &lora->targets[i].parts[j];
@@ -684,8 +689,8 @@ bool lora_select(Lora *lora, int32_t sequence, uint64_t adapters) {
     return true;
 }
 
-const PassHook *lora_hook(const Lora *lora) {
-    return &lora->hook;
+PassObserver *lora_observer(Lora *lora) {
+    return &lora->observer;
 }
 
 size_t lora_bytes(const Lora *lora, size_t i) {

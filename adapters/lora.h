@@ -49,8 +49,8 @@ uint64_t lora_all(const Lora *lora);
 bool lora_select(Lora *lora, int32_t sequence, uint64_t adapters);
 uint64_t lora_selected(const Lora *lora, int32_t sequence);
 
-/* What lora_begin gives to model_set_hook, for tests. */
-const PassHook *lora_hook(const Lora *lora);
+/* What lora_begin has added to the model, for tests. */
+PassObserver *lora_observer(Lora *lora);
 
 /* Bytes of the factors of adapter i in memory, and the number of its matrices. */
 size_t lora_bytes(const Lora *lora, size_t i);

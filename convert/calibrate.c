@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "layers/model_watch.h"
+
 enum { PRIOR = 16 }; /* weight of importance 1 against the measured one, in tokens */
 
 /* Statistics of the inputs of one matrix. */
@@ -52,12 +54,12 @@ static void add_squares(const Calibration *c, const Matrix *w, const float *in, 
 
 /* Takes part in the forward pass: adds the squares of the inputs of all products. */
 typedef struct Summing {
-    PassHook hook; /* the first field: the forward pass hands it back */
+    PassObserver observer; /* the first field: the forward pass hands it back */
     const Calibration *calibration;
 } Summing;
 
-static void sum_inputs(const PassHook *hook, const ProductSet *sets, size_t n_sets) {
-    const Calibration *c = ((const Summing *)hook)->calibration;
+static void sum_inputs(PassObserver *observer, const ProductSet *sets, size_t n_sets) {
+    const Calibration *c = ((const Summing *)observer)->calibration;
     for (size_t s = 0; s < n_sets; s++)
         for (size_t i = 0; i < sets[s].n_products; i++)
             add_squares(c, sets[s].products[i].w, sets[s].x, sets[s].n_rows);
@@ -128,11 +130,11 @@ static Status report_tokens(void *context, const float *logits, size_t first, si
 static Status run_text(const Calibration *c, const ModelFile *file, const TextWindows *windows,
                        const ConvertOptions *options, Error *error) {
     const ModelOptions model_options = {.n_threads = options->n_threads};
-    const Summing summing = {{.multiplied = sum_inputs}, c};
+    Summing summing = {{.multiplied = sum_inputs, .reads_inputs = true}, c};
     Reporting reporting = {options, windows->ids.length};
     WindowRun run = {.rows = report_tokens, .context = &reporting, .cancel = options->cancel};
     if (model_open(&run.model, file, &model_options, error) != STATUS_OK) return STATUS_FAILED;
-    model_set_hook(run.model, &summing.hook);
+    model_add_observer(run.model, &summing.observer);
     Status status = text_windows_run(windows, &run, error);
     model_close(run.model);
     return status;

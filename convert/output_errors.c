@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "layers/model_watch.h"
 #include "session/logprobs.h"
 
 enum { PIECE = 16 }; /* outputs whose sums one thread makes */
@@ -15,7 +16,7 @@ typedef struct Place {
 
 /* Takes part in the source's forward pass. */
 typedef struct Comparing {
-    PassHook hook; /* the first field: the forward pass hands it back */
+    PassObserver observer; /* the first field: the forward pass hands it back */
     const ModelFile *variant;
     OutputError *errors;
     Place *places; /* [n_places], sorted by `data`, then by `tensor` */
@@ -91,8 +92,8 @@ static void compare_product(const Comparing *c, const ProductSet *set, const Pro
     }
 }
 
-static void compare(const PassHook *hook, const ProductSet *sets, size_t n_sets) {
-    const Comparing *c = (const Comparing *)hook;
+static void compare(PassObserver *observer, const ProductSet *sets, size_t n_sets) {
+    const Comparing *c = (const Comparing *)observer;
     for (size_t s = 0; s < n_sets; s++)
         for (size_t i = 0; i < sets[s].n_products; i++)
             compare_product(c, &sets[s], &sets[s].products[i]);
@@ -125,12 +126,14 @@ Status output_errors_measure(OutputError *errors, const ModelFile *source, const
                              const TextWindows *windows, size_t most_rows,
                              const ConvertOptions *options, Error *error) {
     const ModelOptions model_options = {.n_threads = options->n_threads};
-    Comparing c = {.hook = {.multiplied = compare}, .variant = variant, .errors = errors};
+    Comparing c = {.observer = {.multiplied = compare, .reads_inputs = true},
+                   .variant = variant,
+                   .errors = errors};
     WindowRun run = {.most_rows = most_rows, .cancel = options->cancel};
     memset(errors, 0, modelfile_n_tensors(source) * sizeof *errors);
     if (model_open(&run.model, source, &model_options, error) != STATUS_OK) return STATUS_FAILED;
     Status status = prepare(&c, source, run.model, error);
-    model_set_hook(run.model, &c.hook);
+    model_add_observer(run.model, &c.observer);
     if (status == STATUS_OK) status = text_windows_run(windows, &run, error);
     model_close(run.model);
     matmul_memory_free(c.memory);

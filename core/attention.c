@@ -134,7 +134,7 @@ typedef struct AttentionCall {
     size_t n_rows;
     const float *q;
     float *out;
-    const AttentionObserver *observer;
+    PassObserver *observers;
 
     size_t rows_per_item, heads_per_item; /* at most */
     size_t head_chunks;                   /* items that the queries of one key/value head make */
@@ -202,7 +202,7 @@ static size_t end_segment(const AttentionCall *call, const Item *item) {
 }
 
 static bool fits_split(const AttentionCall *call, size_t n_queries) {
-    return !call->observer &&
+    return !call->observers &&
            n_queries * call->n_segments * call->memory->partial_floats <= SPLIT_FLOATS;
 }
 
@@ -212,7 +212,7 @@ static bool fits_split(const AttentionCall *call, size_t n_queries) {
 static void choose_items(AttentionCall *call) {
     const AttentionParams *params = call->params;
     size_t group = params->n_heads / params->n_kv_heads, team = (size_t)omp_get_num_threads();
-    size_t most_queries = call->observer ? 1 : ATTENTION_QUERIES;
+    size_t most_queries = call->observers ? 1 : ATTENTION_QUERIES;
     /* Few rows with one key/value head (latent attention): the threads share its query heads. */
     size_t kv_rows = call->n_rows * params->n_kv_heads, parts = (team + kv_rows - 1) / kv_rows;
     call->heads_per_item = (group + parts - 1) / parts;
@@ -292,7 +292,8 @@ static void finish_query(const AttentionCall *call, const Item *item, size_t que
                          head_sink(call, row, head), value_dim);
 }
 
-/* Passes the observer the weights of the item's only query, made from its scores in place. */
+/* Passes the observers the scores and weights of the item's only query, one in place of the
+ * other. */
 static void show_weights(const AttentionCall *call, const Item *item, const float *partial,
                          float *scores) {
     size_t row = item->first_row, head = item->first_head;
@@ -302,11 +303,11 @@ static void show_weights(const AttentionCall *call, const Item *item, const floa
     float one[PARTIAL_OUT + 1] = {
         [PARTIAL_MAX] = max, [PARTIAL_SUM] = partial[PARTIAL_SUM], [PARTIAL_OUT] = 1.0f};
     call->kernel->finish(&inverse_sum, one, head_sink(call, row, head), 1);
-    for (size_t i = 0; i < n && !call->observer->scores; i++)
-        weights[i] = expf(weights[i] - max) * inverse_sum;
-    int32_t start = kvcache_start(call->cache, call->rows[row].sequence);
-    call->observer->weights(call->observer->context, call->params->layer, row, head,
-                            start + (int32_t)first, weights, n);
+    size_t layer = call->params->layer;
+    int32_t at = kvcache_start(call->cache, call->rows[row].sequence) + (int32_t)first;
+    OBSERVERS_CALL(call->observers, scored, layer, row, head, at, weights, n);
+    for (size_t i = 0; i < n; i++) weights[i] = expf(weights[i] - max) * inverse_sum;
+    OBSERVERS_CALL(call->observers, attended, layer, row, head, at, weights, n);
 }
 
 /* Computes one item, its segments in order. */
@@ -369,7 +370,7 @@ static void run_items(const AttentionCall *call, const Workspace *w) {
 void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                        const AttentionParams *params, const KvCache *cache,
                        const AttentionRow *rows, size_t n_rows, const float *q, float *out,
-                       const AttentionObserver *observer) {
+                       PassObserver *observers) {
     AttentionCall call = {.kernel = kernel,
                           .memory = memory,
                           .params = params,
@@ -378,9 +379,9 @@ void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                           .n_rows = n_rows,
                           .q = q,
                           .out = out,
-                          .observer = observer};
+                          .observers = observers};
     choose_items(&call);
-    const Workspace w = thread_workspace(memory, observer);
+    const Workspace w = thread_workspace(memory, observers);
     if (splits_segments(&call)) {
         run_split(&call, &w);
     } else {

@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 
+#include "core/model_row.h"
 #include "kernels/attention_q8.h"
 #include "kernels/matmul.h"
 #include "kvcache.h"
@@ -32,7 +33,7 @@ typedef struct RelativeBias {
 
 /* How one layer computes and modifies its attention scores. */
 typedef struct AttentionParams {
-    size_t layer;       /* for the observer */
+    size_t layer;       /* for observers */
     size_t cache_layer; /* the layer whose keys and values are read: `layer`, or an earlier one */
     uint32_t n_heads, n_kv_heads;
     uint32_t head_dim;  /* of queries and keys */
@@ -52,16 +53,6 @@ typedef struct AttentionRow {
     int32_t sequence;
     int32_t position;
 } AttentionRow;
-
-/* Receives every query's softmax weights: weights[n] of the cached positions first ...
- * first + n - 1, in memory for as many positions as the caller may overwrite: n_positions of
- * attention_memory_new. Called from many threads at once. */
-typedef struct AttentionObserver {
-    void (*weights)(void *context, size_t layer, size_t row, size_t head, int32_t first,
-                    float *weights, size_t n);
-    void *context;
-    bool scores; /* receives the scores that the softmax takes instead of its weights */
-} AttentionObserver;
 
 /* Working memory for n_threads threads and sequences of up to n_positions positions (the memory
  * that grows with n_positions is touched for observers alone); NULL when there is not enough. The
@@ -131,11 +122,11 @@ typedef struct AttentionKernel {
 
 /* out[row][n_heads * value_dim] = attention of q[row][n_heads * head_dim], whose keys and values
  * are already stored. Called by all threads of a parallel region; returns when all are done.
- * observer: NULL, or what receives the weights. */
+ * observers: a list of those who receive scores and weights; NULL: nobody looks. */
 void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                        const AttentionParams *params, const KvCache *cache,
                        const AttentionRow *rows, size_t n_rows, const float *q, float *out,
-                       const AttentionObserver *observer);
+                       PassObserver *observers);
 
 /* For segments of layers whose values are the first elements of their keys: both for all queries of
  * the job and one page, whose keys are given. */

@@ -11,16 +11,15 @@ void forward_wait(const ForwardPass *pass) {
 }
 
 void forward_add_time(ForwardPass *pass, ModelPart part) {
-    if (!pass->model->seconds || omp_get_thread_num() != 0) return;
+    if (!(pass->model->watched & PASS_TIMED) || omp_get_thread_num() != 0) return;
     double now = clock_seconds();
-    pass->model->seconds[part] += now - pass->last_time;
+    OBSERVERS_CALL(pass->model->observers, timed, part, now - pass->last_time);
     pass->last_time = now;
 }
 
 void forward_multiply_sets(Model *m, const ProductSet *sets, size_t n_sets) {
     matmul(m->isa->kernels, m->matmul, sets->products->w->cols, sets, n_sets);
-    if (m->hook) m->hook->multiplied(m->hook, sets, n_sets);
-    if (m->watch) m->watch->multiplied(m->watch, sets, n_sets);
+    if (m->watched & PASS_MULTIPLIED) OBSERVERS_CALL(m->observers, multiplied, sets, n_sets);
 }
 
 void forward_multiply(Model *m, const float *in, size_t n, const Product *products,
@@ -121,7 +120,7 @@ void forward_attend(ForwardPass *pass, const AttentionParams *params, const floa
                     float *attended) {
     const Model *m = pass->model;
     attention_forward(m->isa->attention, m->attention, params, pass->cache, m->attention_rows,
-                      pass->n, q, attended, m->observer);
+                      pass->n, q, attended, forward_attention_observers(m));
 }
 
 /* ---- The feed-forward network ---- */

@@ -29,12 +29,8 @@ struct Model {
     uint32_t context, max_rows;
     size_t ffn_rows; /* of feed-forwards in one call: max_rows, and room for a token's experts */
     double row_work; /* multiply-adds of the matrix products of one row */
-    const AttentionObserver *observer;
-    const PassHook *hook;
-    const WeightWatch *watch;
-    PassResume *resume;
-    double *seconds; /* [MODEL_PARTS], or NULL */
-    PassControl *control;
+    PassObserver *observers; /* a list, which layers/model_watch.c makes */
+    unsigned watched;        /* PASS_...: the functions that they have */
     Exchange *exchange;
     Barrier barrier;
     MatmulMemory *matmul;
@@ -61,8 +57,8 @@ typedef struct PassPath {
     const Norm *final_norm;
     const Linear *output;
     const float *hidden; /* [n][dim], beside the tokens' embeddings: prediction layers; or NULL */
-    const PassResume *resume; /* is told of the layers that the pass reaches; or NULL */
-    const float *x; /* [n][dim], the residual stream before first_layer; NULL: the embedding */
+    bool is_whole;       /* the model's own layers: an observer may let them begin later (`x`) */
+    const float *x;      /* [n][dim], the residual stream before first_layer; NULL: the embedding */
 } PassPath;
 
 /* One call of model_forward, shared by its threads. */
@@ -178,7 +174,12 @@ static inline AttentionParams forward_attention_params(const Config *config, con
                              .window = config->window[layer]};
 }
 
-/* attention_forward for the rows of the pass, with the model's observer. */
+/* The model's observers where one of them looks at attention; else NULL. */
+static inline PassObserver *forward_attention_observers(const Model *model) {
+    return model->watched & PASS_ATTENTION ? model->observers : NULL;
+}
+
+/* attention_forward for the rows of the pass, with the model's observers. */
 void forward_attend(ForwardPass *pass, const AttentionParams *params, const float *q,
                     float *attended);
 

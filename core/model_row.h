@@ -27,58 +27,75 @@ typedef enum ModelPart {
     MODEL_PARTS
 } ModelPart;
 
-/* Is asked before each part of a pass: some of its layers, or all where they take little time. */
-typedef struct PassControl PassControl;
-struct PassControl {
-    double part_work; /* a pass of more multiply-adds is run in parts of about so many */
-    /* Returns how many threads run the part, 1 to `most`: speed depends on it, no result does. 0
-     * ends the pass, which the first part does not allow. The part is n_rows rows of `work`
-     * multiply-adds in all; `done` is the share of the pass's layers that have run: 0 for the
-     * first part. */
-    int (*begin)(PassControl *control, int most, size_t n_rows, double work, double done);
-    void (*end)(PassControl *control); /* the part has run */
-};
-
-/* Takes part in every forward pass: sees what is multiplied, and may change what comes out
- * (adapters/lora.h). A function is called with the table that holds it. */
-typedef struct PassHook PassHook;
-struct PassHook {
-    /* A pass of n rows begins. NULL: not asked. */
-    void (*begin)(const PassHook *hook, const Row *rows, size_t n);
-    /* x[dim] is the embedding of the token of row `row`, which one thread calls. NULL: not asked.
-     */
-    void (*embedded)(const PassHook *hook, size_t row, float *x);
-    /* The products of the sets are in their `out`, without biases. All threads of the forward pass
-     * call it at once and must share its loops by `#pragma omp for`; it returns when all are done.
-     * Which rows come together depends on the calls of model_forward alone. */
-    void (*multiplied)(const PassHook *hook, const ProductSet *sets, size_t n_sets);
-};
-
-/* Is told which weights a pass uses, to advise the kernel about their pages
- * (session/kept_weights.h): no result depends on it. All threads of the pass call a function at
- * once, with the table that holds it. */
-typedef struct WeightWatch WeightWatch;
-struct WeightWatch {
-    /* The products of the sets are complete. */
-    void (*multiplied)(const WeightWatch *watch, const ProductSet *sets, size_t n_sets);
+/* What takes part in every pass of a model: it looks, advises the kernel, steers, or changes what
+ * comes out (adapters/lora.h). Its user embeds the struct as the first member of what the functions
+ * need, sets those that it is interested in (the others are NULL), and hands it over by
+ * model_add_observer (layers/model_watch.h). Observers are called in the order in which they were
+ * added; where nobody has a function, an event costs the test of a bit.
+ *
+ * The functions stand in the order of a pass. All threads of the pass call them at once, but for
+ * `begin`, `part_begins` and `part_ends`, which are called outside of its parallel region. */
+typedef struct PassObserver PassObserver;
+struct PassObserver {
+    /* A pass of n rows begins. x is NULL, or the observer may know the residual stream [n][dim]
+     * before a later layer: then it points *x to it, valid during the pass, and returns the layer,
+     * with which the pass begins; the cache gets nothing of the layers before. Else it returns 0.
+     * Only for models with model_can_resume. */
+    size_t (*begin)(PassObserver *observer, const Row *rows, size_t n, const float **x);
+    /* Returns how many threads run the next part of the pass, 1 to `most`: speed depends on it, no
+     * result does. 0 ends the pass with STATUS_INTERRUPTED, which the first part does not allow;
+     * no part_ends follows. The part is n_rows rows of `work` multiply-adds in all; `done` is the
+     * share of the pass's layers that have run: 0 for the first part. */
+    int (*part_begins)(PassObserver *observer, int most, size_t n_rows, double work, double done);
+    double part_work; /* with part_begins: a longer pass runs in parts of about so many
+                         multiply-adds, which are whole layers */
+    /* x[dim] is the embedding of the token of row `row`, which one thread calls. */
+    void (*embedded)(PassObserver *observer, size_t row, float *x);
+    /* The products of the sets are in their `out`, without biases. The threads share its loops by
+     * `#pragma omp for`; it returns when all are done. Which rows come together depends on the
+     * calls of model_forward alone. */
+    void (*multiplied)(PassObserver *observer, const ProductSet *sets, size_t n_sets);
+    bool reads_inputs; /* `multiplied` reads ProductSet.x: its rows then lie together */
     /* The router of a mixture has chosen: expert e runs next for first[e + 1] - first[e] rows. */
-    void (*chosen)(const WeightWatch *watch, const struct FeedForward *experts,
-                   const uint32_t *first, size_t n_experts);
+    void (*chosen)(PassObserver *observer, const struct FeedForward *experts, const uint32_t *first,
+                   size_t n_experts);
+    /* A query's scores that the softmax takes, and then its softmax weights: of the cached
+     * positions first ... first + n - 1. They lie in memory for n_positions of
+     * attention_memory_new, which the function may overwrite if the n numbers are there again when
+     * it returns. */
+    void (*scored)(PassObserver *observer, size_t layer, size_t row, size_t head, int32_t first,
+                   float *scores, size_t n);
+    void (*attended)(PassObserver *observer, size_t layer, size_t row, size_t head, int32_t first,
+                     float *weights, size_t n);
+    /* x[dim] is row `row` of the residual stream before layer `layer`, which is not the one that
+     * the pass began with. Each thread has rows of its own. */
+    void (*reached)(PassObserver *observer, size_t layer, size_t row, const float *x);
+    /* The first thread spent so many seconds with `part`. */
+    void (*timed)(PassObserver *observer, ModelPart part, double seconds);
+    /* The part of the pass has run. */
+    void (*part_ends)(PassObserver *observer);
+    PassObserver *next; /* set by model_add_observer */
 };
 
-/* Lets passes begin behind layers whose result is known, for trials of other weights in later
- * layers (modes/inspect/residuals.h). A function is called with the table that holds it. */
-typedef struct PassResume PassResume;
-struct PassResume {
-    /* The layer that a pass of n rows begins with. Where that is not 0, *x becomes the residual
-     * stream [n][dim] before it, valid during the pass; the cache gets nothing of the layers
-     * before.
-     */
-    size_t (*begin)(PassResume *resume, const Row *rows, size_t n, const float **x);
-    /* x[dim] is row `row` of the residual stream before layer `layer`, which is not 0 and not the
-     * layer that the pass began with. Threads call it at once, each with rows of its own. */
-    void (*reached)(const PassResume *resume, size_t layer, size_t row, const float *x);
+/* The functions that some observer of a model has (Model.watched). */
+enum {
+    PASS_BEGIN = 1,
+    PASS_PARTS = 2,
+    PASS_EMBEDDED = 4,
+    PASS_MULTIPLIED = 8,
+    PASS_INPUTS = 16, /* reads_inputs */
+    PASS_CHOSEN = 32,
+    PASS_SCORED = 64,
+    PASS_ATTENDED = 128,
+    PASS_ATTENTION = PASS_SCORED | PASS_ATTENDED,
+    PASS_REACHED = 256,
+    PASS_TIMED = 512
 };
+
+/* Calls a function of all observers from `first` on that have it. */
+#define OBSERVERS_CALL(first, function, ...)                                                       \
+    for (PassObserver *o_ = (first); o_; o_ = o_->next)                                            \
+        if (o_->function) o_->function(o_, __VA_ARGS__)
 
 /* Several processes, called ranks, that compute one model together (ports/cluster/ has them; NULL:
  * one process computes it alone). Each rank multiplies with some rows of each matrix, over all

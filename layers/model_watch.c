@@ -1,22 +1,44 @@
-/* What the full program asks of an open model, and what it lets watch and steer its passes. The
- * core does neither. */
+#include "layers/model_watch.h"
+
 #include "core/forward_steps.h"
-#include "model.h"
 
 int model_threads(const Model *m) {
     return m->n_threads;
 }
 
-void model_set_attention_observer(Model *m, const AttentionObserver *observer) {
-    m->observer = observer;
+const float *model_final_states(const Model *m) {
+    return m->normed;
 }
 
-void model_set_hook(Model *m, const PassHook *hook) {
-    m->hook = hook;
+/* ---- Observers ---- */
+
+static unsigned functions_of(const PassObserver *o) {
+    return (o->begin ? PASS_BEGIN : 0) | (o->part_begins ? PASS_PARTS : 0) |
+           (o->embedded ? PASS_EMBEDDED : 0) | (o->multiplied ? PASS_MULTIPLIED : 0) |
+           (o->reads_inputs ? PASS_INPUTS : 0) | (o->chosen ? PASS_CHOSEN : 0) |
+           (o->scored ? PASS_SCORED : 0) | (o->attended ? PASS_ATTENDED : 0) |
+           (o->reached ? PASS_REACHED : 0) | (o->timed ? PASS_TIMED : 0);
 }
 
-void model_set_weight_watch(Model *m, const WeightWatch *watch) {
-    m->watch = watch;
+void model_remove_observer(Model *m, const PassObserver *observer) {
+    m->watched = 0;
+    for (PassObserver **at = &m->observers; *at;) {
+        if (*at == observer) {
+            *at = observer->next;
+        } else {
+            m->watched |= functions_of(*at);
+            at = &(*at)->next;
+        }
+    }
+}
+
+void model_add_observer(Model *m, PassObserver *observer) {
+    model_remove_observer(m, observer);
+    PassObserver **end = &m->observers;
+    while (*end) end = &(*end)->next;
+    observer->next = NULL;
+    *end = observer;
+    m->watched |= functions_of(observer);
 }
 
 bool model_can_resume(const Model *m) {
@@ -25,20 +47,4 @@ bool model_can_resume(const Model *m) {
     for (size_t l = 0; l < c->n_layers; l++)
         if (c->layer_kind[l] != LAYER_ATTENTION || c->kv_distance[l] > 0) return false;
     return true;
-}
-
-void model_set_resume(Model *m, PassResume *resume) {
-    m->resume = model_can_resume(m) ? resume : NULL;
-}
-
-void model_set_clock(Model *m, double *seconds) {
-    m->seconds = seconds;
-}
-
-void model_set_pass_control(Model *m, PassControl *control) {
-    m->control = control;
-}
-
-const float *model_final_states(const Model *m) {
-    return m->normed;
 }

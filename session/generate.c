@@ -9,6 +9,7 @@
 #include "draft/recorded.h"
 #include "kernels/tensor.h"
 #include "core/prefill.h"
+#include "layers/model_watch.h"
 #include "session/drafting.h"
 #include "session/prompt_limit.h"
 #include "session/shape.h"

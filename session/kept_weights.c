@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/weights.h"
+#include "layers/model_watch.h"
 
 /* A multiple of huge pages, and large enough that a disk reads at its full rate. */
 static const size_t CHUNK = (size_t)4 << 20;
@@ -20,10 +21,10 @@ enum { SPARE_PART = 8 };
 static const double READ_AHEAD = 32 << 20;
 
 struct KeptWeights {
-    WeightWatch watch; /* the first field: its functions are called with it */
-    int fd;            /* of the mapped file */
-    size_t page;       /* bytes */
-    size_t kept;       /* bytes of the file that the memory can hold */
+    PassObserver observer; /* the first field: the forward pass hands it back */
+    int fd;                /* of the mapped file */
+    size_t page;           /* bytes */
+    size_t kept;           /* bytes of the file that the memory can hold */
     char *map;
     size_t bytes; /* of the file */
     size_t chunk;
@@ -98,13 +99,12 @@ static void kept_weights_used(KeptWeights *k, const Matrix *w) {
     }
 }
 
-/* WeightWatch.multiplied: the products are complete, and one thread advises while others go on. */
-static void kept_weights_multiplied(const WeightWatch *watch, const ProductSet *sets,
-                                    size_t n_sets) {
+/* PassObserver.multiplied: the products are complete, and one thread advises while others go on. */
+static void kept_weights_multiplied(PassObserver *observer, const ProductSet *sets, size_t n_sets) {
     if (omp_get_thread_num() != 0) return;
     for (size_t i = 0; i < n_sets; i++)
         for (size_t j = 0; j < sets[i].n_products; j++)
-            kept_weights_used((KeptWeights *)watch, sets[i].products[j].w);
+            kept_weights_used((KeptWeights *)observer, sets[i].products[j].w);
 }
 
 /* Asks the kernel to read the matrix's pages, without waiting for them. */
@@ -127,11 +127,11 @@ static bool kept_weights_hold(const KeptWeights *k, const FeedForward *experts,
     return bytes <= k->kept;
 }
 
-/* WeightWatch.chosen: the threads share the experts, and ask in the order in which the pass
+/* PassObserver.chosen: the threads share the experts, and ask in the order in which the pass
  * multiplies: gate and up of all of them, then down. */
-static void kept_weights_chosen(const WeightWatch *watch, const FeedForward *experts,
+static void kept_weights_chosen(PassObserver *observer, const FeedForward *experts,
                                 const uint32_t *first, size_t n_experts) {
-    KeptWeights *k = (KeptWeights *)watch;
+    KeptWeights *k = (KeptWeights *)observer;
     size_t thread = (size_t)omp_get_thread_num(), n_threads = (size_t)omp_get_num_threads(), i = 0;
     if (!kept_weights_hold(k, experts, first, n_experts)) return;
     for (size_t e = 0; e < n_experts; e++) {
@@ -148,7 +148,8 @@ static void kept_weights_chosen(const WeightWatch *watch, const FeedForward *exp
 KeptWeights *kept_weights_open(Model *model, const ModelFile *file, size_t kept, size_t chunk) {
     KeptWeights *k = modelfile_mapped_fd(file) < 0 ? NULL : calloc(1, sizeof *k);
     if (!k) return NULL;
-    k->watch = (WeightWatch){kept_weights_multiplied, kept_weights_chosen};
+    k->observer =
+        (PassObserver){.multiplied = kept_weights_multiplied, .chosen = kept_weights_chosen};
     k->fd = modelfile_mapped_fd(file);
     k->page = (size_t)sysconf(_SC_PAGESIZE);
     k->kept = kept;
@@ -166,8 +167,12 @@ KeptWeights *kept_weights_open(Model *model, const ModelFile *file, size_t kept,
     bool mixture = modelfile_config(file)->experts.count > 0;
     k->n_kept = mixture ? k->n_chunks : kept / k->chunk;
     kept_weights_choose(k);
-    model_set_weight_watch(model, &k->watch);
+    model_add_observer(model, &k->observer);
     return k;
+}
+
+PassObserver *kept_weights_observer(KeptWeights *k) {
+    return &k->observer;
 }
 
 void kept_weights_close(KeptWeights *k) {

@@ -34,11 +34,14 @@ typedef struct KeptWeights KeptWeights;
  * there is nothing to advise: the file fits, or is a copy in memory. */
 size_t kept_weights_bytes(const ModelFile *file, double free_bytes);
 
-/* Advises the kernel in each pass of the model, by its watch (model_set_weight_watch). `chunk`:
+/* Advises the kernel in each pass of the model, as its observer. `chunk`:
  * bytes that stay or go together, a multiple of the page size; 0: 4 MiB. Returns NULL for a copy in
  * memory and without memory; the model then runs as before. Closed after the model. */
 KeptWeights *kept_weights_open(Model *model, const ModelFile *file, size_t kept, size_t chunk);
 void kept_weights_close(KeptWeights *kept);
+
+/* What kept_weights_open has added to the model, for tests. */
+PassObserver *kept_weights_observer(KeptWeights *kept);
 
 typedef struct KeptWeightsCounts {
     size_t multiplied; /* chunks that products have read */

@@ -72,11 +72,12 @@ static void judge_trial(AdaptiveThreads *t, double now) {
     t->next_trial = now + t->interval;
 }
 
-/* PassControl.begin: returns how many threads the next part of a pass uses (0: stop), now and then
- * another number to try whether that is faster. A new order of magnitude of rows starts the search
- * afresh. */
-static int threads_begin(PassControl *control, int most, size_t n_rows, double work, double done) {
-    AdaptiveThreads *t = (AdaptiveThreads *)control;
+/* PassObserver.part_begins: returns how many threads the next part of a pass uses (0: stop), now
+ * and then another number to try whether that is faster. A new order of magnitude of rows starts
+ * the search afresh. */
+static int threads_begin(PassObserver *observer, int most, size_t n_rows, double work,
+                         double done) {
+    AdaptiveThreads *t = (AdaptiveThreads *)observer;
     if (t->on_part) t->on_part(t->part_context, n_rows, done);
     if (done > 0 && t->interrupted && *t->interrupted) return 0;
     t->alone = most == 1;
@@ -100,8 +101,8 @@ static int threads_begin(PassControl *control, int most, size_t n_rows, double w
     return t->trial ? t->trial : t->now;
 }
 
-static void threads_end(PassControl *control) {
-    AdaptiveThreads *t = (AdaptiveThreads *)control;
+static void threads_end(PassObserver *observer) {
+    AdaptiveThreads *t = (AdaptiveThreads *)observer;
     if (t->alone) return;
     double now = clock_seconds();
     ThreadSample *s = t->trial ? &t->tried : &t->used;
@@ -120,7 +121,9 @@ static void threads_end(PassControl *control) {
 }
 
 void adaptive_threads_init(AdaptiveThreads *threads, const volatile sig_atomic_t *interrupted) {
-    *threads = (AdaptiveThreads){.control = {PART_WORK, threads_begin, threads_end},
+    *threads = (AdaptiveThreads){.observer = {.part_begins = threads_begin,
+                                              .part_work = PART_WORK,
+                                              .part_ends = threads_end},
                                  .interrupted = interrupted,
                                  .rows_class = -1,
                                  .interval = FIRST_INTERVAL};

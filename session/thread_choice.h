@@ -21,7 +21,7 @@ typedef struct ThreadSample {
 } ThreadSample;
 
 typedef struct AdaptiveThreads {
-    PassControl control; /* for model_set_pass_control */
+    PassObserver observer; /* for model_add_observer; the first field */
     const volatile sig_atomic_t *interrupted;
     /* Told before each part of a pass how much of its n_rows rows has been computed: `done`, from 0
      * to 1. NULL: nobody asks. */

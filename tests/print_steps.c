@@ -5,7 +5,7 @@
  * MODEL is any source that `run` takes, CONTEXT the context that it is opened with (0: its own).
  * The IDs are the rows of one pass. Each step is a line "LAYER NAME ROWS COLUMNS" and so many
  * float32 behind it; LAYER is -1 before the layers and n_layers after them. The values are read
- * where PassHook and PassControl (core/model_row.h) show them: the pass itself is that of every
+ * where a PassObserver (core/model_row.h) shows them: the pass itself is that of every
  * caller. Steps of layers that are no attention, and inside mixtures of experts, are not shown;
  * what such a layer leaves in the residual stream is. Exit status 1 and the reason on stderr when
  * the model is refused. */
@@ -15,6 +15,7 @@
 
 #include "convert/convert_target.h"
 #include "core/forward_steps.h"
+#include "layers/model_watch.h"
 #include "model.h"
 
 /* Values that are changed in place after their product, and are whole when wo multiplies. */
@@ -25,8 +26,7 @@ typedef struct Shaped {
 } Shaped;
 
 typedef struct Steps {
-    PassHook hook;       /* first, so that a hook is its Steps */
-    PassControl control; /* of one layer after another */
+    PassObserver observer; /* first, so that it is its Steps; of one layer after another */
     Model *model;
     size_t n;     /* rows */
     size_t layer; /* that runs */
@@ -103,8 +103,8 @@ static void see_feed_forward(Steps *s, const LayerWeights *w, const ProductSet *
     print_product(s, "ffn_output", p, &f->down);
 }
 
-static void see_products(const PassHook *hook, const ProductSet *sets, size_t n_sets) {
-    Steps *s = (Steps *)(uintptr_t)hook;
+static void see_products(PassObserver *observer, const ProductSet *sets, size_t n_sets) {
+    Steps *s = (Steps *)observer;
     const Weights *weights = &s->model->weights;
     const Config *c = model_config(s->model);
     if (s->embeds) print_step(s, -1, "embedding", s->model->x, c->dim, NULL);
@@ -124,16 +124,16 @@ static void see_products(const PassHook *hook, const ProductSet *sets, size_t n_
     }
 }
 
-static int begin_layer(PassControl *control, int most, size_t n_rows, double work, double done) {
-    Steps *s = (Steps *)((char *)control - offsetof(Steps, control));
+static int begin_layer(PassObserver *observer, int most, size_t n_rows, double work, double done) {
+    Steps *s = (Steps *)observer;
     size_t n_layers = model_config(s->model)->n_layers;
     s->layer = (size_t)(done * (double)n_layers + 0.5);
     (void)most, (void)n_rows, (void)work;
     return 1;
 }
 
-static void end_layer(PassControl *control) {
-    Steps *s = (Steps *)((char *)control - offsetof(Steps, control));
+static void end_layer(PassObserver *observer) {
+    Steps *s = (Steps *)observer;
     if (!s->ended)
         print_step(s, (int)s->layer, "residual", s->model->x, model_config(s->model)->dim, NULL);
 }
@@ -153,13 +153,14 @@ static void run_steps(ModelFile *file, uint32_t context, const char *const *ids,
     if (!rows || !logits) fail("out of memory");
     for (size_t i = 0; i < n; i++)
         rows[i] = (Row){0, (int32_t)i, (int32_t)strtol(ids[i], NULL, 10), true};
-    Steps s = {.hook = {.multiplied = see_products},
-               .control = {.begin = begin_layer, .end = end_layer},
+    Steps s = {.observer = {.part_begins = begin_layer,
+                            .multiplied = see_products,
+                            .reads_inputs = true,
+                            .part_ends = end_layer},
                .model = model,
                .n = n,
                .embeds = true};
-    model_set_hook(model, &s.hook);
-    model_set_pass_control(model, &s.control);
+    model_add_observer(model, &s.observer);
     if (model_forward(model, cache, rows, n, logits, &error) != STATUS_OK) fail(error.text);
     print_step(&s, (int)model_config(model)->n_layers, "logits", logits, vocab_size, NULL);
     free(rows);

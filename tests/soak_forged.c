@@ -18,6 +18,7 @@
 #include "core/config_fields.h"
 #include "convert/convert_target.h"
 #include "layers/arrangements/mtp.h"
+#include "layers/model_watch.h"
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"
 
@@ -118,19 +119,19 @@ static void change(Config *c, char *what, size_t size) {
 /* ---- Runs ---- */
 
 typedef struct Parts {
-    PassControl control;
+    PassObserver observer;
     int stop_in; /* parts until the pass ends; 0: it does not */
 } Parts;
 
-static int begin_part(PassControl *control, int most, size_t n_rows, double work, double done) {
-    Parts *parts = (Parts *)control;
+static int begin_part(PassObserver *observer, int most, size_t n_rows, double work, double done) {
+    Parts *parts = (Parts *)observer;
     (void)n_rows, (void)work;
     if (done > 0 && parts->stop_in > 0 && --parts->stop_in == 0) return 0;
     return 1 + (int)draw((uint64_t)most);
 }
 
-static void end_part(PassControl *control) {
-    (void)control;
+static void end_part(PassObserver *observer) {
+    (void)observer;
 }
 
 /* Runs ids[ROWS] from where the sequence is, in calls of at most `chunk` rows. */
@@ -195,10 +196,12 @@ static void run_forged(ModelFile *file, const char *name, const char *what) {
     for (int i = 0; i < ROWS; i++) ids[i] = (int32_t)draw(c->vocab_size);
     if (logits && again && kvcache_new(&cache, &shape, 2, 256 << 20, &error) == STATUS_OK &&
         run_calls(model, cache, 0, ids, ROWS, logits, &error) == STATUS_OK) {
-        Parts parts = {.control = {1.0, begin_part, end_part}, .stop_in = (int)draw(8)};
+        Parts parts = {
+            .observer = {.part_begins = begin_part, .part_work = 1.0, .part_ends = end_part},
+            .stop_in = (int)draw(8)};
         n_ran++;
         if (c->mtp.n_layers > 0) run_prediction(file, model, ids);
-        model_set_pass_control(model, &parts.control);
+        model_add_observer(model, &parts.observer);
         Status status = run_calls(model, cache, 1, ids, 1 + draw(ROWS), again, &error);
         if (status != STATUS_OK) fail_msg("%s:%s: fails in calls: %s", name, what, error.text);
         if (memcmp(logits, again, ROWS * (size_t)c->vocab_size * sizeof *logits) != 0)

@@ -11,6 +11,7 @@
 
 #include "convert/convert_target.h"
 #include "adapters/lora.h"
+#include "layers/model_watch.h"
 #include "tests/adapter_fixture.h"
 #include "tests/process.h"
 #include "tests/small_model.h"
@@ -443,16 +444,16 @@ static void a_row_has_the_bits_of_its_adapters_beside_any_others(void **state) {
 
 /* Stands between the forward pass and the adapters: computes what they are to give in plain C. */
 typedef struct Witness {
-    PassHook hook; /* the first field */
-    const PassHook *adapters;
+    PassObserver observer; /* the first field */
+    PassObserver *adapters;
     const Adapted *adapted;
     const AdapterOpening *read; /* the adapters' factors */
     size_t n_checked;
 } Witness;
 
-static void witness_begin(const PassHook *hook, const Row *rows, size_t n) {
-    const Witness *w = (const Witness *)hook;
-    w->adapters->begin(w->adapters, rows, n);
+static size_t witness_begin(PassObserver *observer, const Row *rows, size_t n, const float **x) {
+    const Witness *w = (const Witness *)observer;
+    return w->adapters->begin(w->adapters, rows, n, x);
 }
 
 static const AdapterPart *part_for(const Witness *w, size_t adapter, const void *data) {
@@ -491,8 +492,8 @@ static void add_by_definition(const AdapterPart *p, float scale, const float *x,
     }
 }
 
-static void witness_multiplied(const PassHook *hook, const ProductSet *sets, size_t n_sets) {
-    Witness *w = (Witness *)hook;
+static void witness_multiplied(PassObserver *observer, const ProductSet *sets, size_t n_sets) {
+    Witness *w = (Witness *)observer;
     assert_int_equal(n_sets, 1);
     for (size_t p = 0; p < sets->n_products; p++) {
         const ProductSet one = {sets->x, sets->n_rows, &sets->products[p], 1, NULL};
@@ -540,11 +541,14 @@ static void products_with_adapters_are_as_defined_on_any_type(void **state) {
         if (adapter_opening_begin(&read, &list, &error) != STATUS_OK ||
             adapter_opening_read(&read, &base, "base", &error) != STATUS_OK)
             fail_msg("%s", error.text);
-        Witness witness = {.hook = {.begin = witness_begin, .multiplied = witness_multiplied},
-                           .adapters = lora_hook(a.opening.adapters.lora),
+        Witness witness = {.observer = {.begin = witness_begin,
+                                        .multiplied = witness_multiplied,
+                                        .reads_inputs = true},
+                           .adapters = lora_observer(a.opening.adapters.lora),
                            .adapted = &a,
                            .read = &read};
-        model_set_hook(a.tiny.model, &witness.hook);
+        model_remove_observer(a.tiny.model, witness.adapters);
+        model_add_observer(a.tiny.model, &witness.observer);
         free(tiny_model_run(&a.tiny, 0, 0, f.base.ids, 5, 5));
         assert_true(witness.n_checked > 20);
         adapter_opening_close(&read);

@@ -415,14 +415,15 @@ static void a_masked_position_contributes_exactly_nothing(void **state) {
 }
 
 typedef struct Seen {
+    PassObserver observer;
     double sums[100];
     int32_t first[100];
     size_t n[100];
 } Seen;
 
-static void see(void *context, size_t layer, size_t row, size_t head, int32_t first, float *weights,
-                size_t n) {
-    Seen *seen = context;
+static void see(PassObserver *observer, size_t layer, size_t row, size_t head, int32_t first,
+                float *weights, size_t n) {
+    Seen *seen = (Seen *)observer;
     (void)layer;
     if (head != 3) return;
     seen->sums[row] = 0;
@@ -438,15 +439,14 @@ static void an_observer_sees_rows_that_sum_to_one_and_nothing_of_the_future(void
     params.window = 30;
     Problem p = problem_new(params, KV_F16, 100, 100);
     float *plain = malloc(100 * 64 * sizeof *plain), *watched = malloc(100 * 64 * sizeof *watched);
-    Seen seen;
-    AttentionObserver observer = {.weights = see, .context = &seen};
+    Seen seen = {.observer = {.attended = see}};
     MatmulMemory *products;
     AttentionMemory *memory = memory_new(reference, &products, params.head_dim, p.n, 1);
     AttentionRow rows[100];
     for (int32_t i = 0; i < 100; i++) rows[i] = (AttentionRow){0, i};
     attention_forward(&attention_reference, memory, &params, p.cache, rows, 100, p.q, plain, NULL);
     attention_forward(&attention_reference, memory, &params, p.cache, rows, 100, p.q, watched,
-                      &observer);
+                      &seen.observer);
     assert_memory_equal(plain, watched, 100 * 64 * sizeof *plain);
     for (int i = 0; i < 100; i++) {
         assert_true(fabs(seen.sums[i] - 1) < 1e-5);

@@ -13,6 +13,7 @@
 
 #include "convert/convert_target.h"
 #include "adapters/lora.h"
+#include "layers/model_watch.h"
 #include "tests/adapter_fixture.h"
 #include "tests/fixture.h"
 #include "tests/ranks.h"
@@ -167,34 +168,41 @@ enum { SEEN_IDS = 11, SEEN_HEADS = 8, SEEN_LAYERS = 4 };
 
 /* Softmax weights, and how often each row of them was seen. */
 typedef struct Seen {
+    PassObserver observer;
     float weights[SEEN_LAYERS][SEEN_HEADS][SEEN_IDS][SEEN_IDS];
     int times[SEEN_LAYERS][SEEN_HEADS][SEEN_IDS];
     size_t base; /* rows of earlier passes */
 } Seen;
 
-static void see(void *context, size_t layer, size_t row, size_t head, int32_t first, float *weights,
-                size_t n) {
-    Seen *seen = context;
+static void see(PassObserver *observer, size_t layer, size_t row, size_t head, int32_t first,
+                float *weights, size_t n) {
+    Seen *seen = (Seen *)observer;
     size_t query = seen->base + row;
     memcpy(seen->weights[layer][head][query] + first, weights, n * sizeof *weights);
     seen->times[layer][head][query]++;
 }
 
-/* Observes a text in two passes. */
-static void watch(Seen *seen, TinyModel *tiny, const int32_t *ids, bool scores) {
-    const AttentionObserver observer = {.weights = see, .context = seen, .scores = scores};
+/* Observes a text in two passes: its weights (kinds 1), its scores (2), or both at once (3). */
+static void watch(Seen seen[2], TinyModel *tiny, const int32_t *ids, int kinds) {
     float *logits = malloc(SEEN_IDS * tiny->vocab_size * sizeof *logits);
-    memset(seen, 0, sizeof *seen);
-    model_set_attention_observer(tiny->model, &observer);
+    memset(seen, 0, 2 * sizeof *seen);
+    seen[0].observer.attended = see;
+    seen[1].observer.scored = see;
+    for (int k = 0; k < 2; k++)
+        if (kinds >> k & 1) model_add_observer(tiny->model, &seen[k].observer);
     kvcache_reset(tiny->cache, 0, 0);
     tiny_model_continue(tiny, 0, ids, 7, 7, logits);
-    seen->base = 7;
+    seen[0].base = seen[1].base = 7;
     tiny_model_continue(tiny, 0, ids + 7, SEEN_IDS - 7, SEEN_IDS - 7, logits);
-    model_set_attention_observer(tiny->model, NULL);
+    for (int k = 0; k < 2; k++) {
+        model_remove_observer(tiny->model, &seen[k].observer);
+        memset(&seen[k].observer, 0, sizeof seen[k].observer);
+    }
     free(logits);
 }
 
-static void an_observer_sees_the_heads_of_all_ranks(void **state) {
+/* Ranks show what one process does, to two observers as to each alone. */
+static void observers_see_the_heads_of_all_ranks(void **state) {
     static const char *const fields[] = {
         "window=5,window_pattern=2", "n_kv_heads=1", "attend=2,state_kernel=4",
         ("latent_dim=64,latent_q_dim=96,head_dim=48,rotary_dim=16,value_dim=32,index_heads=2,"
@@ -205,7 +213,7 @@ static void an_observer_sees_the_heads_of_all_ranks(void **state) {
     for (size_t i = 0; i < 2 * (sizeof fields / sizeof *fields); i++) {
         const ModelOptions options = {.n_threads = 1 + (int)(i % 2)};
         char source[256], *directory = fixture_directory();
-        Seen *expected = malloc(sizeof *expected), *seen = malloc(sizeof *seen);
+        Seen *expected = malloc(2 * sizeof *expected), *seen = malloc(2 * sizeof *seen);
         snprintf(source, sizeof source,
                  "random:dim=256,n_layers=4,n_heads=8,n_kv_heads=4,head_dim=32,ffn_dim=160,"
                  "vocab_size=307,%s",
@@ -213,9 +221,16 @@ static void an_observer_sees_the_heads_of_all_ranks(void **state) {
         char *path = convert(directory, source, "q8");
         TinyModel whole = tiny_model_map(path, &options, KV_F16);
         Ranks divided = ranks_open(path, 3, &options, KV_F16);
-        watch(expected, &whole, ids, i % 2);
-        watch(seen, &divided.tiny, ids, i % 2);
-        if (memcmp(expected, seen, sizeof *seen) != 0) fail_msg("%s", fields[i / 2]);
+        watch(expected, &whole, ids, 1);
+        watch(seen, &whole, ids, 2);
+        expected[1] = seen[1];
+        watch(seen, &whole, ids, 3);
+        if (memcmp(expected, seen, 2 * sizeof *seen) != 0) fail_msg("both of %s", fields[i / 2]);
+        watch(seen, &divided.tiny, ids, 3);
+        if (memcmp(expected, seen, 2 * sizeof *seen) != 0) fail_msg("%s", fields[i / 2]);
+        watch(seen, &divided.tiny, ids, 1 + (int)(i % 2));
+        if (memcmp(&expected[i % 2], &seen[i % 2], sizeof *seen) != 0)
+            fail_msg("one of %s", fields[i / 2]);
         ranks_close(&divided);
         tiny_model_close(&whole);
         free(expected);
@@ -322,7 +337,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(every_kind_of_heads_gives_the_same_bits),
         cmocka_unit_test(any_number_of_ranks_gives_the_same_bits),
         cmocka_unit_test(adapters_give_the_same_bits),
-        cmocka_unit_test(an_observer_sees_the_heads_of_all_ranks),
+        cmocka_unit_test(observers_see_the_heads_of_all_ranks),
         cmocka_unit_test(changed_messages_are_errors_of_the_ranks_that_follow),
         cmocka_unit_test(any_changed_message_ends_ranks_in_an_orderly_manner),
     };

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
+#include "layers/model_watch.h"
 #include "modes/batch/engine.h"
 #include "kvcache/kvcache_sizes.h"
 #include "kvcache/kvcache_snapshots.h"
@@ -496,18 +497,14 @@ static Poisoner new_poisoner(const Text *alone) {
 
 /* Counts the rows of all passes, those that fail included. */
 typedef struct RowCounter {
-    PassControl control;
+    PassObserver observer;
     size_t n;
 } RowCounter;
 
-static int count_rows(PassControl *control, int most, size_t n_rows, double work, double done) {
+static int count_rows(PassObserver *observer, int most, size_t n_rows, double work, double done) {
     (void)work, (void)done;
-    ((RowCounter *)control)->n += n_rows;
+    ((RowCounter *)observer)->n += n_rows;
     return most;
-}
-
-static void stop_counting(PassControl *control) {
-    (void)control;
 }
 
 /* Decodes the text with poisoned drafts, in a cache with or without snapshots; returns the rows of
@@ -516,7 +513,7 @@ static size_t decode_poisoned(Model *model, const Text *alone, size_t snapshot_b
                               size_t *n_poisoned) {
     Text text = {.vocab = alone->vocab};
     Poisoner poisoner = new_poisoner(alone);
-    RowCounter counter = {.control = {INFINITY, count_rows, stop_counting}};
+    RowCounter counter = {.observer = {.part_begins = count_rows, .part_work = INFINITY}};
     const KvShape shape = model_kv_shape(model, KV_F16);
     float *first = malloc(alone->vocab * sizeof *first), *logits = first;
     KvCache *cache;
@@ -524,7 +521,7 @@ static size_t decode_poisoned(Model *model, const Text *alone, size_t snapshot_b
     Error error;
     assert_int_equal(kvcache_new(&cache, &shape, 1, 0, &error), STATUS_OK);
     kvcache_limit_snapshots(cache, snapshot_bytes);
-    model_set_pass_control(model, &counter.control);
+    model_add_observer(model, &counter.observer);
     const Prefill prompt = {.ids = alone->task.tokens,
                             .n = alone->n_prompt,
                             .first_wanted = alone->n_prompt - 1,
@@ -541,7 +538,7 @@ static size_t decode_poisoned(Model *model, const Text *alone, size_t snapshot_b
             fail_msg("%s", error.text);
     }
     assert_true(text.logits_hash == alone->logits_hash);
-    model_set_pass_control(model, NULL);
+    model_remove_observer(model, &counter.observer);
     decoding_free(&decoding);
     kvcache_free(cache);
     free(first);

@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "kvcache/kvcache_fork.h"
+#include "layers/model_watch.h"
 #include "tests/fixture.h"
 #include "tests/hashed_weights.h"
 #include "tests/portable.h"
@@ -171,19 +172,19 @@ static void any_prefill_chunk_gives_the_same_bits(void **state) {
 
 /* Runs each layer as a part of its own, with other numbers of threads from part to part. */
 typedef struct Parts {
-    PassControl control;
+    PassObserver observer;
     int n_begun, stop_at; /* the part that ends the pass; 0: none does */
 } Parts;
 
-static int begin_part(PassControl *control, int most, size_t n_rows, double work, double done) {
-    Parts *parts = (Parts *)control;
+static int begin_part(PassObserver *observer, int most, size_t n_rows, double work, double done) {
+    Parts *parts = (Parts *)observer;
     assert_true(n_rows > 0 && work > 0);
     if (++parts->n_begun == parts->stop_at && done > 0) return 0;
     return 1 + parts->n_begun % most;
 }
 
-static void end_part(PassControl *control) {
-    assert_true(((Parts *)control)->n_begun > 0);
+static void end_part(PassObserver *observer) {
+    assert_true(((Parts *)observer)->n_begun > 0);
 }
 
 static void a_pass_in_parts_gives_the_same_bits(void **state) {
@@ -194,9 +195,10 @@ static void a_pass_in_parts_gives_the_same_bits(void **state) {
         if (!tier_takes(i, 2, 1)) continue;
         ModelOptions options = {.n_threads = 3, .context = 256};
         TinyModel tiny = open_subject(&subjects[i], &options, KV_F16);
-        Parts parts = {.control = {1.0, begin_part, end_part}};
+        Parts parts = {
+            .observer = {.part_begins = begin_part, .part_work = 1.0, .part_ends = end_part}};
         float *whole = tiny_model_run(&tiny, 0, 0, ids, N, 13);
-        model_set_pass_control(tiny.model, &parts.control);
+        model_add_observer(tiny.model, &parts.observer);
         float *divided = tiny_model_run(&tiny, 1, 0, ids, N, 13);
         assert_same(name_of(&subjects[i]), "parts", 0, whole, divided, N * tiny.vocab_size);
         assert_true(parts.n_begun >= 8); /* 4 calls, 2 layers at least */

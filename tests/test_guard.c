@@ -24,6 +24,7 @@
 #include <omp.h>
 
 #include "base/threads.h"
+#include "layers/model_watch.h"
 #include "tests/fixture.h"
 #include "tests/tier.h"
 #include "tests/tiny_model.h"
@@ -113,14 +114,11 @@ void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
 /* ---- Measuring ---- */
 
 /* All passes run on two threads, however small they are. */
-static int begin_part(PassControl *control, int most, size_t n_rows, double work, double done) {
-    (void)control, (void)most, (void)n_rows, (void)work, (void)done;
+static int begin_part(PassObserver *observer, int most, size_t n_rows, double work, double done) {
+    (void)observer, (void)most, (void)n_rows, (void)work, (void)done;
     return THREADS;
 }
-static void end_part(PassControl *control) {
-    (void)control;
-}
-static PassControl two_threads = {1e30, begin_part, end_part};
+static PassObserver two_threads = {.part_begins = begin_part, .part_work = 1e30};
 
 /* Runs the rows, of which the last wants logits, and returns the barriers of the pass. */
 static size_t pass_barriers(Model *model, KvCache *cache, Row *rows, size_t n, float *logits) {
@@ -142,7 +140,7 @@ static void measure_passes(const Fixture *f, Model *model, size_t *values) {
     float *logits = malloc(f->vocab_size * sizeof *logits);
     Row *rows = calloc(n, sizeof *rows);
     assert_true(logits && rows);
-    model_set_pass_control(model, &two_threads);
+    model_add_observer(model, &two_threads);
     KvShape shape = model_kv_shape(model, KV_F16);
     n_bytes = 0;
     if (kvcache_new(&cache, &shape, TEXTS, 0, &error) != STATUS_OK) fail_msg("%s", error.text);

@@ -15,6 +15,7 @@
 #include <jansson.h>
 
 #include "base/address_sanitizer.h"
+#include "layers/model_watch.h"
 #include "process.h"
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"
@@ -566,14 +567,15 @@ static void info_tells_what_grouping_saves(void **state) {
 /* ---- Observing the model ---- */
 
 typedef struct Watch {
+    PassObserver observer;
     size_t n_rows, n_heads;
     double *sums; /* [layers][rows][heads] */
     size_t seen;
 } Watch;
 
-static void watch(void *context, size_t layer, size_t row, size_t head, int32_t first,
+static void watch(PassObserver *observer, size_t layer, size_t row, size_t head, int32_t first,
                   float *weights, size_t n) {
-    Watch *w = context;
+    Watch *w = (Watch *)observer;
     double sum = 0.0;
     assert_true(first >= 0 && (size_t)first + n == row + 1);
     for (size_t i = 0; i < n; i++) sum += (double)weights[i];
@@ -595,10 +597,9 @@ static void watching_changes_no_bit_and_sinks_take_weight(void **state) {
         fixture_remove_directory(source);
         const Config *c = modelfile_config(tiny.file);
         size_t n = (size_t)c->n_layers * f.n_ids * c->n_heads, below = 0;
-        Watch w = {f.n_ids, c->n_heads, calloc(n, sizeof(double)), 0};
-        const AttentionObserver observer = {.weights = watch, .context = &w};
+        Watch w = {{.attended = watch}, f.n_ids, c->n_heads, calloc(n, sizeof(double)), 0};
         float *plain = tiny_model_run(&tiny, 0, 0, f.ids, f.n_ids, f.n_ids);
-        model_set_attention_observer(tiny.model, &observer);
+        model_add_observer(tiny.model, &w.observer);
         float *watched = tiny_model_run(&tiny, 0, 0, f.ids, f.n_ids, f.n_ids);
         assert_memory_equal(plain, watched, f.n_ids * f.vocab_size * sizeof *plain);
         assert_int_equal(w.seen, n);
@@ -614,6 +615,70 @@ static void watching_changes_no_bit_and_sinks_take_weight(void **state) {
         tiny_model_close(&tiny);
         fixture_free(&f);
     }
+}
+
+/* An observer that counts its calls. */
+typedef struct Counter {
+    PassObserver observer;
+    size_t parts, products;
+    double seconds;
+} Counter;
+
+static int count_part(PassObserver *observer, int most, size_t n_rows, double work, double done) {
+    (void)n_rows, (void)work, (void)done;
+    ((Counter *)observer)->parts++;
+    return most;
+}
+
+static void count_products(PassObserver *observer, const ProductSet *sets, size_t n_sets) {
+    (void)sets, (void)n_sets;
+    ((Counter *)observer)->products++;
+}
+
+static void count_seconds(PassObserver *observer, ModelPart part, double seconds) {
+    (void)part;
+    ((Counter *)observer)->seconds += seconds;
+}
+
+/* Observers with different functions and with the same ones are all called until they are removed,
+ * in any order. */
+static void several_observers_see_a_pass_at_once(void **state) {
+    (void)state;
+    Fixture f = fixture_load("llama-gqa");
+    char *source = fixture_source(&f);
+    TinyModel tiny = tiny_model_open(source, NULL, &(ModelOptions){.n_threads = 1}, KV_F32);
+    fixture_remove_directory(source);
+    Counter parts = {.observer = {.part_begins = count_part, .part_work = 0.0}};
+    Counter all = {.observer = {.part_begins = count_part,
+                                .part_work = INFINITY,
+                                .multiplied = count_products}};
+    Counter clock = {.observer = {.timed = count_seconds, .multiplied = count_products}};
+    const size_t n_layers = modelfile_config(tiny.file)->n_layers;
+    float *plain = tiny_model_run(&tiny, 0, 0, f.ids, f.n_ids, f.n_ids);
+    model_add_observer(tiny.model, &all.observer);
+    model_add_observer(tiny.model, &parts.observer);
+    model_add_observer(tiny.model, &clock.observer);
+    model_add_observer(tiny.model, &all.observer); /* it moves to the end */
+    float *watched = tiny_model_run(&tiny, 0, 0, f.ids, f.n_ids, f.n_ids);
+    assert_memory_equal(plain, watched, f.n_ids * f.vocab_size * sizeof *plain);
+    assert_int_equal(parts.parts, n_layers); /* the smaller part_work counts */
+    assert_int_equal(all.parts, n_layers);
+    assert_true(all.products > 0 && clock.products == all.products && clock.seconds > 0.0);
+    const size_t products = all.products;
+    model_remove_observer(tiny.model, &parts.observer);
+    model_remove_observer(tiny.model, &parts.observer);
+    free(tiny_model_run(&tiny, 0, 0, f.ids, f.n_ids, f.n_ids));
+    assert_int_equal(parts.parts, n_layers);
+    assert_int_equal(all.parts, n_layers + 1);
+    assert_true(all.products == 2 * products && clock.products == 2 * products);
+    model_remove_observer(tiny.model, &all.observer);
+    model_remove_observer(tiny.model, &clock.observer);
+    free(tiny_model_run(&tiny, 0, 0, f.ids, f.n_ids, f.n_ids));
+    assert_true(all.products == 2 * products && clock.products == 2 * products);
+    free(plain);
+    free(watched);
+    tiny_model_close(&tiny);
+    fixture_free(&f);
 }
 
 /* Returns how many KiB of the mapping of `path` are resident in this process. */
@@ -693,6 +758,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(positions_are_told_as_numbers_and_whole),
         cmocka_unit_test(info_tells_what_grouping_saves),
         cmocka_unit_test(watching_changes_no_bit_and_sinks_take_weight),
+        cmocka_unit_test(several_observers_see_a_pass_at_once),
         cmocka_unit_test(only_the_chosen_experts_are_read),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "layers/model_watch.h"
 #include "session/kept_weights.h"
 #include "system/disk_reads.h"
 #include "tests/process.h"
@@ -73,7 +74,7 @@ static void assert_same_logits(TinyModel *tiny, size_t kept, const float *expect
     assert_true(n > bytes / page / 2 && n < bytes / page);
     assert_int_equal(counts.passing, n - n_kept);
     assert_true(n_kept == n ? counts.given_up == 0 : counts.given_up > counts.passing);
-    model_set_weight_watch(tiny->model, NULL);
+    model_remove_observer(tiny->model, kept_weights_observer(weights));
     kept_weights_close(weights);
 }
 
@@ -148,7 +149,7 @@ static void what_is_given_up_leaves_the_memory(void **state) {
         size_t held = pages_in_memory(path);
         if (keeps ? held < all * 3 / 4 : held > all / 4)
             fail_msg("%zu of %zu pages are in memory", held, all);
-        model_set_weight_watch(tiny.model, NULL);
+        model_remove_observer(tiny.model, kept_weights_observer(weights));
         kept_weights_close(weights);
     }
     tiny_model_close(&tiny);
@@ -212,7 +213,7 @@ static void a_mixture_asks_for_its_experts_and_keeps_its_logits(void **state) {
             assert_memory_equal(logits, expected, N_IDS * tiny.vocab_size * sizeof *logits);
             free(logits);
             assert_true((kept_weights_counts(weights).asked > 0) == (kept > 0));
-            model_set_weight_watch(tiny.model, NULL);
+            model_remove_observer(tiny.model, kept_weights_observer(weights));
             kept_weights_close(weights);
         }
         free(expected);

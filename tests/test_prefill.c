@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "core/prefill.h"
+#include "layers/model_watch.h"
 #include "session/generate.h"
 #include "tests/tiny_model.h"
 
@@ -131,7 +132,7 @@ static void progress_moves_within_a_chunk(void **state) {
     AdaptiveThreads threads;
     const Session session = {.model = s->tiny.model, .threads = &threads, .shows_progress = true};
     adaptive_threads_init(&threads, NULL);
-    threads.control.part_work = 1.0; /* each layer is a part */
+    threads.observer.part_work = 1.0; /* each layer is a part */
     int32_t ids[TOKENS];
     float *logits = malloc(s->tiny.vocab_size * sizeof *logits);
     char shown[1000] = "";
@@ -143,9 +144,9 @@ static void progress_moves_within_a_chunk(void **state) {
     assert_int_equal(kvcache_new(&cache, &shape, 1, 0, &error), STATUS_OK);
     int screen = memfd_create("screen", MFD_CLOEXEC), before = dup(STDERR_FILENO);
     dup2(screen, STDERR_FILENO);
-    model_set_pass_control(s->tiny.model, &threads.control);
+    model_add_observer(s->tiny.model, &threads.observer);
     Status status = generate_prefill(&session, cache, NULL, ids, TOKENS, logits, &error);
-    model_set_pass_control(s->tiny.model, NULL);
+    model_remove_observer(s->tiny.model, &threads.observer);
     dup2(before, STDERR_FILENO);
     close(before);
     assert_int_equal(status, STATUS_OK);

@@ -11,7 +11,7 @@
 enum { MOST = 8 };
 
 static int begin(AdaptiveThreads *threads, int most, size_t n_rows, double work, double done) {
-    return threads->control.begin(&threads->control, most, n_rows, work, done);
+    return threads->observer.part_begins(&threads->observer, most, n_rows, work, done);
 }
 
 /* A small model's single tokens are work for one thread; its next prompt is not. */
@@ -21,10 +21,10 @@ static void parts_for_one_thread_leave_the_others_their_number(void **state) {
     adaptive_threads_init(&threads, NULL);
     for (int i = 0; i < 10; i++) {
         assert_int_equal(begin(&threads, 1, 1, 1e6, 0), 1);
-        threads.control.end(&threads.control);
+        threads.observer.part_ends(&threads.observer);
     }
     assert_int_equal(begin(&threads, MOST, 512, 1e9, 0), MOST);
-    threads.control.end(&threads.control);
+    threads.observer.part_ends(&threads.observer);
 }
 
 static void an_interruption_ends_a_pass_between_its_parts(void **state) {
@@ -33,11 +33,11 @@ static void an_interruption_ends_a_pass_between_its_parts(void **state) {
     AdaptiveThreads threads;
     adaptive_threads_init(&threads, &interrupted);
     assert_int_equal(begin(&threads, MOST, 512, 1e10, 0), MOST);
-    threads.control.end(&threads.control);
+    threads.observer.part_ends(&threads.observer);
     assert_int_equal(begin(&threads, MOST, 512, 1e10, 0.5), 0);
     interrupted = 0;
     assert_int_equal(begin(&threads, MOST, 512, 1e10, 0.5), MOST);
-    threads.control.end(&threads.control);
+    threads.observer.part_ends(&threads.observer);
 }
 
 int main(int argc, char **argv) {

@@ -13,6 +13,7 @@
 
 #include "convert/text_windows.h"
 #include "fixture.h"
+#include "layers/model_watch.h"
 #include "modes/inspect/ddmin.h"
 #include "modes/inspect/residuals.h"
 #include "modes/inspect/why.h"
@@ -244,7 +245,7 @@ static Status read_answer(void *context, const ModelFile *file, const WhyAsked *
     r->answers = answers;
     r->asked = asked;
     if (model_open(&run.model, file, &options, error) != STATUS_OK) return STATUS_FAILED;
-    if (asked) model_set_resume(run.model, asked->resume);
+    if (asked) residuals_observe(asked->observer, run.model);
     Status status = text_windows_run(&r->windows, &run, error);
     model_close(run.model);
     return status;
@@ -460,7 +461,7 @@ static void a_trial_has_the_cache_of_the_other_model(void **state) {
 enum { PASSES = 2, PASS_ROWS = 6, TRIAL_LAYERS = 5 };
 
 /* Two sequences in two passes; `first_token` tells one run's tokens from another's. */
-static float *run_passes(const ModelFile *file, PassResume *resume, int32_t first_token) {
+static float *run_passes(const ModelFile *file, PassObserver *observer, int32_t first_token) {
     const ModelOptions options = {.n_threads = 2};
     size_t each = (size_t)modelfile_config(file)->vocab_size * PASS_ROWS;
     float *logits = malloc(PASSES * each * sizeof *logits);
@@ -472,7 +473,7 @@ static float *run_passes(const ModelFile *file, PassResume *resume, int32_t firs
     assert_int_equal(kvcache_new(&cache, &shape, 2, 0, &error), STATUS_OK);
     assert_non_null(logits);
     assert_true(model_can_resume(model));
-    model_set_resume(model, resume);
+    residuals_observe(observer, model);
     for (int pass = 0; pass < PASSES; pass++) {
         Row rows[PASS_ROWS];
         for (int i = 0; i < PASS_ROWS; i++)
@@ -497,8 +498,8 @@ static void replace_tensor(ModelFile *file, const ModelFile *from, const char *n
 static void assert_resumes(Residuals *r, const ModelFile *file, size_t layer, bool keeps,
                            size_t begins) {
     size_t bytes = (size_t)modelfile_config(file)->vocab_size * PASSES * PASS_ROWS * sizeof(float);
-    PassResume *resume = residuals_begin(r, layer, keeps);
-    float *resumed = run_passes(file, resume, 3), *full = run_passes(file, NULL, 3);
+    PassObserver *observer = residuals_begin(r, layer, keeps);
+    float *resumed = run_passes(file, observer, 3), *full = run_passes(file, NULL, 3);
     assert_int_equal(residuals_first(r), begins);
     assert_true(residuals_matched(r));
     assert_memory_equal(resumed, full, bytes);

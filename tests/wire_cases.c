@@ -8,6 +8,7 @@
 
 #include "kvcache/kvcache_fork.h"
 #include "kvcache/kvcache_snapshots.h"
+#include "layers/model_watch.h"
 #include "ports/cluster/rank.h"
 #include "convert/convert_target.h"
 #include "tests/thread_wire.h"
@@ -127,10 +128,10 @@ static void run_rows(RankState *r, size_t cache, int32_t sequence, size_t n) {
     model_forward(r->model, r->caches[cache], rows, n, r->logits, &error);
 }
 
-static void observe(void *context, size_t layer, size_t row, size_t head, int32_t first,
+static void observe(PassObserver *observer, size_t layer, size_t row, size_t head, int32_t first,
                     float *weights, size_t n) {
     volatile float last = 0.0f;
-    (void)context;
+    (void)observer;
     if (layer >= 2 || row >= MAX_ROWS || head >= 4 || first < 0 || (size_t)first + n > CONTEXT)
         abort();
     for (size_t i = 0; i < n; i++) last = weights[i];
@@ -146,7 +147,7 @@ static void new_cache(RankState *r, size_t i, size_t max_bytes) {
 /* Everything that rank 0 tells: more than one broadcast's worth of changes, snapshots, forks,
  * drafts that are taken back, an observer, a second cache, and one that is full. */
 static void lead(RankState *r) {
-    static const AttentionObserver observer = {.weights = observe};
+    PassObserver observer = {.attended = observe};
     Error error;
     const Row two[] = {{0, 0, 1, true}, {1, 0, 2, true}};
     Row rows[2];
@@ -165,9 +166,9 @@ static void lead(RankState *r) {
     kvcache_hold(r->caches[0], 0, 2);
     run_rows(r, 0, 0, 4);
     kvcache_truncate(r->caches[0], 0, kvcache_next(r->caches[0], 0) - 2);
-    model_set_attention_observer(r->model, &observer);
+    model_add_observer(r->model, &observer);
     run_rows(r, 0, 1, 3);
-    model_set_attention_observer(r->model, NULL);
+    model_remove_observer(r->model, &observer);
     new_cache(r, 1, 1);
     run_rows(r, 1, 0, 2); /* has no room */
     kvcache_free(r->caches[1]);

@@ -6,6 +6,7 @@
 #include "core/config_fields.h"
 #include "core/forward_steps.h"
 #include "layers/arrangements/mtp_stack.h"
+#include "layers/model_watch.h"
 
 struct Mtp {
     Config config; /* the file's, with the prediction layers as further layers */

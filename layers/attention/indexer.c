@@ -214,9 +214,10 @@ static void indexer_choose(ForwardPass *pass, const Indexer *w, const IndexRows 
 
 /* ---- Attention ---- */
 
-/* Passes weights on to the model's observer: of the pass's own rows, and of all positions that a
- * row sees. */
+/* Passes scores and weights on to the model's observers: of the pass's own rows, and of all
+ * positions that a row sees. */
 typedef struct RowObserver {
+    PassObserver observer;
     const ForwardPass *pass;
     size_t first;           /* row */
     const uint32_t *chosen; /* of the rows from `first` on; NULL: all positions */
@@ -235,32 +236,65 @@ static void spread(float *weights, size_t n, const uint32_t *chosen, size_t seen
     for (size_t at = 0; at < end; at++) weights[at] = absent;
 }
 
-static void observe(void *context, size_t layer, size_t row, size_t head, int32_t first,
-                    float *weights, size_t n) {
-    const RowObserver *o = context;
+/* Where a query's scores or weights come from, in the pass. */
+typedef struct Shown {
+    size_t row, n;
+    int32_t first;
+} Shown;
+
+/* Finds the place of row `row` of the observed call, and spreads its n numbers if they are of
+ * chosen positions. */
+static Shown show_all(const RowObserver *o, size_t row, int32_t first, float *numbers, size_t n,
+                      float absent) {
     const ForwardPass *pass = o->pass;
-    const AttentionObserver *observer = pass->model->observer;
-    size_t at = o->first + row;
-    if (o->chosen) {
-        spread(weights, n, o->chosen + row * indexer_most(pass->model->config),
-               ranking_seen(pass, at), observer->scores ? -INFINITY : 0.0f);
-        n = ranking_seen(pass, at);
-        first = kvcache_start(pass->cache, pass->rows[at].sequence);
-    }
-    observer->weights(observer->context, layer, at, head, first, weights, n);
+    size_t at = o->first + row, seen = ranking_seen(pass, at);
+    if (!o->chosen) return (Shown){at, n, first};
+    spread(numbers, n, o->chosen + row * indexer_most(pass->model->config), seen, absent);
+    return (Shown){at, seen, kvcache_start(pass->cache, pass->rows[at].sequence)};
+}
+
+/* Undoes the spread. */
+static void gather_back(const RowObserver *o, size_t row, float *numbers, size_t n) {
+    if (!o->chosen) return;
+    const uint32_t *chosen = o->chosen + row * indexer_most(o->pass->model->config);
+    for (size_t i = 0; i < n; i++) numbers[i] = numbers[chosen[i]];
+}
+
+static void show_scores(PassObserver *own, size_t layer, size_t row, size_t head, int32_t first,
+                        float *scores, size_t n) {
+    const RowObserver *o = (const RowObserver *)own;
+    const Shown s = show_all(o, row, first, scores, n, -INFINITY);
+    OBSERVERS_CALL(o->pass->model->observers, scored, layer, s.row, head, s.first, scores, s.n);
+    gather_back(o, row, scores, n);
+}
+
+static void show_weights(PassObserver *own, size_t layer, size_t row, size_t head, int32_t first,
+                         float *weights, size_t n) {
+    const RowObserver *o = (const RowObserver *)own;
+    const Shown s = show_all(o, row, first, weights, n, 0.0f);
+    OBSERVERS_CALL(o->pass->model->observers, attended, layer, s.row, head, s.first, weights, s.n);
+    gather_back(o, row, weights, n);
+}
+
+/* The observer of a call of attention_forward, whose rows are those of the pass from `first` on. */
+static RowObserver row_observer(const ForwardPass *pass, size_t first, const uint32_t *chosen) {
+    unsigned watched = pass->model->watched;
+    return (RowObserver){.observer = {.scored = watched & PASS_SCORED ? show_scores : NULL,
+                                      .attended = watched & PASS_ATTENDED ? show_weights : NULL},
+                         .pass = pass,
+                         .first = first,
+                         .chosen = chosen};
 }
 
 /* Attention of n rows from `first` on over all positions. */
 static void attend_to_all(ForwardPass *pass, const AttentionParams *params, const float *q,
                           float *out, size_t first, size_t n) {
     Model *m = pass->model;
-    RowObserver own = {pass, first, NULL};
-    const AttentionObserver observer = {
-        .weights = observe, .context = &own, .scores = m->observer && m->observer->scores};
+    RowObserver own = row_observer(pass, first, NULL);
     attention_forward(m->isa->attention, m->attention, params, pass->cache,
                       m->attention_rows + first, n, q + first * params->n_heads * params->head_dim,
                       out + first * params->n_heads * params->value_dim,
-                      m->observer ? &observer : NULL);
+                      m->watched & PASS_ATTENTION ? &own.observer : NULL);
 }
 
 /* Copies the chosen keys of n rows from `first` on into a cache with a sequence for each row. */
@@ -305,7 +339,7 @@ static void attend_to_chosen(ForwardPass *pass, const Indexer *w, const IndexRow
     size_t parts = 1;
     if (w->chooses) indexer_choose(pass, w, rows, params->layer, first, n);
     const KvCache *gathered = indexer_gather(pass, w, rows, params, first, n);
-    while (!m->observer && !params->sinks && 2 * parts <= HEAD_PARTS &&
+    while (!(m->watched & PASS_ATTENTION) && !params->sinks && 2 * parts <= HEAD_PARTS &&
            params->n_heads % (2 * parts) == 0 && n * parts < 2 * (size_t)omp_get_num_threads())
         parts *= 2;
     AttentionParams of_chosen = *params;
@@ -315,13 +349,11 @@ static void attend_to_chosen(ForwardPass *pass, const Indexer *w, const IndexRow
         attending[i] =
             (AttentionRow){(int32_t)(i / parts),
                            (int32_t)n_chosen(m->config, ranking_seen(pass, first + i / parts)) - 1};
-    RowObserver own = {pass, first, rows->chosen + first * indexer_most(m->config)};
-    const AttentionObserver observer = {
-        .weights = observe, .context = &own, .scores = m->observer && m->observer->scores};
+    RowObserver own = row_observer(pass, first, rows->chosen + first * indexer_most(m->config));
     attention_forward(m->isa->attention, m->attention, &of_chosen, gathered, attending, n * parts,
                       q + first * params->n_heads * params->head_dim,
                       out + first * params->n_heads * params->value_dim,
-                      m->observer ? &observer : NULL);
+                      m->watched & PASS_ATTENTION ? &own.observer : NULL);
 }
 
 void indexer_attend(ForwardPass *pass, const Indexer *w, const IndexRows *rows,

@@ -106,7 +106,7 @@ typedef struct Batch {
 /* Whether the part's rows must be copied, because they are changed, or read by someone who does not
  * know of rows that lie apart. */
 static bool copies_rows(const Model *m, const FeedForwardRows *part) {
-    return m->config->experts.weight_on_input || m->hook ||
+    return m->config->experts.weight_on_input || m->watched & PASS_INPUTS ||
            tensor_type_info(part->network->up.w.type)->group == 0 ||
            (m->config->gated && tensor_type_info(part->network->gate.w.type)->group == 0);
 }
@@ -263,8 +263,8 @@ static void sum_experts(ForwardPass *pass, const LayerWeights *w, const MixtureR
     for (size_t i = 0; i < pass->n; i++) memset(y + i * width, 0, width * sizeof *y);
     route(pass, w, r, routed, shared); /* ends in a wait, so that y is zero for all threads */
     uint32_t n_routed = c->experts.count - c->experts.identity, n_experts = n_routed + shared;
-    const WeightWatch *watch = pass->model->watch;
-    if (watch) watch->chosen(watch, w->experts, r->first, n_routed);
+    if (pass->model->watched & PASS_CHOSEN)
+        OBSERVERS_CALL(pass->model->observers, chosen, w->experts, r->first, n_routed);
     for (uint32_t e = 0; e < n_experts;) e = run_some_experts(pass, w, r, e, shared, in, y);
     forward_gather(pass, w->experts->down.outputs, y, pass->n);
 }

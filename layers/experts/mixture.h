@@ -23,7 +23,7 @@ extern const BranchKind mixture_kind;
 /* Takes them first of what a branch takes, so that mixture_choices finds them. */
 MixtureRows mixture_take(Rows *memory, const Model *model, const LayerWeights *weights);
 
-/* first and slots of the mixture that is running, for a PassHook. */
+/* first and slots of the mixture that is running, for a PassObserver. */
 MixtureRows mixture_choices(const Model *model);
 
 /* y[n][width] = the sum of the chosen experts' outputs for in[n][width], each times its routing

@@ -10,6 +10,7 @@
 #include "kvcache/kvcache_sizes.h"
 #include "kvcache/kvcache_snapshots.h"
 #include "core/prefill.h"
+#include "layers/model_watch.h"
 
 /* RETAINED sequences outlive their tasks, for the prefixes they hold. At least EXTRA_ROWS of a step
  * may have their logits computed beside each task's last row: rows that are seen, and drafts.

@@ -97,7 +97,7 @@ size_t engine_pending(const Engine *engine);
 size_t engine_waiting(const Engine *engine);
 
 /* One call of model_forward with as many rows as there are to compute. Returns STATUS_INTERRUPTED
- * when the model's PassControl ended it: no text has changed. */
+ * when an observer of the model ended it: no text has changed. */
 Status engine_step(Engine *engine, Error *error);
 
 EngineStats engine_stats(const Engine *engine);

@@ -7,6 +7,7 @@
 
 #include "advice/spelling.h"
 #include "base/utf8.h"
+#include "layers/model_watch.h"
 #include "modes/chat/command_paths.h"
 #include "system/note.h"
 #include "modes/chat/chat_settings.h"

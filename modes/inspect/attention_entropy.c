@@ -2,10 +2,12 @@
 
 #include <math.h>
 
-/* An observer of core/attention.h. */
-static void add_entropy(void *context, size_t layer, size_t row, size_t head, int32_t first,
-                        float *weights, size_t n) {
-    AttentionEntropy *entropy = context;
+#include "layers/model_watch.h"
+
+/* PassObserver.attended */
+static void add_entropy(PassObserver *observer, size_t layer, size_t row, size_t head,
+                        int32_t first, float *weights, size_t n) {
+    AttentionEntropy *entropy = (AttentionEntropy *)observer;
     double sum = 0.0;
     (void)layer, (void)row, (void)head, (void)first;
     for (size_t i = 0; i < n; i++)
@@ -20,12 +22,12 @@ static void add_entropy(void *context, size_t layer, size_t row, size_t head, in
 }
 
 void attention_entropy_begin(AttentionEntropy *entropy, Model *model) {
-    *entropy = (AttentionEntropy){.observer = {.weights = add_entropy, .context = entropy}};
-    model_set_attention_observer(model, &entropy->observer);
+    *entropy = (AttentionEntropy){.observer = {.attended = add_entropy}};
+    model_add_observer(model, &entropy->observer);
 }
 
-void attention_entropy_end(Model *model) {
-    model_set_attention_observer(model, NULL);
+void attention_entropy_end(AttentionEntropy *entropy, Model *model) {
+    model_remove_observer(model, &entropy->observer);
 }
 
 static double mean(int64_t sum, int64_t n) {

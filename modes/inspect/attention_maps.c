@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "core/prefill.h"
+#include "layers/model_watch.h"
 #include "session/generate.h"
 
 /* ---- Collecting ------------------------------------------------------------------------------ */
@@ -35,19 +36,24 @@ const float *attention_score_map(const AttentionMaps *m, size_t layer, size_t he
     return m->scores + map_at(m, layer, head);
 }
 
-/* Observers of core/attention.h: store one row of a map. */
-static void keep_weights(void *context, size_t layer, size_t row, size_t head, int32_t first,
-                         float *weights, size_t n) {
-    AttentionMaps *m = context;
+/* Stores rows of maps. */
+typedef struct MapObserver {
+    PassObserver observer;
+    AttentionMaps *maps;
+} MapObserver;
+
+static void keep_weights(PassObserver *observer, size_t layer, size_t row, size_t head,
+                         int32_t first, float *weights, size_t n) {
+    AttentionMaps *m = ((MapObserver *)observer)->maps;
     size_t query = m->base + row;
     memcpy(m->weights + map_at(m, layer, head) + query * m->n + first, weights,
            n * sizeof *weights);
     if (head == 0) m->first[layer * m->n + query] = (uint32_t)first;
 }
 
-static void keep_scores(void *context, size_t layer, size_t row, size_t head, int32_t first,
-                        float *scores, size_t n) {
-    AttentionMaps *m = context;
+static void keep_scores(PassObserver *observer, size_t layer, size_t row, size_t head,
+                        int32_t first, float *scores, size_t n) {
+    AttentionMaps *m = ((MapObserver *)observer)->maps;
     memcpy(m->scores + map_at(m, layer, head) + (m->base + row) * m->n + first, scores,
            n * sizeof *scores);
 }
@@ -60,7 +66,7 @@ static Status next_chunk(void *context, const PrefillChunk *chunk, Error *error)
 }
 
 /* Runs the text while the model shows `observer` its rows. */
-static Status observe(AttentionMaps *m, const AttentionObserver *observer, Error *error) {
+static Status observe(AttentionMaps *m, PassObserver *observer, Error *error) {
     Model *model = m->session->model;
     const KvShape shape = model_kv_shape(model, m->session->kv_type);
     const Prefill p = {.ids = m->ids.ids,
@@ -72,9 +78,9 @@ static Status observe(AttentionMaps *m, const AttentionObserver *observer, Error
     KvCache *cache;
     m->base = 0;
     if (kvcache_new(&cache, &shape, 1, 0, error) != STATUS_OK) return STATUS_FAILED;
-    model_set_attention_observer(model, observer);
+    model_add_observer(model, observer);
     Status status = prefill(model, cache, &p, error);
-    model_set_attention_observer(model, NULL);
+    model_remove_observer(model, observer);
     kvcache_free(cache);
     return status;
 }
@@ -103,16 +109,16 @@ Status attention_maps_collect(AttentionMaps *m, Session *session, bool with_scor
                          .n_layers = c->n_layers,
                          .n_heads = c->n_heads,
                          .n_kv_heads = c->n_kv_heads};
-    const AttentionObserver weights = {.weights = keep_weights, .context = m};
-    const AttentionObserver scores = {.weights = keep_scores, .context = m, .scores = true};
+    MapObserver rows = {
+        .observer = {.scored = with_scores ? keep_scores : NULL, .attended = keep_weights},
+        .maps = m};
     Status status = generate_prompt_ids(session, &m->ids, error);
     m->n = m->ids.length;
     for (uint32_t l = 0; l < c->n_layers; l++)
         if (attention_maps_attends(m, l) && attention_maps_heads(m, l) > m->n_heads)
             m->n_heads = attention_maps_heads(m, l);
     if (status == STATUS_OK) status = maps_allocate(m, with_scores, error);
-    if (status == STATUS_OK) status = observe(m, &weights, error);
-    if (status == STATUS_OK && with_scores) status = observe(m, &scores, error);
+    if (status == STATUS_OK) status = observe(m, &rows.observer, error);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include "base/array.h"
 #include "kvcache/kvcache_fork.h"
 #include "core/prefill.h"
+#include "layers/model_watch.h"
 #include "session/logprobs.h"
 
 /* Bytes of an item that are tokenized, with the context again for each ending. */

@@ -8,6 +8,7 @@
 #include "base/unicode.h"
 #include "kvcache/kvcache_sizes.h"
 #include "core/config_fields.h"
+#include "layers/model_watch.h"
 #include "modes/open/fit.h"
 #include "modes/open/tensor_totals.h"
 #include "modes/inspect/work.h"

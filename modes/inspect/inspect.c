@@ -11,6 +11,7 @@
 #include "core/config_fields.h"
 #include "formats/containers/metadata.h"
 #include "formats/family/mtp_names.h"
+#include "layers/model_watch.h"
 #include "session/config_text.h"
 #include "modes/open/fit.h"
 #include "modes/inspect/info_json.h"

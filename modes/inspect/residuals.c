@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "layers/model_watch.h"
+
 /* One call of model_forward. */
 typedef struct KeptPass {
     Row *rows; /* [n] */
@@ -11,7 +13,7 @@ typedef struct KeptPass {
 } KeptPass;
 
 struct Residuals {
-    PassResume resume; /* the first field: the forward pass hands it back */
+    PassObserver observer; /* the first field: the forward pass hands it back */
     size_t dim, n_layers, bytes, most_bytes;
     size_t stride; /* the layers that are kept are multiples of it */
     KeptPass *passes;
@@ -85,9 +87,10 @@ static bool is_pass(const KeptPass *pass, const Row *rows, size_t n) {
     return true;
 }
 
-/* PassResume.begin */
-static size_t begin_pass(PassResume *resume, const Row *rows, size_t n, const float **x) {
-    Residuals *r = (Residuals *)resume;
+/* PassObserver.begin */
+static size_t begin_pass(PassObserver *observer, const Row *rows, size_t n, const float **x) {
+    Residuals *r = (Residuals *)observer;
+    if (!x) return 0;
     size_t pass = r->next++;
     if (r->failed) return 0;
     if (r->first == 0) {
@@ -102,9 +105,9 @@ static size_t begin_pass(PassResume *resume, const Row *rows, size_t n, const fl
     return r->first;
 }
 
-/* PassResume.reached */
-static void keep_row(const PassResume *resume, size_t layer, size_t row, const float *x) {
-    const Residuals *r = (const Residuals *)resume;
+/* PassObserver.reached */
+static void keep_row(PassObserver *observer, size_t layer, size_t row, const float *x) {
+    const Residuals *r = (const Residuals *)observer;
     if (!r->keeps || r->failed || layer % r->stride != 0) return;
     memcpy(r->passes[r->next - 1].layers[layer] + row * r->dim, x, r->dim * sizeof *x);
 }
@@ -112,7 +115,7 @@ static void keep_row(const PassResume *resume, size_t layer, size_t row, const f
 Residuals *residuals_new(const Config *config, size_t most_bytes) {
     Residuals *r = calloc(1, sizeof *r);
     if (!r) return NULL;
-    r->resume = (PassResume){begin_pass, keep_row};
+    r->observer = (PassObserver){.begin = begin_pass, .reached = keep_row};
     r->dim = config->dim;
     r->n_layers = config->n_layers;
     r->most_bytes = most_bytes;
@@ -127,7 +130,7 @@ void residuals_free(Residuals *r) {
     free(r);
 }
 
-PassResume *residuals_begin(Residuals *r, size_t layer, bool keeps) {
+PassObserver *residuals_begin(Residuals *r, size_t layer, bool keeps) {
     if (layer >= r->n_layers) layer = r->n_layers - 1;
     r->first = r->n_passes > 0 ? layer - layer % r->stride : 0;
     r->next = 0;
@@ -137,7 +140,11 @@ PassResume *residuals_begin(Residuals *r, size_t layer, bool keeps) {
         return NULL;
     }
     if (r->first == 0) drop_passes(r);
-    return &r->resume;
+    return &r->observer;
+}
+
+void residuals_observe(PassObserver *observer, Model *model) {
+    if (observer && model_can_resume(model)) model_add_observer(model, observer);
 }
 
 size_t residuals_first(const Residuals *r) {

@@ -2,11 +2,11 @@
  * passes in which weights of later layers differ begin at the first layer that differs, with the
  * same bits.
  *
- *     resume = residuals_begin(r, 0, true);         the run that is kept
- *     resume = residuals_begin(r, layer, false);    a trial with other weights from `layer` on
+ *     observer = residuals_begin(r, 0, true);         the run that is kept
+ *     observer = residuals_begin(r, layer, false);    a trial with other weights from `layer` on
  *
- * `resume` is for model_set_resume before the run. All passes of a run must begin at one layer,
- * because later passes read the keys and values that earlier ones have stored. */
+ * residuals_observe hands the observer to the run's model. All passes of a run must begin at one
+ * layer, because later passes read the keys and values that earlier ones have stored. */
 #ifndef RESIDUALS_H
 #define RESIDUALS_H
 
@@ -21,7 +21,10 @@ void residuals_free(Residuals *residuals); /* NULL is fine */
 
 /* For one run with weights that are those of the kept run before `layer`. `keeps`: the run becomes
  * the kept one, and must run to its end. NULL: the run begins at layer 0, and nothing is kept. */
-PassResume *residuals_begin(Residuals *residuals, size_t layer, bool keeps);
+PassObserver *residuals_begin(Residuals *residuals, size_t layer, bool keeps);
+
+/* Adds the observer, which may be NULL, to a model; does nothing where !model_can_resume(). */
+void residuals_observe(PassObserver *observer, Model *model);
 
 /* The layer at which the passes of the latest run began. */
 size_t residuals_first(const Residuals *residuals);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "layers/model_watch.h"
 #include "modes/inspect/inspect_options.h"
 #include "base/clock.h"
 #include "modes/inspect/attention_entropy.h"
@@ -315,7 +316,7 @@ Status score_run(Session *session, Error *error) {
     bool watches = session->overridden || o->stats;
     if (status == STATUS_OK && watches) attention_entropy_begin(&s.entropy, session->model);
     if (status == STATUS_OK) status = score_text(&s, error);
-    if (watches) attention_entropy_end(session->model);
+    if (watches) attention_entropy_end(&s.entropy, session->model);
     session_progress(session, "scoring", 0, 0);
     if (status == STATUS_OK) status = report(&s, error);
     release(&s);

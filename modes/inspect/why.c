@@ -156,13 +156,13 @@ static Status ask_other(Why *w, WhyAsked asked, KeptRun *keeps, Error *error) {
     KeptRun *from = keeps ? keeps : &w->of_other;
     if (!keeps && first_change(w, &w->of_set) > first_change(w, from)) from = &w->of_set;
     if (asked.wanted == w->searched)
-        asked.resume = residuals_begin(from->residuals, first_change(w, from), keeps != NULL);
+        asked.observer = residuals_begin(from->residuals, first_change(w, from), keeps != NULL);
     Status status = w->items->answer(w->items->context, w->other, &asked, w->answers, error);
     w->layers_all += n_layers;
-    w->layers_run += n_layers - (asked.resume ? residuals_first(from->residuals) : 0);
+    w->layers_run += n_layers - (asked.observer ? residuals_first(from->residuals) : 0);
     if (keeps) memcpy(keeps->with, w->in_trial, w->n_differences * sizeof *keeps->with);
-    if (status != STATUS_OK || !asked.resume || residuals_matched(from->residuals)) return status;
-    asked.resume = NULL;
+    if (status != STATUS_OK || !asked.observer || residuals_matched(from->residuals)) return status;
+    asked.observer = NULL;
     return w->items->answer(w->items->context, w->other, &asked, w->answers, error);
 }
 

@@ -23,7 +23,7 @@ typedef struct WhyAsked {
      * other[i], two answers to each item that is asked for. */
     const size_t *own, *other; /* [n] */
     double (*logprobs)[2];
-    PassResume *resume; /* for model_set_resume; or NULL */
+    PassObserver *observer; /* for residuals_observe; or NULL */
 } WhyAsked;
 
 /* What the models are asked. An answer is a number: a token's id, or the index of a choice. */

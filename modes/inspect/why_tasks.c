@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "modes/inspect/residuals.h"
 #include "modes/inspect/why.h"
 
 typedef struct Questions {
@@ -42,7 +43,7 @@ static Status answer(void *context, const ModelFile *file, const WhyAsked *asked
         status = endings_new(&endings, q->session, model,
                              file == q->session->file ? q->session->kv_type : q->other_kv_type,
                              q->session->tokenizer, error);
-    if (status == STATUS_OK) model_set_resume(model, asked->resume);
+    if (status == STATUS_OK) residuals_observe(asked->observer, model);
     for (size_t i = 0; i < q->n && status == STATUS_OK; i++) {
         if (asked->wanted && !asked->wanted[i]) continue;
         status = ask(q, endings, i, asked, answers, error);

@@ -6,6 +6,7 @@
 
 #include "modes/inspect/inspect_options.h"
 #include "convert/text_windows.h"
+#include "modes/inspect/residuals.h"
 #include "modes/inspect/why.h"
 #include "session/logprobs.h"
 
@@ -77,7 +78,7 @@ static Status answer(void *context, const ModelFile *file, const WhyAsked *asked
     a->answers = answers;
     a->is_enough = false;
     if (model_open(&run.model, file, &options, error) != STATUS_OK) return STATUS_FAILED;
-    model_set_resume(run.model, asked->resume);
+    residuals_observe(asked->observer, run.model);
     Status status = text_windows_run(&a->windows, &run, error);
     model_close(run.model);
     return status;

@@ -79,28 +79,27 @@ static void softmax(float *scores, size_t n) {
     for (size_t i = 0; i < n; i++) scores[i] = (float)((double)scores[i] / sum);
 }
 
-/* Tells the observer what a query sees: as core/attention.h has it, but to the end of the text. */
-static void show(const ForwardPass *pass, const Masks *masks, const AttentionObserver *observer,
-                 size_t layer, size_t row, uint32_t head, float *shown) {
-    bool to_end = masks_see_future(&masks->override);
-    if (!observer) return;
-    observer->weights(observer->context, layer, row, head, pass->rows[0].position, shown,
-                      to_end ? pass->n : row + 1);
+/* The positions that observers see of a query: as without masks, but to the end of the text. */
+static size_t n_shown(const ForwardPass *pass, const Masks *masks, size_t row) {
+    return masks_see_future(&masks->override) ? pass->n : row + 1;
 }
 
 /* One query: attended[n_heads][value_dim] = its weighted sums of values. */
-static void attend(const ForwardPass *pass, const Masks *masks, const AttentionObserver *observer,
-                   size_t layer, size_t row, const SelfAttentionRows *rows) {
+static void attend(const ForwardPass *pass, const Masks *masks, unsigned watched, size_t layer,
+                   size_t row, const SelfAttentionRows *rows) {
+    PassObserver *observers = pass->model->observers;
+    int32_t first = pass->rows[0].position;
     const HeadShape h = config_heads(pass->model->config, layer);
     float *scores = masks->scores + row * pass->model->max_rows;
     for (uint32_t head = 0; head < h.n_heads; head++) {
         const uint32_t kv = head * h.n_kv_heads / h.n_heads;
         float *sum = rows->attended + (row * h.n_heads + head) * h.value_dim;
         score_row(pass, masks, layer, row, head, rows, scores);
-        if (observer && observer->scores) {
+        if (watched & PASS_SCORED) {
             for (size_t i = 0; i < pass->n; i++)
                 if (scores[i] == -1e9f) scores[i] = -INFINITY;
-            show(pass, masks, observer, layer, row, head, scores);
+            OBSERVERS_CALL(observers, scored, layer, row, head, first, scores,
+                           n_shown(pass, masks, row));
             score_row(pass, masks, layer, row, head, rows, scores);
         }
         softmax(scores, pass->n);
@@ -109,30 +108,32 @@ static void attend(const ForwardPass *pass, const Masks *masks, const AttentionO
             const float *v = rows->v + (i * h.n_kv_heads + kv) * h.value_dim;
             for (size_t d = 0; d < h.value_dim; d++) sum[d] += scores[i] * v[d];
         }
-        if (observer && !observer->scores) show(pass, masks, observer, layer, row, head, scores);
+        if (watched & PASS_ATTENDED)
+            OBSERVERS_CALL(observers, attended, layer, row, head, first, scores,
+                           n_shown(pass, masks, row));
     }
 }
 
-/* Computes the branch as it is, then its attention and the output matrix once more. Nobody observes
- * the first time. */
+/* Computes the branch as it is, then its attention and the output matrix once more. Nobody looks at
+ * attention the first time. */
 static void attention_run(ForwardPass *pass, const Branch *b) {
     const MaskedKind *kind = (const MaskedKind *)b->kind;
     Model *m = pass->model;
-    const AttentionObserver *observer = m->observer;
+    unsigned watched = m->watched;
     const Linear *wo = &m->weights.layers[b->layer].wo;
     const Product out = {&wo->w, b->out, wo->w.rows};
-    forward_wait(pass); /* every thread has read the observer */
+    forward_wait(pass); /* every thread has read what is watched */
 #pragma omp master
-    m->observer = NULL;
+    m->watched &= ~(unsigned)PASS_ATTENTION;
     forward_wait(pass);
     kind->original->run(pass, b);
     Rows memory = arena_rows(&m->arena);
     const SelfAttentionRows rows = self_attention_take_rows(&memory, m, b->layer);
     forward_wait(pass);
 #pragma omp master
-    m->observer = observer;
+    m->watched = watched;
 #pragma omp for schedule(static) nowait
-    for (size_t i = 0; i < pass->n; i++) attend(pass, kind->masks, observer, b->layer, i, &rows);
+    for (size_t i = 0; i < pass->n; i++) attend(pass, kind->masks, watched, b->layer, i, &rows);
     forward_wait(pass);
     forward_multiply(m, rows.attended, pass->n, &out, 1);
 }

@@ -1,5 +1,6 @@
 #include "modes/open/weights_opening.h"
 
+#include "layers/model_watch.h"
 #include "modes/open/fit.h"
 #include "modes/open/overrides.h"
 #include "session/embedding.h"
@@ -70,7 +71,7 @@ Status weights_opening_start(WeightsOpening *weights, Session *session, unsigned
     if (status != STATUS_OK) return status;
     adaptive_threads_init(&weights->threads, session->interrupted);
     session->threads = &weights->threads;
-    model_set_pass_control(session->model, &weights->threads.control);
+    model_add_observer(session->model, &weights->threads.observer);
     session->kv_type = session_kv_type(session->model, o->kv_type);
     warn_of_size(session);
     return STATUS_OK;
@@ -87,7 +88,7 @@ void weights_opening_keep(WeightsOpening *weights, Session *session) {
     size_t kept = session->cluster ? SIZE_MAX : kept_weights_bytes(session->file, free_bytes);
     if (kept == SIZE_MAX) return;
     weights->kept = kept_weights_open(session->model, session->file, kept, 0);
-    weights->threads.control.part_work = PART_FROM_DISK;
+    weights->threads.observer.part_work = PART_FROM_DISK;
 }
 
 void weights_opening_close(WeightsOpening *weights) {

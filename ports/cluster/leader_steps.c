@@ -141,7 +141,7 @@ void leader_pass(Leader *leader, const ForwardPass *pass, bool fits) {
                                             : MESSAGE_STATES,
                      .n_rows = (uint32_t)pass->n,
                      .cache = number_of(leader, pass->cache),
-                     .observed = observed_kind(pass->model)};
+                     .observed = observed_kinds(pass->model)};
     if (leader->lora) tell_adapters(leader, pass->rows, pass->n);
     send(leader, header, pass->rows);
     leader->n_passes++;
@@ -283,7 +283,7 @@ static Status run_pass(Follower *f, const Header *header, const Row *rows, Error
         return error_set(error, "no memory for the logits of %zu rows", wanted);
     status = steps_reserve(cache, rows, header->n_rows, fits, error);
     if (status != STATUS_OK || !fits) return status;
-    observed_begin(f->observed, f->model, (ObservedKind)header->observed);
+    observed_begin(f->observed, f->model, header->observed);
     status = model_forward(f->model, cache, rows, header->n_rows,
                            header->kind == MESSAGE_PASS ? f->logits : NULL, error);
     /* A value that is not finite is one on all ranks: rank 0 says it, and goes on or ends. */

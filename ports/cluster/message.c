@@ -35,8 +35,7 @@ Status message_check_header(const MessageReceiver *receiver, const Header *heade
     if (header->reserved != 0) return message_refuse("reserved field", header->reserved, error);
     if (header->n_changes > most_changes)
         return message_refuse("changes", header->n_changes, error);
-    if (header->observed > OBSERVED_SCORES)
-        return message_refuse("observer", header->observed, error);
+    if (header->observed > OBSERVED_ALL) return message_refuse("observer", header->observed, error);
     bool fits =
         has_rows(header) ? header->n_rows >= 1 && header->n_rows <= most_rows : header->n_rows == 0;
     return fits ? STATUS_OK : message_refuse("rows", header->n_rows, error);

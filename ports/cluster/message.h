@@ -37,7 +37,7 @@ typedef enum MessageKind {
 typedef struct Header {
     uint32_t kind, n_changes, n_rows;
     int32_t cache;     /* of the rows */
-    uint32_t observed; /* ObservedKind */
+    uint32_t observed; /* OBSERVED_... */
     uint32_t reserved; /* 0 */
 } Header;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "layers/model_watch.h"
 #include "model.h"
 
 /* A row of weights: this and its n numbers, one row after another. */
@@ -12,13 +13,14 @@ typedef struct KeptRow {
     uint32_t layer, row, head;
     int32_t first;
     uint32_t n;
+    uint32_t is_scores; /* 0: softmax weights */
 } KeptRow;
 
 enum { KEPT_FLOATS = sizeof(KeptRow) / sizeof(float) };
 
 struct Observed {
+    PassObserver observer; /* of a rank that follows; the first field */
     Wire *wire;
-    AttentionObserver observer; /* of a rank that follows */
     const Model *model;
     float *kept; /* [n] rows of this rank */
     size_t n, capacity;
@@ -36,21 +38,18 @@ static bool is_divided(const Model *m, size_t layer) {
            config_heads(modelfile_config(m->file), layer).n_heads;
 }
 
-/* core/attention.h calls it with the attention weights of a row and head, which it copies to
- * o->kept until rank 0 asks for them. */
-static void observed_keep(void *context, size_t layer, size_t row, size_t head, int32_t first,
-                          float *weights, size_t n) {
-    Observed *o = context;
-    const KeptRow kept = {(uint32_t)layer, (uint32_t)row, (uint32_t)head, first, (uint32_t)n};
-    if (!is_divided(o->model, layer)) return;
+/* Copies the numbers of a row and head to o->kept until rank 0 asks for them. */
+static void observed_keep(Observed *o, const KeptRow *kept, const float *numbers) {
+    size_t n = kept->n;
+    if (!is_divided(o->model, kept->layer)) return;
 #pragma omp critical(observed)
     {
         size_t end = o->n + KEPT_FLOATS + n;
         if (o->failed || !array_reserve(&o->kept, &o->capacity, end, sizeof *o->kept)) {
             o->failed = true;
         } else {
-            memcpy(o->kept + o->n, &kept, sizeof kept);
-            memcpy(o->kept + o->n + KEPT_FLOATS, weights, n * sizeof *weights);
+            memcpy(o->kept + o->n, kept, sizeof *kept);
+            memcpy(o->kept + o->n + KEPT_FLOATS, numbers, n * sizeof *numbers);
             o->n = end;
         }
     }
@@ -78,17 +77,30 @@ void observed_free(Observed *o) {
     free(o);
 }
 
-ObservedKind observed_kind(const Model *model) {
-    if (!model->observer) return OBSERVED_NOTHING;
-    return model->observer->scores ? OBSERVED_SCORES : OBSERVED_WEIGHTS;
+static void keep_weights(PassObserver *observer, size_t layer, size_t row, size_t head,
+                         int32_t first, float *weights, size_t n) {
+    const KeptRow kept = {(uint32_t)layer, (uint32_t)row, (uint32_t)head, first, (uint32_t)n, 0};
+    observed_keep((Observed *)observer, &kept, weights);
 }
 
-void observed_begin(Observed *o, Model *model, ObservedKind kind) {
+static void keep_scores(PassObserver *observer, size_t layer, size_t row, size_t head,
+                        int32_t first, float *scores, size_t n) {
+    const KeptRow kept = {(uint32_t)layer, (uint32_t)row, (uint32_t)head, first, (uint32_t)n, 1};
+    observed_keep((Observed *)observer, &kept, scores);
+}
+
+unsigned observed_kinds(const Model *model) {
+    return (model->watched & PASS_ATTENDED ? OBSERVED_WEIGHTS : 0) |
+           (model->watched & PASS_SCORED ? OBSERVED_SCORES : 0);
+}
+
+void observed_begin(Observed *o, Model *model, unsigned kinds) {
     o->model = model;
     o->n = 0;
-    o->observer = (AttentionObserver){
-        .weights = observed_keep, .context = o, .scores = kind == OBSERVED_SCORES};
-    model_set_attention_observer(model, kind == OBSERVED_NOTHING ? NULL : &o->observer);
+    model_remove_observer(model, &o->observer);
+    o->observer = (PassObserver){.scored = kinds & OBSERVED_SCORES ? keep_scores : NULL,
+                                 .attended = kinds & OBSERVED_WEIGHTS ? keep_weights : NULL};
+    if (kinds) model_add_observer(model, &o->observer);
 }
 
 /* ---- Handing over ---- */
@@ -112,7 +124,7 @@ static size_t most_floats(const ForwardPass *pass) {
         size_t n = config_heads(whole, l).n_heads;
         if (n > heads) heads = n;
     }
-    return pass->n * heads * (KEPT_FLOATS + pass->model->context);
+    return 2 * pass->n * heads * (KEPT_FLOATS + pass->model->context);
 }
 
 /* Gathers the kept rows of all ranks. */
@@ -149,21 +161,28 @@ static bool is_sound(const ForwardPass *pass, const KeptRow *row, size_t left) {
            row->first >= 0 && (int64_t)row->first + row->n <= (int64_t)last + 1;
 }
 
-/* Gives rank 0's observer the rows of another rank, except of heads that an earlier rank has
+/* Gives rank 0's observers the rows of another rank, except of heads that an earlier rank has
  * computed, too. */
 static void show(const Observed *o, const ForwardPass *pass, size_t rank,
                  const ObservedHeads *heads) {
-    const AttentionObserver *observer = pass->model->observer;
+    PassObserver *observers = pass->model->observers;
     size_t end = (size_t)o->firsts[rank] + (size_t)o->counts[rank];
     for (size_t at = (size_t)o->firsts[rank]; at < end;) {
         KeptRow row = {.n = 0};
         if (end - at >= KEPT_FLOATS) memcpy(&row, o->received + at, sizeof row);
         if (!is_sound(pass, &row, end - at))
             wire_fail(o->wire, "rank %zu sent attention that it cannot have computed", rank);
-        if (heads->sent[rank] > 0 && row.head * heads->value_dim >= (size_t)heads->sent_from[rank])
-            observer->weights(observer->context, row.layer, row.row, row.head, row.first,
-                              o->received + at + KEPT_FLOATS, row.n);
+        float *numbers = o->received + at + KEPT_FLOATS;
         at += KEPT_FLOATS + row.n;
+        if (heads->sent[rank] == 0 || row.head * heads->value_dim < (size_t)heads->sent_from[rank])
+            continue;
+        if (row.is_scores) {
+            OBSERVERS_CALL(observers, scored, row.layer, row.row, row.head, row.first, numbers,
+                           row.n);
+        } else {
+            OBSERVERS_CALL(observers, attended, row.layer, row.row, row.head, row.first, numbers,
+                           row.n);
+        }
     }
 }
 

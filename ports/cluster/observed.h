@@ -1,4 +1,4 @@
-/* What rank 0's observer of attention (core/attention.h) does not see: the softmax weights of the
+/* What rank 0's observers of attention (PassObserver) do not see: the scores and weights of the
  * heads that other ranks have. They keep them while a layer is computed, and hand them over when
  * they gather the heads' outputs. */
 #ifndef CLUSTER_OBSERVED_H
@@ -12,12 +12,12 @@ typedef struct Observed Observed;
 Status observed_new(Observed **out, Wire *wire, Error *error);
 void observed_free(Observed *observed);
 
-/* What rank 0's model shows to its observer. */
-typedef enum ObservedKind { OBSERVED_NOTHING, OBSERVED_WEIGHTS, OBSERVED_SCORES } ObservedKind;
-ObservedKind observed_kind(const Model *model);
+/* What rank 0's model shows to its observers, a sum; 0: nothing. */
+enum { OBSERVED_WEIGHTS = 1, OBSERVED_SCORES = 2, OBSERVED_ALL = 3 };
+unsigned observed_kinds(const Model *model);
 
 /* In a rank that follows, before a pass: keeps what rank 0 observes. */
-void observed_begin(Observed *observed, Model *model, ObservedKind kind);
+void observed_begin(Observed *observed, Model *model, unsigned kinds);
 
 /* The heads of a layer, of which this rank computes those from `first` on. */
 typedef struct ObservedHeads {
@@ -26,7 +26,7 @@ typedef struct ObservedHeads {
     size_t value_dim;            /* of them for each head */
 } ObservedHeads;
 
-/* After a layer's attention, on all ranks, one thread each: rank 0's observer receives the rows of
+/* After a layer's attention, on all ranks, one thread each: rank 0's observers receive the rows of
  * the other ranks' heads. */
 void observed_hand_over(Observed *observed, const ForwardPass *pass, const ObservedHeads *heads);
 

@@ -163,7 +163,7 @@ static void put_row(const RankShare *s, size_t i, size_t n, float *whole) {
     }
 }
 
-/* Rank 0's observer of attention sees the other ranks' heads. */
+/* Rank 0's observers of attention see the other ranks' heads. */
 static void hand_over(const RankShare *s, ForwardPass *pass) {
     const ObservedHeads heads = {s->first / s->head, s->firsts, s->counts, s->head};
     if (omp_get_thread_num() == 0) observed_hand_over(s->shares->observed, pass, &heads);
@@ -176,7 +176,7 @@ static void share_gather(const Share *share, ForwardPass *pass, float *x, size_t
     const RankShare *s = (const RankShare *)share;
     size_t width = share->width, wider = s->packed_width > width ? s->packed_width : width;
     size_t most = s->shares->capacity / wider;
-    if (s->head > 0 && pass->model->observer) hand_over(s, pass);
+    if (s->head > 0 && pass->model->watched & PASS_ATTENTION) hand_over(s, pass);
     for (size_t end = n, first; end > 0; end = first) {
         size_t rows = smaller(end, most);
         bool in_place = rows == 1 && !s->group;

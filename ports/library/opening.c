@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "advice/spelling.h"
+#include "layers/model_watch.h"
 #include "modes/batch/batch_memory.h"
 #include "modes/batch/batch_options.h"
 #include "session/embedding_options.h"
@@ -200,7 +201,7 @@ static Status open_model(LibraryOpening *o, const char *path, Error *error) {
     if (status != STATUS_OK) return status;
     adaptive_threads_init(&o->threads, &o->interrupted);
     s->threads = &o->threads;
-    model_set_pass_control(s->model, &o->threads.control);
+    model_add_observer(s->model, &o->threads.observer);
     s->kv_type = session_kv_type(s->model, o->options.kv_type);
     s->shapes = shape_store_new(s->tokenizer, model_config(s->model)->vocab_size);
     if (!s->shapes) return error_set(error, "no memory for the shapes of answers");
