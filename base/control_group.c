@@ -71,7 +71,8 @@ static bool find_mount(const char *root, const char *controller, Hierarchy *h) {
     return found;
 }
 
-/* A controller belongs to version 2 where no hierarchy of version 1 has it. */
+/* Finds where the controller's hierarchy is mounted, and this process's group as the mount shows
+ * it. A controller belongs to version 2 where no hierarchy of version 1 has it. */
 static Hierarchy find_hierarchy(const char *root, const char *controller) {
     Hierarchy h = {.is_found = false};
     for (int version = 1; version <= 2 && !h.is_found; version++) {

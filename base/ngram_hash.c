@@ -28,8 +28,10 @@ void ngram_hash_make(const NgramHashing *h, uint32_t number, uint32_t vocab_size
     uint64_t half = (uint64_t)INT64_MAX / (vocab_size ? vocab_size : 1) / 2;
     uint64_t seed = h->seed + 10007 * (uint64_t)number, prime = (uint64_t)h->vocab_base - 1;
     if (half < 1) half = 1;
+    /* Odd factors, so small that a factor times a token is below 2^63. */
     for (size_t i = 0; i < h->size; i++)
         out->factors[i] = 2 * (mix(seed + golden * (i + 1)) % half) + 1;
+    /* The primes of earlier layers are passed over. */
     out->rows = 0;
     for (size_t i = 0; i < before + n; i++) {
         do prime++;

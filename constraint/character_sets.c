@@ -180,6 +180,8 @@ Regex regex_charset(RegexArena *arena, const CharSet *set, Writing writing) {
     if (set->failed && !arena->failed) arena->failed = "there is no memory for it";
     for (size_t i = 0; i < set->n && !arena->failed; i++) {
         CharRange r = set->ranges[i];
+        /* Below the first character after \ the range is cut at those that are written as escapes.
+         */
         while (writing == WRITING_JSON && r.from <= r.to && r.from < 0x60) {
             if (needs_escape(r.from)) {
                 out = regex_or2(arena, out, escaped(arena, r.from++));

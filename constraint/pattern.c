@@ -147,23 +147,27 @@ static Status add_category(Parser *p, CharSet *set, const char *name, size_t len
     return STATUS_OK;
 }
 
-/* \p{L}, \p{General_Category=Lu}, \pL; the letter was read. */
-static Status add_property(Parser *p, CharSet *set, bool negate) {
-    size_t start = p->at, length;
-    const char *name = p->text + p->at, *end;
-    CharSet own = {0};
-    if (pattern_take(p, '{')) {
-        name++;
-        end = memchr(name, '}', p->length - p->at);
-        if (!end) return pattern_refuse(p, start, "\\p has no }");
-        length = (size_t)(end - name);
-        p->at = (size_t)(end + 1 - p->text);
-        const char *equals = memchr(name, '=', length);
-        if (equals) length -= (size_t)(equals + 1 - name), name = equals + 1;
-    } else {
-        length = p->at < p->length;
-        p->at += length;
+/* Takes the NAME of \p{NAME}, \p{KEY=NAME} or, of one letter, \pN; the p was read. */
+static Status take_property(Parser *p, const char **name, size_t *length) {
+    size_t start = p->at;
+    *name = p->text + p->at;
+    if (!pattern_take(p, '{')) {
+        *length = p->at < p->length;
+        p->at += *length;
+        return STATUS_OK;
     }
+    ++*name;
+    const char *end = memchr(*name, '}', p->length - p->at);
+    if (!end) return pattern_refuse(p, start, "\\p has no }");
+    *length = (size_t)(end - *name);
+    p->at = (size_t)(end + 1 - p->text);
+    const char *equals = memchr(*name, '=', *length);
+    if (equals) *length -= (size_t)(equals + 1 - *name), *name = equals + 1;
+    return STATUS_OK;
+}
+
+/* Puts a category's short name in the place of its long one. */
+static void shorten_category(const char **name, size_t *length) {
     static const struct {
         const char *name, *category;
     } longer[] = {{"Letter", "L"},
@@ -177,8 +181,17 @@ static Status add_property(Parser *p, CharSet *set, bool negate) {
                   {"Decimal_Number", "Nd"},
                   {"digit", "Nd"}};
     for (size_t i = 0; i < sizeof longer / sizeof *longer; i++)
-        if (strlen(longer[i].name) == length && memcmp(longer[i].name, name, length) == 0)
-            name = longer[i].category, length = strlen(longer[i].category);
+        if (strlen(longer[i].name) == *length && memcmp(longer[i].name, *name, *length) == 0)
+            *name = longer[i].category, *length = strlen(longer[i].category);
+}
+
+/* Adds the characters that have the property of a \p, or with `negate` those that have it not. */
+static Status add_property(Parser *p, CharSet *set, bool negate) {
+    size_t start = p->at, length = 0;
+    const char *name = NULL;
+    CharSet own = {0};
+    if (take_property(p, &name, &length) != STATUS_OK) return STATUS_FAILED;
+    shorten_category(&name, &length);
     if (length == 5 && memcmp(name, "ASCII", 5) == 0) {
         charset_add(&own, 0, 0x7F);
     } else if (add_category(p, &own, name, length, start) != STATUS_OK) {

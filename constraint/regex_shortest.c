@@ -136,7 +136,9 @@ static bool reach(RegexArena *arena, Path *p, Regex state, Step step) {
     return heap_push(arena, p, (Open){length, distance, index, step.depth});
 }
 
-/* Finds a state that matches, *last; false: none within the limits. */
+/* Searches for a shortest text that matches (A*): again and again the queued state with the
+ * shortest estimate is taken, and the states after it are queued, until one matches: *last. With
+ * `hurry` the state nearest to a match is taken, for some text. False: none within the limits. */
 static bool find_path(RegexArena *arena, Regex id, Path *p, uint32_t *last) {
     bool fits = reach(arena, p, id, (Step){.depth = 0});
     size_t most = p->hurry ? SIZE_MAX : REGEX_MOST_STATES;

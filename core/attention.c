@@ -69,6 +69,8 @@ static size_t scratch_floats(const Kernels *kernels, size_t head_dim) {
     return round_up(bf16 > most ? bf16 : most, 16);
 }
 
+/* For each thread: partial sums and scores of a page's queries, scratch, and a list of positions.
+ */
 AttentionMemory *attention_memory_new(const Kernels *kernels, const MatmulMemory *products,
                                       uint32_t head_dim, size_t n_positions, int n_threads) {
     AttentionMemory *memory = calloc(1, sizeof *memory);

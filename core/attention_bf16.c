@@ -85,6 +85,9 @@ static void add_products(const AttentionBf16 *b, const uint16_t *values, size_t 
     }
 }
 
+/* Adds weight * value of a page's positions to the outputs, by one product for all queries. Where
+ * some see a part of the page and a value is not finite, each gets a product without what it does
+ * not see. */
 static void bf16_add_values(const AttentionParams *params, const AttentionJob *job,
                             const void *keys, const void *values, const PageOutput *outputs) {
     const AttentionBf16 *b = job->bf16;

@@ -58,6 +58,8 @@ static Status store(Problem *p, Error *error) {
     return STATUS_OK;
 }
 
+/* Allocates the problem and fills it: queries, keys and values, the keys transposed for the
+ * textbook's way, and a cache with both. */
 static Status problem_new(Problem *p, Error *error) {
     size_t bytes = p->n * p->dim * sizeof(float);
     float **vectors[] = {&p->q, &p->k, &p->v, &p->keys, &p->textbook, &p->blocks};

@@ -78,7 +78,8 @@ static void put_escape(Reader *r, TextBuffer *text) {
     }
 }
 
-/* Takes the quote that ends a text. */
+/* Takes the quote that ends a text. In a style with open_quotes a text may have quotes inside: the
+ * one that ends it stands before , ) ] } : or the end. */
 static bool take_end(Reader *r, const char *quote) {
     Cursor c = r->in;
     if (!cursor_take(&c, quote)) return false;

@@ -134,6 +134,8 @@ typedef struct Search {
     bool done, found;
 } Search;
 
+/* Looks in the order of evaluation for the first assignment to the name or, without `stores`, for
+ * its first use, which counts as found if it is a read. */
 static void search(Search *s, const Node *node) {
     if (!node || s->done) return;
     jinja_enter(s->m);
@@ -234,6 +236,8 @@ static void bind_macro(Binder b, Node *node) {
     bind_all(inside, node->body);
 }
 
+/* Finds the function of a filter or a test, then binds its arguments. One that does not exist fails
+ * at once, but inside of an if only when it runs. */
 static void bind_builtin(Binder b, Node *node) {
     bool is_filter = node->kind == N_FILTER;
     node->builtin =

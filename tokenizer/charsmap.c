@@ -29,19 +29,34 @@ static size_t unit_offset(uint32_t unit) {
     return (size_t)(unit >> 10) << ((unit & 0x200) >> 6);
 }
 
+static bool unit_has_label(uint32_t unit, uint8_t byte) {
+    return (unit & 0x800000FFu) == byte;
+}
+
+static bool unit_has_leaf(uint32_t unit) {
+    return unit >> 8 & 1;
+}
+
+static uint32_t leaf_value(uint32_t leaf) {
+    return leaf & 0x7FFFFFFFu;
+}
+
 size_t charsmap_find(const Charsmap *map, const char *text, size_t n, bool shortest,
                      const char **to, size_t *to_length) {
     size_t found = 0;
     uint32_t unit, leaf, value = 0;
     if (!read_unit(map, 0, &unit)) return 0;
     size_t node = unit_offset(unit);
+    /* A node's child by a byte is the unit at node ^ byte, if it has that label; node ^ offset are
+     * its own children, and where a key ends there, the leaf is at that place itself. */
     for (size_t i = 0; i < n && text[i] && !(shortest && found); i++) {
-        node ^= (uint8_t)text[i];
-        if (!read_unit(map, node, &unit) || (unit & 0x800000FFu) != (uint8_t)text[i]) break;
+        const uint8_t byte = (uint8_t)text[i];
+        node ^= byte;
+        if (!read_unit(map, node, &unit) || !unit_has_label(unit, byte)) break;
         node ^= unit_offset(unit);
-        if (unit >> 8 & 1 && read_unit(map, node, &leaf)) {
+        if (unit_has_leaf(unit) && read_unit(map, node, &leaf)) {
             found = i + 1;
-            value = leaf & 0x7FFFFFFFu;
+            value = leaf_value(leaf);
         }
     }
     if (found == 0 || value >= map->strings_size) return 0;

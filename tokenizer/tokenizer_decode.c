@@ -121,7 +121,8 @@ static void strip_text(TokenDecoder *d, const StepRecord *step) {
     d->text.length = to - from;
 }
 
-/* DECODE_REPLACE_PATTERN, step i, which may make a text of `limit` bytes at the most. */
+/* Takes decoder step i, a DECODE_REPLACE_PATTERN: replaces the pattern's matches in the whole text,
+ * which may then have `limit` bytes at the most. */
 static Status replace_in_text(TokenDecoder *d, size_t i, size_t limit, Error *error) {
     const StepList *decoders = &d->tokenizer->decoders;
     TextBuffer valid = {0}, out = {.limit = limit};

@@ -8,7 +8,8 @@
 #include "modes/chat/commands.h"
 #include "modes/chat/chat_settings.h"
 
-/* Adds a name to the words of a completion if it begins with typed[length]. */
+/* Adds a name to the words of a completion if it begins with typed[length]. The first of the words,
+ * which end with \n but for the last, is what all others begin with. */
 static void add_word(TextBuffer *words, const char *name, const char *typed, size_t length) {
     if (strncmp(name, typed, length) != 0) return;
     size_t n = strlen(name);

@@ -166,7 +166,7 @@ static void search_directory(const Search *s, const char *directory, int depth) 
     free_entries(entries, n);
 }
 
-/* Each directory of a list with colons. */
+/* Searches each directory of a list with colons. */
 static void search_list(ModelNames *names, const char *list, const char *place) {
     char directory[PATH_MAX];
     for (; list && *list; list += strcspn(list, ":"), list += *list == ':') {

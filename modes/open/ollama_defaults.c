@@ -110,7 +110,7 @@ static void set(OllamaDefaults *defaults, Options *o, const char *name, const ch
         words);
 }
 
-/* One stop string or a list of them. */
+/* Takes ollama's stop texts, one or a list, as --stop, unless the command line has its own. */
 static void set_stops(OllamaDefaults *defaults, Options *o, const json_t *value, Said *said) {
     const char *texts[OPTION_LIST_MOST], *text;
     size_t n = 0, n_items = json_is_array(value) ? json_array_size(value) : 1;

@@ -155,7 +155,8 @@ static bool receive_record(int fd, char record[RECORD]) {
     return true;
 }
 
-/* Takes the record into the tag; a digest that is not of hexadecimal digits is none. */
+/* Copies a record, the digests of a tag's layers and a digit of flags, into the tag. A digest with
+ * other than hexadecimal digits becomes "". */
 static void take_record(OllamaTag *tag, const char record[RECORD]) {
     for (size_t k = 0; k < OLLAMA_LAYERS; k++) {
         memcpy(tag->digests[k], record + k * OLLAMA_DIGEST, OLLAMA_DIGEST);

@@ -548,7 +548,9 @@ static void compare_revision(Receipt *r, const json_t *expected, const json_t *p
     report_say(&r->report, report, good ? VERDICT_SAME : VERDICT_DIFFERENT);
 }
 
-/* The rest of what a receipt says of the program names the run. */
+/* Compares what a receipt says of the program. The revision counts, and is compared first, apart.
+ * Name, version and commit only name the run: where these alone differ, the report says "same",
+ * with what made the receipt. */
 static void compare_program(Receipt *r, const json_t *program) {
     static const char *const run[] = {"program.name", "program.version", "program.commit", NULL};
     const json_t *expected = json_object_get(r->json, "program");
