@@ -513,7 +513,7 @@ lint: all $(BUILD)/core/run
 
 VERSION = $(shell sed -n 's/^\#define VERBATIM_VERSION "\(.*\)"/\1/p' session/options.h)
 # Whatever a document has a link to is a document (tests/test_install.c).
-DOCS = README.md LICENSE CHANGELOG.md SECURITY.md decoder.c verbatim.h models/README.md $(wildcard docs/*.md docs/*.c)
+DOCS = README.md LICENSE CHANGELOG.md SECURITY.md decoder.c verbatim.h models/README.md $(wildcard docs/*.md docs/notes/*.md docs/*.c)
 # Scripts and Python packages that the documents name, without their tests.
 INTEGRATIONS = $(filter-out %/test_server.py %/soak_server.py, \
 	$(wildcard $(addprefix integrations/,*/*.py */*.md */*.toml */*.pth */verbatim_lm*/*.py */verbatim_lm/py.typed)))

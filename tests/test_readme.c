@@ -431,6 +431,7 @@ static void links_lead_to_files_and_headings(void **state) {
     size_t headings = check_links("README.md") + check_links("models/README.md");
     glob_t docs;
     assert_int_equal(glob("docs/*.md", 0, NULL, &docs), 0);
+    assert_int_equal(glob("docs/notes/*.md", GLOB_APPEND, NULL, &docs), 0);
     for (size_t i = 0; i < docs.gl_pathc; i++) headings += check_links(docs.gl_pathv[i]);
     assert_true(docs.gl_pathc >= 30 && headings >= 60);
     globfree(&docs);
