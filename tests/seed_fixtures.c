@@ -340,7 +340,28 @@ static void section_seeds(const char *directory, const char *kind) {
     free(seeds);
 }
 
-/* Writes the program's pages of families with the name of a family that it does not know. */
+/* Whether the line has a word that only pages of the program may have. */
+static bool is_own_line(const char *line, size_t n) {
+    static const char *const words[] = {"finish ", "more ", "by_layer "};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strncmp(line, words[i], strlen(words[i])) == 0) return true;
+    return memmem(line, n, " parts ", 7) != NULL;
+}
+
+/* A copy of the lines that any page may have; the caller frees it. */
+static char *without_own_lines(const char *text) {
+    char *out = calloc(1, strlen(text) + 1), *end = out;
+    assert_non_null(out);
+    while (*text) {
+        size_t n = strcspn(text, "\n") + (strchr(text, '\n') != NULL);
+        if (!is_own_line(text, n)) end = mempcpy(end, text, n);
+        text += n;
+    }
+    return out;
+}
+
+/* Writes the program's pages of families with the name of a family that it does not know, without
+ * hooks; and a page that is like each, which has its hooks. */
 static void page_seeds(const char *directory) {
     for (const BuiltinPage *page = families_pages; page->name; page++) {
         const char *line = strstr(page->text, "family ");
@@ -348,7 +369,16 @@ static void page_seeds(const char *directory) {
         char *out = seed_path(directory, "family_page", page->name), *text;
         const char *rest = line + strcspn(line, "\n"), *like = strstr(line, " like ");
         if (like && like < rest) rest = like;
-        assert_true(asprintf(&text, "family mine%s", rest) > 0);
+        char *lines = without_own_lines(rest);
+        char name[64];
+        assert_true(asprintf(&text, "family mine%s", lines) > 0);
+        file_write(out, text, strlen(text));
+        free(text);
+        free(lines);
+        free(out);
+        snprintf(name, sizeof name, "like-%.40s", page->name);
+        out = seed_path(directory, "family_page", name);
+        assert_true(asprintf(&text, "family mine like %s\n", page->name) > 0);
         file_write(out, text, strlen(text));
         free(text);
         free(out);
