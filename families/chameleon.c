@@ -2,13 +2,6 @@
  * writes no image tokens. */
 #include "families/shared.h"
 
-/* swin_norm: x + norm(f(x)) in place of x + f(norm(x)), with norms of the same names. */
-static Status chameleon_finish(const json_t *json, Config *config, Error *error) {
-    (void)error;
-    if (json_flag(json, "swin_norm", false)) config->norm_place = NORM_OUTPUT;
-    return STATUS_OK;
-}
-
 static Status add_norms(const RuleContext *context, Error *error) {
     static const TensorRule before[] = {LLAMA_NORMS, {0}};
     static const TensorRule behind[] = {NORM("post_attention_norm", ".input_layernorm"),
@@ -77,7 +70,7 @@ static Status gguf_chameleon_more(GgufModel *m) {
 }
 
 const FamilyHook families_chameleon[] = {
-    {"chameleon", .finish = chameleon_finish, .more = chameleon_more,
-     .gguf_finish = gguf_chameleon_finish, .gguf_more = gguf_chameleon_more},
+    {"chameleon", .more = chameleon_more, .gguf_finish = gguf_chameleon_finish,
+     .gguf_more = gguf_chameleon_more},
     {0},
 };

@@ -313,33 +313,14 @@ static uint32_t gguf_rows_of(const GgufModel *m, const char *name) {
     return raw && raw->n_dims == 2 && raw->dims[0] <= UINT32_MAX ? (uint32_t)raw->dims[0] : 0;
 }
 
-static void gguf_read_common(const GgufModel *m, Config *c) {
-    c->norm_place = NORM_AROUND;
-    c->qk_norm = QK_NORM_HEAD;
-    c->value_norm = true;
-    c->attention_scale = 1.0f;
-    c->activation = ACTIVATION_GELU_TANH;
-    c->embedding_scale = (float)sqrt((double)c->dim);
-    gguf_model_uint(m, "embedding_length_per_layer_input", &c->per_layer.dim);
-    c->per_layer.vocab = gguf_rows_of(m, "per_layer_token_embd.weight");
-}
-
 static Status gguf_gemma4_finish(const GgufModel *m, Config *c) {
-    gguf_read_common(m, c);
-    c->stack = STACK_GEMMA4;
+    c->per_layer.vocab = gguf_rows_of(m, "per_layer_token_embd.weight");
     if (c->experts.count > 0) c->router.kind = ROUTER_SCALED;
     return STATUS_OK;
 }
 
 static Status gguf_gemma3n_finish(const GgufModel *m, Config *c) {
-    double cap = 30.0;
-    gguf_read_common(m, c);
-    c->stack = STACK_ALTUP;
-    c->altup_streams = 4;
-    gguf_model_uint(m, "altup.num_inputs", &c->altup_streams);
-    gguf_model_uint(m, "altup.active_idx", &c->altup.active);
-    gguf_model_float(m, "final_logit_softcapping", &cap);
-    c->logit_softcap = (float)cap;
+    c->per_layer.vocab = gguf_rows_of(m, "per_layer_token_embd.weight");
     c->altup.scales = raw_table_find(&m->table, "blk.0.altup_correct_scale.weight") != NULL;
     c->altup.laurel_rank = gguf_rows_of(m, "blk.0.laurel_l.weight");
     return STATUS_OK;

@@ -26,7 +26,6 @@ static Status gpt_neo_finish(const json_t *json, Config *config, Error *error) {
     if (layer != config->n_layers)
         return error_set(error, "config.json: attention_types is not for %u layers",
                          config->n_layers);
-    config->attention_scale = 1.0f;
     return STATUS_OK;
 }
 

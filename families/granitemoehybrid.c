@@ -37,7 +37,6 @@ static Status granitemoehybrid_finish(const json_t *json, Config *config, Error 
     const char *position = json_text(json, "position_embedding_type");
     if (read_mamba_width(json, config, error) != STATUS_OK) return STATUS_FAILED;
     config->position = position && strcmp(position, "rope") == 0 ? POSITION_ROPE : POSITION_NONE;
-    config->router.kind = ROUTER_SOFTMAX_CHOSEN;
     if (config->experts.count == 0) {
         config->ffn_dim = config->experts.shared_ffn_dim;
         config->experts.shared_ffn_dim = 0;
@@ -81,7 +80,6 @@ static Status gguf_granitehybrid_finish(const GgufModel *m, Config *c) {
     c->logit_scale = (float)(1.0 / divisor);
     c->embedding_scale = (float)embedding;
     c->residual_scale = (float)residual;
-    c->router.kind = ROUTER_SOFTMAX_CHOSEN;
     if (c->experts.count > 0 && c->ffn_dim == 0) c->ffn_dim = c->experts.ffn_dim;
     if (gguf_kinds_by_heads(m, c, LAYER_ATTENTION, LAYER_MAMBA2) != STATUS_OK) return STATUS_FAILED;
     return gguf_read_state(m, c);

@@ -60,13 +60,8 @@ static Status kimi_linear_finish(const json_t *json, Config *config, Error *erro
 }
 
 static Status gguf_kimi_linear_finish(const GgufModel *m, Config *c) {
-    if (gguf_latent_finish(m, c) != STATUS_OK || gguf_kda_sizes(m, c) != STATUS_OK)
-        return STATUS_FAILED;
-    c->state.decay_by_key = true;
-    c->position = POSITION_NONE;
-    c->router.kind = ROUTER_SIGMOID_SCORES;
-    c->router.normalize = true;
-    return STATUS_OK;
+    if (gguf_latent_finish(m, c) != STATUS_OK) return STATUS_FAILED;
+    return gguf_kda_sizes(m, c);
 }
 
 const FamilyHook families_kimi_linear[] = {

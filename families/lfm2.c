@@ -40,7 +40,6 @@ static Status lfm3_finish(const json_t *json, Config *config, Error *error) {
         config->window[l] = slides ? window : 0;
         config->rope_table[l] = slides;
     }
-    if (json_switch(json, "use_sandwich_norm", true)) config->norm_place = NORM_AROUND;
     return STATUS_OK;
 }
 

@@ -41,7 +41,6 @@ static Status llama4_chunks(const json_t *json, Config *config, Error *error) {
 }
 
 static Status llama4_finish(const json_t *json, Config *config, Error *error) {
-    config->qk_norm_after_rope = true;
     if (llama4_temperature(json, config, error) != STATUS_OK) return STATUS_FAILED;
     return llama4_chunks(json, config, error);
 }
@@ -51,10 +50,7 @@ static Status llama4_finish(const json_t *json, Config *config, Error *error) {
 static Status gguf_llama4_finish(const GgufModel *m, Config *c) {
     uint32_t window = 1;
     gguf_model_uint(m, "attention.sliding_window", &window);
-    c->router.kind = ROUTER_SIGMOID_SCORES;
-    c->experts.weight_on_input = true;
     c->qk_norm = c->experts.count == 128 ? QK_NORM_NONE : QK_NORM_HEAD;
-    c->qk_norm_after_rope = true;
     if (window == 0) return STATUS_OK;
     c->query_scaling = 0.1f;
     c->query_scaling_floor = 8192;

@@ -33,8 +33,6 @@ static Status jamba_finish(const json_t *json, Config *config, Error *error) {
         config->layer_kind[l] =
             l % (uint32_t)period == (uint32_t)offset ? LAYER_ATTENTION : LAYER_MAMBA;
     if (config->experts.count == 1) config->experts.count = 0;
-    config->position = POSITION_NONE;
-    config->router.kind = ROUTER_SOFTMAX;
     return read_mamba(json, "", "mamba_expand", "mamba_dt_rank", config, error);
 }
 
@@ -73,7 +71,6 @@ static Status gguf_read_mamba(const GgufModel *m, Config *c) {
     gguf_model_uint(m, "ssm.inner_size", &c->state.n_heads);
     gguf_model_uint(m, "ssm.time_step_rank", &c->state.dt_rank);
     c->state.n_key_heads = c->state.value_dim = 1;
-    c->position = POSITION_NONE;
     return STATUS_OK;
 }
 
@@ -86,7 +83,6 @@ static Status gguf_jamba_finish(const GgufModel *m, Config *c) {
 /* Layers without attention and without a feed-forward, whose sizes are then of no use. */
 static void gguf_pure_layers(Config *c) {
     c->n_heads = c->n_kv_heads = c->head_dim = c->ffn_dim = 1;
-    c->position = POSITION_NONE;
 }
 
 static Status gguf_mamba2_finish(const GgufModel *m, Config *c) {

@@ -17,7 +17,6 @@ static Status minicpm3_finish(const json_t *json, Config *config, Error *error) 
 
 /* No key gives MiniCPM 3's multipliers; all of its models have these. */
 static Status gguf_minicpm3_finish(const GgufModel *m, Config *c) {
-    c->embedding_scale = 12.0f;
     c->residual_scale = c->n_layers ? (float)(1.4 / sqrt((double)c->n_layers)) : 1.0f;
     c->logit_scale = c->dim ? (float)(256.0 / c->dim) : 1.0f;
     return gguf_latent_finish(m, c);

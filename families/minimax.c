@@ -82,9 +82,6 @@ static Status gguf_minimax_finish(const GgufModel *m, Config *c) {
         return error_set(m->error, "%s: residual_scale is %g", m->source->path, alpha);
     c->residual_scale = c->embedding_scale = (float)(1.0 / alpha);
     c->norm_eps = (float)((double)c->norm_eps / (alpha * alpha));
-    c->norm_place = NORM_STREAM;
-    c->router.kind = ROUTER_SOFTMAX_CHOSEN;
-    c->state.norm_eps = 1e-6f;
     c->state.n_heads = c->state.n_key_heads = c->n_heads;
     c->state.key_dim = c->state.value_dim = c->head_dim;
     for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++)

@@ -43,7 +43,6 @@ static Status minimax_m3_finish(const json_t *json, Config *config, Error *error
     const json_t *sparse = json_value(json, "sparse_attention_config");
     const json_t *types = json_value(json, "layer_types");
     const json_t *freq = json_value(sparse, "sparse_attention_freq");
-    config->activation = ACTIVATION_GELU_QUICK; /* the class ignores hidden_act */
     if (read_sparse(sparse, config, error) != STATUS_OK ||
         family_refuse_zero(json, "swiglu_limit", error) != STATUS_OK)
         return STATUS_FAILED;
@@ -57,7 +56,6 @@ static Status minimax_m3_finish(const json_t *json, Config *config, Error *error
 
 /* Layers that choose blocks are those with an index. */
 static Status gguf_minimax_m3_finish(const GgufModel *m, Config *c) {
-    c->activation = ACTIVATION_GELU_QUICK;
     for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++)
         c->layer_kind[l] =
             gguf_model_layer_has(m, l, "indexer.k_proj.weight") ? LAYER_BLOCKS : LAYER_ATTENTION;

@@ -3,7 +3,6 @@
 
 /* llama.cpp's converter may write no key of how queries grow with the position. */
 static Status gguf_mistral4_finish(const GgufModel *m, Config *c) {
-    c->router.group_pairs = true;
     if (c->query_scaling == 0.0f) {
         c->query_scaling = 0.1f;
         c->query_scaling_floor = c->context;

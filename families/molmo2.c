@@ -7,7 +7,6 @@ static Status molmo2_finish(const json_t *json, Config *config, Error *error) {
         config->qk_norm = QK_NORM_ALL;
     else if (kind && strcmp(kind, "qwen3") != 0)
         return error_set(error, "config.json: qk_norm_type is '%.40s'", kind);
-    if (json_flag(json, "norm_after", false)) config->norm_place = NORM_OUTPUT;
     const json_t *scaled = json_value(json, "rope_scaling_layers");
     if (scaled && !json_is_array(scaled))
         return error_set(error, "config.json: rope_scaling_layers is not a list");

@@ -16,7 +16,6 @@ static Status mpt_finish(const json_t *json, Config *config, Error *error) {
 
 static Status gguf_mpt_finish(const GgufModel *m, Config *c) {
     double bias = 0.0;
-    c->activation = ACTIVATION_GELU;
     gguf_model_float(m, "attention.max_alibi_bias", &bias);
     if (!(bias > 0.0))
         return error_set(m->error, "%s: an MPT without ALiBi is not known to this program",

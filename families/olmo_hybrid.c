@@ -77,7 +77,6 @@ static Status olmo_hybrid_finish(const json_t *json, Config *config, Error *erro
         {"linear_attention", LAYER_DELTA}, {"full_attention", LAYER_ATTENTION}, {0}};
     const json_t *types = json_value(json, "layer_types");
     if (olmo_hybrid_heads(json, config, error) != STATUS_OK) return STATUS_FAILED;
-    if (json_switch(json, "linear_allow_neg_eigval", true)) config->state.beta = 2.0f;
     if (has_no_rope(json)) config->position = POSITION_NONE;
     if (types) return family_state_read_kinds(types, names, config, error);
     for (uint32_t l = 0; l < config->n_layers; l++) {

@@ -9,14 +9,7 @@ static Status gguf_qwen3next_finish(const GgufModel *m, Config *c) {
     return gguf_read_state(m, c);
 }
 
-/* The converter reorders the heads of v, so that neighbours have different keys. */
-static Status gguf_qwen35_finish(const GgufModel *m, Config *c) {
-    c->state.tiled = true;
-    return gguf_qwen3next_finish(m, c);
-}
-
 const FamilyHook families_qwen3_next[] = {
     {"qwen3next", .gguf_finish = gguf_qwen3next_finish},
-    {"qwen35", .gguf_finish = gguf_qwen35_finish},
     {0},
 };

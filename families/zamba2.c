@@ -70,12 +70,9 @@ static Status zamba2_finish(const json_t *json, Config *config, Error *error) {
         return error_set(error, "config.json: n_mamba_heads %u, mamba_expand %u",
                          config->state.n_heads, expand);
     config->state.value_dim = (uint32_t)(inner / config->state.n_heads);
-    config->state.norm_eps = 1e-5f; /* whatever rms_norm_eps is */
     config->head_dim = (uint32_t)width;
     config->attention_scale = (float)(1.0 / sqrt(width / 2));
     if (config->ffn_dim == 0) config->ffn_dim = config->dim > 1 << 18 ? 0 : 4 * config->dim;
-    if (json_flag(json, "use_long_context", false)) config->context = 16384;
-    if (!json_flag(json, "use_mem_rope", false)) config->position = POSITION_NONE;
     return zamba2_kinds(json, config, error);
 }
 
