@@ -1,17 +1,15 @@
 #include "layers/none.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/forward_steps.h"
 #include "core/weights.h"
+#include "layers/layer_allocate.h"
 
 /* There are no weights; NULL would mean a failure. */
 static void *none_find(Finder *f, uint32_t layer) {
-    void *nothing = calloc(1, 1);
     (void)layer;
-    if (!nothing) f->status = error_set(f->error, "no memory for a layer");
-    return nothing;
+    return layer_allocate(f, 1);
 }
 
 static KvLayer none_cached(const Config *c, uint32_t layer) {

@@ -14,6 +14,7 @@
 #include "layers/arrangements/per_layer.h"
 #include "layers/arrangements/arrangements.h"
 #include "layers/arrangements/sums.h"
+#include "layers/layer_allocate.h"
 
 typedef struct AltupLayer {
     PerLayerGate gate;
@@ -83,7 +84,7 @@ static void find_layer(Finder *f, uint32_t l, AltupLayer *layer, FeedForward *ff
 
 static void altup_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
-    AltupWeights *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
+    AltupWeights *own = layer_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
     if (!own) return;
     per_layer_find_table(f, &own->table);

@@ -9,8 +9,4 @@ extern const Arrangement gemma4_arrangement, altup_arrangement, shortcut_arrange
     scaled_sums_arrangement, convolved_arrangement, block_sums_arrangement,
     residual_gates_arrangement, cycles_arrangement, looped_arrangement;
 
-/* Zeroed memory for weights that weights_free gives to free(); NULL after a failure, which the
- * finder then holds. */
-void *arrangement_allocate(Finder *finder, size_t bytes);
-
 #endif

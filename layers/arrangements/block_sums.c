@@ -24,6 +24,7 @@
 #include "layers/arrangements/messages.h"
 #include "layers/attention/relative.h"
 #include "layers/arrangements/unit_sums.h"
+#include "layers/layer_allocate.h"
 
 /* What reads one input: a query, and the norm of what it gives. */
 typedef struct Reader {
@@ -81,7 +82,7 @@ static void find_layer(Finder *f, Weights *weights, uint32_t l, BlockLayer *laye
 
 static void block_sums_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
-    BlockSums *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
+    BlockSums *own = layer_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
     if (!own) return;
     own->most = messages_stored_layer(c, c->n_layers - 1) / c->block_layers + 1;

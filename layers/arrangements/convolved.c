@@ -10,6 +10,7 @@
 #include "core/forward_steps.h"
 #include "layers/attention/relative.h"
 #include "layers/experts/mixture.h"
+#include "layers/layer_allocate.h"
 #include "layers/state/state_steps.h"
 
 /* ---- Feed-forwards ---- */
@@ -61,7 +62,7 @@ typedef struct Convolved {
 
 static void convolved_stack_find(Finder *f, Weights *weights) {
     size_t n = f->config->n_layers;
-    Convolved *own = arrangement_allocate(f, n * sizeof *own->ffn);
+    Convolved *own = layer_allocate(f, n * sizeof *own->ffn);
     weights->stack = own;
     for (uint32_t l = 0; own && l < n; l++) convolved_find(f, l, &own->ffn[l]);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "layers/arrangements/arrangements.h"
+#include "layers/layer_allocate.h"
 
 typedef struct CycleStates {
     const float *start; /* [dim], what low begins as */
@@ -19,7 +20,7 @@ typedef struct CycleStates {
 } CycleStates;
 
 static void cycles_find(Finder *f, Weights *weights) {
-    CycleStates *own = arrangement_allocate(f, sizeof *own);
+    CycleStates *own = layer_allocate(f, sizeof *own);
     weights->stack = own;
     if (!own) return;
     f->prefix[0] = '\0';

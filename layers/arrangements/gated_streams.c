@@ -19,6 +19,7 @@
 
 #include "base/numbers.h"
 #include "layers/arrangements/arrangements.h"
+#include "layers/layer_allocate.h"
 #include "layers/state/delta.h"
 #include "layers/arrangements/ngram.h"
 
@@ -68,7 +69,7 @@ static void gated_find(Finder *f, Weights *weights) {
     size_t gates = sizeof(GatedWeights) + c->n_layers * sizeof(StreamGate[2]), n_ngrams = 0;
     for (uint32_t l = 0; l < c->n_layers; l++) n_ngrams += c->ngram.layer[l] > 0;
     gates = round_up(gates, 64);
-    GatedWeights *own = arrangement_allocate(f, gates + n_ngrams * ngram_bytes(c));
+    GatedWeights *own = layer_allocate(f, gates + n_ngrams * ngram_bytes(c));
     weights->stack = own;
     if (!own) return;
     own->ngrams = (char *)own + gates;

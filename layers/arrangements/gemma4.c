@@ -25,6 +25,7 @@
 #include "layers/arrangements/per_layer.h"
 #include "layers/arrangements/arrangements.h"
 #include "layers/experts/mixture.h"
+#include "layers/layer_allocate.h"
 
 typedef struct Gemma4Layer {
     PerLayerGate gate;
@@ -55,7 +56,7 @@ static void find_layer(Finder *f, uint32_t l, Gemma4Layer *layer) {
 
 static void gemma4_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
-    Gemma4 *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
+    Gemma4 *own = layer_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
     if (!own) return;
     if (c->per_layer.dim > 0) per_layer_find_table(f, &own->table);

@@ -30,6 +30,7 @@
 
 #include "layers/arrangements/arrangements.h"
 #include "layers/arrangements/sums.h"
+#include "layers/layer_allocate.h"
 
 typedef struct HyperMap {
     Matrix map;         /* coefficients x S * dim; there are 2 S (+ S^2); at the end S */
@@ -68,7 +69,7 @@ static void hyper_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
     size_t streams = c->hyper_streams, coefficients = n_coefficients(c),
            scales = c->hyper.mix_rounds ? 3 : 2;
-    HyperWeights *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
+    HyperWeights *own = layer_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
     if (!own) return;
     f->prefix[0] = '\0';

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "layers/arrangements/arrangements.h"
+#include "layers/layer_allocate.h"
 
 /* What n(x) adds to the sum of squares before its root. */
 static const float SUM_EPS = 1e-6f;
@@ -33,7 +34,7 @@ typedef struct Looped {
 
 static void looped_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
-    Looped *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
+    Looped *own = layer_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
     if (!own) return;
     for (uint32_t l = 0; l < c->n_layers; l++) {

@@ -15,6 +15,7 @@
 #include "core/forward_steps.h"
 #include "layers/arrangements/arrangements.h"
 #include "layers/attention/head_transform.h"
+#include "layers/layer_allocate.h"
 
 /* The gates of a layer's norms: before attention, and before the feed-forward. */
 typedef struct LayerGates {
@@ -63,7 +64,7 @@ static NormGate find_gate(Finder *f, const char *norm) {
 static void mixed_norms_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
     size_t n_gated = c->norm_gate_rank > 0 ? c->n_layers : 0;
-    MixedNorms *own = arrangement_allocate(f, sizeof *own + n_gated * sizeof *own->gates);
+    MixedNorms *own = layer_allocate(f, sizeof *own + n_gated * sizeof *own->gates);
     weights->stack = own;
     if (!own) return;
     for (uint32_t l = 0; l < n_gated; l++) {

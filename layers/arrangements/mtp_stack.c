@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "layers/layer_allocate.h"
+
 /* ---- Weights ---- */
 
 /* A matrix of the layer's own, or else that of the model. */
@@ -26,7 +28,7 @@ static void find_layer(Finder *f, const Weights *weights, uint32_t l, MtpLayer *
 }
 
 static void mtp_stack_find(Finder *f, Weights *weights) {
-    MtpStack *stack = arrangement_allocate(f, sizeof *stack);
+    MtpStack *stack = layer_allocate(f, sizeof *stack);
     weights->stack = stack;
     if (!stack) return;
     stack->n = f->config->mtp.n_layers;

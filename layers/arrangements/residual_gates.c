@@ -17,6 +17,7 @@
 #include "layers/arrangements/arrangements.h"
 #include "layers/experts/latent_moe.h"
 #include "layers/experts/product_keys.h"
+#include "layers/layer_allocate.h"
 
 /* How the output of a block is added: Branch.stream_weights. */
 typedef struct ResidualGate {
@@ -42,7 +43,7 @@ static void find_mixture(Finder *f, LayerWeights *layer, LatentMoe *mixture) {
 
 static void residual_gates_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
-    GatedLayer *own = arrangement_allocate(f, c->n_layers * sizeof *own);
+    GatedLayer *own = layer_allocate(f, c->n_layers * sizeof *own);
     weights->stack = own;
     if (!own) return;
     for (uint32_t l = 0; l < c->n_layers; l++) {

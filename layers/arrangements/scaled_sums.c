@@ -15,6 +15,7 @@
 #include "core/forward_steps.h"
 #include "layers/arrangements/arrangements.h"
 #include "layers/experts/mixture.h"
+#include "layers/layer_allocate.h"
 
 /* How a branch is added. */
 typedef struct ScaledSum {
@@ -68,7 +69,7 @@ static void find_layer(Finder *f, uint32_t l, ScaledLayer *layer) {
 
 static void scaled_sums_find(Finder *f, Weights *weights) {
     const Config *c = f->config;
-    ScaledSums *own = arrangement_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
+    ScaledSums *own = layer_allocate(f, sizeof *own + c->n_layers * sizeof *own->layers);
     weights->stack = own;
     if (!own) return;
     f->prefix[0] = '\0';

@@ -2,23 +2,20 @@
 
 #include <math.h>
 #include <omp.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/numbers.h"
 #include "core/forward_steps.h"
 #include "layers/attention/indexed_heads.h"
+#include "layers/layer_allocate.h"
 #include "layers/pieces.h"
 #include "layers/attention/selection.h"
 
 /* ---- Weights and sizes ---- */
 
 static void *blocks_find(Finder *f, uint32_t l) {
-    IndexedHeads *w = calloc(1, sizeof *w);
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    IndexedHeads *w = layer_allocate(f, sizeof *w);
+    if (!w) return NULL;
     indexed_heads_find(f, l, w);
     return w;
 }

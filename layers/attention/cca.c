@@ -1,9 +1,9 @@
 #include "layers/attention/cca.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "layers/layer_allocate.h"
 #include "layers/state/delays.h"
 #include "layers/state/state_steps.h"
 
@@ -48,11 +48,8 @@ static void *cca_find(Finder *f, uint32_t l) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, l);
     size_t n_heads = (size_t)h.n_heads + h.n_kv_heads, kv = (size_t)h.n_kv_heads * h.value_dim;
-    Cca *w = calloc(1, sizeof *w + n_heads * sizeof *w->mix);
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    Cca *w = layer_allocate(f, sizeof *w + n_heads * sizeof *w->mix);
+    if (!w) return NULL;
     place_state(c, l, &w->taps, &w->mixed, &w->values);
     w->wq = weights_linear(f, "wq", (size_t)h.n_heads * h.head_dim, c->dim, true);
     w->wk = weights_linear(f, "wk", (size_t)h.n_kv_heads * h.head_dim, c->dim, true);

@@ -1,13 +1,13 @@
 #include "layers/attention/chosen.h"
 
 #include <omp.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/numbers.h"
 #include "kvcache/pool_keys.h"
 #include "core/forward_steps.h"
 #include "layers/attention/indexed_heads.h"
+#include "layers/layer_allocate.h"
 #include "layers/pieces.h"
 #include "layers/attention/pooling.h"
 #include "layers/attention/ranking.h"
@@ -28,11 +28,8 @@ static void *chosen_find(Finder *f, uint32_t l) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, l);
     size_t out = (size_t)h.n_heads * h.value_dim, index_dim = c->indexer.head_dim;
-    Chosen *w = calloc(1, sizeof *w + c->indexer.pool * index_dim * sizeof *w->zeros);
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    Chosen *w = layer_allocate(f, sizeof *w + c->indexer.pool * index_dim * sizeof *w->zeros);
+    if (!w) return NULL;
     indexed_heads_find(f, l, &w->heads);
     w->gate = weights_linear(f, "attention_gate", out, c->dim, true);
     w->pooling = (Pooling){.bias = w->zeros, .dim = index_dim, .size = c->indexer.pool};

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/numbers.h"
@@ -11,6 +10,7 @@
 #include "core/forward_steps.h"
 #include "layers/attention/compressed_fields.h"
 #include "layers/attention/gathered.h"
+#include "layers/layer_allocate.h"
 #include "layers/pieces.h"
 #include "layers/attention/pooling.h"
 #include "layers/attention/ranking.h"
@@ -70,11 +70,8 @@ static void *compressed_find(Finder *f, uint32_t l) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, l);
     size_t heads = (size_t)h.n_heads * h.head_dim, latent = c->latent.q_lora_rank;
-    Compressed *w = calloc(1, sizeof *w);
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    Compressed *w = layer_allocate(f, sizeof *w);
+    if (!w) return NULL;
     w->wq_a = weights_matrix(f, "wq_a", latent, c->dim, true);
     w->q_norm = weights_norm(f, "q_norm", latent, true);
     w->wq = weights_matrix(f, "wq_b", heads, latent, true);

@@ -1,11 +1,11 @@
 #include "layers/attention/differential.h"
 
 #include <omp.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/forward_steps.h"
 #include "core/weights.h"
+#include "layers/layer_allocate.h"
 
 /* ---- Weights and sizes ---- */
 
@@ -18,11 +18,8 @@ typedef struct Differential {
 static void *differential_find(Finder *f, uint32_t l) {
     const HeadShape h = config_heads(f->config, l);
     size_t q = (size_t)h.n_heads * h.head_dim, kv = (size_t)h.n_kv_heads * h.head_dim;
-    Differential *w = calloc(1, sizeof *w);
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    Differential *w = layer_allocate(f, sizeof *w);
+    if (!w) return NULL;
     w->wq = weights_linear(f, "wq", q, f->config->dim, true);
     w->wk = weights_linear(f, "wk", kv, f->config->dim, true);
     w->wv = weights_linear(f, "wv", kv, f->config->dim, true);

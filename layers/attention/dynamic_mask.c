@@ -1,11 +1,11 @@
 #include "layers/attention/dynamic_mask.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/numbers.h"
 #include "core/forward_steps.h"
 #include "layers/attention/indexed_heads.h"
+#include "layers/layer_allocate.h"
 #include "layers/pieces.h"
 #include "layers/attention/selection.h"
 
@@ -22,11 +22,8 @@ static void *dynamic_mask_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, layer);
     size_t kv = (size_t)h.n_kv_heads * h.head_dim, heads = (size_t)h.n_heads * h.head_dim;
-    DynamicMask *w = calloc(1, sizeof *w);
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    DynamicMask *w = layer_allocate(f, sizeof *w);
+    if (!w) return NULL;
     w->wq = weights_linear(f, "wq", heads, c->dim, true);
     w->wk = weights_linear(f, "wk", kv, c->dim, true);
     w->wv = weights_linear(f, "wv", kv, c->dim, true);

@@ -2,10 +2,10 @@
 
 #include <omp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/forward_steps.h"
+#include "layers/layer_allocate.h"
 
 /* ---- Weights ---- */
 
@@ -38,11 +38,8 @@ static void *latent_find(Finder *f, uint32_t l) {
     const Config *c = f->config;
     const HeadShape h = config_heads(c, l);
     const LatentShape latent = config_latent(c, l);
-    Latent *w = calloc(1, sizeof *w + 2 * (size_t)h.n_heads * sizeof *w->list);
-    if (!w) {
-        f->status = error_set(f->error, "no memory for %u heads", h.n_heads);
-        return NULL;
-    }
+    Latent *w = layer_allocate(f, sizeof *w + 2 * (size_t)h.n_heads * sizeof *w->list);
+    if (!w) return NULL;
     size_t q_dim = (size_t)h.n_heads * h.head_dim;
     w->k_b = w->list;
     w->v_b = w->list + h.n_heads;

@@ -1,9 +1,9 @@
 #include "layers/attention/relative.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/numbers.h"
+#include "layers/layer_allocate.h"
 #include "layers/state/delays.h"
 #include "layers/arrangements/messages.h"
 #include "layers/attention/relative_fields.h"
@@ -91,11 +91,8 @@ static void *relative_find(Finder *f, uint32_t l) {
     const HeadShape h = config_heads(c, l);
     size_t heads = (size_t)h.n_heads * h.head_dim, kv = (size_t)h.n_kv_heads * h.head_dim;
     size_t own = (size_t)h.n_heads * c->relative.dim;
-    Relative *w = calloc(1, sizeof *w);
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    Relative *w = layer_allocate(f, sizeof *w);
+    if (!w) return NULL;
     w->wq = weights_matrix(f, "wq", heads, c->dim, true);
     w->wk = weights_matrix(f, "wk", kv, c->dim, true);
     w->wv = weights_matrix(f, "wv", kv, c->dim, true);

@@ -1,11 +1,11 @@
 #include "layers/attention/shared_block.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/branches.h"
 #include "layers/attention/attention_part.h"
+#include "layers/layer_allocate.h"
 #include "layers/state/mamba.h"
 #include "layers/state/mamba2.h"
 
@@ -112,11 +112,8 @@ static void find_adapters(Finder *f, SharedBlock *w) {
 
 /* All but what `mamba` points to, of which there are so many bytes. */
 static SharedBlock *find_around(Finder *f, uint32_t layer, size_t mamba_size) {
-    SharedBlock *w = calloc(1, sizeof *w + mamba_size);
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    SharedBlock *w = layer_allocate(f, sizeof *w + mamba_size);
+    if (!w) return NULL;
     w->mamba = w + 1;
     find_block(f, layer, w);
     if (f->config->adapter_rank > 0) find_adapters(f, w);

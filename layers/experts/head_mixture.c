@@ -2,12 +2,12 @@
 
 #include <omp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/numbers.h"
 #include "core/forward_steps.h"
 #include "layers/experts/experts.h"
+#include "layers/layer_allocate.h"
 
 enum { MOST_SETS = 128 }; /* experts whose products are one list of work */
 
@@ -32,11 +32,8 @@ static void *head_mixture_find(Finder *f, uint32_t layer) {
     const HeadShape h = config_heads(c, layer);
     size_t n = c->experts.count, kv = (size_t)h.n_kv_heads * h.head_dim;
     char saved_prefix[sizeof f->prefix];
-    HeadMixture *w = calloc(1, sizeof *w + n * sizeof *w->experts);
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    HeadMixture *w = layer_allocate(f, sizeof *w + n * sizeof *w->experts);
+    if (!w) return NULL;
     w->router = weights_matrix(f, "heads.router", n, c->dim, true);
     w->wk = weights_linear(f, "wk", kv, c->dim, true);
     w->wv = weights_linear(f, "wv", kv, c->dim, true);

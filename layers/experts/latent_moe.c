@@ -1,10 +1,10 @@
 #include "layers/experts/latent_moe.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "layers/experts/mixture.h"
+#include "layers/layer_allocate.h"
 
 /* A layer of LAYER_LATENT_MOE. */
 typedef struct LatentMoeLayer {
@@ -43,11 +43,8 @@ static FeedForward find_network(Finder *f, size_t width, size_t dim) {
 static void *latent_moe_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     char saved_prefix[sizeof f->prefix];
-    LatentMoeLayer *own = calloc(1, sizeof *own + c->experts.count * sizeof *own->experts);
-    if (!own) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    LatentMoeLayer *own = layer_allocate(f, sizeof *own + c->experts.count * sizeof *own->experts);
+    if (!own) return NULL;
     LatentMoe *w = &own->weights;
     LayerWeights *mixture = w->mixture = &own->mixture;
     w->in = weights_linear(f, "experts_in", c->experts.dim, c->dim, true);

@@ -1,7 +1,6 @@
 #include "layers/state/convolution.h"
 
-#include <stdlib.h>
-
+#include "layers/layer_allocate.h"
 #include "layers/state/state_fields.h"
 #include "layers/state/state_steps.h"
 #include "core/weights.h"
@@ -32,12 +31,9 @@ static void convolution_rows(Rows *memory, const Model *m, const Branch *branch)
 
 static void *convolution_find(Finder *f, uint32_t layer) {
     size_t dim = f->config->dim;
-    ShortConvolution *w = calloc(1, sizeof *w);
+    ShortConvolution *w = layer_allocate(f, sizeof *w);
     (void)layer;
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    if (!w) return NULL;
     w->b = weights_linear(f, "convolution.b", dim, dim, true);
     w->c = weights_linear(f, "convolution.c", dim, dim, true);
     w->x = weights_linear(f, "convolution.x", dim, dim, true);

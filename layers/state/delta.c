@@ -1,8 +1,7 @@
 #include "layers/state/delta.h"
 
-#include <stdlib.h>
-
 #include "layers/arrangements/ngram.h"
+#include "layers/layer_allocate.h"
 #include "layers/state/state_fields.h"
 #include "layers/state/state_steps.h"
 #include "core/weights.h"
@@ -62,12 +61,9 @@ static size_t inputs_of(const Config *c, const Matrix *low) {
 static void *delta_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     const StateSizes sizes = state_sizes(c);
-    Delta *d = calloc(1, sizeof *d);
+    Delta *d = layer_allocate(f, sizeof *d);
     (void)layer;
-    if (!d) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    if (!d) return NULL;
     d->q = weights_matrix(f, "delta.q", sizes.keys, c->dim, true);
     d->k = weights_matrix(f, "delta.k", sizes.keys, c->dim, true);
     d->v = weights_matrix(f, "delta.v", sizes.values, c->dim, true);

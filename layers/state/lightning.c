@@ -1,7 +1,6 @@
 #include "layers/state/lightning.h"
 
-#include <stdlib.h>
-
+#include "layers/layer_allocate.h"
 #include "layers/state/state_fields.h"
 #include "layers/state/state_steps.h"
 #include "core/weights.h"
@@ -38,12 +37,9 @@ static void lightning_rows(Rows *memory, const Model *m, const Branch *b) {
 static void *lightning_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     size_t values = state_sizes(c).values;
-    Lightning *w = calloc(1, sizeof *w + c->state.n_heads * sizeof *w->decay);
+    Lightning *w = layer_allocate(f, sizeof *w + c->state.n_heads * sizeof *w->decay);
     (void)layer;
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    if (!w) return NULL;
     w->q = weights_matrix(f, "lightning.q", values, c->dim, true);
     w->k = weights_matrix(f, "lightning.k", values, c->dim, true);
     w->v = weights_matrix(f, "lightning.v", values, c->dim, true);

@@ -1,9 +1,9 @@
 #include "layers/state/mamba.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "layers/layer_allocate.h"
 #include "layers/state/state_fields.h"
 #include "layers/state/state_steps.h"
 #include "core/weights.h"
@@ -104,12 +104,9 @@ void mamba_find(Finder *f, Mamba *w) {
 }
 
 static void *mamba_layer_find(Finder *f, uint32_t layer) {
-    Mamba *w = calloc(1, mamba_bytes(f->config));
+    Mamba *w = layer_allocate(f, mamba_bytes(f->config));
     (void)layer;
-    if (w)
-        mamba_find(f, w);
-    else
-        f->status = error_set(f->error, "no memory for a layer");
+    if (w) mamba_find(f, w);
     return w;
 }
 

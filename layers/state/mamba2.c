@@ -1,7 +1,6 @@
 #include "layers/state/mamba2.h"
 
-#include <stdlib.h>
-
+#include "layers/layer_allocate.h"
 #include "layers/state/state_fields.h"
 
 /* The working memory of a call: arrays of n rows each. */
@@ -177,13 +176,9 @@ static void mamba2_run(ForwardPass *pass, const Branch *branch) {
 /* ---- Layers of nothing else ---- */
 
 static void *find(Finder *f, uint32_t layer) {
-    Mamba2 *w = calloc(1, sizeof *w);
+    Mamba2 *w = layer_allocate(f, sizeof *w);
     (void)layer;
-    if (w) {
-        mamba2_find(f, w);
-    } else {
-        f->status = error_set(f->error, "no memory for a layer");
-    }
+    if (w) mamba2_find(f, w);
     return w;
 }
 

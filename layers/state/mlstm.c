@@ -1,8 +1,7 @@
 #include "layers/state/mlstm.h"
 
-#include <stdlib.h>
-
 #include "base/numbers.h"
+#include "layers/layer_allocate.h"
 #include "layers/state/state_fields.h"
 #include "layers/state/state_steps.h"
 #include "core/weights.h"
@@ -49,12 +48,9 @@ static void mlstm_rows(Rows *memory, const Model *m, const Branch *b) {
 static void *mlstm_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     const StateSizes sizes = state_sizes(c);
-    Mlstm *w = calloc(1, sizeof *w);
+    Mlstm *w = layer_allocate(f, sizeof *w);
     (void)layer;
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    if (!w) return NULL;
     w->q = weights_linear(f, "mlstm.q", sizes.keys, c->dim, true);
     w->k = weights_linear(f, "mlstm.k", sizes.keys, c->dim, true);
     w->v = weights_linear(f, "mlstm.v", sizes.values, c->dim, true);

@@ -1,9 +1,8 @@
 #include "layers/state/parallel_mamba.h"
 
-#include <stdlib.h>
-
 #include "core/branches.h"
 #include "layers/attention/attention_part.h"
+#include "layers/layer_allocate.h"
 #include "layers/state/mamba2.h"
 
 /* What the outputs are multiplied by. */
@@ -16,11 +15,8 @@ typedef struct ParallelMamba {
 } ParallelMamba;
 
 static void *parallel_mamba_find(Finder *f, uint32_t layer) {
-    ParallelMamba *w = calloc(1, sizeof *w);
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    ParallelMamba *w = layer_allocate(f, sizeof *w);
+    if (!w) return NULL;
     attention_part_find(f, layer, f->config->dim, &w->attention);
     mamba2_find(f, &w->mamba);
     w->scales = weights_vector(f, "scales", 1, OUTPUT_SCALES, false);

@@ -1,9 +1,9 @@
 #include "layers/state/rg_lru.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "layers/layer_allocate.h"
 #include "layers/state/state_fields.h"
 #include "layers/state/state_steps.h"
 #include "core/weights.h"
@@ -61,12 +61,9 @@ static void find_blocks(Finder *f, const char *name, Blocks *blocks) {
 static void *rg_lru_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     size_t channels = state_sizes(c).values;
-    RgLru *w = calloc(1, sizeof *w);
+    RgLru *w = layer_allocate(f, sizeof *w);
     (void)layer;
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    if (!w) return NULL;
     w->x = weights_linear(f, "rg_lru.x", channels, c->dim, true);
     w->y = weights_linear(f, "rg_lru.y", channels, c->dim, true);
     w->convolution = (Convolution){

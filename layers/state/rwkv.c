@@ -1,11 +1,11 @@
 #include "layers/state/rwkv.h"
 
 #include <omp.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/numbers.h"
 #include "core/branches.h"
+#include "layers/layer_allocate.h"
 #include "layers/state/state_steps.h"
 #include "core/weights.h"
 
@@ -41,11 +41,8 @@ static RwkvState rwkv_state(const Config *c) {
 static void *rwkv_find(Finder *f, uint32_t layer) {
     const Config *c = f->config;
     size_t channels = c->state.n_heads, dim = c->dim, width = config_ffn_dim(c, layer);
-    Rwkv *w = calloc(1, sizeof *w);
-    if (!w) {
-        f->status = error_set(f->error, "no memory for a layer");
-        return NULL;
-    }
+    Rwkv *w = layer_allocate(f, sizeof *w);
+    if (!w) return NULL;
     w->k = weights_matrix(f, "rwkv.k", channels, dim, true);
     w->v = weights_matrix(f, "rwkv.v", channels, dim, true);
     w->r = weights_matrix(f, "rwkv.r", channels, dim, true);
