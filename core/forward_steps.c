@@ -69,6 +69,11 @@ void forward_rotate(const Model *m, size_t layer, size_t row, float *x) {
                             c->rope_pairing == ROPE_INTERLEAVED);
 }
 
+void forward_rotate_heads(const Model *m, size_t layer, size_t row, float *heads, size_t n_heads,
+                          size_t head_dim) {
+    for (size_t i = 0; i < n_heads; i++) forward_rotate(m, layer, row, heads + i * head_dim);
+}
+
 void forward_angles(const Model *m, size_t table, int32_t position, size_t first, size_t n,
                     float *cosine, float *sine) {
     const float *freqs = m->weights.rope_freqs[table] + first;

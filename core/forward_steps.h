@@ -105,6 +105,10 @@ void forward_project(ForwardPass *pass, const Linear *linear, const float *in, f
  * that rotate nothing. */
 void forward_rotate(const Model *model, size_t layer, size_t row, float *x);
 
+/* forward_rotate of n_heads heads that follow each other. */
+void forward_rotate_heads(const Model *model, size_t layer, size_t row, float *heads,
+                          size_t n_heads, size_t head_dim);
+
 /* cosine[n], sine[n] = what rotates pairs first to first + n - 1 at a position, by RoPE table
  * `table`, which the model has. The angle is the float32 product, as in transformers. */
 void forward_angles(const Model *model, size_t table, int32_t position, size_t first, size_t n,
@@ -158,7 +162,9 @@ extern const BranchKind forward_ffn_kind;
 HiddenRows forward_ffn_take_rows(Rows *memory, const Model *model, size_t l);
 
 /* A kind that attends has four steps: project (forward_multiply), prepare (norms, rotation,
- * kvcache_store), attend, and project; it changes one or two of them.
+ * kvcache_store), attend, and project. The plain ones are layers/attention/attention_part.h, and
+ * core/self_attention.c with all that models add to them; a kind whose steps differ has its own,
+ * named KIND_project, KIND_prepare and KIND_attend, and its header says which differ.
  *
  * What plain attention of a layer takes: its heads, its own keys and values, Config's scale and the
  * layer's window. A kind of layer changes what it has otherwise. */

@@ -34,35 +34,36 @@ void attention_part_project(ForwardPass *pass, const AttentionPart *part, const 
     forward_multiply(pass->model, in, pass->n, products, 3);
 }
 
-static void part_complete(const Model *m, const AttentionPart *part, const Linear *linear,
-                          float *x) {
+static void scale_and_add_bias(const Model *m, const AttentionPart *part, const Linear *linear,
+                               float *x) {
     if (part->scales) m->isa->numeric->scale(x, part->scales[ATTENTION_IN], linear->w.rows);
     forward_add_bias(m, linear, x);
 }
 
-/* Prepares: scales, adds biases, rotates queries and keys, and stores keys and values. */
-static void part_prepare(ForwardPass *pass, size_t layer, const AttentionPart *part,
-                         const AttentionPartRows *rows) {
-    Model *m = pass->model;
+void attention_part_complete(const Model *m, size_t layer, size_t row, const AttentionPart *part,
+                             float *q, float *k, float *v) {
     const HeadShape h = config_heads(m->config, layer);
+    scale_and_add_bias(m, part, &part->wq, q);
+    scale_and_add_bias(m, part, &part->wk, k);
+    scale_and_add_bias(m, part, &part->wv, v);
+    if (part->scales) m->isa->numeric->scale(k, part->scales[ATTENTION_KEY], part->wk.w.rows);
+    forward_rotate_heads(m, layer, row, q, h.n_heads, h.head_dim);
+    forward_rotate_heads(m, layer, row, k, h.n_kv_heads, h.head_dim);
+}
+
+/* Completes all rows, and stores keys and values. */
+static void attention_part_prepare(ForwardPass *pass, size_t layer, const AttentionPart *part,
+                                   const AttentionPartRows *rows) {
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float *q = rows->q + i * part->wq.w.rows, *k = rows->k + i * part->wk.w.rows;
-        float *v = rows->v + i * part->wv.w.rows;
-        part_complete(m, part, &part->wq, q);
-        part_complete(m, part, &part->wk, k);
-        part_complete(m, part, &part->wv, v);
-        if (part->scales) m->isa->numeric->scale(k, part->scales[ATTENTION_KEY], part->wk.w.rows);
-        for (size_t head = 0; head < h.n_heads; head++)
-            forward_rotate(m, layer, i, q + head * h.head_dim);
-        for (size_t head = 0; head < h.n_kv_heads; head++)
-            forward_rotate(m, layer, i, k + head * h.head_dim);
+        float *k = rows->k + i * part->wk.w.rows, *v = rows->v + i * part->wv.w.rows;
+        attention_part_complete(pass->model, layer, i, part, rows->q + i * part->wq.w.rows, k, v);
         kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, layer, k, v);
     }
     forward_wait(pass);
 }
 
-/* Completes the queries, keys and values that attention_part_project made (part_prepare), attends,
+/* Completes the queries, keys and values that attention_part_project made, attends,
  * and projects the result to y[n][dim]. */
 void attention_part_attend(ForwardPass *pass, size_t layer, const AttentionPart *part,
                            const AttentionPartRows *rows, float *y) {
@@ -72,7 +73,7 @@ void attention_part_attend(ForwardPass *pass, size_t layer, const AttentionPart 
     const Product out = {&part->wo.w, y, part->wo.w.rows};
     params.window = 0;
     forward_add_time(pass, PART_PROJECTIONS);
-    part_prepare(pass, layer, part, rows);
+    attention_part_prepare(pass, layer, part, rows);
     forward_attend(pass, &params, rows->q, rows->attended);
     forward_add_time(pass, PART_ATTENTION);
     forward_multiply(m, rows->attended, pass->n, &out, 1);

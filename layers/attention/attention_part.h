@@ -36,6 +36,10 @@ void attention_part_project(ForwardPass *pass, const AttentionPart *part, const 
 void attention_part_attend(ForwardPass *pass, size_t layer, const AttentionPart *part,
                            const AttentionPartRows *rows, float *y);
 
+/* Completes one row of what attention_part_project made: scales, biases, rotation. */
+void attention_part_complete(const Model *model, size_t layer, size_t row,
+                             const AttentionPart *part, float *q, float *k, float *v);
+
 /* The part as a branch, whose weights are an AttentionPart. */
 extern const BranchKind attention_part_kind;
 

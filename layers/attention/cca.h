@@ -9,7 +9,10 @@
  *     v[t]   = [wv_now in[t]; wv_before in[t - 1]]
  *     out    = wo attention(q; k, v)
  *
- * Before a sequence begins u and wv_before in are zeros. (A bias of the taps lies in mix.bias.) */
+ * Before a sequence begins u and wv_before in are zeros. (A bias of the taps lies in mix.bias.)
+ *
+ * All steps of attention (core/forward_steps.h) but attending differ: queries and keys lie side by
+ * side, and are mixed with those of earlier rows. */
 #ifndef LAYERS_ATTENTION_CCA_H
 #define LAYERS_ATTENTION_CCA_H
 

@@ -18,7 +18,9 @@
  *
  * Attention takes the pools in order, KV_PAGE of those that the query sees at a time, then the
  * window, cut where segments of the cache end; each piece is one partial result (core/attention.h).
- * So the bits depend neither on the call nor on the threads. */
+ * So the bits depend neither on the call nor on the threads.
+ *
+ * All steps of attention (core/forward_steps.h) differ. */
 #ifndef LAYERS_ATTENTION_COMPRESSED_H
 #define LAYERS_ATTENTION_COMPRESSED_H
 

@@ -3,14 +3,13 @@
 #include <omp.h>
 #include <string.h>
 
-#include "core/forward_steps.h"
-#include "core/weights.h"
+#include "layers/attention/attention_part.h"
 #include "layers/layer_allocate.h"
 
 /* ---- Weights and sizes ---- */
 
 typedef struct Differential {
-    Linear wq, wk, wv, wo;
+    AttentionPart part;
     const float *factor; /* [1] */
     const float *norm;   /* [2 * head_dim] */
 } Differential;
@@ -20,10 +19,10 @@ static void *differential_find(Finder *f, uint32_t l) {
     size_t q = (size_t)h.n_heads * h.head_dim, kv = (size_t)h.n_kv_heads * h.head_dim;
     Differential *w = layer_allocate(f, sizeof *w);
     if (!w) return NULL;
-    w->wq = weights_linear(f, "wq", q, f->config->dim, true);
-    w->wk = weights_linear(f, "wk", kv, f->config->dim, true);
-    w->wv = weights_linear(f, "wv", kv, f->config->dim, true);
-    w->wo = weights_linear(f, "wo", f->config->dim, q, true);
+    w->part.wq = weights_linear(f, "wq", q, f->config->dim, true);
+    w->part.wk = weights_linear(f, "wk", kv, f->config->dim, true);
+    w->part.wv = weights_linear(f, "wv", kv, f->config->dim, true);
+    w->part.wo = weights_linear(f, "wo", f->config->dim, q, true);
     w->factor = weights_vector(f, "differential_factor", 1, 1, true);
     w->norm = weights_vector(f, "differential_norm", 1, 2 * (size_t)h.head_dim, true);
     return w;
@@ -37,10 +36,9 @@ static KvLayer differential_cached(const Config *c, uint32_t l) {
 
 /* The working memory of a call, arrays of n rows. */
 typedef struct DifferentialRows {
-    float *q;        /* [n_heads * head_dim]; later the output's heads */
-    float *k, *v;    /* [n_kv_heads * head_dim] */
-    float *values;   /* [n_kv_heads * 2 * head_dim]: what is stored */
-    float *attended; /* [n_heads * 2 * head_dim] */
+    AttentionPartRows part; /* q later holds the output's heads; attended has twice as many elements
+                             * as q */
+    float *values;          /* [n_kv_heads * 2 * head_dim]: what is stored */
 } DifferentialRows;
 
 static DifferentialRows differential_take_rows(Rows *memory, const Model *m, size_t l) {
@@ -48,11 +46,11 @@ static DifferentialRows differential_take_rows(Rows *memory, const Model *m, siz
     size_t n = m->max_rows, q = (size_t)h.n_heads * h.head_dim,
            kv = (size_t)h.n_kv_heads * h.head_dim;
     DifferentialRows rows;
-    rows.q = rows_take(memory, n, q);
-    rows.k = rows_take(memory, n, kv);
-    rows.v = rows_take(memory, n, kv);
+    rows.part.q = rows_take(memory, n, q);
+    rows.part.k = rows_take(memory, n, kv);
+    rows.part.v = rows_take(memory, n, kv);
     rows.values = rows_take(memory, n, 2 * kv);
-    rows.attended = rows_take(memory, n, 2 * q);
+    rows.part.attended = rows_take(memory, n, 2 * q);
     return rows;
 }
 
@@ -62,23 +60,18 @@ static void differential_rows(Rows *memory, const Model *m, const Branch *b) {
 
 /* ---- The layer ---- */
 
-/* Finishes the queries and keys of all rows, puts the values beside each other, and stores keys and
- * values. */
-static void differential_prepare(ForwardPass *pass, size_t l, const Differential *w, float *q,
-                                 float *k, float *v, float *values) {
+/* Completes all rows, puts the values beside each other, and stores keys and values. */
+static void differential_prepare(ForwardPass *pass, size_t l, const Differential *w,
+                                 const DifferentialRows *r) {
     Model *m = pass->model;
     const HeadShape h = config_heads(m->config, l);
-    size_t head = h.head_dim, half = h.n_kv_heads / 2;
+    size_t head = h.head_dim, half = h.n_kv_heads / 2, width = w->part.wk.w.rows;
 #pragma omp for schedule(static) nowait
     for (size_t i = 0; i < pass->n; i++) {
-        float *query = q + i * w->wq.w.rows, *key = k + i * w->wk.w.rows;
-        float *value = v + i * w->wv.w.rows, *wide = values + i * 2 * w->wv.w.rows;
-        forward_add_bias(m, &w->wq, query);
-        forward_add_bias(m, &w->wk, key);
-        forward_add_bias(m, &w->wv, value);
-        for (size_t j = 0; j < h.n_heads; j++) forward_rotate(m, l, i, query + j * head);
+        float *key = r->part.k + i * width, *value = r->part.v + i * width;
+        float *wide = r->values + i * 2 * width;
+        attention_part_complete(m, l, i, &w->part, r->part.q + i * w->part.wq.w.rows, key, value);
         for (size_t j = 0; j < h.n_kv_heads; j++) {
-            forward_rotate(m, l, i, key + j * head);
             memcpy(wide + 2 * j * head, value + j % half * head, head * sizeof *wide);
             memcpy(wide + (2 * j + 1) * head, value + (j % half + half) * head,
                    head * sizeof *wide);
@@ -108,29 +101,23 @@ static void subtract(ForwardPass *pass, size_t l, const Differential *w, const f
 /* Runs a layer: plain attention with n_heads heads over the wide values, then the difference of
  * each pair of heads. */
 static void differential_run(ForwardPass *pass, const Branch *b) {
-    size_t l = b->layer;
-    const float *in = b->in;
-    float *y = b->out;
-    Model *m = pass->model;
-    const Config *c = m->config;
+    const Model *m = pass->model;
     const Differential *w = b->weights;
-    const HeadShape h = config_heads(c, l);
+    const HeadShape h = config_heads(m->config, b->layer);
     Rows memory = arena_rows(&m->arena);
-    const DifferentialRows rows = differential_take_rows(&memory, m, l);
-    float *q = rows.q, *k = rows.k, *v = rows.v, *values = rows.values, *attended = rows.attended;
-    const Product projections[] = {
-        {&w->wq.w, q, w->wq.w.rows}, {&w->wk.w, k, w->wk.w.rows}, {&w->wv.w, v, w->wv.w.rows}};
-    AttentionParams params = forward_attention_params(m->config, &h, l);
+    const DifferentialRows rows = differential_take_rows(&memory, m, b->layer);
+    float *q = rows.part.q, *attended = rows.part.attended;
+    AttentionParams params = forward_attention_params(m->config, &h, b->layer);
     params.value_dim = 2 * h.head_dim;
-    params.softcap = c->attention_softcap;
+    params.softcap = m->config->attention_softcap;
     forward_add_time(pass, PART_REST);
-    forward_multiply(m, in, pass->n, projections, 3);
-    differential_prepare(pass, l, w, q, k, v, values);
+    attention_part_project(pass, &w->part, b->in, &rows.part);
     forward_add_time(pass, PART_PROJECTIONS);
+    differential_prepare(pass, b->layer, w, &rows);
     forward_attend(pass, &params, q, attended);
-    subtract(pass, l, w, attended, q);
+    subtract(pass, b->layer, w, attended, q);
     forward_add_time(pass, PART_ATTENTION);
-    forward_project(pass, &w->wo, q, y);
+    forward_project(pass, &w->part.wo, q, b->out);
 }
 
 const BranchKind differential_kind = {

@@ -10,7 +10,10 @@
  *
  * The vector "differential_factor" holds the factor, lambda, computed at conversion;
  * "differential_norm" is the norm's weight, 1 - lambda_init throughout. The cache stores the wide
- * values, each v twice: half as much again as plain attention. */
+ * values, each v twice: half as much again as plain attention.
+ *
+ * Of the steps of attention (core/forward_steps.h), preparing differs by the values that it stores,
+ * and the output by the difference of heads; the others are attention_part.h's. */
 #ifndef LAYERS_ATTENTION_DIFFERENTIAL_H
 #define LAYERS_ATTENTION_DIFFERENTIAL_H
 

@@ -9,7 +9,9 @@
  * The weight is stored behind the elements of a key, and 1 / attention_scale behind those of a
  * query, so that the product of both adds it to the score. Weights are ranked as the cache holds
  * them. Where all positions are chosen, attention is that of core/attention.h; otherwise runs of
- * chosen positions are its pieces (layers/pieces.h). */
+ * chosen positions are its pieces (layers/pieces.h).
+ *
+ * Preparing and attending differ from plain attention (core/forward_steps.h). */
 #ifndef LAYERS_ATTENTION_DYNAMIC_MASK_H
 #define LAYERS_ATTENTION_DYNAMIC_MASK_H
 

@@ -15,7 +15,10 @@
  *     y             = wo out
  *
  * A layer may read the latents of an earlier one (Config.kv_distance) and have no wkv_a: Mistral
- * Large 4. Prompts and single tokens are computed in the same way, hence with the same bits. */
+ * Large 4. Prompts and single tokens are computed in the same way, hence with the same bits.
+ *
+ * All steps of attention (core/forward_steps.h) differ, but for attending where there is no
+ * indexer. */
 #ifndef LAYERS_ATTENTION_LATENT_H
 #define LAYERS_ATTENTION_LATENT_H
 

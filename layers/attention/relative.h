@@ -16,7 +16,10 @@
  * is a matrix of sinks, each query has scores of its own that take weight but have no value.
  *
  * A convolution weighs the last state_kernel inputs of each element; where a layer has a matrix for
- * it, each head's taps have a part that depends on y. */
+ * it, each head's taps have a part that depends on y.
+ *
+ * All steps of attention (core/forward_steps.h) but attending differ: projections may read inputs
+ * of their own, and convolutions follow them. */
 #ifndef LAYERS_ATTENTION_RELATIVE_H
 #define LAYERS_ATTENTION_RELATIVE_H
 

@@ -214,7 +214,7 @@ static void head_mixture_prepare(ForwardPass *pass, size_t l, const HeadMixture 
             memcpy(q, r->sorted + r->place[choice] * width + kv_head * head, head * sizeof *q);
             forward_rotate(m, l, i, q);
         }
-        for (size_t j = 0; j < h.n_kv_heads; j++) forward_rotate(m, l, i, key + j * head);
+        forward_rotate_heads(m, l, i, key, h.n_kv_heads, head);
         kvcache_store(pass->cache, pass->rows[i].sequence, pass->rows[i].position, l, key, value);
     }
     forward_wait(pass);

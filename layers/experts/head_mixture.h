@@ -6,7 +6,10 @@
  *
  * An expert has a query head for each key/value head, so that a row has n_heads = n_experts_used *
  * n_kv_heads of them. The rows of an expert are multiplied together, as in
- * layers/experts/mixture.h. */
+ * layers/experts/mixture.h.
+ *
+ * Both projections of attention (core/forward_steps.h) differ, an expert's rows at a time; queries
+ * are put in order between them. */
 #ifndef LAYERS_EXPERTS_HEAD_MIXTURE_H
 #define LAYERS_EXPERTS_HEAD_MIXTURE_H
 
