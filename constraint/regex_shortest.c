@@ -319,7 +319,9 @@ static bool text_of_repeat(RegexArena *arena, RegexNode n, TextBuffer *out, unsi
     return found;
 }
 
-/* Appends the shortest match that ends with the tag. */
+/* Appends the shortest match that ends with the tag, or a plain one without tags: part by part, and
+ * by a search only where the parts do not tell (intersections, complements). Of a concatenation the
+ * last part alone can have tags. */
 static bool text_at(RegexArena *arena, Regex id, uint32_t tag, TextBuffer *out, unsigned depth) {
     RegexNode n = arena->nodes[id];
     if (!go_down(arena, depth)) return false;

@@ -58,6 +58,8 @@ typedef struct Measuring {
     float *exps; /* [n_threads][2][vocab_size] */
 } Measuring;
 
+/* The Kullback-Leibler divergence of a row's probabilities from the source's, from the logits of
+ * both. exps[2 n] is working memory. */
 static double row_divergence(const Numeric *numeric, const float *source, const float *own,
                              size_t n, float *exps) {
     double sum, divergence = 0.0;
