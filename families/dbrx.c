@@ -1,24 +1,18 @@
 /* DBRX: layer norms without biases, clipped queries, keys and values, stacked experts. */
 #include "families/shared.h"
 
-/* Reads a whole number of the object, at least 1. */
-static Status dbrx_size(const json_t *object, const char *key, double absent, uint32_t *out,
-                        Error *error) {
-    double value = json_number(object, key, absent);
-    if (!(value >= 1 && value <= 1 << 20 && value == floor(value)))
-        return error_set(error, "config.json: %s is %g", key, value);
-    *out = (uint32_t)value;
-    return STATUS_OK;
-}
-
 static Status dbrx_finish(const json_t *json, Config *config, Error *error) {
     const json_t *attention = json_value(json, "attn_config"),
                  *ffn = json_value(json, "ffn_config");
     const json_t *act = json_value(ffn, "ffn_act_fn");
-    if (dbrx_size(attention, "kv_n_heads", 1, &config->n_kv_heads, error) != STATUS_OK ||
-        dbrx_size(ffn, "ffn_hidden_size", 3584, &config->experts.ffn_dim, error) != STATUS_OK ||
-        dbrx_size(ffn, "moe_num_experts", 4, &config->experts.count, error) != STATUS_OK ||
-        dbrx_size(ffn, "moe_top_k", 1, &config->experts.per_token, error) != STATUS_OK ||
+    if (family_read_whole(attention, "kv_n_heads", 1, 1, 1 << 20, &config->n_kv_heads, error) !=
+            STATUS_OK ||
+        family_read_whole(ffn, "ffn_hidden_size", 3584, 1, 1 << 20, &config->experts.ffn_dim,
+                          error) != STATUS_OK ||
+        family_read_whole(ffn, "moe_num_experts", 4, 1, 1 << 20, &config->experts.count, error) !=
+            STATUS_OK ||
+        family_read_whole(ffn, "moe_top_k", 1, 1, 1 << 20, &config->experts.per_token, error) !=
+            STATUS_OK ||
         family_refuse(ffn, "moe_normalize_expert_weights", "1.0", error) != STATUS_OK ||
         family_refuse(act, "name", "\"silu\"", error) != STATUS_OK ||
         family_refuse_zero(attention, "clip_qkv", error) != STATUS_OK)

@@ -241,13 +241,18 @@ Status family_state_read_kinds(const json_t *types, const KindName *names, Confi
     return STATUS_OK;
 }
 
-Status family_state_read_whole(const json_t *json, const char *key, double absent, uint32_t *out,
-                               Error *error) {
+Status family_read_whole(const json_t *json, const char *key, double absent, double least,
+                         double most, uint32_t *out, Error *error) {
     double value = json_number(json, key, absent);
-    if (!(value >= 1 && value <= 1 << 24 && value == floor(value)))
+    if (!(value >= least && value <= most && value == floor(value)))
         return error_set(error, "config.json: %s is %g", key, value);
     *out = (uint32_t)value;
     return STATUS_OK;
+}
+
+Status family_state_read_whole(const json_t *json, const char *key, double absent, uint32_t *out,
+                               Error *error) {
+    return family_read_whole(json, key, absent, 1, 1 << 24, out, error);
 }
 
 Status family_state_linear_sizes(const json_t *json, double heads, Config *config, Error *error) {

@@ -76,7 +76,11 @@ typedef struct KindName {
 Status family_state_read_kinds(const json_t *types, const KindName *names, Config *config,
                                Error *error);
 
-/* Reads a number of config.json that must be whole and at least 1. */
+/* Reads a whole number of config.json, from `least` to `most`. */
+Status family_read_whole(const json_t *json, const char *key, double absent, double least,
+                         double most, uint32_t *out, Error *error);
+
+/* The same from 1 to 2^24. */
 Status family_state_read_whole(const json_t *json, const char *key, double absent, uint32_t *out,
                                Error *error);
 

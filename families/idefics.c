@@ -4,21 +4,12 @@
 #include "base/numbers.h"
 #include "families/shared.h"
 
-/* Reads a whole number of config.json from `least` to `most`. */
-static Status read_number(const json_t *json, const char *key, double absent, double least,
-                          double most, uint32_t *out, Error *error) {
-    double value = json_number(json, key, absent);
-    if (!(value >= least && value <= most && value == floor(value)))
-        return error_set(error, "config.json: %s is %g", key, value);
-    *out = (uint32_t)value;
-    return STATUS_OK;
-}
-
 /* A gated feed-forward stands before layer 0 and every interval-th layer from there. */
 static Status idefics_finish(const json_t *json, Config *c, Error *error) {
     uint32_t interval, added, stored = c->n_layers;
-    if (read_number(json, "cross_layer_interval", 1, 1, 1 << 20, &interval, error) != STATUS_OK ||
-        read_number(json, "additional_vocab_size", 0, 0, 1 << 20, &added, error) != STATUS_OK)
+    if (family_read_whole(json, "cross_layer_interval", 1, 1, 1 << 20, &interval, error) !=
+            STATUS_OK ||
+        family_read_whole(json, "additional_vocab_size", 0, 0, 1 << 20, &added, error) != STATUS_OK)
         return STATUS_FAILED;
     if (stored % interval != 0 || stored > CONFIG_MAX_LAYERS ||
         stored + stored / interval > CONFIG_MAX_LAYERS)
@@ -61,7 +52,7 @@ static Status add_both(const RuleContext *context, const char *to, const char *f
 static Status add_tokens(const RuleContext *context, const json_t *json, Error *error) {
     static const TensorRule rules[] = {EMBEDDING("model.embed_tokens"), OUTPUT("lm_head"), {0}};
     uint32_t n;
-    if (read_number(json, "additional_vocab_size", 0, 0, 1 << 20, &n, error) != STATUS_OK)
+    if (family_read_whole(json, "additional_vocab_size", 0, 0, 1 << 20, &n, error) != STATUS_OK)
         return STATUS_FAILED;
     if (n == 0) return rules_apply(context, rules, error);
     if (n >= context->source->config.vocab_size)

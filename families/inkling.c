@@ -62,13 +62,9 @@ static uint32_t stored_layer(const Config *c, uint32_t l) {
 static Status read_size(const json_t *json, const char *key, double absent, uint32_t *out,
                         Error *error) {
     const json_t *given = json_value(json, key);
-    double value = json_number(json, key, absent);
     if (given && !json_is_number(given))
         return error_set(error, "config.json: %s is not a number", key);
-    if (!(value >= 1 && value <= 1 << 28 && value == floor(value)))
-        return error_set(error, "config.json: %s is %g", key, value);
-    *out = (uint32_t)value;
-    return STATUS_OK;
+    return family_read_whole(json, key, absent, 1, 1 << 28, out, error);
 }
 
 /* Whether layer l slides: by layer_types, by a list of the layers that do, or all but every sixth.
