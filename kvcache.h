@@ -15,7 +15,8 @@
  * Within a page each layer and key/value head has its keys as [key_dim][KV_PAGE], because scores
  * are computed for 16 neighbouring positions at once, and then its values as [KV_PAGE][value_dim],
  * because outputs are computed for 16 neighbouring elements at once. kernels/attention_q8.h has
- * the layout of KV_Q8, kvcache/bf16_page.h that of KV_BF16. Layers with values_in_keys have keys alone.
+ * the layout of KV_Q8, kvcache/bf16_page.h that of KV_BF16. Layers with values_in_keys have keys
+ * alone.
  *
  * Positions count from a sequence's `start`, which is 0 unless the caller says otherwise: a
  * sequence may begin at any position, with nothing cached before it. */
