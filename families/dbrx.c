@@ -1,6 +1,8 @@
 /* DBRX: layer norms without biases, clipped queries, keys and values, stacked experts. */
 #include "families/shared.h"
 
+/* Reads the keys of the objects attn_config and ffn_config, in which DBRX has those of attention
+ * and of its experts. */
 static Status dbrx_finish(const json_t *json, Config *config, Error *error) {
     const json_t *attention = json_value(json, "attn_config"),
                  *ffn = json_value(json, "ffn_config");
