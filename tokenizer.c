@@ -39,6 +39,15 @@ static Status open_steps(Tokenizer *t, int part, StepList *list, uint32_t n_ops,
                 : error_set(error, "tokenizer: damaged section (steps of part %d)", part);
 }
 
+/* Whether decoding waits for the end of a text: a single step that strips at the start only can be
+ * done token by token. (A strip step's flags: how many at the start, and above 16 bits at the end.)
+ */
+static bool needs_whole_text(const StepList *decoders) {
+    const StepRecord *step = decoders->steps;
+    bool strips_start = decoders->n == 1 && step->op == DECODE_STRIP && step->flags >> 16 == 0;
+    return decoders->n > 0 && !strips_start;
+}
+
 /* Compiles the patterns of normalizers, splits and decoders, and of added tokens that must be whole
  * words. */
 static Status open_all_steps(Tokenizer *t, Error *error) {
@@ -54,10 +63,7 @@ static Status open_all_steps(Tokenizer *t, Error *error) {
         open_steps(t, PART_DECODERS, &t->decoders, DECODE_COUNT, DECODE_REPLACE_PATTERN, error) !=
             STATUS_OK)
         return STATUS_FAILED;
-    /* A single step that strips at the start only can be done token by token. */
-    const StepRecord *steps = t->decoders.steps;
-    bool strips_start = t->decoders.n == 1 && steps->op == DECODE_STRIP && steps->flags >> 16 == 0;
-    t->holds_text = t->decoders.n > 0 && !strips_start;
+    t->holds_text = needs_whole_text(&t->decoders);
     return STATUS_OK;
 }
 

@@ -209,7 +209,7 @@ static Status collect_names(SchemaCompiler *c, const SchemaAlternative *a, void 
 /* Sets o->names_regex to the names that propertyNames of all schemas allow: canonical strings, with
  * quotes. */
 static Status read_names(SchemaCompiler *c, ObjectBuild *o) {
-    o->names_regex = schema_quoted(c, c->canonical);
+    o->names_regex = schema_quoted(c, c->canonical_string);
     for (size_t i = 0; i < o->a->schemas.n; i++) {
         const json_t *names = json_object_get(o->a->schemas.items[i], "propertyNames");
         SchemaList set = {.items = &names, .n = 1};
@@ -556,9 +556,9 @@ static void schema_prepare(SchemaCompiler *c, Acceptor *acceptor) {
     c->made = json_array();
     c->nothing = json_object();
     c->negations = json_object();
-    c->any_char = regex_any_char(r, WRITING_JSON);
-    c->canonical = regex_repeat(r, c->any_char, 0, REGEX_MANY);
-    c->any_string = regex_any_json_char(r);
+    c->canonical_char = regex_any_char(r, WRITING_JSON);
+    c->canonical_string = regex_repeat(r, c->canonical_char, 0, REGEX_MANY);
+    c->any_json_char = regex_any_json_char(r);
 }
 
 Status schema_compile(Acceptor *acceptor, const json_t *schema, const JsonDigits *digits,

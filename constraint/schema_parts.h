@@ -90,7 +90,9 @@ typedef struct SchemaCompiler {
     size_t n_places, places_capacity;
     IndexTable place_table; /* by the address of their schemas */
     size_t work;
-    Regex any_string, any_char, canonical;
+    Regex any_json_char;    /* one character in any form that JSON has for it: a, \u0061 */
+    Regex canonical_char;   /* one character in the form that JSON writers give it */
+    Regex canonical_string; /* any number of these */
 } SchemaCompiler;
 
 unsigned schema_types(const json_t *schema, bool *known);

@@ -86,7 +86,7 @@ static Status format_regex(SchemaCompiler *c, const char *name, Regex *out) {
         if (pattern_compile_regex(c->regexes, formats[i].pattern, strlen(formats[i].pattern),
                                   PATTERN_WHOLE, WRITING_JSON, out, c->error) != STATUS_OK)
             return error_prefix(c->error, "'format': '%s'", name);
-        Regex most = regex_repeat(c->regexes, c->any_char, 0, formats[i].most);
+        Regex most = regex_repeat(c->regexes, c->canonical_char, 0, formats[i].most);
         if (formats[i].most > 0) *out = regex_and2(c->regexes, *out, most);
         return STATUS_OK;
     }
@@ -176,8 +176,8 @@ static Status text_of(SchemaCompiler *c, const json_t *schema, const char *keywo
     return error_set(c->error, "'%s' must be a text", keyword[0] == 1 ? keyword + 1 : keyword);
 }
 
-/* Narrows *content by the keywords of one schema but its lengths. *narrowed: it was before, and
- * *content is REGEX_NONE because nothing matches, not because nothing was said yet. */
+/* Narrows *content by the keywords of one schema, except its lengths. *narrowed says what
+ * REGEX_NONE in *content means: true, no string fits; false, no keyword has been met yet. */
 static Status narrow(SchemaCompiler *c, const json_t *schema, Regex *content, bool *narrowed) {
     static const char *const keywords[] = {"pattern", SCHEMA_NO_PATTERN, "format",
                                            SCHEMA_NO_FORMAT};
@@ -190,35 +190,51 @@ static Status narrow(SchemaCompiler *c, const json_t *schema, Regex *content, bo
                                                json_string_length(value), &own)
                               : format_regex(c, json_string_value(value), &own);
         if (status != STATUS_OK) return status;
-        if (i % 2 == 1) own = regex_and2(c->regexes, c->canonical, regex_not(c->regexes, own));
+        if (i % 2 == 1)
+            own = regex_and2(c->regexes, c->canonical_string, regex_not(c->regexes, own));
         *content = *narrowed ? regex_and2(c->regexes, *content, own) : own;
         *narrowed = true;
     }
     return STATUS_OK;
 }
 
+/* Raises *min and lowers *max by the schema's minLength and maxLength. */
+static Status narrow_lengths(SchemaCompiler *c, const json_t *schema, uint32_t *min,
+                             uint32_t *max) {
+    uint32_t size;
+    bool given;
+    if (schema_size(c, schema, "minLength", &size, &given) != STATUS_OK) return STATUS_FAILED;
+    if (given && size > *min) *min = size;
+    if (schema_size(c, schema, "maxLength", &size, &given) != STATUS_OK) return STATUS_FAILED;
+    if (given && size < *max) *max = size;
+    return STATUS_OK;
+}
+
+/* Whether the schema looks at the characters of a text, so that one text may have one form only. */
+static bool looks_at_text(const json_t *schema) {
+    static const char *const keywords[] = {"enum",    "const",           SCHEMA_NONE_OF,
+                                           "pattern", SCHEMA_NO_PATTERN, "format"};
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (json_object_get(schema, keywords[i])) return true;
+    return false;
+}
+
+/* The texts that all of the schemas allow, without quotes. */
 Status schema_strings(SchemaCompiler *c, const SchemaList *schemas, Regex *out) {
     Regex content = REGEX_NONE;
     uint32_t min = 0, max = REGEX_MANY;
-    bool canonical = false, narrowed = false;
+    bool is_looked_at = false, narrowed = false;
     for (size_t i = 0; i < schemas->n; i++) {
         const json_t *s = schemas->items[i];
-        uint32_t size;
-        bool given;
         if (narrow(c, s, &content, &narrowed) != STATUS_OK) return STATUS_FAILED;
         if (narrowed && content == REGEX_NONE) goto none;
-        if (schema_size(c, s, "minLength", &size, &given) != STATUS_OK) return STATUS_FAILED;
-        if (given && size > min) min = size;
-        if (schema_size(c, s, "maxLength", &size, &given) != STATUS_OK) return STATUS_FAILED;
-        if (given && size < max) max = size;
-        canonical |= json_object_get(s, "enum") || json_object_get(s, "const") ||
-                     json_object_get(s, SCHEMA_NONE_OF) || json_object_get(s, "pattern") ||
-                     json_object_get(s, SCHEMA_NO_PATTERN) || json_object_get(s, "format");
+        if (narrow_lengths(c, s, &min, &max) != STATUS_OK) return STATUS_FAILED;
+        is_looked_at |= looks_at_text(s);
     }
     if (min > max) goto none;
-    if (canonical && !narrowed) content = c->canonical, narrowed = true;
+    if (is_looked_at && !narrowed) content = c->canonical_string, narrowed = true;
     /* Where nothing but the length counts, a character may have any of its forms. */
-    Regex one = narrowed ? c->any_char : c->any_string;
+    Regex one = narrowed ? c->canonical_char : c->any_json_char;
     Regex sized = regex_repeat(c->regexes, one, min, max);
     bool limited = min > 0 || max != REGEX_MANY;
     *out = !narrowed ? sized : limited ? regex_and2(c->regexes, content, sized) : content;

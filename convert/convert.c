@@ -269,8 +269,8 @@ static Status execute(Conversion *c, Error *error) {
                : name_target(c, error);
 }
 
-/* Completes the rows of the plan: what the options know of a tensor's inputs, and that nothing is
- * measured which nobody will read. */
+/* Fills in what depends on the options: each tensor's importance; errors are measured only if
+ * `note` will report them. */
 static void complete_plan(ConvertPlan *plan, const ConvertOptions *options) {
     for (size_t i = 0; i < plan->source->n_tensors; i++) {
         TensorPlan *t = &plan->tensors[i];

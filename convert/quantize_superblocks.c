@@ -569,7 +569,8 @@ static void choose_part(TensorType type, const LevelGroup *g, float scale, float
     }
 }
 
-/* Quantizes groups [first, first + n_groups), which are one superblock. */
+/* Quantizes groups [first, first + n_groups), which are one superblock. A group's scale is the
+ * superblock's scale times a small whole number, the group's part. */
 static void quantize_part_superblock(TensorType type, const Levels *levels, size_t first,
                                      size_t n_groups, const float *x, const float *importance,
                                      const SuperblockCodes *row) {
@@ -585,7 +586,8 @@ static void quantize_part_superblock(TensorType type, const Levels *levels, size
         scales[k] = search_part_scale(type, g, n);
         if (fabsf(scales[k]) > fabsf(largest)) largest = scales[k];
     }
-    /* The part of the largest magnitude is the least one where parts have signs. */
+    /* Signed parts reach one further below 0 than above it (-32 ... 31), so the largest scale gets
+     * the least part. */
     const float extreme = part_factor(type, range.least < 0 ? range.least : range.most);
     const float scale =
         store_superblock_scale(type, largest / extreme, row, first / superblock_groups(type));

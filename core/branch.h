@@ -4,7 +4,7 @@
  *
  *     x = norm_after(after * (before * x + scale * sum_post(post(f(pre(x))))))
  *
- * where most models have a part of this alone. Where several outputs are summed (ADD_TO_NEXT), post
+ * Most models have only some of these terms. Where several outputs are summed (ADD_TO_NEXT), post
  * is the norm of one of them and sum_post that of the sum; a lone output's norm is sum_post. f
  * stands for f + its bias, to which Laurel adds pre(x) after post; pre may read x + an earlier
  * output (plus). A Branch is one such addition: f is attention, a feed-forward network, a mixture
@@ -33,8 +33,9 @@
  * number and no row. Short examples: layers/attention/differential.c for attention,
  * layers/state/convolution.c for a state, layers/arrangements/gemma4.c for an arrangement. Places
  * that name the kinds they know: modes/inspect/attention_maps.c (attention_maps_attends),
- * ports/cluster/divide.c, tests/test_fields.c. Only other scores for plain attention are no kind,
- * but a field of AttentionParams (attention.h). */
+ * ports/cluster/divide.c, formats/family/page_tables.c (page_kinds, the names that families' pages
+ * use), tests/test_fields.c. Only other scores for plain attention are no kind, but a field of
+ * AttentionParams (attention.h). */
 #ifndef BRANCH_H
 #define BRANCH_H
 
@@ -58,8 +59,8 @@ struct BranchKind {
     size_t (*kept_floats)(const Config *config);
     /* Takes the rows that `run` works in (arena.h). NULL: none. */
     void (*rows)(Rows *memory, const Model *model, const Branch *branch);
-    /* The kinds of Config.layer_kind:
-     * Finds the weights of a layer. Returns memory that weights_free gives to free(), or NULL after
+    /* ---- What follows is NULL except in kinds that Config.layer_kind names ---- */
+    /* Finds the weights of a layer. Returns memory that weights_free gives to free(), or NULL after
      * a failure, which the finder then holds. */
     void *(*find)(struct Finder *finder, uint32_t layer);
     /* Floats of working memory for each thread. NULL: none. */

@@ -92,7 +92,8 @@ static const float *find_router_table(Finder *f) {
     return table;
 }
 
-/* Finds the layer's router and experts. A layer without a router has no experts. */
+/* Finds the layer's router and experts; f->prefix is the layer's. A layer without a router has no
+ * experts. */
 static void find_experts(Finder *f, uint32_t l, LayerWeights *layer) {
     const Config *c = f->config;
     layer->router = weights_linear(f, "router", c->experts.count,
@@ -103,6 +104,7 @@ static void find_experts(Finder *f, uint32_t l, LayerWeights *layer) {
     layer->experts_bias = weights_vector(f, "experts.bias", 1, c->dim, false);
     if (c->experts.shared_ffn_dim > 0)
         layer->shared_gate = weights_matrix(f, "shared.router", 1, c->dim, false);
+    /* Muse's experts read and write narrower rows. */
     size_t dim = c->stack == STACK_RESIDUAL_GATES ? c->experts.dim : c->dim;
     for (uint32_t i = 0; i < c->experts.count - c->experts.identity; i++) {
         snprintf(f->prefix, sizeof f->prefix, "layers.%u.experts.%u.", l, i);

@@ -46,7 +46,9 @@ static Status nemotron_h_finish(const json_t *json, Config *config, Error *error
     return STATUS_OK;
 }
 
-/* A layer is what it has tensors of: Mamba 2, attention, a feed-forward or a mixture. */
+/* A layer is what it has tensors of: Mamba 2, attention, a narrow mixture, or (LAYER_NONE) a plain
+ * feed-forward or mixture. No layer has a width of its own: 0 means ffn_dim. What follows the loop
+ * is the same for all models of the family. */
 static Status gguf_nemotron_h_finish(const GgufModel *m, Config *c) {
     bool mixes = false;
     gguf_model_uint(m, "moe_latent_size", &c->experts.dim);

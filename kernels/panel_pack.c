@@ -126,6 +126,11 @@ void panel_pack_numbers(TensorType type, size_t cols, const void *rows, uint8_t 
 
 /* ---- Checking ---- */
 
+/* The row of bfloat i of a panel: a line holds two inputs of each of the 16 rows. */
+static size_t row_of_pair(size_t i) {
+    return i % (2 * PANEL_ROWS) / 2;
+}
+
 /* Index of the first of n numbers that is infinite or NaN: the bits of its exponent are all ones. n
  * when there is none. A number is `step` elements of x apart from the next. */
 static size_t first_bad(const uint16_t *x, size_t n, size_t step, uint16_t exponent) {
@@ -152,7 +157,7 @@ size_t panel_bad_row(const Matrix *w, size_t panel) {
     case TENSOR_BF16:
     case TENSOR_BF16_ACT:
         bad = first_bad(halves, n, 1, 0x7F80);
-        return bad == n ? PANEL_ROWS : bad % (2 * PANEL_ROWS) / 2;
+        return bad == n ? PANEL_ROWS : row_of_pair(bad);
     default: /* scales and minima are one run of f16 */
         n = (w->panel_bytes - lines) / sizeof *halves;
         bad = first_bad(halves + lines / sizeof *halves, n, 1, 0x7C00);
@@ -166,5 +171,5 @@ size_t panel_low_row(const Matrix *w, size_t panel) {
     size_t n = tensor_lines_bytes(w->type, w->cols) / sizeof *x, i = 0;
     if (!bfloat_any_low(x, n)) return PANEL_ROWS;
     while (!bfloat_any_low(x + i, 1)) i++;
-    return i % (2 * PANEL_ROWS) / 2;
+    return row_of_pair(i);
 }

@@ -108,6 +108,24 @@ static Value first_field(Braces *b, Text name) {
     return *found;
 }
 
+/* Cuts the next .attribute (is_attr) or [index] off the name at *at, which is behind its '.' or
+ * '['. */
+static Text next_part(Braces *b, Text name, bool is_attr, size_t *at) {
+    Machine *m = b->m;
+    size_t start = *at;
+    while (*at < name.length &&
+           (is_attr ? !jinja_is_one_of(name.bytes[*at], ".[") : name.bytes[*at] != ']'))
+        ++*at;
+    Text part = jinja_text_cut(name, start, *at);
+    if (part.length == 0) jinja_fail(m, "Empty attribute in format string");
+    if (is_attr) return part;
+    if (*at >= name.length) jinja_fail(m, "Missing ']' in format string");
+    ++*at;
+    if (*at < name.length && !jinja_is_one_of(name.bytes[*at], ".["))
+        jinja_fail(m, "Only '.' or '[' may follow ']' in format field specifier");
+    return part;
+}
+
 /* The value that a field names: an argument, then .attribute and [index]. */
 static Value field_value(Braces *b, Text name) {
     Machine *m = b->m;
@@ -117,16 +135,7 @@ static Value field_value(Braces *b, Text name) {
     Value v = first_field(b, jinja_text_cut(name, 0, at));
     while (at < name.length) {
         bool is_attr = name.bytes[at++] == '.';
-        size_t start = at;
-        while (at < name.length &&
-               (is_attr ? !jinja_is_one_of(name.bytes[at], ".[") : name.bytes[at] != ']'))
-            at++;
-        Text part = jinja_text_cut(name, start, at);
-        if (part.length == 0) jinja_fail(m, "Empty attribute in format string");
-        if (!is_attr && at++ >= name.length) jinja_fail(m, "Missing ']' in format string");
-        if (!is_attr && at < name.length && !jinja_is_one_of(name.bytes[at], ".[")) {
-            jinja_fail(m, "Only '.' or '[' may follow ']' in format field specifier");
-        }
+        Text part = next_part(b, name, is_attr, &at);
         size_t digits = 0;
         if (is_attr)
             v = jinja_get_attr(m, v, part);

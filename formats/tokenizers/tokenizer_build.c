@@ -11,8 +11,8 @@ void builder_init(Builder *b) {
     memcpy(b->header.magic, TOKENIZER_MAGIC, 8);
     b->header.unk_id = b->header.bos_id = -1;
     b->header.decode_variants = 1;
-    memset(b->bytes, 0xFF, sizeof b->bytes);
-    builder_text(b, "", 0);
+    memset(b->bytes, 0xFF, sizeof b->bytes); /* no byte has a token */
+    builder_text(b, "", 0);                  /* offset 0 is the empty text */
 }
 
 void builder_free(Builder *b) {

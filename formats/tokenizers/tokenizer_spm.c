@@ -113,6 +113,8 @@ static bool read_trainer(Spm *m, Field message) {
     return more == 0;
 }
 
+/* Reads a NormalizerSpec of sentencepiece: 2 precompiled_charsmap, 3 add_dummy_prefix, 4
+ * remove_extra_whitespaces, 5 escape_whitespaces. */
 static bool read_normalizer(Spm *m, Field message) {
     const char *p = message.bytes, *end = p + message.value;
     Field field;

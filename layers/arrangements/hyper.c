@@ -153,7 +153,8 @@ static void finish_coefficients(const Model *m, const HyperMap *w, const float *
     if (mixes) make_mix(m, coefficients + 2 * streams, w->scale[2], w->base + 2 * streams);
 }
 
-/* What the map gives for the streams: Branch.map, or that of the end. */
+/* coefficients = map times streams. The map is a branch's (Branch.stream_weights) or that of the
+ * end. */
 static void map_streams(ForwardPass *pass, const HyperMap *w) {
     Model *m = pass->model;
     const Product map = {&w->map, coefficients_of(m), w->map.rows};
@@ -211,6 +212,8 @@ static void hyper_add(ForwardPass *pass, const Branch *b, size_t row, float *y) 
 
 /* ---- The branches ---- */
 
+/* A group is read by its first branch and added by its last one, so both have its streams' weights.
+ * No norm follows a sum: hyper_add adds to the streams. */
 static void hyper_list(Model *m, size_t l) {
     static const StreamUse use = {.reads = "x = the sum of the streams, each times a coefficient",
                                   .gather = hyper_gather,

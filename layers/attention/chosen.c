@@ -168,7 +168,8 @@ static void choose_pools(ForwardPass *pass, size_t l, ChosenRows *r) {
 
 /* ---- Attention ---- */
 
-/* Attention of one row's heads that share a key/value head. */
+/* Attention of one row's heads that share a key/value head. Neighbouring chosen pools are one
+ * piece; a run that reaches the last whole pool is joined with the positions after it. */
 static void attend(ForwardPass *pass, const AttentionParams *params, const ChosenRows *r,
                    size_t row, size_t kv_head, const Pieces *pieces) {
     const Model *m = pass->model;
@@ -180,17 +181,17 @@ static void attend(ForwardPass *pass, const AttentionParams *params, const Chose
                               .kv_head = kv_head,
                               .q = r->q + at * params->head_dim,
                               .n = n};
-    size_t tail = seen - seen % size, n_chosen = r->n_chosen[row];
+    size_t last_begin = seen - seen % size, n_chosen = r->n_chosen[row];
     pieces_begin(pieces, n);
     for (size_t i = 0, end; i < n_chosen; i = end) {
         for (end = i + 1; end < n_chosen && chosen[end] == chosen[end - 1] + 1;) end++;
         size_t to = ((size_t)chosen[end - 1] + 1) * size;
-        if (to == tail)
-            tail = chosen[i] * size; /* runs on */
+        if (to == last_begin)
+            last_begin = chosen[i] * size;
         else
             pieces_add(m, pieces, &heads, pass->cache, chosen[i] * size, to);
     }
-    pieces_add(m, pieces, &heads, pass->cache, tail, seen);
+    pieces_add(m, pieces, &heads, pass->cache, last_begin, seen);
     pieces_finish(m, pieces, &heads, NULL, r->attended + at * params->value_dim);
 }
 

@@ -111,8 +111,9 @@ static void weigh_positions(ForwardPass *pass, const DynamicMask *w, const MaskR
     forward_wait(pass);
 }
 
-/* Prepares: adds biases, normalizes and rotates heads, puts behind each key the weight of its
- * position, behind each query what undoes the scale, and stores keys and values. */
+/* Prepares: adds biases, normalizes and rotates heads, puts after each key the weight of its
+ * position and after each query 1 / attention_scale, so that the product adds the weight to the
+ * score, and stores keys and values. */
 static void mask_prepare(ForwardPass *pass, size_t l, const DynamicMask *w, const MaskRows *r) {
     Model *m = pass->model;
     const HeadShape h = config_heads(m->config, l);

@@ -72,14 +72,15 @@ static void *latent_find(Finder *f, uint32_t l) {
 
 /* ---- Sizes ---- */
 
-/* A layer that reads the latents of an earlier one may store the keys of its own indexer. */
+/* What the layer caches: its latents as one key head, unless it reads those of an earlier layer;
+ * and the keys of its own indexer, or its pools' state and keys, if it has one. */
 static KvLayer latent_cached(const Config *c, uint32_t l) {
-    bool own = c->kv_distance[l] == 0, chooses = c->indexer.layer[l] == INDEXER_OWN;
+    bool own_latents = c->kv_distance[l] == 0, chooses = c->indexer.layer[l] == INDEXER_OWN;
     bool pools = chooses && c->indexer.pool > 0;
     uint32_t rank = config_latent(c, l).kv_lora_rank;
-    return (KvLayer){.n_kv_heads = own || chooses,
-                     .key_dim = own ? rank + config_heads(c, l).rotary_dim : 0,
-                     .value_dim = own ? rank : 0,
+    return (KvLayer){.n_kv_heads = own_latents || chooses,
+                     .key_dim = own_latents ? rank + config_heads(c, l).rotary_dim : 0,
+                     .value_dim = own_latents ? rank : 0,
                      .index_dim = chooses && !pools ? c->indexer.head_dim : 0,
                      .state_floats = pools ? pooling_state_floats(c->indexer.head_dim, false) : 0,
                      .pool = pools ? c->indexer.pool : 0,

@@ -23,7 +23,7 @@ static const OptionRow rows[] = {
     TEXT_ROW(RARE, 0, "kv-memory", "SIZE", FIELD(kv_memory),
              "KV cache size, like 4G [half of the free memory]"),
     UINT_ROW(RARE, 0, "max-concurrent", FIELD(max_concurrent), 1, 65536,
-             "sequences decoded at once [64, if they fit]"),
+             "sequences decoded at once [>= 64, 32 a thread]"),
     END_ROW,
 };
 const ModeOptions batch_option_table = {rows, &unset, sizeof unset};

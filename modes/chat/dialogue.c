@@ -346,6 +346,7 @@ static Status generate_answer(Dialogue *d, Generation *g, Decoding *decoding,
     GenerationStep step;
     while (true) {
         size_t position = d->cached.length;
+        /* No place is left in the cache: this token is the last one. */
         if (position == context) g->options.max_tokens = g->n_tokens + 1;
         if (generation_next(g, logits, position, &step, error) != STATUS_OK) return STATUS_FAILED;
         if (!array_reserve(answer, &capacity, *length + step.length + 1, 1))

@@ -445,10 +445,12 @@ static bool editor_add_line(const LineEditor *editor, Message *message, const ch
         return true;
     }
     bool pasted = more_is_pasted(editor);
+    /* Lines that are typed may begin and end with three quotes, as in ollama. */
     bool closed = editor->terminal && !pasted && strip_quotes(message, &line, &n);
     bool continued = !message->quoted && !closed && n > 0 && line[n - 1] == '\\';
     *more = message->quoted || continued || pasted;
-    return editor_put(message, line, n - continued) && (!*more || editor_put(message, "\n", 1));
+    if (continued) n--; /* its backslash */
+    return editor_put(message, line, n) && (!*more || editor_put(message, "\n", 1));
 }
 
 static LineResult read_message(LineEditor *editor, const char *prompt, Message *message) {

@@ -35,8 +35,10 @@ void codes_unpack(const float *packed, size_t n, size_t group, float *x) {
         const int8_t *codes = (const int8_t *)(packed + 1);
         uint32_t largest;
         memcpy(&largest, packed, sizeof largest);
-        float max = float_from_bits(largest), scale = code_scale(largest); /* or NaN, or 0 */
+        /* The scale is NaN if an input was not finite, and 0 if all were tiny. */
+        float max = float_from_bits(largest), scale = code_scale(largest);
         for (size_t i = 0; i < count; i++) {
+            /* +-127 is the largest magnitude itself, so that kernels find the same scale again. */
             float value = (float)codes[i] * scale;
             x[first + i] = codes[i] == 127 ? max : codes[i] == -127 ? -max : value;
         }

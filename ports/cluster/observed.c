@@ -161,8 +161,8 @@ static bool is_sound(const ForwardPass *pass, const KeptRow *row, size_t left) {
            row->first >= 0 && (int64_t)row->first + row->n <= (int64_t)last + 1;
 }
 
-/* Gives rank 0's observers the rows of another rank, except of heads that an earlier rank has
- * computed, too. */
+/* Gives rank 0's observers the rows of another rank. A head that two ranks computed is shown once:
+ * from the earlier one. */
 static void show(const Observed *o, const ForwardPass *pass, size_t rank,
                  const ObservedHeads *heads) {
     PassObserver *observers = pass->model->observers;
