@@ -11,8 +11,9 @@
  * gguf_reader.c where pages of families say what its names mean), and its rows in source_open.c:
  * detect_file or detect_directory, open_files if it has several files, parse_format, add_origin. A
  * new way to store weights is a stored type (formats/stored/). tests/fuzz_NAME.c attacks it. Far
- * away: adapters/adapter.c where heads lie reordered, formats/family/given_family.c (`--family`), and
- * endings of names in modes/open/ (model_names.c, advice.c, conversion_files.c, conversion_list.c).
+ * away: adapters/adapter.c where heads lie reordered, formats/family/given_family.c (`--family`),
+ * and endings of names in modes/open/ (model_names.c, advice.c, conversion_files.c,
+ * conversion_list.c).
  *
  * Everything in a source is untrusted. After source_parse every tensor lies inside its file. */
 #ifndef FORMATS_CONTAINERS_SOURCE_H
