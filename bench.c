@@ -313,7 +313,10 @@ static Status measure_decode(Bench *b, size_t batch, size_t position, Error *err
         }
         double start = clock_seconds();
         Status status = model_forward(b->model, b->cache, rows, batch, b->logits, error);
-        if (status != STATUS_OK) return status;
+        if (status != STATUS_OK) {
+            model_remove_observer(b->model, &clock.observer);
+            return status;
+        }
         seconds[steps] = clock_seconds() - start;
         sum += seconds[steps];
         double bytes = weights + (double)batch * cache_traffic(shape, position + steps);
@@ -349,7 +352,10 @@ static Status measure_prefill(Bench *b, size_t n, Error *error) {
         kvcache_reset(b->cache, 0, 0);
         double start = clock_seconds();
         Status status = bench_advance(b, 0, n, error);
-        if (status != STATUS_OK) return status;
+        if (status != STATUS_OK) {
+            model_remove_observer(b->model, &clock.observer);
+            return status;
+        }
         seconds[runs] = clock_seconds() - start;
         sum += seconds[runs++];
     }

@@ -316,7 +316,7 @@ const Verb verbs_all[] = {
     {"rope_layers", run_rope_layers, NULL, "sliding, sliding_if_any, local or listed",
      check_rope_layers, NULL},
     {"set", run_set, run_set, "FIELD VALUE", NULL, NULL},
-    {"cap", run_cap, NULL, "KEY FIELD VALUE", NULL, NULL},
+    {"cap", run_cap, NULL, "KEY FLOAT VALUE", NULL, NULL},
     {"scale", run_scale, run_scale, "embeddings, or scores KEY NUMBER", check_scale, NULL},
     {"granite", run_granite, run_gguf_granite, "[NUMBER]", NULL,
      "logits_scaling|attention_multiplier"},

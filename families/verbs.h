@@ -14,7 +14,7 @@
  *     rope_layers local       layers with a window have the second RoPE table
  *     rope_layers listed      no_rope_layers or no_rope_layer_interval: layers without RoPE
  *   * set FIELD VALUE         a field has this value
- *     cap KEY FIELD N         a cap, which null takes away; 0 is refused
+ *     cap KEY FLOAT N         a cap, which null takes away; 0 is refused
  *   * scale embeddings        embeddings are multiplied by the root of dim
  *     scale scores KEY N      scores are divided by the root of KEY
  *   * granite [N]             logits are divided by logits_scaling (N or 1 where it is absent), or

@@ -383,6 +383,10 @@ static void page_seeds(const char *directory) {
         free(text);
         free(out);
     }
+    static const char counted[] = "family mine like llama\nset n_layers 100000 always\nwindows 4\n";
+    char *out = seed_path(directory, "family_page", "counted");
+    file_write(out, counted, sizeof counted - 1);
+    free(out);
 }
 
 int main(int argc, char **argv) {

@@ -12,6 +12,7 @@
 #include "modes/open/conversion_files.h"
 #include "convert/convert.h"
 #include "formats/family/families.h"
+#include "formats/family/family_page.h"
 #include "formats/family/given_family.h"
 #include "families/reading/source_open.h"
 #include "tests/fixture.h"
@@ -394,6 +395,50 @@ static void a_page_redefines_nothing(void **state) {
     assert_refused("mine", "family mine like llama\nwithout wq wk wv\n", "is not part of a model");
 }
 
+/* A stranger's page changes the layers and heads after they were checked; what follows, the hooks
+ * of the family that it is like among it, counts with them. */
+static void a_page_keeps_what_its_lines_and_hooks_count_with(void **state) {
+    (void)state;
+    static const char *const counting[] = {
+        "windows 4",
+        "rope_layers sliding",
+        "kinds foo a=delta else delta",
+        "kinds delta alone",
+        "no_windows",
+        "latent_heads",
+        "wide_ffn",
+        "set norm_place after always",
+    };
+    for (size_t i = 0; i < sizeof counting / sizeof *counting; i++) {
+        char page[128];
+        snprintf(page, sizeof page, "family mine like llama\nset n_layers 100000 always\n%s\n",
+                 counting[i]);
+        assert_refused("mine", page, "'set n_layers 100000' gives 100000 layers of ");
+    }
+    assert_refused("mine", "family mine like zamba2\nset n_layers 3000000 always\n",
+                   "gives 3000000 layers");
+    assert_refused("mine", "family mine like zamba2\nset n_heads 0 always\n", " of 0 heads");
+    assert_refused("mine", "family mine like llama\ncap head_dim n_layers 100000\n",
+                   " is no field of numbers with a fraction");
+    assert_refused("mine", "family mine like llama\ncap head_dim activation silu\n",
+                   " is no field of numbers with a fraction");
+}
+
+/* A draft of `run --families` is like its nearest family, whichever that is. */
+static void a_page_may_be_like_any_family(void **state) {
+    (void)state;
+    const char *name;
+    for (size_t i = 0; (name = family_name(i)); i++) {
+        char page[128];
+        Error error;
+        int n = snprintf(page, sizeof page, "family mine like %s\n", name);
+        FamilyPage *read;
+        if (family_page_read(&read, "mine.family", page, (size_t)n, &error) != STATUS_OK)
+            fail_msg("%s: %s", name, error.text);
+        family_page_free(read);
+    }
+}
+
 /* Of a config.json with lines about GGUF files alone, or with none. */
 static void a_page_without_keys_describes_no_directory(void **state) {
     (void)state;
@@ -573,6 +618,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_draft_of_a_renamed_model_runs_it),
         cmocka_unit_test(a_draft_names_what_the_nearest_family_does_not_explain),
         cmocka_unit_test(a_page_redefines_nothing),
+        cmocka_unit_test(a_page_keeps_what_its_lines_and_hooks_count_with),
+        cmocka_unit_test(a_page_may_be_like_any_family),
         cmocka_unit_test(a_page_without_keys_describes_no_directory),
         cmocka_unit_test(a_word_that_is_too_long_is_refused),
         cmocka_unit_test(a_refusal_looks_into_the_text_model),

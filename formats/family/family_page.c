@@ -12,7 +12,7 @@
 #include "formats/family/page_tensors.h"
 #include "formats/family/verb_steps.h"
 
-enum { CHAIN = 4, NAME_BYTES = 32 };
+enum { CHAIN = 6, NAME_BYTES = 32 };
 
 /* ---- Words ---- */
 

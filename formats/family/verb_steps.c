@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "core/config_fields.h"
 #include "formats/family/family_lists.h"
 #include "formats/family/json.h"
 #include "formats/family/presets.h"
@@ -12,13 +13,24 @@ const Verb *verb_find(const char *name) {
     return verb->name ? verb : NULL;
 }
 
-/* Checks one word; `field` is the one that the words have named. */
+/* Whether the field is known and holds something else than a float: a name's number, say, which a
+ * config.json must not choose unchecked. */
+static bool is_other_than_float(const char *name) {
+    const ConfigField *field;
+    for (size_t i = 0; (field = config_field(i)); i++)
+        if (strcmp(field->name, name) == 0) return field->kind != FIELD_FLOAT;
+    return false;
+}
+
+/* Checks one word; `field` is the one that the words have named (FIELD, or FLOAT). */
 static Status check_word(const char *what, const char *word, char field[STEP_WORD], Error *error) {
     double number;
+    if (strcmp(what, "FLOAT") == 0 && is_other_than_float(word))
+        return error_set(error, "'%s' is no field of numbers with a fraction", word);
     if (strncmp(what, "NUMBER", 6) == 0 && !step_number(word, &number))
         return error_set(error, "'%s' is not a whole number", word);
     if (strcmp(what, "VALUE") == 0) return preset_value(field, word, &number, error);
-    if (strcmp(what, "FIELD") == 0) memcpy(field, word, STEP_WORD);
+    if (strcmp(what, "FIELD") == 0 || strcmp(what, "FLOAT") == 0) memcpy(field, word, STEP_WORD);
     return STATUS_OK;
 }
 
@@ -63,7 +75,11 @@ static Status run_step(const Step *step, StepCall *call) {
     VerbRun *run = !verb ? NULL : call->gguf ? verb->run_gguf : verb->run;
     if (!run) return error_set(call->error, "no verb '%s'", step->verb);
     call->words = step->words ? step->words : "";
-    return run(call);
+    if (run(call) != STATUS_OK) return STATUS_FAILED;
+    if (call->config->n_layers > CONFIG_MAX_LAYERS || (call->json && call->config->n_heads == 0))
+        return error_set(call->error, "the family's line '%s %s' gives %u layers of %u heads",
+                         step->verb, call->words, call->config->n_layers, call->config->n_heads);
+    return STATUS_OK;
 }
 
 Status steps_run(const Step *steps, StepCall call) {
