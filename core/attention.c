@@ -99,9 +99,11 @@ void attention_memory_free(AttentionMemory *memory) {
     free(memory);
 }
 
-/* The thread's AttentionBf16, whose parts lie in the scratch. */
-static AttentionBf16 place_bf16(const AttentionMemory *memory, size_t thread, float *scratch) {
-    AttentionBf16 place = {.kernels = memory->kernels, .q = scratch};
+/* The parts lie in the thread's scratch. */
+AttentionBf16 attention_bf16_of(const AttentionMemory *memory) {
+    size_t thread = (size_t)omp_get_thread_num();
+    AttentionBf16 place = {.kernels = memory->kernels,
+                           .q = memory->threads + thread * memory->thread_floats};
     place.weights = (char *)place.q + packed_bytes(memory->kernels, memory->head_dim);
     place.rows = (void *)((char *)place.weights + packed_bytes(memory->kernels, KV_PAGE));
     place.values = (void *)((char *)place.rows + rows_bytes(memory->head_dim));
@@ -116,12 +118,7 @@ static Workspace thread_workspace(const AttentionMemory *memory, bool observed) 
     w.next = w.weights[ATTENTION_QUERIES];
     w.running = w.next + ATTENTION_QUERIES * memory->partial_floats;
     if (observed) w.scores = w.running + ATTENTION_QUERIES * memory->partial_floats;
-    w.bf16 = place_bf16(memory, thread, w.scratch);
     return w;
-}
-
-AttentionBf16 attention_bf16_of(const AttentionMemory *memory) {
-    return thread_workspace(memory, false).bf16;
 }
 
 /* ---- The items of a call ---- */
@@ -383,7 +380,8 @@ void attention_forward(const AttentionKernel *kernel, AttentionMemory *memory,
                           .out = out,
                           .observers = observers};
     choose_items(&call);
-    const Workspace w = thread_workspace(memory, observers);
+    Workspace w = thread_workspace(memory, observers);
+    if (kvcache_shape(cache)->type == KV_BF16) w.bf16 = attention_bf16_of(memory);
     if (splits_segments(&call)) {
         run_split(&call, &w);
     } else {
