@@ -1,7 +1,7 @@
 /* Weights of 8 bits in safetensors, FP8 or integers, whose scales are a tensor of their own beside
  * them: one number, or one for each row or block. DeepSeek V3's and Qwen 3's FP8 files
  * call it NAME_scale_inv, Mistral's and compressed-tensors' NAME_scale. (transformers,
- * integrations/finegrained_fp8.py.) source.c multiplies the weights with them. */
+ * integrations/finegrained_fp8.py.) source_floats.c multiplies the weights with them. */
 #ifndef FORMATS_STORED_SCALE_JOIN_H
 #define FORMATS_STORED_SCALE_JOIN_H
 
