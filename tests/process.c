@@ -152,6 +152,7 @@ static pid_t start(const char *const *argv, const char *input, size_t input_leng
     pid_t child;
     assert_int_equal(pipe2(in, O_CLOEXEC) | pipe2(out, O_CLOEXEC) | pipe2(err, O_CLOEXEC), 0);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_DFL); /* nohup's programs would pass on that they ignore it */
     if (input_length > 0)
         assert_int_equal(write(in[1], input, input_length), (ssize_t)input_length);
     posix_spawn_file_actions_init(&actions);
