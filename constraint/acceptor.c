@@ -274,8 +274,9 @@ static NextItem next_item(const Acceptor *m, const Array *a, uint32_t count, uin
                              acceptor_array_can_end(m, a, count + 1, hits + 1)};
 }
 
-/* An array's frame: a is the number of items (as far as it matters) twice, plus 1 while an item is
- * being read; b is the number of hits, as far as it matters. */
+/* What may come next inside an array. An array's frame: a is the number of items (as far as it
+ * matters) twice, plus 1 while an item is being read; b is the number of hits, as far as it
+ * matters. */
 static void array_at(Acceptor *m, const Frame *f, uint32_t tag) {
     const Array *a = &m->arrays[m->nodes[f->node].a];
     uint32_t count = f->a >> 1, hits = f->b;

@@ -77,8 +77,9 @@ Regex regex_bound(RegexArena *arena, const char *text, RegexCompare compare) {
     return bound_node(arena, (uint32_t)arena->n_decimals++, compare, STATE_EQUAL);
 }
 
-/* A leading zero is no digit of the whole part: "0.5" has none. The state with n == 0 and no point
- * stands for nothing read; `0` then moves to the point's side with order fixed. */
+/* The derivative of a bounded number by one byte: what may follow it. A leading zero is no digit
+ * of the whole part: "0.5" has none. The state with n == 0 and no point stands for nothing read;
+ * `0` then moves to the point's side with order fixed. */
 static Regex derive_bound(RegexArena *arena, RegexNode node, unsigned char byte) {
     const RegexDecimal *d = &arena->decimals[node.a];
     uint32_t n = node.c >> 3, order = node.c & 3;

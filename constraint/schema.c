@@ -324,9 +324,10 @@ static Status other_members(SchemaCompiler *c, ObjectBuild *o) {
     return add_groups(c, o, key, 0);
 }
 
-/* `minProperties` and `maxProperties` together would need a search for dependent members whose
- * numbers add up. What is required, with all that it calls for, mostly makes the least number,
- * which then says nothing; one member is found without a search. */
+/* Drops a minProperties that the required members fulfil, and refuses one beside maxProperties that
+ * they do not. `minProperties` and `maxProperties` together would need a search for dependent
+ * members whose numbers add up. What is required, with all that it calls for, mostly makes the
+ * least number, which then says nothing; one member is found without a search. */
 static Status check_counts(SchemaCompiler *c, ObjectBuild *o) {
     size_t n = 0;
     if (o->n_dependencies == 0 || o->max == ACCEPTOR_NO_LIMIT) return STATUS_OK;

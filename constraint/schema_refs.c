@@ -137,7 +137,8 @@ static Status index_object(SchemaCompiler *c, const json_t *value, size_t *base)
     return put_place(c, (SchemaPlace){value, *base}) ? STATUS_OK : schema_no_memory(c);
 }
 
-/* `names`: the keys of this object are names, not keywords. */
+/* Indexes the $id, $anchor and so on of a schema's part, and of all parts in it. `names`: the keys
+ * of this object are names, not keywords. */
 static Status index_value(SchemaCompiler *c, const json_t *value, size_t base, bool names) {
     static const char *const maps[] = {"properties",  "patternProperties", "$defs",
                                        "definitions", "dependencies",      "dependentSchemas"};

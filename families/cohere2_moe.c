@@ -8,9 +8,10 @@ static bool is_dense(const json_t *json, uint32_t i, double n_first) {
     return types ? type && strcmp(type, "dense") == 0 : i < n_first;
 }
 
-/* Every n-th layer has no window and no RoPE, counted anew after the first dense ones, which have a
- * pattern of their own (prefix_dense_sliding_window_pattern): where it is 1,
- * dense layers see everything and rotate all the same. */
+/* Sets the windows and which layers rotate. Every n-th layer has no window and no RoPE, counted
+ * anew after the first dense ones, which have a pattern of their own
+ * (prefix_dense_sliding_window_pattern): where it is 1, dense layers see everything and rotate all
+ * the same. */
 static Status cohere2_moe_windows(const json_t *json, Config *config, Error *error) {
     double n_dense = json_number(json, "first_k_dense_replace", 0);
     double dense_every = json_number(json, "prefix_dense_sliding_window_pattern", 1);

@@ -105,7 +105,7 @@ static double latent_scale(const Config *config, uint32_t rank) {
     return sqrt((double)config->dim / rank);
 }
 
-/* The layers with a window have RoPE table 1. */
+/* Sets the sizes of the layers with a window, which have RoPE table 1. */
 static Status set_local_sizes(const json_t *json, Config *config, Error *error) {
     uint32_t sizes[LOCAL_SIZES], first = 0;
     const json_t *all = json_value(json, "per_layer_config");
@@ -164,8 +164,8 @@ static Status read_layer_types(const json_t *json, Config *config, Error *error)
     return STATUS_OK;
 }
 
-/* The scale of the queries' latents is part of the scores'; the indexer's ranks do not depend on
- * it. */
+/* Reads the experts, the latents and the indexers. The scale of the queries' latents is part of
+ * the scores'; the indexer's ranks do not depend on it. */
 static Status dots3_finish(const json_t *json, Config *config, Error *error) {
     const char *older = "moe_shared_expert_intermediate_size";
     const char *key = json_value(json, older) ? older : "shared_experts_intermediate_size";

@@ -23,8 +23,9 @@ static Status read_ffn_multipliers(const json_t *json, double out[2], Error *err
     return error_set(error, "config.json: mlp_multipliers are %g and %g", out[0], out[1]);
 }
 
-/* The norm before a feed-forward takes the gate's multiplier, which `up` then has as well; what the
- * layers add to the residual stream is multiplied by the rest of the output's. */
+/* Reads the Mamba part's sizes and all multipliers. The norm before a feed-forward takes the
+ * gate's multiplier, which `up` then has as well; what the layers add to the residual stream is
+ * multiplied by the rest of the output's. */
 static Status falcon_h1_finish(const json_t *json, Config *config, Error *error) {
     const json_t *inner = json_object_get(json, "mamba_d_ssm");
     const json_t *width = json_value(json, "mamba_d_head");

@@ -293,6 +293,8 @@ static Status add_cutoffs(const RuleContext *context, const json_t *json, Error 
     return STATUS_OK;
 }
 
+/* Adds the maps into and out of each further stream, whose number is in the config, and the
+ * cutoffs. */
 static Status gemma3n_more(const RuleContext *context, const json_t *json, Error *error) {
     for (uint32_t i = 1; i < context->source->config.altup_streams; i++) {
         char in[64], out[64], to_in[32], to_out[32];

@@ -1,7 +1,8 @@
 /* Lara Mini: gated DeltaNet beside windows, and a mixture in every layer. */
 #include "families/shared.h"
 
-/* Layers with full attention have no RoPE. Without layer_types five kinds follow one another. */
+/* Sets the kinds of layers, their windows and which rotate. Layers with full attention have no
+ * RoPE. Without layer_types five kinds follow one another. */
 static Status lara_mini_finish(const json_t *json, Config *config, Error *error) {
     static const KindName names[] = {{"linear_attention", LAYER_DELTA},
                                      {"full_attention", LAYER_ATTENTION},

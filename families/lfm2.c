@@ -14,8 +14,8 @@ static const TensorRule lfm3_sandwich[] = {
     {0},
 };
 
-/* Layers are convolutions, or attend to everything or to a window; the latter two have a RoPE table
- * each. */
+/* Sets the kinds of layers, their windows and RoPE tables. Layers are convolutions, or attend to
+ * everything or to a window; the latter two have a RoPE table each. */
 static Status lfm3_finish(const json_t *json, Config *config, Error *error) {
     static const KindName names[] = {{"conv", LAYER_CONVOLUTION},
                                      {"full_attention", LAYER_ATTENTION},

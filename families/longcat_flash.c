@@ -3,8 +3,8 @@
 
 static const RopeKeys plain_rope;
 
-/* A layer of config.json is two of ours. The experts that give their input are the last ones. The
- * queries' scale is part of the scores'. */
+/* Sets the layers, the heads' scales and the experts. A layer of config.json is two of ours. The
+ * experts that give their input are the last ones. The queries' scale is part of the scores'. */
 static Status longcat_flash_finish(const json_t *json, Config *config, Error *error) {
     double layers = json_number(json, "num_layers", 28), width = config->dim;
     double q_dim = json_number(json, "qk_head_dim", config->head_dim + config->rotary_dim);

@@ -1,9 +1,10 @@
 /* MiMo V2 Flash: values narrower than keys, sinks, a RoPE of their own for windows. */
 #include "families/shared.h"
 
-/* Layers with windows have twice the key/value heads and RoPE of their own. Without layer_types the
- * first layer and every 6th have none. Without a partial_rotary_factor transformers rotates a third
- * of a head, or all of it for a rope_type other than the default: refused. */
+/* Sets windows, heads and RoPE of each layer. Layers with windows have twice the key/value heads
+ * and RoPE of their own. Without layer_types the first layer and every 6th have none. Without a
+ * partial_rotary_factor transformers rotates a third of a head, or all of it for a rope_type other
+ * than the default: refused. */
 static Status mimo_v2_flash_finish(const json_t *json, Config *config, Error *error) {
     const json_t *entry;
     const char *name;

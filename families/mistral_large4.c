@@ -9,8 +9,9 @@
         .learned = "model.lerope.alpha"                                                            \
     }
 
-/* A layer whose entry in kv_source_layers is another layer reads the latents of the last layer
- * before it that any later layer names and that has RoPE if it has, as in transformers. */
+/* Sets which layers read the latents of an earlier one. A layer whose entry in kv_source_layers is
+ * another layer reads the latents of the last layer before it that any later layer names and that
+ * has RoPE if it has, as in transformers. */
 static Status share_latents(const json_t *json, Config *config, Error *error) {
     const json_t *sources = json_value(json, "kv_source_layers");
     uint32_t last[2] = {UINT32_MAX, UINT32_MAX}; /* without RoPE, and with it */

@@ -1,8 +1,8 @@
 /* Nemotron H: a layer is Mamba 2, attention, a feed-forward or a mixture. */
 #include "families/shared.h"
 
-/* A layer is Mamba 2, attention, a feed-forward or a mixture, by a list of names or a text with a
- * letter for each layer. */
+/* Reads the kind of each layer and what only these kinds have. A layer is Mamba 2, attention, a
+ * feed-forward or a mixture, by a list of names or a text with a letter for each layer. */
 static Status nemotron_h_finish(const json_t *json, Config *config, Error *error) {
     static const char *const absent[] = {"linear_attention", "moe", "full_attention", "mlp"};
     static const struct {
@@ -46,9 +46,10 @@ static Status nemotron_h_finish(const json_t *json, Config *config, Error *error
     return STATUS_OK;
 }
 
-/* A layer is what it has tensors of: Mamba 2, attention, a narrow mixture, or (LAYER_NONE) a plain
- * feed-forward or mixture. No layer has a width of its own: 0 means ffn_dim. What follows the loop
- * is the same for all models of the family. */
+/* Finds the kind of each layer by its tensors. A layer is what it has tensors of: Mamba 2,
+ * attention, a narrow mixture, or (LAYER_NONE) a plain feed-forward or mixture. No layer has a
+ * width of its own: 0 means ffn_dim. What follows the loop is the same for all models of the
+ * family. */
 static Status gguf_nemotron_h_finish(const GgufModel *m, Config *c) {
     bool mixes = false;
     gguf_model_uint(m, "moe_latent_size", &c->experts.dim);

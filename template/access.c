@@ -37,6 +37,7 @@ static Value unsafe_attr(Machine *m, Value object, Text name) {
     return jinja_value_undefined(m, (const char *)b.bytes, object, jinja_value_text(m, name));
 }
 
+/* The attribute of a namespace, a loop or an object itself, not an item. */
 Value jinja_get_own_attr(Machine *m, Value object, Text name) {
     bool unsafe = false;
     if (object.type == V_NAMESPACE) {

@@ -122,6 +122,7 @@ bool jinja_contains(Machine *m, Value container, Value item) {
     return false;
 }
 
+/* Whether a comparison of two values holds. */
 bool jinja_holds(Machine *m, Operator op, Value a, Value b) {
     switch (op) {
     case OP_EQUAL:

@@ -78,6 +78,8 @@ static void format_digits(Machine *m, Builder *out, bool negative, const char *p
     pad(m, out, jinja_built(&body), spec, fixed);
 }
 
+/* Formats an integer as Python's format() does by a specification: base, sign, prefix, grouping,
+ * width. */
 void jinja_format_int(Machine *m, Builder *out, Value v, const Spec *spec) {
     uint64_t magnitude = v.as.integer < 0 ? -(uint64_t)v.as.integer : (uint64_t)v.as.integer;
     char digits[2 * NUMBER_SIZE];

@@ -188,6 +188,7 @@ int64_t jinja_loop_length(Machine *m, Loop *loop) {
     return loop->length;
 }
 
+/* The attribute of a template's `loop`: index, first, length ... */
 Value jinja_loop_attr(Machine *m, Loop *loop, Text name) {
     if (jinja_text_is(name, "index")) return jinja_value_int(loop->index0 + 1);
     if (jinja_text_is(name, "index0")) return jinja_value_int(loop->index0);

@@ -155,6 +155,7 @@ Text jinja_text_strip_chars(Machine *m, Text t, Text chars, int sides) {
     return text_strip(m, t, &chars, sides);
 }
 
+/* Python's str.replace: at most `count` occurrences (-1: all). */
 Text jinja_text_replace(Machine *m, Text t, Text old, Text new, int64_t count) {
     Builder b = {0};
     size_t done = 0;
@@ -179,6 +180,7 @@ Text jinja_text_replace(Machine *m, Text t, Text old, Text new, int64_t count) {
     return jinja_built(&b);
 }
 
+/* Escapes the characters that HTML reserves. */
 Text jinja_text_escape(Machine *m, Text t) {
     Builder b = {0};
     for (size_t i = 0; i < t.length; i++) {

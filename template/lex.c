@@ -239,7 +239,8 @@ static bool lex_name(Lexer *x) {
     return true;
 }
 
-/* `open` is the stack of closing brackets that must still come. Returns its new height. */
+/* Reads an operator or bracket. `open` is the stack of closing brackets that must still come.
+ * Returns its new height. */
 static size_t lex_operator(Lexer *x, char *open, size_t n_open) {
     static const char *const operators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
                                             "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",

@@ -151,8 +151,9 @@ static Status object_arguments(Maker *m, const char *name, const json_t *paramet
     return STATUS_OK;
 }
 
-/* Each parameter that is written as a tag gets a document of its own, in which only references to
- * the definitions mean the same. */
+/* Refuses references that would mean something else in a parameter's own document. Each parameter
+ * that is written as a tag gets a document of its own, in which only references to the definitions
+ * mean the same. */
 static Status check_references(Maker *m, const char *name, const json_t *value) {
     static const char *const known[] = {"#/$defs/", "#/definitions/"};
     const char *key, *to = json_string_value(json_object_get(value, "$ref"));
@@ -175,7 +176,8 @@ static Status check_references(Maker *m, const char *name, const json_t *value) 
     return STATUS_OK;
 }
 
-/* What schemas may say of parameters that are written as tags. */
+/* Refuses keywords beside the properties that are not known here. What schemas may say of
+ * parameters that are written as tags. */
 static Status check_parameters(Maker *m, const char *name, const json_t *parameters) {
     static const char *const known[] = {"type",
                                         "properties",
@@ -330,7 +332,7 @@ static bool is_plain_name(const char *name) {
                                        "0123456789_-.:/")];
 }
 
-/* From the name of a function to the end of its call. */
+/* Adds the shape of a call of one function: from its name to the end of the call. */
 static Status add_function(Maker *m, json_t *choice, const json_t *function) {
     const char *name = json_string_value(json_object_get(function, "name"));
     const json_t *parameters = json_object_get(function, "parameters");

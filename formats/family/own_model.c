@@ -342,6 +342,8 @@ static void add_norm(Description *d, const char *to, OwnPart part) {
     add_rule(d, to, part, (TensorRule){.form = FORM_VECTOR, .rows = "dim"});
 }
 
+/* Adds wq, wk and wv, which lie below one another in one matrix: `to` names one of the three parts
+ * and leaves the others ('-'). */
 static void add_fused(Description *d) {
     const TensorRule rule = {.form = FORM_MATRIX,
                              .rows = Q_ROWS " + " KV_ROWS " + " KV_ROWS,

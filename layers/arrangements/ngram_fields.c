@@ -19,6 +19,8 @@ const FieldTable ngram_keys = FIELD_TABLE(
 
 enum { MOST_TABLES = 1024 }; /* of all layers: each is a prime to be found */
 
+/* Checks what n-grams read of the configuration. Layers with n-grams are numbered 1, 2, ... in
+ * their order; only delta layers have the state that these need. */
 Status ngram_validate(const Config *c, Error *error) {
     uint32_t n = 0;
     for (uint32_t l = 0; l < c->n_layers; l++) {

@@ -92,7 +92,7 @@ static void add_router(TextBuffer *t, const Model *m, const Branch *b) {
     if (m->weights.layers[b->layer].router_table) write_text(t, ", experts by the token");
 }
 
-/* post(f(pre(x))), before it is added. */
+/* Writes what a branch computes: post(f(pre(x))). */
 static void add_function(TextBuffer *t, const Model *m, const Branch *first, const Branch *b) {
     add_factor(t, b->part_scale);
     if (b->post) write_text(t, "norm(");

@@ -212,7 +212,8 @@ static json_t *make_seal(json_t *receipt) {
     return seal;
 }
 
-/* Items have rising numbers, and version 2 says how many there are. */
+/* Checks the numbers of a receipt's items. Items have rising numbers, and version 2 says how many
+ * there are. */
 static Status check_items(Receipt *r, Error *error) {
     const json_t *count = json_object_get(r->json, "count");
     json_int_t before = 0;

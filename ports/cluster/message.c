@@ -63,6 +63,7 @@ static Status check_adapters(const MessageReceiver *receiver, const Change *chan
     return STATUS_OK;
 }
 
+/* Checks a change of the cache that rank 0 sends. */
 Status message_check_change(const MessageReceiver *receiver, const Change *change, Error *error) {
     int64_t most = INT32_MAX;
     if (change->kind == CACHE_NEW) return check_new_cache(receiver, change, error);
