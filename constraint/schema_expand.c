@@ -144,8 +144,10 @@ static Status one_of_choices(SchemaCompiler *c, const json_t *schema, const json
     return status;
 }
 
-/* The alternatives of anyOf: its branches, and where it matters what several of them evaluate,
- * several at a time. */
+/* The alternatives of anyOf. Usually these are its branches. With unevaluatedProperties or
+ * unevaluatedItems (c->evaluates) it matters which branches hold together: then each set of
+ * branches is an alternative. Of more than MOST_EVALUATED branches there are too many sets: one
+ * branch holds at a time. */
 static const json_t *any_of_choices(SchemaCompiler *c, const json_t *schema) {
     const json_t *branches = json_object_get(schema, "anyOf");
     size_t n = json_array_size(branches);

@@ -110,7 +110,9 @@ static void gate_heads(ForwardPass *pass, const HeadShape *h, const Linear *w,
 
 /* Runs a layer's attention: q, k, v and the gate, rotation and the cache (prepare_heads),
  * attention, gate, inner norm, output. A layer that reads an earlier layer's keys and values
- * (kv_distance) computes only q; one without wv takes its keys for values. */
+ * (kv_distance) computes only q; one without wv takes its keys for values. Inputs and outputs of
+ * wo are gathered where several ranks share the heads (ports/cluster); else forward_gather does
+ * nothing. */
 static void self_attention_run(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     size_t l = b->layer;

@@ -138,8 +138,9 @@ static Status read_layer_config(const json_t *layers, Config *c, Error *error) {
     return STATUS_OK;
 }
 
-/* Layers without a window have heads of another width and, where keys are values, another number of
- * key/value heads. All of them must have the same width, as they share a RoPE table. */
+/* Sets the heads of the layers without a window. Layers without a window have heads of another
+ * width and, where keys are values, another number of key/value heads. All of them must have the
+ * same width, as they share a RoPE table. */
 static Status read_global_heads(const json_t *json, Config *c, Error *error) {
     const json_t *layers = json_value(json, "per_layer_config");
     bool keys_are_values = json_flag(json, "attention_k_eq_v", false);

@@ -33,8 +33,9 @@ static Status read_kinds(const json_t *json, uint32_t window, Config *config, Er
     return STATUS_OK;
 }
 
-/* intermediate_size counts gate and up together, lru_width all blocks of channels; transformers
- * rounds the embeddings' scale to bfloat16. */
+/* Reads the widths, the window and the embeddings' scale. intermediate_size counts gate and up
+ * together, lru_width all blocks of channels; transformers rounds the embeddings' scale to
+ * bfloat16. */
 static Status recurrent_gemma_finish(const json_t *json, Config *config, Error *error) {
     uint32_t width = 0, window = 0;
     bool old = json_value(json, "attention_window_size") != NULL;

@@ -233,6 +233,8 @@ bool snapshots_has_windows(const KvCache *cache, const Sequence *sequence, int32
 
 /* ---- What kvcache.c calls (kvcache_snapshots_internal.h) ---- */
 
+/* Drops a held snapshot that is too far behind the n new positions, and takes new ones where they
+ * are due. */
 void snapshots_commit(KvCache *cache, Sequence *sequence, size_t n) {
     int32_t before = sequence->next - (int32_t)n, start = sequence->start;
     const KvSnapshot *held = sequence->held;

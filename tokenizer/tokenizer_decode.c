@@ -39,7 +39,9 @@ static void strip_after_bos(TokenDecoder *d, int32_t id) {
         d->strip_left = d->tokenizer->decoders.steps->flags & 0xFFFF;
 }
 
-/* Appends the text of one token. What is stripped at the start may span several tokens. */
+/* Appends the text of one token. The section holds each token's text once, or also as the first
+ * and as the last of a text: 1, 2 or 4 variants. What is stripped at the start may span several
+ * tokens. */
 static void decode_token(TokenDecoder *d, int32_t id, bool last) {
     const Tokenizer *t = d->tokenizer;
     uint32_t variant = (d->at_start ? 1 : 0) | (last ? 2 : 0);

@@ -35,9 +35,10 @@ static void write_as_real(char *integer, size_t n) {
     memcpy(integer, is_finite ? real : "null", is_finite ? length : 4);
 }
 
-/* Python writes what jansson does not read: infinities and NaN as words, and integers of any length
- * (a tokenizer without a limit has a model_max_length of 1e30 in digits). Returns a copy of the
- * text in which the words are null and such integers are reals; NULL: no memory. */
+/* A copy of a JSON text without what Python writes and jansson does not read. Python writes what
+ * jansson does not read: infinities and NaN as words, and integers of any length (a tokenizer
+ * without a limit has a model_max_length of 1e30 in digits). Returns a copy of the text in which
+ * the words are null and such integers are reals; NULL: no memory. */
 static char *without_python(const char *text, size_t bytes) {
     static const char *const words[] = {"-Infinity", "Infinity", "NaN"};
     char *copy = bytes > 0 ? malloc(bytes) : NULL;

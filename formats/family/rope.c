@@ -276,8 +276,9 @@ static void inherit_truncate(json_t *parameters, const json_t *all) {
     if (truncate) json_object_set(parameters, "truncate", truncate);
 }
 
-/* Step 3.5: a kind of layers has the parameters that the lists give its first layer; layers with
- * full attention also have those of rope_scaling. */
+/* Gathers the RoPE parameters of one kind of layers from lists that have an element a layer. Step
+ * 3.5: a kind of layers has the parameters that the lists give its first layer; layers with full
+ * attention also have those of rope_scaling. */
 static Status listed_parameters(const json_t *json, bool local, json_t **out, Error *error) {
     static const char *const keys[] = {"rope_theta", "partial_rotary_factors"};
     static const char *const names[] = {"rope_theta", "partial_rotary_factor"};

@@ -195,7 +195,7 @@ static void put_nvfp4(const BlockParts *p, uint8_t *to) {
         to[4 + i / 16 * 8 + i % 8] |= (uint8_t)(p->codes[i] << (i % 16 < 8 ? 0 : 4));
 }
 
-/* `to` is zeros before. */
+/* Writes a block from its parts; `to` is zeros before. */
 static void put_block(StoredType type, const BlockParts *p, uint8_t *to) {
     switch (type) {
     case STORED_Q8_0:

@@ -135,7 +135,8 @@ static Status validate_gated(const Config *c, Error *error) {
     return ngram_validate(c, error);
 }
 
-/* Muse Spark, with norms around its blocks, and Doge, with norms before them. */
+/* Checks the configuration of models with gates of the residual stream. Muse Spark, with norms
+ * around its blocks, and Doge, with norms before them. */
 static Status validate_residual_gates(const Config *c, Error *error) {
     bool around = c->norm_place == NORM_AROUND;
     const ProductConfig *p = &c->product;

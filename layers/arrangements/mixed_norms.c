@@ -27,7 +27,7 @@ typedef struct MixedNorms {
     LayerGates gates[]; /* of each layer, where Config.adapter_rank is not 0 */
 } MixedNorms;
 
-/* NormGate.apply */
+/* Multiplies Branch.in by the gate of its norm (NormGate.apply). */
 static void apply_gate(ForwardPass *pass, const Branch *b) {
     Model *m = pass->model;
     const NormGate *gate = b->gate;

@@ -220,7 +220,8 @@ static void head_mixture_prepare(ForwardPass *pass, size_t l, const HeadMixture 
     forward_wait(pass);
 }
 
-/* sorted = the outputs of the heads, in the order of choices. */
+/* sorted = the outputs of the heads, in the order of choices. `attended` of a row is
+ * [n_kv_heads][k][head]: the heads of one choice are k * head apart. */
 static void sort_outputs(ForwardPass *pass, const HeadShape *h, const HeadMixtureRows *r) {
     size_t k = pass->model->config->experts.per_token;
     size_t head = h->value_dim, width = h->n_kv_heads * head;

@@ -15,7 +15,8 @@
 
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
 
-/* --embed is a batch whose lines are texts, with the results in their order. */
+/* Makes --embed a batch, and refuses options of embeddings without it. --embed is a batch whose
+ * lines are texts, with the results in their order. */
 static Status check_embed(Options *o, Error *error) {
     BatchOptions *batch = batch_options_to_set(o);
     const ProofOptions *proof = proof_options(o);
@@ -83,7 +84,8 @@ static bool names_table(const char *name) {
            (strncasecmp(name + n - 4, ".csv", 4) == 0 || strncasecmp(name + n - 4, ".tsv", 4) == 0);
 }
 
-/* A table has a prompt of its own, into which its rows are filled. */
+/* Decides whether the batch is a table, and refuses what does not go with one. A table has a
+ * prompt of its own, into which its rows are filled. */
 static Status check_table(Options *o, Error *error) {
     const ProofOptions *proof = proof_options(o);
     BatchOptions *batch = batch_options_to_set(o);

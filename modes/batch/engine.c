@@ -600,9 +600,9 @@ static Status run_again(Engine *e, const EngineTask *task, int32_t position, Err
     return n > 0 ? prefill(e->model, e->cache, &again, error) : STATUS_OK;
 }
 
-/* The rows together gave a value that is not a finite number. One text at a time, without its
- * drafts, shows whose fault it is: that text ends, the others get what they would have got. Gives
- * the number of rows with logits. */
+/* Runs the rows of a pass again, one text at a time. The rows together gave a value that is not a
+ * finite number. One text at a time, without its drafts, shows whose fault it is: that text ends,
+ * the others get what they would have got. Gives the number of rows with logits. */
 static Status one_by_one(Engine *e, size_t n_rows, size_t *n_logits) {
     *n_logits = 0;
     for (size_t at = 0, n; at < n_rows; at += n) {

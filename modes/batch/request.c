@@ -202,7 +202,7 @@ static Status set_stop(Request *r, const Field *field, const json_t *value, Erro
     return STATUS_OK;
 }
 
-/* {"50256": -100}, as in OpenAI's API. */
+/* Reads the biases of logits by token: {"50256": -100}, as in OpenAI's API. */
 static Status set_bias(Request *r, const Field *field, const json_t *value, Error *error) {
     if (!json_is_object(value))
         return request_wrong(field, "an object of token ids and numbers", error);

@@ -42,8 +42,9 @@ static Status from_environment(const char *name, uint64_t absent, uint64_t *numb
     return usage(error, "--shard: $%s is not a whole number: '%s'", name, value);
 }
 
-/* A task of an array counts from the array's first index by its step, whatever these are. An array
- * with gaps, as when a few tasks are submitted again, has another COUNT than the parts. */
+/* Reads which part of how many this is from Slurm's environment. A task of an array counts from
+ * the array's first index by its step, whatever these are. An array with gaps, as when a few tasks
+ * are submitted again, has another COUNT than the parts. */
 static Status from_slurm(uint64_t *part, uint64_t *of, Error *error) {
     uint64_t id, count, first, last, step;
     if (!getenv("SLURM_ARRAY_TASK_ID") || !getenv("SLURM_ARRAY_TASK_COUNT"))

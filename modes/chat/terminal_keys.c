@@ -178,8 +178,8 @@ static bool read_sequence(TerminalKeys *keys, int fd, Sequence *s) {
     return true;
 }
 
-/* The only form in which this module returns the key (terminal_keys.h), whatever the terminal; "":
- * the key is not known. */
+/* The name of the key that sent a sequence. The only form in which this module returns the key
+ * (terminal_keys.h), whatever the terminal; "": the key is not known. */
 static const char *name_of(const Sequence *s) {
     char final = s->final;
     unsigned modifiers = s->modifiers ? s->modifiers - 1 : 0;
