@@ -146,7 +146,7 @@ static void exact_multiply(float *out, const Matrix *w, const float *x) {
             x_scale = largest / 127.0f;
             for (size_t k = 0; k < n; k++) {
                 float code = rintf(x[first + k] * to_code);
-                codes[k] = (int32_t)(code > 127.0f ? 127.0f : code < -127.0f ? -127.0f : code);
+                codes[k] = (int32_t)fmaxf(-127.0f, fminf(code, 127.0f)); /* 127 if it is NaN */
                 code_sum += codes[k];
             }
         }
