@@ -2,8 +2,10 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,10 +43,10 @@ static const json_t *values(const json_t *branch, const char *stage) {
     return json_object_get(json_object_get(branch, stage), "values");
 }
 
-static void heads_follow_the_formula_of_attention(void **state) {
-    (void)state;
+/* Multiplies out the vectors that --json gives. */
+static void assert_heads_follow_the_formula(const char *shape) {
     char *directory = fixture_directory();
-    char *model = small_model(directory, "tiny,window=5");
+    char *model = small_model(directory, shape);
     json_t *view = view_of(model, "1", "9", "1", "512"), *attention = branch(view, 0);
     const json_t *heads = json_object_get(attention, "heads");
     const json_t *cached = json_object_get(attention, "kv_heads");
@@ -56,13 +58,15 @@ static void heads_follow_the_formula_of_attention(void **state) {
         const json_t *query = json_object_get(head, "query"), *sum = json_object_get(head, "sum");
         const json_t *weights = json_object_get(head, "weights");
         const json_t *scores = json_object_get(head, "scores");
-        double total = 0.0;
+        double total = 0.0, slope = json_number_value(json_object_get(head, "slope"));
+        assert_true((slope > 0.0) == (strstr(shape, "alibi") != NULL));
         assert_int_equal(json_array_size(weights), 10);
         for (size_t p = 0; p < 10; p++) {
             const json_t *key = json_array_get(json_object_get(kv, "keys"), p);
             double product = 0.0;
             for (size_t i = 0; i < 16; i++) product += at(query, i) * at(key, i);
-            if (p >= 5) assert_true(fabs(product * scale - at(scores, p)) < 1e-4);
+            double score = product * scale - slope * (double)(9 - p);
+            if (p >= 5) assert_true(fabs(score - at(scores, p)) < 1e-4);
             if (p < 5) assert_true(at(weights, p) == 0.0);
             total += at(weights, p);
         }
@@ -78,6 +82,12 @@ static void heads_follow_the_formula_of_attention(void **state) {
     json_decref(view);
     free(model);
     fixture_remove_directory(directory);
+}
+
+static void heads_follow_the_formula_of_attention(void **state) {
+    (void)state;
+    assert_heads_follow_the_formula("tiny,window=5");
+    assert_heads_follow_the_formula("tiny,window=5,position=alibi");
 }
 
 static void each_branch_adds_to_what_the_next_one_reads(void **state) {
@@ -193,10 +203,167 @@ static void places_that_are_not_there_are_named(void **state) {
     fixture_remove_directory(directory);
 }
 
+/* ---- The printed formula --------------------------------------------------------------------- */
+
+/* The formula above the table of heads, as a reader takes it from the text. */
+typedef struct Formula {
+    double scale, cap; /* cap 0: scores are not capped */
+    double slopes[16], sinks[16];
+    bool has_slopes, has_sinks;
+    size_t window; /* 0: none */
+} Formula;
+
+/* Reads the numbers of a line "  NAME of heads 0, 1, ...: x, y, z"; false: there is none. */
+static bool read_by_head(const char *text, const char *name, double *out) {
+    char begin[64];
+    snprintf(begin, sizeof begin, "\n  %s of heads 0, 1, ...:", name);
+    const char *at = strstr(text, begin);
+    if (!at) return false;
+    char *end = (char *)at + strlen(begin);
+    for (size_t i = 0; i < 16; i++) {
+        out[i] = strtod(end, &end);
+        if (*end != ',') break;
+        end++;
+    }
+    return true;
+}
+
+static Formula formula_of(const char *text) {
+    Formula f = {0};
+    const char *at = strstr(text, "\n  score = ");
+    assert_non_null(at);
+    if (sscanf(at, "\n  score = %lf * tanh(q . k times %lf", &f.cap, &f.scale) != 2)
+        assert_int_equal(sscanf(at, "\n  score = q . k times %lf", &f.scale), 1);
+    f.has_slopes = read_by_head(text, "slopes", f.slopes);
+    f.has_sinks = read_by_head(text, "sinks", f.sinks);
+    bool slope_is_said = strstr(at, " - slope of the head * distance; weight");
+    assert_true(slope_is_said == f.has_slopes);
+    assert_true((strstr(at, "softmax of the scores and the head's sink") != NULL) == f.has_sinks);
+    const char *window = strstr(at, ", of the last ");
+    if (window) f.window = strtoul(window + 14, NULL, 10);
+    return f;
+}
+
+/* Computes each printed score and weight of the layer from the printed q . k, and compares. The
+ * text has at most as many tokens as a head shows keys, 3, so that a softmax is all there. */
+static void assert_formula_holds(const char *model, const char *text, const char *layer,
+                                 const char *const *options, const Formula *expected) {
+    const char *arguments[PROCESS_MAX_ARGUMENTS] = {"run", model, "-i", text, "--layer", layer};
+    size_t n = 6, n_rows = 0, position;
+    for (size_t i = 0; options[i]; i++) arguments[n++] = options[i];
+    Process p = process_run(arguments, NULL, 0);
+    if (p.status) fail_msg("%s", p.err);
+    const Formula f = formula_of(p.out);
+    assert_true(f.has_slopes == expected->has_slopes && f.has_sinks == expected->has_sinks);
+    assert_true(f.cap == expected->cap && f.window == expected->window);
+    assert_int_equal(sscanf(strstr(p.out, " at position "), " at position %zu", &position), 1);
+    double sum = 0.0, weights[64], exps[64];
+    size_t head = 0, first = 0;
+    const char *line = strstr(p.out, "  head keys ");
+    assert_non_null(line);
+    while ((line = strchr(line, '\n')) && line[1] == ' ' && n_rows < 64) {
+        line++;
+        /* The columns from |k| on stand behind the token's name, at the end of the line. */
+        const char *end = strchr(line, '\n');
+        double key_size, product, score, weight, value_size;
+        size_t key;
+        assert_int_equal(sscanf(end - 47, "%lf %lf %lf %lf %lf", &key_size, &product, &score,
+                                &weight, &value_size),
+                         5);
+        bool begins = line[5] != ' ';
+        if (begins) { /* the weights of the head above are whole: they add up to 1 with the sink */
+            for (size_t i = first; i < n_rows; i++)
+                assert_true(fabs(exps[i] / sum - weights[i]) < 2e-3);
+            first = n_rows, sum = 0.0;
+            head = strtoul(line, NULL, 10);
+            if (f.has_sinks) sum = exp(f.sinks[head]);
+        }
+        assert_int_equal(sscanf(line + 29, "%zu", &key), 1);
+        double made = product * f.scale;
+        if (f.cap > 0.0) made = f.cap * tanh(made / f.cap);
+        if (f.has_slopes) made -= f.slopes[head] * (double)(position - key);
+        if (fabs(made - score) > 2e-3)
+            fail_msg("%s: q . k %g gives %g, not %g:\n%s", model, product, made, score, p.out);
+        if (f.window) assert_true(position - key < f.window);
+        exps[n_rows] = exp(score), weights[n_rows] = weight;
+        sum += exps[n_rows++];
+    }
+    for (size_t i = first; i < n_rows; i++) assert_true(fabs(exps[i] / sum - weights[i]) < 2e-3);
+    assert_true(n_rows >= 4);
+    process_free(&p);
+}
+
+/* The formula is what core/attention_segment.c computes (finish_scores, segment_finish). */
+static void the_printed_formula_gives_the_printed_scores_and_weights(void **state) {
+    (void)state;
+    static const char *const plain[] = {NULL},
+                             *const cap[] = {"--override", "attention_softcap=2", NULL},
+                             *const near[] = {"--override", "attention_softcap=0.5", "--override",
+                                              "window=2", NULL};
+    static const struct {
+        const char *shape;
+        const char *const *options;
+        Formula expected;
+    } kinds[] = {
+        {"tiny", plain, {.cap = 0.0}},
+        {"tiny,position=alibi", plain, {.has_slopes = true}},
+        {"tiny,position=none", cap, {.cap = 2.0}},
+        {"tiny,position=alibi", cap, {.cap = 2.0, .has_slopes = true}},
+        {"tiny,position=alibi", near, {.cap = 0.5, .has_slopes = true, .window = 2}},
+        {"tiny,window=2", plain, {.window = 2}},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char *directory = fixture_directory(), *model = small_model(directory, kinds[i].shape);
+        assert_formula_holds(model, "a", "1", kinds[i].options, &kinds[i].expected);
+        free(model);
+        fixture_remove_directory(directory);
+    }
+}
+
+/* GPT-OSS: a sink of each head, and windows in every second layer. */
+static void sinks_are_part_of_the_printed_formula(void **state) {
+    (void)state;
+    static const char *const options[] = {NULL};
+    static const char tokenizer[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": "
+                                    "1, \"c\": 2}, \"merges\": []}}";
+    Fixture f = fixture_load("gpt_oss");
+    char *source = fixture_source(&f), *path = fixture_path(source, "tokenizer.json");
+    file_write(path, tokenizer, sizeof tokenizer - 1);
+    assert_formula_holds(source, "abc", "0", options, &(Formula){.has_sinks = true, .window = 9});
+    assert_formula_holds(source, "abc", "1", options, &(Formula){.has_sinks = true});
+    free(path);
+    fixture_remove_directory(source);
+    fixture_free(&f);
+}
+
+/* A cache that rounds is named: its scores and sums are not those of the numbers shown. */
+static void the_formula_names_a_cache_that_rounds(void **state) {
+    (void)state;
+    char *directory = fixture_directory(), *model = small_model(directory, "tiny");
+    static const char *const types[][2] = {
+        {"f32", NULL}, {"bf16", "the cache is bf16"}, {"q8", "the cache is q8"}};
+    static const char *const looks[][2] = {
+        {"--layer", "1"}, {"--attention", "1.0"}, {"--attention", "scores"}};
+    for (size_t i = 0; i < 3; i++)
+        for (size_t k = 0; k < 3; k++) {
+            Process p =
+                RUN("run", model, "-i", TEXT, looks[k][0], looks[k][1], "--kv-type", types[i][0]);
+            assert_int_equal(p.status, 0);
+            assert_true((strstr(p.out, "the cache is") != NULL) == (i > 0));
+            if (i > 0) assert_non_null(strstr(p.out, types[i][1]));
+            process_free(&p);
+        }
+    free(model);
+    fixture_remove_directory(directory);
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heads_follow_the_formula_of_attention),
+        cmocka_unit_test(the_printed_formula_gives_the_printed_scores_and_weights),
+        cmocka_unit_test(sinks_are_part_of_the_printed_formula),
+        cmocka_unit_test(the_formula_names_a_cache_that_rounds),
         cmocka_unit_test(each_branch_adds_to_what_the_next_one_reads),
         cmocka_unit_test(the_view_is_the_same_on_any_threads_and_chunks),
         cmocka_unit_test(the_terminal_names_shapes_and_the_picture_is_whole),

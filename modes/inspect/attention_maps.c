@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "core/prefill.h"
 #include "layers/model_watch.h"
+#include "modes/inspect/attention_formula.h"
 #include "session/generate.h"
 
 /* ---- Collecting ------------------------------------------------------------------------------ */
@@ -186,42 +187,17 @@ void attention_maps_describe(const AttentionMaps *m, Sheet *out) {
 
 /* ---- Scores ---------------------------------------------------------------------------------- */
 
-double attention_maps_scale(const AttentionMaps *m, size_t layer) {
-    const Config *c = modelfile_config(m->session->file);
-    return (double)c->attention_scale / (c->attention_scale_falls ? (double)layer + 1.0 : 1.0);
-}
-
-bool attention_maps_has_products(const AttentionMaps *m) {
-    const Config *c = modelfile_config(m->session->file);
-    return c->attention_softcap == 0.0f && c->attention_scale != 0.0f;
-}
-
-/* What ALiBi adds to a head's score. */
-static double alibi_of(const AttentionMaps *m, size_t head, size_t query, size_t key) {
-    size_t distance = query > key ? query - key : key - query;
-    if (modelfile_config(m->session->file)->position != POSITION_ALIBI) return 0.0;
-    const FileTensor *slopes = modelfile_find(m->session->file, "alibi.slopes");
-    if (!slopes || slopes->type != TENSOR_VECTOR || head >= slopes->rows * slopes->cols) return 0.0;
-    const float *slope = modelfile_data(m->session->file, slopes);
-    return -fabs((double)slope[head]) * (double)distance;
-}
-
-double attention_maps_product(const AttentionMaps *m, size_t layer, size_t head, size_t query,
-                              size_t key) {
-    double score = (double)attention_score_map(m, layer, head)[query * m->n + key];
-    if (!attention_maps_has_products(m)) return score;
-    return (score - alibi_of(m, head, query, key)) / attention_maps_scale(m, layer);
-}
-
 size_t attention_maps_unscaled(const AttentionMaps *m, size_t layer, size_t head, size_t query,
                                double *out) {
     size_t first = m->first[layer * m->n + query], end = attention_maps_end(m, query);
-    double max = -INFINITY, sum = 0.0;
+    double sink = attention_formula_sink(m, layer, head), max = isnan(sink) ? -INFINITY : sink;
     for (size_t k = first; k < end; k++) {
-        out[k] = attention_maps_product(m, layer, head, query, k);
-        if (attention_maps_has_products(m)) out[k] += alibi_of(m, head, query, k);
+        out[k] = attention_formula_product(m, layer, head, query, k);
+        if (attention_formula_has_products(m, layer))
+            out[k] = attention_formula_score(m, out[k], 1.0, head, query, k);
         if (out[k] > max) max = out[k];
     }
+    double sum = isnan(sink) ? 0.0 : exp(sink - max);
     for (size_t k = first; k < end; k++) sum += out[k] = exp(out[k] - max);
     for (size_t k = first; k < end; k++) out[k] /= sum;
     return first;
@@ -263,7 +239,7 @@ Status attention_maps_statistics(const AttentionMaps *m, size_t layer, size_t he
             double weight = (double)weights[k];
             n_seen++;
             spread_add(&scores, (double)row[k]);
-            spread_add(&products, attention_maps_product(m, layer, head, query, k));
+            spread_add(&products, attention_formula_product(m, layer, head, query, k));
             if (weight > 0.0) out->entropy -= weight * log(weight) / n;
             if (unscaled[k] > 0.0) out->unscaled_entropy -= unscaled[k] * log(unscaled[k]) / n;
             out->gradient += weight * (1.0 - weight) / n;

@@ -53,18 +53,8 @@ void attention_maps_describe(const AttentionMaps *maps, Sheet *out);
 
 /* ---- Scores ---- */
 
-/* What the layer multiplies products of queries and keys by. */
-double attention_maps_scale(const AttentionMaps *maps, size_t layer);
-
-/* Whether q . k can be told from a score: not where a model caps its scores. */
-bool attention_maps_has_products(const AttentionMaps *maps);
-
-/* The product q . k behind a score of a layer and head: without the scale, and without ALiBi. */
-double attention_maps_product(const AttentionMaps *maps, size_t layer, size_t head, size_t query,
-                              size_t key);
-
-/* Fills out[attention_maps_end] with the softmax of a query's products that were not scaled,
- * ALiBi's part of the scores included, and returns the first key that it sees. */
+/* Fills out[attention_maps_end] with the softmax of a query's scores without the scale, which
+ * are capped and take ALiBi's part as the model has it, and returns the first key that it sees. */
 size_t attention_maps_unscaled(const AttentionMaps *maps, size_t layer, size_t head, size_t query,
                                double *out);
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "modes/inspect/attention_formula.h"
 #include "modes/inspect/attention_page.h"
 
 /* Writes [[...], ...]: a row of numbers for each query, null for those that are not finite. */
@@ -31,8 +32,11 @@ static void write_string(const char *name, const char *value, Sheet *out) {
 
 static void write_head(const AttentionMaps *m, size_t layer, uint32_t head,
                        const AttentionStatistics *s, int digits, Sheet *out) {
+    double slope = attention_formula_slope(m, head), sink = attention_formula_sink(m, layer, head);
     sheet_printf(out, "   {\"kv_head\": %u, ", attention_maps_kv_head(m, layer, head));
-    if (attention_maps_has_products(m))
+    if (slope != 0.0) sheet_printf(out, "\"slope\": %.9g, ", slope);
+    if (isfinite(sink)) sheet_printf(out, "\"sink\": %.9g, ", sink);
+    if (attention_formula_has_products(m, layer))
         sheet_printf(out, "\"product_variance\": %.6g, ", s->product_variance);
     sheet_printf(out,
                  "\"score_variance\": %.6g, \"entropy\": %.6g, \"gradient\": %.6g, \"weights\": ",
@@ -49,9 +53,11 @@ static Status write_layer(const AttentionMaps *m, size_t layer, int digits, Shee
     bool attends = attention_maps_attends(m, layer);
     uint32_t n_heads = attends ? attention_maps_heads(m, layer) : m->n_heads;
     AttentionStatistics s;
-    sheet_printf(out, "  {%s\"scale\": %.9g, \"window\": %u, \"chunk\": %u, \"heads\": [\n",
-                 attends ? "" : "\"attends\": false, ", attention_maps_scale(m, layer),
-                 c->window[layer], c->chunk[layer]);
+    sheet_printf(
+        out,
+        "  {%s\"scale\": %.9g, \"softcap\": %.9g, \"window\": %u, \"chunk\": %u, \"heads\": [\n",
+        attends ? "" : "\"attends\": false, ", attention_formula_scale(m, layer),
+        attention_formula_cap(m), c->window[layer], c->chunk[layer]);
     for (uint32_t head = 0; head < n_heads; head++) {
         if (attention_maps_statistics(m, layer, head, &s, error) != STATUS_OK) return STATUS_FAILED;
         write_head(m, layer, head, &s, digits, out);

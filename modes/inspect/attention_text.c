@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "modes/inspect/attention_formula.h"
 
 /* ---- Maps ------------------------------------------------------------------------------------ */
 
@@ -83,7 +84,9 @@ static void list_keys(const AttentionMaps *m, size_t layer, uint32_t head, doubl
     const float *scores = attention_score_map(m, layer, head) + last * m->n;
     float above = INFINITY;
     size_t after = 0; /* the next of the keys with the weight `above` */
-    sheet_printf(out, "\nthe last token looks at\n%4s %13s %9s %9s %8s  %s\n", "", "token", "q . k",
+    sheet_printf(out, "\n");
+    attention_formula_write(m, layer, "", out);
+    sheet_printf(out, "the last token looks at\n%4s %13s %9s %9s %8s  %s\n", "", "token", "q . k",
                  "score", "weight", "without the scale");
     for (size_t shown = 0; shown < MOST && shown + first < m->n; shown++) {
         size_t best = m->n;
@@ -96,7 +99,7 @@ static void list_keys(const AttentionMaps *m, size_t layer, uint32_t head, doubl
         sheet_printf(out, "%4zu ", best);
         attention_text_label(m, best, out);
         sheet_printf(out, " %9.3f %9.3f %8.4f %8.4f\n",
-                     attention_maps_product(m, layer, head, last, best), (double)scores[best],
+                     attention_formula_product(m, layer, head, last, best), (double)scores[best],
                      (double)weights[best], unscaled[best]);
     }
 }
@@ -118,21 +121,44 @@ void attention_text_head(const AttentionMaps *m, size_t layer, uint32_t head, Sh
 
 /* ---- All heads ------------------------------------------------------------------------------- */
 
-Status attention_text_scores(const AttentionMaps *m, Sheet *out, Error *error) {
+/* Writes how scores and weights are made: once, and once more for each layer with another scale. */
+static void write_formulas(const AttentionMaps *m, Sheet *out) {
     const Config *c = modelfile_config(m->session->file);
+    double first = NAN;
+    bool sinks = false;
+    for (size_t layer = 0; layer < m->n_layers; layer++) {
+        if (!attention_maps_attends(m, layer)) continue;
+        double scale = attention_formula_scale(m, layer),
+               sink = attention_formula_sink(m, layer, 0);
+        sinks = sinks || isfinite(sink);
+        if (scale == first) continue;
+        if (isfinite(first)) sheet_printf(out, "in layer %zu ", layer);
+        sheet_printf(out, "scores = ");
+        attention_formula_write_score(m, scale, out);
+        if (!isfinite(first))
+            sheet_printf(out, " (1 / sqrt of a head's width of %u is %.6g)", c->head_dim,
+                         1.0 / sqrt((double)(c->head_dim ? c->head_dim : 1)));
+        sheet_printf(out, "\n");
+        if (!isfinite(first)) first = scale;
+    }
+    sheet_printf(out, "weights = softmax(scores%s); without the scale: softmax(",
+                 sinks ? ", the head's sink" : "");
+    attention_formula_write_score(m, 1.0, out);
+    sheet_printf(out, ")\n");
+    attention_formula_write_rounding(m, "", out);
+}
+
+Status attention_text_scores(const AttentionMaps *m, Sheet *out, Error *error) {
     AttentionStatistics s = {0};
     attention_maps_describe(m, out);
-    sheet_printf(
-        out,
-        "\n%s = q . k times %.5g (1 / sqrt of a head's width of %u is %.5g)%s\n"
-        "weights = softmax(scores); without the scale: softmax(q . k)\n\n"
-        "%5s %4s %4s %21s %21s %21s %21s\n"
-        "%5s %4s %4s %10s %10s %10s %10s %10s %10s %10s %10s\n",
-        "scores", attention_maps_scale(m, 0), c->head_dim,
-        1.0 / sqrt((double)(c->head_dim ? c->head_dim : 1)),
-        attention_maps_has_products(m) ? "" : "; the scores are capped: q . k is not shown", "", "",
-        "", "variance of", "entropy of weights", "largest weight", "sum of y(1-y)", "layer", "head",
-        "keys", "q . k", "scores", "scaled", "without", "scaled", "without", "scaled", "without");
+    sheet_printf(out, "\n");
+    write_formulas(m, out);
+    sheet_printf(out,
+                 "\n%5s %4s %4s %21s %21s %21s %21s\n"
+                 "%5s %4s %4s %10s %10s %10s %10s %10s %10s %10s %10s\n",
+                 "", "", "", "variance of", "entropy of weights", "largest weight", "sum of y(1-y)",
+                 "layer", "head", "keys", "q . k", "scores", "scaled", "without", "scaled",
+                 "without", "scaled", "without");
     for (size_t layer = 0; layer < m->n_layers; layer++) {
         if (!attention_maps_attends(m, layer)) continue;
         for (uint32_t head = 0; head < attention_maps_heads(m, layer); head++) {

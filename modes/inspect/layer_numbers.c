@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "modes/inspect/attention_formula.h"
+
 static void write_number(double x, Sheet *out) {
     if (isfinite(x))
         sheet_printf(out, "%.9g", x);
@@ -47,12 +49,18 @@ static void write_cached(const char *name, const LayerTrace *t, const float *x, 
 static void write_heads(const LayerTrace *t, const TracedBranch *b, Sheet *out) {
     const AttentionMaps *m = &t->maps;
     const HeadShape h = config_heads(modelfile_config(m->session->file), t->layer);
-    sheet_printf(out, ",\n   \"scale\": %.9g, \"first_key\": %u, \"heads\": [",
-                 attention_maps_scale(m, t->layer), m->first[t->layer * m->n + t->position]);
+    sheet_printf(out, ",\n   \"scale\": %.9g, \"softcap\": %.9g, \"first_key\": %u, \"heads\": [",
+                 attention_formula_scale(m, t->layer), attention_formula_cap(m),
+                 m->first[t->layer * m->n + t->position]);
     for (uint32_t head = 0; head < h.n_heads; head++) {
         size_t row = t->position * m->n;
-        sheet_printf(out, "%s\n    {\"kv_head\": %u, \"query\": ", head ? "," : "",
+        double slope = attention_formula_slope(m, head);
+        double sink = attention_formula_sink(m, t->layer, head);
+        sheet_printf(out, "%s\n    {\"kv_head\": %u", head ? "," : "",
                      attention_maps_kv_head(m, t->layer, head));
+        if (slope != 0.0) sheet_printf(out, ", \"slope\": %.9g", slope);
+        if (isfinite(sink)) sheet_printf(out, ", \"sink\": %.9g", sink);
+        sheet_printf(out, ", \"query\": ");
         write_vector(b->q + (size_t)head * h.head_dim, h.head_dim, out);
         sheet_printf(out, ", \"scores\": ");
         write_vector(attention_score_map(m, t->layer, head) + row, t->position + 1, out);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "modes/inspect/attention_formula.h"
 #include "modes/inspect/attention_text.h"
 #include "modes/inspect/layer_lists.h"
 
@@ -62,7 +63,7 @@ static void write_head(const LayerTrace *t, const TracedBranch *b, const HeadSha
         sheet_printf(out, "  %4zu ", best);
         attention_text_label(m, best, out);
         sheet_printf(out, " %8.3f %9.3f %9.3f %8.4f %8.3f\n", size_of(k, h->head_dim),
-                     attention_maps_product(m, t->layer, head, t->position, best),
+                     attention_formula_product(m, t->layer, head, t->position, best),
                      (double)scores[best], (double)weights[best], size_of(v, h->value_dim));
     }
 }
@@ -70,10 +71,8 @@ static void write_head(const LayerTrace *t, const TracedBranch *b, const HeadSha
 static void write_heads(const LayerTrace *t, const TracedBranch *b, Sheet *out) {
     const Config *c = modelfile_config(t->maps.session->file);
     const HeadShape h = config_heads(c, t->layer);
-    sheet_printf(out,
-                 "\n  score = q . k times %.6g; weight = softmax of the scores; the sum is of "
-                 "weight times v\n",
-                 attention_maps_scale(&t->maps, t->layer));
+    sheet_printf(out, "\n");
+    attention_formula_write(&t->maps, t->layer, "  ", out);
     sheet_printf(out, "  %4s %4s %8s %8s  %4s %13s %8s %9s %9s %8s %8s\n", "head", "keys", "|q|",
                  "|sum|", "", "looks at", "|k|", "q . k", "score", "weight", "|v|");
     for (uint32_t head = 0; head < h.n_heads; head++) write_head(t, b, &h, head, out);
