@@ -56,7 +56,8 @@ typedef struct AdapterBase {
 AdapterBase adapter_base_of_file(const ModelFile *file);
 AdapterBase adapter_base_of_source(const Source *source);
 
-/* All functions accept a zero-initialized Adapter; adapter_close also a failed one. */
+/* Opens the adapter's files and reads what they say of it. All functions accept a zero-initialized
+ * Adapter; adapter_close also a failed one. */
 Status adapter_open(Adapter *adapter, const char *path, Error *error);
 Status adapter_read(Adapter *adapter, const AdapterBase *base, Error *error);
 /* Frees the parts: the files and the path stay. */

@@ -14,13 +14,16 @@ char *adapter_peft_name(const Family *family, const char *module) {
                                            "backbone."};
     static const char outer[] = "language_model.";
     const char *start = "", *rest = module;
-    bool replaces = strncmp(family->tensors->from, "model.", 6) == 0, found = !replaces;
+    bool has_model_prefix = strncmp(family->tensors->from, "model.", 6) == 0;
+    bool found = !has_model_prefix;
+    /* A prefix of peft's gives way to the rules' own. */
     for (size_t i = 0; !found && i < sizeof prefixes / sizeof *prefixes; i++) {
         found = strncmp(module, prefixes[i], strlen(prefixes[i])) == 0;
         if (found) start = "model.", rest = module + strlen(prefixes[i]);
     }
     if (!found && strncmp(module, outer, sizeof outer - 1) == 0) rest += sizeof outer - 1;
-    size_t first = strcspn(rest, "."); /* "layers", or "lm_head", which no prefix stands before */
+    /* Else the name's first part, "layers" or "lm_head", may be what a rule begins with. */
+    size_t first = strcspn(rest, ".");
     const char *layers = family_layers(family);
     found = found || (strncmp(layers, rest, first) == 0 && layers[first] == '.');
     for (const TensorRule *rule = family->tensors; !found && rule->to; rule++)

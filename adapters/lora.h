@@ -39,6 +39,7 @@ Status lora_new(Lora **out, Model *model, const ModelFile *file, Error *error);
  * adapters cannot add to while the model runs. */
 Status lora_add(Lora *lora, const LoraMatrix *matrices, size_t n, Error *error);
 Status lora_begin(Lora *lora, Error *error);
+/* Takes the adapters off the model and frees them; `lora` may be NULL. */
 void lora_free(Lora *lora);
 
 /* All adapters, as the bits of lora_select. */

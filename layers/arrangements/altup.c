@@ -215,8 +215,9 @@ static void laurel_run(ForwardPass *pass, const Branch *b) {
     forward_multiply(m, reduced, pass->n, &right, 1);
 }
 
-/* x = the active stream's prediction. x = (x + attention + laurel) / sqrt(2), x += feed-forward;
- * the streams are corrected by x; then the layer's own input is added to all but the first. */
+/* Lists the branches of layer l: x = the active stream's prediction; x = (x + attention + laurel) /
+ * sqrt(2); x += feed-forward; the streams are corrected by x; then the layer's own input is added
+ * to all but the first. */
 static void altup_list(Model *m, size_t l) {
     static const BranchKind laurel_kind = {
         .name = "laurel", .run = laurel_run, .rows = laurel_rows};
@@ -231,14 +232,14 @@ static void altup_list(Model *m, size_t l) {
     const AltupLayer *own = &((const AltupWeights *)m->weights.stack)->layers[l];
     Branch *attention = branches_append_attention(m, l, &w->attention_norm, m->normed);
     attention->streams = &predicts;
-    attention->same_x = true;
+    attention->same_x = true; /* laurel reads the same normed x */
     Branch *laurel = branches_append(m, l, &laurel_kind);
     branches_set_input(laurel, NULL, m->normed);
     laurel->weights = own;
     laurel->out = branches_second_output(m);
     laurel->post = &own->laurel_norm;
     laurel->adds_input = true;
-    laurel->after = 1.0f / sqrtf(2.0f);
+    laurel->after = 1.0f / sqrtf(2.0f); /* of x + attention + laurel */
     branches_append_feed_forward(m, l, &w->ffn_norm, m->normed);
     Branch *input = per_layer_branch(m, l, &own->gate);
     branches_set_input(input, NULL, m->normed);

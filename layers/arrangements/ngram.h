@@ -26,7 +26,8 @@ size_t ngram_state_floats(const Config *config, uint32_t layer);
 /* The weights of a layer: ngram_bytes. */
 typedef struct Ngram Ngram;
 size_t ngram_bytes(const Config *config);
-/* Finds them. The state begins at `state` floats of the layer's, a multiple of 16. */
+/* Finds the weights of a layer in the file. The state begins at `state` floats of the layer's, a
+ * multiple of 16. */
 void ngram_find(Finder *finder, uint32_t layer, size_t state, Ngram *out);
 
 /* Computes what is added to the streams, Branch.kept; Branch.weights is an Ngram, and

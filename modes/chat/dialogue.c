@@ -249,14 +249,12 @@ static Status fill_firsts(Dialogue *d, size_t n, const size_t *questions, size_t
     return STATUS_OK;
 }
 
-/* Makes d->firsts hold firsts[0..n]: firsts[k] is the first message in the prompt of k messages,
- * later than the start once the oldest exchanges were dropped to fit the context. It changes only
- * at a user's message, because only these are answered. A conversation that became shorter cuts the
- * list.
- */
+/* Computes d->firsts[0] to [n]: firsts[k] is the first message in the prompt of k messages. It
+ * moves past the oldest exchanges once all no longer fit the context, and only at a user's message,
+ * because only these are answered. */
 static Status firsts_up_to(Dialogue *d, size_t n, TokenList *ids, Error *error) {
     size_t *questions, n_questions;
-    if (d->n_firsts > n) {
+    if (d->n_firsts > n) { /* the conversation became shorter */
         d->n_firsts = n + 1;
         return STATUS_OK;
     }

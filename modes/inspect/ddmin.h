@@ -9,9 +9,10 @@
 /* Whether things[n], in rising order, pass. */
 typedef Status DdminTest(void *context, const size_t *things, size_t n, bool *passes, Error *error);
 
-/* things[*n], rising and passing, become the subset, which is in rising order, too. The empty set
- * is never tested: a caller that cannot rule out that it passes tests it before. Sets that have
- * failed are not tested again. Which tests are run depends on the results of earlier ones alone. */
+/* Reduces things[*n], which rise and pass, to a smallest subset that passes, in the same order. The
+ * empty set is never tested: a caller that cannot rule out that it passes tests it before. Sets
+ * that have failed are not tested again. Which tests are run depends on the results of earlier ones
+ * alone. */
 Status ddmin(size_t *things, size_t *n, DdminTest *test, void *context, Error *error);
 
 #endif

@@ -53,6 +53,7 @@ Status opened_begin_answer(Opened *opened, Error *error);
 Status opened_end_answer(Opened *opened, Status status, Error *error);
 
 /* Also after a failure of the functions above. */
+/* Frees what opened_open made, and ends the mode and its receipt. */
 void opened_close(Opened *opened);
 
 #endif

@@ -53,8 +53,9 @@ size_t receipt_n_differ(const Receipt *receipt);
 
 /* ---- Telling it what happens ---- */
 
-/* The program and the model. `kind` is what receipt_kind gives. STATUS_LINES_FAILED when a receipt
- * that is replayed was made with other weights: nothing else can be the same. */
+/* Records the program and the model, or compares them. `kind` is what receipt_kind gives.
+ * STATUS_LINES_FAILED when a receipt that is replayed was made with other weights: nothing else can
+ * be the same. */
 Status receipt_begin(Receipt *receipt, const Session *session, const char *kind, Error *error);
 
 Status receipt_settings(Receipt *receipt, const Session *session, const GenerationOptions *options,
