@@ -1,15 +1,5 @@
-/* The text half of Chameleon: a llama with layer norms of each head's queries and keys, which
- * writes no image tokens. */
+/* The text half of Chameleon, which writes no image tokens. */
 #include "families/shared.h"
-
-static Status add_norms(const RuleContext *context, Error *error) {
-    static const TensorRule before[] = {LLAMA_NORMS, {0}};
-    static const TensorRule behind[] = {NORM("post_attention_norm", ".input_layernorm"),
-                                        NORM("post_ffn_norm", ".post_attention_layernorm"),
-                                        {0}};
-    bool swin = context->source->config.norm_place == NORM_OUTPUT;
-    return rules_apply(context, swin ? behind : before, error);
-}
 
 static const float forbidden = -1e30f;
 
@@ -37,18 +27,11 @@ static Status forbid_images(const RuleContext *context, const json_t *map, Error
 }
 
 static Status chameleon_more(const RuleContext *context, const json_t *json, Error *error) {
-    if (add_norms(context, error) != STATUS_OK) return STATUS_FAILED;
     return forbid_images(context, json_value(json, "vocabulary_map"), error);
 }
 
-static Status gguf_chameleon_finish(const GgufModel *m, Config *c) {
-    bool swin = false;
-    if (gguf_model_bool(m, "swin_norm", &swin) && swin) c->norm_place = NORM_OUTPUT;
-    return STATUS_OK;
-}
-
 /* Files do not say which tokens are of images: llama.cpp takes those of the released models. */
-static Status gguf_forbid_images(GgufModel *m) {
+static Status gguf_chameleon_more(GgufModel *m) {
     enum { FIRST_IMAGE = 4, END_OF_IMAGES = 8196 };
     size_t vocab = m->source->config.vocab_size;
     if (vocab < END_OF_IMAGES) return STATUS_OK;
@@ -58,19 +41,7 @@ static Status gguf_forbid_images(GgufModel *m) {
     return source_add_values(m->source, "output.bias", 1, vocab, bias, m->error);
 }
 
-static Status gguf_chameleon_more(GgufModel *m) {
-    static const TensorRule before[] = {
-        NORM("attention_norm", ".attn_norm"), NORM("ffn_norm", ".ffn_norm"), {0}};
-    static const TensorRule behind[] = {
-        NORM("post_attention_norm", ".attn_norm"), NORM("post_ffn_norm", ".ffn_norm"), {0}};
-    const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
-    bool swin = m->source->config.norm_place == NORM_OUTPUT;
-    if (rules_apply(&context, swin ? behind : before, m->error) != STATUS_OK) return STATUS_FAILED;
-    return gguf_forbid_images(m);
-}
-
 const FamilyHook families_chameleon[] = {
-    {"chameleon", .more = chameleon_more, .gguf_finish = gguf_chameleon_finish,
-     .gguf_more = gguf_chameleon_more},
+    {"chameleon", .more = chameleon_more, .gguf_more = gguf_chameleon_more},
     {0},
 };

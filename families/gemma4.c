@@ -3,57 +3,6 @@
 #include "families/shared.h"
 #include "formats/stored/normal_quantile.h"
 
-static const TensorRule per_layer_tensors[] = {
-    LINEAR("per_layer.embedding", "model.embed_tokens_per_layer", "per_layer_vocab",
-           "n_layers * per_layer_dim"),
-    LINEAR("per_layer.projection", "model.per_layer_model_projection", "n_layers * per_layer_dim",
-           "dim"),
-    NORM("per_layer.norm", "model.per_layer_projection_norm", "per_layer_dim"),
-    LINEAR("per_layer.gate", ".per_layer_input_gate", "per_layer_dim", "dim"),
-    LINEAR("per_layer.projection", ".per_layer_projection", "dim", "per_layer_dim"),
-    NORM("per_layer.norm", ".post_per_layer_input_norm"),
-    {0},
-};
-
-static const TensorRule mixture_tensors[] = {
-    LINEAR("router", ".router.proj", "n_experts", "dim"),
-    VECTOR("router_scale", ".router.scale", "dim"),
-    VECTOR("router.correction", ".router.per_expert_scale", "n_experts"),
-    MATRIX("experts.%u.w_gate experts.%u.w_up", ".experts.gate_up_proj",
-           "expert_ffn_dim + expert_ffn_dim", "dim"),
-    MATRIX("experts.%u.w_down", ".experts.down_proj", "dim", "expert_ffn_dim"),
-    NORM("expert_norm", ".pre_feedforward_layernorm_2"),
-    NORM("post_expert_norm", ".post_feedforward_layernorm_2"),
-    NORM("post_dense_norm", ".post_feedforward_layernorm_1"),
-    {0},
-};
-
-static const TensorRule gguf_per_layer_tensors[] = {
-    LINEAR("per_layer.embedding", "per_layer_token_embd", "per_layer_vocab",
-           "n_layers * per_layer_dim"),
-    LINEAR("per_layer.projection", "per_layer_model_proj", "n_layers * per_layer_dim", "dim"),
-    NORM("per_layer.norm", "per_layer_proj_norm", "per_layer_dim"),
-    LINEAR("per_layer.gate", ".inp_gate", "per_layer_dim", "dim"),
-    LINEAR("per_layer.projection", ".proj", "dim", "per_layer_dim"),
-    NORM("per_layer.norm", ".post_norm"),
-    {0},
-};
-
-static const TensorRule gguf_mixture_tensors[] = {
-    LINEAR("router", ".ffn_gate_inp", "n_experts", "dim"),
-    VECTOR("router_scale", ".ffn_gate_inp.scale", "dim"),
-    CORRECTION(".ffn_down_exps.scale"),
-    MATRIX("experts.%u.w_gate", ".ffn_gate_exps.weight", "expert_ffn_dim", "dim", .optional = true),
-    MATRIX("experts.%u.w_up", ".ffn_up_exps.weight", "expert_ffn_dim", "dim", .optional = true),
-    MATRIX("experts.%u.w_gate experts.%u.w_up", ".ffn_gate_up_exps.weight",
-           "expert_ffn_dim + expert_ffn_dim", "dim", .optional = true),
-    LINEAR("experts.%u.w_down", ".ffn_down_exps", "dim", "expert_ffn_dim"),
-    NORM("expert_norm", ".pre_ffw_norm_2"),
-    NORM("post_expert_norm", ".post_ffw_norm_2"),
-    NORM("post_dense_norm", ".post_ffw_norm_1"),
-    {0},
-};
-
 /* Reads a whole number; `absent` where the key is absent or null. */
 static Status read_uint(const json_t *json, const char *key, uint32_t absent, uint32_t *out,
                         Error *error) {
@@ -230,15 +179,6 @@ static Status check_values(const RuleContext *context, const json_t *json, Error
                              source->path, l, is_found ? "a" : "no");
     }
     return STATUS_OK;
-}
-
-static Status gemma4_more(const RuleContext *context, const json_t *json, Error *error) {
-    const Config *c = &context->source->config;
-    if (c->per_layer.dim > 0 && rules_apply(context, per_layer_tensors, error) != STATUS_OK)
-        return STATUS_FAILED;
-    if (c->experts.count > 0 && rules_apply(context, mixture_tensors, error) != STATUS_OK)
-        return STATUS_FAILED;
-    return check_values(context, json, error);
 }
 
 /* intermediate_size is a number or a list of one for each layer. */
@@ -441,22 +381,11 @@ static Status gguf_gemma3n_more(GgufModel *m) {
     return gguf_add_cutoffs(m);
 }
 
-static Status gguf_gemma4_more(GgufModel *m) {
-    const RuleContext context = {.source = m->source, .table = &m->table, .layers = GGUF_LAYERS};
-    const Config *c = &m->source->config;
-    if (c->per_layer.dim > 0 &&
-        rules_apply(&context, gguf_per_layer_tensors, m->error) != STATUS_OK)
-        return STATUS_FAILED;
-    if (c->experts.count > 0 && rules_apply(&context, gguf_mixture_tensors, m->error) != STATUS_OK)
-        return STATUS_FAILED;
-    return STATUS_OK;
-}
-
 const FamilyHook families_gemma4[] = {
     {"gemma3n", .finish = gemma3n_finish, .more = gemma3n_more, .gguf_finish = gguf_gemma3n_finish,
      .gguf_more = gguf_gemma3n_more},
-    {"gemma4", .finish = gemma4_finish, .more = gemma4_more, .gguf_finish = gguf_gemma4_finish,
-     .gguf_more = gguf_gemma4_more, .gguf_by_layer = gguf_gemma_by_layer},
+    {"gemma4", .finish = gemma4_finish, .gguf_finish = gguf_gemma4_finish,
+     .gguf_by_layer = gguf_gemma_by_layer},
     {"unified", .finish = unified_finish},
     {"check_values", .more = check_values},
     {0},

@@ -1,20 +1,6 @@
 /* Granite 4 and Bamba: Mamba 2 with a few layers that attend. */
 #include "families/shared.h"
 
-static const TensorRule granite_shared[] = {
-    LINEAR("shared.w_gate shared.w_up", ".shared_mlp.input_linear",
-           "shared_ffn_dim + shared_ffn_dim", "dim", .optional = true),
-    LINEAR("shared.w_down", ".shared_mlp.output_linear", "dim", "shared_ffn_dim", .optional = true),
-    {0},
-};
-
-/* Beside experts the dense feed-forward is a shared expert. */
-static const TensorRule granite_dense[] = {
-    LINEAR("w_gate w_up", ".shared_mlp.input_linear", "ffn_dim + ffn_dim", "dim", .optional = true),
-    LINEAR("w_down", ".shared_mlp.output_linear", "dim", "ffn_dim", .optional = true),
-    {0},
-};
-
 /* state.value_dim: mamba_d_head, or mamba_expand * dim / mamba_n_heads where that is no number. */
 static Status read_mamba_width(const json_t *json, Config *config, Error *error) {
     uint32_t expand = 1;
@@ -42,12 +28,6 @@ static Status granitemoehybrid_finish(const json_t *json, Config *config, Error 
         config->experts.shared_ffn_dim = 0;
     }
     return STATUS_OK;
-}
-
-static Status granitemoehybrid_more(const RuleContext *context, const json_t *json, Error *error) {
-    (void)json;
-    return rules_apply(
-        context, context->source->config.experts.count ? granite_shared : granite_dense, error);
 }
 
 static Status bamba_finish(const json_t *json, Config *config, Error *error) {
@@ -86,7 +66,7 @@ static Status gguf_granitehybrid_finish(const GgufModel *m, Config *c) {
 }
 
 const FamilyHook families_granitemoehybrid[] = {
-    {"granitemoehybrid", .finish = granitemoehybrid_finish, .more = granitemoehybrid_more},
+    {"granitemoehybrid", .finish = granitemoehybrid_finish},
     {"granitehybrid", .gguf_finish = gguf_granitehybrid_finish},
     {"bamba", .finish = bamba_finish},
     {0},

@@ -1,16 +1,10 @@
 /* LFM2 and LFM3: short convolutions beside attention. */
 #include "families/shared.h"
 
-/* What two switches add. transformers calls the gate g_proj. */
+/* What a switch adds. transformers calls it g_proj. */
 static const TensorRule lfm3_gate[] = {
     MATRIX("attention_gate", ".self_attn.gate_proj.weight", "n_heads", "dim", .optional = true),
     MATRIX("attention_gate", ".self_attn.g_proj.weight", "n_heads", "dim", .optional = true),
-    {0},
-};
-
-static const TensorRule lfm3_sandwich[] = {
-    NORM("post_attention_norm", ".post_operator_norm"),
-    NORM("post_ffn_norm", ".post_ffn_norm"),
     {0},
 };
 
@@ -44,11 +38,8 @@ static Status lfm3_finish(const json_t *json, Config *config, Error *error) {
 }
 
 static Status lfm3_more(const RuleContext *context, const json_t *json, Error *error) {
-    if (json_switch(json, "use_attention_gate", true) &&
-        rules_apply(context, lfm3_gate, error) != STATUS_OK)
-        return STATUS_FAILED;
-    if (context->source->config.norm_place != NORM_AROUND) return STATUS_OK;
-    return rules_apply(context, lfm3_sandwich, error);
+    if (!json_switch(json, "use_attention_gate", true)) return STATUS_OK;
+    return rules_apply(context, lfm3_gate, error);
 }
 
 static const KindName lfm2_kinds[] = {{"conv", LAYER_CONVOLUTION},

@@ -20,30 +20,7 @@ static Status molmo2_finish(const json_t *json, Config *config, Error *error) {
     return STATUS_OK;
 }
 
-/* Adds the norms: before or after the blocks, and of queries and keys by head or as a whole. */
-static Status molmo2_more(const RuleContext *context, const json_t *json, Error *error) {
-    static const TensorRule before[] = {
-        NORM("attention_norm", ".attn_norm"), NORM("ffn_norm", ".ff_norm"), {0}};
-    static const TensorRule after[] = {
-        NORM("post_attention_norm", ".attn_norm"), NORM("post_ffn_norm", ".ff_norm"), {0}};
-    static const TensorRule of_heads[] = {QK_HEAD_NORMS, {0}};
-    static const TensorRule whole[] = {
-        NORM("q_norm", ".self_attn.q_norm", "n_heads * head_dim"),
-        NORM("k_norm", ".self_attn.k_norm", "n_kv_heads * head_dim"),
-        {0},
-    };
-    const Config *c = &context->source->config;
-    (void)json;
-    for (uint32_t l = 0; l < c->n_layers; l++)
-        if (rules_apply_to_layer(context, c->norm_place == NORM_OUTPUT ? after : before, l,
-                                 error) != STATUS_OK ||
-            rules_apply_to_layer(context, c->qk_norm == QK_NORM_ALL ? whole : of_heads, l, error) !=
-                STATUS_OK)
-            return STATUS_FAILED;
-    return STATUS_OK;
-}
-
 const FamilyHook families_molmo2[] = {
-    {"molmo2", .finish = molmo2_finish, .more = molmo2_more},
+    {"molmo2", .finish = molmo2_finish},
     {0},
 };

@@ -101,7 +101,19 @@ static void print_members(FILE *out, const char *word, const PageMember *members
 
 static void print_tensors(FILE *out, const TensorRule *rules) {
     uint32_t of_kind = 0;
+    Preset where = {0};
+    bool where_not = false;
     for (; rules && rules->to; rules++) {
+        if (rules->where.field != where.field || rules->where.value != where.value ||
+            rules->where_not != where_not) {
+            where = rules->where, where_not = rules->where_not;
+            fprintf(out, "where %s", where.field ? where.field : "all");
+            if (where.field) {
+                fputs(where_not ? " not " : " is ", out);
+                print_value(out, where.field, where.value);
+            }
+            fputc('\n', out);
+        }
         if (rules->of_kind != of_kind)
             fprintf(out, "layers of %s\n", rules->of_kind ? page_kinds[rules->of_kind - 1] : "all");
         of_kind = rules->of_kind;

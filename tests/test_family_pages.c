@@ -212,7 +212,53 @@ static void tensors_may_be_those_of_one_kind_of_layers(void **state) {
     family_page_free(page);
 }
 
+/* Tensors behind `where` are those of models whose configuration says so, together with the kind of
+ * their layers. */
+static void tensors_may_be_those_of_some_models(void **state) {
+    (void)state;
+    FamilyPage *page = read_page("family mine\n"
+                                 "linear wo <- .o [dim, dim]\n"
+                                 "where norm_place is output\n"
+                                 "use llama_norms\n"
+                                 "layers of delta\n"
+                                 "where n_experts not 0\n"
+                                 "matrix router <- .gate [n_experts, dim]\n"
+                                 "where all\n"
+                                 "layers of all\n"
+                                 "norm final_norm <- norm\n"
+                                 "where gated is true\n"
+                                 "gguf mine\n"
+                                 "linear wo <- .o [dim, dim]\n");
+    const Family *family = family_page_family(page);
+    char *text = printed(family);
+    assert_string_equal(strstr(text, "linear"), "linear wo <- .o [dim, dim]\n"
+                                                "where norm_place is output\n"
+                                                "norm   attention_norm <- .input_layernorm\n"
+                                                "norm   ffn_norm <- .post_attention_layernorm\n"
+                                                "where n_experts not 0\n"
+                                                "layers of delta\n"
+                                                "matrix router <- .gate [n_experts, dim]\n"
+                                                "where all\n"
+                                                "layers of all\n"
+                                                "norm   final_norm <- norm\n"
+                                                "\n"
+                                                "gguf mine\n"
+                                                "linear wo <- .o [dim, dim]\n");
+    Config config = {.norm_place = NORM_OUTPUT};
+    assert_true(preset_holds(&family->tensors[1].where, &config));
+    config.norm_place = NORM_BEFORE;
+    assert_false(preset_holds(&family->tensors[1].where, &config));
+    free(text);
+    family_page_free(page);
+}
+
 static const Mistake mistakes[] = {
+    {"family mine\nwhere", "page:2:6: a field is missing"},
+    {"family mine\nwhere dims is 4", "page:2:7: no field 'dims'"},
+    {"family mine\nwhere dim 4", "page:2:7: expected 'where FIELD is VALUE' or 'where FIELD not "
+                                 "VALUE'"},
+    {"family mine\nwhere dim is", "page:2:13: the value is missing"},
+    {"family mine\nwhere dim is 4 5", "page:2:16: '5' is too much here"},
     {"", "page:0:1: a page begins with 'family NAME'"},
     {"# only a comment\n", "page:1:1: a page begins with 'family NAME'"},
     {"model mine", "page:1:1: a page begins with 'family NAME'"},
@@ -482,6 +528,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(hooks_have_names_of_their_own),
         cmocka_unit_test(hooks_are_for_pages_of_the_program),
         cmocka_unit_test(tensors_may_be_those_of_one_kind_of_layers),
+        cmocka_unit_test(tensors_may_be_those_of_some_models),
         cmocka_unit_test(mistakes_are_named_with_line_and_column),
         cmocka_unit_test(a_page_is_bounded),
         cmocka_unit_test(every_word_is_explained),

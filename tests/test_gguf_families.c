@@ -536,9 +536,11 @@ static void an_unknown_architecture_is_told_the_nearest(void **state) {
         assert_nearest(gguf, says);
         json_decref(gguf);
     }
-    /* What a function of the family takes cannot be told from its tables. */
+    /* What a function of the family reads cannot be told from its tables. */
     json_t *gguf = renamed("gemma4", "gemma4");
-    assert_nearest(gguf, "and 2 more; steps of 'gemma4' in C may read more; what is missing is");
+    assert_nearest(gguf, "the nearest that runs is 'gemma4': it reads no key "
+                         "'attention.value_length_swa'; steps of 'gemma4' in C may read more; "
+                         "what is missing is");
     json_decref(gguf);
     gguf = renamed("llama-mha", "llama");
     set_key(gguf, "newmodel.attention.extra_scale", json_real(0.5), "float32");

@@ -135,7 +135,7 @@ static bool has_bias(const FamilyMatch *match, const TensorRule *rule, const cha
 }
 
 static bool may_lack(const TensorRule *rule) {
-    return rule->optional || rule->same_as || rule->own_keys;
+    return rule->optional || rule->same_as || rule->own_keys || rule->where.field;
 }
 
 size_t family_match_take(FamilyMatch *match, double *lacking) {

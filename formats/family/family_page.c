@@ -330,7 +330,25 @@ static Status read_layers_of(PageReader *r) {
     page_word(r->text, word);
     bool all = strcmp(word, "all") == 0;
     if (!all && !page_kind(word, &kind)) return page_fail(r->text, "no layers are '%s'", word);
-    r->of_kind = all ? 0 : kind + 1;
+    r->section.of_kind = all ? 0 : kind + 1;
+    return page_reader_end(r);
+}
+
+/* where FIELD is VALUE, where FIELD not VALUE: models with such a configuration have the tensors
+ * after it; `where all` ends that. */
+static Status read_where(PageReader *r) {
+    TensorRule *section = &r->section;
+    section->where = (Preset){0};
+    section->where_not = false;
+    if (page_reader_is(r, "all")) return page_reader_end(r);
+    if (page_reader_kept(r, "a field", &section->where.field) != STATUS_OK) return STATUS_FAILED;
+    if (!find_field(section->where.field))
+        return page_fail(r->text, "no field '%s'", section->where.field);
+    section->where_not = page_reader_is(r, "not");
+    if (!section->where_not && !page_reader_is(r, "is"))
+        return page_fail(r->text, "expected 'where FIELD is VALUE' or 'where FIELD not VALUE'");
+    if (next_value(r, section->where.field, &section->where.value) != STATUS_OK)
+        return STATUS_FAILED;
     return page_reader_end(r);
 }
 
@@ -429,7 +447,7 @@ static Status read_gguf(PageReader *r) {
         page_reader_kept(r, "a tensor", &gguf->needs_tensor) != STATUS_OK)
         return STATUS_FAILED;
     r->gguf = &page->parts[page->n_gguf++];
-    r->of_kind = 0;
+    r->section = (TensorRule){0};
     return page_reader_end(r);
 }
 
@@ -505,7 +523,7 @@ static const struct {
     {"eos", read_eos, false},          {"tied", read_tied, false},
     {"without", read_without, false},  {"gguf", read_gguf, true},
     {"finish", read_finish, true},     {"more", read_more, true},
-    {"by_layer", read_by_layer, true},
+    {"by_layer", read_by_layer, true}, {"where", read_where, true},
 };
 
 static Status read_line(PageReader *r) {

@@ -43,9 +43,9 @@ typedef struct FamilyPage {
 typedef struct PageReader {
     FamilyPage *page;
     PageText *text;
-    PageGguf *gguf;   /* whose lines are being read; NULL: those of config.json */
-    uint32_t of_kind; /* TensorRule.of_kind of the tensors being read */
-    const char *at;   /* stands for "@" in the names of a group */
+    PageGguf *gguf;     /* whose lines are being read; NULL: those of config.json */
+    TensorRule section; /* of_kind, where and where_not of the tensors being read */
+    const char *at;     /* stands for "@" in the names of a group */
 } PageReader;
 
 /* *kept = a copy that lives as long as the page. */

@@ -194,8 +194,9 @@ static Status check_tensor(PageReader *r, const TensorRule *rule) {
 }
 
 Status page_tensors_read(PageReader *r, RuleForm form) {
-    TensorRule rule = {.form = form, .of_kind = r->of_kind};
+    TensorRule rule = r->section;
     char word[PAGE_WORD];
+    rule.form = form;
     if (read_targets(r, &rule.to) != STATUS_OK || read_from(r, &rule, &rule.from) != STATUS_OK ||
         read_shape(r, &rule) != STATUS_OK)
         return STATUS_FAILED;
@@ -229,8 +230,8 @@ static Status read_group(PageReader *r, const char *name) {
     char word[PAGE_WORD];
     bool found;
     PageText lines = {.name = "families/groups.family", .text = text, .error = r->text->error};
-    PageReader own = {
-        .page = r->page, .text = &lines, .gguf = r->gguf, .at = r->at, .of_kind = r->of_kind};
+    PageReader own = *r;
+    own.text = &lines;
     lines.bytes = text ? strlen(text) : 0;
     lines.is_program = true;
     if (!find_group(&lines, name) || page_line(&lines, &found) != STATUS_OK)

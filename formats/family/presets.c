@@ -78,6 +78,24 @@ Status preset_value(const char *name, const char *text, double *value, Error *er
     return known ? STATUS_OK : refuse_value(field, text, error);
 }
 
+bool preset_holds(const Preset *preset, const Config *config) {
+    const ConfigField *field = find_field(preset->field);
+    const void *at = (const char *)config + (field ? field->offset : 0);
+    if (!field) return false;
+    switch (field->kind) {
+    case FIELD_UINT:
+        return *(const uint32_t *)at == preset->value;
+    case FIELD_ENUM:
+        return *(const unsigned *)at == preset->value;
+    case FIELD_FLOAT:
+        return *(const float *)at == (float)preset->value;
+    case FIELD_BOOL:
+        return *(const bool *)at == (preset->value != 0.0);
+    default:
+        return false;
+    }
+}
+
 Status preset_text(const char *name, const char *text, Config *config, Error *error) {
     Preset presets[] = {{.field = name}, {0}};
     if (preset_value(name, text, &presets[0].value, error) != STATUS_OK) return STATUS_FAILED;

@@ -18,6 +18,9 @@ Status preset_value(const char *field, const char *text, double *value, Error *e
 /* Sets the field to the value that the text gives. */
 Status preset_text(const char *field, const char *text, Config *config, Error *error);
 
+/* Whether the field has the value. */
+bool preset_holds(const Preset *preset, const Config *config);
+
 /* Sets the fields of presets[], which ends with one without a field; NULL: none. */
 Status preset_apply(const Preset *presets, Config *config, Error *error);
 

@@ -651,6 +651,8 @@ static Status apply(const RuleContext *c, const TensorRule *rule, uint32_t layer
     uint32_t n = in_layer && names_expert(rule) ? rule_experts(rule, config) : 1;
     Status status = STATUS_OK;
     if (rule->each_head) n = (uint32_t)split_parts(rule, config, layer);
+    if (rule->where.field && preset_holds(&rule->where, config) == rule->where_not)
+        return STATUS_OK;
     if (rule->first_of_pair && layer % 2 == 1) return STATUS_OK;
     if (rule->of_kind &&
         (layer >= config->n_layers || config->layer_kind[layer] != rule->of_kind - 1))

@@ -6,6 +6,7 @@
 #define FORMATS_FAMILY_RULES_H
 
 #include "formats/containers/source.h"
+#include "formats/family/presets.h"
 
 enum { RAW_MAX_DIMS = 4 };
 
@@ -104,6 +105,8 @@ typedef struct TensorRule {
     const char *parts;   /* with each_head: so many parts instead of query heads */
     bool first_of_pair;  /* only layers with an even number have it */
     uint32_t of_kind;    /* 1 + the LayerKindNumber of the layers that have it; 0: all layers */
+    Preset where;        /* models have it whose field has this value; without a field: all */
+    bool where_not;      /* those whose field has another value */
     bool always; /* the expert is one of those that every token goes to (always_experts), which come
                   * after the others and are counted from 0 in `from` */
 } TensorRule;
