@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "modes/inspect/attention_formula.h"
+#include "modes/inspect/attention_statistics.h"
 #include "modes/inspect/attention_page.h"
 
 /* Writes [[...], ...]: a row of numbers for each query, null for those that are not finite. */
@@ -59,7 +60,7 @@ static Status write_layer(const AttentionMaps *m, size_t layer, int digits, Shee
         attends ? "" : "\"attends\": false, ", attention_formula_scale(m, layer),
         attention_formula_cap(m), c->window[layer], c->chunk[layer]);
     for (uint32_t head = 0; head < n_heads; head++) {
-        if (attention_maps_statistics(m, layer, head, &s, error) != STATUS_OK) return STATUS_FAILED;
+        if (attention_statistics_of(m, layer, head, &s, error) != STATUS_OK) return STATUS_FAILED;
         write_head(m, layer, head, &s, digits, out);
         sheet_printf(out, "%s\n", head + 1 < n_heads ? "," : "");
     }

@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "modes/inspect/attention_formula.h"
+#include "modes/inspect/attention_statistics.h"
 
 /* ---- Maps ------------------------------------------------------------------------------------ */
 
@@ -79,7 +80,7 @@ void attention_text_maps(const AttentionMaps *m, Sheet *out) {
 static void list_keys(const AttentionMaps *m, size_t layer, uint32_t head, double *unscaled,
                       Sheet *out) {
     enum { MOST = 12 };
-    size_t last = m->n - 1, first = attention_maps_unscaled(m, layer, head, last, unscaled);
+    size_t last = m->n - 1, first = attention_statistics_unscaled(m, layer, head, last, unscaled);
     const float *weights = attention_map(m, layer, head) + last * m->n;
     const float *scores = attention_score_map(m, layer, head) + last * m->n;
     float above = INFINITY;
@@ -162,7 +163,7 @@ Status attention_text_scores(const AttentionMaps *m, Sheet *out, Error *error) {
     for (size_t layer = 0; layer < m->n_layers; layer++) {
         if (!attention_maps_attends(m, layer)) continue;
         for (uint32_t head = 0; head < attention_maps_heads(m, layer); head++) {
-            if (attention_maps_statistics(m, layer, head, &s, error) != STATUS_OK)
+            if (attention_statistics_of(m, layer, head, &s, error) != STATUS_OK)
                 return STATUS_FAILED;
             sheet_printf(out,
                          "%5zu %4u %4u %10.3f %10.3f %10.3f %10.3f %10.3f %10.3f %10.3f %10.3f\n",
