@@ -11,6 +11,7 @@ struct Sampler {
     size_t vocab_size;
     int32_t *candidates;     /* [top_k, or vocab_size] the tokens that the first logits stand for */
     const uint64_t *allowed; /* sampler_allow; NULL: all are */
+    SamplerRecord *record;   /* sampler_keep_record; NULL: nobody asks */
     /* Only where a penalty asks for them: */
     bool *seen;          /* [vocab_size] in the prompt or the text */
     uint32_t *generated; /* [vocab_size] times in the text */
@@ -173,20 +174,103 @@ static size_t keep_top_k(Sampler *s, float *logits, size_t n) {
     return kept;
 }
 
+/* Turns logits x[n] to weights exp((x - largest) / temperature), and returns their sum. */
+static double weigh(const Sampler *s, float *x, size_t n) {
+    float max = s->numeric->maximum(x, n);
+    /* The difference first: it stays finite or goes to -infinity, whatever the temperature. */
+    for (size_t i = 0; i < n; i++) x[i] = (x[i] - max) / s->options.temperature;
+    return (double)s->numeric->softmax_sum(x, 0.0f, n);
+}
+
+/* What cuts an element of weight x: top-p, whose edge is `cut`, or min-p. The largest weight is 1.
+ */
+static inline SamplerCut cut_by(Cut *cut, float x, float min_p) {
+    if (!cut_keeps(cut, x)) return SAMPLER_BY_TOP_P;
+    return x < min_p ? SAMPLER_BY_MIN_P : SAMPLER_LEFT;
+}
+
+/* ---- The record --------------------------------------------------------------------------- */
+
+Status sampler_record_new(SamplerRecord *record, size_t vocab_size, Error *error) {
+    *record = (SamplerRecord){.logits = calloc(vocab_size, sizeof(float)),
+                              .penalized = calloc(vocab_size, sizeof(float)),
+                              .weights = calloc(vocab_size, sizeof(float)),
+                              .cuts = calloc(vocab_size, sizeof(uint8_t))};
+    if (record->logits && record->penalized && record->weights && record->cuts) return STATUS_OK;
+    return error_set(error, "no memory for a record of %zu tokens", vocab_size);
+}
+
+void sampler_record_free(SamplerRecord *record) {
+    free(record->logits);
+    free(record->penalized);
+    free(record->weights);
+    free(record->cuts);
+    *record = (SamplerRecord){0};
+}
+
+void sampler_keep_record(Sampler *s, SamplerRecord *record) {
+    s->record = record;
+}
+
+/* Records which of the penalized logits x[n] may be chosen, and their weights before top-k. The
+ * array of the weights serves as the room to compute them in. */
+static void record_allowed(Sampler *s, const float *x, size_t n) {
+    SamplerRecord *r = s->record;
+    r->n_allowed = n;
+    r->sum = r->sum_top_k = r->sum_top_p = r->sum_min_p = r->random = 0.0;
+    for (size_t i = 0; i < s->vocab_size; i++) r->cuts[i] = SAMPLER_NOT_ALLOWED;
+    for (size_t i = 0; i < n; i++)
+        r->cuts[s->allowed ? s->candidates[i] : (int32_t)i] = SAMPLER_LEFT;
+    memset(r->weights, 0, s->vocab_size * sizeof *r->weights);
+    if (s->options.temperature == 0.0f) return;
+    memcpy(r->weights, x, n * sizeof *x);
+    r->sum = r->sum_top_k = weigh(s, r->weights, n);
+    for (size_t i = n;
+         s->allowed && i-- > 0;) { /* to the tokens' own places, which are not lower */
+        float weight = r->weights[i];
+        r->weights[i] = 0.0f;
+        r->weights[s->candidates[i]] = weight;
+    }
+}
+
+/* Records the tokens that top-k left: those of candidates[n]. */
+static void record_top_k(Sampler *s, size_t n) {
+    SamplerRecord *r = s->record;
+    for (size_t i = 0; i < s->vocab_size; i++)
+        if (r->cuts[i] == SAMPLER_LEFT) r->cuts[i] = SAMPLER_BY_TOP_K;
+    for (size_t i = 0; i < n; i++) r->cuts[s->candidates[i]] = SAMPLER_LEFT;
+}
+
+/* Records the weights x[n] that a token is drawn from, and what `cut` and min-p take of them. */
+static void record_weights(const Sampler *s, const float *x, size_t n, double sum, Cut cut) {
+    SamplerRecord *r = s->record;
+    bool listed = s->allowed || n < s->vocab_size;
+    r->sum_top_k = sum;
+    for (size_t i = 0; i < n; i++) {
+        int32_t token = listed ? s->candidates[i] : (int32_t)i;
+        SamplerCut by = cut_by(&cut, x[i], s->options.min_p);
+        r->cuts[token] = (uint8_t)by;
+        r->weights[token] = x[i];
+        if (by != SAMPLER_BY_TOP_P) r->sum_top_p += (double)x[i];
+    }
+}
+
+/* ---- The draw ------------------------------------------------------------------------------- */
+
 /* The index of the element drawn from x[n], logits that have been penalized and cut. */
 static size_t draw(const Sampler *s, float *x, size_t n, uint64_t position) {
     const SamplerOptions *o = &s->options;
-    float max = s->numeric->maximum(x, n);
-    /* The difference first: it stays finite or goes to -infinity, whatever the temperature. */
-    for (size_t i = 0; i < n; i++) x[i] = (x[i] - max) / o->temperature;
-    double sum = (double)s->numeric->softmax_sum(x, 0.0f, n), kept = 0.0;
+    double sum = weigh(s, x, n), kept = 0.0;
     Cut cut = {0, n};
     if (o->top_p < 1.0f) cut = cut_at(x, n, false, fmax((double)o->top_p * sum, DBL_MIN));
+    if (s->record) record_weights(s, x, n, sum, cut);
     for (size_t i = 0; i < n; i++) {
-        if (!cut_keeps(&cut, x[i]) || x[i] < o->min_p) x[i] = 0.0f; /* the largest is 1 */
+        if (cut_by(&cut, x[i], o->min_p) != SAMPLER_LEFT) x[i] = 0.0f;
         kept += (double)x[i];
     }
-    double target = sampler_random(o->seed, o->sample, position) * kept, passed = 0.0;
+    double random = sampler_random(o->seed, o->sample, position);
+    double target = random * kept, passed = 0.0;
+    if (s->record) s->record->sum_min_p = kept, s->record->random = random;
     size_t last = 0;
     for (size_t i = 0; i < n; i++) {
         if (x[i] == 0.0f) continue;
@@ -199,16 +283,22 @@ static size_t draw(const Sampler *s, float *x, size_t n, uint64_t position) {
 
 int32_t sampler_next(Sampler *s, float *logits, uint64_t position) {
     const SamplerOptions *o = &s->options;
+    SamplerRecord *record = s->record;
+    if (record) memcpy(record->logits, logits, s->vocab_size * sizeof *logits);
     for (size_t i = 0; i < o->n_bias; i++) logits[o->bias[i].token] += o->bias[i].bias;
     if (s->seen) penalize(s, logits);
-    size_t n = s->allowed ? keep_allowed(s, logits) : s->vocab_size, chosen;
+    if (record) memcpy(record->penalized, logits, s->vocab_size * sizeof *logits);
+    size_t n = s->allowed ? keep_allowed(s, logits) : s->vocab_size, n_allowed = n, chosen;
+    if (record) record_allowed(s, logits, n);
     if (o->temperature == 0.0f) {
         chosen = first_equal(logits, n, s->numeric->maximum(logits, n));
     } else {
         n = keep_top_k(s, logits, n);
+        if (record && n < n_allowed) record_top_k(s, n);
         chosen = draw(s, logits, n, position);
     }
     int32_t token = s->allowed || n < s->vocab_size ? s->candidates[chosen] : (int32_t)chosen;
+    if (record) record->chosen = token;
     see(s, token);
     if (s->generated) s->generated[token]++;
     return token;

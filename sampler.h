@@ -58,6 +58,38 @@ void sampler_allow(Sampler *sampler, const uint64_t *allowed);
  * must be finite. */
 int32_t sampler_next(Sampler *sampler, float *logits, uint64_t position);
 
+/* What took a token out of a choice. */
+typedef enum SamplerCut {
+    SAMPLER_LEFT,        /* nothing: it could be drawn */
+    SAMPLER_NOT_ALLOWED, /* sampler_allow */
+    SAMPLER_BY_TOP_K,
+    SAMPLER_BY_TOP_P,
+    SAMPLER_BY_MIN_P
+} SamplerCut;
+
+/* How the last token was chosen, in the sampler's own numbers. A token's probability after a step
+ * is its weight over the sum of that step, or 0 once it is cut. At temperature 0 nothing is drawn:
+ * the weights, the sums and `random` are 0, and cuts tell what sampler_allow did. */
+typedef struct SamplerRecord {
+    float *logits;    /* [vocab_size] as the model gave them */
+    float *penalized; /* [vocab_size] after logit bias and penalties */
+    float *weights;   /* [vocab_size] exp((penalized - largest) / temperature); 0: not allowed */
+    uint8_t *cuts;    /* [vocab_size] SamplerCut */
+    size_t n_allowed;
+    double sum, sum_top_k, sum_top_p, sum_min_p; /* of the weights that each step left */
+    double random; /* sampler_random; the draw is the first token whose weight, added to those of
+                    * the lower ids that are left, exceeds random * sum_min_p */
+    int32_t chosen;
+} SamplerRecord;
+
+/* Allocates the arrays; sampler_record_free frees them in any case. */
+Status sampler_record_new(SamplerRecord *record, size_t vocab_size, Error *error);
+void sampler_record_free(SamplerRecord *record);
+
+/* Has every later sampler_next fill *record, which is borrowed; NULL: none. The choice is the same
+ * with and without it. */
+void sampler_keep_record(Sampler *sampler, SamplerRecord *record);
+
 /* Uniform in [0, 1), a function of its arguments alone: Philox4x32-10 (Salmon and others,
  * "Parallel random numbers: as easy as 1, 2, 3", 2011). */
 double sampler_random(uint64_t seed, uint64_t sample, uint64_t position);

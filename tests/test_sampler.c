@@ -1,3 +1,4 @@
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -403,10 +404,194 @@ static void a_large_vocabulary_is_no_burden(void **state) {
     free(copy);
 }
 
+/* ---- The record ------------------------------------------------------------------------------ */
+
+/* The numbers of a choice, computed by the definitions in double: what each token's logit becomes,
+ * and its probability after each step. */
+typedef struct Expected {
+    double penalized[VOCAB], steps[4][VOCAB]; /* temperature, top-k, top-p, min-p */
+} Expected;
+
+/* Keeps the first `kept` of the ranked tokens in p, and makes what is left add up to 1. */
+static void keep_first(const Ranked *ranked, size_t n, size_t kept, double *p) {
+    double sum = 0.0;
+    for (size_t i = kept; i < n; i++) p[ranked[i].index] = 0.0;
+    for (size_t i = 0; i < n; i++) sum += p[i];
+    for (size_t i = 0; i < n; i++) p[i] /= sum;
+}
+
+/* seen[]: of the prompt and the text; generated[]: times in the text; allowed NULL: all tokens. */
+static void expect_choice(const SamplerOptions *o, const float *logits, size_t n, const bool *seen,
+                          const int *generated, const uint64_t *allowed, Expected *e) {
+    static Ranked ranked[VOCAB];
+    static float values[VOCAB];
+    size_t n_allowed = 0, kept = 0;
+    double largest = -INFINITY, mass = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        double x = (double)logits[i];
+        for (size_t k = 0; k < o->n_bias; k++)
+            if ((size_t)o->bias[k].token == i) x += (double)o->bias[k].bias;
+        double r = (double)o->repetition_penalty;
+        if (seen[i]) x = x < 0.0 ? x * r : x / r;
+        if (generated[i] > 0)
+            x -= (double)o->presence_penalty + (double)o->frequency_penalty * generated[i];
+        e->penalized[i] = x;
+        bool may = !allowed || allowed[i / 64] >> (i % 64) & 1;
+        values[i] = may ? (float)x : -INFINITY;
+        n_allowed += may;
+        if (may && x > largest) largest = x;
+    }
+    rank(values, n, ranked);
+    double *p[4] = {e->steps[0], e->steps[1], e->steps[2], e->steps[3]};
+    for (size_t i = 0; i < n; i++)
+        p[0][i] =
+            isinf(values[i]) ? 0.0 : exp((e->penalized[i] - largest) / (double)o->temperature);
+    keep_first(ranked, n, n_allowed, p[0]);
+    memcpy(p[1], p[0], sizeof e->steps[0]);
+    keep_first(ranked, n, o->top_k && o->top_k < n_allowed ? o->top_k : n_allowed, p[1]);
+    memcpy(p[2], p[1], sizeof e->steps[0]);
+    while (kept < n && (kept == 0 || o->top_p >= 1.0f || mass < (double)o->top_p))
+        mass += p[1][ranked[kept++].index];
+    keep_first(ranked, n, kept, p[2]);
+    memcpy(p[3], p[2], sizeof e->steps[0]);
+    for (kept = 0;
+         kept < n && p[0][ranked[kept].index] >= (double)o->min_p * p[0][ranked[0].index];)
+        kept++;
+    keep_first(ranked, n, kept, p[3]);
+}
+
+/* The record's probability of a token after a step, of those of Expected.steps. */
+static double recorded(const SamplerRecord *r, size_t token, int step) {
+    const SamplerCut cut = (SamplerCut)r->cuts[token];
+    const double sums[] = {r->sum, r->sum_top_k, r->sum_top_p, r->sum_min_p};
+    static const SamplerCut by[] = {SAMPLER_NOT_ALLOWED, SAMPLER_BY_TOP_K, SAMPLER_BY_TOP_P,
+                                    SAMPLER_BY_MIN_P};
+    for (int i = 0; i <= step; i++)
+        if (cut == by[i]) return 0.0;
+    return (double)r->weights[token] / sums[step];
+}
+
+/* The token that the record's random number falls on: by ascending id, as sampler.h says. */
+static int32_t redrawn(const SamplerRecord *r, size_t n) {
+    double passed = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        if (r->cuts[i] != SAMPLER_LEFT) continue;
+        passed += (double)r->weights[i];
+        if (passed > r->random * r->sum_min_p) return (int32_t)i;
+    }
+    return -1;
+}
+
+/* Logits as a model gives them: none is near another, so that a step's edge is the same in float
+ * and in double. */
+static void fill_spread(float *logits, size_t n, uint64_t position) {
+    for (size_t i = 0; i < n; i++)
+        logits[i] = (float)(12.0 * sampler_random(3, i, position)) - 6.0f;
+}
+
+static void the_record_of_a_choice_follows_the_definitions(void **state) {
+    (void)state;
+    enum { N = 200, TEXT = 40 };
+    static const LogitBias bias[] = {{5, 2.5f}, {150, -3.0f}};
+    const SamplerOptions all[] = {
+        {.temperature = 1.0f, .top_p = 1.0f, .repetition_penalty = 1.0f},
+        {.temperature = 0.6f, .top_p = 1.0f, .repetition_penalty = 1.0f, .top_k = 9, .seed = 4},
+        {.temperature = 1.4f, .top_p = 0.8f, .repetition_penalty = 1.0f, .seed = 5},
+        {.temperature = 1.4f, .top_p = 1.0f, .repetition_penalty = 1.0f, .min_p = 0.07f},
+        {.temperature = 2.0f,
+         .top_p = 0.7f,
+         .repetition_penalty = 1.3f,
+         .top_k = 50,
+         .min_p = 0.1f,
+         .presence_penalty = 0.5f,
+         .frequency_penalty = 0.25f,
+         .bias = bias,
+         .n_bias = 2,
+         .seed = 77,
+         .sample = 3},
+        {.temperature = 1.5f,
+         .top_p = 0.6f,
+         .repetition_penalty = 0.8f,
+         .bias = bias,
+         .n_bias = 2,
+         .presence_penalty = -0.5f,
+         .restricted = true},
+        {.temperature = 1.1f,
+         .top_p = 0.9f,
+         .repetition_penalty = 1.0f,
+         .top_k = 12,
+         .restricted = true},
+    };
+    static const int32_t prompt[] = {0, 7, 7, 30, 199};
+    static Expected e;
+    uint64_t allowed[(N + 63) / 64] = {0};
+    for (size_t i = 0; i < N; i += 3) allowed[i / 64] |= (uint64_t)1 << (i % 64);
+    for (size_t o = 0; o < sizeof all / sizeof *all; o++) {
+        bool seen[N] = {0};
+        int generated[N] = {0};
+        Error error;
+        SamplerRecord r;
+        Sampler *watched = sampler_of(all[o], N), *alone = sampler_of(all[o], N);
+        assert_int_equal(sampler_record_new(&r, N, &error), STATUS_OK);
+        sampler_keep_record(watched, &r);
+        for (size_t i = 0; i < 5; i++) seen[prompt[i]] = true;
+        sampler_see_prompt(watched, prompt, 5);
+        sampler_see_prompt(alone, prompt, 5);
+        for (uint64_t position = 5; position < 5 + TEXT; position++) {
+            float logits[N], copy[N];
+            const uint64_t *rule = all[o].restricted ? allowed : NULL;
+            fill_spread(logits, N, position);
+            memcpy(copy, logits, sizeof copy);
+            expect_choice(&all[o], logits, N, seen, generated, rule, &e);
+            sampler_allow(watched, rule);
+            sampler_allow(alone, rule);
+            int32_t token = sampler_next(watched, logits, position);
+            float given[N];
+            memcpy(given, copy, sizeof given);
+            assert_int_equal(token, sampler_next(alone, copy, position));
+            assert_int_equal(token, r.chosen);
+            assert_int_equal(token, redrawn(&r, N));
+            assert_true(r.random == sampler_random(all[o].seed, all[o].sample, position));
+            assert_memory_equal(r.logits, given, sizeof given);
+            for (size_t i = 0; i < N; i++) {
+                assert_true(fabs((double)r.penalized[i] - e.penalized[i]) < 1e-5);
+                for (int step = 0; step < 4; step++)
+                    if (!(fabs(recorded(&r, i, step) - e.steps[step][i]) < 1e-5))
+                        fail_msg("options %zu, position %d, token %zu, step %d: %g, not %g", o,
+                                 (int)position, i, step, recorded(&r, i, step), e.steps[step][i]);
+            }
+            seen[token] = true;
+            generated[token]++;
+        }
+        sampler_record_free(&r);
+        sampler_free(watched);
+        sampler_free(alone);
+    }
+}
+
+static void a_record_of_the_greedy_choice_has_no_draw(void **state) {
+    (void)state;
+    const float logits[] = {-1.0f, 3.0f, 2.0f, 3.0f, 3.0f};
+    float copy[5];
+    Error error;
+    SamplerRecord r;
+    Sampler *sampler = sampler_of((SamplerOptions){.top_p = 1.0f, .repetition_penalty = 1.0f}, 5);
+    assert_int_equal(sampler_record_new(&r, 5, &error), STATUS_OK);
+    sampler_keep_record(sampler, &r);
+    memcpy(copy, logits, sizeof copy);
+    assert_int_equal(sampler_next(sampler, copy, 0), 1);
+    assert_true(r.chosen == 1 && r.n_allowed == 5 && r.sum == 0.0 && r.random == 0.0);
+    assert_memory_equal(r.penalized, logits, sizeof logits);
+    sampler_record_free(&r);
+    sampler_free(sampler);
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tokens_that_are_not_allowed_take_no_part),
+        cmocka_unit_test(the_record_of_a_choice_follows_the_definitions),
+        cmocka_unit_test(a_record_of_the_greedy_choice_has_no_draw),
         cmocka_unit_test(random_numbers_are_philox),
         cmocka_unit_test(temperature_zero_takes_the_first_of_the_largest),
         cmocka_unit_test(one_likeliest_token_is_the_first_of_the_largest),
