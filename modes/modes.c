@@ -43,6 +43,7 @@ const Mode *const modes[] = {
     &inspect_positions_mode,
     &inspect_layer_mode,
     &inspect_no_cache_mode,
+    &inspect_trace_mode,
     &convert_list_mode,
     &convert_families_mode,
     &convert_cache_list_mode,

@@ -335,6 +335,117 @@ static void without_a_cache_the_text_is_the_same(void **state) {
     }
 }
 
+/* ---- --trace --------------------------------------------------------------------------------- */
+
+/* The trace lists all 300 tokens, so that each probability can be computed from the logits that it
+ * prints, by the definitions in sampler.h. */
+static void assert_choice_adds_up(const json_t *trace, const json_t *choice) {
+    static const char *const steps[] = {"temperature", "top_k", "top_p", "min_p"};
+    const json_t *rows = json_object_get(choice, "candidates");
+    double temperature = json_number_value(json_object_get(trace, "temperature"));
+    double draw = json_number_value(json_object_get(choice, "draw"));
+    double min_p = json_number_value(json_object_get(trace, "min_p"));
+    double top_p = json_number_value(json_object_get(trace, "top_p"));
+    size_t n = json_array_size(rows), top_k, left = 0;
+    top_k = (size_t)json_integer_value(json_object_get(trace, "top_k"));
+    assert_int_equal(n, (size_t)json_integer_value(json_object_get(choice, "n_allowed")));
+    double sum = 0.0, mass = 0.0, first = 0.0, sums[4] = {0}, parts = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        double x = json_number_value(json_object_get(json_array_get(rows, i), "penalized"));
+        if (i == 0) first = x;
+        assert_true(x <= first);
+        sum += exp((x - first) / temperature);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const json_t *row = json_array_get(rows, i), *from = json_object_get(row, "from");
+        double x = json_number_value(json_object_get(row, "penalized"));
+        double weight = exp((x - first) / temperature);
+        double p = json_number_value(json_object_get(row, "temperature"));
+        assert_true(fabs(p - weight / sum) < 1e-5);
+        for (int s = 0; s < 4; s++) sums[s] += json_number_value(json_object_get(row, steps[s]));
+        bool in_k = top_k == 0 || i < top_k;
+        if (top_k > 0)
+            assert_true((json_number_value(json_object_get(row, "top_k")) > 0.0) == in_k);
+        if (min_p > 0.0 && weight < min_p * 0.9999) assert_null(from);
+        if (!in_k) assert_null(from);
+        if (!from) continue;
+        double begin = json_number_value(from), end = json_number_value(json_object_get(row, "to"));
+        bool chosen = json_integer_value(json_object_get(row, "id")) ==
+                      json_integer_value(json_object_get(choice, "chosen"));
+        assert_true(chosen == (begin <= draw && draw < end));
+        assert_true(i == left++); /* every filter leaves the likeliest */
+        parts += end - begin;
+        mass += p;
+    }
+    assert_true(fabs(parts - 1.0) < 1e-9);
+    for (int s = 0; s < 4; s++) assert_true(sums[s] == 0.0 || fabs(sums[s] - 1.0) < 1e-6);
+    if (top_p < 1.0 && top_k == 0 && min_p == 0.0) assert_true(mass >= top_p - 1e-6);
+}
+
+static void the_trace_is_of_the_text_that_is_written_without(void **state) {
+    (void)state;
+    static const char *const options[][8] = {
+        {"-t", "1", "-p", "1"},
+        {"-t", "0.7", "-p", "0.6"},
+        {"-t", "1.3", "-p", "1", "--top-k", "20"},
+        {"-t", "1.2", "-p", "0.9", "--min-p", "0.02"},
+        {"-t", "1.5", "-p", "1", "--repetition-penalty", "1.4", "--presence-penalty", "0.5"},
+        {"-t", "1", "-p", "1", "--frequency-penalty", "0.8", "--logit-bias", "100=4"},
+        {"-t", "1", "-p", "0.8", "--top-k", "50", "--regex", "[a-z ]+"},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        const char *plain[PROCESS_MAX_ARGUMENTS] = {"run", models[1], "-i", TEXT,
+                                                    "-n",  "9",       "-s", "3"};
+        const char *traced[PROCESS_MAX_ARGUMENTS];
+        size_t n = 8;
+        for (size_t k = 0; k < 8 && options[i][k]; k++) plain[n++] = options[i][k];
+        memcpy(traced, plain, sizeof plain);
+        traced[n] = "--trace", traced[n + 1] = "1000", traced[n + 2] = "--json";
+        Process text = process_run(plain, NULL, 0), p = process_run(traced, NULL, 0);
+        assert_done(&text);
+        assert_done(&p);
+        json_error_t error;
+        json_t *trace = json_loads(p.out, JSON_ALLOW_NUL, &error);
+        if (!trace) fail_msg("line %d: %s", error.line, error.text);
+        const char *said = json_string_value(json_object_get(trace, "text"));
+        if (strstr(options[i][6] ? options[i][6] : "", "--regex")) /* letters alone */
+            assert_true(strncmp(said, text.out, text.out_length - 1) == 0);
+        const json_t *choices = json_object_get(trace, "choices");
+        assert_true(json_array_size(choices) > 0 && json_array_size(choices) <= 9);
+        for (size_t k = 0; k < json_array_size(choices); k++)
+            assert_choice_adds_up(trace, json_array_get(choices, k));
+        process_free(&p);
+        traced[n + 1] = "2", traced[n + 2] = NULL;
+        p = process_run(traced, NULL, 0);
+        assert_done(&p);
+        assert_true(p.out_length > text.out_length);
+        assert_string_equal(p.out + p.out_length - text.out_length, text.out);
+        json_decref(trace);
+        process_free(&p);
+        process_free(&text);
+    }
+}
+
+static void what_a_mode_would_not_use_is_refused(void **state) {
+    (void)state;
+    static const char *const wrong[][4] = {{"--score", "table", "-t", "0.5"},
+                                           {"--score", "json", "-n", "5"},
+                                           {"--attention", "1.0", "--top-k", "3"},
+                                           {"--layer", "1", "--logit-bias", "3=1"},
+                                           {"--layer", "1", "-p", "0.5"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        Process p =
+            RUN("run", models[1], "-i", TEXT, wrong[i][0], wrong[i][1], wrong[i][2], wrong[i][3]);
+        PROCESS_SAYS(p, 2, "looks at the text of -i and generates none: no -");
+    }
+    Process p = RUN("run", models[1], "-i", TEXT, "--no-cache", "--top-k", "3");
+    PROCESS_SAYS(p, 2, "--no-cache takes the likeliest token each time: no --top-k");
+    p = RUN("run", models[1], "-i", TEXT, "--trace", "3", "--stats");
+    PROCESS_SAYS(p, 2, "--trace N watches one text");
+    p = RUN("run", models[1], "-i", TEXT, "--trace", "3", "-o", "a.png");
+    PROCESS_SAYS(p, 2, "the name says the form of --trace: .json or .txt");
+}
+
 static void overrides_change_the_model_and_say_so(void **state) {
     (void)state;
     char path[512];
@@ -750,6 +861,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_terminal_and_the_files_are_the_same_on_any_thread_count),
         cmocka_unit_test(scores_are_the_chain_rule),
         cmocka_unit_test(without_a_cache_the_text_is_the_same),
+        cmocka_unit_test(the_trace_is_of_the_text_that_is_written_without),
+        cmocka_unit_test(what_a_mode_would_not_use_is_refused),
         cmocka_unit_test(overrides_change_the_model_and_say_so),
         cmocka_unit_test(sharper_scores_have_less_entropy),
         cmocka_unit_test(a_picture_of_changed_positions_says_so_and_shows_them),

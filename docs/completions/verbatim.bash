@@ -42,7 +42,7 @@ _verbatim() {
             --bug-report --layers --layer --position --limit --eval-tasks
             --embed-normalize --embed-prompt --embed-truncate --info --verify
             --tokenize --detokenize --render --eval --against --why --attention --score
-            --positions --no-cache --override --type --cache-dir --list --cache-list --cache-limit --cache-clear
+            --positions --trace --no-cache --override --type --cache-dir --list --cache-list --cache-limit --cache-clear
             --help --version" -- "$cur"))
         return
     fi

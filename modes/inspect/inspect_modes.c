@@ -14,11 +14,13 @@
 #include "modes/inspect/position_view.h"
 #include "modes/inspect/recompute.h"
 #include "modes/inspect/render.h"
+#include "modes/inspect/sampling_trace.h"
 #include "modes/inspect/score.h"
 #include "modes/inspect/side_by_side.h"
 #include "modes/inspect/token_scores.h"
 #include "modes/inspect/why_text.h"
 #include "session/embedding.h"
+#include "session/sampling_numbers.h"
 
 #define usage(...) (error_set(__VA_ARGS__), STATUS_USAGE)
 
@@ -49,6 +51,10 @@ static bool asks_layer(const Options *options) {
     return options_given(options, &inspect_options(options)->layer);
 }
 
+static bool asks_trace(const Options *options) {
+    return options_given(options, &inspect_options(options)->trace);
+}
+
 RUN(info, inspect_info)
 RUN(layers, layer_lists_run)
 RUN(layer, layer_view_run)
@@ -60,6 +66,7 @@ RUN(attention, attention_view_run)
 RUN(score, token_scores_run)
 RUN(positions, position_view_run)
 RUN(no_cache, recompute_run)
+RUN(trace, sampling_trace_run)
 
 /* ---- Views: --attention and --positions name their output themselves ---- */
 
@@ -82,6 +89,48 @@ static bool has_mask(const OptionList *override) {
     return false;
 }
 
+/* Refuses options that say how text is generated beside modes that generate none. */
+static Status check_generates(const Options *o, Error *error) {
+    const InspectOptions *inspect = inspect_options(o);
+    const char *mode = inspect->score       ? "--score"
+                       : inspect->attention ? "--attention"
+                       : inspect->positions ? "--positions"
+                       : asks_layer(o)      ? "--layer"
+                                            : NULL;
+#define GIVEN(often, letter, name, field, low, high, help)                                         \
+    { "--" name, &o->field }
+    const struct {
+        const char *name;
+        const void *field;
+    } all[] = {
+        {"-n", &o->n_tokens}, {"--logit-bias", &o->logit_bias}, SAMPLING_NUMBERS(GIVEN, GIVEN)};
+#undef GIVEN
+    const char *given = NULL;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (options_given(o, all[i].field) && !(inspect->no_cache && i == 0)) given = all[i].name;
+    if (mode && given)
+        return usage(error, "%s looks at the text of -i and generates none: no %s", mode, given);
+    if (inspect->no_cache && given && !(options_given(o, &o->temperature) && o->temperature == 0.0))
+        return usage(error, "--no-cache takes the likeliest token each time: no %s", given);
+    return STATUS_OK;
+}
+
+/* --trace beside what it cannot watch; --json is its form. */
+static Status check_trace(Options *o, Error *error) {
+    static const char *const forms[] = {".json", ".txt", NULL};
+    const ProofOptions *proof = proof_options(o);
+    if (!asks_trace(o)) return STATUS_OK;
+    if (o->mode || o->batch || proof->check || proof->replay || proof->receipt || o->stats ||
+        o->echo)
+        return usage(error, "--trace N watches one text of -i or -f: no -m, --batch, --check, "
+                            "--receipt, --stats or --echo");
+    if (o->output && !has_form(o->output, forms))
+        return usage(error, "-o %s: the name says the form of --trace: .json or .txt", o->output);
+    inspect_options_to_set(o)->trace_json = o->json_object;
+    o->json_object = false;
+    return STATUS_OK;
+}
+
 /* Refuses combinations of options that the modes of this file do not have, and forms that the names
  * of their output files do not say. */
 static Status check_views(Options *o, Error *error) {
@@ -93,6 +142,7 @@ static Status check_views(Options *o, Error *error) {
     bool measures = inspect->info || inspect->layers || inspect->verify || inspect->tokenize ||
                     inspect->detokenize || inspect->render || inspect->score || picture ||
                     inspect->no_cache || asks_layer(o);
+    if (check_generates(o, error) != STATUS_OK) return STATUS_USAGE;
     if (inspect->limit && !inspect->eval)
         return usage(error, "--limit N scores N tokens: it needs --eval FILE");
     if (measures && o->stats)
@@ -285,3 +335,5 @@ const Mode inspect_layer_mode = {
     .name = "--layer", .traits = MODE_WITHOUT_HEAD, .asked = asks_layer, .run = run_layer};
 const Mode inspect_no_cache_mode = {
     .name = "--no-cache", .asked = asks_no_cache, .run = run_no_cache};
+const Mode inspect_trace_mode = {
+    .name = "--trace", .asked = asks_trace, .check = check_trace, .run = run_trace};

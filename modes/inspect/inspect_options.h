@@ -15,6 +15,8 @@ typedef struct InspectOptions {
     const char *positions;    /* where the picture or table of --positions goes; "-": terminal */
     uint64_t layer, position; /* --layer looks at this place; only where given */
     ScoreChoice score;
+    uint64_t trace;  /* tokens of each choice that --trace lists; only where given */
+    bool trace_json; /* --json beside --trace is the form of its output, no shape of the text */
     bool no_cache;
     const char *shape_test;
 } InspectOptions;

@@ -100,10 +100,10 @@ static bool proof_asked(const Options *o) {
 /* Refuses options that contradict --check, --receipt or --replay. */
 static Status proof_check(Options *o, Error *error) {
     const ProofOptions *proof = proof_options(o);
-    static const char *const looking[] = {"info",        "verify",     "tokenize", "detokenize",
-                                          "render",      "eval",       "score",    "attention",
-                                          "positions",   "no-cache",   "list",     "cache-list",
-                                          "cache-clear", "shape-test", NULL};
+    static const char *const looking[] = {"info",       "verify",      "tokenize",   "detokenize",
+                                          "render",     "eval",        "score",      "attention",
+                                          "positions",  "no-cache",    "trace",      "list",
+                                          "cache-list", "cache-clear", "shape-test", NULL};
     bool views = options_ask_any(o, looking);
     if (proof->quiet && !proof->check && !proof->check_session && !proof->replay)
         return usage(error, "--quiet leaves out what --check and --replay find the same");
