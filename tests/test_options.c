@@ -1,3 +1,4 @@
+#include <ctype.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -443,6 +444,34 @@ static void help_fits_a_screen(void **state) {
     free(all);
 }
 
+/* An option without a line of its own is named by another's (OptionRow.help). */
+static void help_names_every_option(void **state) {
+    (void)state;
+    Options o;
+    Error error;
+    char *all = help(true);
+    size_t n = 0;
+    assert_int_equal(PARSE("m"), STATUS_OK);
+    for (size_t i = 0; o.tables[i].rows; i++)
+        for (const OptionRow *row = o.tables[i].rows; row->kind != OPTION_END; row++) {
+            char name[64], *about = NULL;
+            size_t length = (size_t)snprintf(name, sizeof name, "--%s", row->name), size = 0;
+            if (row->kind == OPTION_HEADING) continue;
+            const char *at = all;
+            while ((at = strstr(at, name)) && (isalpha(at[length]) || at[length] == '-')) at++;
+            if (!at) fail_msg("--help all does not name %s", name);
+            FILE *out = open_memstream(&about, &size);
+            assert_non_null(out);
+            assert_true(command_line_help_about(out, &o.line, row->name));
+            fclose(out);
+            assert_non_null(strstr(about, name));
+            free(about);
+            n++;
+        }
+    assert_true(n > 80);
+    free(all);
+}
+
 static void help_takes_all_and_no_other_word(void **state) {
     (void)state;
     Options o;
@@ -620,6 +649,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(options_that_would_do_nothing_are_refused),
         cmocka_unit_test(parts_of_a_batch_are_named_and_joined),
         cmocka_unit_test(help_fits_a_screen),
+        cmocka_unit_test(help_names_every_option),
         cmocka_unit_test(help_takes_all_and_no_other_word),
         cmocka_unit_test(help_about_a_word_shows_the_options_that_speak_of_it),
         cmocka_unit_test(options_that_are_asked_for_by_name_exist),

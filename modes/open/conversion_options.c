@@ -17,7 +17,7 @@ static const OptionRow rows[] = {
     TEXT_ROW(RARE, 0, "cache-dir", "DIR", FIELD(cache_dir),
              "cached conversions; none: off [~/.cache/verbatim]"),
     TEXT_ROW(RARE, 0, "cache-limit", "SIZE", FIELD(cache_limit), NULL),
-    FLAG_ROW(USUAL, 0, "list", FIELD(list), "the models and conversions on this machine"),
+    FLAG_ROW(USUAL, 0, "list", FIELD(list), "the models here; --cache-list, --cache-limit SIZE"),
     FLAG_ROW(RARE, 0, "cache-list", FIELD(cache_list), NULL),
     {OPTION_TEXT, 0, "cache-clear", "NAME", FIELD(cache_clear), 0, 0,
      "delete one conversion; without NAME all", RARE, ""},
