@@ -556,8 +556,9 @@ static Status read_header(PageText *t, char name[PAGE_WORD], char like[PAGE_WORD
     if (!page_word(t, name)) return page_fail(t, "the name is missing");
     if (strlen(name) >= NAME_BYTES)
         return page_fail(t, "a name of more than %d characters", NAME_BYTES - 1);
-    if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-.") != strlen(name))
-        return page_fail(t, "a name is of small letters, digits, '_', '-' and '.'");
+    if (strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.") !=
+        strlen(name))
+        return page_fail(t, "a name is of letters, digits, '_', '-' and '.'");
     if (!page_word(t, word)) return STATUS_OK;
     if (strcmp(word, "like") != 0) return page_fail(t, "expected 'like NAME'");
     if (!page_word(t, like)) return page_fail(t, "the name is missing");
