@@ -1,4 +1,4 @@
-/* Qwen 2 MoE; qwen2.family has the dense models. */
+/* The first Qwen, and Qwen 2 MoE; qwen2.family has the dense models. */
 #include "families/shared.h"
 
 /* Without layer_types, use_sliding_window gives a window to the layers 0, 2, 4 ... below
@@ -13,7 +13,18 @@ static Status qwen2_finish(const json_t *json, Config *config, Error *error) {
     return STATUS_OK;
 }
 
+/* The first Qwen's intermediate_size counts the rows of the gate and of the other matrix. */
+static Status qwen_finish(const json_t *json, Config *config, Error *error) {
+    (void)json;
+    if (config->ffn_dim % 2)
+        return error_set(error, "config.json: intermediate_size is %u, an odd number",
+                         config->ffn_dim);
+    config->ffn_dim /= 2;
+    return STATUS_OK;
+}
+
 const FamilyHook families_qwen2[] = {
+    {"qwen", .finish = qwen_finish},
     {"qwen2", .finish = qwen2_finish},
     {0},
 };
