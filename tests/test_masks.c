@@ -130,6 +130,62 @@ static void positions_in_every_layer_change_the_logits(void **state) {
         process_free(&p);                                                                          \
     } while (0)
 
+/* ---- Branches that are off ------------------------------------------------------------------- */
+
+/* The log-probability of the whole text "abcdefgh" with these overrides. */
+static double text_probability(const char *path, const char *const *overrides) {
+    const char *arguments[PROCESS_MAX_ARGUMENTS] = {"run",     path,   "-i",        "abcdefgh",
+                                                    "--score", "json", "--kv-type", "f32"};
+    for (size_t i = 0, n = 8; overrides[i]; i++, n += 2)
+        arguments[n] = "--override", arguments[n + 1] = overrides[i];
+    Process p = process_run(arguments, NULL, 0);
+    if (p.status) fail_msg("%s", p.err);
+    const char *at = strstr(p.out, "\"logprob\"");
+    assert_non_null(at);
+    for (const char *next; (next = strstr(at + 1, "\"logprob\""));) at = next;
+    double value = strtod(strchr(at, ':') + 1, NULL);
+    process_free(&p);
+    return value;
+}
+
+/* Both branches off is what residual_scale=0 computes: x goes from the embedding to the output. All
+ * heads off is attention off, and all layers off one by one is all of them. */
+static void branches_that_are_off_add_nothing(void **state) {
+    (void)state;
+    char *place = fixture_directory(), *plain = small_model(place, "tiny");
+    const char *const own[] = {NULL}, *const scaled[] = {"residual_scale=0", NULL};
+    const char *const both[] = {"attention=off", "ffn=off", NULL};
+    const char *const attention[] = {"attention=off", NULL}, *const ffn[] = {"ffn=off", NULL};
+    const char *const layers[] = {"attention=off:0", "attention=off:1", NULL};
+    const char *const heads[] = {"attention=off:0.0", "attention=off:0.1", "attention=off:0.2",
+                                 "attention=off:0.3", "attention=off:1",   NULL};
+    const char *const one[] = {"attention=off:1.2", NULL};
+    double as_it_is = text_probability(plain, own), without = text_probability(plain, attention);
+    assert_true(text_probability(plain, both) == text_probability(plain, scaled));
+    assert_true(without == text_probability(plain, layers));
+    assert_true(without == text_probability(plain, heads));
+    assert_true(fabs(without - as_it_is) > 1e-3);
+    assert_true(fabs(text_probability(plain, ffn) - as_it_is) > 1e-3);
+    assert_true(fabs(text_probability(plain, ffn) - without) > 1e-3);
+    assert_true(fabs(text_probability(plain, one) - as_it_is) > 1e-4);
+    free(plain);
+    fixture_remove_directory(place);
+}
+
+/* A head that is off gives 0 to the output, in passes of any size and with a cache. */
+static void a_head_that_is_off_is_off_in_every_pass(void **state) {
+    (void)state;
+    Process p = RUN("run", model, "-i", "abcdefgh", "-n", "8", "-t", "0", "--override",
+                    "attention=off:1.2", "--chunk", "3", "-j", "2");
+    Process q = RUN("run", model, "-i", "abcdefgh", "-n", "8", "-t", "0", "--override",
+                    "attention=off:1.2", "-j", "1");
+    assert_int_equal(p.status, 0);
+    assert_non_null(strstr(p.err, "overridden: attention = off in head 2 of layer 1"));
+    assert_string_equal(p.out, q.out);
+    process_free(&p);
+    process_free(&q);
+}
+
 static void what_cannot_be_computed_so_is_refused(void **state) {
     (void)state;
     REFUSES("are for looking and scoring: with --score, --eval or --attention", model, "--override",
@@ -149,6 +205,20 @@ static void what_cannot_be_computed_so_is_refused(void **state) {
     REFUSES("give -c 2048", model, "--score", "table", "-c", "4096", "--override", "mask=none");
 }
 
+static void branches_that_are_not_there_are_named(void **state) {
+    (void)state;
+    REFUSES("--override attention=of: the value is not off, off:LAYER or off:LAYER.HEAD", model,
+            "--score", "table", "--override", "attention=of");
+    REFUSES("--override ffn=off:1.0: the value is not off or off:LAYER", model, "--score", "table",
+            "--override", "ffn=off:1.0");
+    REFUSES("--override ffn=off:7: the model has layers 0 to 1", model, "--score", "table",
+            "--override", "ffn=off:7");
+    REFUSES("--override attention=off:1.9: the layer has heads 0 to 3", model, "--score", "table",
+            "--override", "attention=off:1.9");
+    REFUSES("--override attention=off:1: it changes nothing: it is off already", model, "--score",
+            "table", "--override", "attention=off", "--override", "attention=off:1");
+}
+
 int main(int argc, char **argv) {
     (void)argc, (void)argv;
     const struct CMUnitTest tests[] = {
@@ -158,6 +228,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_second_model_does_not_cut_a_masked_text),
         cmocka_unit_test(global_tokens_stand_beside_a_window),
         cmocka_unit_test(positions_in_every_layer_change_the_logits),
+        cmocka_unit_test(branches_that_are_off_add_nothing),
+        cmocka_unit_test(a_head_that_is_off_is_off_in_every_pass),
+        cmocka_unit_test(branches_that_are_not_there_are_named),
         cmocka_unit_test(what_cannot_be_computed_so_is_refused),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);

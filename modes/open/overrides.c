@@ -57,7 +57,7 @@ static Status not_allowed(const char *item, Error *error) {
     for (size_t i = 0, at = 0; i < sizeof allowed / sizeof *allowed && at < sizeof names; i++)
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", allowed[i]);
     snprintf(names + strlen(names), sizeof names - strlen(names),
-             ", mask, positions, global_tokens");
+             ", mask, positions, global_tokens, attention, ffn");
     error_set(error, "--override %.60s: FIELD=VALUE, where FIELD is one of %s", item, names);
     return STATUS_USAGE;
 }
@@ -150,6 +150,38 @@ static Status apply_global_tokens(Overrides *o, const char *item, const char *va
     return add_text(o, "global_tokens", value, "0", error);
 }
 
+/* ---- Branches that are off (branches_off.h) ---- */
+
+static Status apply_off(Overrides *o, const char *item, const char *value, bool attention,
+                        Error *error) {
+    BranchOff off;
+    char place[64] = "off";
+    if (!branches_off_read(value, attention, &off))
+        return wrong_value(
+            item, attention ? "off, off:LAYER or off:LAYER.HEAD" : "off or off:LAYER", error);
+    for (size_t i = 0; i < o->off.n; i++) {
+        const BranchOff *b = &o->off.items[i];
+        if (b->attention == attention && (b->layer == SIZE_MAX || b->layer == off.layer) &&
+            (b->head == SIZE_MAX || b->head == off.head))
+            return changes_nothing(item, "it is off already", error);
+    }
+    if (o->off.n == BRANCHES_OFF_MOST)
+        return wrong_value(item, "one of the first 64 that are off", error);
+    o->off.items[o->off.n++] = off;
+    if (off.layer != SIZE_MAX) snprintf(place, sizeof place, "off in layer %zu", off.layer);
+    if (off.head != SIZE_MAX)
+        snprintf(place, sizeof place, "off in head %zu of layer %zu", off.head, off.layer);
+    return add_text(o, attention ? "attention" : "ffn", place, "on", error);
+}
+
+static Status apply_attention(Overrides *o, const char *item, const char *value, Error *error) {
+    return apply_off(o, item, value, true, error);
+}
+
+static Status apply_ffn(Overrides *o, const char *item, const char *value, Error *error) {
+    return apply_off(o, item, value, false, error);
+}
+
 /* Applies one FIELD=VALUE of Config and adds it to o->text. */
 static Status apply_field(Overrides *o, const char *item, Config *config, Error *error) {
     const char *equals = strchr(item, '=');
@@ -191,7 +223,9 @@ static Status apply_override(Overrides *o, const char *item, Config *config, Err
         Status (*apply)(Overrides *o, const char *item, const char *value, Error *error);
     } others[] = {{"mask=", apply_mask},
                   {"positions=", apply_positions},
-                  {"global_tokens=", apply_global_tokens}};
+                  {"global_tokens=", apply_global_tokens},
+                  {"attention=", apply_attention},
+                  {"ffn=", apply_ffn}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         size_t n = strlen(others[i].name);
         if (strncmp(item, others[i].name, n) == 0) return others[i].apply(o, item, item + n, error);

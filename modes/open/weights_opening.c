@@ -19,8 +19,8 @@ static void take_threads(Session *session) {
 }
 
 /* --override: said on stderr as well, so that no output is taken for the model's own. */
-static Status change_model(Session *session, ModelOptions *options, MaskOverride *masks, bool leads,
-                           Error *error) {
+static Status change_model(Session *session, ModelOptions *options, MaskOverride *masks,
+                           BranchOffList *off, bool leads, Error *error) {
     const Options *o = session->options;
     Config *config = modelfile_config_to_change(session->file);
     Overrides overrides;
@@ -29,6 +29,7 @@ static Status change_model(Session *session, ModelOptions *options, MaskOverride
     session->overridden = overrides.text;
     options->rope_theta = overrides.rope_theta;
     *masks = overrides.masks;
+    *off = overrides.off;
     if (status != STATUS_OK) return status;
     if (masks_any(masks)) status = masks_prepare(config, options, error);
     session->sees_future = masks_see_future(masks);
@@ -53,6 +54,7 @@ Status weights_opening_start(WeightsOpening *weights, Session *session, unsigned
                              const Ranks *ranks, Error *error) {
     const Options *o = session->options;
     MaskOverride masks = {.mask = MASK_MODEL};
+    BranchOffList off = {.n = 0};
     const Config *config = modelfile_config(session->file);
     ModelOptions options = session_model_options(session);
     if (modelfile_n_tensors(session->file) == 0 && options_ask(o, "info"))
@@ -60,7 +62,7 @@ Status weights_opening_start(WeightsOpening *weights, Session *session, unsigned
     if (o->context > config->context)
         terminal_say("the model was made for %u positions; more than these may not make sense",
                      config->context);
-    Status status = change_model(session, &options, &masks, ranks->leads, error);
+    Status status = change_model(session, &options, &masks, &off, ranks->leads, error);
     if (status == STATUS_OK && !(traits & MODE_WITHOUT_HEAD))
         status = embedding_refuse_text(session->file, error);
     options.exchange = ranks->exchange;
@@ -68,6 +70,8 @@ Status weights_opening_start(WeightsOpening *weights, Session *session, unsigned
     if (status == STATUS_OK) take_threads(session);
     if (status == STATUS_OK && masks_any(&masks))
         status = masks_apply(&weights->masks, session->model, &masks, error);
+    if (status == STATUS_OK && off.n > 0)
+        status = branches_off_apply(&weights->branches_off, session->model, &off, error);
     if (status != STATUS_OK) return status;
     adaptive_threads_init(&weights->threads, session->interrupted);
     session->threads = &weights->threads;
@@ -94,4 +98,5 @@ void weights_opening_keep(WeightsOpening *weights, Session *session) {
 void weights_opening_close(WeightsOpening *weights) {
     kept_weights_close(weights->kept);
     masks_free(weights->masks);
+    branches_off_free(weights->branches_off);
 }

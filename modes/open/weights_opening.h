@@ -3,14 +3,16 @@
 #ifndef WEIGHTS_OPENING_H
 #define WEIGHTS_OPENING_H
 
+#include "modes/open/branches_off.h"
 #include "modes/open/masks.h"
 #include "session/kept_weights.h"
 #include "session/session.h"
 
 typedef struct WeightsOpening {
     AdaptiveThreads threads;
-    KeptWeights *kept; /* which of them stay in memory; NULL: all fit */
-    Masks *masks;      /* of --override; NULL: the model's own */
+    KeptWeights *kept;         /* which of them stay in memory; NULL: all fit */
+    Masks *masks;              /* of --override; NULL: the model's own */
+    BranchesOff *branches_off; /* of --override; NULL: none */
 } WeightsOpening;
 
 /* The processes that compute together. */
