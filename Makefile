@@ -98,7 +98,7 @@ KERNEL_FLAGS =
 # The folders of the house beside the root; docs/architecture.md says what each is for.
 ROOMS = $(addprefix layers/,attention state experts arrangements) $(addprefix formats/,containers stored tokenizers family) \
 	families/reading $(addprefix modes/,proof open inspect batch chat) ports/library
-FOLDERS = base system kernels kvcache tokenizer core layers constraint draft session template advice families adapters \
+FOLDERS = base json system kernels kvcache tokenizer core layers constraint draft session template advice families adapters \
 	convert modes measure $(ROOMS)
 SOURCES = $(filter-out $(MAINS) $(ISA_SOURCES) $(ALL_KERNELS) kernels/plain_superblocks.c,$(wildcard *.c $(FOLDERS:%=%/*.c))) $(MORE_SOURCES)
 # Those that take longest first.
@@ -116,7 +116,7 @@ $(PROGRAMS): %: $(BUILD)/%
 # -O1 takes gcc up to five times as long, because it makes 16 variables of 16 lanes.
 LEVEL = $(OPT)
 NOT_COMPUTING = families formats template system session advice modes ports measure tests
-FEW_LOOPS = constraint convert draft
+FEW_LOOPS = constraint json convert draft
 $(NOT_COMPUTING:%=$(BUILD)/%/%.o): LEVEL = $(OPT:-O3=-O1)
 $(FEW_LOOPS:%=$(BUILD)/%/%.o): LEVEL = $(OPT:-O3=-O2)
 $(BUILD)/convert/quantize%.o: LEVEL = $(OPT)
@@ -209,10 +209,10 @@ LIBRARY_WRAPS = malloc calloc realloc aligned_alloc strdup strndup $(addprefix j
 	object_update array_append_new array_insert_new array_extend pack vpack_ex dumps dump_callback reader_load \
 	reader_load_digits)
 # What the library never calls (modes, conversions, families) is not compiled a second time.
-SHARED_FOLDERS = base system kernels kvcache tokenizer core layers $(filter layers/%,$(ROOMS)) constraint draft session \
+SHARED_FOLDERS = base json system kernels kvcache tokenizer core layers $(filter layers/%,$(ROOMS)) constraint draft session \
 	template advice adapters modes modes/proof modes/batch ports/library
 shared:
-	$(MAKE) BUILD=$(SHARED) FOLDERS="$(SHARED_FOLDERS)" MORE_SOURCES="formats/family/json.c formats/family/embedding_pooling.c modes/open/conversion_options.c" \
+	$(MAKE) BUILD=$(SHARED) FOLDERS="$(SHARED_FOLDERS)" MORE_SOURCES="formats/family/embedding_pooling.c modes/open/conversion_options.c" \
 		CFLAGS="$(CFLAGS) -fPIC -ffunction-sections -fvisibility=hidden -DVERBATIM_SHARED" $(SHARED)/libverbatim.so.1
 $(BUILD)/libverbatim.so.1: $(BUILD)/ports/library/verbatim.o $(BUILD)/libverbatim.a ports/library/verbatim.map
 	$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libverbatim.so.1 -Wl,--version-script=ports/library/verbatim.map \

@@ -11,11 +11,11 @@
 #include <stdio.h>
 
 #include "base/mapped.h"
+#include "json/json_memory.h"
 #include "modes/modes.h"
 #include "modes/open/opened.h"
 #include "ports/cluster/cluster.h"
 #include "session/drafting.h"
-#include "session/json_memory.h"
 #include "session/output_names.h"
 #include "system/stack.h"
 #include "system/standard_streams.h"

@@ -14,8 +14,8 @@
 #include "adapters/adapter_modules.h"
 #include "adapters/adapter_names.h"
 #include "formats/family/families.h"
-#include "formats/family/json.h"
 #include "formats/containers/safetensors.h"
+#include "json/json_object.h"
 
 /* ---- Keys ---- */
 

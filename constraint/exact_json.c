@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/numbers.h"
-#include "constraint/json_digits.h"
-#include "constraint/json_reader.h"
+#include "json/json_digits.h"
+#include "json/json_reader.h"
 
 enum { SAFE_DIGITS = 15 };     /* decimals of so many digits survive a double */
 enum { MOST_EXPONENT = 9999 }; /* past EXACT_DECIMAL_SIZE; larger ones are taken for it */

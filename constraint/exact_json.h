@@ -7,7 +7,7 @@
 #include <jansson.h>
 
 #include "base/status.h"
-#include "constraint/json_digits.h"
+#include "json/json_digits.h"
 
 /* Bytes for a number without an exponent and its end: those of all doubles, and more. */
 enum { EXACT_DECIMAL_SIZE = 800 };

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "constraint/acceptor.h"
-#include "constraint/json_digits.h"
+#include "json/json_digits.h"
 
 /* Makes the node of all texts that are valid by `schema`, a JSON object or boolean. `digits`: of
  * its numbers, as exact_json_load gives them; NULL: they are what jansson's values are. */

@@ -20,8 +20,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "constraint/acceptor.h"
-#include "constraint/json_digits.h"
 #include "constraint/regex_derivative.h"
+#include "json/json_digits.h"
 
 /* Keywords of our own, in schemas that the compiler itself writes. */
 #define SCHEMA_NONE_OF "\x01none of"       /* an array of scalars that the value is not */

@@ -10,7 +10,7 @@
 #include "families/gguf_helpers.h"
 #include "families/helpers.h"
 #include "formats/family/gate_limits.h"
-#include "formats/family/json.h"
+#include "json/json_object.h"
 
 /* ---- Tensors ---- */
 

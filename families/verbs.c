@@ -7,9 +7,9 @@
 #include "families/gguf_helpers.h"
 #include "families/helpers.h"
 #include "formats/family/family_lists.h"
-#include "formats/family/json.h"
 #include "formats/family/page_tables.h"
 #include "formats/family/presets.h"
+#include "json/json_object.h"
 
 enum { MOST_KIND_NAMES = 8 };
 

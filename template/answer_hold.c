@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "constraint/json_digits.h"
+#include "json/json_digits.h"
 #include "session/shape.h"
 #include "template/tool_shapes.h"
 

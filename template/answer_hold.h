@@ -20,12 +20,11 @@ typedef struct AnswerHoldInput {
     const ShapeSource *shape; /* of the answer; NULL or of kind SHAPE_NONE: any text */
     unsigned json_form;       /* of the shape and of calls: flags of JsonForm */
     const json_t *tools;      /* that the answer may call; NULL: none */
-    const JsonDigits
-        *digits;          /* of the numbers in their schemas (constraint/json_digits.h), or NULL */
-    const char *function; /* the one that it must call; NULL: any */
-    bool required;        /* it must call one */
-    bool one_call;        /* it may make one call at most */
-    int64_t budget;       /* tokens of reasoning; REASONING_UNLIMITED */
+    const JsonDigits *digits; /* of the numbers in their schemas (json/json_digits.h), or NULL */
+    const char *function;     /* the one that it must call; NULL: any */
+    bool required;            /* it must call one */
+    bool one_call;            /* it may make one call at most */
+    int64_t budget;           /* tokens of reasoning; REASONING_UNLIMITED */
 } AnswerHoldInput;
 
 typedef struct AnswerHold {

@@ -1,7 +1,7 @@
 #include "template/chat_prompt.h"
 
-#include "constraint/json_digits.h"
-#include "constraint/json_reader.h"
+#include "json/json_digits.h"
+#include "json/json_reader.h"
 #include "session/prompt_limit.h"
 #include "template/chat_family.h"
 

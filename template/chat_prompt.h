@@ -38,8 +38,7 @@ typedef struct ChatPromptInput {
     const json_t *messages, *tools;
     const json_t *variables; /* an object of further variables; they replace the defaults */
     const char *reasoning_effort;
-    const JsonDigits
-        *digits; /* of the numbers in all of them (constraint/json_digits.h); NULL: none */
+    const JsonDigits *digits; /* of the numbers in all of them (json/json_digits.h); NULL: none */
     bool is_cut; /* the caller will cut the prompt: it may be longer than the context */
 } ChatPromptInput;
 

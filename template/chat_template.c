@@ -1,7 +1,7 @@
 #include "template/chat_template.h"
 
 #include "base/unicode.h"
-#include "constraint/json_digits.h"
+#include "json/json_digits.h"
 #include "template/builtins.h"
 #include "template/methods.h"
 #include "template/equality.h"

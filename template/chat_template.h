@@ -19,7 +19,7 @@
 #define CHAT_TEMPLATE_H
 
 #include "base/status.h"
-#include "constraint/json_digits.h"
+#include "json/json_digits.h"
 
 #include <jansson.h>
 #include <stdint.h>
@@ -39,7 +39,7 @@ typedef struct ChatTemplateInput {
     const char *const *trusted;
     /* The time that strftime_now() tells, as localtime_r() gives it. */
     struct tm now;
-    /* How numbers among the variables are printed (constraint/json_digits.h); NULL: all as Python
+    /* How numbers among the variables are printed (json/json_digits.h); NULL: all as Python
      * does. Templates compute with the 64 bits or the double that jansson has. */
     const JsonDigits *digits;
 } ChatTemplateInput;

@@ -61,7 +61,7 @@ typedef struct Machine {
     const struct Builtins *builtins; /* what templates can call: call.h */
     struct Rendering *rendering;     /* eval.c's state */
     struct tm now;                   /* what strftime_now() tells */
-    const struct JsonDigits *digits; /* of the input's numbers (constraint/json_digits.h) */
+    const struct JsonDigits *digits; /* of the input's numbers (json/json_digits.h) */
     const char **written;            /* [n_written] those of numbers that are values */
     size_t n_written, written_capacity;
 } Machine;

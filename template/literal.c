@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "base/unicode.h"
-#include "constraint/json_reader.h"
+#include "json/json_reader.h"
 #include "template/cursor.h"
 
 enum { MOST_LEVELS = 64 };

@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "constraint/json_digits.h"
+#include "json/json_digits.h"
 
 typedef struct LiteralStyle {
     const char *quotes[3];   /* what begins and ends a text; NULL-terminated */
@@ -19,7 +19,7 @@ extern const LiteralStyle literal_gemma, literal_python;
 
 /* Reads one value that starts at *at, perhaps after space, and moves *at past it. NULL, and *at
  * anywhere, where there is no complete value. At most 64 levels deep. The digits of numbers go to
- * `digits` (constraint/json_digits.h). */
+ * `digits` (json/json_digits.h). */
 json_t *literal_read(const char **at, const char *end, const LiteralStyle *style,
                      JsonDigits *digits);
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "constraint/json_digits.h"
-#include "constraint/json_reader.h"
+#include "json/json_digits.h"
+#include "json/json_reader.h"
 
 /* ---- How a template wants calls ------------------------------------------------------------
  */

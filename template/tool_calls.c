@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "constraint/json_digits.h"
-#include "constraint/json_reader.h"
+#include "json/json_digits.h"
+#include "json/json_reader.h"
 #include "template/literal.h"
 #include "template/tool_values.h"
 

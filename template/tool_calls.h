@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "constraint/json_digits.h"
+#include "json/json_digits.h"
 #include "template/cursor.h"
 
 /* How a format writes calls; tool_shapes.h knows how each is enforced. */
@@ -27,7 +27,7 @@ typedef enum ToolSyntax {
 /* Calls that are being read. */
 typedef struct ToolCallList {
     json_t *calls;      /* each {"name", "arguments": text that is JSON} */
-    JsonDigits *digits; /* of the numbers in arguments (constraint/json_digits.h) */
+    JsonDigits *digits; /* of the numbers in arguments (json/json_digits.h) */
 } ToolCallList;
 
 typedef struct ToolFormat {

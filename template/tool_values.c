@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "constraint/json_reader.h"
+#include "json/json_reader.h"
 #include "template/literal.h"
 
 enum { MOST_LEVELS = 16 };

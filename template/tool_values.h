@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "constraint/json_digits.h"
+#include "json/json_digits.h"
 
 /* What a schema's values may be. */
 enum {
@@ -33,7 +33,7 @@ unsigned tool_value_types(const json_t *schema, const json_t *parameters);
 bool tool_value_is_text(const json_t *schema);
 
 /* The value of the parameter `key` that is written as text[length]; the digits of its numbers go to
- * `digits` (constraint/json_digits.h). `as_python`: its template writes words of Python. NULL: no
+ * `digits` (json/json_digits.h). `as_python`: its template writes words of Python. NULL: no
  * memory. */
 json_t *tool_value_read(const json_t *parameters, const char *key, const char *text, size_t length,
                         bool as_python, JsonDigits *digits);

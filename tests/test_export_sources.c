@@ -16,10 +16,10 @@
 #include "convert/convert.h"
 #include "convert/quantize.h"
 #include "fixture.h"
-#include "formats/family/json.h"
 #include "families/reading/source_open.h"
 #include "hashed_weights.h"
 #include "core/modelfile.h"
+#include "json/json_object.h"
 #include "process.h"
 #include "modes/proof/model_digest.h"
 

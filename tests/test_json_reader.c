@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "base/address_sanitizer.h"
-#include "constraint/json_digits.h"
-#include "constraint/json_reader.h"
-#include "formats/family/json.h"
+#include "json/json_digits.h"
+#include "json/json_object.h"
+#include "json/json_reader.h"
 #include "tests/tier.h"
 
 static const char *const documents[] = {

@@ -17,7 +17,6 @@
 #include "formats/family/families_print.h"
 #include "formats/family/family_configure.h"
 #include "formats/stored/int4_join.h"
-#include "formats/family/json.h"
 #include "formats/family/multimodal.h"
 #include "formats/stored/mxfp4_join.h"
 #include "formats/family/own_model.h"
@@ -32,6 +31,7 @@
 #include "formats/stored/ternary_join.h"
 #include "formats/tokenizers/tokenizer_file.h"
 #include "formats/tokenizers/tokenizer_json.h"
+#include "json/json_object.h"
 #include "kernels/panel_pack.h"
 #include "tokenizer.h"
 

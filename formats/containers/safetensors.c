@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "formats/family/extents.h"
-#include "formats/family/json.h"
+#include "json/json_object.h"
 
 /* The format's own limit. */
 static const uint64_t MOST_HEADER_BYTES = 100000000;

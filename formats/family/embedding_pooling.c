@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/family/json.h"
+#include "json/json_object.h"
 
 static const char modules_file[] = "modules.json", text_file[] = "sentence_bert_config.json",
                   prompts_file[] = "config_sentence_transformers.json",

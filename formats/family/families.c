@@ -7,8 +7,8 @@
 #include "formats/family/builtin_pages.h"
 #include "formats/family/family_lists.h"
 #include "formats/family/family_page.h"
-#include "formats/family/json.h"
 #include "formats/family/multimodal.h"
+#include "json/json_object.h"
 
 /* ---- Pages ---- */
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/family/json.h"
+#include "json/json_object.h"
 
 Status family_refuse(const json_t *json, const char *key, const char *value, Error *error) {
     const json_t *given = json_value(json, key);

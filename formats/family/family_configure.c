@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/config_fields.h"
-#include "formats/family/json.h"
 #include "formats/family/verb_steps.h"
+#include "json/json_object.h"
 
 /* Sets the activation function from its name in transformers. */
 static Status set_activation(Config *config, const json_t *value, Error *error) {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "formats/family/builtin_pages.h"
-#include "formats/family/json.h"
 #include "formats/family/sizes.h"
+#include "json/json_object.h"
 
 /* Text of a stranger's file in a comment or message: other characters than visible ASCII become
  * '?'. */

@@ -6,9 +6,9 @@
 
 #include "formats/family/families.h"
 #include "formats/family/family_configure.h"
-#include "formats/family/json.h"
 #include "formats/family/sizes.h"
 #include "formats/family/verb_steps.h"
+#include "json/json_object.h"
 
 /* ---- Kinds of tensors ---- */
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/family/json.h"
+#include "json/json_object.h"
 
 typedef struct Wrapper {
     const char *model_type, *text_type;

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "formats/family/json.h"
 #include "formats/family/own_names.h"
+#include "json/json_object.h"
 
 enum { NAME = 200 }; /* bytes of a tensor's name that is looked for */
 

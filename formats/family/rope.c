@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/family/json.h"
+#include "json/json_object.h"
 
 Rope rope_default(double theta, size_t dim) {
     return (Rope){.scaling = ROPE_DEFAULT,

@@ -4,8 +4,8 @@
 
 #include "core/config_fields.h"
 #include "formats/family/family_lists.h"
-#include "formats/family/json.h"
 #include "formats/family/presets.h"
+#include "json/json_object.h"
 
 const Verb *verb_find(const char *name) {
     const Verb *verb = verbs_all;

@@ -2,8 +2,10 @@
 #ifndef FORMATS_STORED_QUANTIZATION_H
 #define FORMATS_STORED_QUANTIZATION_H
 
+#include <stdint.h>
+
 #include "base/status.h"
-#include "formats/family/json.h"
+#include "json/json_object.h"
 
 typedef enum QuantizationKind {
     QUANTIZATION_NONE,

@@ -6,8 +6,8 @@
 
 #include "base/array.h"
 #include "base/unicode.h"
-#include "formats/family/json.h"
 #include "formats/tokenizers/tokenizer_json.h"
+#include "json/json_object.h"
 
 /* ---- Pieces of a text ------------------------------------------------------------------------ */
 

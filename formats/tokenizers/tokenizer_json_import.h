@@ -4,8 +4,8 @@
 #ifndef FORMATS_TOKENIZERS_TOKENIZER_JSON_IMPORT_H
 #define FORMATS_TOKENIZERS_TOKENIZER_JSON_IMPORT_H
 
-#include "formats/family/json.h"
 #include "formats/tokenizers/tokenizer_build.h"
+#include "json/json_object.h"
 
 typedef struct JsonImport {
     Builder b;

@@ -10,9 +10,9 @@
 
 #include <stdio.h>
 
-#include "formats/family/json.h"
 #include "formats/tokenizers/tokenizer_ranks.h"
 #include "formats/tokenizers/tokenizer_write.h"
+#include "json/json_object.h"
 
 enum { MOST_TOKENS = 1 << 21 };
 

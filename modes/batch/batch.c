@@ -1,9 +1,9 @@
+#include "json/json_digits.h"
+#include "json/json_reader.h"
 #include "modes/batch/batch.h"
 #include "modes/proof/proof_options.h"
 #include "session/embedding_options.h"
 #include "modes/batch/batch_options.h"
-#include "constraint/json_digits.h"
-#include "constraint/json_reader.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "json/json_text.h"
 #include "modes/batch/answering.h"
 #include "modes/batch/batch_files.h"
 #include "modes/batch/batch_memory.h"
@@ -27,7 +28,6 @@
 #include "modes/batch/logits_file.h"
 #include "modes/batch/shard.h"
 #include "kvcache/kvcache_sizes.h"
-#include "session/json_text.h"
 #include "session/logprobs.h"
 #include "system/line_reader.h"
 #include "system/terminal.h"

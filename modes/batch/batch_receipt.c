@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "constraint/json_reader.h"
 #include "base/sha256.h"
-#include "session/json_text.h"
+#include "json/json_reader.h"
+#include "json/json_text.h"
 
 json_t *batch_receipt_shard(const Shard *shard) {
     return json_pack("{s:I, s:I, s:I, s:I}", "part", (json_int_t)shard->part, "of",

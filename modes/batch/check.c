@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "constraint/json_digits.h"
+#include "json/json_digits.h"
 #include "modes/proof/difference.h"
 
 /* ---- A record as a draft ------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/unicode.h"
-#include "session/json_text.h"
+#include "json/json_text.h"
 
 static const char *const names[] = {[CONTROL_INFO] = "info",
                                     [CONTROL_DETOKENIZE] = "detokenize",

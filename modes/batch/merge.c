@@ -12,14 +12,14 @@
 
 #include "base/array.h"
 #include "base/text.h"
+#include "json/json_digits.h"
+#include "json/json_text.h"
 #include "modes/batch/batch_files.h"
 #include "modes/batch/csv_shard.h"
 #include "modes/batch/merge_part.h"
 #include "modes/batch/renumber.h"
 #include "system/line_reader.h"
-#include "constraint/json_digits.h"
 #include "system/terminal.h"
-#include "session/json_text.h"
 
 enum {
     WRITE_AT = 1 << 18, /* bytes of results that are written at a time */

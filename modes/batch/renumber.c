@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json/json_reader.h"
 #include "modes/batch/result.h"
 #include "modes/batch/result_id.h"
-#include "constraint/json_reader.h"
 
 /* From the request's key at one number to its key at another, in a result's text. */
 typedef struct Renumbering {

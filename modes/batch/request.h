@@ -11,11 +11,11 @@
 
 #include <jansson.h>
 
+#include "json/json_digits.h"
 #include "modes/batch/control.h"
 #include "modes/batch/request_embedding.h"
 #include "modes/batch/request_prompt.h"
 #include "modes/batch/request_shape.h"
-#include "constraint/json_digits.h"
 #include "generation.h"
 #include "session/session.h"
 #include "modes/proof/record_key.h"
@@ -42,7 +42,7 @@ typedef struct Request {
     size_t line;        /* from 1 */
     uint64_t line_hash; /* XXH3-64 of its bytes */
     json_t *json;       /* the line, parsed; NULL for plain text and for invalid JSON */
-    JsonDigits *digits; /* of its numbers (constraint/json_digits.h); NULL as `json` is */
+    JsonDigits *digits; /* of its numbers (json/json_digits.h); NULL as `json` is */
     char *text;         /* the line itself, [text_length], with --batch-text; otherwise NULL */
     size_t text_length;
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "advice/spelling.h"
-#include "constraint/json_reader.h"
+#include "json/json_reader.h"
 #include "session/prompt_limit.h"
 
 /* ---- Fields ---- */

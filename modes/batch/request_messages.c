@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "advice/spelling.h"
-#include "constraint/json_reader.h"
+#include "json/json_reader.h"
 
 /* Keys that every chat template is taken to know, though some leave them out. */
 static const char *const known[] = {

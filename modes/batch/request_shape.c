@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "constraint/json_digits.h"
-#include "constraint/json_reader.h"
+#include "json/json_digits.h"
+#include "json/json_reader.h"
 
 static Status shape_give(RequestShape *s, ShapeKind kind, char *text, size_t length, Error *error) {
     if (s->given) {

@@ -5,8 +5,8 @@
 
 #include <jansson.h>
 
-#include "constraint/json_digits.h"
 #include "constraint/shape_source.h"
+#include "json/json_digits.h"
 
 /* The shape of one request. Zero-initialize; request_shape_free frees. */
 typedef struct RequestShape {
@@ -20,7 +20,7 @@ typedef struct RequestShape {
 
 /* Read the values of the fields 'response_format', 'structured_outputs', and of `name` as the
  * command line has it ("regex"). Numbers in schemas have the digits that are noted in `digits`
- * (constraint/json_digits.h). Fail when a shape was given before. */
+ * (json/json_digits.h). Fail when a shape was given before. */
 Status request_shape_format(RequestShape *shape, const json_t *value, const JsonDigits *digits,
                             Error *error);
 Status request_shape_structured(RequestShape *shape, const json_t *value, const JsonDigits *digits,

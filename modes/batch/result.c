@@ -7,11 +7,11 @@
 #include <xxhash.h>
 
 #include "base/utf8.h"
+#include "json/json_digits.h"
+#include "json/json_reader.h"
+#include "json/json_text.h"
 #include "modes/batch/result_embedding.h"
 #include "modes/batch/result_id.h"
-#include "constraint/json_digits.h"
-#include "constraint/json_reader.h"
-#include "session/json_text.h"
 #include "session/logprobs.h"
 
 void choice_free(Choice *choice) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "session/json_text.h"
+#include "json/json_text.h"
 
 /* ---- One vector ---- */
 

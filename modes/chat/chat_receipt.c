@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "json/json_reader.h"
 #include "modes/proof/proof_options.h"
 #include "modes/chat/chat_options.h"
 #include "modes/proof/receipt.h"
-#include "constraint/json_reader.h"
 #include "base/sha256.h"
 #include "system/text_file.h"
 

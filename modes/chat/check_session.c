@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "json/json_reader.h"
 #include "modes/proof/proof_options.h"
-#include "constraint/json_reader.h"
 #include "modes/chat/chat_receipt.h"
 #include "modes/proof/record_key.h"
 #include "modes/proof/report.h"

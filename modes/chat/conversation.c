@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/unicode.h"
-#include "constraint/json_reader.h"
 #include "base/sha256.h"
 #include "core/numeric.h"
+#include "json/json_reader.h"
 #include "system/descriptor.h"
 
 enum { CONVERSATION_VERSION = 1, MAX_BYTES = 1 << 28 };

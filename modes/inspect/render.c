@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "constraint/json_reader.h"
+#include "json/json_reader.h"
 #include "template/chat_prompt.h"
 
 /* Whether the value is a list of messages. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "session/json_text.h"
+#include "json/json_text.h"
 
 static bool parse_text(const json_t *json, EndingText *text) {
     *text = (EndingText){json_string_value(json), json_string_length(json)};

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "session/json_text.h"
+#include "json/json_text.h"
 
 enum { SHOWN_BYTES = 60 };
 

@@ -7,16 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "json/json_reader.h"
+#include "json/json_text.h"
 #include "modes/proof/proof_options.h"
 #include "session/embedding_options.h"
 #include "base/unicode.h"
-#include "constraint/json_reader.h"
 #include "core/numeric.h"
 #include "modes/proof/report.h"
 #include "modes/proof/model_digest.h"
 #include "modes/proof/revisions.h"
 #include "session/adapters.h"
-#include "session/json_text.h"
 #include "session/shape.h"
 #include "system/descriptor.h"
 #include "system/terminal.h"

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "constraint/json_digits.h"
-#include "constraint/json_reader.h"
+#include "json/json_digits.h"
+#include "json/json_reader.h"
 
 static RecordKey key_of(const char *kind, const void *bytes, size_t n) {
     XXH128_hash_t hash = XXH3_128bits_withSeed(bytes, n, (unsigned char)kind[0]);

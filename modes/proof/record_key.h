@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "constraint/json_digits.h"
+#include "json/json_digits.h"
 
 typedef struct RecordKey {
     uint64_t low, high;
@@ -18,7 +18,7 @@ typedef struct RecordKey {
 #define DUPLICATE_ID "duplicate_id" /* the code of an error whose request has another's id */
 
 /* Of a string or a whole number; `digits` has those of numbers beyond 64 bits
- * (constraint/json_digits.h; NULL: there are none). */
+ * (json/json_digits.h; NULL: there are none). */
 RecordKey record_key_of_id(const json_t *id, const JsonDigits *digits);
 RecordKey record_key_of_line(size_t line, uint64_t hash);
 

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "constraint/json_reader.h"
+#include "json/json_reader.h"
+#include "json/json_text.h"
 #include "modes/proof/difference.h"
 #include "modes/proof/report.h"
-#include "session/json_text.h"
 #include "system/text_file.h"
 
 /* One recorded result: a line of the file. */

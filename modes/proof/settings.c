@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json/json_reader.h"
 #include "session/embedding_options.h"
 #include "session/sampling_numbers.h"
-#include "constraint/json_reader.h"
 #include "base/sha256.h"
 
 /* ---- The numbers of the sampler ---------------------------------------------------------------

@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "advice/spelling.h"
+#include "json/json_reader.h"
 #include "layers/model_watch.h"
 #include "modes/batch/batch_memory.h"
 #include "modes/batch/batch_options.h"
 #include "session/embedding_options.h"
 #include "kvcache/kvcache_sizes.h"
-#include "constraint/json_reader.h"
 #include "base/machine.h"
 
 /* ---- Options ---- */

@@ -15,7 +15,7 @@ unsigned long library_refused(void) {
 #include <stdlib.h>
 #include <string.h>
 
-#include "constraint/json_reader.h"
+#include "json/json_reader.h"
 
 static void note_refused(void) {
     atomic_ulong *counter = call_mode_setting().refused;

@@ -1,5 +1,5 @@
 /* Allocations that were refused. Much code that builds JSON checks no call for a lack of memory: a
- * program of ours ends then (session/json_memory.h). A library cannot, and looks here: what was
+ * program of ours ends then (json/json_memory.h). A library cannot, and looks here: what was
  * made while memory was refused is thrown away.
  *
  * In the shared library the linker leads every allocation of our code, and every function of

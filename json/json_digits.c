@@ -1,4 +1,4 @@
-#include "constraint/json_digits.h"
+#include "json/json_digits.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Reading JSON of strangers into jansson's values, where memory may run out.
  *
- * jansson's own reader must never see a failed allocation (session/json_memory.h says why), and a
+ * jansson's own reader must never see a failed allocation (json/json_memory.h says why), and a
  * library cannot end its host instead. This reader takes the same flags, makes the same values and
  * gives the same messages as json_loadb of jansson 2.14; tests/test_json_reader.c compares them. It
  * can also take numbers of any size and keep their digits, which jansson cannot. It has one buffer,
@@ -10,7 +10,7 @@
 
 #include <jansson.h>
 
-#include "constraint/json_digits.h"
+#include "json/json_digits.h"
 
 /* As json_loadb(text, length, flags, where) of the flags JSON_REJECT_DUPLICATES, JSON_DECODE_ANY,
  * JSON_DISABLE_EOF_CHECK, JSON_DECODE_INT_AS_REAL and JSON_ALLOW_NUL; `where` may be NULL. NULL

@@ -11,7 +11,7 @@ json_t *json_lossy_text(const char *bytes, size_t n);
 
 /* To be called where memory for a part of a JSON text was refused, so that no text without that
  * part is written. A program of ours says so and ends, as it does when jansson gets no memory
- * (session/json_memory.h); in a library nothing happens, because it throws away what was made while
+ * (json/json_memory.h); in a library nothing happens, because it throws away what was made while
  * memory was refused (ports/library/refused.h). */
 void json_text_lacks_memory(void);
 

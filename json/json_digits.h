@@ -4,8 +4,8 @@
  * 0.1 with 17 digits. What must come out as it came in is therefore read with
  * json_reader_load_digits, which notes the digits of such numbers, and written with
  * json_digits_dumps. */
-#ifndef CONSTRAINT_JSON_DIGITS_H
-#define CONSTRAINT_JSON_DIGITS_H
+#ifndef JSON_DIGITS_H
+#define JSON_DIGITS_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,10 +1,10 @@
 /* Reading JSON that strangers wrote, on jansson. */
-#ifndef FORMATS_FAMILY_JSON_H
-#define FORMATS_FAMILY_JSON_H
+#ifndef JSON_OBJECT_H
+#define JSON_OBJECT_H
 
 #include <jansson.h>
 
-#include "formats/containers/input.h"
+#include "base/status.h"
 
 /* Parses a whole text, which must be an object; free it with json_decref. The Error names the path
  * and the line. */

@@ -1,4 +1,4 @@
-#include "session/json_memory.h"
+#include "json/json_memory.h"
 
 #include <errno.h>
 #include <jansson.h>

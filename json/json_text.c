@@ -1,10 +1,10 @@
-#include "session/json_text.h"
+#include "json/json_text.h"
 
 #include <string.h>
 
 #include "base/text.h"
 #include "base/unicode.h"
-#include "session/json_memory.h"
+#include "json/json_memory.h"
 
 void json_text_lacks_memory(void) {
 #ifndef VERBATIM_SHARED

@@ -1,4 +1,4 @@
-#include "formats/family/json.h"
+#include "json/json_object.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "constraint/json_reader.h"
+#include "json/json_reader.h"
 
 #include <errno.h>
 #include <float.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/unicode.h"
-#include "constraint/json_digits.h"
+#include "json/json_digits.h"
 
 /* As jansson's. */
 enum { MOST_LEVELS = 2048, MOST_CONTEXT = 20 };
