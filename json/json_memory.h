@@ -1,6 +1,7 @@
-/* Ending the program when jansson runs out of memory. jansson's reader must never see a failed
- * allocation: it drops the byte that it could not store and then writes past the end of the shorter
- * buffer (2.14, lex_scan_string after strbuffer_append_byte failed). */
+/* Ending the program when jansson runs out of memory. Much code that makes and writes JSON checks
+ * no call for a lack of memory, and jansson's json_dumps can succeed without the bytes that it had
+ * no memory for (2.14): the alternative to ending is a text that lacks a part. The allocators are
+ * the process's, so a library cannot set them; ports/library/refused.h says what it does. */
 #ifndef JSON_MEMORY_H
 #define JSON_MEMORY_H
 

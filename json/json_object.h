@@ -1,4 +1,5 @@
-/* Reading JSON that strangers wrote, on jansson. */
+/* Files of strangers that are one JSON object, as Python may have written them, and members of
+ * objects. */
 #ifndef JSON_OBJECT_H
 #define JSON_OBJECT_H
 

@@ -25,7 +25,8 @@ typedef enum TokenKind {
     TOKEN_REAL,
     TOKEN_TRUE,
     TOKEN_FALSE,
-    TOKEN_NULL
+    TOKEN_NULL,
+    TOKEN_NAN /* of Python */
 } TokenKind;
 
 /* Where the reader is: the characters before `at` have been read. */
@@ -293,6 +294,10 @@ static TokenKind read_integer(Reader *r) {
     r->integer = strtoll(token_text(r), NULL, 10);
     if (errno != ERANGE) return TOKEN_INTEGER;
     if (r->any_number) return read_real(r);
+    if (r->flags & JSON_READER_PYTHON) {
+        r->real = strtod(token_text(r), NULL);
+        return isinf(r->real) ? TOKEN_NULL : TOKEN_REAL;
+    }
     json_fails(r, json_error_numeric_overflow,
                r->integer < 0 ? "too big negative integer" : "too big integer");
     return TOKEN_WRONG;
@@ -356,6 +361,26 @@ static TokenKind read_word(Reader *r) {
     return TOKEN_WRONG;
 }
 
+/* Reads a word that Python writes for a number which JSON lacks, and whose first byte has been
+ * read. False: none begins here, and nothing is read. */
+static bool read_python_word(Reader *r) {
+    static const struct {
+        const char *word;
+        TokenKind kind;
+    } words[] = {{"-Infinity", TOKEN_NULL}, {"Infinity", TOKEN_NULL}, {"NaN", TOKEN_NAN}};
+    if (!(r->flags & JSON_READER_PYTHON)) return false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        size_t n = strlen(words[i].word);
+        if (r->length - r->token_begin < n ||
+            memcmp(r->text + r->token_begin, words[i].word, n) != 0)
+            continue;
+        for (size_t k = 1; k < n; k++) next_of_token(r);
+        r->kind = words[i].kind;
+        return true;
+    }
+    return false;
+}
+
 /* Skips white space and reads the next token: sets r->kind, and the token's bytes from token_begin
  * to token_end. */
 static void next_token(Reader *r) {
@@ -375,6 +400,8 @@ static void next_token(Reader *r) {
         r->sign = (char)c;
     } else if (c == '"') {
         r->kind = read_text(r);
+    } else if ((c == '-' || c == 'I' || c == 'N') && read_python_word(r)) {
+        return;
     } else if (is_digit(c) || c == '-') {
         r->kind = read_number(r, c);
     } else if (is_letter(c)) {
@@ -516,6 +543,10 @@ static json_t *read_value(Reader *r) {
         break;
     case TOKEN_NULL:
         value = json_null();
+        break;
+    case TOKEN_NAN:
+        value = json_object();
+        if (!value) no_memory(r);
         break;
     case TOKEN_WRONG:
         return json_fails(r, json_error_invalid_syntax, "invalid token");

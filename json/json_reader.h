@@ -1,10 +1,12 @@
-/* Reading JSON of strangers into jansson's values, where memory may run out.
+/* Reading JSON of strangers into jansson's values, where memory may run out and numbers of any size
+ * stand.
  *
- * jansson's own reader must never see a failed allocation (json/json_memory.h says why), and a
- * library cannot end its host instead. This reader takes the same flags, makes the same values and
- * gives the same messages as json_loadb of jansson 2.14; tests/test_json_reader.c compares them. It
- * can also take numbers of any size and keep their digits, which jansson cannot. It has one buffer,
- * reserved before it begins, for the longest text that the document can hold. */
+ * This is the only reader of the program (scripts/check-texts). jansson's own must never see a
+ * failed allocation: it drops the byte that it could not store and then writes past the end of the
+ * shorter buffer (2.14, lex_scan_string after strbuffer_append_byte failed). It also refuses what
+ * Python writes and loses digits. This one takes the same flags, makes the same values and gives
+ * the same messages as json_loadb of jansson 2.14; tests/test_json_reader.c compares them. It has
+ * one buffer, reserved before it begins, for the longest text that the document can hold. */
 #ifndef JSON_READER_H
 #define JSON_READER_H
 
@@ -12,23 +14,28 @@
 
 #include "json/json_digits.h"
 
+/* Further flags, beside jansson's. */
+enum {
+    /* Half of a surrogate pair (\ud800), of which Python writes text, reads as U+FFFD. */
+    JSON_READER_LONE_SURROGATES = 1 << 16,
+    /* Only whole numbers are noted. */
+    JSON_READER_WHOLE_NUMBERS = 1 << 17,
+    /* What Python writes and JSON lacks: Infinity and -Infinity read as null, NaN as an empty
+     * object, which is no number either, and an integer that 64 bits do not hold (a tokenizer
+     * without a limit has a model_max_length of 1e30 in digits) as the nearest double, or as null
+     * where that is infinite. */
+    JSON_READER_PYTHON = 1 << 18
+};
+
 /* As json_loadb(text, length, flags, where) of the flags JSON_REJECT_DUPLICATES, JSON_DECODE_ANY,
- * JSON_DISABLE_EOF_CHECK, JSON_DECODE_INT_AS_REAL and JSON_ALLOW_NUL; `where` may be NULL. NULL
- * with json_error_out_of_memory: memory ran out, whatever the text is. */
+ * JSON_DISABLE_EOF_CHECK, JSON_DECODE_INT_AS_REAL and JSON_ALLOW_NUL, and of those above; `where`
+ * may be NULL. NULL with json_error_out_of_memory: memory ran out, whatever the text is. */
 json_t *json_reader_load(const char *text, size_t length, size_t flags, json_error_t *where);
 
 /* The text of a string that is compared with names of ours or passed on as one; NULL for any other
  * value, and for a string with a zero byte ("text\u0000"), which C's functions would take for the
  * shorter one. */
 const char *json_reader_word(const json_t *value);
-
-/* Further flags of json_reader_load_digits, beside jansson's. */
-enum {
-    /* Half of a surrogate pair (\ud800), of which Python writes text, reads as U+FFFD. */
-    JSON_READER_LONE_SURROGATES = 1 << 16,
-    /* Only whole numbers are noted. */
-    JSON_READER_WHOLE_NUMBERS = 1 << 17
-};
 
 /* The same for numbers of any size: what 64 bits or a double do not hold is the nearest finite
  * double. `digits` (NULL: nobody asks) gets the digits of all numbers that jansson may

@@ -222,6 +222,77 @@ static void a_number_with_its_digits_is_small(void **state) {
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* Infinity, NaN and integers of any length, as Python's json module writes them: the nearest double
+ * of 2^64 - 1 is 2^64, and 400 digits are beyond all doubles. */
+static void what_python_writes_is_read(void **state) {
+    static const char text[] = "[Infinity, -Infinity,NaN, \"NaN\", -1, 18446744073709551615, "
+                               "-18446744073709551616, 9223372036854775807, {\"a\":Infinity}]";
+    char digits[402] = "[", *dump;
+    json_error_t where;
+    (void)state;
+    memset(digits + 1, '9', 399);
+    memcpy(digits + 400, "]", 2);
+    json_t *value = json_reader_load(text, strlen(text), JSON_READER_PYTHON, &where);
+    dump = json_dumps(value, JSON_COMPACT);
+    assert_string_equal(dump, "[null,null,{},\"NaN\",-1,1.8446744073709552e19,"
+                              "-1.8446744073709552e19,9223372036854775807,{\"a\":null}]");
+    free(dump);
+    json_decref(value);
+    value = json_reader_load(digits, strlen(digits), JSON_READER_PYTHON, &where);
+    assert_true(json_is_null(json_array_get(value, 0)));
+    json_decref(value);
+    static const struct {
+        const char *text, *says;
+    } wrong[] = {{"[NaNx]", "']' expected near 'x'"},
+                 {"[+Infinity]", "invalid token near '+'"},
+                 {"[Infinit", "invalid token near 'Infinit'"},
+                 {"[-Inf]", "invalid token near '-'"},
+                 {"[nan]", "invalid token near 'nan'"},
+                 {"[00000000000000000000]", "invalid token near '0'"},
+                 {"[1e999]", "real number overflow near '1e999'"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_null(
+            json_reader_load(wrong[i].text, strlen(wrong[i].text), JSON_READER_PYTHON, &where));
+        assert_string_equal(where.text, wrong[i].says);
+    }
+    /* Without the flag these are no JSON, as jansson says. */
+    compare("[Infinity]", 10, 0);
+    compare("[-Infinity]", 11, 0);
+    compare("[NaN]", 5, 0);
+}
+
+/* ---- Refused allocations ---- */
+
+static size_t allowed; /* allocations until one is refused; then all are */
+
+static void *allocate_few(size_t bytes) {
+    return allowed > 0 && allowed-- ? malloc(bytes) : NULL;
+}
+
+/* Whichever allocation is refused: the reading ends without a value, and says why. */
+static void a_refused_allocation_ends_the_reading(void **state) {
+    static const char more[] = "{\"a\":[1,2.5,NaN,18446744073709551616,[],{},\"t\",\"\\u00e9\"],"
+                               "\"b\":[0,1,2,3,4,5,6,7,8,9],\"c\":0,\"d\":1,\"e\":2,\"f\":3,"
+                               "\"g\":4,\"h\":5,\"i\":6,\"j\":{\"k\":Infinity}}";
+    json_malloc_t allocate;
+    json_free_t release;
+    size_t n = 0;
+    json_t *value = NULL;
+    (void)state;
+    json_get_alloc_funcs(&allocate, &release);
+    json_set_alloc_funcs(allocate_few, free);
+    while (!value && n < 1000) {
+        json_error_t where;
+        allowed = n++;
+        value = json_reader_load(more, strlen(more), JSON_READER_PYTHON, &where);
+        if (!value && json_error_code(&where) != json_error_out_of_memory) break;
+    }
+    json_decref(value);
+    json_set_alloc_funcs(allocate, release);
+    assert_non_null(value);
+    assert_true(n > 60); /* the buffer, values, names, members and room in lists */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_and_errors_are_jansson_s),
@@ -229,6 +300,8 @@ int main(void) {
         cmocka_unit_test(no_bytes_are_no_object),
         cmocka_unit_test(depth_is_limited),
         cmocka_unit_test(numbers_keep_their_digits),
+        cmocka_unit_test(what_python_writes_is_read),
+        cmocka_unit_test(a_refused_allocation_ends_the_reading),
         cmocka_unit_test(a_number_with_its_digits_is_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 
 #include "formats/family/extents.h"
 #include "json/json_object.h"
+#include "json/json_reader.h"
 
 /* The format's own limit. */
 static const uint64_t MOST_HEADER_BYTES = 100000000;
@@ -117,8 +118,8 @@ Status safetensors_read(const InputFile *file, size_t index, RawTable *table, Er
                          (unsigned long long)file->bytes);
     /* Without JSON_ALLOW_NUL: no name of a tensor or type may end early for some readers. */
     json_error_t where;
-    json_t *header = json_loadb((const char *)file->map + sizeof header_bytes, (size_t)header_bytes,
-                                JSON_REJECT_DUPLICATES, &where);
+    json_t *header = json_reader_load((const char *)file->map + sizeof header_bytes,
+                                      (size_t)header_bytes, JSON_REJECT_DUPLICATES, &where);
     if (!header)
         return error_set(error, "%s: header: line %d: %s", file->path, where.line, where.text);
     if (!json_is_object(header)) {

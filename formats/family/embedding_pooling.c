@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "json/json_object.h"
+#include "json/json_reader.h"
 
 static const char modules_file[] = "modules.json", text_file[] = "sentence_bert_config.json",
                   prompts_file[] = "config_sentence_transformers.json",
@@ -43,7 +44,8 @@ static Status pooling_parse(const Source *source, const char *name, json_t **out
             file = &source->files[i];
     }
     if (!file) return STATUS_OK;
-    *out = json_loadb((const char *)file->map, (size_t)file->bytes, JSON_REJECT_DUPLICATES, &where);
+    *out = json_reader_load((const char *)file->map, (size_t)file->bytes, JSON_REJECT_DUPLICATES,
+                            &where);
     if (*out) return STATUS_OK;
     return error_set(error, "%s: line %d: %s", file->path, where.line, where.text);
 }

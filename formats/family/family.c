@@ -5,11 +5,12 @@
 #include <string.h>
 
 #include "json/json_object.h"
+#include "json/json_reader.h"
 
 Status family_refuse(const json_t *json, const char *key, const char *value, Error *error) {
     const json_t *given = json_value(json, key);
     if (!given) return STATUS_OK;
-    json_t *accepted = json_loads(value, JSON_DECODE_ANY, NULL);
+    json_t *accepted = json_reader_load(value, strlen(value), JSON_DECODE_ANY, NULL);
     bool is_same = json_is_number(given) && json_is_number(accepted)
                        ? json_number_value(given) == json_number_value(accepted)
                        : json_equal(given, accepted);

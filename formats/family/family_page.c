@@ -11,6 +11,7 @@
 #include "formats/family/page_tables.h"
 #include "formats/family/page_tensors.h"
 #include "formats/family/verb_steps.h"
+#include "json/json_reader.h"
 
 enum { CHAIN = 6, NAME_BYTES = 32 };
 
@@ -129,7 +130,7 @@ static Status read_refuse(PageReader *r) {
     if (page_reader_kept(r, "a key", &fixed.key) != STATUS_OK) return STATUS_FAILED;
     if (!page_reader_is(r, "unless")) return page_fail(r->text, "expected 'unless VALUE'");
     const char *rest = page_rest(r->text);
-    json_t *value = json_loads(rest, JSON_DECODE_ANY, NULL);
+    json_t *value = json_reader_load(rest, strlen(rest), JSON_DECODE_ANY, NULL);
     if (!value) return page_fail(r->text, "'%.60s' is not a value of JSON", rest);
     json_decref(value);
     if (page_reader_keep(r, rest, &fixed.value) != STATUS_OK) return STATUS_FAILED;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "json/json_object.h"
+#include "json/json_reader.h"
 
 Rope rope_default(double theta, size_t dim) {
     return (Rope){.scaling = ROPE_DEFAULT,
@@ -317,7 +318,7 @@ static Status nested_parameters(const RopeKeys *keys, const json_t *json, bool l
         return error_set(error, "config.json: rope_parameters.%s is not an object", names[local]);
     bool is_absent = !all && keys->absent && (!local || keys->hybrid);
     *out = own         ? json_copy((json_t *)own)
-           : is_absent ? json_loads(keys->absent, 0, NULL)
+           : is_absent ? json_reader_load(keys->absent, strlen(keys->absent), 0, NULL)
                        : json_object();
     const json_t *scaling = keys->hybrid ? NULL : json_value(json, "rope_scaling");
     const char *old = keys->layer_lists ? NULL : json_text(scaling, "type");
@@ -414,7 +415,7 @@ static Status find_parameters(const RopeKeys *keys, const json_t *json, bool loc
     if (!json_is_object(chosen) || json_object_size(chosen) == 0)
         chosen = json_value(json, "rope_parameters");
     if (!json_is_object(chosen)) {
-        *out = keys->absent ? json_loads(keys->absent, 0, NULL) : NULL;
+        *out = keys->absent ? json_reader_load(keys->absent, strlen(keys->absent), 0, NULL) : NULL;
         return STATUS_OK;
     }
     const char *key;

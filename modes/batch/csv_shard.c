@@ -2,8 +2,10 @@
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
+#include "json/json_reader.h"
 #include "system/line_reader.h"
 
 /* Sets *begin to where the first row begins at or behind the byte `at`, or to the table's end.
@@ -74,7 +76,7 @@ Status csv_shard_locate(Shard *s, const CsvPrompt *prompt, int fd, const char *n
 }
 
 Status csv_shard_open(const Shard *s, const char *name, Csv **csv, Error *error) {
-    json_t *json = json_loads(s->table, JSON_ALLOW_NUL, NULL);
+    json_t *json = json_reader_load(s->table, strlen(s->table), JSON_ALLOW_NUL, NULL);
     const json_t *template = json_object_get(json, "prompt");
     const CsvPrompt prompt = {.template = json_string_value(template),
                               .length = json_string_length(template),

@@ -1,4 +1,5 @@
 #include "modes/batch/shard.h"
+#include "json/json_reader.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -189,7 +190,8 @@ char *shard_header(const Shard *s) {
                   "xxh3", hash, "text", s->text, "system_fingerprint", s->fingerprint);
     bool fits =
         json && (!s->table || json_object_set_new(json_object_get(json, "shard"), "table",
-                                                  json_loads(s->table, JSON_ALLOW_NUL, NULL)) == 0);
+                                                  json_reader_load(s->table, strlen(s->table),
+                                                                   JSON_ALLOW_NUL, NULL)) == 0);
     char *line = fits ? json_dumps(json, 0) : NULL;
     json_decref(json);
     return line;
@@ -208,7 +210,7 @@ static bool get_number(const json_t *json, const char *name, uint64_t *number) {
 }
 
 bool shard_read(const char *line, size_t length, Shard *s) {
-    json_t *json = json_loadb(line, length, JSON_ALLOW_NUL, NULL);
+    json_t *json = json_reader_load(line, length, JSON_ALLOW_NUL, NULL);
     const json_t *shard = json_object_get(json, "shard"), *table = json_object_get(shard, "table");
     const char *hash = json_string_value(json_object_get(shard, "xxh3"));
     const char *fingerprint = json_string_value(json_object_get(json, "system_fingerprint"));

@@ -122,8 +122,8 @@ static Status prompt_of(const Given *given, const json_t *item, size_t first, js
         for (size_t i = first; i + 1 < (size_t)number; i++)
             json_array_append(*messages, json_array_get(given->messages, i));
     } else if (json_is_string(text)) {
-        *messages =
-            json_loadb(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, NULL);
+        *messages = json_reader_load(json_string_value(text), json_string_length(text),
+                                     JSON_ALLOW_NUL, NULL);
     } else {
         return error_set(error, "its messages are keyed: give the conversation's file with "
                                 "--session");

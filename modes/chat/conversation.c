@@ -107,7 +107,7 @@ static Contents parse_lines(const char *text, size_t length) {
          line_number++) {
         const char *end = memchr(text + at, '\n', length - at);
         size_t n = end ? (size_t)(end - (text + at)) : length - at;
-        json_t *line = json_loadb(text + at, n, JSON_ALLOW_NUL, NULL);
+        json_t *line = json_reader_load(text + at, n, JSON_ALLOW_NUL, NULL);
         bool header = line_number == 0 && json_object_get(line, "verbatim_session");
         if (!end || !line || (!header && !is_message(line))) {
             json_decref(line);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "json/json_reader.h"
 #include "json/json_text.h"
 
 static bool parse_text(const json_t *json, EndingText *text) {
@@ -98,7 +99,7 @@ Status task_items_parse(TaskItems *all, const char *name, const char *text, size
             return error_set(error, "no memory for %s", name);
         TaskItem *item = &all->items[all->n++];
         *item = (TaskItem){.line = number};
-        item->json = json_loadb(line, n, JSON_REJECT_DUPLICATES, &where);
+        item->json = json_reader_load(line, n, JSON_REJECT_DUPLICATES, &where);
         if (!item->json)
             return error_set(error, "%s: line %zu: not JSON: %s", name, number, where.text);
         if (parse_item(item, error) != STATUS_OK)

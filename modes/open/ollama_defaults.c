@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "json/json_reader.h"
 #include "modes/proof/proof_options.h"
 #include "session/embedding_options.h"
 #include "system/terminal.h"
@@ -168,7 +169,7 @@ static Status read_parameters(OllamaDefaults *defaults, Options *o, Said *said, 
     if (text_file_read_json(defaults->parameters, "ollama's parameters", MOST_BYTES, NULL, &text,
                             &length, error) != STATUS_OK)
         return STATUS_FAILED;
-    json_t *json = json_loadb(text, length, 0, NULL);
+    json_t *json = json_reader_load(text, length, 0, NULL);
     free(text);
     if (!json_is_object(json)) {
         json_decref(json);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "json/json_reader.h"
 #include "system/descriptor.h"
 #include "system/sandbox.h"
 #include "system/text_file.h"
@@ -106,7 +107,7 @@ static const struct {
  * which other layers it has. */
 static unsigned ollama_parse(const OllamaTag *tag, char record[RECORD]) {
     static const char begin[] = "application/vnd.ollama.image.";
-    json_t *json = json_loadb(tag->manifest, tag->manifest_bytes, 0, NULL), *layer;
+    json_t *json = json_reader_load(tag->manifest, tag->manifest_bytes, 0, NULL), *layer;
     unsigned others = 0;
     size_t i;
     json_array_foreach(json_object_get(json, "layers"), i, layer) {

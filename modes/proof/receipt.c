@@ -255,7 +255,7 @@ static void receipt_check_keys(Receipt *r) {
  * and unknown keys are reported as differences instead. */
 static Status receipt_parse(Receipt *r, const char *text, size_t length, Error *error) {
     json_error_t where;
-    r->json = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
+    r->json = json_reader_load(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
     if (!r->json)
         return error_set(error, "%s: not a receipt: %s (line %d)", r->name, where.text, where.line);
     const json_t *version = json_object_get(r->json, "verbatim_receipt");
