@@ -29,11 +29,13 @@ static void float_output(const Product *product, size_t i, const float *x, size_
 static void bfloat_output(const Product *product, size_t i, const float *x, size_t n_rows) {
     const Matrix *w = product->w;
     for (size_t first = 0; first < w->cols; first += BFLOAT_BLOCK) {
-        size_t end = w->cols - first < BFLOAT_BLOCK ? w->cols : first + BFLOAT_BLOCK;
+        size_t n = w->cols - first < BFLOAT_BLOCK ? w->cols - first : BFLOAT_BLOCK;
+        float weights[BFLOAT_BLOCK];
+        for (size_t k = 0; k < n; k++) weights[k] = matrix_float(w, i, first + k);
         for (size_t row = 0; row < n_rows; row++) {
             float sums[2] = {0.0f, 0.0f}; /* of even and of odd inputs */
-            for (size_t k = first; k < end; k++)
-                sums[k % 2] = fmaf(matrix_float(w, i, k), x[row * w->cols + k], sums[k % 2]);
+            for (size_t k = 0; k < n; k++)
+                sums[k % 2] = fmaf(weights[k], x[row * w->cols + first + k], sums[k % 2]);
             product->out[row * product->stride + i] += sums[0] + sums[1];
         }
     }
