@@ -85,8 +85,9 @@ static void walk(Shape *s, const TokenTrie *trie, AcceptorState state, uint64_t 
     }
 }
 
-/* Makes the mask of a state. The acceptor allows any run of up to `run` safe characters there:
- * tokens of no more are taken from a bitset, and only the others are tried. */
+/* Makes the mask of a state. Any characters that stand for themselves in a JSON string may follow
+ * there, up to `run` of them (regex_safe_run.h): tokens that are no longer come from the bitset of
+ * a slice, and only the others are tried. */
 static void make_mask(Shape *s, AcceptorState state, uint64_t *mask) {
     const Vocabulary *v = s->vocabulary;
     int run = acceptor_safe_run(s->acceptor, state);

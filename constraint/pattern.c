@@ -565,6 +565,8 @@ static Status parse_alternatives(Parser *p, Anchored *out) {
     return STATUS_OK;
 }
 
+/* Parses the whole pattern and sets *out to an expression of the whole text: p->around may precede
+ * a match without ^ and follow one without $; where the scope is loose, so may a last line end. */
 static Status compile(Parser *p, PatternScope scope, Regex *out) {
     Anchored all;
     p->any = regex_repeat(p->arena, regex_any_char(p->arena, p->writing), 0, REGEX_MANY);

@@ -64,7 +64,7 @@ static void look_for_close(ReasoningRule *r) {
     }
 }
 
-/* Follows the text as far as it is decided. */
+/* Looks for the next mark until the phase no longer changes. */
 static void look(ReasoningRule *r) {
     Phase before;
     do {

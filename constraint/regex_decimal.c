@@ -6,8 +6,9 @@
 #include "base/array.h"
 #include "constraint/regex_internal.h"
 
-/* A bound's state: digits before the point (8 bits are not enough: capped), whether the point was
- * read, digits after it, and how what was read compares with the bound's first digits. */
+/* A bound's state is n << 3 | point << 2 | order. n: digits read, of the whole part (counted up to
+ * one more than the bound has) or, once the point was read, of the fraction. order: how the digits
+ * read compare with as many digits of the bound. */
 enum { STATE_LESS, STATE_EQUAL, STATE_GREATER };
 enum { MOST_DIGITS = 1000 };
 
@@ -15,6 +16,8 @@ static uint32_t pack(uint32_t n, bool point, uint32_t order) {
     return n << 3 | (uint32_t)point << 2 | order;
 }
 
+/* Whether a number that ends in this state compares so with the bound. One that is equal so far but
+ * shorter is less, as the bound's last digit after the point is not 0. */
 static bool bound_holds(const RegexDecimal *d, RegexCompare compare, uint32_t state) {
     uint32_t n = state >> 3, order = state & 3;
     bool point = state >> 2 & 1;
@@ -78,8 +81,7 @@ Regex regex_bound(RegexArena *arena, const char *text, RegexCompare compare) {
 }
 
 /* The derivative of a bounded number by one byte: what may follow it. A leading zero is no digit
- * of the whole part: "0.5" has none. The state with n == 0 and no point stands for nothing read;
- * `0` then moves to the point's side with order fixed. */
+ * of the whole part: "0.5" has none. In the state with n == 0 and no point nothing was read. */
 static Regex derive_bound(RegexArena *arena, RegexNode node, unsigned char byte) {
     const RegexDecimal *d = &arena->decimals[node.a];
     uint32_t n = node.c >> 3, order = node.c & 3;

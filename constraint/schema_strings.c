@@ -210,8 +210,9 @@ static Status narrow_lengths(SchemaCompiler *c, const json_t *schema, uint32_t *
     return STATUS_OK;
 }
 
-/* Whether the schema looks at the characters of a text, so that one text may have one form only. */
-static bool looks_at_text(const json_t *schema) {
+/* Whether the schema asks for the characters of a text, so that each may be written in one form
+ * only. */
+static bool needs_one_form(const json_t *schema) {
     static const char *const keywords[] = {"enum",    "const",           SCHEMA_NONE_OF,
                                            "pattern", SCHEMA_NO_PATTERN, "format"};
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
@@ -219,20 +220,21 @@ static bool looks_at_text(const json_t *schema) {
     return false;
 }
 
-/* The texts that all of the schemas allow, without quotes. */
+/* Sets *out to what a string that all of the schemas allow may hold between its quotes; REGEX_NONE:
+ * there is no such string. */
 Status schema_strings(SchemaCompiler *c, const SchemaList *schemas, Regex *out) {
     Regex content = REGEX_NONE;
     uint32_t min = 0, max = REGEX_MANY;
-    bool is_looked_at = false, narrowed = false;
+    bool one_form = false, narrowed = false;
     for (size_t i = 0; i < schemas->n; i++) {
         const json_t *s = schemas->items[i];
         if (narrow(c, s, &content, &narrowed) != STATUS_OK) return STATUS_FAILED;
         if (narrowed && content == REGEX_NONE) goto none;
         if (narrow_lengths(c, s, &min, &max) != STATUS_OK) return STATUS_FAILED;
-        is_looked_at |= looks_at_text(s);
+        one_form |= needs_one_form(s);
     }
     if (min > max) goto none;
-    if (is_looked_at && !narrowed) content = c->canonical_string, narrowed = true;
+    if (one_form && !narrowed) content = c->canonical_string, narrowed = true;
     /* Where nothing but the length counts, a character may have any of its forms. */
     Regex one = narrowed ? c->canonical_char : c->any_json_char;
     Regex sized = regex_repeat(c->regexes, one, min, max);

@@ -4,7 +4,8 @@
 
 #include "constraint/schema_parts.h"
 
-/* What the strings that all of `schemas` allow hold between their quotes. */
+/* Sets *out to what a string that all of `schemas` allow may hold between its quotes; REGEX_NONE:
+ * there is no such string. */
 Status schema_strings(SchemaCompiler *c, const SchemaList *schemas, Regex *out);
 /* A `pattern`, as a JSON string that has a match holds it. */
 Status schema_pattern(SchemaCompiler *c, const char *keyword, const char *pattern, size_t length,

@@ -9,6 +9,7 @@ void panel_raise_size(size_t *size, size_t needed) {
 }
 
 bool panel_work_new(PanelWork *work, const PanelSizes *sizes, struct ConvertLosses *losses) {
+    /* 64 more bytes each, as a size may be 0; scales and subs have room for minima, too. */
     *work = (PanelWork){.floats = malloc(sizes->floats * sizeof(float) + 64),
                         .codes = malloc(sizes->codes + 64),
                         .scales = malloc(2 * sizes->groups * sizeof(uint16_t) + 64),

@@ -53,7 +53,8 @@ typedef struct TensorPlan {
 /* Raises *size to what is needed, if that is more. */
 void panel_raise_size(size_t *size, size_t needed);
 
-/* False when memory is short; panel_work_free frees what there is. */
+/* Allocates a thread's working memory of these sizes. False: memory is short; panel_work_free frees
+ * what there is. */
 bool panel_work_new(PanelWork *work, const PanelSizes *sizes, struct ConvertLosses *losses);
 void panel_work_free(PanelWork *work);
 

@@ -19,7 +19,8 @@ typedef struct TypeTableRow {
     double share; /* of the divergence, 0 to 1 */
 } TypeTableRow;
 
-/* malloc'ed; NULL when memory is short. Rows of the type TENSOR_VECTOR are left out. */
+/* Writes the table of types as a text, malloc'ed; NULL: memory is short. Rows of the type
+ * TENSOR_VECTOR are left out. */
 char *type_table_text(const TypeTableRow *rows, size_t n, double bits, double divergence);
 
 /* Turns a table into ",NAME=TYPE,..." for mix.h, malloc'ed: the first two words of each line that

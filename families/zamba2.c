@@ -260,13 +260,13 @@ static Status zamba_finish(const json_t *json, Config *config, Error *error) {
         LINEAR("mamba.out", at "out_proj", "dim", "state_heads")
 
 /* What each of its heads has: one, or several, whose tensors are stacked. */
-#define ZAMBA_HEAD(at)                                                                             \
+#define ZAMBA_ONE_HEAD(at)                                                                         \
     MATRIX("mamba.rank mamba.b mamba.c", at "x_proj_weight",                                       \
            "state_rank + state_key_dim + state_key_dim", "state_group"),                           \
         MATRIX("mamba.step", at "dt_proj_weight", "state_group", "state_rank"),                    \
         TABLE("mamba.decay", at "A_log", "state_key_dim", "state_group", .turned = TURNED_ALWAYS,  \
               .values = VALUES_MINUS_EXP)
-#define ZAMBA_HEADS(at)                                                                            \
+#define ZAMBA_EACH_HEAD(at)                                                                        \
     MATRIX("mamba.rank.%u mamba.b.%u mamba.c.%u", at "x_proj_weight",                              \
            "state_rank + state_key_dim + state_key_dim", "state_group", .each_head = true,         \
            .parts = "state_key_heads"),                                                            \
@@ -285,9 +285,10 @@ static Status zamba_layer(const RuleContext *context, uint32_t layer, Error *err
         ZAMBA_MAMBA(".mamba_decoder.mamba."),
         MATRIX("block_out", ".linear.weight", "dim", "dim"),
         {0}};
+    /* [beside a block][Mamba has several heads] */
     static const TensorRule heads[2][2][4] = {
-        {{ZAMBA_HEAD(".mamba.")}, {ZAMBA_HEADS(".mamba.")}},
-        {{ZAMBA_HEAD(".mamba_decoder.mamba.")}, {ZAMBA_HEADS(".mamba_decoder.mamba.")}}};
+        {{ZAMBA_ONE_HEAD(".mamba.")}, {ZAMBA_EACH_HEAD(".mamba.")}},
+        {{ZAMBA_ONE_HEAD(".mamba_decoder.mamba.")}, {ZAMBA_EACH_HEAD(".mamba_decoder.mamba.")}}};
     const Config *c = &context->source->config;
     bool block = has_block(c, layer);
     if (rules_apply_to_layer(context, block ? beside_block : plain, layer, error) != STATUS_OK)

@@ -140,6 +140,7 @@ static void multiply_panel(const Product *product, const uint32_t *input, size_t
         for (size_t b = 0; b < blocks; b++) {
             size_t start = block_start(n_rows, blocks, b);
             size_t rows = block_start(n_rows, blocks, b + 1) - start;
+            /* One block of rows after another, each as [four inputs][row][2] (pack). */
             const uint32_t *x = input + start * words + first / 2 * rows;
             if (by_fma) {
                 multiply_by_fma(rows, x, n, first == 0, lines, s->sums + start);

@@ -6,7 +6,8 @@
 
 #include "session/sampling_numbers.h"
 
-/* vocab_size SIZE_MAX: no model is open, which would say what its tokens are. */
+/* Reads --logit-bias ID=X into out->bias. vocab_size SIZE_MAX: no model is open, which would say
+ * what its tokens are. */
 static Status parse_bias(const OptionList *list, size_t vocab_size, GenerationOptions *out,
                          Error *error) {
     for (size_t i = 0; i < list->n; i++) {

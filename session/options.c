@@ -177,7 +177,9 @@ static Status options_check(const Options *o, Error *error) {
     return STATUS_OK;
 }
 
-/* Adds a table behind the n that are there, with the struct of its mode. */
+/* Adds a table behind the n that are there, and chooses the struct that its rows set: Options where
+ * the table has no defaults, else that of an earlier table with the same defaults, else a new copy
+ * of them in o->mode_values. */
 static Status add_table(Options *o, size_t n, const ModeOptions *table, Error *error) {
     void *values = o;
     if (n == OPTIONS_MOST_TABLES) return error_set(error, "more than %zu tables of options", n);
@@ -195,6 +197,7 @@ static Status add_table(Options *o, size_t n, const ModeOptions *table, Error *e
     o->tables[n] = (OptionTable){table->rows, values};
     return STATUS_OK;
 }
+
 Status options_parse(Options *options, const MoreOptions *more, int argc, char **argv,
                      Error *error) {
     static const ModeOptions text = {.rows = text_rows}, machine = {.rows = machine_rows},

@@ -90,6 +90,8 @@ static void build_time(Machine *m, Builder *b, Text conversion) {
     jinja_build_bytes(m, b, text, length - 1, jinja_text_from_template(conversion));
 }
 
+/* strftime: hands each conversion (%, flags, width, letter) to build_time and copies all other
+ * bytes. */
 static Text format_time(Machine *m, Text t) {
     Builder b = {0};
     for (size_t at = 0; at < t.length;) {
@@ -99,12 +101,12 @@ static Text format_time(Machine *m, Text t) {
             while (end < t.length && t.bytes[end] && strchr("_-0^#123456789EO", t.bytes[end]))
                 end++;
         }
-        bool whole = end > at && end < t.length && t.bytes[end] < 0x80 && t.bytes[end] != 0;
-        if (whole)
+        bool has_letter = end > at && end < t.length && t.bytes[end] < 0x80 && t.bytes[end] != 0;
+        if (has_letter)
             build_time(m, &b, jinja_text_cut(t, at, end + 1));
         else
             jinja_build(m, &b, jinja_text_cut(t, at, end == at ? at + 1 : end));
-        at = whole || end == at ? end + 1 : end;
+        at = has_letter || end == at ? end + 1 : end;
     }
     return jinja_built(&b);
 }

@@ -7,8 +7,8 @@
 /* The hooks of this name in the tables of families_hooks; NULL: there are none. */
 const FamilyHook *hooks_find(const char *name);
 
-/* Sets the functions that `word` (finish, more or by_layer) takes from the hooks, of config.json
- * or, with `gguf`, of GGUF files. False: the hooks have no such function. */
+/* Sets one function of `gguf` or, where that is NULL, of `family`: the one that a page's line
+ * "WORD NAME" (finish, more or by_layer) takes from NAME's hooks. False: they have none. */
 bool hooks_take(const FamilyHook *hooks, const char *word, Family *family, GgufFamily *gguf);
 
 /* The words, then NULL. */

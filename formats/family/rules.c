@@ -423,8 +423,8 @@ static Status add_head(const RuleContext *c, const Part *part, const RawTensor *
     return rules_take(c, &of_head, &one, layer, to, error);
 }
 
-/* Reads the values of one head's vector, through a tensor that is added to the source and removed
- * again. */
+/* Reads `raw`, the vector [head_dim] that the source has for one head, as float32 into out.
+ * rules_take describes it as a further tensor of the source, which is taken off again. */
 static Status read_head(const RuleContext *c, RawTensor *raw, uint32_t layer, float *out,
                         Error *error) {
     static const TensorRule one = VECTOR("head", "", "head_dim");

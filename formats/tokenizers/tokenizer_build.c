@@ -79,6 +79,7 @@ Status builder_token(Builder *b, int64_t id, const char *text, size_t n, double 
 
 /* ---- Keys ---- */
 
+/* Enters a token's key in the hash table, unless an equal key is there. */
 static void index_put(Builder *b, uint32_t symbol) {
     TextRange key = b->tokens[symbol].key;
     const char *bytes = builder_bytes(b, key);
@@ -87,7 +88,8 @@ static void index_put(Builder *b, uint32_t symbol) {
         TextRange other = b->tokens[b->index[at]].key;
         if (other.length == key.length && memcmp(builder_bytes(b, other), bytes, key.length) == 0)
             return; /* of two equal keys the first one counts */
-        /* A quarter of the table is taken: only keys made for it share so many slots. */
+        /* At most a quarter of the table is taken: only keys chosen to collide fill 1000 slots in
+         * a row. */
         if (++probes > 1000) b->hash_flood = true;
         if (b->hash_flood) return;
     }

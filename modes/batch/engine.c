@@ -406,7 +406,8 @@ static bool engine_reserve(Engine *e, EngineTask *task, size_t n, Error *error) 
 
 /* ---- A step -------------------------------------------------------------------------------- */
 
-static bool is_seen(const EngineTask *task, size_t position) {
+/* Whether the logits of this prompt token are still to be shown to task->seen. */
+static bool wants_seen(const EngineTask *task, size_t position) {
     return position >= task->n_seen && position < task->n_to_see;
 }
 
@@ -421,7 +422,7 @@ static size_t add_rows(Engine *e, EngineTask *task, size_t at, size_t room, size
     task->speculation.n_drafts = 0;
     for (; n < most && (e->for_states || *n_logits <= before + most_seen); n++) {
         size_t position = task->n_computed + n;
-        bool wants = position + 1 == task->n_tokens || is_seen(task, position);
+        bool wants = position + 1 == task->n_tokens || wants_seen(task, position);
         if (wants && !e->for_states) e->logits_rows[(*n_logits)++] = (LogitsRow){task, position};
         e->rows[at + n] = (Row){.sequence = task->sequence,
                                 .position = (int32_t)position,
@@ -485,14 +486,15 @@ static void secure_pages(Engine *e, Error *error) {
     }
 }
 
-/* Hands one task its logits, from the k-th row on; those of a draft only if the text takes it. */
+/* Hands one task its logits, from the k-th row on: those of prompt tokens to `seen`, those of the
+ * last token to `next`, and those of a draft to `next` as long as the token just chosen was it. */
 static void hand_out_logits(Engine *e, size_t k, size_t n_logits) {
     size_t vocab = model_config(e->model)->vocab_size;
     EngineTask *task = e->logits_rows[k].task;
     for (; k < n_logits && e->logits_rows[k].task == task; k++) {
         size_t position = e->logits_rows[k].position;
         float *logits = e->logits + k * vocab;
-        if (is_seen(task, position)) {
+        if (wants_seen(task, position)) {
             task->seen(task, position, logits);
             task->n_seen = position + 1;
         } else {
@@ -529,7 +531,7 @@ static void hand_out_states(Engine *e, const Row *rows, size_t n) {
         if (!rows[i].wants_logits) continue;
         EngineTask *task = e->running[index_of_sequence(e, rows[i].sequence)];
         size_t position = (size_t)rows[i].position;
-        if (is_seen(task, position)) {
+        if (wants_seen(task, position)) {
             task->state(task, position, state);
             task->n_seen = position + 1;
         }

@@ -180,6 +180,8 @@ static void json_text(Trace *t, const char *name, const char *bytes, size_t n) {
     sheet_printf(&t->out, "\"");
 }
 
+/* Writes a token as a JSON object: its logits, its probability after each step that is on (0: taken
+ * out), and from where to where a draw chooses it. */
 static void json_row(Trace *t, const Step steps[STEPS], int32_t token, bool first) {
     const SamplerRecord *r = &t->record;
     size_t length;

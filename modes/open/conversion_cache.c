@@ -293,7 +293,7 @@ Status conversion_cache_reserve(ConversionSlot *slot, uint64_t bytes, Error *err
 Status conversion_cache_finish(ConversionSlot *slot, Error *error) {
     if (!slot->partial) return STATUS_OK;
     if (replace_file_sync(slot->fd, slot->path, error) != STATUS_OK) return STATUS_FAILED;
-    flock(slot->fd, LOCK_SH | LOCK_NB); /* before a limit may drop it */
+    flock(slot->fd, LOCK_SH | LOCK_NB); /* so that no limit drops it while it is in use */
     if (errand_finish(&slot->errand, error) != STATUS_OK) return STATUS_FAILED;
     free(slot->partial);
     slot->partial = NULL;

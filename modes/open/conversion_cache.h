@@ -68,7 +68,8 @@ Status conversion_cache_reserve(ConversionSlot *slot, uint64_t bytes, Error *err
 Status conversion_cache_find(ConversionSlot *slot, const Source *source, const char *type,
                              const char *cache_dir, Error *error);
 
-/* Syncs the file, which the caller has filled, and gives it its name. */
+/* Syncs the file, which the caller has filled, and gives it its name. Does nothing where there is
+ * no file to be filled (slot->partial). */
 Status conversion_cache_finish(ConversionSlot *slot, Error *error);
 
 /* Closes and frees; deletes a conversion that was not finished. */

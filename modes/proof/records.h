@@ -12,8 +12,8 @@
 
 typedef struct Records Records;
 
-/* Opens the results, and `output` (NULL: none) for the results as they should be, while the program
- * may open files. */
+/* Opens the recorded results and begins `output` (NULL: none), a file of what the model gives now;
+ * called before the right to open files is given up. Close *out after a failure, too. */
 Status records_open(Records **out, const char *results, const char *output, Error *error);
 void records_close(Records *records); /* NULL is fine */
 

@@ -309,7 +309,7 @@ Status settings_shape(const json_t *settings, ShapeSource *shape, Error *error) 
     const json_t *json = json_object_get(settings, "shape"), *text = json_object_get(json, "text");
     const char *kind = json_reader_word(json_object_get(json, "kind"));
     *shape = (ShapeSource){.kind = SHAPE_NONE};
-    if (!json || json_is_object(text)) return STATUS_OK;
+    if (!json || json_is_object(text)) return STATUS_OK; /* none, or a digest */
     for (size_t i = SHAPE_NONE + 1; kind && i < N_SHAPES; i++)
         if (strcmp(kind, shape_names[i]) == 0) shape->kind = (ShapeKind)i;
     shape->text = json_string_value(text);

@@ -36,7 +36,8 @@ Status settings_apply(const json_t *settings, Options *options, Error *error);
 /* Reads "clock"; false: there is none. */
 bool settings_clock(const json_t *settings, struct tm *clock);
 
-/* The shape of answers; kind SHAPE_NONE where there is none, or it is keyed. */
+/* Reads the shape of answers; its kind is SHAPE_NONE where there is none, or where its text is
+ * recorded as a keyed digest only (receipt.h). */
 Status settings_shape(const json_t *settings, ShapeSource *shape, Error *error);
 
 #endif

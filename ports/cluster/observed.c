@@ -116,7 +116,8 @@ static void number_heads(Observed *o, size_t first) {
     }
 }
 
-/* The most floats that one rank keeps of a layer. */
+/* The most floats that one rank keeps of a layer: of each row and head its scores and its softmax
+ * weights, each a KeptRow and up to `context` numbers. */
 static size_t most_floats(const ForwardPass *pass) {
     const Config *whole = modelfile_config(pass->model->file);
     size_t heads = 0;

@@ -49,8 +49,9 @@ static size_t smaller(size_t a, size_t b) {
 
 static void share_gather(const Share *share, ForwardPass *pass, float *x, size_t n);
 
-/* Divides the share's units among the ranks in equal parts, and sets offsets and lengths of what
- * each rank computes and sends. */
+/* Divides the share's units among the ranks, and sets offsets and lengths of what each rank
+ * computes and sends. Every rank computes `each` units, the last ones some of their neighbours'
+ * once more (share.h); rank r sends units [r * each, (r + 1) * each) alone. */
 static void divide(RankShare *s, size_t rank, size_t ranks) {
     size_t width = s->share.width, each = (s->n_units + ranks - 1) / ranks;
     for (size_t r = 0; r < ranks; r++) {
