@@ -3,12 +3,21 @@
 
 static const RopeKeys plain_rope;
 
+/* Reads a number above 0; what the class takes where the key is absent or null is given. */
+static Status read_multiplier(const json_t *json, const char *key, double absent, double null,
+                              double *out, Error *error) {
+    const json_t *value = json_object_get(json, key);
+    *out = json_is_number(value) ? json_number_value(value) : json_is_null(value) ? null : absent;
+    if (value && !json_is_null(value) && !json_is_number(value))
+        return error_set(error, "config.json: %s is not a number", key);
+    return *out > 0 ? STATUS_OK : error_set(error, "config.json: %s is %g", key, *out);
+}
+
 static Status minicpm3_finish(const json_t *json, Config *config, Error *error) {
-    double layers = config->n_layers, width = config->dim;
-    const json_t *depth = json_object_get(json, "scale_depth");
-    double scale = json_number(json, "scale_depth", depth ? sqrt(layers) : 1.4);
-    const json_t *base = json_object_get(json, "dim_model_base");
-    double model_base = json_number(json, "dim_model_base", base ? width : 256);
+    double layers = config->n_layers, width = config->dim, scale, model_base;
+    if (read_multiplier(json, "scale_depth", 1.4, sqrt(layers), &scale, error) != STATUS_OK ||
+        read_multiplier(json, "dim_model_base", 256, width, &model_base, error) != STATUS_OK)
+        return STATUS_FAILED;
     if (config->value_dim == 0) config->value_dim = config->dim / config->n_heads;
     config->residual_scale = (float)(scale / sqrt(layers));
     config->logit_scale = (float)(model_base / width);
@@ -25,9 +34,10 @@ static Status gguf_minicpm3_finish(const GgufModel *m, Config *c) {
 /* The first MiniCPMs: the multipliers of what branches add and of logits, both from numbers that
  * are 1 where they are absent. */
 static Status minicpm_finish(const json_t *json, Config *config, Error *error) {
-    double depth = json_number(json, "scale_depth", 1),
-           base = json_number(json, "dim_model_base", 1);
-    if (!(base > 0)) return error_set(error, "config.json: dim_model_base is %g", base);
+    double depth, base;
+    if (read_multiplier(json, "scale_depth", 1, 1, &depth, error) != STATUS_OK ||
+        read_multiplier(json, "dim_model_base", 1, 1, &base, error) != STATUS_OK)
+        return STATUS_FAILED;
     config->residual_scale = (float)(depth / sqrt((double)config->n_layers));
     config->logit_scale = (float)(base / config->dim);
     return STATUS_OK;

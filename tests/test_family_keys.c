@@ -14,6 +14,9 @@ static void what_is_not_known_is_refused_by_its_name(void **state) {
     (void)state;
     assert_refused("llama-mha", "model_type", "\"rwkv7\"", "model_type", "rwkv7");
     assert_refused("llama-mha", "model_type", "\"bert\"", "bert", "this runs decoders only");
+    assert_refused("minicpm", "scale_depth", "\"x\"", "scale_depth", "is not a number");
+    assert_refused("minicpm", "dim_model_base", "-1", "dim_model_base", "is -1");
+    assert_refused("minicpm3", "scale_depth", "[1]", "scale_depth", "is not a number");
     assert_refused("llama-mha", "model_type", "\"deberta-v2\"", "is an encoder", "decoders only");
     assert_refused("llama-mha", "model_type", "\"t5\"", "has an encoder", "decoders only");
     assert_refused("llama-mha", "model_type", "\"qwen9\"", "qwen9", "nearest that runs is 'qwen");

@@ -138,7 +138,8 @@ static void record_output(Recorder *r, const ForwardPass *pass, const Branch *b)
     TracedBranch *t = traced(r, b);
     if (!t) return;
     const BranchKind *kind = ((const ObservedKind *)b->kind)->original;
-    if (kind == &self_attention_kind) record_heads(r, pass, t);
+    /* Also where a kind of its own leaves heads out. */
+    if (kind->rows == self_attention_kind.rows) record_heads(r, pass, t);
     if (row == SIZE_MAX) return;
     if (kind == &forward_ffn_kind) {
         Rows memory = arena_rows(&m->arena);
@@ -163,7 +164,9 @@ static void observed_run(ForwardPass *pass, const Branch *b) {
     const ObservedKind *observed = (const ObservedKind *)b->kind;
     bool copies = omp_get_thread_num() == 0;
     if (copies) record_input(observed->recorder, pass, b);
-    observed->original->run(pass, b);
+    Branch own = *b; /* a kind may hold more behind its BranchKind (modes/open/branches_off.c) */
+    own.kind = observed->original;
+    own.kind->run(pass, &own);
     if (copies) record_output(observed->recorder, pass, b);
     forward_wait(pass);
 }
