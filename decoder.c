@@ -21,7 +21,7 @@
  *     (4 and 5 again for each layer)     6 x -> logits[vocab_size]     7 logits -> next token
  *
  * Shapes stand in brackets beside the lines: [n_heads][head_dim] is n_heads rows of head_dim
- * numbers, one behind the other. Other programs (and PyTorch) compute the same sums in another
+ * numbers, one after the other. Other programs (and PyTorch) compute the same sums in another
  * order and get other last bits. Here the order is that of docs/numerics.md, because then the bytes
  * can be compared; where a line looks odd for its task, that is why. A product and attention stand
  * here twice, in that order and as a book has them (plain_...). With a sixth argument, `plain`, the

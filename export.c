@@ -165,7 +165,7 @@ static Status choose_files(Export *e, Error *error) {
     return status;
 }
 
-/* Puts the table of types `path` behind the mix. */
+/* Puts the table of types `path` after the mix. */
 static Status keep_table(FILE *mix, const char *path, Error *error) {
     char *text = NULL, *more = NULL;
     size_t length;
@@ -242,7 +242,7 @@ typedef struct Meter {
     double started, shown;
 } Meter;
 
-/* What is being done, behind a bar or on a line of its own. */
+/* What is being done, after a bar or on a line of its own. */
 static void print_step(ConvertStep step, uint64_t done, uint64_t total) {
     if (step == CONVERT_CALIBRATING)
         terminal_print(stderr, "calibrating: %llu of %llu tokens", (unsigned long long)done,

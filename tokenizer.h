@@ -5,7 +5,7 @@
  * file; docs/tokenizer-section.md specifies it to the byte and
  * formats/tokenizers/tokenizer_import.h makes it. The runner knows only that section: hash tables
  * that are used where they are mapped, a list of normalizer steps, a list of splits, one of three
- * models (BPE, Unigram, WordLevel), and ids to put before and behind a text. Opening it parses
+ * models (BPE, Unigram, WordLevel), and ids to put before and after a text. Opening it parses
  * nothing and compiles only its patterns. The section is a stranger's data: whatever it holds,
  * these functions neither read outside it nor crash nor hang.
  *
@@ -41,7 +41,7 @@ void tokenizer_close(Tokenizer *tokenizer);
 
 enum {
     TOKENIZE_ADD_BOS = 1,      /* put the ids before the text that the model wants (often none) */
-    TOKENIZE_ADD_EOS = 2,      /* put the ids behind the text that the model wants (mostly none) */
+    TOKENIZE_ADD_EOS = 2,      /* put the ids after the text that the model wants (mostly none) */
     TOKENIZE_PARSE_SPECIAL = 4 /* recognize special tokens everywhere, as transformers does */
 };
 

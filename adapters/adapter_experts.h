@@ -5,7 +5,7 @@
  *     down_proj    [experts][dim][ffn]        a [experts * rank][ffn], b [dim][rank * experts]
  *
  * peft (tuners/lora/layer.py, ParamWrapper) calls both after the module that has the parameters,
- * `...mlp.experts`, the one that it wrapped first with `.base_layer` behind it. So their shapes
+ * `...mlp.experts`, the one that it wrapped first with `.base_layer` after it. So their shapes
  * tell which they are. The rules of families whose gates and ups are interleaved, or whose
  * parameters are transposed, name no single experts: such adapters are refused. */
 #ifndef ADAPTERS_ADAPTER_EXPERTS_H

@@ -1,5 +1,5 @@
 /* Adapters of llama.cpp's convert_lora_to_gguf.py: a GGUF file whose tensors are called as the
- * base's with ".lora_a" or ".lora_b" behind. An embedding's A is transposed. */
+ * base's with ".lora_a" or ".lora_b" after. An embedding's A is transposed. */
 #include "adapters/adapter_gguf.h"
 
 #include <math.h>

@@ -18,7 +18,7 @@ typedef struct NgramHashing {
     uint32_t seed;       /* of the factors */
 } NgramHashing;
 
-/* The tables of one layer, one behind another: an n-gram has row
+/* The tables of one layer, one after another: an n-gram has row
  *     offsets[table] + (token * factors[0] ^ token before it * factors[1] ^ ...) mod sizes[table]
  */
 typedef struct NgramHash {

@@ -37,7 +37,7 @@ size_t utf8_next(const char *text, size_t n, uint32_t *code);
 size_t utf8_previous(const char *text, size_t at);
 
 /* Where text[n] may be cut without tearing a character: the last character boundary that does not
- * lie behind `at` (which is at most n). */
+ * lie after `at` (which is at most n). */
 size_t utf8_boundary(const char *text, size_t n, size_t at);
 
 /* The number of characters of text[n], which is well-formed. */

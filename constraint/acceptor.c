@@ -245,7 +245,7 @@ static void object_member(Acceptor *m, const Frame *f, uint32_t tag) {
     enter(m, o->members[tag].value, object_frame(m, f->node, set, count, true, parent));
 }
 
-/* Goes on in an object: behind a member's value, at its end, or in the member that the tag names.
+/* Goes on in an object: after a member's value, at its end, or in the member that the tag names.
  */
 static void object_at(Acceptor *m, const Frame *f, uint32_t tag) {
     const Object *o = &m->objects[m->nodes[f->node].a];

@@ -43,7 +43,7 @@ uint32_t acceptor_members_with(Acceptor *m, const Object *o, uint32_t old, uint3
     return (uint32_t)(m->n_sets - words);
 }
 
-/* The first member that may come behind those of the set: 0 in any order. */
+/* The first member that may come after those of the set: 0 in any order. */
 static size_t first_next(const Acceptor *m, const Object *o, uint32_t set) {
     if (!o->in_order || set == NONE) return 0;
     size_t word = o->words;
@@ -138,7 +138,7 @@ static uint64_t most_of_many(const Object *o) {
     return 0;
 }
 
-/* How many named members can still come behind member i, for an object in order that has `set`. */
+/* How many named members can still come after member i, for an object in order that has `set`. */
 static uint64_t most_behind(Acceptor *m, const Object *o, uint32_t set, size_t i) {
     uint64_t n = 0;
     for (size_t k = i + 1; k < o->n_named; k++)

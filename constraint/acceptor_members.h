@@ -1,8 +1,8 @@
 /* Which members an object may get next, and which it must still get.
  *
  * A set of members is an index in the acceptor's sets; UINT32_MAX: the empty set. Where members
- * come in order, those behind the last one of the set may follow. Without dependencies such a set
- * holds its last member alone: what the object has before that changes nothing. The bit behind
+ * come in order, those after the last one of the set may follow. Without dependencies such a set
+ * holds its last member alone: what the object has before that changes nothing. The bit after
  * those of the named members says that a member which stands for many has come, after which no
  * named one may. */
 #ifndef CONSTRAINT_ACCEPTOR_MEMBERS_H

@@ -14,7 +14,7 @@ AcceptorLimits acceptor_limits_default(void) {
 }
 
 /* White space around values that are nested `depth` deep: nothing, a space, or a line end and its
- * indentation. In one line there is none but behind a comma (`comma`). */
+ * indentation. In one line there is none but after a comma (`comma`). */
 static Regex json_space(Acceptor *m, uint32_t depth, bool comma) {
     RegexArena *r = &m->regexes;
     if (!(m->form & JSON_ANY_SPACE))

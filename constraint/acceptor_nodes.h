@@ -6,7 +6,7 @@
  *
  * JSON of a grammar is one line: after a comma and a colon stands a space or nothing, elsewhere
  * nothing. Members of an object come in the order in which they are listed, those that stand for
- * many behind the others. JsonForm has the freedoms from both rules:
+ * many after the others. JsonForm has the freedoms from both rules:
  *
  * JSON_ANY_SPACE: after { [ and a comma, and before } and ], stands nothing, a space, or a line end
  * with its indentation, which is at most 4 spaces or a tab for each level of nesting, up to level

@@ -44,8 +44,8 @@ typedef struct Frame {
 } Frame;
 
 /* Instead of a node: a frame between that of an object that compares names and its parent, with the
- * lexeme being read (a) and the names so far (b); a byte `a` behind lexeme `parent`; a name `a`
- * behind the names `parent`. */
+ * lexeme being read (a) and the names so far (b); a byte `a` after lexeme `parent`; a name `a`
+ * after the names `parent`. */
 enum { FRAME_NAMES = 0x7FFFFFF0, FRAME_BYTE, FRAME_NAME };
 
 static inline bool is_node(uint32_t node) {

@@ -204,7 +204,7 @@ static Status read_literal(Grammar *g, Regex *out) {
     return status;
 }
 
-/* Reads a character class from behind its '[' to its ']': characters, escapes and ranges, which a
+/* Reads a character class from after its '[' to its ']': characters, escapes and ranges, which a
  * leading '^' negates. */
 static Status read_class(Grammar *g, Regex *out) {
     size_t start = g->at - 1;
@@ -279,7 +279,7 @@ static bool read_number(Grammar *g, uint32_t *number) {
     return any;
 }
 
-/* Reads the repetitions behind an item (+, ?, *, {n}, {n,m}, {n,}) and wraps *part in a
+/* Reads the repetitions after an item (+, ?, *, {n}, {n,m}, {n,}) and wraps *part in a
  * PART_REPEAT for each of them. */
 static Status read_repeats(Grammar *g, bool nested, uint32_t *part) {
     for (size_t n = 0;; n++) {

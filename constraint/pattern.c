@@ -32,7 +32,7 @@ typedef struct Parser {
     unsigned ahead; /* lookaheads that the rest of a sequence follows */
     Regex any;      /* any character, any number of times */
     bool loose;     /* PATTERN_PART_LOOSE */
-    Regex around;   /* what may stand before and behind a match */
+    Regex around;   /* what may stand before and after a match */
     bool has_empty_class;
     size_t empty_class;                   /* where its first [] is */
     Category categories[MOST_CATEGORIES]; /* that the pattern has used */
@@ -477,7 +477,7 @@ static bool is_anchored(const Anchored *x) {
     return x->at[1][0] != REGEX_NONE || x->at[0][1] != REGEX_NONE || x->at[1][1] != REGEX_NONE;
 }
 
-/* Parses the repetitions behind an atom (+, ?, *, {n,m}) and applies them to *x. An atom that
+/* Parses the repetitions after an atom (+, ?, *, {n,m}) and applies them to *x. An atom that
  * holds anchors may only be repeated at most once. */
 static Status parse_repeats(Parser *p, Anchored *x) {
     for (;;) {

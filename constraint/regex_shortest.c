@@ -64,7 +64,7 @@ static uint32_t least_length(RegexArena *arena, Regex id, unsigned depth) {
     return length;
 }
 
-/* How a search came to a state: `depth` bytes, the last one `byte`, behind state `from`. */
+/* How a search came to a state: `depth` bytes, the last one `byte`, after state `from`. */
 typedef struct Step {
     uint32_t from, depth;
     uint8_t byte;

@@ -2,7 +2,7 @@
  *
  * Its beginning is kept for a whole pass, between whose parts the number of threads may change: the
  * residual stream, inputs and outputs of branches, streams. Who needs such rows asks for them by
- * name, and whoever asks for the same name gets the same rows. Behind them lies what branches use
+ * name, and whoever asks for the same name gets the same rows. After them lies what branches use
  * while they run: each begins at the same place, and no branch finds there what it left.
  *
  * Everything is asked for twice: first to count, when the memory is not there yet and every answer

@@ -101,7 +101,7 @@ static uint64_t header_checksum(const FileHeader *header) {
     return XXH3_64bits(covered, bytes);
 }
 
-/* Checks the header's magic, version, size and checksum, and finds the section table behind it. */
+/* Checks the header's magic, version, size and checksum, and finds the section table after it. */
 static Status check_header(ModelFile *file, Error *error) {
     const FileHeader *header = (const FileHeader *)file->map;
     size_t magic_bytes = file->bytes < 8 ? file->bytes : 8;

@@ -171,7 +171,7 @@ static Status step(ModelDrafter *d, int32_t token, Error *error) {
     return model_forward(shared->model, shared->cache, &row, 1, shared->logits, error);
 }
 
-/* Lets the small model choose up to `most` tokens behind the text, until one has no counterpart. */
+/* Lets the small model choose up to `most` tokens after the text, until one has no counterpart. */
 static size_t draft(ModelDrafter *d, size_t n_text, int32_t *drafts, size_t most, Error *error) {
     DraftModel *shared = d->shared;
     size_t n = 0, vocab_size = model_config(shared->model)->vocab_size;

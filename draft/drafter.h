@@ -50,7 +50,7 @@ struct Drafter {
 
     size_t trust; /* in a set it proposes so many tokens whatever they cost; 0: what pays */
 
-    bool first; /* in a set it is asked before all others, and never behind their drafts */
+    bool first; /* in a set it is asked before all others, and never after their drafts */
 
     PassCosts *costs; /* told how long each pass takes; borrowed; NULL: nobody asks */
 };

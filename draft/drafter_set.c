@@ -25,7 +25,7 @@ typedef struct DrafterSet {
     size_t n_passes; /* since the last one without drafts */
     DraftPrices prices;
     TokenRule *rule; /* what cuts the drafts; NULL: nothing */
-    int32_t *text;   /* the text with the drafts behind it */
+    int32_t *text;   /* the text with the drafts after it */
     size_t capacity;
 } DrafterSet;
 
@@ -165,7 +165,7 @@ static size_t extend_drafts(DrafterSet *set, Member *member, size_t n, size_t mo
     return m;
 }
 
-/* What the member lacks to propose one token behind text[n]; -1: it will not propose any. */
+/* What the member lacks to propose one token after text[n]; -1: it will not propose any. */
 static double need_of(const DrafterSet *set, const Member *member, const int32_t *text, size_t n,
                       size_t most) {
     const DraftRecord *record = member->record;
@@ -181,7 +181,7 @@ static void drafter_set_give(DraftRecord *record, double amount) {
     draft_record_earn(record, amount);
 }
 
-/* Grants the members something for a token behind text[n]: first what each lacks, those that lack
+/* Grants the members something for a token after text[n]: first what each lacks, those that lack
  * least first, then equal parts of what is left. */
 static void grant(DrafterSet *set, const int32_t *text, size_t n, size_t most) {
     double needs[DRAFTER_SET_MOST], amount = DRAFT_RATE, granted = 0.0;
@@ -263,7 +263,7 @@ static void drafter_set_count(DrafterSet *set, Member *member, size_t right, dou
     member->drafter->learn(member->drafter, member->n, right);
 }
 
-/* A part behind a wrong token was not tested: its rows count, its tokens teach nothing. */
+/* A part after a wrong token was not tested: its rows count, its tokens teach nothing. */
 static void drafter_set_learn(Drafter *drafter, size_t n, size_t accepted) {
     DrafterSet *set = (DrafterSet *)drafter;
     size_t begin = 0;

@@ -5,7 +5,7 @@
  * tokens and costs a pass of 1 + m rows and the time of the drafter. The set proposes as many as
  * give the most tokens a second, by the times that were measured and the share of right drafts so
  * far (economics.h). The member with the best prospect goes first; where its draft ends early and
- * is likely right, the next member goes on behind it.
+ * is likely right, the next member goes on after it.
  *
  * Each kind of drafter has an account of the tokens that it gained and lost over all texts. A draft
  * is never longer than the account can pay if all of it is wrong, its rows, the drafter's steps and

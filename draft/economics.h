@@ -38,7 +38,7 @@
 #define DRAFT_RECORD_WEIGHT 0.03
 
 /* A drafter that would not pay even if it were nearly always right does not begin with a text.
- * Another member goes on behind drafts that are as likely to be
+ * Another member goes on after drafts that are as likely to be
  * right as DRAFT_LIKELY. */
 #define DRAFT_BEST_SHARE 0.9
 #define DRAFT_LIKELY 0.8
@@ -96,7 +96,7 @@ typedef struct DraftPrices {
 /* Takes the prices of up to `most` drafts from what passes took so far. */
 void draft_prices_update(DraftPrices *prices, const PassCosts *costs, size_t most);
 
-/* What `right` right drafts cost in the pass after one in which the draft behind them was wrong. */
+/* What `right` right drafts cost in the pass after one in which the draft after them was wrong. */
 double draft_price_again(const DraftPrices *prices, size_t right);
 
 /* What proposing one token takes, in tokens' times; 0: it is not known. */

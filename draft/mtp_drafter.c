@@ -112,7 +112,7 @@ static void ran(Drafter *drafter, const Row *rows, size_t first, size_t n) {
     if (n > KEPT_STATES) first += n - KEPT_STATES, n = KEPT_STATES;
     size_t position = (size_t)rows[first].position;
     if (position < d->begin || position > d->begin + d->n) d->begin = position, d->n = 0;
-    d->n = position - d->begin; /* what comes behind was a draft */
+    d->n = position - d->begin; /* what comes after was a draft */
     make_room(d, n);
     mtp_hidden(d->shared->model, first, n, d->hidden + d->n * dim);
     for (size_t i = 0; i < n; i++) d->tokens[d->n + i] = rows[first + i].token;
@@ -158,7 +158,7 @@ static size_t first_afresh(const MtpDrafter *d, size_t n) {
     return window > 0 && n > window + first ? n - window : first;
 }
 
-/* Whether the layers can continue behind the row `next` of their cache; else they begin afresh. */
+/* Whether the layers can continue after the row `next` of their cache; else they begin afresh. */
 static bool can_continue(const MtpDrafter *d, size_t next, size_t n) {
     size_t window = d->drafter.window;
     if (next <= d->begin || next >= n) return false;

@@ -133,7 +133,7 @@ static void remember_tail(Recorded *r, const TextBuffer *bytes) {
 }
 
 /* Finds the text's last bytes again in the record, from shortly before the place where it was lost,
- * and goes on behind them. */
+ * and goes on after them. */
 static void resync(Recorded *r) {
     size_t from = r->at > 4 * RESYNC ? r->at - 4 * RESYNC : 0;
     if (r->n_tail < RESYNC || r->length < from) return;

@@ -32,12 +32,12 @@ typedef struct Divergence {
     float gap;        /* logit of the choice less that of the token expected; 0 if there is none */
 } Divergence;
 
-/* A Drafter for the text behind a prompt of n_prompt tokens. Copies the record; drafter_free frees
+/* A Drafter for the text after a prompt of n_prompt tokens. Copies the record; drafter_free frees
  * both. NULL: no memory. */
 Drafter *recorded_new(const RecordedDecoding *decoding, const char *record, size_t length,
                       size_t n_prompt);
 
-/* Before a token is chosen behind text[n] from these logits: remembers them while text and record
+/* Before a token is chosen after text[n] from these logits: remembers them while text and record
  * agree. False: no memory. */
 bool recorded_look(Drafter *drafter, const int32_t *text, size_t n, const float *logits,
                    size_t vocab_size);

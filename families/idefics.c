@@ -1,5 +1,5 @@
 /* The text half of IDEFICS, as its class reads a text that attends to no image. Cross attention
- * then adds nothing, but the gated feed-forward behind it still does: it becomes a layer of its own
+ * then adds nothing, but the gated feed-forward after it still does: it becomes a layer of its own
  * here, whose w_down is multiplied by the gate. */
 #include "base/numbers.h"
 #include "families/shared.h"
@@ -24,7 +24,7 @@ static Status idefics_finish(const json_t *json, Config *c, Error *error) {
     return STATUS_OK;
 }
 
-/* Adds `to`[vocab_size][dim]: the rows of one matrix, and behind them those of the tokens that were
+/* Adds `to`[vocab_size][dim]: the rows of one matrix, and after them those of the tokens that were
  * added. */
 static Status add_both(const RuleContext *context, const char *to, const char *from,
                        const char *added, size_t n_added, Error *error) {

@@ -1,5 +1,5 @@
 /* Inkling and Inkling 2: attention with a learned bias of distances, convolutions over the
- * positions behind keys, values, attention and feed-forwards; Inkling 2's blocks attend over sums
+ * positions after keys, values, attention and feed-forwards; Inkling 2's blocks attend over sums
  * of layers, and its variant with loops runs its middle layers several times, with messages from
  * one run to the next (layers/arrangements/messages.h). Each run is layers of their own here.
  *

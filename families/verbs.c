@@ -228,7 +228,7 @@ static bool next_kind(const char **words, uint32_t *kind) {
     return step_word(words, word) && page_kind(word, kind);
 }
 
-/* Reads what stands behind "else": KIND [KIND every M | KIND every KEY M]. */
+/* Reads what stands after "else": KIND [KIND every M | KIND every KEY M]. */
 static bool read_other_kinds(const char *words, OtherKinds *k) {
     char word[STEP_WORD];
     *k = (OtherKinds){0};

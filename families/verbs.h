@@ -26,7 +26,7 @@
  *                             feed-forward
  *     kinds KEY NAME=KIND... else KIND [KIND every M | KIND every KEY M]
  *                             KEY's list says the kind of each layer by these names. Without it
- *                             all layers are of the first kind behind `else`, but every M-th of
+ *                             all layers are of the first kind after `else`, but every M-th of
  *                             the second
  *   * latent_heads            completes the widths of latent attention, and the scale of scores
  *   * latent_heads indexers [all]  and says which layers have an indexer of their own; `all`:

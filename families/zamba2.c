@@ -77,7 +77,7 @@ static Status zamba2_finish(const json_t *json, Config *config, Error *error) {
 }
 
 /* Applies rules[n] to one layer's names: each `from` follows `prefix`, each `to` follows `at`,
- * behind the "- " that stands for a part before it. */
+ * after the "- " that stands for a part before it. */
 static Status apply_named(const RuleContext *context, const TensorRule *rules, const char *prefix,
                           const char *at, Error *error) {
     Status status = STATUS_OK;
@@ -195,7 +195,7 @@ static Status zamba2_more(const RuleContext *context, const json_t *json, Error 
 
 /* ---- Zamba ---- */
 
-/* The kinds of the layers: without layers_block_type the third layer has a block, and behind it
+/* The kinds of the layers: without layers_block_type the third layer has a block, and after it
  * every attn_layer_period-th, from attn_layer_offset on. */
 static Status zamba_kinds(const json_t *json, Config *config, Error *error) {
     bool present;

@@ -221,7 +221,7 @@ static unsigned code_unit(const char *digits) {
     return value;
 }
 
-/* Decodes the escape \uXXXX (of a surrogate pair: both) at text[*i] and moves *i behind it. False:
+/* Decodes the escape \uXXXX (of a surrogate pair: both) at text[*i] and moves *i past it. False:
  * a surrogate stands alone. */
 static bool decode_unicode_escape(Reader *r, const char *text, size_t *i) {
     unsigned first = code_unit(text + *i + 2), second = 0;
@@ -272,7 +272,7 @@ static TokenKind read_text(Reader *r) {
     return TOKEN_TEXT;
 }
 
-/* The token's bytes with a zero behind them; they lie in `value`, whose text has been taken. */
+/* The token's bytes with a zero after them; they lie in `value`, whose text has been taken. */
 static const char *token_text(Reader *r) {
     size_t n = r->token_end - r->token_begin;
     memcpy(r->value, r->text + r->token_begin, n);
@@ -474,7 +474,7 @@ static json_t *read_object(Reader *r) {
     return NULL;
 }
 
-/* Reads an array from behind its '[' to its ']'. Returns NULL after an error. */
+/* Reads an array from after its '[' to its ']'. Returns NULL after an error. */
 static json_t *read_array(Reader *r) {
     json_t *array = json_array();
     if (!array) return no_memory(r);

@@ -116,7 +116,7 @@ INLINE Factors factors(Kind kind, const Run *run, AmxJob job, size_t g) {
             TILE_DOT(c, a, b);                                                                     \
         }                                                                                          \
     } while (0)
-/* Loads the factors of group i behind f into tiles a and b; tile `c` becomes their dots. */
+/* Loads the factors of group i after f into tiles a and b; tile `c` becomes their dots. */
 #define MULTIPLY_GROUP(c, a, b, f, i)                                                              \
     do {                                                                                           \
         LOAD_INPUT(a, f, i);                                                                       \

@@ -225,7 +225,7 @@ static size_t pack_tasks(size_t form, size_t n_rows) {
     return by_tiles(form, n_rows) ? round_up(n_rows, TILE_ROWS) : REST.pack_tasks(form, n_rows);
 }
 
-/* Writes a row's activations as bfloat16 into its place in the tiles, with zeros behind the last
+/* Writes a row's activations as bfloat16 into its place in the tiles, with zeros after the last
  * input; rows that fill up the last tile are zeros. Fewer rows are packed as avx512's. */
 static void pack(size_t form, const float *x, size_t n_rows, size_t n_inputs, size_t task,
                  void *input) {

@@ -104,7 +104,7 @@ static void multiply_by_fma(size_t rows, const uint32_t *x, size_t n, bool first
     }
 }
 
-/* Brings n inputs from `lines` into pairs, filled up with zeros to whole blocks. Behind an odd
+/* Brings n inputs from `lines` into pairs, filled up with zeros to whole blocks. After an odd
  * number of inputs a hostile file may have anything, NaN too. */
 static void make_pairs(const uint8_t *lines, size_t n, Scratch *s) {
     static const _Alignas(LINE_BYTES) uint8_t zeros[LINE_BYTES];

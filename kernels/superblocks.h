@@ -310,7 +310,7 @@ TYPE_INLINE size_t superblock_lines_at(TensorType type, size_t g) {
            g % beside * superblock_lower_bytes(type);
 }
 
-/* How far the line of upper bits of group g lies behind its lower bits, and by how many bits its
+/* How far the line of upper bits of group g lies after its lower bits, and by how many bits its
  * fields there are shifted. */
 TYPE_INLINE size_t superblock_upper_at(TensorType type, size_t g) {
     const size_t beside = superblock_groups_beside(type);

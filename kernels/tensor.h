@@ -37,7 +37,7 @@ typedef struct Matrix {
     const uint8_t *data; /* [panels] of panel_bytes, 64-byte aligned; borrowed */
 } Matrix;
 
-/* Bytes of a panel's lines, behind which come scales and minima (type_scales_bytes). A panel of
+/* Bytes of a panel's lines, after which come scales and minima (type_scales_bytes). A panel of
  * superblocks counts as lines as a whole. */
 size_t tensor_lines_bytes(TensorType type, size_t cols);
 

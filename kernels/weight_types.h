@@ -245,8 +245,8 @@ static inline size_t tensor_padded_cols(TensorType type, size_t cols) {
     return round_up(cols, info->group ? info->group : info->line_inputs);
 }
 
-/* Bytes of the lines of a panel of `cols` inputs (not of superblocks), and of the scales behind
- * them, or of the minima behind those (0 for families without them). */
+/* Bytes of the lines of a panel of `cols` inputs (not of superblocks), and of the scales after
+ * them, or of the minima after those (0 for families without them). */
 TYPE_INLINE size_t type_lines_bytes(TensorType type, size_t cols) {
     return tensor_padded_cols(type, cols) / weight_types[type].line_inputs * LINE_BYTES;
 }

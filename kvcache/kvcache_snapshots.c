@@ -92,7 +92,7 @@ static bool stays(const Sequence *sequence, size_t i) {
 }
 
 /* How badly snapshot i is missed: the distance of the snapshot before it (or the start), in units
- * of what the rule "at most 64 + d / 2 again" allows behind the snapshot after it. At most 1: the
+ * of what the rule "at most 64 + d / 2 again" allows before the snapshot after it. At most 1: the
  * rule holds without it, and will when the text is longer. */
 static double loss(const Sequence *sequence, size_t i) {
     int32_t older = i > 0 ? sequence->snapshots[i - 1]->position : sequence->start;

@@ -7,7 +7,7 @@
  * layer, by reference, and the states, by copy. A sequence has at most 16 of them; forks share
  * them. They are made
  *   - where their owner says so, because it is likely to come back: kvcache_mark;
- *   - behind the newest positions, ever sparser: whoever goes back by d positions runs at most
+ *   - before the newest positions, ever sparser: whoever goes back by d positions runs at most
  *     64 + d / 2 positions again (for states: if calls end as kvcache_call_rows says).
  * The last marks stay; others are dropped where they are missed least: when there are too many,
  * when snapshots alone hold more memory than they may, and when sequences need it. */
@@ -30,7 +30,7 @@ size_t kvcache_snapshot_bytes(const KvCache *cache); /* bytes of all snapshots *
  * memory. */
 void kvcache_mark(KvCache *cache, int32_t sequence, int32_t position);
 
-/* Keeps the states behind the first n rows of the sequence in the next pass (n = 0: today's) until
+/* Keeps the states after the first n rows of the sequence in the next pass (n = 0: today's) until
  * the next call of this function, whatever the limit, so that the drafts after them can be taken
  * back. The layers copy them while they are computed anyway. False: no memory. Does nothing without
  * states. */

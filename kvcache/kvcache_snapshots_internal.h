@@ -26,7 +26,7 @@ struct KvSnapshot {
 /* Whether the sequence still has the windows that `position` sees. */
 bool snapshots_has_windows(const KvCache *cache, const Sequence *sequence, int32_t position);
 
-/* Drops the snapshots behind `position`. */
+/* Drops the snapshots after `position`. */
 void snapshots_drop_behind(KvCache *cache, Sequence *sequence, int32_t position);
 
 /* Goes back to the newest snapshot: its windows, states and position; false: there is none. */

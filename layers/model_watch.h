@@ -12,7 +12,7 @@ int model_threads(const Model *model);
  * has the same bits in whatever call it is computed. */
 const float *model_final_states(const Model *model);
 
-/* From the next model_forward on, calls the observer, behind those that were added before, until it
+/* From the next model_forward on, calls the observer, after those that were added before, until it
  * is removed or the model is closed. It stays the caller's, and may be in the list already. */
 void model_add_observer(Model *model, PassObserver *observer);
 void model_remove_observer(Model *model, const PassObserver *observer);

@@ -54,7 +54,7 @@ static void drafts_keep(Drafter *drafter) {
     (void)drafter;
 }
 
-/* Decodes the text behind its prompt; the seconds that it took. */
+/* Decodes the text after its prompt; the seconds that it took. */
 static Status decode(Model *model, KvCache *cache, const int32_t *text, Drafter *drafter,
                      SpeculationStats *stats, double *seconds, Error *error) {
     const Prefill prompt = {.ids = text, .n = PROMPT, .first_wanted = PROMPT};

@@ -46,7 +46,7 @@ void drafting_close(Drafting *drafting); /* a Drafting of zeros is fine */
 Status drafting_new(const Session *session, const GenerationOptions *options, Drafter **drafter,
                     Error *error);
 
-/* Puts a recorded answer (recorded.h), which it takes over, behind an account that all texts share
+/* Puts a recorded answer (recorded.h), which it takes over, after an account that all texts share
  * and that grows by half a token's time with each: it drafts as much as it earned. *drafter is then
  * what the text asks, and owns it. `recorded` may be NULL: no memory. */
 Status drafting_recorded(const Session *session, Drafter *recorded, Drafter **drafter,

@@ -164,7 +164,7 @@ static Status put_start(const Session *session, TokenList *ids, Error *error) {
     return token_list_push(ids, bos) ? STATUS_OK : error_set(error, "no memory for a text");
 }
 
-/* Cuts the text, or refuses it, so that it fits with what stands behind every text, which it
+/* Cuts the text, or refuses it, so that it fits with what stands after every text, which it
  * appends. */
 static Status put_end(const Session *session, const EmbeddingSetting *setting, TokenList *ids,
                       Error *error) {

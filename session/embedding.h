@@ -44,7 +44,7 @@ Status embedding_set_prompt(const Session *session, EmbeddingSetting *setting, c
 /* Sets the number of dimensions, at most those of a state. */
 Status embedding_set_dimensions(EmbeddingSetting *setting, uint64_t dimensions, Error *error);
 
-/* Whether an empty text can be embedded: the tokenizer puts a token before or behind every text. */
+/* Whether an empty text can be embedded: the tokenizer puts a token before or after every text. */
 bool embedding_accepts_empty(const Session *session, const EmbeddingSetting *setting);
 
 /* Appends the text's ids to *ids: what the tokenizer puts around a text, around the prompt and the

@@ -177,7 +177,7 @@ static Status options_check(const Options *o, Error *error) {
     return STATUS_OK;
 }
 
-/* Adds a table behind the n that are there, and chooses the struct that its rows set: Options where
+/* Adds a table after the n that are there, and chooses the struct that its rows set: Options where
  * the table has no defaults, else that of an earlier table with the same defaults, else a new copy
  * of them in o->mode_values. */
 static Status add_table(Options *o, size_t n, const ModeOptions *table, Error *error) {

@@ -47,7 +47,7 @@ bool command_line_given(const CommandLine *line, const void *field) {
     return false;
 }
 
-/* `name` may have "=VALUE" behind it. Modes ask for many options by name, so that rows whose first
+/* `name` may have "=VALUE" after it. Modes ask for many options by name, so that rows whose first
  * letter differs are passed over at once. */
 const OptionRow *command_line_find(const CommandLine *line, const char *name, size_t *i) {
     const size_t length = strcspn(name, "=");

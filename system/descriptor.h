@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-/* Reads all that `fd` still gives into *text (malloc'ed, with a NUL behind its *length bytes).
+/* Reads all that `fd` still gives into *text (malloc'ed, with a NUL after its *length bytes).
  * Fails with an Error that names `name` at more than `most` bytes. A pipe may never end:
  * STATUS_INTERRUPTED as soon as *interrupted (which may be NULL) is set. *text is NULL unless
  * STATUS_OK. */

@@ -25,7 +25,7 @@ typedef struct LineReader {
     size_t number;   /* of the line returned last, from 1 */
     uint64_t offset; /* where the next line begins */
     uint64_t first;  /* where line 1 begins */
-    uint64_t limit;  /* no byte at or behind this offset is read */
+    uint64_t limit;  /* no byte at or after this offset is read */
 } LineReader;
 
 typedef enum LineState {

@@ -234,7 +234,7 @@ static void allow_if(Filter *f, int call, int argument, uint16_t test, unsigned 
 
 /* Allows fcntl(fd, F_SETFL, flags) when `flags` has no other bits than these. Where a comparison
  * fails it jumps to the last load, so that the call's number is loaded for the next rule; the first
- * comparison jumps behind that load, because the number is still there. */
+ * comparison jumps past that load, because the number is still there. */
 static void allow_flags(Filter *f, uint32_t flags) {
     emit(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 6, SYS_fcntl);
     load(f, offsetof(struct seccomp_data, args) + 8);

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-/* Reads all that `fd` still gives into *text (malloc'ed, with a NUL behind its *length bytes) as
+/* Reads all that `fd` still gives into *text (malloc'ed, with a NUL after its *length bytes) as
  * descriptor_read does. Fails with an Error that names `name` at more than `most` bytes and for
  * what is not UTF-8 (compressed files and UTF-16 by their names). STATUS_INTERRUPTED as soon as
  * *interrupted (which may be NULL) is set. *text is NULL unless STATUS_OK. */

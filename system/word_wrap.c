@@ -25,7 +25,7 @@ static size_t last_columns(const char *bytes, size_t length) {
     return code < 0x20 ? 2 : (size_t)utf8proc_charwidth((utf8proc_int32_t)code); /* "^[" */
 }
 
-/* Writes the word that waits, on a line of its own if it does not fit behind the blanks. A word
+/* Writes the word that waits, on a line of its own if it does not fit after the blanks. A word
  * that fills a line by itself is left to the terminal. */
 static void put_word(WordWrap *w, size_t columns, TextBuffer *out) {
     if (w->word.length == 0) return;
@@ -82,7 +82,7 @@ void word_wrap_put(WordWrap *w, const char *text, size_t length, size_t columns,
         if (w->word.failed) return;
         size_t n = last_columns(w->word.bytes, w->word.length);
         w->word_columns += n;
-        /* A line may end behind any character of a script without blanks. */
+        /* A line may end after any character of a script without blanks. */
         if (n == 2 && (unsigned char)c >= 0x80) put_word(w, columns, out);
     }
     if (columns == 0 || is_kept(w)) word_wrap_flush(w, columns, out);

@@ -52,7 +52,7 @@ AnswerFormat answer_format(const char *text, size_t length, const Tokenizer *tok
     return format;
 }
 
-/* Whether text[length] ends with the mark; newlines behind either do not count. */
+/* Whether text[length] ends with the mark; newlines after either do not count. */
 static bool ends_with(const char *text, size_t length, const char *mark) {
     size_t n = strlen(mark);
     while (n > 0 && mark[n - 1] == '\n') n--;

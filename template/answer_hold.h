@@ -1,4 +1,4 @@
-/* What holds one answer to messages: its shape, behind the reasoning that may come first; the calls
+/* What holds one answer to messages: its shape, after the reasoning that may come first; the calls
  * of tools that it must or may make; the limit of its reasoning.
  *
  *     answer_hold_init(&hold, &input, &error)    once for a request

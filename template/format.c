@@ -22,7 +22,7 @@ int64_t jinja_read_digits(Machine *m, Text t, size_t *at) {
     return n;
 }
 
-/* Writes `body` padded to the width. Padding of '=' goes behind its first `prefix` bytes (sign,
+/* Writes `body` padded to the width. Padding of '=' goes after its first `prefix` bytes (sign,
  * 0x). */
 static void pad(Machine *m, Builder *out, Text body, const Spec *spec, size_t prefix) {
     int64_t room = spec->width - (int64_t)jinja_text_count(m, body);

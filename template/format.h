@@ -22,7 +22,7 @@ void jinja_format_char(Machine *m, Builder *out, Value code,
 void jinja_format_int(Machine *m, Builder *out, Value v, const Spec *spec);
 void jinja_format_float(Machine *m, Builder *out, Value v, const Spec *spec);
 
-/* Reads decimal digits from *at on, which moves behind them; 0 where there are none. */
+/* Reads decimal digits from *at on, which moves past them; 0 where there are none. */
 int64_t jinja_read_digits(Machine *m, Text t, size_t *at);
 bool jinja_is_one_of(uint8_t c, const char *set); /* strchr, but a NUL byte is in no set */
 

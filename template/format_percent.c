@@ -36,7 +36,7 @@ static int64_t star_or_digits(Percent *p) {
     return jinja_read_digits(p->m, p->format, &p->at);
 }
 
-/* The value of the key in "(key)"; `at` lies behind the opening parenthesis. */
+/* The value of the key in "(key)"; `at` lies after the opening parenthesis. */
 static Value mapping_value(Percent *p) {
     size_t start = p->at, depth = 1;
     for (; p->at < p->format.length; p->at++) {

@@ -48,7 +48,7 @@ static size_t skip_space(const Lexer *x, size_t at) {
     return at;
 }
 
-/* If a tag ends at `at` ("%}", perhaps with '-' or '+'): where the text after it begins, behind the
+/* If a tag ends at `at` ("%}", perhaps with '-' or '+'): where the text after it begins, after the
  * white space that the tag takes. Otherwise 0. */
 static size_t tag_end(const Lexer *x, size_t at, const char *end) {
     bool is_print = strcmp(end, "}}") == 0;
@@ -60,7 +60,7 @@ static size_t tag_end(const Lexer *x, size_t at, const char *end) {
 }
 
 /* If "{% WORD %}" (raw or endraw) stands at `at`: where the text after it begins. Otherwise 0. Only
- * endraw takes the newline behind it. */
+ * endraw takes the newline after it. */
 static size_t word_tag(const Lexer *x, size_t at, const char *word) {
     at += 2;
     if (byte_at(x, at) == '-' || byte_at(x, at) == '+') at++;

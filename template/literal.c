@@ -118,7 +118,7 @@ static json_t *read_quoted(Reader *r) {
 
 static json_t *read_value(Reader *r);
 
-/* Reads the key of an object and the colon behind it; freed by the caller. */
+/* Reads the key of an object and the colon after it; freed by the caller. */
 static char *read_key(Reader *r) {
     char *key = NULL;
     cursor_skip_space(&r->in);

@@ -203,7 +203,7 @@ static BUILTIN(str_removesuffix) {
 /* ---- searching ---- */
 
 /* Stores the byte offsets of the part of the string between the character indexes `start` and
- * `end`. Returns false where `start` lies behind `end`: then not even "" is found. */
+ * `end`. Returns false where `start` lies after `end`: then not even "" is found. */
 static bool part_of(Machine *m, Text t, Value start, Value end, size_t *from, size_t *to) {
     *from = 0, *to = t.length;
     if (!jinja_given(start) && !jinja_given(end)) return true;

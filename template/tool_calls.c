@@ -190,7 +190,7 @@ static bool read_argument_tags(Cursor *c, const json_t *tools, ToolCallList *lis
     return false;
 }
 
-/* {"name": "f", "parameters": {...}}, perhaps behind <|python_tag|> and divided by semicolons. */
+/* {"name": "f", "parameters": {...}}, perhaps after <|python_tag|> and divided by semicolons. */
 static bool read_object(Cursor *c, const json_t *tools, ToolCallList *list) {
     (void)tools;
     cursor_take(c, "<|python_tag|>");

@@ -134,7 +134,7 @@ static bool has_temporary(const FaultRuns *r) {
     return has;
 }
 
-/* Returns true when a temporary file was left behind by a program that ended by itself. When it
+/* Returns true when a temporary file was left by a program that ended by itself. When it
  * ended at once, for lack of memory, the process that removes the file ends a moment later. */
 static bool left_something(const FaultRuns *r) {
     for (int i = 0; i < 100 && has_temporary(r); i++) usleep(20000);

@@ -478,7 +478,7 @@ ForgerySum forge_conversations(const char *model, size_t step) {
             write_lines(d.forged, lines, i, k ? twice : NULL);
             sum.tried++;
             if (!said_same(argv, "-")) continue;
-            /* A conversation that was cut behind an answer is that of an earlier moment. */
+            /* A conversation that was cut after an answer is that of an earlier moment. */
             bool cut = !k && i + 1 == json_array_size(lines);
             if (!cut) print_message("line %zu, %s: the same\n", i + 1, k ? "twice" : "left out");
             sum.same += !cut;

@@ -53,7 +53,7 @@ static size_t data_bytes(const uint8_t *header, size_t n) {
     return end < DATA ? (size_t)end : DATA;
 }
 
-/* The input with data behind it, and before it, for safetensors, its length. */
+/* The input with data after it, and before it, for safetensors, its length. */
 static void add_with_data(Adapter *adapter, const char *path, const uint8_t *data, size_t n,
                           bool is_gguf) {
     size_t before = is_gguf ? 0 : 8, behind = is_gguf ? DATA : data_bytes(data, n);

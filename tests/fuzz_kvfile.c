@@ -1,4 +1,4 @@
-/* Any bytes as the records of a KV cache file of any type, behind a valid start. A record whose
+/* Any bytes as the records of a KV cache file of any type, after a valid start. A record whose
  * first byte is odd gets its right checksum, so that its contents are used. What is loaded must be
  * a prefix of the tokens asked for, and attention over it must have the same result on every
  * instruction set. */

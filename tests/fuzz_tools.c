@@ -1,5 +1,5 @@
 /* Fuzz target: calls of tools in every format. The input is a byte that chooses the format and what
- * the request says, the request's tools as JSON, and behind a NUL byte an answer.
+ * the request says, the request's tools as JSON, and after a NUL byte an answer.
  *
  * The answer is taken apart. Where the calls can be held to the tools' schemas, the answer is held
  * to them as far as it goes and closed by a short way: that text must be taken apart into calls. */

@@ -11,7 +11,7 @@
  *     portal   each file is a page of 20 bytes, as of a hotel's network
  *     stump    ranges are not answered, and each answer ends in the middle
  *     crumbs   each answer has one byte
- *     endless  each file goes on behind its listed size, up to 200 MiB
+ *     endless  each file goes on after its listed size, up to 200 MiB
  *     flood    the list of files goes on so
  *     nested   the list of files is 80,000 lists in each other
  *     round    each page of the list names a next one

@@ -23,7 +23,7 @@ enum { EXAMPLES = 3 };
 typedef struct Record {
     char kind[16], name[128], place[128];
     size_t width, n;
-    char *bytes; /* with a NUL behind them */
+    char *bytes; /* with a NUL after them */
 } Record;
 
 /* The records of one input; the last one is its "end". */

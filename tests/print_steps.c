@@ -4,7 +4,7 @@
  *
  * MODEL is any source that `run` takes, CONTEXT the context that it is opened with (0: its own).
  * The IDs are the rows of one pass. Each step is a line "LAYER NAME ROWS COLUMNS" and so many
- * float32 behind it; LAYER is -1 before the layers and n_layers after them. The values are read
+ * float32 after it; LAYER is -1 before the layers and n_layers after them. The values are read
  * where a PassObserver (core/model_row.h) shows them: the pass itself is that of every
  * caller. Steps of layers that are no attention, and inside mixtures of experts, are not shown;
  * what such a layer leaves in the residual stream is. Exit status 1 and the reason on stderr when

@@ -127,7 +127,7 @@ static void draft(Mix *m, KvCache *cache, int32_t s) {
     if (n + taken > CONTEXT - DRAFTS_MAX - 1) taken = 1;
     assert_as_fresh(m, m->texts[s], n + taken, m->logits + (taken - 1) * m->tiny.vocab_size);
     kvcache_truncate(cache, s, (int32_t)(n + taken));
-    /* At most the rows behind the held states again. */
+    /* At most the rows after the held states again. */
     assert_true(kvcache_next(cache, s) >= (int32_t)(n + certain));
     m->lengths[s] = n + taken;
     if (m->lengths[s] < CONTEXT - DRAFTS_MAX - 1) return;

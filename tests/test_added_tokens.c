@@ -16,7 +16,7 @@
 
 static char *directory, *cache, *file;
 
-/* A vocabulary of words "w0", "w1", ... and two added tokens with the ids behind them: <think>,
+/* A vocabulary of words "w0", "w1", ... and two added tokens with the ids after them: <think>,
  * found in any text, and <pad>, found only where special tokens are parsed. */
 static void write_tokenizer(size_t n_words) {
     char *path = fixture_path(directory, "tokenizer.json");

@@ -363,7 +363,7 @@ static void a_second_line_of_an_id_fails_under_its_id(void **state) {
     batch_place_same_files(p->output, p->other);
 }
 
-/* The last tokens are kept, behind what begins a text: the same prompt as its ids. */
+/* The last tokens are kept, after what begins a text: the same prompt as its ids. */
 static void long_prompts_are_cut_where_the_request_asks_for_it(void **state) {
     const BatchPlace *p = *state;
     char text[2048] = "", line[16384], ids[2048];

@@ -196,7 +196,7 @@ static void results_torn_anywhere_are_completed(void **state) {
     free(whole);
 }
 
-/* What behind whole results is no beginning of a result is the user's. Zeros, which a power cut
+/* What after whole results is no beginning of a result is the user's. Zeros, which a power cut
  * leaves, do not hide what stands before them. */
 static void only_the_beginning_of_a_result_is_dropped_and_that_is_said(void **state) {
     const BatchPlace *p = *state;
@@ -317,7 +317,7 @@ static void a_killed_run_is_completed(void **state) {
     free(wanted);
 }
 
-/* States are updated in place: what a kill leaves behind must not show in the completed results. */
+/* States are updated in place: what a kill leaves must not show in the completed results. */
 static void a_killed_run_with_states_is_completed(void **state) {
     BatchPlace p = *(const BatchPlace *)*state;
     p.model = small_model(p.directory, "tiny,n_layers=4,context=512,state_heads=4,"

@@ -186,7 +186,7 @@ static void an_editor_takes_no_messages_of_a_pipe_and_writes_nothing_among_answe
     char *taken = file_read(read, &length);
     assert_int_equal(length, 0);
     assert_null(strstr(p.out, "screen"));
-    assert_true(p.out_length > 0); /* the message behind the command is answered */
+    assert_true(p.out_length > 0); /* the message after the command is answered */
     assert_non_null(strstr(p.err, "screen"));
     assert_non_null(strstr(p.err, "no message came back"));
     process_free(&p);
@@ -739,7 +739,7 @@ static void reasoning_ends_by_its_budget_and_is_kept_apart(void **state) {
 
 #define LIKE_QWEN_3_5 "tests/fixtures/chat_templates/parameters.jinja"
 
-/* The messages of a chat with a model with states: two questions, each answered by "Fine." behind
+/* The messages of a chat with a model with states: two questions, each answered by "Fine." after
  * whatever reasoning there is. */
 static json_t *messages_of_states(const char *of_states, const char *reasoning) {
     char *path = chat_inside("states.jsonl"), *program = build_path("run"), input[512];

@@ -1005,7 +1005,7 @@ static void a_byte_order_mark_is_no_part_of_any_text(void **state) {
     }
 }
 
-/* The line end that `echo` and editors put behind a text is not part of a message (llama.cpp drops
+/* The line end that `echo` and editors put after a text is not part of a message (llama.cpp drops
  * the one of -f and -sysf, common/arg.cpp); it is part of a text that is continued or measured. CR
  * is a character like any other, but in CR LF at the end of a line. */
 static void one_line_end_behind_a_piped_message_is_the_pipes(void **state) {

@@ -468,7 +468,7 @@ static void guess_all(TinyModel *tiny, const int32_t ids[IDS], int32_t guesses[I
     free(hidden);
 }
 
-/* Runs the text in calls of `chunk` rows, with wrong drafts behind some of them, and asks for a
+/* Runs the text in calls of `chunk` rows, with wrong drafts after some of them, and asks for a
  * draft after each; its first token must be that of guess_all. Returns how many there were. */
 static size_t guess_along(TinyModel *tiny, MtpDrafts *shared, const int32_t ids[IDS],
                           const int32_t guesses[IDS], size_t chunk) {

@@ -571,7 +571,7 @@ static void a_draft_that_breaks_the_model_leaves_no_trace(void **state) {
         size_t lost = decode_poisoned(model, &alone[i], 0, &n);
         assert_true(n > NEW / 2);
         if (kvcache_has_states(&shape)) {
-            /* The newest snapshot is at most some pages behind, or else it is the text's start. */
+            /* The newest snapshot is at most some pages older, or else it is the text's start. */
             assert_true(lost > n * n_prompt);
             assert_true(kept < n_prompt + n * 2 * KV_PAGE && kept < lost);
         } else {

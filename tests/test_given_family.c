@@ -232,7 +232,7 @@ static void names_that_transformers_saves_are_read(void **state) {
     }
 }
 
-/* transformers saves the vectors of Molmo 2's additional tokens behind the others. */
+/* transformers saves the vectors of Molmo 2's additional tokens after the others. */
 static void rows_of_additional_tokens_are_left_out(void **state) {
     (void)state;
     Fixture f = fixture_load("molmo2");

@@ -78,7 +78,7 @@ static void values_and_errors_are_jansson_s(void **state) {
     for (size_t i = 0; i < N_DOCUMENTS; i++)
         for (size_t k = 0; k < N_SETS; k++)
             for (size_t n = 0; n <= strlen(documents[i]); n++) {
-                char *exact = malloc(n + 1); /* the sanitizer sees a byte read behind it */
+                char *exact = malloc(n + 1); /* the sanitizer sees a byte read after it */
                 memcpy(exact, documents[i], n);
                 exact = realloc(exact, n ? n : 1);
                 compare(exact, n, flag_sets[k]);

@@ -508,7 +508,7 @@ static void bf16_act_has_the_reference_s_bits_at_its_edges(void **state) {
         weights += w.panel_bytes / 2;
         for (size_t i = 0; hostile && i < w.panel_bytes / 2; i++)
             weights[i] = i < 270 * PANEL_ROWS ? 0 : low[hash((uint32_t)i) % LOW];
-        for (size_t p = 0; hostile && p < matrix_panels(&w); p++) /* behind the last input */
+        for (size_t p = 0; hostile && p < matrix_panels(&w); p++) /* after the last input */
             for (size_t i = 0; i < PANEL_ROWS; i++)
                 ((uint16_t *)matrix_panel(&w, p))[(COLS - 1) * PANEL_ROWS + 2 * i + 1] = 0x7FC0;
         assert_int_equal(panel_low_row(&w, 0), PANEL_ROWS);

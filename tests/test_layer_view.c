@@ -263,7 +263,7 @@ static void assert_formula_holds(const char *model, const char *text, const char
     assert_non_null(line);
     while ((line = strchr(line, '\n')) && line[1] == ' ' && n_rows < 64) {
         line++;
-        /* The columns from |k| on stand behind the token's name, at the end of the line. */
+        /* The columns from |k| on stand after the token's name, at the end of the line. */
         const char *end = strchr(line, '\n');
         double key_size, product, score, weight, value_size;
         size_t key;

@@ -166,7 +166,7 @@ static void set_floats_here(unsigned flush, int rounding) {
 }
 
 /* Sets the floating-point state of the OpenMP threads that work for this one, and its own: LLVM's
- * runtime gives a thread back behind a region what it had before. */
+ * runtime gives a thread back after a region what it had before. */
 static void set_floats(unsigned flush, int rounding) {
 #pragma omp parallel num_threads(2)
     set_floats_here(flush, rounding);

@@ -191,7 +191,7 @@ static void the_program_tells_what_it_runs_and_decodes_tokens(void **state) {
     assert_int_equal(live_end(&live), 3);
 }
 
-/* Bytes of a file go in as base64; the answer tells how many of them a run may go on behind, by the
+/* Bytes of a file go in as base64; the answer tells how many of them a run may go on after, by the
  * rule of --resume. Values of `wanted`: bytes, or what the error says. */
 static void what_a_program_keeps_is_judged_as_resume_judges_it(void **state) {
     Live live = live_start(*state);
@@ -253,7 +253,7 @@ static void a_cancelled_request_ends_and_the_others_go_on(void **state) {
     json_decref(other);
     json_decref(again);
     live_say(&live, "{\"prompt\": \"ab\", \"max_tokens\": 500, \"n\": 400}");
-    ended = live_ask(&live, "{\"cancel\": 5}"); /* nothing stands behind it */
+    ended = live_ask(&live, "{\"cancel\": 5}"); /* nothing stands after it */
     assert_string_equal(error_of(ended, "code"), "cancelled");
     told = live_hear(&live);
     assert_true(is_true(told, "cancelled"));

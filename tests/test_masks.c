@@ -70,7 +70,7 @@ static void without_a_mask_or_with_zeros_a_later_token_changes_an_earlier_one(vo
 
 static void without_mask_and_positions_attention_is_blind_to_order(void **state) {
     (void)state;
-    /* The score of 'p' after 'm', behind a space; the letters before 'm' in another order. */
+    /* The score of 'p' after 'm', after a space; the letters before 'm' in another order. */
     double one = log_probability(model, "bcdfgkmp", 8, "mask=none", "position=none");
     double two = log_probability(model, "kfdbcgmp", 8, "mask=none", "position=none");
     assert_true(fabs(one - two) < 2e-3);

@@ -266,8 +266,8 @@ static void rows_of_a_table_are_divided_and_joined(void **state) {
     }
 }
 
-/* A quote that is never closed takes all rows behind it. They belong to the part in which it opens,
- * and the parts behind have no row: they answered the table's header as one. */
+/* A quote that is never closed takes all rows after it. They belong to the part in which it opens,
+ * and the parts after have no row: they answered the table's header as one. */
 static void a_quote_that_is_never_closed_belongs_to_one_part(void **state) {
     const Place *p = *state;
     const char *const options[] = {"--ordered", "--csv",    "-i", "{text}", "-n",

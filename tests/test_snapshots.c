@@ -241,7 +241,7 @@ static void any_mix_of_forks_and_truncations_equals_new_runs(void **state) {
         "fixture:deepseek_v4", /* windows and overlapping pools */
         "fixture:doge-moe",    /* chosen positions in a window */
         "fixture:dots3_note",  /* latents in windows beside larger ones with an indexer */
-        "fixture:qwen4_exp",   /* n-grams behind states, chosen pools */
+        "fixture:qwen4_exp",   /* n-grams after states, chosen pools */
         "fixture:zaya",        /* keys, a window and three states in one layer */
         "fixture:inkling",
         "fixture:inkling2",      /* inputs of the rows before, without a convolution of their own */

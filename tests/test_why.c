@@ -206,7 +206,7 @@ static void embeddings_that_one_model_alone_ties_are_exchanged_one_by_one(void *
 
 /* ---- Tensors of 2 bits among others of 4 ---- */
 
-/* The likeliest token behind each row of a text. */
+/* The likeliest token after each row of a text. */
 typedef struct Reading {
     TextWindows windows;
     size_t only;           /* the row that is an item; SIZE_MAX: all are */

@@ -47,7 +47,7 @@ static void hold_unknown(const Tokenizer *t, Word *word, size_t start) {
 }
 
 /* The vocabulary key of a character. Some vocabularies put a prefix before all characters of a word
- * but the first, and a suffix behind the last. Empty when memory is short. */
+ * but the first, and a suffix after the last. Empty when memory is short. */
 static TextSpan character_key(Encoding *e, const Word *word, size_t at, size_t length) {
     const Tokenizer *t = e->tokenizer;
     TextRange prefix = t->header->subword_prefix, suffix = t->header->word_suffix;

@@ -33,7 +33,7 @@ Status tokenizer_replace_matches(Matches *m, Scratch *scratch, TextBuffer *out, 
 
 /* Normalizes as SentencePiece's normalizer.cc does: keeps added tokens, replaces the longest prefix
  * that the character map knows, drops extra spaces, escapes the others, and puts one before or
- * behind the text. */
+ * after the text. */
 static void sentencepiece_normalize(const Encoding *e, TextBuffer *out, TextSpan in,
                                     uint32_t flags) {
     const Tokenizer *t = e->tokenizer;

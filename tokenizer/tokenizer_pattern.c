@@ -121,12 +121,12 @@ static int pattern_next(const Matches *m, Scratch *s, size_t *from, size_t *to, 
     if (found < 0) return match_failed(m, s, found, error);
     const size_t *bounds = pcre2_get_ovector_pointer(s->match);
     *from = bounds[0];
-    *to = bounds[1] < bounds[0] ? bounds[0] : bounds[1]; /* \K in a lookahead may begin behind it */
+    *to = bounds[1] < bounds[0] ? bounds[0] : bounds[1]; /* \K in a lookahead may begin after it */
     return 1;
 }
 
 /* Finds the next occurrence of a plain string, as pattern_next does that of a pattern, and moves
- * m->at behind it. */
+ * m->at after it. */
 static int string_next(Matches *m, size_t *from, size_t *to) {
     const char *hit = m->string_length ? memmem(m->span.bytes + m->at, m->span.length - m->at,
                                                 m->string, m->string_length)

@@ -37,7 +37,7 @@ enum {                   /* the parts, in this order in the header */
        PART_SPLITS,      /* StepRecord[] */
        PART_DECODERS,    /* StepRecord[]: applied to the whole decoded text */
        PART_PREFIX,      /* int32_t[]: ids put before a text */
-       PART_SUFFIX,      /* int32_t[]: ids put behind a text */
+       PART_SUFFIX,      /* int32_t[]: ids put after a text */
        PART_EOS,         /* int32_t[]: ids that end a text */
        PART_SCORES,      /* double[n_tokens]: Unigram */
        PART_PIECES,      /* PairSlot[]: trie of the pieces: Unigram */

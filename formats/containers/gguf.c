@@ -104,7 +104,7 @@ typedef struct Cursor {
     bool failed; /* the file ended, or a length was impossible */
 } Cursor;
 
-/* Returns the next bytes and moves behind them; NULL, and c->failed: the file is shorter. */
+/* Returns the next bytes and moves past them; NULL, and c->failed: the file is shorter. */
 static const uint8_t *read_bytes(Cursor *c, uint64_t bytes) {
     if (c->failed || bytes > (uint64_t)(c->end - c->at)) {
         c->failed = true;

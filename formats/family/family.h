@@ -53,7 +53,7 @@ typedef Status FamilyFinish(const json_t *json, Config *config, Error *error);
 typedef Status FamilyMore(const RuleContext *context, const json_t *json, Error *error);
 
 /* Functions that pages name: a C file of families/ exports a table of them, which ends with an
- * entry without a name. `finish NAME` on a page takes the entry's finish, behind `gguf` its
+ * entry without a name. `finish NAME` on a page takes the entry's finish, after `gguf` its
  * gguf_finish, and so on. */
 typedef struct FamilyHook {
     const char *name;

@@ -20,7 +20,7 @@ typedef struct TensorKind {
 /* A model, and the family that is nearest to it. */
 typedef struct FamilyMatch {
     json_t *config;     /* the first MATCH_KEYS keys of config.json */
-    size_t n_more_keys; /* keys behind those */
+    size_t n_more_keys; /* keys after those */
     json_t *changed;    /* a copy of `config` in which one key at a time is changed and restored */
     char *type;         /* its model_type; owned */
     bool has_kin;       /* some family's name begins with the same four letters */

@@ -144,7 +144,7 @@ static Status read_refuse(PageReader *r) {
 
 /* ---- Verbs and biases ---- */
 
-/* Reads "always", or "if KEY" and "unless KEY" with "absent true" behind one of them. */
+/* Reads "always", or "if KEY" and "unless KEY" with "absent true" after one of them. */
 static Status read_condition(PageReader *r, const char **when, const char **unless, bool *absent) {
     *when = NULL;
     *absent = false;
@@ -197,7 +197,7 @@ static void remove_steps(FamilyPage *page, const char *verb, size_t *removed) {
     page->old_steps = old;
 }
 
-/* Reads a step behind its verb. */
+/* Reads a step after its verb. */
 static Status read_step(PageReader *r, const Verb *verb, Step *step) {
     Error error;
     size_t at = r->text->last;
@@ -600,7 +600,7 @@ static void family_page_finish(FamilyPage *page) {
     f->steps = page->n_steps ? page->steps : NULL;
     f->tensors = page->n_keys || page->main.n_tensors ? page->main.tensors : NULL;
     f->gguf = page->n_gguf ? page->gguf : NULL;
-    /* What was removed may stand behind the ends. */
+    /* What was removed may stand after the ends. */
     page->keys[page->n_keys] = (ConfigRule){0};
     page->fixed[page->n_fixed] = (FixedKey){0};
     page->biases[page->n_biases] = (BiasRule){0};

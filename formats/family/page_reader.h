@@ -14,7 +14,7 @@ typedef struct PagePart {
     TensorRule tensors[TENSORS + 1];
     bool is_inherited[TENSORS + 1]; /* the tensor, of the page that this one is like */
     size_t n_set, n_tensors;
-    size_t next; /* where a tensor goes that replaces none; 0: behind the last one of a layer */
+    size_t next; /* where a tensor goes that replaces none; 0: after the last one of a layer */
 } PagePart;
 
 typedef struct PageGguf {

@@ -142,7 +142,7 @@ static Status read_shape(PageReader *r, TensorRule *rule) {
     return *text == ']' ? STATUS_OK : page_fail(t, "more than two sizes");
 }
 
-/* Reads a word behind a tensor's shape: "tied", or a member of TensorRule that the page's tables
+/* Reads a word after a tensor's shape: "tied", or a member of TensorRule that the page's tables
  * name. */
 static Status read_tensor_word(PageReader *r, const char *word, TensorRule *rule) {
     SizeSum sum;

@@ -7,10 +7,10 @@
 /* The form that the word names; -1: none. */
 int page_tensors_form(const char *word);
 
-/* Reads the line behind the word of its form: TENSOR... <- NAME [ROWS, COLUMNS] WORD... */
+/* Reads the line after the word of its form: TENSOR... <- NAME [ROWS, COLUMNS] WORD... */
 Status page_tensors_read(PageReader *r, RuleForm form);
 
-/* Reads the line behind the word: use GROUP [PREFIX] */
+/* Reads the line after the word: use GROUP [PREFIX] */
 Status page_tensors_use(PageReader *r);
 
 /* Takes the i-th tensor away. */

@@ -98,7 +98,7 @@ typedef struct TensorRule {
                           * the source lacks it */
     bool if_tied;        /* same_as holds only in models whose RuleContext.tied is set */
     bool optional;       /* the source may lack the tensor */
-    bool longer;         /* the source may have more rows behind those, which nothing takes */
+    bool longer;         /* the source may have more rows after those, which nothing takes */
     bool own_keys;       /* left out in layers that read the keys of an earlier one */
     bool each_head;      /* one tensor for each query head, of the head's part of `from`; rows and
                           * cols are as stored */

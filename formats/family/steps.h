@@ -14,7 +14,7 @@ typedef struct Family Family;
 typedef struct Step {
     const char *verb, *words;
     /* The step is taken only where this is true, or only where that is false: a key of config.json;
-     * of a GGUF file a key behind its ARCHITECTURE, or a tensor that it has (".NAME": in any
+     * of a GGUF file a key after its ARCHITECTURE, or a tensor that it has (".NAME": in any
      * layer). */
     const char *when, *unless;
     bool absent; /* what such a key is where config.json lacks it */

@@ -145,7 +145,7 @@ static Status import_tekken(Builder *b, const json_t *root, Error *error) {
 bool tokenizer_is_tekken(const char *bytes, size_t size) {
     static const char key[] = "\"token_bytes\"";
     const char *end = bytes + size, *p = memmem(bytes, size, key, sizeof key - 1);
-    /* In a tokenizer.json this may be a token, which has a number behind the colon. */
+    /* In a tokenizer.json this may be a token, which has a number after the colon. */
     for (; p; p = memmem(p, (size_t)(end - p), key, sizeof key - 1)) {
         p += sizeof key - 1;
         while (p < end && strchr(" \t\r\n", *p) && *p) p++;

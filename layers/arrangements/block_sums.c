@@ -45,7 +45,7 @@ typedef struct BlockLayer {
 } BlockLayer;
 
 typedef struct BlockSums {
-    float *sums;   /* [n][most + 1][dim], normalized; rows that live for a pass. Behind the sums
+    float *sums;   /* [n][most + 1][dim], normalized; rows that live for a pass. After the sums
                     * there is room for x */
     float *scores; /* [n][most + 1] */
     MessageRows messages;
@@ -98,7 +98,7 @@ static float *row_sums(const Model *m, size_t row) {
     return own->sums + row * (own->most + 1) * m->config->dim;
 }
 
-/* Writes x's unit vector, by its mean square, behind the row's n sums. */
+/* Writes x's unit vector, by its mean square, after the row's n sums. */
 static void place_x(const Model *m, size_t row, size_t n) {
     size_t dim = m->config->dim;
     unit_sums_normalize(m, m->x + row * dim, row_sums(m, row) + n * dim);
@@ -229,7 +229,7 @@ static void block_add(ForwardPass *pass, const Branch *b, size_t row, float *y) 
     if (!m->isa->numeric->all_finite(x, dim)) forward_not_finite(pass, b->layer);
 }
 
-/* The stream of a new block. The one before it lies behind the sums, where read_attention has put
+/* The stream of a new block. The one before it lies after the sums, where read_attention has put
  * it, and is one of them from now on. */
 static void block_begin(ForwardPass *pass, const Branch *b, size_t row, float *y) {
     const Model *m = pass->model;

@@ -1,6 +1,6 @@
 /* A stack of two modules that run in turn, each on a state of its own: HRM-Text (arXiv:2506.21734).
  *
- * Each module is block_layers layers of a plain decoder with a norm without weights behind them. A
+ * Each module is block_layers layers of a plain decoder with a norm without weights after them. A
  * cycle runs the low module low_cycles times and then the high one:
  *
  *     low  = norm(layers of the low module(low + high))      low_cycles times

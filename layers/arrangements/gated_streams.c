@@ -36,7 +36,7 @@ typedef struct GatedWeights {
     float *gates;        /* [n][S][dim] */
     float *low;          /* [n][adapter_rank] */
     float *coefficients; /* [n][S] */
-    char *ngrams;        /* of the layers that have them, behind `layers` */
+    char *ngrams;        /* of the layers that have them, after `layers` */
     StreamGate end;
     StreamGate layers[][2]; /* of attention and of the feed-forward */
 } GatedWeights;

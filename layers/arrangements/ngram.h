@@ -12,7 +12,7 @@
  *
  * A token before the start, or beyond an end token between it and the row, counts as the end token.
  * The convolution takes every ngram_size-th position. Both keep a state: the last tokens, and the
- * convolution's inputs, behind that of the layer's DeltaNet. A table may be larger than memory: it
+ * convolution's inputs, after that of the layer's DeltaNet. A table may be larger than memory: it
  * is read through the file's mapping, one row for each hash. */
 #ifndef LAYERS_ARRANGEMENTS_NGRAM_H
 #define LAYERS_ARRANGEMENTS_NGRAM_H

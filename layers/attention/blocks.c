@@ -121,7 +121,7 @@ static Selection blocks_choose(ForwardPass *pass, const AttentionParams *params,
     size_t size = c->indexer.block, own = (n - 1) / size,
            wide = indexed_heads_widest(c, LAYER_BLOCKS);
     uint32_t *candidates =
-        (uint32_t *)(pieces->scratch + pieces_floats(wide)); /* behind the pieces' memory */
+        (uint32_t *)(pieces->scratch + pieces_floats(wide)); /* after the pieces' memory */
     AttentionParams of_index = *params;
     of_index.scale = 1.0f;
     const PieceHeads query = {.params = &of_index,

@@ -35,7 +35,7 @@ static void *dynamic_mask_find(Finder *f, uint32_t layer) {
     return w;
 }
 
-/* A key has its weight behind it. */
+/* A key has its weight after it. */
 static KvLayer dynamic_mask_cached(const Config *c, uint32_t l) {
     const HeadShape h = config_heads(c, l);
     return (KvLayer){.n_kv_heads = h.n_kv_heads,
@@ -193,7 +193,7 @@ static void attend_chosen(ForwardPass *pass, const AttentionParams *params, cons
     size_t wide = widest(m->config), group = params->n_heads / params->n_kv_heads;
     size_t at = row * params->n_heads + kv_head * group;
     const Pieces pieces = pieces_of(m, wide, 0);
-    uint32_t *memory = (uint32_t *)(pieces.scratch + pieces_floats(wide)); /* behind the pieces' */
+    uint32_t *memory = (uint32_t *)(pieces.scratch + pieces_floats(wide)); /* after the pieces' */
     const PieceHeads heads = {.params = params,
                               .sequence = pass->rows[row].sequence,
                               .kv_head = kv_head,
@@ -231,7 +231,7 @@ static void mask_attend(ForwardPass *pass, const AttentionParams *params, const 
 }
 
 /* Runs attention with a dynamic mask (dynamic_mask.h). A key is one element longer than its head,
- * because the position's weight lies behind it. */
+ * because the position's weight lies after it. */
 static void dynamic_mask_run(ForwardPass *pass, const Branch *b) {
     size_t l = b->layer;
     Model *m = pass->model;

@@ -6,7 +6,7 @@
  * positions with the largest weights of those that it sees, of equal ones to the lowest. Everything
  * else is plain attention with norms of the heads.
  *
- * The weight is stored behind the elements of a key, and 1 / attention_scale behind those of a
+ * The weight is stored after the elements of a key, and 1 / attention_scale after those of a
  * query, so that the product of both adds it to the score. Weights are ranked as the cache holds
  * them. Where all positions are chosen, attention is that of core/attention.h; otherwise runs of
  * chosen positions are its pieces (layers/pieces.h).

@@ -83,7 +83,7 @@ static void pool_row(const ForwardPass *pass, const Pooling *p, float *state, si
 }
 
 /* Adds a sequence's rows to the pools in its state, n elements from `at` on, and copies the state
- * behind the first n_before rows where the cache wants it. */
+ * after the first n_before rows where the cache wants it. */
 static void pool_run(const ForwardPass *pass, const Pooling *p, const StateRun *run, float *values,
                      float *gates, size_t at, size_t n) {
     size_t row = run->first, parts = p->overlaps ? 6 : 3;

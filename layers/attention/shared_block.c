@@ -22,7 +22,7 @@ typedef struct SharedBlock {
     Adapter adapters[3]; /* of q, k and v; without data: none */
     Adapter gate_adapter, up_adapter;
     Matrix out; /* dim x dim */
-    /* A Mamba2 or, of shared_mamba_kind, a Mamba, which lies behind this struct. */
+    /* A Mamba2 or, of shared_mamba_kind, a Mamba, which lies after this struct. */
     void *mamba;
 } SharedBlock;
 

@@ -95,7 +95,7 @@ static void route(ForwardPass *pass, const LayerWeights *w, const MixtureRows *r
 }
 
 /* Some experts, the choices of all their rows, expert after expert, and perhaps the shared expert
- * behind them, for all rows of the pass. */
+ * after them, for all rows of the pass. */
 typedef struct Batch {
     FeedForwardRows parts[FEED_FORWARD_PARTS];
     size_t n_parts, n_routed; /* n_routed: rows of the routed experts */

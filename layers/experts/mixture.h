@@ -11,7 +11,7 @@ typedef struct MixtureRows {
     float *routing_weights; /* [n][k]          routing weights of the chosen experts */
     uint32_t *chosen;       /* [n][k]          the experts of each row */
     uint32_t *first;        /* [n_experts + 1] where each expert's part of slots begins */
-    uint32_t *slots;        /* [n * k]         indices into chosen, sorted by expert; behind them
+    uint32_t *slots;        /* [n * k]         indices into chosen, sorted by expert; after them
                                [n * k]         the rows that made these choices */
     float *in, *out;        /* [most][dim]     the rows of some experts */
     HiddenRows hidden;      /* [most]          of experts, or of the shared one */

@@ -60,7 +60,7 @@ size_t mamba_bytes(const Config *c) {
     return sizeof(Mamba) + c->state.n_key_heads * sizeof(MambaHead);
 }
 
-/* The name of a head's tensor: its number stands behind the name where there are several. */
+/* The name of a head's tensor: its number stands after the name where there are several. */
 static const char *name_of_head(char *out, size_t size, const char *name, size_t head,
                                 size_t n_heads) {
     if (n_heads == 1) return name;

@@ -22,7 +22,7 @@ typedef struct Rwkv {
 
 /* Where the parts of a layer's state begin, and their end. Each is a multiple of 16 floats. */
 typedef struct RwkvState {
-    size_t wkv;   /* behind the row that time mixing read last */
+    size_t wkv;   /* after the row that time mixing read last */
     size_t shift; /* the row that channel mixing read last */
     size_t end;
 } RwkvState;

@@ -15,7 +15,7 @@ size_t state_convolution_floats(size_t kernel, size_t channels);
 size_t state_head_floats(size_t key_dim, size_t value_dim);
 
 /* The rows of one sequence that advance a layer's state. Where the cache wants a copy of the state
- * behind some of them (kvcache_hold), they advance it in two parts. */
+ * after some of them (kvcache_hold), they advance it in two parts. */
 typedef struct StateRun {
     float *state;    /* of the layer */
     float *held;     /* where a copy of the state goes; NULL: none is wanted */

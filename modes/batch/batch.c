@@ -391,7 +391,7 @@ static Status check_stream(const Batch *b, Request *r, Error *error) {
                             "--check");
 }
 
-/* The job behind this one whose texts come next; NULL: none has been read, as always without
+/* The job after this one whose texts come next; NULL: none has been read, as always without
  * --live.
  */
 static Job *next_to_feed(Job *job) {

@@ -204,7 +204,7 @@ static Status read_results(ResultFile *file, LineReader *reader, const char *fin
             shard_match(line, length, file->header, file->retries ? &stale : NULL, error) !=
                 STATUS_OK)
             return error_prefix(error, "%s", file->path);
-        if (header) { /* a stale one is replaced: no line behind it may be kept, or that one says so
+        if (header) { /* a stale one is replaced: no line after it may be kept, or that one says so
                        */
             *drops |= stale;
             behind |= stale && ordered;

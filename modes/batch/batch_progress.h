@@ -17,7 +17,7 @@ typedef struct BatchProgress {
 } BatchProgress;
 
 /* Draws the line of progress over itself, ten times a second at most; `last` wipes it. Nothing
- * where the session shows no progress, or where the results would stand behind the line. */
+ * where the session shows no progress, or where the results would stand after the line. */
 void batch_progress_show(BatchProgress *progress, bool last);
 
 /* Prints --stats on stderr. `kv_bytes` is what the KV cache may use. */

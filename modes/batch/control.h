@@ -5,7 +5,7 @@
  * ones
  *     {"id": 3, "cancel": 7}                ends the request on line 7
  *     {"id": 4, "forget": 7}                gives up the cached prompt of line 7 ("keep")
- *     {"id": 5, "results": BASE64}          whether lines of a file are results to go on behind
+ *     {"id": 5, "results": BASE64}          whether lines of a file are results to go on after
  *
  * docs/batch.md describes their results. */
 #ifndef CONTROL_H

@@ -33,7 +33,7 @@ struct Csv {
     size_t n_pieces, pieces_capacity;
     char *record; /* [length] lines of the row that is being read */
     size_t length, capacity;
-    char *unquoted; /* the fields of a row, one behind the other */
+    char *unquoted; /* the fields of a row, one after the other */
     size_t unquoted_capacity;
     Field *fields;
     size_t n_fields, fields_capacity, n_columns;
@@ -122,7 +122,7 @@ static Status split(Csv *csv, Error *error) {
     if (!array_reserve(&csv->unquoted, &csv->unquoted_capacity, n + 1, 1))
         return error_set(error, "no memory for a row");
     csv->n_fields = 0;
-    for (size_t i = 0;; i++) { /* i: where a field begins, then the separator behind it */
+    for (size_t i = 0;; i++) { /* i: where a field begins, then the separator after it */
         size_t begin = out;
         bool quoted = i < n && in[i] == '"';
         for (i += quoted; quoted && i < n && (in[i] != '"' || (i + 1 < n && in[i + 1] == '"'));

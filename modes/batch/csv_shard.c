@@ -8,7 +8,7 @@
 #include "json/json_reader.h"
 #include "system/line_reader.h"
 
-/* Sets *begin to where the first row begins at or behind the byte `at`, or to the table's end.
+/* Sets *begin to where the first row begins at or after the byte `at`, or to the table's end.
  * `csv` is new, and `size` the table's. */
 static Status find_row(Csv *csv, int fd, const char *name, uint64_t at, uint64_t size,
                        const volatile sig_atomic_t *interrupted, uint64_t *begin, Error *error) {

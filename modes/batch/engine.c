@@ -53,7 +53,7 @@ struct Engine {
     Retained retained[RETAINED + ENGINE_KEPT];
     size_t n_retained, n_kept; /* all; those with `keep` */
     Row *rows;
-    LogitsRow *logits_rows; /* whose logits come k-th, a task's one behind another */
+    LogitsRow *logits_rows; /* whose logits come k-th, a task's one after another */
     float *logits;          /* [max_tasks + extra_rows][vocab_size] */
     size_t clock;
     bool for_states; /* this pass is for the tasks that want final states, not for the others */
@@ -583,7 +583,7 @@ static void engine_advance(Engine *e, size_t n_logits) {
     }
 }
 
-/* Runs rows[n], whose logits go behind the first n_logits. Tasks that want states get them at once:
+/* Runs rows[n], whose logits go after the first n_logits. Tasks that want states get them at once:
  * the next call overwrites them. */
 static Status forward(Engine *e, const Row *rows, size_t n, size_t n_logits, Error *error) {
     float *logits = e->logits + n_logits * model_config(e->model)->vocab_size;

@@ -281,7 +281,7 @@ static Status sample_embedding(Sample *sample) {
 }
 
 /* A sample has ended in the engine: keeps its error, embedding or divergence, and ends the job
- * behind its last sample. */
+ * after its last sample. */
 static void sample_done(EngineTask *task, const Error *error) {
     Sample *sample = task->context;
     Job *job = sample->job;

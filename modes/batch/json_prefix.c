@@ -12,9 +12,9 @@ typedef enum Token { TOKEN_WHOLE, TOKEN_CUT, TOKEN_WRONG } Token;
 /* What may come next. */
 typedef enum Next {
     NEXT_VALUE,
-    NEXT_VALUE_OR_END, /* behind "[" */
+    NEXT_VALUE_OR_END, /* after "[" */
     NEXT_KEY,
-    NEXT_KEY_OR_END, /* behind "{" */
+    NEXT_KEY_OR_END, /* after "{" */
     NEXT_COLON,
     NEXT_COMMA_OR_END
 } Next;
@@ -57,7 +57,7 @@ static Token scan_string(Scan *s) {
 static Token scan_digits(Scan *s) {
     if (s->at < s->end && !is_digit(*s->at)) return TOKEN_WRONG;
     while (s->at < s->end && is_digit(*s->at)) s->at++;
-    return s->at < s->end ? TOKEN_WHOLE : TOKEN_CUT; /* an object goes on behind its numbers */
+    return s->at < s->end ? TOKEN_WHOLE : TOKEN_CUT; /* an object goes on after its numbers */
 }
 
 static Token scan_number(Scan *s) {

@@ -1,4 +1,4 @@
-/* Which lines of a file are results that another run may go on behind: the one rule of --resume
+/* Which lines of a file are results that another run may go on after: the one rule of --resume
  * and, by a line of control.h, of programs that write the results of --live to a file themselves.
  */
 #ifndef KEPT_RESULTS_H
@@ -18,7 +18,7 @@ Status kept_results_read(const char *line, size_t length, bool terminated, Resul
                          Error *error);
 
 /* Looks at the lines in bytes[n], which begin with line `first` (from 1) of a file; `last`: the
- * file ends with them. *whole is the number of bytes of whole results; what stands behind them is
+ * file ends with them. *whole is the number of bytes of whole results; what stands after them is
  * torn or, unless `last`, the beginning of a line. Fails with the number of a line that is no
  * result or that has another fingerprint. */
 Status kept_results_check(const char *bytes, size_t n, size_t first, bool last,

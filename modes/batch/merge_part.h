@@ -21,7 +21,7 @@ typedef struct Part {
     const char *name; /* borrowed */
     int fd;
     Shard shard;              /* by its header */
-    size_t n_before, n_after; /* the part's lines: those of the input behind line n_before, up to
+    size_t n_before, n_after; /* the part's lines: those of the input after line n_before, up to
                                  line n_after. Set when they are joined */
     PartLine *lines;          /* [n_lines] sorted by their keys, from merge_part_index on */
     size_t n_lines, capacity;

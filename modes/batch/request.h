@@ -50,7 +50,7 @@ typedef struct Request {
     const json_t *id; /* a string or a whole number, of any size */
     bool id_taken;    /* an earlier line has the same id: the request's key is that of its line */
     const json_t *prompt, *messages, *tools, *template_variables;
-    json_t *with_system; /* owned: `messages` behind the command line's system prompt; or NULL */
+    json_t *with_system; /* owned: `messages` after the command line's system prompt; or NULL */
     const char *model, *reasoning_effort;
     const char *function; /* the function that tool_choice names */
     bool needs_call;      /* tool_choice is "required" or names a function */

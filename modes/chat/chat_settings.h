@@ -14,7 +14,7 @@ Status settings_command(Dialogue *dialogue, bool *hides_reasoning, char *argumen
 /* Says when the chat template ignores that reasoning is on, or its effort. */
 void settings_note_reasoning(const Dialogue *dialogue);
 
-/* The name of setting i, for Tab; NULL behind the last one. */
+/* The name of setting i, for Tab; NULL after the last one. */
 const char *settings_name(size_t i);
 
 #endif

@@ -98,13 +98,13 @@ static Status command_retry(Chat *chat, char *argument, Error *error) {
     return STATUS_OK;
 }
 
-/* Cuts the blanks behind a name off, of which Tab adds one. */
+/* Cuts the blanks after a name off, of which Tab adds one. */
 static void cut_blanks(char *argument) {
     size_t n = strlen(argument);
     while (n > 0 && isspace((unsigned char)argument[n - 1])) argument[--n] = '\0';
 }
 
-/* Behind a number of messages, which leaves the system prompt out: whether there is one. */
+/* After a number of messages, which leaves the system prompt out: whether there is one. */
 static const char *and_system(const Chat *chat) {
     return dialogue_system(&chat->dialogue) ? " and the system prompt" : "";
 }

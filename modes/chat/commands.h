@@ -17,7 +17,7 @@ size_t commands_part(const char *text);
  * Fails also for a name that no command has. */
 Status commands_run(Chat *chat, char *line, Error *error);
 
-/* The name of command i with its slash, for Tab; NULL behind the last one. */
+/* The name of command i with its slash, for Tab; NULL after the last one. */
 const char *commands_name(size_t i);
 
 #endif

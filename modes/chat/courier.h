@@ -34,7 +34,7 @@ Status courier_write(Courier *courier, const char *path, const char *text, size_
 /* Reads a regular file of less than 256 MiB. *text is NUL-terminated and freed by the caller. */
 Status courier_read(Courier *courier, const char *path, char **text, size_t *length, Error *error);
 /* What names beginning with `path` have in common and, each after a newline, the names themselves,
- * without their directory, sorted, a '/' behind those of directories; hidden files only where the
+ * without their directory, sorted, a '/' after those of directories; hidden files only where the
  * name begins with a dot. Empty: there are none, or more than 1000. Freed by the caller. */
 Status courier_complete(Courier *courier, const char *path, char **names, size_t *length,
                         Error *error);

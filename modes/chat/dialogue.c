@@ -362,7 +362,7 @@ static Status generate_answer(Dialogue *d, Generation *g, Decoding *decoding,
     }
 }
 
-/* The cache may have lost tokens behind the last one that it can go back to. */
+/* The cache may have lost tokens after the last one that it can go back to. */
 static void forget_lost(Dialogue *d) {
     size_t next = (size_t)kvcache_next(d->cache, 0);
     if (next < d->cached.length) d->cached.length = next;

@@ -23,7 +23,7 @@ typedef struct FileStart {
 } FileStart;
 
 /* The head of a record, which its part's bytes follow: a page of one group of layers, or all states
- * behind the last of the n positions. */
+ * after the last of the n positions. */
 typedef struct Record {
     uint64_t checksum; /* of the fields below and the part's bytes */
     uint64_t before;   /* of all tokens of the pages before this one */
@@ -46,7 +46,7 @@ struct KvFile {
     int fd;
     FileStart start;
     KvLayout layout;
-    off_t end; /* behind the last whole record */
+    off_t end; /* after the last whole record */
     int other_revision;
     Known *known;
     size_t n_known, capacity;
@@ -378,7 +378,7 @@ static Status save_part(KvFile *file, size_t part, size_t page, const void *data
     return kvfile_append(file, part, page, data, tokens, n, error);
 }
 
-/* Appends what a token behind the sequence (snapshot -1), or behind its snapshot, needs. Layers
+/* Appends what a token after the sequence (snapshot -1), or after its snapshot, needs. Layers
  * that see everything are saved with the sequence. */
 static Status save_position(KvFile *file, const KvCache *cache, int32_t sequence, int snapshot,
                             const int32_t *tokens, Error *error) {

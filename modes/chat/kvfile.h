@@ -1,8 +1,8 @@
 /* What the KV cache holds of a sequence in a file, so that a conversation resumes without a
  * prefill.
  *
- * The file begins with the model's fingerprint and the cache's shape. Each record behind holds one
- * page of one group of layers, or the states behind one position: the page's number, the tokens of
+ * The file begins with the model's fingerprint and the cache's shape. Each later record holds one
+ * page of one group of layers, or the states after one position: the page's number, the tokens of
  * its positions, a checksum of all tokens before it, the keys and values or the states, and a
  * checksum of the record. A page that grew or changed is appended again; loading uses the record
  * that fits most of the tokens. A torn or damaged record is skipped, and its positions are computed

@@ -59,7 +59,7 @@ static char *current_prompt(EditLine *edit) {
     return (char *)editor->prompt;
 }
 
-/* Inserts what the words have in common beyond the `typed` bytes, and a space behind a whole word;
+/* Inserts what the words have in common beyond the `typed` bytes, and a space after a whole word;
  * when there is nothing to insert, lists the words. */
 static unsigned char insert_common(EditLine *edit, char *words, size_t typed) {
     size_t common = strcspn(words, "\n");
@@ -412,7 +412,7 @@ static bool more_is_pasted(const LineEditor *editor) {
            ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 1;
 }
 
-/* Strips triple quotes that begin a message before its first words, and those that end it behind
+/* Strips triple quotes that begin a message before its first words, and those that end it after
  * its last ones: people who come from ollama type them so. A line that also opens what it ends, as
  * a docstring does, ends nothing. Returns whether the quotes ended. */
 static bool strip_quotes(Message *message, const char **line, size_t *n) {

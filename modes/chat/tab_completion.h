@@ -1,5 +1,5 @@
-/* What Tab completes in a chat: the names of commands, of files behind /save and /load, and of
- * settings behind /set. */
+/* What Tab completes in a chat: the names of commands, of files after /save and /load, and of
+ * settings after /set. */
 #ifndef TAB_COMPLETION_H
 #define TAB_COMPLETION_H
 

@@ -32,7 +32,7 @@ void terminal_keys_drop(TerminalKeys *keys) {
 
 /* ---- Reading ------------------------------------------------------------------------------- */
 
-/* Reads once, behind the bytes that wait. */
+/* Reads once, after the bytes that wait. */
 static TerminalKeysResult read_some(TerminalKeys *keys, int fd) {
     enum { STEP = 4096 };
     if (keys->start == keys->end) keys->start = keys->end = keys->ahead = 0;
@@ -128,7 +128,7 @@ typedef struct Sequence {
 
 enum { SHIFT = 1 }; /* in modifiers - 1; the other bits are Alt, Ctrl and Meta */
 
-/* The byte at `at` behind start, waited for; -1: it does not come. */
+/* The byte at `at` after start, waited for; -1: it does not come. */
 static int byte_at(TerminalKeys *keys, int fd, size_t at) {
     while (keys->end - keys->start <= at)
         if (!more_within(keys, fd, REST_MILLISECONDS)) return -1;

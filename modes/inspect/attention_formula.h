@@ -22,7 +22,7 @@ double attention_formula_sink(const AttentionMaps *maps, size_t layer, size_t he
  * learned bias of the distance. */
 bool attention_formula_has_products(const AttentionMaps *maps, size_t layer);
 
-/* The product q . k behind a score of a layer and head: without the scale, the cap and ALiBi. The
+/* The product q . k after a score of a layer and head: without the scale, the cap and ALiBi. The
  * score itself where products cannot be told. Of a score that rounds to the cap, the smallest
  * product that gives it. */
 double attention_formula_product(const AttentionMaps *maps, size_t layer, size_t head, size_t query,

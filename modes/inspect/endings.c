@@ -96,7 +96,7 @@ static Status endings_encode(const Endings *e, const char *text, size_t length, 
     return tokenizer_encode(e->tokenizer, text, length, NULL, flags, ids, error);
 }
 
-/* Encodes an ending behind its context, and keeps what follows the first `drop` tokens. */
+/* Encodes an ending after its context, and keeps what follows the first `drop` tokens. */
 static Status encode_ending(const Endings *e, const EndingText *context, const EndingText *ending,
                             bool begins, size_t drop, TokenList *out, Error *error) {
     TokenList ids = {0};
@@ -223,7 +223,7 @@ static Status run_context(Endings *e, const int32_t *ids, size_t n, Error *error
     return STATUS_OK;
 }
 
-/* Scores the endings behind the context of n tokens that sequence 0 holds. The last token of an
+/* Scores the endings after the context of n tokens that sequence 0 holds. The last token of an
  * ending is scored, not run. */
 static Status run_endings(Endings *e, size_t n, const TokenList *after, size_t n_endings,
                           EndingScore *scores, Error *error) {

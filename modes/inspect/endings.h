@@ -28,15 +28,15 @@ Status endings_new(Endings **out, const Session *session, Model *model, KvType k
                    Tokenizer *tokenizer, Error *error);
 void endings_free(Endings *endings); /* NULL is fine */
 
-/* Scores endings[n], 0 < n <= ENDINGS_MOST, behind the context. Text is split as
+/* Scores endings[n], 0 < n <= ENDINGS_MOST, after the context. Text is split as
  * lm-evaluation-harness does: spaces at the end of the context belong to the endings, and an
- * ending's tokens are those of both together behind as many tokens as the context alone has.
+ * ending's tokens are those of both together after as many tokens as the context alone has.
  * *cut: the context did not fit and lost its first tokens. */
 Status endings_score(Endings *e, const EndingText *context, const EndingText *endings, size_t n,
                      EndingScore *scores, bool *cut, Error *error);
 
 /* Scores all tokens of a text, in windows as long as the model's context, each `stride` tokens (0:
- * half a window) behind the one before it. A token is scored once, in the first window that has it.
+ * half a window) after the one before it. A token is scored once, in the first window that has it.
  */
 Status endings_document(Endings *e, const EndingText *text, size_t stride, EndingScore *score,
                         Error *error);

@@ -89,7 +89,7 @@ static void draw_weights(Drawing *d, const LayerTrace *t, uint32_t n_heads) {
 static void draw_branch(Drawing *d, const LayerTrace *t, const TracedBranch *b) {
     const Config *c = modelfile_config(t->maps.session->file);
     const HeadShape h = config_heads(c, t->layer);
-    d->y += 20; /* room before the heading, and less behind it: it belongs to what follows */
+    d->y += 20; /* room before the heading, and less after it: it belongs to what follows */
     picture_text(d->svg, 20, d->y, "title", "start", 0, b->branch->kind->name,
                  strlen(b->branch->kind->name));
     d->y += 14;

@@ -164,7 +164,7 @@ static void observed_run(ForwardPass *pass, const Branch *b) {
     const ObservedKind *observed = (const ObservedKind *)b->kind;
     bool copies = omp_get_thread_num() == 0;
     if (copies) record_input(observed->recorder, pass, b);
-    Branch own = *b; /* a kind may hold more behind its BranchKind (modes/open/branches_off.c) */
+    Branch own = *b; /* a kind may hold more after its BranchKind (modes/open/branches_off.c) */
     own.kind = observed->original;
     own.kind->run(pass, &own);
     if (copies) record_output(observed->recorder, pass, b);

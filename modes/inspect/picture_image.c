@@ -140,7 +140,7 @@ static void put_palette(Bytes *png, bool both_signs) {
     put_chunk(png, "tRNS", alpha, sizeof alpha);
 }
 
-/* Appends the chunk IDAT: a zlib stream (RFC 1950) of the rows of cells, each behind the number of
+/* Appends the chunk IDAT: a zlib stream (RFC 1950) of the rows of cells, each after the number of
  * its filter. */
 static void put_cells(Bytes *png, const uint8_t *cells, size_t rows, size_t columns) {
     Bytes lines = {0}, packed = {0};

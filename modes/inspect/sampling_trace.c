@@ -78,7 +78,7 @@ static bool comes_before(const SamplerRecord *r, int32_t a, int32_t b) {
     return a < b;
 }
 
-/* Fills t->shown with the likeliest of the tokens that were allowed, and the chosen one behind them
+/* Fills t->shown with the likeliest of the tokens that were allowed, and the chosen one after them
  * if it is none of these; returns how many. */
 static size_t list_candidates(Trace *t) {
     const SamplerRecord *r = &t->record;

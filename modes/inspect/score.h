@@ -7,7 +7,7 @@
  * token gets it at the start of every window.
  *
  * The first half of a window is computed a second time: in the window before, the same tokens stood
- * behind other tokens, which attention saw and states took in, so that above the first layer their
+ * after other tokens, which attention saw and states took in, so that above the first layer their
  * keys, values and states are others; with RoPE or learned positions they are in the first layer as
  * well. A cache that went on would score with another context than that of other programs' figures.
  * Nothing is computed twice where the text fits the context. Models that keep states alone have a

@@ -82,7 +82,7 @@ static Status generate_answer(Side *side, Error *error) {
     return status;
 }
 
-/* The log-probabilities of two tokens behind the prompt and the first n tokens of the answer. */
+/* The log-probabilities of two tokens after the prompt and the first n tokens of the answer. */
 static Status two_logprobs(Side *side, size_t n, const int32_t tokens[2], double out[2],
                            Error *error) {
     const Session *s = &side->session;
@@ -162,7 +162,7 @@ static Status compare(const Session *session, Side *sides, Error *error) {
 }
 
 /* --why: which tensors make the other model go on as the first does. compare() has put the answer
- * up to the parting behind the prompts. */
+ * up to the parting after the prompts. */
 static Status explain_parting(const Session *session, ModelFile *file, const Side *sides,
                               Error *error) {
     size_t at = parting(sides);

@@ -52,7 +52,7 @@ static Status collect_rows(void *context, const float *logits, size_t first, siz
     return STATUS_OK;
 }
 
-/* WindowRun.cut: the rows up to the last item that is wanted; none behind the window that ends the
+/* WindowRun.cut: the rows up to the last item that is wanted; none after the window that ends the
  * trial. */
 static size_t wanted_rows(void *context, size_t first, size_t n) {
     Asking *a = context;

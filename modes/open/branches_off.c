@@ -19,7 +19,7 @@ struct BranchesOff {
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-/* Reads up to six digits at *text, and moves it behind them. */
+/* Reads up to six digits at *text, and moves it past them. */
 static bool read_number(const char **text, size_t *out) {
     size_t n = strspn(*text, "0123456789");
     if (n == 0 || n > 6) return false;

@@ -77,7 +77,7 @@ static Status read_text(InputText *input, const volatile sig_atomic_t *interrupt
                           &input->length, error);
 }
 
-/* Drops the one line end behind a message that a file or a pipe holds: `echo` and editors put it
+/* Drops the one line end after a message that a file or a pipe holds: `echo` and editors put it
  * there, and the same message typed at a terminal has none. llama.cpp does so with its -f and
  * -sysf, too. */
 static void drop_line_end(InputText *input) {

@@ -122,7 +122,7 @@ static bool is_later_part(const char *name) {
     return of && of - name > 6 && of[-6] == '-' && strncmp(of - 5, "00001", 5) != 0;
 }
 
-/* What a search of a directory adds: names behind `prefix` and a slash ("": alone). */
+/* What a search of a directory adds: names after `prefix` and a slash ("": alone). */
 typedef struct Search {
     ModelNames *names;
     const char *place, *prefix;
@@ -262,7 +262,7 @@ static void search_ollama(ModelNames *names, const char *root) {
 /* ---- All of them ------------------------------------------------------------------------------
  */
 
-/* The directory that a variable names, else `rest` behind another variable's, else none. */
+/* The directory that a variable names, else `rest` after another variable's, else none. */
 static const char *place_of(const char *variable, const char *base, const char *rest, char *path) {
     const char *value = variable ? getenv(variable) : NULL;
     if (value && value[0]) return value;

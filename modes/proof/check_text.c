@@ -61,7 +61,7 @@ static void close_record(void *state) {
     free(c);
 }
 
-/* The record's part that is the model's: behind the prompt, before the last newline. */
+/* The record's part that is the model's: after the prompt, before the last newline. */
 static void generated_part(const CheckText *c, const char **record, size_t *length) {
     size_t skip = c->text.length, end = c->length;
     if (end > 0 && c->file[end - 1] == '\n') end--;

@@ -44,7 +44,7 @@ static void divide_latent(Division *d, size_t l, Latent *w) {
     d->divided->latents++;
 }
 
-/* ---- Mixtures of experts behind a narrower vector (LatentMoE) ---- */
+/* ---- Mixtures of experts after a narrower vector (LatentMoE) ---- */
 
 static void divide_latent_moe(Division *d, LatentMoe *w) {
     LayerWeights *mixture = w->mixture;

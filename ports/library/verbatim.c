@@ -261,7 +261,7 @@ VerbatimRequest *verbatim_begin(VerbatimModel *m, const char *line, size_t lengt
     return r;
 }
 
-/* The next request behind r that has texts which the engine does not have yet. */
+/* The next request after r that has texts which the engine does not have yet. */
 static VerbatimRequest *next_to_feed(VerbatimRequest *r) {
     do {
         r = r->next;
