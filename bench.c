@@ -596,7 +596,7 @@ static void print_help(const CommandLine *line) {
     terminal_print(stdout, "MODEL: a model.bin, another format, or random:SHAPE\n");
 }
 
-/* Replaces the name of a model that is no file by its path, malloc'ed. */
+/* Replaces the name of a model that is not a file by its path, malloc'ed. */
 static Status find_model(Arguments *a, Error *error) {
     char *found = NULL;
     if (access(a->model, F_OK) == 0) return STATUS_OK;

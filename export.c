@@ -254,8 +254,8 @@ static void print_step(ConvertStep step, uint64_t done, uint64_t total) {
         terminal_print(stderr, "%.2f of %.2f GB", (double)done / 1e9, (double)total / 1e9);
 }
 
-/* Where stderr is no terminal, as under nohup: a line now and then, so that whoever reads it knows
- * that the work goes on, and how long it may take. */
+/* Where stderr is not a terminal, as under nohup: a line now and then, so that whoever reads it
+ * knows that the work goes on, and how long it may take. */
 static void print_progress(ConvertStep step, uint64_t done, uint64_t total, void *context) {
     enum { SECONDS = 15 };
     Meter *meter = context;

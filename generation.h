@@ -2,7 +2,7 @@
  *
  * A Generation chooses tokens, turns them into text, and knows when the text ends: at a token
  * that ends it, at a stop string, or at its limit. Text that may still turn out to begin a
- * stop string, or that is no whole character yet, is held back. Plain generation, chats and
+ * stop string, or that is not a whole character yet, is held back. Plain generation, chats and
  * batches all run on it:
  *
  *     generation_init(&g, &options, tokenizer, vocab_size, numeric, &error)

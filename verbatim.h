@@ -122,8 +122,8 @@ VERBATIM_API const char *verbatim_describe(VerbatimModel *model);
  * encoded now, and computed by verbatim_pass. The n-th request of a model has the line number n in
  * its result, where that has no id; ids need not differ.
  *
- * A request that is wrong is no failure: it is done at once, and its result has the error, as in a
- * batch; so has that of a line of more than 64 MiB. Any number may be begun before or between
+ * A request that is wrong is not a failure: it is done at once, and its result has the error, as in
+ * a batch; so has that of a line of more than 64 MiB. Any number may be begun before or between
  * passes; "max-concurrent" texts are computed at a time, in the order of their requests. Returns
  * NULL when memory is short, or in a forked process. The caller frees it with verbatim_end, or all
  * of them with verbatim_close. */

@@ -91,8 +91,8 @@ static const SourceTensor *find_source_tensor(const Source *source, const char *
 }
 
 /* Looks for the base's tensor of the same name and shape as `like` in the base's source, where the
- * base is no model.bin, and sets its type and its bits per weight. Leaves *t alone where there is
- * none. */
+ * base is not a model.bin, and sets its type and its bits per weight. Leaves *t alone where there
+ * is none. */
 static void find_in_source(BaseTensor *t, const Source *source, const SourceTensor *like) {
     const SourceTensor *found = find_source_tensor(source, like->name);
     if (found && found->shares) found = find_source_tensor(source, found->shares);

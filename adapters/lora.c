@@ -87,7 +87,7 @@ struct Lora {
 
 /* ---- The model's matrices ---- */
 
-/* The number of the expert that has the matrix of this name; NONE: it is no expert's. */
+/* The number of the expert that has the matrix of this name; NONE: it is not an expert's. */
 static uint32_t expert_of(const Model *m, const char *name) {
     unsigned layer, expert;
     bool found = sscanf(name, "layers.%u.experts.%u.", &layer, &expert) == 2;

@@ -14,7 +14,7 @@ const char *foreign_synonym(const char *name);
 
 /* For CommandLine.look: refuses a value that means something else to another program, like the file
  * in -m FILE. STATUS_USAGE and an Error that says what to write. `spelled` is the option as given;
- * "": a word that is no option. */
+ * "": a word that is not an option. */
 Status foreign_value(const CommandLine *line, const char *spelled, const char *value, Error *error);
 
 #endif

@@ -10,7 +10,7 @@
 /* U+FFFD, which replaces bytes that are not UTF-8. */
 #define UTF8_REPLACEMENT "\xEF\xBF\xBD"
 
-/* U+FEFF, the byte order mark, which some editors put at the beginning of a file. It is no part of
+/* U+FEFF, the byte order mark, which some editors put at the beginning of a file. It is not part of
  * the text. */
 #define UTF8_MARK "\xEF\xBB\xBF"
 

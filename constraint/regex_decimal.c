@@ -80,7 +80,7 @@ Regex regex_bound(RegexArena *arena, const char *text, RegexCompare compare) {
     return bound_node(arena, (uint32_t)arena->n_decimals++, compare, STATE_EQUAL);
 }
 
-/* The derivative of a bounded number by one byte: what may follow it. A leading zero is no digit
+/* The derivative of a bounded number by one byte: what may follow it. A leading zero is not a digit
  * of the whole part: "0.5" has none. In the state with n == 0 and no point nothing was read. */
 static Regex derive_bound(RegexArena *arena, RegexNode node, unsigned char byte) {
     const RegexDecimal *d = &arena->decimals[node.a];

@@ -433,7 +433,7 @@ static Status read_array(SchemaCompiler *c, ArrayBuild *b, size_t i) {
     return read_contains(c, b, i);
 }
 
-/* Adds what an item that is no match must be valid by. */
+/* Adds what an item that is not a match must be valid by. */
 static Status add_no_match(SchemaCompiler *c, const ArrayBuild *b, SchemaList *set) {
     if (b->hit == SIZE_MAX || b->max_hits == ACCEPTOR_NO_LIMIT) return STATUS_OK;
     json_t *contains = json_object_get(b->a->schemas.items[b->hit], "contains");

@@ -18,7 +18,7 @@ Regex schema_string(SchemaCompiler *c, const char *text, size_t n); /* its conte
 void schema_escape(TextBuffer *out, const char *text, size_t n);
 /* Whether a string, in UTF-8, is one of those. */
 bool schema_string_matches(SchemaCompiler *c, Regex content, const char *text, size_t n);
-/* A value that is no object and no array, as a text. */
+/* A value that is neither an object nor an array, as a text. */
 Regex schema_scalar(SchemaCompiler *c, const json_t *value);
 
 /* The texts of all values of the alternative that are no objects and no arrays. */

@@ -23,7 +23,7 @@ typedef struct ShapeSource {
     unsigned form; /* flags of JsonForm, for all JSON in it */
 } ShapeSource;
 
-/* Makes the node of a shape that is no structure. */
+/* Makes the node of a shape that is not a structure. */
 Status shape_source_node(const ShapeSource *source, Acceptor *acceptor, AcceptorNode *node,
                          Error *error);
 

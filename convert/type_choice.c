@@ -128,7 +128,7 @@ Status type_choose(const Source *source, const TypeWish *wish, TypeChoice *choic
         size_t most;
         if (measure_memory(source, types[i], wish, &need, &most, error) != STATUS_OK)
             return STATUS_FAILED;
-        /* A type that takes no less is no type to come to. */
+        /* A type that takes as much is not worth trying. */
         if (i > 0 && need.weights >= least.need.weights) continue;
         TypeChoice next = {.need = need, .better = least.need, .is_best = i == 0};
         snprintf(next.type, sizeof next.type, "%s", types[i]);

@@ -65,7 +65,7 @@ static void copy_seen(const uint16_t *from, size_t value_dim, size_t begin, size
 }
 
 /* out = out * factor + the page's sums, for n outputs that see some of the page. The factor and the
- * sums of earlier pages are float32 numbers of any size, so this is no product of bf16_act. */
+ * sums of earlier pages are float32 numbers of any size, so this is not a product of bf16_act. */
 static void add_products(const AttentionBf16 *b, const uint16_t *values, size_t value_dim,
                          const PageOutput *outputs, float (*weights)[KV_PAGE], size_t n) {
     size_t width = round_up(value_dim, LANES);

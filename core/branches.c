@@ -43,7 +43,7 @@ Branch *branches_last(Model *m) {
     return &m->branches.all[m->branches.n - 1];
 }
 
-/* The layer's one branch that is no feed-forward network. */
+/* The layer's one branch that is not a feed-forward network. */
 static void list_one(Model *m, size_t l, const BranchKind *kind, const Norm *pre, float *in) {
     const LayerWeights *w = &m->weights.layers[l];
     Branch *b = branches_append(m, l, kind);

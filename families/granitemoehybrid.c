@@ -1,7 +1,8 @@
 /* Granite 4 and Bamba: Mamba 2 with a few layers that attend. */
 #include "families/shared.h"
 
-/* state.value_dim: mamba_d_head, or mamba_expand * dim / mamba_n_heads where that is no number. */
+/* state.value_dim: mamba_d_head, or mamba_expand * dim / mamba_n_heads where that is not a number.
+ */
 static Status read_mamba_width(const json_t *json, Config *config, Error *error) {
     uint32_t expand = 1;
     const json_t *width = json_value(json, "mamba_d_head");

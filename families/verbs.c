@@ -104,7 +104,7 @@ static Status run_set(const StepCall *c) {
 }
 
 /* cap KEY FIELD VALUE: the field is config.json's KEY, or VALUE where that is absent. null, which
- * json_number_value reads as 0, is no cap. */
+ * json_number_value reads as 0, is not a cap. */
 static Status run_cap(const StepCall *c) {
     const char *words = c->words;
     char key[STEP_WORD], field[STEP_WORD], absent[STEP_WORD];

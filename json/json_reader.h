@@ -21,7 +21,7 @@ enum {
     /* Only whole numbers are noted. */
     JSON_READER_WHOLE_NUMBERS = 1 << 17,
     /* What Python writes and JSON lacks: Infinity and -Infinity read as null, NaN as an empty
-     * object, which is no number either, and an integer that 64 bits do not hold (a tokenizer
+     * object, which is not a number either, and an integer that 64 bits do not hold (a tokenizer
      * without a limit has a model_max_length of 1e30 in digits) as the nearest double, or as null
      * where that is infinite. */
     JSON_READER_PYTHON = 1 << 18

@@ -23,7 +23,7 @@
 #include "base/status.h"
 #include "kernels/weight_types.h"
 
-/* Returns the properties of a type; NULL for a number that is no type. */
+/* Returns the properties of a type; NULL for a number that is not a type. */
 const TensorTypeInfo *tensor_type_info(uint32_t type);
 
 /* False for a type that this build knows by name only: the core has no superblock types. */

@@ -33,7 +33,7 @@ typedef struct EmbeddingSetting {
 } EmbeddingSetting;
 
 /* Reads the metadata and the command line. STATUS_USAGE where the options do not suit the model;
- * that the model does not say how it pools is no error here. */
+ * that the model does not say how it pools is not an error here. */
 Status embedding_setting(const Session *session, EmbeddingSetting *setting, Error *error);
 
 /* Sets the prompt's name; "" is none. Fails, and lists the names, where the model has no such

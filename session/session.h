@@ -61,7 +61,7 @@ ModelOptions session_model_options(const Session *session);
 KvType session_kv_type(const Model *model, KvChoice choice);
 
 /* "done of total" on one line of the terminal, drawn over itself; total 0 wipes it. Nothing
- * when stderr is no terminal. */
+ * when stderr is not a terminal. */
 void session_progress(const Session *session, const char *what, uint64_t done, uint64_t total);
 
 #endif

@@ -219,7 +219,7 @@ static Status set_value(void *field, const OptionRow *row, const char *spelled, 
 
 /* ---- Words ---- */
 
-/* The row that `word` spells and its index; NULL when it is no option. *value points at what
+/* The row that `word` spells and its index; NULL when it is not an option. *value points at what
  * follows in the same word ("=X", or "4" in -j4), or is NULL. */
 static const OptionRow *find_option(const CommandLine *line, const char *word, size_t *index,
                                     const char **value) {

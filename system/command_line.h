@@ -59,7 +59,7 @@ typedef struct CommandLine {
     /* NULL, or returns what to say of an option that no table has ("did you mean --temperature
      * X?"), an empty text for nothing: error->text. */
     void (*advise)(const struct CommandLine *line, const char *name, Error *error);
-    /* NULL, or looks at each value before it is taken, and at each word that is no option
+    /* NULL, or looks at each value before it is taken, and at each word that is not an option
      * (`spelled` is then ""): STATUS_USAGE refuses it. */
     Status (*look)(const struct CommandLine *line, const char *spelled, const char *value,
                    Error *error);

@@ -8,9 +8,9 @@
 
 typedef struct Output {
     int fd;
-    bool terminal;    /* control characters are shown, not sent (terminal.h) */
-    bool wraps;       /* set by the caller: a terminal's lines end between words (word_wrap.h) */
-    bool closed;      /* the reader has closed the pipe: writing has no effect and is no error */
+    bool terminal; /* control characters are shown, not sent (terminal.h) */
+    bool wraps;    /* set by the caller: a terminal's lines end between words (word_wrap.h) */
+    bool closed;   /* the reader has closed the pipe: writing has no effect and is not an error */
     const char *path; /* NULL: stdout; borrowed */
     Errand errand;    /* renames the new file */
     char *temporary; /* the file being written, which output_finish renames to `path`; NULL: none */

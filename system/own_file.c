@@ -29,8 +29,8 @@ static int open_directory(int at, const char *path, const char **name) {
     return openat(at, directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Opens a name that is no link. An existing file must pass `check` later: *made tells whether it is
- * new. */
+/* Opens a name that is not a link. An existing file must pass `check` later: *made tells whether it
+ * is new. */
 static int open_here(int directory, const char *name, int flags, bool *made) {
     *made = false;
     if (flags & O_CREAT) {

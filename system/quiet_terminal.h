@@ -7,7 +7,8 @@
 #define QUIET_TERMINAL_H
 
 /* Switches the echo of stdin's terminal off until quiet_terminal_end or the program's exit. Nothing
- * happens when stdin is no terminal, echoes nothing already, or is used by another program now. */
+ * happens when stdin is not a terminal, echoes nothing already, or is used by another program now.
+ */
 void quiet_terminal_begin(void);
 void quiet_terminal_end(void);
 

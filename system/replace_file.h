@@ -27,7 +27,7 @@ enum {
 int replace_file_begin(const char *path, const char *ending, int flags, mode_t mode,
                        char **temporary, Error *error);
 
-/* Syncs the temporary file to the disk. A file system that cannot sync is no error. */
+/* Syncs the temporary file to the disk. A file system that cannot sync is not an error. */
 Status replace_file_sync(int fd, const char *path, Error *error);
 
 /* Renames the temporary file to `path`, syncs the directory, and frees *temporary. */

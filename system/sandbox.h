@@ -4,8 +4,8 @@
  * byte and before it starts a thread (threads inherit the restrictions). From then on the process
  * cannot use the network, start programs, or read and trace other processes, and reaches only the
  * directories that it named. Landlock closes the file system, seccomp everything else. Where the
- * kernel lacks one of them, which is no error, the other still holds. Linux only: elsewhere there
- * is no sandbox, and the report says so. */
+ * kernel lacks one of them, which is not an error, the other still holds. Linux only: elsewhere
+ * there is no sandbox, and the report says so. */
 #ifndef SANDBOX_H
 #define SANDBOX_H
 

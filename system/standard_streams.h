@@ -16,8 +16,8 @@ Status standard_streams_fill(Error *error);
  * line names, like /dev/fd/63. Called before a file is opened; `words` ends with NULL. */
 void standard_streams_only(char **words);
 
-/* Flushes stdio's stdout. Fails when it cannot be written; a pipe that its reader has closed is no
- * error. */
+/* Flushes stdio's stdout. Fails when it cannot be written; a pipe that its reader has closed is not
+ * an error. */
 Status standard_streams_finish(Error *error);
 
 #endif

@@ -41,8 +41,8 @@ bool terminal_write(int fd, const char *text, size_t length);
 bool terminal_put(FILE *out, const char *text, size_t length);
 bool terminal_print(FILE *out, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* The columns of the terminal `fd`; 0 where it is no terminal, or one too narrow for lines to end
- * between words. */
+/* The columns of the terminal `fd`; 0 where it is not a terminal, or one too narrow for lines to
+ * end between words. */
 size_t terminal_columns(int fd);
 
 /* Writes formatted text and a newline through terminal_write: errors and remarks, which may quote

@@ -1,6 +1,6 @@
 /* Text files that people write, or that a program gave them: the one reader of them.
  *
- * A text is UTF-8. A byte order mark, which some editors put at a file's beginning, is no part of
+ * A text is UTF-8. A byte order mark, which some editors put at a file's beginning, is not part of
  * it. A carriage return is a character like any other in a text that is continued, measured or
  * rendered; where the lines of a file are meant (a list of texts, a chat), line_reader.h and
  * text_file_without_line_end take CR LF for a line's end. scripts/check-texts knows who reads bytes

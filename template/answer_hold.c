@@ -45,7 +45,7 @@ static Status make_calls(ElementWriter *w, const AnswerHoldInput *in, json_t **c
 }
 
 /* The element "text up to the beginning of a call, then the calls or nothing"; where calls have no
- * beginning mark, "text that is no call, or a call". */
+ * beginning mark, "text that is not a call, or a call". */
 static json_t *text_and_calls(ElementWriter *w, const AnswerHoldInput *in, json_t *calls) {
     const char *begin = in->prompt->answers.tools->begin;
     if (!begin) { /* the answer is a call as a whole, or none */

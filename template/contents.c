@@ -55,7 +55,8 @@ static const json_t *text_of_part(const json_t *part) {
     return type && strcmp(type, "text") == 0 && json_is_string(text) ? text : NULL;
 }
 
-/* The texts of a list joined by newlines; NULL: a part is no text, or no memory (*failed). */
+/* The texts of a list joined by newlines; NULL: a part is not a text, or there is no memory
+ * (*failed). */
 static json_t *contents_join(const json_t *parts, bool *failed) {
     TextBuffer joined = {0};
     size_t i;

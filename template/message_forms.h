@@ -24,9 +24,9 @@ typedef enum CallStyle {
  * "messages" and "tools". */
 CallStyle messages_call_style(const ChatTemplate *template, const json_t *variables, struct tm now);
 
-/* The list as the template wants it: a new reference; NULL: no memory. What is no object, or no
- * JSON where an object is wanted, stays as it is. Numbers keep their digits: arguments that become
- * a text take them from `given`, those that become an object give theirs to `made`
+/* The list as the template wants it: a new reference; NULL: no memory. What is not an object, or
+ * not JSON where an object is wanted, stays as it is. Numbers keep their digits: arguments
+ * that become a text take them from `given`, those that become an object give theirs to `made`
  * (json/json_digits.h; NULL: none). */
 json_t *messages_prepare(const json_t *messages, CallStyle style, const JsonDigits *given,
                          JsonDigits *made);

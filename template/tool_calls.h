@@ -46,7 +46,7 @@ typedef struct ToolFormat {
 const ToolFormat *tool_format_find(const char *text, size_t length);
 
 /* Reads all calls from text[length], which starts with the format's `begin`; numbers in arguments
- * keep the digits that the model wrote. Returns the list, or NULL when any of it is no complete
+ * keep the digits that the model wrote. Returns the list, or NULL when any of it is not a complete
  * call of a function in `tools` (a request's list). */
 json_t *tool_calls_read(const ToolFormat *format, const char *text, size_t length,
                         const json_t *tools);

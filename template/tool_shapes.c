@@ -45,7 +45,7 @@ static const CallTexts function_tags = {
 static const CallTexts argument_tags = {"", "<tool_call>", "\n", "</tool_call>", "\n", ""};
 static const CallTexts argument_tags_tight = {"", "<tool_call>", "", "</tool_call>", "", ""};
 
-/* How a format writes an argument that is no member of a JSON object. */
+/* How a format writes an argument that is not a member of a JSON object. */
 typedef struct ArgumentTexts {
     const char *before_key, *after_key, *after, *stop; /* no plain text holds `stop` */
 } ArgumentTexts;

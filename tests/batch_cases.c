@@ -70,7 +70,7 @@ void batch_write_cases(const char *path, size_t n) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* A line of the i-th kind; NULL: a line that is no JSON. */
+/* A line of the i-th kind; NULL: a line that is not JSON. */
 static json_t *mixed_case(size_t i) {
     json_t *json = batch_case(i), *body;
     json_object_set_new(json, "max_tokens", json_integer((json_int_t)(1 + i % 7)));

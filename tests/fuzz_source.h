@@ -48,7 +48,7 @@ static inline Source *fuzz_source(SourceKind kind, const char *path) {
 }
 
 /* Returns true when converting the tensors takes little time. Several tensors may share the same
- * few bytes, so the input's size is no limit. q4m searches for the best scales, so its limit is
+ * few bytes, so the input's size is not a limit. q4m searches for the best scales, so its limit is
  * lower. */
 static inline bool fuzz_is_small(const Source *source, const char *type) {
     size_t n = 0;

@@ -125,7 +125,7 @@ static void calls_of_every_format_are_read(void **state) {
     json_decref(tools);
 }
 
-/* What a limit cut off, wherever, is no call and no error; nothing is read after the end. */
+/* What a limit cut off, wherever, is neither a call nor an error; nothing is read after the end. */
 static void a_call_that_is_cut_off_stays_text(void **state) {
     json_t *tools = tools_of_request();
     (void)state;

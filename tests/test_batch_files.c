@@ -196,7 +196,7 @@ static void results_torn_anywhere_are_completed(void **state) {
     free(whole);
 }
 
-/* What after whole results is no beginning of a result is the user's. Zeros, which a power cut
+/* What after whole results is not a beginning of a result is the user's. Zeros, which a power cut
  * leaves, do not hide what stands before them. */
 static void only_the_beginning_of_a_result_is_dropped_and_that_is_said(void **state) {
     const BatchPlace *p = *state;

@@ -221,7 +221,7 @@ static void answers_that_cannot_be_written_are_a_failure(void **state) {
     p = RUN("/bin/bash", "-c",
             "yes | \"$1\" \"$2\" -m chat -s 5 -n 6 | head -c 1 >/dev/null; exit ${PIPESTATUS[1]}",
             "sh", program, chat_home.model);
-    assert_int_equal(p.status, 0); /* a reader that closes the pipe is no error */
+    assert_int_equal(p.status, 0); /* a reader that closes the pipe is not an error */
     process_free(&p);
     free(program);
 }

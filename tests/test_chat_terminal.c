@@ -679,7 +679,7 @@ static void a_cut_answer_and_a_repeated_one_are_told(void **state) {
     Person *p = SIT_DOWN("-n", "3", "-t", "0", "--ignore-eos", "-y", "be kind");
     person_expect(p, "/help lists the commands");
     person_expect(p, "\n> ");
-    assert_null(strstr(p->screen, "so far")); /* the system prompt is no message */
+    assert_null(strstr(p->screen, "so far")); /* the system prompt is not a message */
     person_type(p, "hello\n");
     person_expect(p, "(cut after 3 tokens, as -n says: /set tokens N changes it)");
     person_expect(p, "\n> ");

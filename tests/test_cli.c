@@ -240,7 +240,7 @@ static void text_on_stdin_follows_the_prompt_or_is_hinted_at(void **state) {
     assert_prints(process_run(both, PROMPT, strlen(PROMPT)), text);
     file_write(scratch, PROMPT, strlen(PROMPT));
     assert_prints(RUN("run", tiny, "-i", "Say:", "-f", scratch, HOW, "--echo"), text);
-    /* A byte order mark is no part of the text; an empty text is told about. */
+    /* A byte order mark is not part of the text; an empty text is told about. */
     file_write(scratch, "\xEF\xBB\xBFSay:\n" PROMPT, strlen("\xEF\xBB\xBFSay:\n" PROMPT));
     assert_prints(RUN("run", tiny, "-f", scratch, HOW, "--echo"), text);
     free(text);

@@ -209,7 +209,7 @@ static void what_a_program_keeps_is_judged_as_resume_judges_it(void **state) {
         {"my not", false, NULL},              /* the rest follows */
         {"my note", true, "line 8: "},
         {"{\"id\": 1, \"prompt\": \"a\"}", true, "line 8: not a result"},
-        {"{\"id\": my note", true, "line 8: "}, /* begins like a result, and is no JSON */
+        {"{\"id\": my note", true, "line 8: "}, /* begins like a result, and is not JSON */
         {"my note\n", true, "line 8: "},
         {"{\"id\": \"b\", \"text\": \"\", \"system_fingerprint\": \"fp_0\"}\n", true,
          "line 8 is of another model"},

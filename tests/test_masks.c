@@ -110,7 +110,7 @@ static void global_tokens_stand_beside_a_window(void **state) {
     process_free(&p);
     double one = log_probability(model, "abcdefgh", 7, "global_tokens=2", NULL);
     assert_true(fabs(one - log_probability(model, "abcdefgh", 7, NULL, NULL)) > 1e-3);
-    /* A window that is all global is no window. */
+    /* A window that is all global is not a window. */
     one = log_probability(model, "abcdefgh", 7, "global_tokens=9", NULL);
     assert_true(fabs(one - log_probability(model, "abcdefgh", 7, "window=0", NULL)) < 1e-3);
 }

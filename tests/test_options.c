@@ -547,7 +547,8 @@ static size_t check_quoted(const Options *o, const char *file, const char *from,
 }
 
 /* A mode asks for the options of modes that it may not include by name: options_ask(o, "session"),
- * options_text(o, "eval"), options_ask_any(o, list). A name that is no option would never be given.
+ * options_text(o, "eval"), options_ask_any(o, list). A name that is not an option would never be
+ * given.
  */
 static void options_that_are_asked_for_by_name_exist(void **state) {
     static const char *const folders[] = {"session/*.c", "modes/*.c", "modes/*/*.c"};

@@ -216,8 +216,8 @@ static void what_is_missing_or_unknown_is_named(void **state) {
     }
 }
 
-/* Names in a file are a stranger's: one with marks that stand for numbers in patterns is no
- * pattern. */
+/* Names in a file are a stranger's: one with marks that stand for numbers in patterns is not
+ * a pattern. */
 static void names_of_tensors_are_not_patterns(void **state) {
     (void)state;
     static const char header[] =

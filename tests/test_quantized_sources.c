@@ -118,7 +118,7 @@ static void packed_codes_without_their_scales_are_refused(void **state) {
     fixture_free(&f);
 }
 
-/* A vector as a column of FP8 rows, each with a scale, is no vector of FP8 that has one row. */
+/* A vector as a column of FP8 rows, each with a scale, is not a vector of FP8 that has one row. */
 static void scales_of_another_shape_are_not_read(void **state) {
     (void)state;
     Fixture f = fixture_load("diffllama");

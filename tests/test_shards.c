@@ -86,7 +86,7 @@ static void run_whole(const Place *p, int status, const char *more) {
     check_run(batch_run_program(p->model, p->input, p->whole, arguments), status, NULL);
 }
 
-/* Runs part i of n, counted from 0, and expects this exit status; -1: any that is no failure. */
+/* Runs part i of n, counted from 0, and expects this exit status; -1: any that is not a failure. */
 static void run_part(const Place *p, size_t i, size_t n, int status, const char *message,
                      const char *const *more) {
     char shard[32];

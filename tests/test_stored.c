@@ -397,7 +397,7 @@ static bool spoil_block(StoredType type, bool minimum, uint16_t bits, uint8_t *b
 }
 
 /* An infinity or a NaN in a block of a file is found in the row of the panel that it becomes, and
- * part of a block is no size of a row. */
+ * part of a block is not a size of a row. */
 static void blocks_with_scales_that_are_no_numbers_are_found(void **state) {
     (void)state;
     enum { COLS = 512 };
@@ -448,7 +448,7 @@ static double largest_difference(StoredType type, size_t cols) {
         matrix_row(&w, r, row);
         stored_to_floats(type, blocks + r * row_bytes, cols, values);
         for (size_t i = 0; i < cols; i++) {
-            /* Not > : a difference that is no number counts. */
+            /* Not > : a difference that is not a number counts. */
             const double difference = fabs((double)row[i] - (double)values[i]);
             if (!(difference <= largest)) largest = difference;
         }

@@ -597,7 +597,7 @@ static void unknown_bytes_never_become_a_special_token(void **state) {
     }
 }
 
-/* The unknown token of these models is special, and unknown text becomes it only where it is no
+/* The unknown token of these models is special, and unknown text becomes it only where it is not
  * part of a text's structure. */
 static void only_a_true_unknown_token_stands_for_unknown_text(void **state) {
     (void)state;

@@ -413,7 +413,7 @@ const GgufValue *gguf_find_kind(const Gguf *gguf, const char *key, GgufKind kind
     return find_kind(gguf, key, kind);
 }
 
-/* The same of a value that is no array. */
+/* The same of a value that is not an array. */
 static GgufValue *find_scalar(const Gguf *gguf, const char *key, GgufKind kind) {
     GgufValue *found = find_kind(gguf, key, kind);
     if (!found || !found->is_array) return found;

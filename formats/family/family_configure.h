@@ -9,7 +9,7 @@
 Status family_configure(const Family *family, const json_t *json, Config *config, Error *error);
 
 /* Adds to an error that names fields of `config` by which keys of config.json they are filled, and
- * where a head's width comes from that is no part of the model's. */
+ * where a head's width comes from that is not part of the model's. */
 void family_name_keys(const Family *family, const Config *config, Error *error);
 
 #endif

@@ -104,7 +104,7 @@ static Status bert_normalizer(JsonImport *im, const json_t *node) {
     return checked(im, ok, "normalizer");
 }
 
-/* Imports a normalizer of tokenizer.json that is no sequence. */
+/* Imports a normalizer of tokenizer.json that is not a sequence. */
 static Status normalizer(JsonImport *im, const json_t *node) {
     static const struct {
         const char *type;

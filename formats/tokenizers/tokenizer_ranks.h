@@ -19,7 +19,7 @@ Status ranks_finish(Builder *b, const char *where, Error *error);
 /* Sets token `id` to a special token. */
 Status ranks_special(Builder *b, int64_t id, const char *text, size_t n, Error *error);
 
-/* Makes `id` begin every text; nothing where it is no token's. */
+/* Makes `id` begin every text; nothing where it is not a token's. */
 void ranks_begin(Builder *b, int64_t id);
 
 #endif

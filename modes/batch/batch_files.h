@@ -31,11 +31,11 @@ void keyset_free(KeySet *set);
 
 typedef struct ResultFile {
     int fd;
-    const char *path;  /* NULL: stdout; borrowed */
-    bool regular;      /* a regular file */
-    bool closed;       /* the reader has closed the pipe: writing has no effect and is no error */
-    bool retries;      /* failed lines of an earlier run are answered again */
-    int retry_fd;      /* FILE.retry, which replaces the file if lines are to be removed; or -1 */
+    const char *path; /* NULL: stdout; borrowed */
+    bool regular;     /* a regular file */
+    bool closed;  /* the reader has closed the pipe: writing has no effect and is not an error */
+    bool retries; /* failed lines of an earlier run are answered again */
+    int retry_fd; /* FILE.retry, which replaces the file if lines are to be removed; or -1 */
     char *retry_path;  /* its name while it has one */
     Errand errand;     /* renames or removes the new file */
     TextBuffer buffer; /* lines that are not written yet */

@@ -36,7 +36,7 @@ typedef struct CsvPrompt {
     const char *id; /* the column that is the requests' id; NULL: none */
 } CsvPrompt;
 
-/* The prompt is copied, `name` is borrowed. Fails for a template that is no template. */
+/* The prompt is copied, `name` is borrowed. Fails for a template that is not a template. */
 Status csv_open(Csv **out, const CsvPrompt *prompt, const char *name, Error *error);
 void csv_close(Csv *csv);
 

@@ -6,7 +6,7 @@
 
 #define MOST_DEPTH 2048 /* jansson's own limit, so no record is deeper */
 
-/* How far a token reaches: it is whole, the text ends inside it, or it is no token of JSON. */
+/* How far a token reaches: it is whole, the text ends inside it, or it is not a token of JSON. */
 typedef enum Token { TOKEN_WHOLE, TOKEN_CUT, TOKEN_WRONG } Token;
 
 /* What may come next. */

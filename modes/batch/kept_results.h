@@ -12,15 +12,15 @@
  * a request or a note, is not ours: then the wrong file was named. */
 bool kept_results_torn(const char *line, size_t length);
 
-/* Reads a line that is not torn. Fails for one that is no result, and for a last line without a
+/* Reads a line that is not torn. Fails for one that is not a result, and for a last line without a
  * newline, which the next result would be glued to. */
 Status kept_results_read(const char *line, size_t length, bool terminated, ResultLine *result,
                          Error *error);
 
 /* Looks at the lines in bytes[n], which begin with line `first` (from 1) of a file; `last`: the
  * file ends with them. *whole is the number of bytes of whole results; what stands after them is
- * torn or, unless `last`, the beginning of a line. Fails with the number of a line that is no
- * result or that has another fingerprint. */
+ * torn or, unless `last`, the beginning of a line. Fails with the number of a line that is not
+ * a result or that has another fingerprint. */
 Status kept_results_check(const char *bytes, size_t n, size_t first, bool last,
                           const char *fingerprint, size_t *whole, Error *error);
 

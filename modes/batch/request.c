@@ -666,7 +666,7 @@ void request_blank(Request *r, const char *line, size_t length, size_t number) {
                    .budget = NOT_GIVEN};
 }
 
-/* Explains a line that is no JSON. A list of requests and objects over several lines are common
+/* Explains a line that is not JSON. A list of requests and objects over several lines are common
  * enough to be recognized. */
 static Status not_json(const char *line, size_t length, const json_error_t *where, Error *error) {
     size_t first = 0, last = length;

@@ -693,7 +693,7 @@ char *result_error_line(const ResultMaker *maker, const Request *r, const char *
  */
 
 /* Reads from a result line what --resume and --merge need: the key of its request, whether the
- * request failed, and the fingerprint of the settings. Fails where the line is no result. */
+ * request failed, and the fingerprint of the settings. Fails where the line is not a result. */
 Status result_read(const char *line, size_t length, ResultLine *out, Error *error) {
     JsonDigits *digits = json_digits_new();
     if (!digits) return error_set(error, "no memory for a result");

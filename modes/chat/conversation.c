@@ -33,7 +33,7 @@ static char *header_line(const Conversation *c) {
     return line;
 }
 
-/* Reads the first line of a file; false: the file has another version or is no conversation. */
+/* Reads the first line of a file; false: the file has another version or is not a conversation. */
 static bool read_header(json_t *line, uint64_t *fingerprint, time_t *started, const char **model) {
     int version;
     const char *hex;

@@ -34,8 +34,8 @@ Status conversation_new(Conversation *conversation, const char *model, uint64_t 
                         Error *error);
 
 /* Opens `path` or creates it (mode 0600; a symbolic link is not followed). Fails for a conversation
- * with another model and for one that another process has open. A damaged file is no failure: the
- * messages before the damage are kept, the damaged file is renamed to PATH.damaged, and `note`
+ * with another model and for one that another process has open. A damaged file is not a failure:
+ * the messages before the damage are kept, the damaged file is renamed to PATH.damaged, and `note`
  * (which may be NULL) says so. Without such a remark `note` is empty. */
 Status conversation_open(Conversation *conversation, const char *path, const char *model,
                          uint64_t fingerprint, const KvShape *shape, Error *note, Error *error);
@@ -60,7 +60,7 @@ Status conversation_append_answer(Conversation *conversation, const char *conten
 /* The seal of the answer that is message i, a new reference: SHA-256 of the conversation's start,
  * the seal of the sealed answer before it (null: none) and the messages since then, this one with
  * what "made_with" says included, as compact JSON with sorted keys. It tells that a message was
- * changed by accident; it is no signature. NULL: no memory. */
+ * changed by accident; it is not a signature. NULL: no memory. */
 json_t *conversation_seal(const Conversation *conversation, size_t i);
 
 /* Adds a message of this form, which it takes over. */

@@ -351,7 +351,7 @@ static Status request(Courier *courier, Task task, const char *path, const char 
         return error_set(error, "%s: too long for the process that touches files", path);
     if (courier->to < 0 || !send_message(courier->to, (uint32_t)task, path, text, length) ||
         !receive_message(courier->from, &failed, &empty, &reply, &reply_length)) {
-        courier_end(courier); /* what is left in the pipes is no reply to the next message */
+        courier_end(courier); /* what is left in the pipes is not a reply to the next message */
         return error_set(error, "%s: the process that touches files has ended", path);
     }
     free(empty);

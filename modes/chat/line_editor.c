@@ -81,7 +81,7 @@ static unsigned char insert_common(EditLine *edit, char *words, size_t typed) {
     return CC_REDISPLAY;
 }
 
-/* What Tab does. In a line that is no command, such as pasted code, it inserts a tab. */
+/* What Tab does. In a line that is not a command, such as pasted code, it inserts a tab. */
 static unsigned char editor_complete(EditLine *edit, int key) {
     LineEditor *editor;
     const LineInfo *info = el_line(edit);
@@ -401,7 +401,8 @@ static bool editor_put(Message *message, const char *bytes, size_t n) {
     return true;
 }
 
-/* Whether more lines of the same paste wait. A single byte (a Ctrl-D pressed early) is no paste. */
+/* Whether more lines of the same paste wait. A single byte (a Ctrl-D pressed early) is not a paste.
+ */
 static bool more_is_pasted(const LineEditor *editor) {
 #if defined(HAVE_LIBEDIT)
     if (editor->edit) return terminal_keys_paste_goes_on(&editor->keys);
@@ -440,7 +441,7 @@ static bool editor_add_line(const LineEditor *editor, Message *message, const ch
                             bool *more) {
     if (n == 3 && memcmp(line, "\"\"\"", 3) == 0) {
         *more = message->quoted = !message->quoted;
-        /* The newline before the closing quotes is no part of the message. */
+        /* The newline before the closing quotes is not part of the message. */
         if (!message->quoted && message->length > 0) message->text[--message->length] = '\0';
         return true;
     }

@@ -23,7 +23,7 @@ Status session_file_open(SessionFile *file, const char *path, Error *note, Error
 void session_file_close(SessionFile *file);
 
 /* Removes those of the two files that session_file_open created and that are still empty: the disk
- * was full, the model did not run, or the file that was named is no conversation. */
+ * was full, the model did not run, or the file that was named is not a conversation. */
 void session_file_remove_empty(const SessionFile *file);
 
 /* Adds whole lines; after a failure the file is as before. */

@@ -215,7 +215,7 @@ static const char *name_of(const Sequence *s) {
 }
 
 /* Replaces the escape sequence that the terminal sent by its key's only form here (name_of). False:
- * it is no known key's. */
+ * it is not a known key's. */
 static bool name_key(TerminalKeys *keys, int fd) {
     Sequence sequence;
     if (!read_sequence(keys, fd, &sequence)) return false;
@@ -296,7 +296,7 @@ TerminalKeysResult terminal_keys_next(TerminalKeys *keys, int fd, wchar_t *key) 
 bool terminal_keys_paste_goes_on(const TerminalKeys *keys) {
     if (keys->pasting) return true;
     if (keys->start >= keys->end || keys->start < keys->ahead) return false;
-    /* A single key (a Ctrl-D pressed early) is no paste. */
+    /* A single key (a Ctrl-D pressed early) is not a paste. */
     unsigned char byte = (unsigned char)keys->bytes[keys->start];
     return byte >= 0x20 || byte == '\t' || (byte == '\n' && keys->end - keys->start > 1);
 }

@@ -71,8 +71,8 @@ RUN(trace, sampling_trace_run)
 /* ---- Views: --attention and --positions name their output themselves ---- */
 
 /* Whether the name of a picture ends in one of these forms. What has no form and lies in a folder
- * (/dev/stdout) gets the first of them; a bare word (a layer's number, a mistyped "scores") is no
- * name of a picture. */
+ * (/dev/stdout) gets the first of them; a bare word (a layer's number, a mistyped "scores") is not
+ * a name of a picture. */
 static bool has_form(const char *path, const char *const *forms) {
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
     for (; dot && *forms; forms++)

@@ -28,7 +28,7 @@ void sheet_add(Sheet *text, const char *bytes, size_t n);
 /* Adds at most 1,023 bytes. */
 void sheet_printf(Sheet *text, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* Add bytes that nobody has checked, escaped for where they are shown. A byte that is no part of a
+/* Add bytes that nobody has checked, escaped for where they are shown. A byte that is not part of a
  * UTF-8 sequence becomes U+FFFD. Control characters become the symbols U+2400 to U+2421, or \u00xx
  * in JSON. */
 void sheet_xml(Sheet *text, const char *bytes, size_t n); /* XML text or an attribute's value */

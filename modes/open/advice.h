@@ -6,8 +6,8 @@
 
 /* To be called when `path` could not be opened as a model and `error` says why: replaces the error
  * by one that says what to give instead, where that is known (for a prompt, the name of a
- * repository, a pickle, an ONNX graph, one file of a model, a directory of GGUF files). It is no
- * prompt where `has_prompt` says that there is one. Returns STATUS_FAILED. */
+ * repository, a pickle, an ONNX graph, one file of a model, a directory of GGUF files). It is not
+ * a prompt where `has_prompt` says that there is one. Returns STATUS_FAILED. */
 Status advice_add(const char *path, bool has_prompt, Error *error);
 
 #endif

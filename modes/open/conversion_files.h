@@ -13,7 +13,7 @@
 bool conversion_name(const Source *source, const char *type, char *name, size_t size);
 
 /* A text that is another after any write to a file of the open source, even one that set the file's
- * times back; also after a rename, a new link or a chmod. It is no part of the conversion's name,
+ * times back; also after a rename, a new link or a chmod. It is not part of the conversion's name,
  * so that those make no new conversion. */
 enum { CONVERSION_CHANGES = 17 };
 void conversion_changes(const Source *source, char text[CONVERSION_CHANGES]);

@@ -24,7 +24,7 @@ void ollama_defaults_open(OllamaDefaults *defaults, const FoundBeside *beside,
 
 /* Sets the options that the command line does not give, where the mode generates text and does not
  * repeat a record, and says in a line on stderr what was taken and what is not. Fails for a file
- * that is no JSON object, or no text. The options borrow texts of `defaults`. */
+ * that is not a JSON object or not a text. The options borrow texts of `defaults`. */
 Status ollama_defaults_apply(OllamaDefaults *defaults, Options *options, Error *error);
 
 void ollama_defaults_close(OllamaDefaults *defaults);
