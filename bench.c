@@ -77,7 +77,7 @@ typedef struct Bench {
     double bandwidth, peak;        /* bytes and operations a second */
     double step_bytes, token_ops;  /* of the weights, for one step and for one token */
     double type_ops[TENSOR_TYPES]; /* a token's operations with the weights of each type */
-    double expert_bytes;           /* of all experts, of which a token reads a share */
+    double expert_bytes;           /* of all experts; a token reads a share of them */
     bool any_result;
 } Bench;
 
@@ -93,7 +93,7 @@ typedef struct Result {
     const char *unit;
     double share;        /* the least time that the machine could take, of the time taken */
     bool computes;       /* the operations set the least time, not reading */
-    const double *parts; /* [MODEL_PARTS] seconds, of which the shares are shown */
+    const double *parts; /* [MODEL_PARTS] seconds; their shares are shown */
 } Result;
 
 static const char *const part_names[MODEL_PARTS] = {"projections", "attention", "feed-forward",

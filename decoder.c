@@ -530,7 +530,7 @@ static void check_finite(const float *logits, size_t vocab_size, size_t position
                   &error);
 }
 
-/* A token is a piece of text, of which a character may need several: a TokenDecoder keeps bytes
+/* A token is a piece of text, and a character may need several: a TokenDecoder keeps bytes
  * back until a character is whole. */
 static void print_token(TokenDecoder *decoder, int32_t token) {
     const char *bytes;

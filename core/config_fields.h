@@ -11,7 +11,7 @@ const ConfigField *config_field(size_t i);
 /* Checks every field and their relations; the Error names the field. */
 Status config_validate(const Config *config, Error *error);
 
-/* Multiply-adds of the matrix products of n_rows tokens, of which n_logits want logits. */
+/* Multiply-adds of the matrix products of n_rows tokens when n_logits of them want logits. */
 double config_work(const Config *config, double n_rows, double n_logits);
 
 #endif

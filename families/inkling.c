@@ -282,7 +282,7 @@ static Status add_profiles(const RuleContext *context, uint32_t l, Error *error)
     return source_add_values(context->source, name, n, width, profiles, error);
 }
 
-/* Adds the tables of which each has one row for each token: those of real tokens, the first ones.
+/* Adds the tables with one row for each token: those of real tokens, the first ones.
  */
 static Status add_tokens(const RuleContext *context, const char *to, const char *new_name,
                          const char *old_name, Error *error) {

@@ -1,4 +1,4 @@
-/* LongCat-Flash: one layer of the files is two of ours, of which the first has the mixture. */
+/* LongCat-Flash: one layer of the files is two of ours; the first has the mixture. */
 #include "families/shared.h"
 
 static const RopeKeys plain_rope;

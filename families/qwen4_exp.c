@@ -218,7 +218,7 @@ static Status gguf_ngrams(const GgufModel *m, Config *c) {
     return STATUS_OK;
 }
 
-/* Sets the positions of a pool, of which all layers that attend have as many. */
+/* Sets the positions of a pool, equal in all layers that attend. */
 static Status gguf_pools(const GgufModel *m, Config *c) {
     const GgufValue *ratios = gguf_model_find(m, "attention.compress_ratios", GGUF_AS_WHOLE);
     for (uint32_t l = 0; l < c->n_layers && l < CONFIG_MAX_LAYERS; l++) {

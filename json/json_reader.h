@@ -16,7 +16,7 @@
 
 /* Further flags, beside jansson's. */
 enum {
-    /* Half of a surrogate pair (\ud800), of which Python writes text, reads as U+FFFD. */
+    /* Half of a surrogate pair (\ud800), as Python writes it, reads as U+FFFD. */
     JSON_READER_LONE_SURROGATES = 1 << 16,
     /* Only whole numbers are noted. */
     JSON_READER_WHOLE_NUMBERS = 1 << 17,

@@ -17,7 +17,7 @@ static void read_codes(TensorType type, size_t cols, const uint8_t *panel, size_
     const uint16_t *minima = scales + type_scales_bytes(type, cols) / sizeof *scales;
     group->scale = numbers_half_to_float(scales[g * PANEL_ROWS + r]);
     group->minimum = info->has_min ? numbers_half_to_float(minima[g * PANEL_ROWS + r]) : 0.0f;
-    /* A line has 4 bytes of each row: 4 inputs, or 8, the last 4 of which are in the upper halves.
+    /* A line has 4 bytes of each row: 4 inputs, or 8, the last 4 in the upper halves.
      */
     const uint8_t *line = panel + g * info->group / info->line_inputs * LINE_BYTES + 4 * r;
     for (size_t i = 0; i < info->group; line += LINE_BYTES)

@@ -466,7 +466,7 @@ static Status read_part(const RopeKeys *keys, const json_t *json, const json_t *
     return STATUS_OK;
 }
 
-/* The width of which a part is rotated. */
+/* The width; a part of it is rotated. */
 static double rotated_width(const RopeKeys *keys, const json_t *json, const Config *config) {
     return keys->width ? json_number(json, keys->width, config->head_dim) : config->head_dim;
 }

@@ -36,7 +36,7 @@ static void codes_of_pairs(const uint8_t *pairs, const uint8_t *third, uint8_t *
     }
 }
 
-/* Codes of 4 bits, of which i and i + 16 of each 32 share a byte. */
+/* Codes of 4 bits; codes i and i + 16 of each 32 share a byte. */
 static void codes_of_nibbles(const uint8_t *nibbles, uint8_t *codes) {
     for (size_t g = 0; g < 8; g++) stored_nibbles_32(nibbles + 16 * g, codes + 32 * g);
 }

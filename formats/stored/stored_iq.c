@@ -42,7 +42,7 @@ static void grid_point(const Grid *grid, size_t index, uint8_t *levels) {
         levels[i] = (uint8_t)(number % grid->base);
 }
 
-/* Eight signs of which seven are stored: the eighth makes the number of minus signs even. */
+/* Eight signs, seven of them stored: the eighth makes the number of minus signs even. */
 static uint8_t even_signs(uint32_t seven) {
     return (uint8_t)((seven & 127) | (uint32_t)__builtin_parity(seven & 127) << 7);
 }

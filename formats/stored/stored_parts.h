@@ -23,12 +23,12 @@ static inline int stored_nibble(const uint8_t *p, size_t i) {
     return p[i / 2] >> (i % 2 ? 4 : 0) & 15;
 }
 
-/* Code i of 2-bit codes of which i, i + 32, i + 64 and i + 96 of each 128 share a byte. */
+/* Code i of 2-bit codes; codes i, i + 32, i + 64 and i + 96 of each 128 share a byte. */
 static inline int stored_pair(const uint8_t *p, size_t i) {
     return p[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
 }
 
-/* The 32 codes of 4 bits of which i and i + 16 share a byte. */
+/* The 32 codes of 4 bits; codes i and i + 16 share a byte. */
 static inline void stored_nibbles_32(const uint8_t *p, uint8_t *codes) {
     for (size_t i = 0; i < 16; i++) {
         codes[i] = p[i] & 15;

@@ -119,7 +119,7 @@ static void put_fifth_bits_32(const uint8_t *codes, uint8_t *to) {
     for (size_t i = 0; i < 32; i++) to[i / 8] |= (uint8_t)(codes[i] >> 4 << i % 8);
 }
 
-/* Pairs of bits of codes[256], of which i, i + 32, i + 64 and i + 96 of each 128 share a byte. */
+/* Pairs of bits of codes[256]; pairs i, i + 32, i + 64 and i + 96 of each 128 share a byte. */
 static void put_pairs(const uint8_t *codes, int shift, uint8_t *to) {
     for (size_t i = 0; i < 256; i++)
         to[i / 128 * 32 + i % 32] |= (uint8_t)((codes[i] >> shift & 3) << i % 128 / 32 * 2);

@@ -47,7 +47,7 @@ enum {
     PRE_IGNORE_MERGES = 1,
     PRE_ADD_BOS = 2,
     PRE_PLAIN = 4, /* not byte-level: tokens hold U+2581 for a space and <0xNN> for a byte */
-    PRE_NFC = 8    /* its tokenizer.json normalizes text to NFC, of which GGUF has no key */
+    PRE_NFC = 8    /* its tokenizer.json normalizes text to NFC, for which GGUF has no key */
 };
 
 /* A pre-tokenizer: the patterns that split a text, one after the other. */

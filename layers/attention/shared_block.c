@@ -110,7 +110,7 @@ static void find_adapters(Finder *f, SharedBlock *w) {
     w->up_adapter = find_adapter(f, "adapter.ffn.in", "adapter.up.out", c->ffn_dim, c->dim, true);
 }
 
-/* All but what `mamba` points to, of which there are so many bytes. */
+/* Finds every weight but the Mamba block's, for whose struct it allocates mamba_size bytes. */
 static SharedBlock *find_around(Finder *f, uint32_t layer, size_t mamba_size) {
     SharedBlock *w = layer_allocate(f, sizeof *w + mamba_size);
     if (!w) return NULL;

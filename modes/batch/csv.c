@@ -175,7 +175,7 @@ static Status unknown_column(const Csv *csv, const Piece *piece, Error *error) {
     return STATUS_FAILED;
 }
 
-/* Finds the column of this name, of which there must be one. */
+/* Finds the only column of this name. */
 static Status find_column(const Csv *csv, Piece *piece, Error *error) {
     while (piece->column < csv->n_columns && !is_called(csv, piece->column, piece)) piece->column++;
     if (piece->column == csv->n_columns) return unknown_column(csv, piece, error);

@@ -268,7 +268,7 @@ static Status encode_input(Encoding *c, Error *error) {
 
 /* ---- Ranking ---- */
 
-/* The prompt of Qwen3-Reranker, of which the parts are encoded one by one
+/* The prompt of Qwen3-Reranker; its parts are encoded one by one
  * (https://huggingface.co/Qwen/Qwen3-Reranker-0.6B). */
 static const char rank_start[] =
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "

@@ -98,7 +98,7 @@ static Status command_retry(Chat *chat, char *argument, Error *error) {
     return STATUS_OK;
 }
 
-/* Cuts the blanks after a name off, of which Tab adds one. */
+/* Cuts off the blanks after a name; Tab adds one. */
 static void cut_blanks(char *argument) {
     size_t n = strlen(argument);
     while (n > 0 && isspace((unsigned char)argument[n - 1])) argument[--n] = '\0';

@@ -8,7 +8,7 @@
 typedef struct Divided {
     size_t n_layers;
     size_t attention; /* layers whose heads are divided */
-    size_t latents;   /* ... of which every rank has the cache of all */
+    size_t latents;   /* ... every rank has the cache of all of them */
     size_t ffn;       /* layers whose feed-forward or experts are divided in full */
 } Divided;
 

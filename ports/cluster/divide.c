@@ -158,8 +158,7 @@ static void divide_attention(Division *d) {
 static void divide_layer_ffns(Division *d, size_t l) {
     const Config *c = d->whole;
     LayerWeights *w = &d->model->weights.layers[l];
-    /* AltUp models: gate_cutoff takes the mean of a whole hidden vector, of which a rank has a
-     * part. */
+    /* AltUp models: gate_cutoff takes the mean of a whole hidden vector, but a rank has a part. */
     if (c->stack == STACK_ALTUP || c->without_ffn[l]) return;
     if (w->expert_scale) return; /* each expert's whole output is normalized */
     bool divided = cut_ffn(d, &w->ffn, d->dim, w->ffn.up.w.data ? cut_codes(d, &w->ffn.down) : 0);
