@@ -320,20 +320,44 @@ static void the_printed_formula_gives_the_printed_scores_and_weights(void **stat
     }
 }
 
+/* A tokenizer.json. */
+static const char letters[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, "
+                              "\"c\": 2}, \"merges\": []}}";
+
 /* GPT-OSS: a sink of each head, and windows in every second layer. */
 static void sinks_are_part_of_the_printed_formula(void **state) {
     (void)state;
     static const char *const options[] = {NULL};
-    static const char tokenizer[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": "
-                                    "1, \"c\": 2}, \"merges\": []}}";
     Fixture f = fixture_load("gpt_oss");
     char *source = fixture_source(&f), *path = fixture_path(source, "tokenizer.json");
-    file_write(path, tokenizer, sizeof tokenizer - 1);
+    file_write(path, letters, sizeof letters - 1);
     assert_formula_holds(source, "abc", "0", options, &(Formula){.has_sinks = true, .window = 9});
     assert_formula_holds(source, "abc", "1", options, &(Formula){.has_sinks = true});
     free(path);
     fixture_remove_directory(source);
     fixture_free(&f);
+}
+
+/* What --attention says of layers of other kinds: ZAYA's attend as others do. */
+static void layers_without_maps_say_why(void **state) {
+    (void)state;
+    static const char *const says[][2] = {
+        {"zaya", "layer 0, mean of "},
+        {"doge", "layer 0 attends to positions that it chooses, which is not shown"},
+        {"inkling", "layer 0 attends with a bias of distances, which is not shown"},
+        {"qwen3_next", "layer 0 keeps a state and does not attend"}};
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++) {
+        Fixture f = fixture_load(says[i][0]);
+        char *source = fixture_source(&f), *path = fixture_path(source, "tokenizer.json");
+        file_write(path, letters, sizeof letters - 1);
+        Process p = RUN("run", source, "-i", "abc", "--attention", "-", "--cache-dir", "none");
+        assert_int_equal(p.status, 0);
+        if (!strstr(p.out, says[i][1])) fail_msg("%s", p.out);
+        process_free(&p);
+        free(path);
+        fixture_remove_directory(source);
+        fixture_free(&f);
+    }
 }
 
 /* A cache that rounds is named: its scores and sums are not those of the numbers shown. */
@@ -363,6 +387,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(heads_follow_the_formula_of_attention),
         cmocka_unit_test(the_printed_formula_gives_the_printed_scores_and_weights),
         cmocka_unit_test(sinks_are_part_of_the_printed_formula),
+        cmocka_unit_test(layers_without_maps_say_why),
         cmocka_unit_test(the_formula_names_a_cache_that_rounds),
         cmocka_unit_test(each_branch_adds_to_what_the_next_one_reads),
         cmocka_unit_test(the_view_is_the_same_on_any_threads_and_chunks),

@@ -137,7 +137,24 @@ bool attention_maps_attends(const AttentionMaps *m, size_t layer) {
     uint32_t kind = modelfile_config(m->session->file)->layer_kind[layer];
     return kind == LAYER_ATTENTION || kind == LAYER_LATENT || kind == LAYER_DIFFERENCE ||
            kind == LAYER_PARALLEL_MAMBA || kind == LAYER_SHARED || kind == LAYER_SHARED_MAMBA ||
-           kind == LAYER_HEAD_MIXTURE;
+           kind == LAYER_HEAD_MIXTURE || kind == LAYER_CCA;
+}
+
+const char *attention_maps_absence(const AttentionMaps *m, size_t layer) {
+    switch (modelfile_config(m->session->file)->layer_kind[layer]) {
+    case LAYER_BLOCKS:
+    case LAYER_COMPRESSED:
+    case LAYER_CHOSEN:
+    case LAYER_DYNAMIC_MASK:
+        return "attends to positions that it chooses, which is not shown";
+    case LAYER_RELATIVE:
+        return "attends with a bias of distances, which is not shown";
+    case LAYER_NONE:
+    case LAYER_LATENT_MOE:
+        return "has no attention";
+    default:
+        return "keeps a state and does not attend";
+    }
 }
 
 void attention_maps_mean(const AttentionMaps *m, size_t first, size_t n_layers, float *out) {

@@ -37,8 +37,11 @@ uint32_t attention_maps_kv_head(const AttentionMaps *maps, size_t layer, uint32_
 /* The end of the keys that a query may see: those up to itself, unless a mask was overridden. */
 size_t attention_maps_end(const AttentionMaps *maps, size_t query);
 
-/* Whether the layer attends; others keep a state, and their maps stay 0. */
+/* Whether the layer attends in a way that the maps hold; the maps of others stay 0. */
 bool attention_maps_attends(const AttentionMaps *maps, size_t layer);
+
+/* What is said of a layer that has no maps: "keeps a state and does not attend" or the like. */
+const char *attention_maps_absence(const AttentionMaps *maps, size_t layer);
 
 /* Fills out[n][n] with the mean map of those of n_layers layers from `first` on that attend, all
  * heads. */

@@ -63,7 +63,7 @@ void attention_text_maps(const AttentionMaps *m, Sheet *out) {
     sheet_printf(out, "\n%s", legend);
     for (uint32_t layer = 0; layer < m->n_layers; layer++) {
         if (!attention_maps_attends(m, layer)) {
-            sheet_printf(out, "\nlayer %u keeps a state and does not attend\n", layer);
+            sheet_printf(out, "\nlayer %u %s\n", layer, attention_maps_absence(m, layer));
             continue;
         }
         attention_maps_mean(m, layer, 1, mean);

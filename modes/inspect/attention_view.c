@@ -53,8 +53,8 @@ static Status write_head(const AttentionMaps *m, size_t layer, uint32_t head, Sh
         return error_set(error, "--attention %zu.%u: the model has layers 0 to %u", layer, head,
                          m->n_layers - 1);
     if (!attention_maps_attends(m, layer))
-        return error_set(error, "--attention %zu.%u: the layer keeps a state and does not attend",
-                         layer, head);
+        return error_set(error, "--attention %zu.%u: the layer %s", layer, head,
+                         attention_maps_absence(m, layer));
     if (head >= attention_maps_heads(m, layer))
         return error_set(error, "--attention %zu.%u: the layer has heads 0 to %u", layer, head,
                          attention_maps_heads(m, layer) - 1);
