@@ -20,6 +20,7 @@
 # make deb        dist/verbatim_VERSION_ARCHITECTURE.deb
 # make static     build/static/run, export: no shared libraries, the same bytes from the same compiler
 # make dist       dist/verbatim-VERSION.tar.gz, and -linux-ARCHITECTURE.tar.gz with the static programs
+# make release    all that a release publishes, from a clean tag: docs/releasing.md
 #
 # Variants build beside each other: make test CC=clang OPT=-O0 BUILD=build/clang-O0
 
@@ -221,7 +222,8 @@ $(BUILD)/libverbatim.so.1: $(BUILD)/ports/library/verbatim.o $(BUILD)/libverbati
 	ln -sf libverbatim.so.1 $(BUILD)/libverbatim.so
 
 # Programs without shared libraries. Of jansson only json_* stays visible: its archive has functions
-# with names that we have, too. What libedit needs is not in every pkg-config file.
+# with names that we have, too. What libedit needs is not in every pkg-config file. NAME.linked lists the files
+# that the linker took (scripts/linked).
 STATIC_LIBS = $(filter-out -ljansson,$(shell pkg-config --static --libs $(PACKAGES)))
 ifeq ($(HAVE_LIBEDIT),yes)
 STATIC_LIBS += $(filter-out -ltermcap,$(shell pkg-config --static --libs libedit)) -lmd -ltinfo
@@ -232,11 +234,15 @@ STRIP = strip
 static: $(BUILD)/static/run $(BUILD)/static/export $(BUILD)/static/bench
 $(BUILD)/static/jansson.o: $(BUILD)/libverbatim.a
 	@mkdir -p $(@D)
-	$(CC) -nostdlib -r $(LDFLAGS) -Wl,--whole-archive -l:libjansson.a -Wl,--no-whole-archive -o $@
+	$(CC) -nostdlib -r $(LDFLAGS) -Wl,--trace,--trace -Wl,--whole-archive -l:libjansson.a -Wl,--no-whole-archive -o $@ >$@.linked
 	$(OBJCOPY) --wildcard --keep-global-symbol='json*' $@
 $(BUILD)/static/%: $(BUILD)/%.o $(BUILD)/libverbatim.a $(BUILD)/static/jansson.o
-	$(CC) $(ALL_CFLAGS) -static -Wl,--build-id=none -o $@ $^ $(LDFLAGS) $(STATIC_LIBS) -lm -lpthread
+	$(CC) $(ALL_CFLAGS) -static -Wl,--build-id=none -Wl,--trace,--trace -o $@ $^ $(LDFLAGS) $(STATIC_LIBS) -lm -lpthread >$@.linked
 	$(STRIP) -s $@
+# The licences of the libraries that are in them, for those who pass the programs on.
+$(BUILD)/static/NOTICES: $(BUILD)/static/run $(BUILD)/static/export $(BUILD)/static/bench scripts/linked
+	scripts/linked --notices $(BUILD)/static >$@.tmp
+	@mv $@.tmp $@
 
 define isa_rules
 $(BUILD)/%.$(1).o: %.c
@@ -581,26 +587,35 @@ uninstall:
 	-cd "$$INSTALL_ROOT/share" && rmdir verbatim doc/verbatim/docs doc/verbatim/models doc/verbatim 2>/dev/null
 	@echo 'kept: each user'"'"'s conversions, in ~/.cache/verbatim or, where it is set, $$XDG_CACHE_HOME/verbatim' >&2
 
-dist: static
+# Where the archives and packages go, and the date that their files carry: the commit's.
+DIST = dist
+dist deb wheel release: export SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),0)
+dist: static $(BUILD)/static/NOTICES
 	@test -n "$(VERSION)"
-	BUILD=$(BUILD) MAKE="$(MAKE)" scripts/dist $(VERSION) dist
+	CC="$(CC)" BUILD=$(BUILD) MAKE="$(MAKE)" scripts/dist $(VERSION) $(DIST)
 
 # A Python package with the static programs, for any Linux of this machine's kind: docs/python.md.
 PYTHON = python3
-wheel: static
-	@mkdir -p dist
-	VERBATIM_PROGRAMS="$(CURDIR)/$(BUILD)/static" VERBATIM_PLATFORM=manylinux2014_$(MACHINE) \
-		$(PYTHON) -m pip wheel -q --no-deps -w dist ./integrations/python
-	@ls dist/verbatim_lm-*.whl
+wheel: static $(BUILD)/static/NOTICES
+	@mkdir -p $(DIST)
+	@rm -rf integrations/python/build integrations/python/*.egg-info
+	umask 022; VERBATIM_PROGRAMS="$(CURDIR)/$(BUILD)/static" VERBATIM_PLATFORM=manylinux2014_$(MACHINE) \
+		$(PYTHON) -m pip wheel -q --no-deps -w $(DIST) ./integrations/python
+	@ls $(DIST)/verbatim_lm-*.whl
 
 deb: all
 	@test -n "$(VERSION)"
-	BUILD=$(BUILD) MAKE="$(MAKE)" scripts/deb $(VERSION) dist
+	BUILD=$(BUILD) MAKE="$(MAKE)" scripts/deb $(VERSION) $(DIST)
+
+# Everything that a release publishes, from a clean tag alone: docs/releasing.md. DRY_RUN=1 takes any state.
+release:
+	@test -n "$(VERSION)"
+	MAKE="$(MAKE)" scripts/release $(VERSION)
 
 clean:
 	rm -rf build $(PROGRAMS)
 
-.PHONY: all shared core core-lines wasm mpi $(PROGRAMS) check test test-all test-sweeps soak guard asan fuzz fuzzers coverage tsan format lint install install-strip install-library uninstall deb wheel static dist clean
+.PHONY: all shared core core-lines wasm mpi $(PROGRAMS) check test test-all test-sweeps soak guard asan fuzz fuzzers coverage tsan format lint install install-strip install-library uninstall deb wheel static dist release clean
 .SECONDARY:
 
 -include $(OBJECTS:.o=.d) $(PROGRAMS:%=$(BUILD)/%.d) $(wildcard $(BUILD)/tests/*.d $(BUILD)/docs/*.d) \

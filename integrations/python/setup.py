@@ -58,12 +58,17 @@ def files():
             folder = checkout / build
         programs = [folder / "run", folder / "export"]
         stories = checkout / "models" / "stories.bin"
-    license = checkout / "LICENSE" if is_checkout else installed().parent / "share" / "doc" / "verbatim" / "LICENSE"
+    documents = None if is_checkout else installed().parent / "share" / "doc" / "verbatim"
+    # NOTICES: the licences of libraries that static programs hold.
+    texts = {
+        "LICENSE": (documents or checkout) / "LICENSE",
+        "NOTICES": (documents or pathlib.Path(given or checkout)) / "NOTICES",
+    }
     return {
         "bin/verbatim": programs[0],
         "bin/verbatim-export": programs[1],
         "models/stories.bin": stories,
-        **({"LICENSE": license} if license.exists() else {}),
+        **{name: text for name, text in texts.items() if text.exists()},
     }
 
 
@@ -98,6 +103,8 @@ class Build(build_py):
             (package / folder).mkdir(parents=True)
         for name, source in taken.items():
             shutil.copy2(source, package / name)
+        for path in package.rglob("*"):  # not what the checkout's umask made of them: a wheel holds modes
+            path.chmod(0o755 if path.is_dir() or path.parent.name == "bin" else 0o644)
 
 
 class Wheel(bdist_wheel):
