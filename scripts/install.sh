@@ -38,7 +38,7 @@ clean() {
     rm -rf "$work"
 }
 # What the folder of an installation has for DIR/bin and DIR/share; whether DIR/FILE is our link to it.
-linked() { (cd "$1" && find bin share/man share/bash-completion share/zsh ! -type d); }
+linked() { (cd "$1" && find bin share/man share/bash-completion share/zsh ! -type d 2>/dev/null); }
 ours() { [ "$(readlink "$prefix/$1")" = "$(link_to "$1")" ]; }
 link_to() { printf '%s/lib/verbatim/%s\n' "$(dirname "$1" | sed 's|[^/][^/]*|..|g')" "$1"; }
 
