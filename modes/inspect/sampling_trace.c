@@ -248,6 +248,7 @@ static Status write_record(Trace *t, size_t position, Error *error) {
     return hand_on(t, error);
 }
 
+/* Continues the prompt token by token until the text ends, and writes each choice. */
 static Status continue_text(Trace *t, Decoding *decoding, Error *error) {
     Generation *g = &t->generation;
     size_t position = t->ids.length, context = model_context(t->session->model);

@@ -152,6 +152,7 @@ static Status apply_global_tokens(Overrides *o, const char *item, const char *va
 
 /* ---- Branches that are off (branches_off.h) ---- */
 
+/* Reads the override attention=off... or ffn=off..., and notes which branches it switches off. */
 static Status apply_off(Overrides *o, const char *item, const char *value, bool attention,
                         Error *error) {
     BranchOff off;
