@@ -41,6 +41,6 @@ void advice_option(const CommandLine *line, const char *spelled, Error *error) {
     }
     if (!row) row = nearest(line, name);
     if (!row) return;
-    const char *shown = row->value && row->kind != OPTION_HELP ? row->value : "";
+    const char *shown = row->value && row->kind != OPTION_WORD ? row->value : "";
     error_set(error, "; did you mean --%s%s%s?", row->name, shown[0] ? " " : "", shown);
 }

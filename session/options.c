@@ -119,7 +119,7 @@ const ModeOptions options_override = {.rows = override_rows};
 
 static const OptionRow help_rows[] = {
     HEADING_ROW("Help"),
-    {OPTION_HELP, 'h', "help", "usual|all", FIELD(help), 0, 0,
+    {OPTION_WORD, 'h', "help", "usual|all", FIELD(help), 0, 0,
      "this page; --help all: every option", USUAL, "usual"},
     FLAG_ROW(USUAL, 0, "version", FIELD(version), "versions; --bug-report: details for an issue"),
     END_ROW,

@@ -70,7 +70,7 @@ bool command_line_asks(const CommandLine *line, const char *name) {
         return *(const bool *)field;
     case OPTION_TEXT:
         return *(const char *const *)field != NULL;
-    case OPTION_HELP:
+    case OPTION_WORD:
     case OPTION_CHOICE:
         return *(const unsigned *)field != 0;
     case OPTION_LIST:
@@ -91,7 +91,7 @@ const char *command_line_text(const CommandLine *line, const char *name) {
 /* "-i, --prompt TEXT" */
 static int row_text(const OptionRow *row, char *text, size_t size) {
     char letter[8] = "    ";
-    bool has_value = row->value && row->kind != OPTION_HELP;
+    bool has_value = row->value && row->kind != OPTION_WORD;
     if (row->letter) snprintf(letter, sizeof letter, "-%c, ", row->letter);
     return snprintf(text, size, "%s--%s%s%s", letter, row->name, has_value ? " " : "",
                     has_value ? row->value : "");
@@ -199,11 +199,11 @@ static Status set_value(void *field, const OptionRow *row, const char *spelled, 
         return parse_uint(row, spelled, value, field, error);
     case OPTION_FLOAT:
         return parse_float(row, spelled, value, field, error);
-    case OPTION_HELP:
+    case OPTION_WORD:
     case OPTION_CHOICE:
         *(unsigned *)field = word_index(row->value, value);
         if (*(unsigned *)field != UINT_MAX) {
-            *(unsigned *)field += row->kind == OPTION_HELP; /* 0: no help */
+            *(unsigned *)field += row->kind == OPTION_WORD; /* 0: not given */
             return STATUS_OK;
         }
         return usage(error, "%s: '%s' is none of %s", spelled, value, row->value);
@@ -275,7 +275,7 @@ static Status parse_option(CommandLine *line, int argc, char **argv, int *i, Err
     if (word[1] != '-') spelled[2] = '\0';
     if (row->kind == OPTION_FLAG && value) return usage(error, "%s takes no value", spelled);
     bool lone = !next || find_option(line, next, &unused, &ignored);
-    if (row->kind == OPTION_HELP) lone = !next || word_index(row->value, next) == UINT_MAX;
+    if (row->kind == OPTION_WORD) lone = !next || word_index(row->value, next) == UINT_MAX;
     if (row->alone && !value && lone) value = row->alone;
     if (row->kind != OPTION_FLAG && !value) {
         /* A value that reads as an option is one forgotten before it. */

@@ -28,7 +28,8 @@ typedef enum OptionKind {
     OPTION_UINT,    /* uint64_t, from low to high */
     OPTION_FLOAT,   /* double, from low to high */
     OPTION_CHOICE,  /* an enum: the index of the word among `value`, "a|b|c" */
-    OPTION_HELP,    /* an enum, 0 for no help: one more than the index; `value` is not shown */
+    OPTION_WORD,    /* an enum, 0 if not given: one more than the index. Takes the next word only
+                     * where that is among `value`, else means `alone`; `value` is not shown */
     OPTION_LIST     /* OptionList */
 } OptionKind;
 
@@ -39,10 +40,10 @@ typedef struct OptionRow {
     const char *value; /* what stands for the value in --help */
     size_t field;      /* offset in the struct of values */
     double low, high;
-    const char *help; /* NULL: another row's help names the option */
-    bool usual;       /* listed by --help; --help all lists every option */
-    const char
-        *alone; /* OPTION_CHOICE: the word that is meant where none follows; NULL: one must */
+    const char *help;  /* NULL: another row's help names the option */
+    bool usual;        /* listed by --help; --help all lists every option */
+    const char *alone; /* OPTION_CHOICE, OPTION_WORD: the word that is meant where none follows;
+                          NULL: one must */
 } OptionRow;
 
 typedef struct OptionTable {

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <unistd.h>
 
+#include "core/config_fields.h"
 #include "kvcache/kvcache_sizes.h"
 #include "modes/open/fit.h"
 #include "tests/process.h"
@@ -209,8 +210,67 @@ static void shapes_of_papers_have_their_parameters(void **state) {
     PROCESS_SAYS(p, 0, "gated=0");
 }
 
+/* The fields of other families and of other kinds of positions are left to --info all. */
+static void info_shows_what_is_set_and_info_all_every_field(void **state) {
+    (void)state;
+    static const struct {
+        const char *shape, *there[6], *absent[6];
+    } cases[] = {
+        {"random:gpt2",
+         {"\nfamily              gpt2\n", "\nposition            learned\n",
+          "\ngated               no\n", "\nother fields        1"},
+         {"llama", "\nrope_", "\nrotary_dim", "\nstate_heads", "\nalibi_max_bias"}},
+        {"random:tiny,position=alibi",
+         {"\nfamily              random\n", "\nalibi_max_bias      8\n"},
+         {"\nrope_"}},
+        {"random:tiny,logit_softcap=30,window=5",
+         {"\nrope_theta          10000\n", "\nlogit_softcap       30\n",
+          "\nwindow              5 x 2\n"},
+         {"\nsinusoid_base", "\nattention_softcap", "\nchunk"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Process p = RUN("run", cases[i].shape, "--info");
+        for (size_t k = 0; k < 6 && cases[i].there[k]; k++)
+            if (!strstr(p.out, cases[i].there[k]))
+                fail_msg("%s: no '%s' in:\n%s", cases[i].shape, cases[i].there[k], p.out);
+        for (size_t k = 0; k < 6 && cases[i].absent[k]; k++)
+            if (strstr(p.out, cases[i].absent[k]))
+                fail_msg("%s: '%s' in:\n%s", cases[i].shape, cases[i].absent[k], p.out);
+        process_free(&p);
+        p = RUN("run", cases[i].shape, "--info", "all");
+        for (size_t k = 0; config_field(k); k++) {
+            char begin[80];
+            snprintf(begin, sizeof begin, "\n%s ", config_field(k)->name);
+            if (!strstr(p.out, begin)) fail_msg("%s: no %s", cases[i].shape, begin + 1);
+        }
+        assert_null(strstr(p.out, "\nother fields"));
+        process_free(&p);
+    }
+    /* A word that is not "all" is a model. */
+    Process p = RUN("run", "--info", "random:tiny"), q = RUN("run", "random:tiny", "--info=more");
+    PROCESS_SAYS(q, 2, "--info: 'more' is none of usual|all");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+}
+
+/* 540 billion weights, of which nothing is written. */
+static void the_layers_of_a_shape_are_printed_without_its_weights(void **state) {
+    (void)state;
+    Process p = RUN("run", "random:palm-540b", "--layers");
+    assert_string_equal(p.out, "x = embedding of the token, [18432]\n"
+                               "layers 0-117\n"
+                               "    x += attention{48 heads of 256, 1 of keys}(norm(x)), "
+                               "x += feed-forward{73728, gated}(norm(x))\n"
+                               "logits = output(norm(x)), [256000]\n");
+    assert_string_equal(p.err, "");
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(info_shows_what_is_set_and_info_all_every_field),
+        cmocka_unit_test(the_layers_of_a_shape_are_printed_without_its_weights),
         cmocka_unit_test(shapes_of_papers_have_their_parameters),
         cmocka_unit_test(a_model_that_does_not_fit_is_said_with_type_and_context),
         cmocka_unit_test(a_model_fits_with_its_whole_context_a_part_of_it_or_another_type),

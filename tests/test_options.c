@@ -577,7 +577,7 @@ static void options_that_are_asked_for_by_name_exist(void **state) {
 }
 
 static void find_option(const OptionRow *row, const Page *page) {
-    const char *name = row->name, *value = row->kind == OPTION_HELP ? NULL : row->value;
+    const char *name = row->name, *value = row->kind == OPTION_WORD ? NULL : row->value;
     char letter = row->letter, spelled[80], choices[80];
     snprintf(spelled, sizeof spelled, page->form, name);
     if (!strstr(page->text, spelled)) print_message("%s: no %s\n", page->name, spelled);

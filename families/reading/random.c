@@ -473,12 +473,23 @@ static Status check_groups(const Shape *shape, Error *error) {
     return STATUS_OK;
 }
 
+/* The family whose adapters fit the shape; "random": a shape of no family that is known here. */
+static const char *family_of(const Config *c) {
+    bool has_rope = c->position == POSITION_ROPE && c->gated, is_rms = c->norm == NORM_RMS;
+    if (c->stack == STACK_GEMMA4) return "gemma4_text";
+    if (c->stack != STACK_PLAIN || c->norm_place != NORM_BEFORE || c->parallel_block ||
+        c->state.conv_kernel > 0 || c->latent.kv_lora_rank > 0)
+        return "random";
+    if (is_rms && has_rope) return c->experts.count > 0 ? "mixtral" : "llama";
+    return !is_rms && c->position == POSITION_LEARNED && !c->gated ? "gpt2" : "random";
+}
+
 Status random_parse(Source *source, const char *settings, Error *error) {
     Shape shape = {.config = config_default()};
     if (random_apply(&shape, settings, error) != STATUS_OK) return STATUS_FAILED;
     random_complete(&shape);
     Config *c = &shape.config;
-    strcpy(c->family, c->stack == STACK_GEMMA4 ? "gemma4_text" : "llama");
+    strcpy(c->family, family_of(c));
     snprintf(c->name, sizeof c->name, "random:%.100s", settings);
     if (config_validate(c, error) != STATUS_OK) return error_prefix(error, "random");
     if (c->gated && !shape.says_gated && c->norm == NORM_LAYER)

@@ -14,7 +14,9 @@
 #include "layers/model_watch.h"
 #include "session/config_text.h"
 #include "modes/open/fit.h"
+#include "modes/inspect/info_fields.h"
 #include "modes/inspect/info_json.h"
+#include "modes/inspect/inspect_options.h"
 #include "modes/inspect/modelfile_verify.h"
 #include "modes/inspect/render.h"
 #include "modes/open/tensor_totals.h"
@@ -77,14 +79,23 @@ static Status print_prediction(Session *session, Error *error) {
 
 static Status print_config(Session *session, Error *error) {
     const Config *config = modelfile_config(session->file);
+    const bool all = inspect_options(session->options)->info == INFO_ALL;
+    size_t hidden = 0;
     Status status = STATUS_OK;
     for (size_t i = 0; config_field(i) && status == STATUS_OK; i++) {
         char text[512];
+        if (!all && !info_fields_is_set(config, config_field(i))) {
+            hidden++;
+            continue;
+        }
         config_text(config, config_field(i), text, sizeof text);
         one_line(text);
         status = inspect_print(session, error, "%-19s %s\n", config_field(i)->name, text);
     }
-    return status;
+    if (hidden == 0 || status != STATUS_OK) return status;
+    return inspect_print(session, error,
+                         "other fields        %zu at their defaults: --info all\n",
+                         hidden);
 }
 
 static bool is_config_field(const char *name) {

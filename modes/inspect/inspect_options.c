@@ -6,7 +6,8 @@ static const InspectOptions unset;
 
 static const OptionRow rows[] = {
     HEADING_ROW("Instead of generating text"),
-    FLAG_ROW(USUAL, 0, "info", FIELD(info), "configuration, tensors, memory; --layers: by layer"),
+    {OPTION_WORD, 0, "info", "usual|all", FIELD(info), 0, 0,
+     "what is set (--info all: all); --layers: formulas", USUAL, "usual"},
     FLAG_ROW(RARE, 0, "layers", FIELD(layers), NULL),
     FLAG_ROW(USUAL, 0, "verify", FIELD(verify), "check the model file: checksums and weights"),
     FLAG_ROW(USUAL, 0, "tokenize", FIELD(tokenize),

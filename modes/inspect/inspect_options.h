@@ -6,8 +6,11 @@
 
 typedef enum ScoreChoice { SCORE_NO, SCORE_TABLE, SCORE_JSON } ScoreChoice;
 
+typedef enum InfoChoice { INFO_NO, INFO_USUAL, INFO_ALL } InfoChoice;
+
 typedef struct InspectOptions {
-    bool info, layers, verify, tokenize, detokenize, render, bug_report;
+    InfoChoice info;
+    bool layers, verify, tokenize, detokenize, render, bug_report;
     const char *eval, *eval_tasks, *against;
     uint64_t limit;           /* tokens of --eval that are scored; 0: all */
     bool why;                 /* --against: which tensors win answers back */

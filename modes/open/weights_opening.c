@@ -43,7 +43,8 @@ static Status change_model(Session *session, ModelOptions *options, MaskOverride
 static void warn_of_size(const Session *session) {
     char text[256];
     const Options *o = session->options;
-    if (!options_ask(o, "info") && !session->cluster &&
+    static const char *const describing[] = {"info", "layers", NULL};
+    if (!options_ask_any(o, describing) && !session->cluster &&
         fit_warning(session, session->free_memory, text, sizeof text))
         terminal_say("%s: %s", o->model, text);
 }
