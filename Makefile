@@ -74,9 +74,10 @@ FLAGS_amx = $(FLAGS_avx512) -mamx-tile -mamx-int8
 FLAGS_amx_bf16 = $(FLAGS_amx) -mamx-bf16
 FLAGS_neon = -march=armv8.2-a+dotprod+fp16
 FLAGS_neon_i8mm = -march=armv8.2-a+dotprod+fp16+i8mm
-# Instruction sets whose kernels `make asan` leaves without sanitizers.
+# Instruction sets whose code `make asan` and `make fuzz` leave without sanitizers.
 UNSANITIZED =
-$(foreach isa,$(UNSANITIZED),$(eval FLAGS_$(isa) += -fno-sanitize=all))
+NO_SANITIZERS = -fno-sanitize=all
+$(foreach isa,$(UNSANITIZED),$(eval FLAGS_$(isa) += $(NO_SANITIZERS)))
 
 MACHINE := $(shell $(CC) -dumpmachine | cut -d- -f1)
 ISAS = $(ISAS_$(MACHINE))
@@ -91,10 +92,6 @@ ISA_SOURCES = core/attention_segment.c core/attention_bf16.c kernels/attention_q
 LANES = reference $(patsubst kernels/lanes_%.h,%,$(wildcard $(ISAS:%=kernels/lanes_%.h)))
 ISA_OBJECTS = $(filter-out $(BUILD)/kernels/float.reference.o, \
 	$(foreach isa,$(LANES),$(ISA_SOURCES:%.c=$(BUILD)/%.$(isa).o)))
-
-# Hand-written kernels are long straight lines, at which some compilers' sanitizers take longer
-# than minutes; what runs in a fuzz target never calls them.
-KERNEL_FLAGS =
 
 # The folders of the house beside the root; docs/architecture.md says what each is for.
 ROOMS = $(addprefix layers/,attention state experts arrangements) $(addprefix formats/,containers stored tokenizers family) \
@@ -248,7 +245,7 @@ define isa_rules
 $(BUILD)/%.$(1).o: %.c
 	@mkdir -p $$(@D)
 	$$(CC) $$(ALL_CFLAGS) $$(FLAGS_$(1)) -DISA=$(1) -c -o $$@ $$<
-$(BUILD)/kernels/$(1).o $(BUILD)/kernels/$(1)_superblocks.o $(BUILD)/kernels/$(1)_pairs.o: ISA_FLAGS = $(FLAGS_$(1)) $(KERNEL_FLAGS)
+$(BUILD)/kernels/$(1).o $(BUILD)/kernels/$(1)_superblocks.o $(BUILD)/kernels/$(1)_pairs.o: ISA_FLAGS = $(FLAGS_$(1))
 $(BUILD)/kernels/$(1)_superblocks.o: ISA_FLAGS += $(SUPERBLOCK_FLAGS)
 endef
 $(foreach isa,reference $(ISAS),$(eval $(call isa_rules,$(isa))))
@@ -473,8 +470,11 @@ asan:
 	LSAN_OPTIONS=suppressions=tests/leaks.txt $(MAKE) $(ASAN_TIER) BUILD=build/asan OPT=-O1 CFLAGS="$(SANITIZE) -g1 -Wno-format-truncation" LDFLAGS="$(SANITIZE) -no-pie" \
 		UNSANITIZED="$(ABSENT_ISAS)" SUPERBLOCK_FLAGS="$(CHEAP_ASAN)"
 
+# Vector code is long straight lines, at which clang's coverage and sanitizers take minutes a file; no fuzz target
+# calls it. clang's -fno-sanitize=all leaves the coverage on.
+NO_COVERAGE = -fno-sanitize-coverage=edge,trace-cmp,inline-8bit-counters,pc-table,indirect-calls,stack-depth
 fuzz:
-	$(MAKE) fuzzers BUILD=build/fuzz CC=clang OPT=-O1 KERNEL_FLAGS=-fno-sanitize=all \
+	$(MAKE) fuzzers BUILD=build/fuzz CC=clang OPT=-O1 UNSANITIZED="$(ISAS)" NO_SANITIZERS="-fno-sanitize=all $(NO_COVERAGE)" \
 		CFLAGS="$(SANITIZE) -fsanitize=fuzzer-no-link" LDFLAGS="$(SANITIZE)"
 	scripts/run-fuzz $(FUZZ_SECONDS) $(FUZZERS:$(BUILD)/%=build/fuzz/%)
 fuzzers: $(FUZZERS) $(BUILD)/seeds
