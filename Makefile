@@ -263,7 +263,7 @@ $(BUILD)/%.o: %.c
 # kernels/. No formats, modes, templates, drafters or SIMD: core/core_absent.c stands for what the others call of
 # them. It continues a text of a model.bin and gives the same bytes.
 CORE_KERNELS = kernels/reference.c kernels/matmul.c kernels/tensor.c
-NOT_IN_CORE = base/sha256.c $(addprefix tokenizer/,characters.c charsmap.c decode_all.c normal_forms.c unicode_ages.c unigram.c)
+NOT_IN_CORE = base/base64.c base/sha256.c $(addprefix tokenizer/,characters.c charsmap.c decode_all.c normal_forms.c unicode_ages.c unigram.c)
 CORE_SOURCES = $(filter-out $(PROGRAMS:%=%.c) decoder.c $(NOT_IN_CORE),$(wildcard *.c base/*.c core/*.c tokenizer/*.c)) \
 	$(CORE_KERNELS) kvcache/kvpages.c
 CORE_OBJECTS = $(CORE_SOURCES:%.c=$(BUILD)/core/objects/%.o)

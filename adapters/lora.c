@@ -215,10 +215,6 @@ static Status pack(Lora *lora, Matrix *out, TensorType type, size_t rows, size_t
     return STATUS_OK;
 }
 
-static size_t lora_larger(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 static float *copy_floats(const float *x, size_t n) {
     float *copy = malloc(n * sizeof *copy);
     if (copy) memcpy(copy, x, n * sizeof *copy);
@@ -275,9 +271,9 @@ static Status add_matrix(Lora *lora, const LoraMatrix *matrices, size_t n, size_
     }
     a[i] = part->a;
     part->scale = matrix->scale;
-    lora->widest = lora_larger(lora->widest, matrix->rows);
-    lora->deepest = lora_larger(lora->deepest, matrix->rank);
-    lora->most_cols = lora_larger(lora->most_cols, matrix->cols);
+    lora->widest = size_max(lora->widest, matrix->rows);
+    lora->deepest = size_max(lora->deepest, matrix->rank);
+    lora->most_cols = size_max(lora->most_cols, matrix->cols);
     return pack(lora, &part->b, matrix->rows_type, matrix->rows, matrix->rank, matrix->rows_factor,
                 error);
 }
@@ -635,8 +631,8 @@ Status lora_begin(Lora *lora, Error *error) {
     lora->inner = lora_allocate(n, MOST_TARGETS * lora->deepest);
     lora->outer = lora_allocate(n, lora->block);
     lora->sums = lora_allocate((size_t)m->n_threads, m->config->dim);
-    lora->matmul = matmul_memory_new(m->isa->kernels, n,
-                                     lora_larger(lora->most_cols, lora->deepest), m->n_threads);
+    lora->matmul = matmul_memory_new(m->isa->kernels, n, size_max(lora->most_cols, lora->deepest),
+                                     m->n_threads);
     if (lora->n == 0 || !lora->masks || !lora->gathered || !lora->inner || !lora->outer ||
         !lora->sums || !lora->matmul || !allocate_lists(lora, &lora->lists[0]) ||
         !allocate_lists(lora, &lora->lists[1]) || !allocate_chosen(lora))

@@ -3,10 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-static size_t min3(size_t a, size_t b, size_t c) {
-    size_t least = a < b ? a : b;
-    return least < c ? least : c;
-}
+#include "base/status.h"
 
 size_t spelling_distance(const char *a, const char *b) {
     enum { MOST = 32 };
@@ -16,10 +13,10 @@ size_t spelling_distance(const char *a, const char *b) {
     for (size_t k = 0; k <= m; k++) d[0][k] = k;
     for (size_t i = 1; i <= n; i++) {
         for (size_t k = 1; k <= m; k++) {
-            d[i][k] =
-                min3(d[i - 1][k] + 1, d[i][k - 1] + 1, d[i - 1][k - 1] + (a[i - 1] != b[k - 1]));
+            d[i][k] = size_min(size_min(d[i - 1][k], d[i][k - 1]) + 1,
+                               d[i - 1][k - 1] + (a[i - 1] != b[k - 1]));
             if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
-                d[i][k] = min3(d[i][k], d[i - 2][k - 2] + 1, SIZE_MAX);
+                d[i][k] = size_min(d[i][k], d[i - 2][k - 2] + 1);
         }
     }
     return d[n][m];

@@ -48,6 +48,14 @@ static inline bool size_mul(size_t a, size_t b, size_t *product) {
     return !__builtin_mul_overflow(a, b, product);
 }
 
+static inline size_t size_min(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+static inline size_t size_max(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
 /* `n` rounded up to a multiple of `step` (a power of two); n must be far from SIZE_MAX. */
 static inline size_t round_up(size_t n, size_t step) {
     return (n + step - 1) & ~(step - 1);

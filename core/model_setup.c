@@ -17,10 +17,6 @@
 
 /* ---- Working memory ---- */
 
-static size_t model_setup_larger(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 /* The widest head of all layers, of its key or its value. */
 static size_t widest_head(const Config *c) {
     size_t most = 1;
@@ -29,7 +25,7 @@ static size_t widest_head(const Config *c) {
         KvLayer kv = {.key_dim = h.head_dim, .value_dim = h.value_dim};
         if (c->layer_kind[l] != LAYER_ATTENTION)
             kv = layer_kinds.kinds[c->layer_kind[l]]->cached(c, l);
-        most = model_setup_larger(most, model_setup_larger(kv.key_dim, kv.value_dim));
+        most = size_max(most, size_max(kv.key_dim, kv.value_dim));
     }
     return most;
 }
@@ -39,7 +35,7 @@ static size_t widest_input(const ModelFile *file) {
     size_t most = 0;
     for (size_t i = 0; i < modelfile_n_tensors(file); i++) {
         const FileTensor *tensor = modelfile_tensor(file, i);
-        if (tensor->type != TENSOR_VECTOR) most = model_setup_larger(most, tensor->cols);
+        if (tensor->type != TENSOR_VECTOR) most = size_max(most, tensor->cols);
     }
     return most;
 }
@@ -51,7 +47,7 @@ static size_t widest_thread(const Model *m) {
     size_t most = m->arrangement->thread_floats ? m->arrangement->thread_floats(c) : 0;
     for (uint32_t l = 0; l < c->n_layers; l++) {
         const BranchKind *kind = m->weights.layers[l].kind;
-        if (kind && kind->thread_floats) most = model_setup_larger(most, kind->thread_floats(c));
+        if (kind && kind->thread_floats) most = size_max(most, kind->thread_floats(c));
     }
     return round_up(most, 16);
 }
@@ -165,7 +161,7 @@ Status model_open(Model **out, const ModelFile *file, const ModelOptions *option
     m->max_rows = options->max_rows ? options->max_rows : MATMUL_MAX_ROWS;
     if (m->max_rows > MATMUL_MAX_ROWS) m->max_rows = MATMUL_MAX_ROWS;
     if (m->max_rows > m->context && !options->max_rows) m->max_rows = m->context;
-    m->ffn_rows = model_setup_larger(m->max_rows, m->config->experts.per_token);
+    m->ffn_rows = size_max(m->max_rows, m->config->experts.per_token);
     m->row_work = config_work(m->config, 1, 1);
     static const Arrangement plain = {.list = branches_append_layer};
     m->layers = &layer_kinds;

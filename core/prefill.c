@@ -2,14 +2,10 @@
 
 #include <stdlib.h>
 
-static size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 Status prefill(Model *model, KvCache *cache, const Prefill *p, Error *error) {
     size_t most = p->max_rows ? p->max_rows : model_max_rows(model);
     int32_t start = kvcache_next(cache, p->sequence);
-    Row *rows = calloc(smaller(p->n, most) + 1, sizeof *rows);
+    Row *rows = calloc(size_min(p->n, most) + 1, sizeof *rows);
     Status status = rows ? STATUS_OK : error_set(error, "no memory for the rows of a prompt");
     for (size_t done = 0; status == STATUS_OK && done < p->n;) {
         PrefillChunk chunk = {.rows = rows, .total = p->n, .logits = p->logits};

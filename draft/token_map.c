@@ -12,10 +12,6 @@ struct TokenMap {
     int32_t *back; /* [n_other] */
 };
 
-static size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 static bool same_text(const TokenMap *map, int32_t token, int32_t other) {
     size_t a_length, b_length;
     const char *a = tokenizer_token_text(map->from, token, &a_length);
@@ -27,8 +23,8 @@ static bool same_text(const TokenMap *map, int32_t token, int32_t other) {
  * embeddings than its tokenizer has tokens (padding), or fewer: only numbers below all four counts
  * are compared. */
 static bool same_numbers(const TokenMap *map) {
-    size_t n = smaller(smaller(map->n, tokenizer_vocab_size(map->from)),
-                       smaller(map->n_other, tokenizer_vocab_size(map->other)));
+    size_t n = size_min(size_min(map->n, tokenizer_vocab_size(map->from)),
+                        size_min(map->n_other, tokenizer_vocab_size(map->other)));
     for (size_t i = 0; i < n; i++)
         if (!same_text(map, (int32_t)i, (int32_t)i)) return false;
     return n > 0;
@@ -62,7 +58,7 @@ static bool bytes_hash(const Tokenizer *tokenizer, int32_t token, uint64_t *hash
 
 /* A hash table of the tokens of the other vocabulary by their bytes. */
 static bool fill_table(Table *table, const TokenMap *map) {
-    size_t n = smaller(map->n_other, tokenizer_vocab_size(map->other));
+    size_t n = size_min(map->n_other, tokenizer_vocab_size(map->other));
     for (table->capacity = 64; table->capacity < 2 * n; table->capacity *= 2) continue;
     table->entries = malloc(table->capacity * sizeof *table->entries);
     if (!table->entries) return false;
@@ -101,7 +97,7 @@ static int32_t find_text(const TokenMap *map, int32_t token) {
 /* Finds for each token the one of the other vocabulary that spells the same: by its name in the
  * vocabulary, else by its bytes. Fails when fewer than half have one. */
 static Status match_vocabularies(TokenMap *map, Error *error) {
-    size_t n = smaller(map->n, tokenizer_vocab_size(map->from)), n_used = 0;
+    size_t n = size_min(map->n, tokenizer_vocab_size(map->from)), n_used = 0;
     Table table = {0};
     map->to = malloc((map->n + 1) * sizeof *map->to);
     map->back = malloc((map->n_other + 1) * sizeof *map->back);
@@ -132,7 +128,7 @@ Status token_map_new(TokenMap **out, const Tokenizer *from, size_t n, Tokenizer 
     TokenMap *map = calloc(1, sizeof *map);
     if (!map) return error_set(error, "no memory for the tokens of two models");
     *map = (TokenMap){.from = from, .other = other, .n = n, .n_other = n_other};
-    map->n_equal = smaller(n, n_other);
+    map->n_equal = size_min(n, n_other);
     Status status = STATUS_OK;
     if (!same_numbers(map)) {
         map->n_equal = 0;

@@ -34,10 +34,6 @@ static double lost(const ThreadSample *s, int n_threads) {
     return all > 0 && s->useful < all ? 1.0 - s->useful / all : 0;
 }
 
-static int threads_larger(int a, int b) {
-    return a > b ? a : b;
-}
-
 /* How many threads to try next; 0: none. */
 static int next_trial(AdaptiveThreads *t, int most, double now) {
     const ThreadSample *s = &t->used;
@@ -45,13 +41,14 @@ static int next_trial(AdaptiveThreads *t, int most, double now) {
     bool is_short = s->seconds / (double)s->n < SHORT_PART;
     if (is_short && !t->compared && t->now > 1) {
         t->compared = true;
-        return threads_larger(t->now / 2, 1);
+        return t->now / 2;
     }
     if (now < t->next_trial) return 0;
     double share = lost(s, t->now);
     if (t->now > 1 && share > LOST) {
         int running = (int)((1.0 - share) * t->now); /* threads' worth of time */
-        return threads_larger(running < t->now ? running : t->now - 1, 1);
+        running = running < t->now ? running : t->now - 1;
+        return running > 1 ? running : 1;
     }
     return t->now < most ? (2 * t->now < most ? 2 * t->now : most) : 0;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/sha256.h"
 #include "formats/tokenizers/tiktoken_lists.h"
 #include "formats/tokenizers/tokenizer_gguf.h"
@@ -288,6 +289,34 @@ static void sha256_is_that_of_the_standard(void **state) {
         sha256_text(text, cases[i].n, hex);
         assert_string_equal(hex, cases[i].hex);
     }
+}
+
+/* The test vectors of RFC 4648, section 10, and texts that Rust's base64 refuses (STANDARD.decode),
+ * by which tokenizers reads a precompiled_charsmap. */
+static void base64_is_that_of_the_standard(void **state) {
+    (void)state;
+    static const char *const both[][2] = {
+        {"", ""},
+        {"f", "Zg=="},
+        {"fo", "Zm8="},
+        {"foo", "Zm9v"},
+        {"foob", "Zm9vYg=="},
+        {"fooba", "Zm9vYmE="},
+        {"foobar", "Zm9vYmFy"},
+    };
+    static const char *const wrong[] = {"Zg", "Zg=", "Zm9vY", "Zm=v", "====", "Zm9\n", "Zg==Zg=="};
+    char text[16], bytes[16];
+    size_t length;
+    for (size_t i = 0; i < sizeof both / sizeof *both; i++) {
+        size_t n = strlen(both[i][0]), n_text = strlen(both[i][1]);
+        assert_int_equal(base64_encode(both[i][0], n, text), n_text);
+        assert_memory_equal(text, both[i][1], n_text);
+        assert_true(base64_decode(both[i][1], n_text, bytes, &length));
+        assert_int_equal(length, n);
+        assert_memory_equal(bytes, both[i][0], n);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (base64_decode(wrong[i], strlen(wrong[i]), bytes, &length)) fail_msg("%s", wrong[i]);
 }
 
 static void gguf_names_of_patterns_are_all_taken(void **state) {
@@ -642,6 +671,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(tekken_puts_special_tokens_first),
         cmocka_unit_test(a_tekken_that_lies_is_refused_by_name),
         cmocka_unit_test(sha256_is_that_of_the_standard),
+        cmocka_unit_test(base64_is_that_of_the_standard),
         cmocka_unit_test(gguf_names_of_patterns_are_all_taken),
         cmocka_unit_test(gguf_names_stand_for_the_normalizer_of_their_tokenizer),
         cmocka_unit_test(a_channel_that_ends_does_not_end_the_text_of_a_gguf),

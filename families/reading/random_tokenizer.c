@@ -1,4 +1,5 @@
 #include "families/reading/random_tokenizer.h"
+#include "base/base64.h"
 #include "formats/tokenizers/tokenizer_plain.h"
 
 #include <stdio.h>
@@ -24,17 +25,8 @@ static size_t word(uint32_t id, char *text) {
 
 /* Prints a line of a .tiktoken file: the base64 of the token's n <= LONGEST bytes, and its id. */
 static void print_line(FILE *out, const char *text, size_t n, uint32_t id) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char base64[LONGEST * 2] = "";
-    size_t length = 0;
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t bits = 0;
-        for (size_t k = 0; k < 3; k++)
-            bits = bits << 8 | (i + k < n ? (unsigned char)text[i + k] : 0);
-        for (size_t k = 0; k < 4; k++)
-            base64[length++] = i + k <= n ? digits[bits >> (18 - 6 * k) & 63] : '=';
-    }
-    fprintf(out, "%.*s %u\n", (int)length, base64, id);
+    char base64[LONGEST * 2];
+    fprintf(out, "%.*s %u\n", (int)base64_encode(text, n, base64), base64, id);
 }
 
 Status random_tokenizer(Source *source, Error *error) {

@@ -57,19 +57,6 @@ static Status replaced_at(JsonImport *im, const json_t *node, TextRange *out, bo
 
 /* ---- Normalizers ---- */
 
-static size_t base64_decode(const char *in, size_t n, char *out) {
-    size_t length = 0;
-    uint32_t bits = 0;
-    int held = 0;
-    for (size_t i = 0; i < n && in[i] != '='; i++) {
-        int value = base64_value(in[i]);
-        if (value < 0) continue;
-        bits = bits << 6 | (uint32_t)value;
-        if ((held += 6) >= 8) out[length++] = (char)(bits >> (held -= 8));
-    }
-    return length;
-}
-
 static Status precompiled(JsonImport *im, const json_t *node) {
     const json_t *map = json_object_get(node, "precompiled_charsmap");
     Charsmap charsmap;
@@ -78,7 +65,9 @@ static Status precompiled(JsonImport *im, const json_t *node) {
     char *bytes = malloc(json_string_length(map));
     if (!bytes) return error_set(im->error, "tokenizer.json: out of memory");
     im->b.charsmap = bytes;
-    im->b.charsmap_size = base64_decode(json_string_value(map), json_string_length(map), bytes);
+    if (!base64_decode(json_string_value(map), json_string_length(map), bytes,
+                       &im->b.charsmap_size))
+        return error_set(im->error, "tokenizer.json: Precompiled: not base64");
     if (!charsmap_open(&charsmap, bytes, im->b.charsmap_size))
         return error_set(im->error, "tokenizer.json: Precompiled: damaged map");
     return checked(

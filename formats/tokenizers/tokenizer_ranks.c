@@ -13,16 +13,12 @@ Status ranks_split(Builder *b, const char *pattern, size_t n, Error *error) {
 
 Status ranks_token(Builder *b, int64_t id, int64_t rank, const char *base64, size_t n,
                    const char *where, Error *error) {
-    char key[SECTION_MAX_PIECE];
-    size_t length = 0;
-    uint32_t bits = 0, held = 0;
-    for (size_t at = 0; at < n; at++) {
-        int digit = base64_value(base64[at]);
-        if (base64[at] == '=') continue;
-        if (digit < 0 || length == sizeof key) return error_set(error, "%s: not base64", where);
-        bits = bits << 6 | (uint32_t)digit;
-        if ((held += 6) >= 8) key[length++] = (char)(bits >> (held -= 8));
-    }
+    char key[SECTION_MAX_PIECE + 2]; /* the end of its base64 may be padding */
+    size_t length;
+    if (n / 4 * 3 > sizeof key)
+        return error_set(error, "%s: a token of more than %zu bytes", where,
+                         (size_t)SECTION_MAX_PIECE);
+    if (!base64_decode(base64, n, key, &length)) return error_set(error, "%s: not base64", where);
     if (length == 0) return error_set(error, "%s: a token without bytes", where);
     return builder_token(b, id, key, length, -(double)rank, BUILD_IN_MODEL, error);
 }

@@ -285,28 +285,16 @@ static void evaluator_close(Evaluator *e) {
 
 typedef struct Writer {
     Builder *b;
-    char *bytes;
-    size_t length, capacity;
-    TextBuffer pool;
+    TextBuffer section, pool;
     bool failed;
     bool hash_flood; /* keys were chosen so that their hashes are equal */
 } Writer;
 
-static void write_bytes(Writer *w, const void *bytes, size_t n) {
-    if (w->failed || n == 0) return;
-    if (!array_reserve(&w->bytes, &w->capacity, w->length + n, 1)) {
-        w->failed = true;
-        return;
-    }
-    memcpy(w->bytes + w->length, bytes, n);
-    w->length += n;
-}
-
 static void write_part(Writer *w, int which, const void *bytes, size_t n) {
     static const char zeros[8];
-    write_bytes(w, zeros, (8 - w->length % 8) % 8);
-    w->b->header.parts[which] = (SectionPart){w->length, n};
-    write_bytes(w, bytes, n);
+    text_put(&w->section, zeros, (8 - w->section.length % 8) % 8, 0);
+    w->b->header.parts[which] = (SectionPart){w->section.length, n};
+    text_put(&w->section, bytes, n, 0);
 }
 
 static TextRange tokenizer_put(Writer *w, const char *bytes, size_t n) {
@@ -573,7 +561,7 @@ static Status write_section(Builder *b, TokenizerBlob *out, Error *error) {
     SectionHeader header = {0};
     memset(b->header.parts, 0, sizeof b->header.parts);
     b->header.max_added = b->header.max_key = 0;
-    write_bytes(&w, &header, sizeof header);
+    text_put(&w.section, (const char *)&header, sizeof header, 0);
     Status status = write_tokens(&w, error);
     if (status == STATUS_OK) {
         write_vocab(&w);
@@ -590,21 +578,21 @@ static Status write_section(Builder *b, TokenizerBlob *out, Error *error) {
         header.word_suffix = put_range(&w, b->header.word_suffix);
         write_part(&w, PART_TEXT, w.pool.bytes, w.pool.length);
         memcpy(header.parts, b->header.parts, sizeof header.parts);
-        write_bytes(&w, "\0\0\0\0\0\0\0", (8 - w.length % 8) % 8);
-        header.size = w.length;
+        text_put(&w.section, "\0\0\0\0\0\0\0", (8 - w.section.length % 8) % 8, 0);
+        header.size = w.section.length;
         if (w.hash_flood)
             status = error_set(error, "tokenizer: too many keys or merges share one hash");
-        else if (w.pool.failed || b->failed || w.failed)
+        else if (w.pool.failed || w.section.failed || b->failed || w.failed)
             status = error_set(error, "tokenizer: out of memory");
         else
-            memcpy(w.bytes, &header, sizeof header);
+            memcpy(w.section.bytes, &header, sizeof header);
     }
     text_free(&w.pool);
     if (status != STATUS_OK) {
-        free(w.bytes);
+        text_free(&w.section);
         return status;
     }
-    *out = (TokenizerBlob){w.bytes, w.length};
+    *out = (TokenizerBlob){w.section.bytes, w.section.length};
     return STATUS_OK;
 }
 

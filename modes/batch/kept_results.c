@@ -56,27 +56,6 @@ Status kept_results_check(const char *bytes, size_t n, size_t first, bool last,
     return STATUS_OK;
 }
 
-/* Decodes text[n] of base64 to bytes[n / 4 * 3], of which *length are used; false: it is not
- * base64. */
-static bool decode_base64(const char *text, size_t n, char *bytes, size_t *length) {
-    size_t padding = 0;
-    *length = 0;
-    while (padding < 2 && padding < n && text[n - 1 - padding] == '=') padding++;
-    if (n % 4 != 0) return false;
-    for (size_t i = 0; i < n; i += 4) {
-        uint32_t four = 0;
-        size_t digits = i + 4 == n ? 4 - padding : 4;
-        for (size_t k = 0; k < 4; k++) {
-            int value = k < digits ? base64_value(text[i + k]) : 0;
-            if (value < 0) return false;
-            four = four << 6 | (uint32_t)value;
-        }
-        for (size_t k = 0; k + 1 < digits; k++)
-            bytes[(*length)++] = (char)(four >> (16 - 8 * k) & 0xFF);
-    }
-    return true;
-}
-
 Status kept_results_answer(const Control *control, const char *fingerprint, json_t *result,
                            Error *error) {
     size_t n = json_string_length(control->text), length, whole;
@@ -84,7 +63,7 @@ Status kept_results_answer(const Control *control, const char *fingerprint, json
     Status status = STATUS_OK;
     if (!bytes)
         status = error_set(error, "no memory for %zu bytes of results", n);
-    else if (!decode_base64(json_string_value(control->text), n, bytes, &length))
+    else if (!base64_decode(json_string_value(control->text), n, bytes, &length))
         status = error_set(error, "'results' must be bytes in base64");
     else
         status = kept_results_check(bytes, length, control->line, control->last, fingerprint,

@@ -3,26 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "json/json_text.h"
 
 /* ---- One vector ---- */
 
-/* bytes[n] in base64 (RFC 4648). NULL: no memory. */
+/* bytes[n] in base64. NULL: no memory. */
 static json_t *base64(const uint8_t *bytes, size_t n) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     char *text = malloc((n + 2) / 3 * 4 + 1);
-    size_t length = 0;
-    for (size_t i = 0; text && i < n; i += 3) {
-        uint32_t left = (uint32_t)(n - i), three = (uint32_t)bytes[i] << 16;
-        if (left > 1) three |= (uint32_t)bytes[i + 1] << 8;
-        if (left > 2) three |= bytes[i + 2];
-        text[length++] = digits[three >> 18];
-        text[length++] = digits[three >> 12 & 63];
-        text[length++] = left > 1 ? digits[three >> 6 & 63] : '=';
-        text[length++] = left > 2 ? digits[three & 63] : '=';
-    }
     if (!text) json_text_lacks_memory();
-    json_t *json = text ? json_stringn(text, length) : NULL;
+    json_t *json = text ? json_stringn(text, base64_encode(bytes, n, text)) : NULL;
     free(text);
     return json;
 }

@@ -17,10 +17,6 @@ enum {
     CIRCLES = 4
 };
 
-static size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 static void write_line(Sheet *svg, double x, double y, const char *style, const char *text) {
     picture_text(svg, x, y, style, "start", 0, text, strlen(text));
 }
@@ -70,7 +66,7 @@ static double draw_vectors(const PositionCode *code, double top, Sheet *svg) {
         [POSITION_LEARNED] = "element of the vector",
         [POSITION_ALIBI] = "head"};
     size_t step = (code->n_columns + MOST_COLUMNS - 1) / MOST_COLUMNS;
-    Panel p = {.left = LEFT, .top = top + 40, .rows = least(code->n_positions, MOST_POSITIONS)};
+    Panel p = {.left = LEFT, .top = top + 40, .rows = size_min(code->n_positions, MOST_POSITIONS)};
     p.columns = (code->n_columns + step - 1) / step;
     p.cell = p.columns <= 16 ? 24 : (double)WIDE / (double)p.columns;
     p.high = p.rows <= 64 ? 6 : 384.0 / (double)p.rows;
@@ -111,7 +107,7 @@ static double draw_vectors(const PositionCode *code, double top, Sheet *svg) {
 /* ---- How alike positions are ----------------------------------------------------------------- */
 
 static void draw_similarities(const PositionCode *code, double left, double top, Sheet *svg) {
-    size_t n = least(code->n_positions, ALIKE);
+    size_t n = size_min(code->n_positions, ALIKE);
     uint8_t *cells = malloc(n * n);
     if (!cells) {
         svg->failed = true;
@@ -130,7 +126,7 @@ static void draw_similarities(const PositionCode *code, double left, double top,
 /* The curve of one function of the distance, from -1 (bottom) to 1, or of factors from 0 on. */
 static void draw_curve(const PositionCode *code, size_t head, double left, double top, Sheet *svg) {
     double points[FAR + 1][2];
-    size_t n = least(code->n_positions, FAR + 1);
+    size_t n = size_min(code->n_positions, FAR + 1);
     for (size_t d = 0; d < n; d++) {
         double y = code->kind == POSITION_ALIBI
                        ? 2 * exp(-fabs((double)code->table[head]) * (double)d) - 1
@@ -224,8 +220,8 @@ static void draw_turns(const PositionCode *code, double top, Sheet *svg) {
     snprintf(text, sizeof text,
              "Position p + %d is position p, each pair turned by its own angle, whatever p is "
              "(largest error at %zu positions: %.0e)",
-             TURN, least(code->n_positions, 4096),
-             position_code_turning_error(code, TURN, least(code->n_positions, 4096)));
+             TURN, size_min(code->n_positions, 4096),
+             position_code_turning_error(code, TURN, size_min(code->n_positions, 4096)));
     write_line(svg, 20, top, "label", text);
     for (size_t i = 0; i < CIRCLES && i < code->n; i++)
         draw_circle(code, i * (code->n > 8 ? 2 : 1), TURN, 110 + 200 * (double)i, top + 85, vector,

@@ -43,10 +43,6 @@ void shares_free(Shares *shares) {
     free(shares);
 }
 
-static size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 static void share_gather(const Share *share, ForwardPass *pass, float *x, size_t n);
 
 /* Divides the share's units among the ranks, and sets offsets and lengths of what each rank
@@ -55,15 +51,15 @@ static void share_gather(const Share *share, ForwardPass *pass, float *x, size_t
 static void divide(RankShare *s, size_t rank, size_t ranks) {
     size_t width = s->share.width, each = (s->n_units + ranks - 1) / ranks;
     for (size_t r = 0; r < ranks; r++) {
-        size_t begin = smaller(smaller(r * each, s->n_units) * s->unit, width);
-        size_t end = smaller(smaller((r + 1) * each, s->n_units) * s->unit, width);
+        size_t begin = size_min(size_min(r * each, s->n_units) * s->unit, width);
+        size_t end = size_min(size_min((r + 1) * each, s->n_units) * s->unit, width);
         s->firsts[r] = (int)begin;
         s->counts[r] = (int)(end - begin);
     }
-    s->first_unit = smaller(rank * each, s->n_units - each);
+    s->first_unit = size_min(rank * each, s->n_units - each);
     s->own_units = each;
     s->first = s->first_unit * s->unit;
-    s->own = smaller((s->first_unit + each) * s->unit, width) - s->first;
+    s->own = size_min((s->first_unit + each) * s->unit, width) - s->first;
     if (s->counts[rank] > 0) s->skip = (size_t)s->firsts[rank] - s->first;
     for (size_t r = 0; r < ranks; r++) {
         size_t n = (size_t)s->counts[r];
@@ -179,7 +175,7 @@ static void share_gather(const Share *share, ForwardPass *pass, float *x, size_t
     size_t most = s->shares->capacity / wider;
     if (s->head > 0 && pass->model->watched & PASS_ATTENTION) hand_over(s, pass);
     for (size_t end = n, first; end > 0; end = first) {
-        size_t rows = smaller(end, most);
+        size_t rows = size_min(end, most);
         bool in_place = rows == 1 && !s->group;
         first = end - rows;
         if (!in_place) {
