@@ -3,208 +3,83 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Names, the most frequent first. */
+/* X(name, value): the names, the most frequent first, and the value of each in a layer of Config c,
+ * whose heads are `heads`. */
+#define EACH_SIZE(X)                                                                               \
+    X(dim, c->dim)                                                                                 \
+    X(n_heads, heads.n_heads)                                                                      \
+    X(n_kv_heads, heads.n_kv_heads)                                                                \
+    X(head_dim, heads.head_dim)                                                                    \
+    X(value_dim, heads.value_dim)                                                                  \
+    X(ffn_dim, config_ffn_dim(c, layer))                                                           \
+    X(expert_ffn_dim, c->experts.ffn_dim)                                                          \
+    X(n_experts, c->experts.count)                                                                 \
+    X(shared_ffn_dim, c->experts.shared_ffn_dim)                                                   \
+    X(vocab_size, c->vocab_size)                                                                   \
+    X(state_heads, c->state.n_heads)                                                               \
+    X(state_key_heads, c->state.n_key_heads)                                                       \
+    X(state_key_dim, c->state.key_dim)                                                             \
+    X(state_value_dim, c->state.value_dim)                                                         \
+    X(state_kernel, c->state.conv_kernel)                                                          \
+    X(state_group, c->state.n_key_heads ? c->state.n_heads / c->state.n_key_heads : 0)             \
+    X(state_rank, c->state.dt_rank)                                                                \
+    X(latent_dim, config_latent(c, layer).kv_lora_rank)                                            \
+    X(latent_q_dim, config_latent(c, layer).q_lora_rank)                                           \
+    X(rotary_dim, heads.rotary_dim)                                                                \
+    X(unrotated_dim, heads.head_dim > heads.rotary_dim ? heads.head_dim - heads.rotary_dim : 0)    \
+    X(index_dim, c->indexer.head_dim)                                                              \
+    X(index_heads, c->indexer.n_heads)                                                             \
+    X(index_pool, c->indexer.pool)                                                                 \
+    X(context, c->context)                                                                         \
+    X(position_offset, c->position_offset)                                                         \
+    X(n_layers, c->n_layers)                                                                       \
+    X(adapter_rank, c->adapter_rank)                                                               \
+    X(expert_dim, c->experts.dim ? c->experts.dim : c->dim)                                        \
+    X(per_layer_dim, c->per_layer.dim)                                                             \
+    X(per_layer_vocab, c->per_layer.vocab)                                                         \
+    X(altup_streams, c->altup_streams)                                                             \
+    X(laurel_rank, c->altup.laurel_rank)                                                           \
+    X(hyper_maps,                                                                                  \
+      (2 + (c->hyper.mix_rounds > 0 ? c->hyper_streams : 0)) * (size_t)c->hyper_streams)           \
+    X(out_groups, c->compressed.out_groups)                                                        \
+    X(out_rank, c->compressed.out_rank)                                                            \
+    X(out_group_width, c->compressed.out_groups                                                    \
+                           ? heads.head_dim *(size_t)heads.n_heads / c->compressed.out_groups      \
+                           : 0)                                                                    \
+    X(pool_rate, c->compressed.pool_rate[layer])                                                   \
+    X(pool_series, c->indexer.layer[layer] == INDEXER_OWN ? 2 : 1)                                 \
+    X(ngram_dim, c->ngram.dim)                                                                     \
+    X(router_dim, c->router.dim)                                                                   \
+    X(state_mix_kernel, c->state.mix_kernel)                                                       \
+    X(relative_dim, c->relative.dim)                                                               \
+    X(half_values, heads.value_dim *(size_t)heads.n_kv_heads / 2)                                  \
+    X(product_keys, c->product.keys)                                                               \
+    X(product_experts, c->product.count)
+
 typedef enum SizeName {
-    SIZE_DIM,
-    SIZE_N_HEADS,
-    SIZE_N_KV_HEADS,
-    SIZE_HEAD_DIM,
-    SIZE_VALUE_DIM,
-    SIZE_FFN_DIM,
-    SIZE_EXPERT_FFN_DIM,
-    SIZE_N_EXPERTS,
-    SIZE_SHARED_FFN_DIM,
-    SIZE_VOCAB_SIZE,
-    SIZE_STATE_HEADS,
-    SIZE_STATE_KEY_HEADS,
-    SIZE_STATE_KEY_DIM,
-    SIZE_STATE_VALUE_DIM,
-    SIZE_STATE_KERNEL,
-    SIZE_STATE_GROUP,
-    SIZE_STATE_RANK,
-    SIZE_LATENT_DIM,
-    SIZE_LATENT_Q_DIM,
-    SIZE_ROTARY_DIM,
-    SIZE_UNROTATED_DIM,
-    SIZE_INDEX_DIM,
-    SIZE_INDEX_HEADS,
-    SIZE_INDEX_POOL,
-    SIZE_CONTEXT,
-    SIZE_POSITION_OFFSET,
-    SIZE_N_LAYERS,
-    SIZE_ADAPTER_RANK,
-    SIZE_EXPERT_DIM,
-    SIZE_PER_LAYER_DIM,
-    SIZE_PER_LAYER_VOCAB,
-    SIZE_ALTUP_STREAMS,
-    SIZE_LAUREL_RANK,
-    SIZE_HYPER_MAPS,
-    SIZE_OUT_GROUPS,
-    SIZE_OUT_RANK,
-    SIZE_OUT_GROUP_WIDTH,
-    SIZE_POOL_RATE,
-    SIZE_POOL_SERIES,
-    SIZE_NGRAM_DIM,
-    SIZE_ROUTER_DIM,
-    SIZE_STATE_MIX_KERNEL,
-    SIZE_RELATIVE_DIM,
-    SIZE_HALF_VALUES,
-    SIZE_PRODUCT_KEYS,
-    SIZE_PRODUCT_EXPERTS,
-    SIZES
+#define ENTRY(name, value) SIZE_##name,
+    EACH_SIZE(ENTRY) SIZES
+#undef ENTRY
 } SizeName;
 
 static const char *const names[SIZES] = {
-    [SIZE_DIM] = "dim",
-    [SIZE_N_HEADS] = "n_heads",
-    [SIZE_N_KV_HEADS] = "n_kv_heads",
-    [SIZE_HEAD_DIM] = "head_dim",
-    [SIZE_VALUE_DIM] = "value_dim",
-    [SIZE_FFN_DIM] = "ffn_dim",
-    [SIZE_EXPERT_FFN_DIM] = "expert_ffn_dim",
-    [SIZE_N_EXPERTS] = "n_experts",
-    [SIZE_SHARED_FFN_DIM] = "shared_ffn_dim",
-    [SIZE_VOCAB_SIZE] = "vocab_size",
-    [SIZE_STATE_HEADS] = "state_heads",
-    [SIZE_STATE_KEY_HEADS] = "state_key_heads",
-    [SIZE_STATE_KEY_DIM] = "state_key_dim",
-    [SIZE_STATE_VALUE_DIM] = "state_value_dim",
-    [SIZE_STATE_KERNEL] = "state_kernel",
-    [SIZE_STATE_GROUP] = "state_group",
-    [SIZE_STATE_RANK] = "state_rank",
-    [SIZE_LATENT_DIM] = "latent_dim",
-    [SIZE_LATENT_Q_DIM] = "latent_q_dim",
-    [SIZE_ROTARY_DIM] = "rotary_dim",
-    [SIZE_UNROTATED_DIM] = "unrotated_dim",
-    [SIZE_INDEX_DIM] = "index_dim",
-    [SIZE_INDEX_HEADS] = "index_heads",
-    [SIZE_INDEX_POOL] = "index_pool",
-    [SIZE_CONTEXT] = "context",
-    [SIZE_POSITION_OFFSET] = "position_offset",
-    [SIZE_N_LAYERS] = "n_layers",
-    [SIZE_ADAPTER_RANK] = "adapter_rank",
-    [SIZE_EXPERT_DIM] = "expert_dim",
-    [SIZE_PER_LAYER_DIM] = "per_layer_dim",
-    [SIZE_PER_LAYER_VOCAB] = "per_layer_vocab",
-    [SIZE_ALTUP_STREAMS] = "altup_streams",
-    [SIZE_LAUREL_RANK] = "laurel_rank",
-    [SIZE_HYPER_MAPS] = "hyper_maps",
-    [SIZE_OUT_GROUPS] = "out_groups",
-    [SIZE_OUT_RANK] = "out_rank",
-    [SIZE_OUT_GROUP_WIDTH] = "out_group_width",
-    [SIZE_POOL_RATE] = "pool_rate",
-    [SIZE_POOL_SERIES] = "pool_series",
-    [SIZE_NGRAM_DIM] = "ngram_dim",
-    [SIZE_ROUTER_DIM] = "router_dim",
-    [SIZE_STATE_MIX_KERNEL] = "state_mix_kernel",
-    [SIZE_RELATIVE_DIM] = "relative_dim",
-    [SIZE_HALF_VALUES] = "half_values",
-    [SIZE_PRODUCT_KEYS] = "product_keys",
-    [SIZE_PRODUCT_EXPERTS] = "product_experts",
+#define ENTRY(name, value) #name,
+    EACH_SIZE(ENTRY)
+#undef ENTRY
 };
 
 const char *size_name(size_t i) {
     return i < SIZES ? names[i] : NULL;
 }
 
-/* A name's value in a layer: mostly a field of Config. */
 static size_t value_of(SizeName name, const Config *c, uint32_t layer) {
     const HeadShape heads = config_heads(c, layer);
     switch (name) {
-    case SIZE_DIM:
-        return c->dim;
-    case SIZE_N_HEADS:
-        return heads.n_heads;
-    case SIZE_N_KV_HEADS:
-        return heads.n_kv_heads;
-    case SIZE_HEAD_DIM:
-        return heads.head_dim;
-    case SIZE_VALUE_DIM:
-        return heads.value_dim;
-    case SIZE_FFN_DIM:
-        return config_ffn_dim(c, layer);
-    case SIZE_EXPERT_FFN_DIM:
-        return c->experts.ffn_dim;
-    case SIZE_N_EXPERTS:
-        return c->experts.count;
-    case SIZE_SHARED_FFN_DIM:
-        return c->experts.shared_ffn_dim;
-    case SIZE_VOCAB_SIZE:
-        return c->vocab_size;
-    case SIZE_STATE_HEADS:
-        return c->state.n_heads;
-    case SIZE_STATE_KEY_HEADS:
-        return c->state.n_key_heads;
-    case SIZE_STATE_KEY_DIM:
-        return c->state.key_dim;
-    case SIZE_STATE_VALUE_DIM:
-        return c->state.value_dim;
-    case SIZE_STATE_KERNEL:
-        return c->state.conv_kernel;
-    case SIZE_STATE_GROUP: /* heads that share a key head */
-        return c->state.n_key_heads ? c->state.n_heads / c->state.n_key_heads : 0;
-    case SIZE_STATE_RANK:
-        return c->state.dt_rank;
-    case SIZE_LATENT_DIM:
-        return config_latent(c, layer).kv_lora_rank;
-    case SIZE_LATENT_Q_DIM:
-        return config_latent(c, layer).q_lora_rank;
-    case SIZE_ROTARY_DIM:
-        return heads.rotary_dim;
-    case SIZE_UNROTATED_DIM:
-        return heads.head_dim > heads.rotary_dim ? heads.head_dim - heads.rotary_dim : 0;
-    case SIZE_INDEX_DIM:
-        return c->indexer.head_dim;
-    case SIZE_INDEX_HEADS:
-        return c->indexer.n_heads;
-    case SIZE_INDEX_POOL:
-        return c->indexer.pool;
-    case SIZE_CONTEXT:
-        return c->context;
-    case SIZE_POSITION_OFFSET:
-        return c->position_offset;
-    case SIZE_N_LAYERS:
-        return c->n_layers;
-    case SIZE_ADAPTER_RANK:
-        return c->adapter_rank;
-    case SIZE_EXPERT_DIM:
-        return c->experts.dim ? c->experts.dim : c->dim;
-    case SIZE_PER_LAYER_DIM:
-        return c->per_layer.dim;
-    case SIZE_PER_LAYER_VOCAB:
-        return c->per_layer.vocab;
-    case SIZE_ALTUP_STREAMS:
-        return c->altup_streams;
-    case SIZE_LAUREL_RANK:
-        return c->altup.laurel_rank;
-    case SIZE_HYPER_MAPS:
-        return (size_t)c->hyper_streams * (2 + (c->hyper.mix_rounds > 0 ? c->hyper_streams : 0));
-    case SIZE_OUT_GROUPS:
-        return c->compressed.out_groups;
-    case SIZE_OUT_RANK:
-        return c->compressed.out_rank;
-    case SIZE_OUT_GROUP_WIDTH:
-        return c->compressed.out_groups
-                   ? (size_t)heads.n_heads * heads.head_dim / c->compressed.out_groups
-                   : 0;
-    case SIZE_POOL_RATE:
-        return c->compressed.pool_rate[layer];
-    case SIZE_POOL_SERIES: /* pools overlap where an indexer chooses them */
-        return c->indexer.layer[layer] == INDEXER_OWN ? 2 : 1;
-    case SIZE_NGRAM_DIM:
-        return c->ngram.dim;
-    case SIZE_ROUTER_DIM:
-        return c->router.dim;
-    case SIZE_STATE_MIX_KERNEL:
-        return c->state.mix_kernel;
-    case SIZE_RELATIVE_DIM:
-        return c->relative.dim;
-    case SIZE_HALF_VALUES:
-        return (size_t)heads.n_kv_heads * heads.value_dim / 2;
-    case SIZE_PRODUCT_KEYS:
-        return c->product.keys;
-    case SIZE_PRODUCT_EXPERTS:
-        return c->product.count;
+#define ENTRY(name, value)                                                                         \
+    case SIZE_##name:                                                                              \
+        return value;
+        EACH_SIZE(ENTRY)
+#undef ENTRY
     case SIZES:
         break;
     }
@@ -240,7 +115,7 @@ static const char *read_factor(const char *p, const Config *config, uint32_t lay
     for (SizeName name = 0; name < SIZES; name++) {
         if (strncmp(names[name], p, n) != 0 || names[name][n] != '\0') continue;
         *value = value_of(name, config, layer);
-        *is_heads = name == SIZE_STATE_HEADS;
+        *is_heads = name == SIZE_state_heads;
         return skip_spaces(p + n);
     }
     return NULL;

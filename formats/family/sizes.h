@@ -4,10 +4,10 @@
  *
  * The names are those of Config's fields; those that differ from layer to layer are the layer's.
  * size_name lists them. Beside fields there are expert_dim, which is dim where the field is 0,
- * unrotated_dim (head_dim without the rotated elements), hyper_maps (the numbers that a map of
- * hyper-connections makes of a position), out_group_width (n_heads * head_dim / out_groups),
- * pool_series (2 where the pools of compressed attention overlap, else 1) and half_values
- * (n_kv_heads * value_dim / 2). */
+ * unrotated_dim (head_dim without the rotated elements), state_group (heads that share a key head
+ * of the state), hyper_maps (the numbers that a map of hyper-connections makes of a position),
+ * out_group_width (n_heads * head_dim / out_groups), pool_series (2 where the pools of compressed
+ * attention overlap, else 1) and half_values (n_kv_heads * value_dim / 2). */
 #ifndef FORMATS_FAMILY_SIZES_H
 #define FORMATS_FAMILY_SIZES_H
 
