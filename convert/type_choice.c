@@ -2,12 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/size.h"
@@ -16,6 +13,7 @@
 #include "families/reading/source_open.h"
 #include "model.h"
 #include "system/descriptor.h"
+#include "system/helper_process.h"
 #include "base/machine.h"
 #include "system/sandbox.h"
 #include "system/terminal.h"
@@ -169,41 +167,21 @@ static bool is_sane(Answer *answer) {
     return known && (answer->status == STATUS_OK || answer->status == STATUS_FAILED);
 }
 
-static bool receive_answer(int fd, Answer *answer) {
-    char *at = (char *)answer;
-    for (size_t done = 0; done < sizeof *answer;) {
-        ssize_t n = read(fd, at + done, sizeof *answer - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        done += (size_t)n;
-    }
-    return is_sane(answer);
-}
-
-/* Lets a child process choose, and reads its answer from a pipe. */
+/* Lets another process choose, which parses the source. */
 Status type_choose_apart(Source *source, const TypeWish *wish, bool trusts, TypeChoice *choice,
                          Error *error) {
     static const Answer nothing;
     Answer answer = nothing;
-    int pipes[2];
-    if (pipe(pipes) != 0) return error_set(error, "--type auto: %s", strerror(errno));
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        close(pipes[0]);
+    HelperProcess helper;
+    if (helper_process_start(&helper, "chooses a type", error) != STATUS_OK)
+        return error_prefix(error, "--type auto");
+    if (helper.process == 0) {
         choose_here(source, wish, trusts, &answer);
-        descriptor_write(pipes[1], (const char *)&answer, sizeof answer);
+        descriptor_write(helper.to, (const char *)&answer, sizeof answer);
         _exit(0);
     }
-    int reason = errno;
-    close(pipes[1]);
-    bool answered = child > 0 && receive_answer(pipes[0], &answer);
-    close(pipes[0]);
-    if (child > 0) {
-        if (!answered) kill(child, SIGKILL);
-        waitpid(child, NULL, 0);
-    }
-    if (child < 0) return error_set(error, "--type auto: %s", strerror(reason));
+    bool answered = helper_process_read(&helper, &answer, sizeof answer, -1) && is_sane(&answer);
+    helper_process_end(&helper, !answered);
     if (!answered) return error_set(error, "%s: its files could not be looked at", source->path);
     *choice = answer.choice;
     return answer.status == STATUS_OK ? STATUS_OK : error_set(error, "%s", answer.error.text);

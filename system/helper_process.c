@@ -2,7 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 Status helper_process_start(HelperProcess *helper, const char *task, Error *error) {
@@ -25,4 +28,24 @@ Status helper_process_start(HelperProcess *helper, const char *task, Error *erro
     close(helper->to);
     close(helper->from);
     return error_set(error, "cannot start the process that %s: %s", task, strerror(reason));
+}
+
+bool helper_process_read(const HelperProcess *helper, void *answer, size_t size, int milliseconds) {
+    struct pollfd ready = {.fd = helper->from, .events = POLLIN};
+    for (size_t done = 0; done < size;) {
+        int n_ready = poll(&ready, 1, milliseconds);
+        ssize_t n = n_ready > 0 ? read(helper->from, (char *)answer + done, size - done) : n_ready;
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        done += (size_t)n;
+    }
+    return true;
+}
+
+void helper_process_end(const HelperProcess *helper, bool kills) {
+    close(helper->to);
+    close(helper->from);
+    if (kills) kill(helper->process, SIGKILL);
+    while (waitpid(helper->process, NULL, 0) < 0 && errno == EINTR) {
+    }
 }

@@ -1,5 +1,6 @@
-/* A process that the program starts before it gives up its rights, to do what it then no longer
- * may, and the two pipes between them. */
+/* A process that the program starts, and the two pipes between them. It does what the program may
+ * no longer do once it has given up its rights (errand.h, the chat's courier), or what it should
+ * not do before: parse a stranger's file. */
 #ifndef HELPER_PROCESS_H
 #define HELPER_PROCESS_H
 
@@ -16,5 +17,12 @@ typedef struct HelperProcess {
 /* Starts a process like this one, in which it returns as well. `task` is for the Error only: what
  * the process does. */
 Status helper_process_start(HelperProcess *helper, const char *task, Error *error);
+
+/* Reads an answer of `size` bytes. Returns false if the process ended, or sent no byte for
+ * `milliseconds` (-1: any time). */
+bool helper_process_read(const HelperProcess *helper, void *answer, size_t size, int milliseconds);
+
+/* Closes the pipes and waits for the end of the process, which it kills first if `kills`. */
+void helper_process_end(const HelperProcess *helper, bool kills);
 
 #endif

@@ -1,15 +1,12 @@
 #include "modes/open/model_check.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "families/reading/source_open.h"
 #include "system/descriptor.h"
+#include "system/helper_process.h"
 #include "system/sandbox.h"
 
 /* The name of the type that most weights have. */
@@ -46,43 +43,24 @@ static void check_here(const char *path, ModelCheck *check) {
                  error.text + (named ? n + 2 : 0));
 }
 
-/* Reads what the other process found; false: it ended, or took more than a minute. */
-static bool receive_check(int fd, ModelCheck *check) {
-    enum { MILLISECONDS = 60000 };
-    struct pollfd ready = {.fd = fd, .events = POLLIN};
-    char *at = (char *)check;
-    for (size_t done = 0; done < sizeof *check;) {
-        if (poll(&ready, 1, MILLISECONDS) <= 0) return false;
-        ssize_t n = read(fd, at + done, sizeof *check - done);
-        if (n <= 0) return false;
-        done += (size_t)n;
-    }
-    check->type[sizeof check->type - 1] = check->why[sizeof check->why - 1] = '\0';
-    return true;
-}
-
 /* Reads the model's headers in a child process and waits for what it finds. A child that ends early
  * or takes too long makes the model one that does not run. */
 void model_check(const char *path, ModelCheck *check) {
-    int pipes[2];
+    enum { MILLISECONDS = 60000 };
+    HelperProcess helper;
+    Error error;
     *check = (ModelCheck){0};
-    if (pipe(pipes) != 0) {
-        snprintf(check->why, sizeof check->why, "not looked at: %s", strerror(errno));
+    if (helper_process_start(&helper, "looks at models", &error) != STATUS_OK) {
+        snprintf(check->why, sizeof check->why, "not looked at: %.200s", error.text);
         return;
     }
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        close(pipes[0]);
+    if (helper.process == 0) {
         check_here(path, check);
-        descriptor_write(pipes[1], (const char *)check, sizeof *check);
+        descriptor_write(helper.to, (const char *)check, sizeof *check);
         _exit(0);
     }
-    close(pipes[1]);
-    if (child < 0 || !receive_check(pipes[0], check)) {
-        if (child > 0) kill(child, SIGKILL);
-        *check = (ModelCheck){.why = "its files could not be looked at"};
-    }
-    close(pipes[0]);
-    if (child > 0) waitpid(child, NULL, 0);
+    bool answered = helper_process_read(&helper, check, sizeof *check, MILLISECONDS);
+    if (!answered) *check = (ModelCheck){.why = "its files could not be looked at"};
+    check->type[sizeof check->type - 1] = check->why[sizeof check->why - 1] = '\0';
+    helper_process_end(&helper, !answered);
 }

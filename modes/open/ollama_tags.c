@@ -1,22 +1,19 @@
 #include "modes/open/ollama_tags.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/array.h"
 #include "json/json_reader.h"
 #include "system/descriptor.h"
+#include "system/helper_process.h"
 #include "system/sandbox.h"
 #include "system/text_file.h"
 
@@ -140,22 +137,6 @@ static void parse_all(const OllamaTags *tags, int to) {
     }
 }
 
-/* Reads a record from the other process, which may be in a stranger's hands; false: it ended, or
- * took more than ten seconds. */
-static bool receive_record(int fd, char record[RECORD]) {
-    struct pollfd ready = {.fd = fd, .events = POLLIN};
-    for (size_t done = 0; done < RECORD;) {
-        int n_ready = poll(&ready, 1, 10000);
-        if (n_ready < 0 && errno == EINTR) continue;
-        if (n_ready <= 0) return false;
-        ssize_t n = read(fd, record + done, RECORD - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        done += (size_t)n;
-    }
-    return true;
-}
-
 /* Copies a record, the digests of a tag's layers and a digit of flags, into the tag. A digest with
  * other than hexadecimal digits becomes "". */
 static void take_record(OllamaTag *tag, const char record[RECORD]) {
@@ -170,26 +151,20 @@ static void take_record(OllamaTag *tag, const char record[RECORD]) {
 /* Parses the manifests, a stranger's JSON, in a sandboxed child process, since this one still needs
  * its rights; a tag whose manifest names no model gets an empty digest. */
 static void parse_elsewhere(OllamaTags *tags) {
-    int pipes[2];
-    if (tags->n == 0 || pipe2(pipes, O_CLOEXEC) != 0) return;
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        close(pipes[0]);
-        parse_all(tags, pipes[1]);
+    enum { MILLISECONDS = 10000 };
+    HelperProcess helper;
+    bool open = true;
+    if (tags->n == 0 || helper_process_start(&helper, "reads manifests", NULL) != STATUS_OK) return;
+    if (helper.process == 0) {
+        parse_all(tags, helper.to);
         _exit(0);
     }
-    close(pipes[1]);
-    bool open = child > 0;
     for (size_t i = 0; i < tags->n && open; i++) {
         char record[RECORD];
-        open = receive_record(pipes[0], record);
+        open = helper_process_read(&helper, record, RECORD, MILLISECONDS);
         if (open) take_record(&tags->tags[i], record);
     }
-    close(pipes[0]);
-    if (child <= 0) return;
-    if (!open) kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
+    helper_process_end(&helper, !open);
 }
 
 void ollama_tags_find(OllamaTags *tags, const char *root) {
