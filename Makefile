@@ -17,7 +17,7 @@
 # make install    PREFIX=/usr/local DESTDIR=       make install-strip, without debug lines: 16 MB for 40
 # make uninstall  with the same PREFIX and DESTDIR
 # make shared     build/shared/libverbatim.so.1: the library of verbatim.h; make install-library installs it
-# make deb        dist/verbatim_VERSION_ARCHITECTURE.deb
+# make deb        dist/verbatim_VERSION_ARCHITECTURE.deb; MAINTAINER="NAME <ADDRESS>": who publishes it
 # make static     build/static/run, export: no shared libraries, the same bytes from the same compiler
 # make dist       dist/verbatim-VERSION.tar.gz, and -linux-ARCHITECTURE.tar.gz with the static programs
 # make release    all that a release publishes, from a clean tag: docs/releasing.md
