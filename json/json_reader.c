@@ -26,6 +26,7 @@ typedef enum TokenKind {
     TOKEN_TRUE,
     TOKEN_FALSE,
     TOKEN_NULL,
+    TOKEN_INFINITY,
     TOKEN_NAN /* of Python */
 } TokenKind;
 
@@ -132,11 +133,11 @@ static int next_byte(Reader *r) {
     return c;
 }
 
-/* Undoes next_byte, which returned c. As in jansson, a zero byte is not read again. */
+/* Undoes next_byte, which returned c. */
 static void unread(Reader *r, int c) {
     Place *p = &r->place;
     if (c < 0) return;
-    if (c > 0) p->at--;
+    p->at--;
     p->position--;
     if (c == '\n') {
         p->line--;
@@ -157,7 +158,7 @@ static int next_of_token(Reader *r) {
 static void unread_of_token(Reader *r, int c) {
     if (c < 0) return;
     unread(r, c);
-    r->token_end = r->place.at - (c == 0);
+    r->token_end = r->place.at;
 }
 
 static bool is_digit(int c) {
@@ -296,7 +297,7 @@ static TokenKind read_integer(Reader *r) {
     if (r->any_number) return read_real(r);
     if (r->flags & JSON_READER_PYTHON) {
         r->real = strtod(token_text(r), NULL);
-        return isinf(r->real) ? TOKEN_NULL : TOKEN_REAL;
+        return isinf(r->real) ? TOKEN_INFINITY : TOKEN_REAL;
     }
     json_fails(r, json_error_numeric_overflow,
                r->integer < 0 ? "too big negative integer" : "too big integer");
@@ -367,7 +368,7 @@ static bool read_python_word(Reader *r) {
     static const struct {
         const char *word;
         TokenKind kind;
-    } words[] = {{"-Infinity", TOKEN_NULL}, {"Infinity", TOKEN_NULL}, {"NaN", TOKEN_NAN}};
+    } words[] = {{"-Infinity", TOKEN_INFINITY}, {"Infinity", TOKEN_INFINITY}, {"NaN", TOKEN_NAN}};
     if (!(r->flags & JSON_READER_PYTHON)) return false;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         size_t n = strlen(words[i].word);
@@ -544,8 +545,9 @@ static json_t *read_value(Reader *r) {
     case TOKEN_NULL:
         value = json_null();
         break;
+    case TOKEN_INFINITY:
     case TOKEN_NAN:
-        value = json_object();
+        value = r->kind == TOKEN_NAN ? json_object() : json_array();
         if (!value) no_memory(r);
         break;
     case TOKEN_WRONG:

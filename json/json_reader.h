@@ -5,8 +5,10 @@
  * failed allocation: it drops the byte that it could not store and then writes past the end of the
  * shorter buffer (2.14, lex_scan_string after strbuffer_append_byte failed). It also refuses what
  * Python writes and loses digits. This one takes the same flags, makes the same values and gives
- * the same messages as json_loadb of jansson 2.14; tests/test_json_reader.c compares them. It has
- * one buffer, reserved before it begins, for the longest text that the document can hold. */
+ * the same messages as json_loadb of jansson 2.14, except that it refuses a zero byte after a
+ * number or a word, which jansson passes over (2.14, stream_get takes it for the end of its
+ * buffer); tests/test_json_reader.c compares them. It has one buffer, reserved before it begins,
+ * for the longest text that the document can hold. */
 #ifndef JSON_READER_H
 #define JSON_READER_H
 
@@ -20,10 +22,10 @@ enum {
     JSON_READER_LONE_SURROGATES = 1 << 16,
     /* Only whole numbers are noted. */
     JSON_READER_WHOLE_NUMBERS = 1 << 17,
-    /* What Python writes and JSON lacks: Infinity and -Infinity read as null, NaN as an empty
-     * object, which is not a number either, and an integer that 64 bits do not hold (a tokenizer
-     * without a limit has a model_max_length of 1e30 in digits) as the nearest double, or as null
-     * where that is infinite. */
+    /* What Python writes and JSON lacks: Infinity and -Infinity read as an empty list, and NaN as
+     * an empty object, which are not numbers and not null, as an absent member may be; and an
+     * integer that 64 bits do not hold (a tokenizer without a limit has a model_max_length of 1e30
+     * in digits) as the nearest double, or as an empty list where that is infinite. */
     JSON_READER_PYTHON = 1 << 18
 };
 

@@ -14,6 +14,8 @@ static void what_is_not_known_is_refused_by_its_name(void **state) {
     (void)state;
     assert_refused("llama-mha", "model_type", "\"rwkv7\"", "model_type", "rwkv7");
     assert_refused("llama-mha", "model_type", "\"bert\"", "bert", "this runs decoders only");
+    assert_refused("llama-rope-linear", "rope_scaling",
+                   "{\"rope_type\": \"linear\", \"factor\": []}", "factor", "is infinite");
     assert_refused("minicpm", "scale_depth", "\"x\"", "scale_depth", "is not a number");
     assert_refused("minicpm", "dim_model_base", "-1", "dim_model_base", "is -1");
     assert_refused("minicpm3", "scale_depth", "[1]", "scale_depth", "is not a number");
@@ -288,6 +290,9 @@ static void a_value_that_cannot_be_computed_is_refused_by_its_key(void **state) 
     static const KeyCase cases[] = {
         {"llama-mha", "per_layer_config", "{\"1\": {\"rms_norm_eps\": 0.1}}"},
         {"llama-mha", "hidden_act", "null"},
+        {"llama-mha", "rope_theta", "[]"}, /* so is Infinity read, and NaN as {} */
+        {"llama-mha", "rope_theta", "{}"},
+        {"gemma3", "rope_local_base_freq", "[]"},
         {"llama-rope-linear", "partial_rotary_factor", "0.5"},
         {"glm", "partial_rotary_factor", "-1e300"}, /* checked before it becomes an integer */
         {"gpt_oss", "swiglu_alpha", "1.0"},

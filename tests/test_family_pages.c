@@ -250,6 +250,10 @@ static void tensors_may_be_those_of_some_models(void **state) {
     assert_false(preset_holds(&family->tensors[1].where, &config));
     free(text);
     family_page_free(page);
+    /* All models have the tensor that a page cannot do without. */
+    family_page_free(read_page("family mine\nlinear wo <- .o [dim, dim]\n"
+                               "where gated is true\nnorm final_norm <- norm\n"
+                               "where gated not true\nnorm final_norm <- last\n"));
 }
 
 static const Mistake mistakes[] = {
@@ -259,6 +263,11 @@ static const Mistake mistakes[] = {
                                  "VALUE'"},
     {"family mine\nwhere dim is", "page:2:13: the value is missing"},
     {"family mine\nwhere dim is 4 5", "page:2:16: '5' is too much here"},
+    {"family mine\nwhere gated is true\nnorm final_norm <- norm",
+     "page:3:24: 'final_norm' stands after 'where gated' alone"},
+    {"family mine\ngguf mine\nwhere gated is true\nnorm final_norm <- norm\nwhere gated is false\n"
+     "norm final_norm <- last",
+     "page:6:24: 'final_norm' stands after 'where gated' alone"},
     {"", "page:0:1: a page begins with 'family NAME'"},
     {"# only a comment\n", "page:1:1: a page begins with 'family NAME'"},
     {"model mine", "page:1:1: a page begins with 'family NAME'"},

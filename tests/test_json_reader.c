@@ -43,6 +43,12 @@ static void compare(const char *text, size_t length, size_t flags) {
     json_error_t own, theirs;
     json_t *value = json_reader_load(text, length, flags, &own);
     json_t *wanted = json_loadb(text, length, flags, &theirs);
+    if (memchr(text, '\0', length)) { /* jansson passes over it after a number or a word */
+        assert_true(!value || flags & JSON_DISABLE_EOF_CHECK);
+        json_decref(value);
+        json_decref(wanted);
+        return;
+    }
     char *dump = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
     char *wanted_dump = wanted ? json_dumps(wanted, JSON_ENCODE_ANY) : NULL;
     bool same = !value == !wanted && (!value || json_equal(value, wanted)) &&
@@ -119,6 +125,31 @@ static void changed_documents_are_read_as_jansson_does(void **state) {
         }
         compare(text, n, flag_sets[next_random(&seed) % N_SETS]);
     }
+}
+
+/* RFC 8259 has no zero byte outside of a text, where it is written \\u0000. Python's json refuses
+ * these, too. */
+static void a_zero_byte_is_no_white_space(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t n;
+    } wrong[] = {{"[1\0]", 4},
+                 {"[1.5e3\0]", 8},
+                 {"[-1\0, 2]", 8},
+                 {"[true\0]", 7},
+                 {"{\"a\": 1\0}", 9},
+                 {"[1]\0", 4},
+                 {"[\0"
+                  "1]",
+                  4},
+                 {"[\"a\0\"]", 6}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        for (size_t k = 0; k < 3; k++) {
+            json_error_t where;
+            if (json_reader_load(wrong[i].text, wrong[i].n, flag_sets[k], &where))
+                fail_msg("text %zu", i);
+        }
 }
 
 /* An empty file is mapped as no bytes at all. */
@@ -234,12 +265,12 @@ static void what_python_writes_is_read(void **state) {
     memcpy(digits + 400, "]", 2);
     json_t *value = json_reader_load(text, strlen(text), JSON_READER_PYTHON, &where);
     dump = json_dumps(value, JSON_COMPACT);
-    assert_string_equal(dump, "[null,null,{},\"NaN\",-1,1.8446744073709552e19,"
-                              "-1.8446744073709552e19,9223372036854775807,{\"a\":null}]");
+    assert_string_equal(dump, "[[],[],{},\"NaN\",-1,1.8446744073709552e19,"
+                              "-1.8446744073709552e19,9223372036854775807,{\"a\":[]}]");
     free(dump);
     json_decref(value);
     value = json_reader_load(digits, strlen(digits), JSON_READER_PYTHON, &where);
-    assert_true(json_is_null(json_array_get(value, 0)));
+    assert_true(json_is_array(json_array_get(value, 0)));
     json_decref(value);
     static const struct {
         const char *text, *says;
@@ -297,6 +328,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_and_errors_are_jansson_s),
         cmocka_unit_test(changed_documents_are_read_as_jansson_does),
+        cmocka_unit_test(a_zero_byte_is_no_white_space),
         cmocka_unit_test(no_bytes_are_no_object),
         cmocka_unit_test(depth_is_limited),
         cmocka_unit_test(numbers_keep_their_digits),

@@ -127,6 +127,7 @@ static void positions_in_every_layer_change_the_logits(void **state) {
         Process p = RUN("run", path, "-i", "abc", __VA_ARGS__);                                    \
         assert_int_not_equal(p.status, 0);                                                         \
         if (!strstr(p.err, message)) fail_msg("%s", p.err);                                        \
+        assert_null(strstr(p.err, "overridden: ")); /* said of what is done */                     \
         process_free(&p);                                                                          \
     } while (0)
 

@@ -615,6 +615,28 @@ static void family_page_finish(FamilyPage *page) {
     }
 }
 
+/* Whether `other` is for exactly the models that `rule` is not for. */
+static bool is_complement(const TensorRule *rule, const TensorRule *other) {
+    return other->where.field && strcmp(rule->where.field, other->where.field) == 0 &&
+           rule->where.value == other->where.value && rule->where_not != other->where_not;
+}
+
+/* Refuses a page whose final_norm is a tensor of some configurations only: the other models would
+ * be normalized without its weights, as OLMo is, and no tensor would be missing. */
+static Status check_final_norm(const PagePart *part, PageText *t) {
+    const TensorRule *some = NULL;
+    for (const TensorRule *rule = part->tensors; rule->to; rule++) {
+        if (strcmp(rule->to, "final_norm") != 0) continue;
+        if (!rule->where.field || (some && is_complement(some, rule))) return STATUS_OK;
+        some = rule;
+    }
+    return some ? page_fail(t,
+                            "'final_norm' stands after 'where %s' alone: the other models would "
+                            "have no weights of their last norm",
+                            some->where.field)
+                : STATUS_OK;
+}
+
 /* Reads this page and, before it, those that it is like. */
 static Status read_chain(FamilyPage *page, const char *name, const char *text, size_t bytes,
                          bool is_program, Error *error) {
@@ -645,7 +667,10 @@ static Status read_chain(FamilyPage *page, const char *name, const char *text, s
     if (page->n_keys && page->main.n_tensors == 0)
         return page_fail(&chain[0], "the page has keys, but no tensors");
     family_page_finish(page);
-    return STATUS_OK;
+    Status status = check_final_norm(&page->main, &chain[0]);
+    for (size_t i = 0; i < page->n_gguf && status == STATUS_OK; i++)
+        status = check_final_norm(&page->parts[i].part, &chain[0]);
+    return status;
 }
 
 static Status read_page(FamilyPage **out, const char *name, const char *text, size_t bytes,

@@ -402,11 +402,8 @@ static Status typed_parameters(const RopeKeys *keys, const json_t *json, bool lo
     return STATUS_OK;
 }
 
-/* Finds the parameters: *out is an object to free, or NULL where config.json has none. */
-static Status find_parameters(const RopeKeys *keys, const json_t *json, bool local, json_t **out,
-                              Error *error) {
-    *out = NULL;
-    if (keys->none) return STATUS_OK;
+static Status find_any_parameters(const RopeKeys *keys, const json_t *json, bool local,
+                                  json_t **out, Error *error) {
     if (keys->compressed) return compressed_parameters(json, local, out, error);
     if (keys->by_layer_type) return typed_parameters(keys, json, local, out, error);
     if (keys->layer_lists && !has_nested(json)) return listed_parameters(json, local, out, error);
@@ -428,6 +425,38 @@ static Status find_parameters(const RopeKeys *keys, const json_t *json, bool loc
     }
     *out = json_copy((json_t *)chosen);
     return STATUS_OK;
+}
+
+/* Refuses Infinity and NaN (json_reader.h says what they are read as), which would count as absent.
+ */
+static Status refuse_infinite(const json_t *object, const char *key, Error *error) {
+    const json_t *value = key ? json_value(object, key) : NULL;
+    bool is_infinite = json_is_array(value) && json_array_size(value) == 0;
+    bool is_nan = json_is_object(value) && json_object_size(value) == 0;
+    if (!is_infinite && !is_nan) return STATUS_OK;
+    return error_set(error, "config.json: %.60s is %s", key, is_nan ? "NaN" : "infinite");
+}
+
+/* Finds the parameters: *out is an object to free, or NULL where config.json has none. Bases beside
+ * them must be finite, and so must they be. */
+static Status find_parameters(const RopeKeys *keys, const json_t *json, bool local, json_t **out,
+                              Error *error) {
+    static const char *const numbers[] = {
+        "rope_theta",      "factor",           "partial_rotary_factor",
+        "beta_fast",       "beta_slow",        "original_max_position_embeddings",
+        "mscale",          "mscale_all_dim",   "attention_factor",
+        "low_freq_factor", "high_freq_factor", "alpha"};
+    const char *const bases[] = {"rope_theta", keys->theta, keys->local_theta_key,
+                                 keys->compressed ? "compress_rope_theta" : NULL};
+    *out = NULL;
+    if (keys->none) return STATUS_OK;
+    Status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof bases / sizeof *bases && status == STATUS_OK; i++)
+        status = refuse_infinite(json, bases[i], error);
+    if (status == STATUS_OK) status = find_any_parameters(keys, json, local, out, error);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers && status == STATUS_OK; i++)
+        status = refuse_infinite(*out, numbers[i], error);
+    return status;
 }
 
 static Status read_scaling_name(Rope *rope, const RopeKeys *keys, const json_t *parameters,

@@ -18,9 +18,9 @@ static void take_threads(Session *session) {
     session->n_threads = n;
 }
 
-/* --override: said on stderr as well, so that no output is taken for the model's own. */
+/* Applies --override. */
 static Status change_model(Session *session, ModelOptions *options, MaskOverride *masks,
-                           BranchOffList *off, bool leads, Error *error) {
+                           BranchOffList *off, Error *error) {
     const Options *o = session->options;
     Config *config = modelfile_config_to_change(session->file);
     Overrides overrides;
@@ -33,8 +33,6 @@ static Status change_model(Session *session, ModelOptions *options, MaskOverride
     if (status != STATUS_OK) return status;
     if (masks_any(masks)) status = masks_prepare(config, options, error);
     session->sees_future = masks_see_future(masks);
-    if (status == STATUS_OK && !options_ask(o, "info") && leads)
-        terminal_say("overridden: %s", overrides.text);
     return status;
 }
 
@@ -63,7 +61,7 @@ Status weights_opening_start(WeightsOpening *weights, Session *session, unsigned
     if (o->context > config->context)
         terminal_say("the model was made for %u positions; more than these may not make sense",
                      config->context);
-    Status status = change_model(session, &options, &masks, &off, ranks->leads, error);
+    Status status = change_model(session, &options, &masks, &off, error);
     if (status == STATUS_OK && !(traits & MODE_WITHOUT_HEAD))
         status = embedding_refuse_text(session->file, error);
     options.exchange = ranks->exchange;
@@ -74,6 +72,9 @@ Status weights_opening_start(WeightsOpening *weights, Session *session, unsigned
     if (status == STATUS_OK && off.n > 0)
         status = branches_off_apply(&weights->branches_off, session->model, &off, error);
     if (status != STATUS_OK) return status;
+    /* On stderr as well, so that no output is taken for the model's own. */
+    if (session->overridden && !options_ask(o, "info") && ranks->leads)
+        terminal_say("overridden: %s", session->overridden);
     adaptive_threads_init(&weights->threads, session->interrupted);
     session->threads = &weights->threads;
     model_add_observer(session->model, &weights->threads.observer);
