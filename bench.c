@@ -5,12 +5,14 @@
  *                 [--sweep threads|context|batch | --draft | --attention |
  *                  --decode POSITION --prefill N --batch N]
  *                 [--json]
+ *     bench --report [FILE|-] [--threads N] [--beside DIR] [--quick]
  *
  * MODEL is a model.bin or anything that `export` reads ("random:tinyllama-1.1b" too), which is
  * then converted into a temporary file. Decoding is measured against the memory's read
  * bandwidth of the same moments, counting the bytes of the weights and of the cache that a step
  * reads; prefill against the instruction set's peak, counting two operations for each weight and
- * token. All figures are medians. docs/benchmarks.md */
+ * token. All figures are medians. --report needs no model: it says what this machine is, whether it
+ * gives the bits that it must, and how fast it is (measure/report.h). docs/benchmarks.md */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +23,13 @@
 #include "measure/bench_attention.h"
 #include "measure/bench_drafts.h"
 #include "measure/bench_model.h"
+#include "json/json_memory.h"
+#include "measure/report.h"
 #include "modes/open/model_names.h"
 #include "session/versions.h"
 #include "system/command_line.h"
 #include "system/standard_streams.h"
+#include "system/stop_signals.h"
 #include "system/terminal.h"
 
 enum { PREFILL = 512 };
@@ -38,6 +43,9 @@ typedef struct Arguments {
     uint64_t decode, prefill, batch; /* measure only these; all 0: everything */
     bool draft;                      /* measure drafts alone */
     bool attention;                  /* measure attention in blocks and by the textbook alone */
+    bool report;                     /* make a report; `choice.model` is its FILE */
+    bool quick;                      /* of --report */
+    OptionList beside;               /* of --report */
     bool json, help, version;
 } Arguments;
 
@@ -305,6 +313,12 @@ static const OptionRow rows[] = {
              "measure only speculative decoding at several acceptance rates"),
     FLAG_ROW(USUAL, 0, "attention", FIELD(attention),
              "measure only one attention head: in blocks, and as in the textbook"),
+    FLAG_ROW(USUAL, 0, "report", FIELD(report),
+             "this machine, its sums and speeds, as text and JSON [FILE|-]"),
+    LIST_ROW(USUAL, "beside", "DIR", FIELD(beside),
+             "with --report, run DIR's llama-bench in turn; repeated"),
+    FLAG_ROW(USUAL, 0, "quick", FIELD(quick),
+             "with --report, a small model: only the sums mean something"),
     FLAG_ROW(USUAL, 0, "json", FIELD(json), "results as JSON"),
     FLAG_ROW(USUAL, 'h', "help", FIELD(help), "this text"),
     FLAG_ROW(USUAL, 0, "version", FIELD(version), "versions of the program and its libraries"),
@@ -317,12 +331,21 @@ static Status set_model(void *values, const char *word, Error *error) {
         a->choice.model = word;
         return STATUS_OK;
     }
-    error_set(error, "one model at a time, not '%s' and '%s'", a->choice.model, word);
+    error_set(error, "one %s at a time, not '%s' and '%s'", a->report ? "file" : "model",
+              a->choice.model, word);
     return STATUS_USAGE;
 }
 
 static Status bench_check(const Arguments *a, Error *error) {
-    if (a->attention && (a->draft || a->sweep || a->decode || a->prefill || a->batch))
+    const BenchChoice *c = &a->choice;
+    if (a->report && (c->isa || c->type || c->kv_type || c->context || a->sweep || a->decode ||
+                      a->prefill || a->batch || a->draft || a->attention || a->json))
+        error_set(error, "--report always measures the same: it takes -j, --beside and --quick");
+    else if (a->report)
+        return STATUS_OK;
+    else if (a->beside.n || a->quick)
+        error_set(error, "--beside and --quick belong to --report");
+    else if (a->attention && (a->draft || a->sweep || a->decode || a->prefill || a->batch))
         error_set(error, "--attention has sizes of its own: leave out --sweep, --decode and the "
                          "like");
     else if (a->draft && (a->sweep || a->decode || a->prefill || a->batch))
@@ -337,7 +360,8 @@ static Status bench_check(const Arguments *a, Error *error) {
 }
 
 static void print_help(const CommandLine *line) {
-    terminal_print(stdout, "usage: bench MODEL [options]\n");
+    terminal_print(stdout, "usage: bench MODEL [options]\n"
+                           "       bench --report [FILE|-] [options]\n");
     command_line_help(stdout, line, true);
     terminal_print(stdout, "MODEL: a model.bin, another format, or random:SHAPE\n");
 }
@@ -349,6 +373,20 @@ static Status find_model(Arguments *a, Error *error) {
     Status status = model_names_resolve(a->choice.model, &found, error);
     if (found) a->choice.model = a->found = found;
     return status;
+}
+
+static Status run_bench(Arguments *a, Error *error) {
+    Status status = find_model(a, error);
+    return status == STATUS_OK ? bench(a, error) : status;
+}
+
+static Status run_report(const Arguments *a, Error *error) {
+    const ReportOptions options = {.path = a->choice.model,
+                                   .n_threads = a->choice.n_threads,
+                                   .beside = &a->beside,
+                                   .quick = a->quick,
+                                   .interrupted = stop_signals_catch(false)};
+    return report_make(&options, error);
 }
 
 static Status bench_run(int argc, char **argv, Error *error) {
@@ -363,17 +401,22 @@ static Status bench_run(int argc, char **argv, Error *error) {
         versions_print(stdout);
     } else {
         if (status == STATUS_OK) status = bench_check(&arguments, error);
-        if (status == STATUS_OK) status = find_model(&arguments, error);
-        if (status == STATUS_OK) status = bench(&arguments, error);
+        if (status == STATUS_OK)
+            status =
+                arguments.report ? run_report(&arguments, error) : run_bench(&arguments, error);
         free(arguments.found);
     }
     return status == STATUS_OK ? standard_streams_finish(error) : status;
 }
 
 int main(int argc, char **argv) {
-    Error error;
+    Error error = {.text = ""};
+    json_memory_guard();
     Status status = standard_streams_fill(&error);
     if (status == STATUS_OK) status = bench_run(argc, argv, &error);
-    if (status != STATUS_OK) terminal_say("%s", error.text);
-    return (int)status;
+    if (status == STATUS_INTERRUPTED)
+        terminal_say("interrupted: nothing was written");
+    else if (status != STATUS_OK)
+        terminal_say("%s", error.text);
+    return stop_signals_exit_status(status);
 }

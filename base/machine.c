@@ -76,23 +76,61 @@ int machine_cores(void) {
     return cores > 0 ? cores : 1;
 }
 
+/* Reads what a file of the kernel says of cache i, one word; false: there is none. */
+static bool read_cache_word(int i, const char *what, char word[16]) {
+    char path[80];
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", i, what);
+    FILE *file = fopen(path, "r");
+    if (!file) return false;
+    bool read = fscanf(file, "%15s", word) == 1;
+    fclose(file);
+    return read;
+}
+
+bool machine_cache_at(int i, MachineCache *cache) {
+    char word[16], unit = 0;
+    unsigned long size;
+    if (!read_cache_word(i, "size", word) || sscanf(word, "%lu%c", &size, &unit) < 1) return false;
+    *cache = (MachineCache){.bytes = (size_t)size << (unit == 'M' ? 20 : unit == 'K' ? 10 : 0)};
+    if (read_cache_word(i, "level", word)) cache->level = atoi(word);
+    if (read_cache_word(i, "type", word)) memcpy(cache->type, word, sizeof cache->type);
+    return true;
+}
+
 size_t machine_cache(void) {
     size_t largest = 0;
     double described_size;
+    MachineCache cache;
     if (described_bytes("cache", &described_size)) return (size_t)described_size;
-    for (int index = 0; index < 8; index++) {
-        char path[80], unit = 0;
-        unsigned long size;
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
-        FILE *file = fopen(path, "r");
-        if (!file) continue;
-        if (fscanf(file, "%lu%c", &size, &unit) >= 1) {
-            size_t bytes = (size_t)size << (unit == 'M' ? 20 : unit == 'K' ? 10 : 0);
-            largest = bytes > largest ? bytes : largest;
-        }
-        fclose(file);
-    }
+    for (int i = 0; i < 8; i++)
+        if (machine_cache_at(i, &cache) && cache.bytes > largest) largest = cache.bytes;
     return largest;
+}
+
+/* The value of a line "key : value" of /proc/cpuinfo; false: it is another line. */
+static bool cpuinfo_value(const char *line, const char *key, const char **value, int *length) {
+    const char *colon = strchr(line, ':');
+    if (!colon || strncmp(line, key, strlen(key)) != 0) return false;
+    *value = colon + 1 + strspn(colon + 1, " \t");
+    *length = (int)strcspn(*value, "\n");
+    return true;
+}
+
+void machine_processor(char *name, size_t size) {
+    char line[256], designer[16] = "";
+    const char *value;
+    int length;
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    name[0] = '\0';
+    while (file && !name[0] && fgets(line, sizeof line, file)) {
+        if (cpuinfo_value(line, "model name", &value, &length))
+            snprintf(name, size, "%.*s", length, value);
+        else if (cpuinfo_value(line, "CPU implementer", &value, &length))
+            snprintf(designer, sizeof designer, "%.*s", length, value);
+        else if (cpuinfo_value(line, "CPU part", &value, &length))
+            snprintf(name, size, "Arm designer %s, part %.*s", designer, length, value);
+    }
+    if (file) fclose(file);
 }
 
 /* ---- Memory ---- */

@@ -25,6 +25,20 @@ double machine_free_memory(void);
 /* Bytes of the processor's largest cache; 0: unknown. */
 size_t machine_cache(void);
 
+/* One of the caches that the first processor uses. */
+typedef struct MachineCache {
+    int level;
+    char type[16]; /* "Data", "Instruction", "Unified" */
+    size_t bytes;
+} MachineCache;
+
+/* The i-th of them, as Linux counts them; false: there are no more. */
+bool machine_cache_at(int i, MachineCache *cache);
+
+/* Writes the processor's name as Linux has it into name[size]: "AMD EPYC 7B13", or on Arm the
+ * numbers of its designer and part; "" where /proc/cpuinfo does not tell. */
+void machine_processor(char *name, size_t size);
+
 /* Whether the described machine ends its instruction sets with `isa`: it lacks those that
  * kernels/isa_list.h has after it. */
 bool machine_ends_at_isa(const char *isa);

@@ -177,13 +177,13 @@ static double peak_once(const Kernels *kernels, TensorType type, int n_threads, 
     return operations;
 }
 
-double bench_peak(const Kernels *kernels, TensorType type, int n_threads) {
+double bench_peak(const Kernels *kernels, TensorType type, int n_threads, double least) {
     size_t rounds = 1000;
     double seconds, best = 0.0;
-    /* Doubles the rounds until a run takes 50 ms, twice in a row: once may only mean that a thread
-     * had to wait for its processor. */
+    /* Doubles the rounds until a run takes so long, twice in a row: once may only mean that a
+     * thread had to wait for its processor. */
     for (int enough = 0; enough < 2; enough++)
-        while (peak_once(kernels, type, n_threads, rounds, &seconds), seconds < 0.05) {
+        while (peak_once(kernels, type, n_threads, rounds, &seconds), seconds < least) {
             rounds *= 2;
             enough = 0;
         }

@@ -19,8 +19,8 @@ void bench_reading_close(Reading *reading);
 double bench_reading_pass(const Reading *reading);
 
 /* Peak operations a second of the multiply-adds that a product of this type needs, on registers;
- * each counts as two operations. */
-double bench_peak(const Kernels *kernels, TensorType type, int n_threads);
+ * each counts as two operations. It is measured some times, for as many seconds. */
+double bench_peak(const Kernels *kernels, TensorType type, int n_threads, double seconds);
 
 /* The median of n values, which it sorts. */
 double bench_median(double *values, size_t n);

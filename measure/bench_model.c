@@ -17,7 +17,6 @@ enum {
     MAX_STEPS = 128, /* measured at most */
     ROUND_STEPS = 4  /* between two readings of the memory */
 };
-static const double ENOUGH_SECONDS = 2.0; /* of one measurement, once it has BENCH_MIN_STEPS */
 
 /* ---- the model ---- */
 
@@ -92,15 +91,19 @@ void bench_model_free(BenchModel *b) {
     b->file = NULL;
 }
 
+double bench_model_peak(const BenchModel *b, TensorType type) {
+    double seconds = b->choice->seconds > 0.0 ? b->choice->seconds / 10.0 : 0.05;
+    return bench_peak(b->isa->kernels, type, b->n_threads, seconds);
+}
+
 /* The peak of a token's products: each type's operations take as long as at its own peak. Types
  * with less than 1% of the operations are not worth a measurement. */
 static double measure_peak(const BenchModel *b) {
     double seconds = 0.0;
     for (TensorType type = TENSOR_F32; type < TENSOR_TYPES; type++)
         if (b->type_ops[type] > 0.01 * b->token_ops)
-            seconds += b->type_ops[type] / bench_peak(b->isa->kernels, type, b->n_threads);
-    return seconds > 0.0 ? b->token_ops / seconds
-                         : bench_peak(b->isa->kernels, TENSOR_F32, b->n_threads);
+            seconds += b->type_ops[type] / bench_model_peak(b, type);
+    return seconds > 0.0 ? b->token_ops / seconds : bench_model_peak(b, TENSOR_F32);
 }
 
 Status bench_model_open(BenchModel *b, int n_threads, Error *error) {
@@ -183,6 +186,11 @@ static Status decode_step(BenchModel *b, size_t batch, Error *error) {
     return model_forward(b->model, b->cache, rows, batch, b->logits, error);
 }
 
+/* The seconds after which a measurement has taken long enough. */
+static double enough(const BenchModel *b) {
+    return b->choice->seconds > 0.0 ? b->choice->seconds : 2.0;
+}
+
 static bool interrupted(const BenchModel *b) {
     return b->choice->interrupted && *b->choice->interrupted;
 }
@@ -204,7 +212,7 @@ Status bench_model_decode(BenchModel *b, size_t batch, size_t position, BenchRes
     if (status != STATUS_OK) return status;
     model_add_observer(b->model, &clock.observer);
     while (steps < MAX_STEPS && position + steps < context &&
-           (steps < BENCH_MIN_STEPS || sum < ENOUGH_SECONDS)) {
+           (steps < BENCH_MIN_STEPS || sum < enough(b))) {
         if (steps % ROUND_STEPS == 0) bandwidth = bench_reading_pass(b->reading);
         double start = clock_seconds();
         status = interrupted(b) ? STATUS_INTERRUPTED : decode_step(b, batch, error);
@@ -242,7 +250,7 @@ Status bench_model_prefill(BenchModel *b, size_t n, size_t least, BenchResult *r
     Status status = STATUS_OK;
     if (n > model_context(b->model)) n = model_context(b->model);
     model_add_observer(b->model, &clock.observer);
-    while (runs < MAX_STEPS && (runs < least || sum < ENOUGH_SECONDS)) {
+    while (runs < MAX_STEPS && (runs < least || sum < enough(b))) {
         kvcache_reset(b->cache, 0, 0);
         double start = clock_seconds();
         status = interrupted(b) ? STATUS_INTERRUPTED : bench_advance(b, 0, n, error);

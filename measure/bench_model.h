@@ -26,6 +26,7 @@ typedef struct BenchChoice {
     KvChoice kv_type;               /* AUTO: the model's */
     uint64_t n_threads;             /* 0: the physical cores */
     uint64_t context;               /* 0: the model's */
+    double seconds; /* after which a measurement ends that has BENCH_MIN_STEPS; 0: two */
     /* Ends a measurement with STATUS_INTERRUPTED when it is not 0; NULL: nothing does. */
     const volatile sig_atomic_t *interrupted;
 } BenchChoice;
@@ -68,6 +69,8 @@ Status bench_model_open(BenchModel *b, int n_threads, Error *error);
  * bandwidth, which is measured on the weights themselves where they are much larger than the
  * processor's caches. */
 Status bench_model_limits(BenchModel *b, Error *error);
+/* The peak of the model's instruction set with weights of one type (bench_peak). */
+double bench_model_peak(const BenchModel *b, TensorType type);
 void bench_model_close(BenchModel *b); /* what bench_model_open and bench_model_limits have made */
 void bench_model_free(BenchModel *b);
 
@@ -77,7 +80,7 @@ Status bench_model_decode(BenchModel *b, size_t batch, size_t position, BenchRes
                           Error *error);
 
 /* Measures how long a prompt of n tokens (at most the context) takes in an empty cache: the median
- * of `least` runs or more, until they have taken two seconds. */
+ * of `least` runs or more, until they have taken as long as the choice says. */
 Status bench_model_prefill(BenchModel *b, size_t n, size_t least, BenchResult *result,
                            Error *error);
 

@@ -87,11 +87,12 @@ _verbatim_bench() {
         --type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 bf16_act q8 q6 q5 q4m q4 q3 q2" -- "$cur")); return ;;
         --kv-type) COMPREPLY=($(compgen -W "auto f32 f16 bf16 q8" -- "$cur")); return ;;
         --sweep) COMPREPLY=($(compgen -W "no threads context batch" -- "$cur")); return ;;
+        --beside) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
         -j | --threads | --context | --decode | --prefill | --batch) return ;;
     esac
     if [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "--threads --isa --type --kv-type --context --sweep --decode --prefill --batch --draft
-            --attention --json --help --version" -- "$cur"))
+            --attention --report --beside --quick --json --help --version" -- "$cur"))
         return
     fi
     _verbatim_models "$cur" "$prev" verbatim

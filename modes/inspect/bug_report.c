@@ -25,27 +25,13 @@ static bool bug_report_asked(const Options *options) {
     return inspect_options(options)->bug_report;
 }
 
-/* The processor's name as Linux has it, or "". */
-static void read_processor(char *name, size_t size) {
-    char line[256];
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    name[0] = '\0';
-    while (f && fgets(line, sizeof line, f)) {
-        char *colon = strchr(line, ':');
-        if (!colon || strncmp(line, "model name", 10) != 0) continue;
-        snprintf(name, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-        break;
-    }
-    if (f) fclose(f);
-}
-
 static Status open_report(void **state, const Session *session, SandboxRules *rules, Error *error) {
     Machine *m = calloc(1, sizeof *m);
     (void)session, (void)rules;
     if (!m) return error_set(error, "no memory for a report");
     *state = m;
     uname(&m->system);
-    read_processor(m->processor, sizeof m->processor);
+    machine_processor(m->processor, sizeof m->processor);
     if (confstr(_CS_GNU_LIBC_VERSION, m->library, sizeof m->library) == 0)
         snprintf(m->library, sizeof m->library, "an unknown C library");
     m->n_processors = sysconf(_SC_NPROCESSORS_ONLN);
