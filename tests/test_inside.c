@@ -625,6 +625,22 @@ static void positions_are_told_as_numbers_and_whole(void **state) {
     double expected = 0.0;
     for (int i = 0; i < 32; i++) expected += cos(pow(10000.0, -i / 32.0)) / 32;
     assert_true(fabs(similarity - expected) < 1e-4 && error < 1e-4);
+    /* The vectors of two positions differ by sqrt(sum of 2 - 2 cos(distance * frequency)). */
+    const char *unique = strstr(p.out, "No two of the positions 0 to ");
+    unsigned last = 0, apart = 0, nearest = 0;
+    double differ = 0.0, least = INFINITY;
+    assert_non_null(unique);
+    assert_int_equal(sscanf(unique,
+                            "No two of the positions 0 to %u have the same vector: the most alike, "
+                            "%u apart, differ by %lf",
+                            &last, &apart, &differ),
+                     3);
+    for (unsigned d = 1; d <= last; d++) {
+        double squares = 0.0;
+        for (int i = 0; i < 32; i++) squares += 2.0 - 2.0 * cos(d * pow(10000.0, -i / 32.0));
+        if (sqrt(squares) < least) least = sqrt(squares), nearest = d;
+    }
+    assert_true(apart == nearest && fabs(differ - least) < 0.01);
     process_free(&p);
     p = RUN("run", models[4], "--positions", "table");
     assert_done(&p);

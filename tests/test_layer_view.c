@@ -155,8 +155,8 @@ static void the_terminal_names_shapes_and_the_picture_is_whole(void **state) {
     assert_int_equal(p.status, 0);
     const char *expected[] = {"layer 0 at position 15, e\n",
                               "    x = norm(x + attention{4 heads of 16, 2 of keys}(x))\n",
-                              "  queries                  [4][16] ",
-                              "  its key                  [2][16] ",
+                              "  queries, turned          [4][16] ",
+                              "  its key, turned          [2][16] ",
                               "  norm(x + output)         [64] ",
                               "  hidden, activated        [96] ",
                               " of 96 hidden units are above 0",
@@ -320,6 +320,88 @@ static void the_printed_formula_gives_the_printed_scores_and_weights(void **stat
     }
 }
 
+/* ---- The turn of RoPE ------------------------------------------------------------------------ */
+
+/* One row of the table: a pair of the query and of the key, its product, and that of all pairs. */
+typedef struct TurnRow {
+    double q[2], k[2], product, whole;
+} TurnRow;
+
+static TurnRow turn_row(const char *table, const char *name) {
+    TurnRow r;
+    const char *at = strstr(table, name);
+    assert_non_null(at);
+    assert_int_equal(sscanf(at + strlen(name), "%lf %lf %lf %lf %lf %lf", &r.q[0], &r.q[1], &r.k[0],
+                            &r.k[1], &r.product, &r.whole),
+                     6);
+    return r;
+}
+
+static void assert_turned(const double from[2], const double to[2], double angle, double factor) {
+    double x = from[0] * cos(angle) - from[1] * sin(angle);
+    double y = from[1] * cos(angle) + from[0] * sin(angle);
+    assert_true(fabs(x * factor - to[0]) < 5e-3 && fabs(y * factor - to[1]) < 5e-3);
+}
+
+/* The vectors are those of --json, which are turned; the formula is RoFormer's (arXiv:2104.09864,
+ * equation 34): a pair at position p is turned by p times its frequency. */
+static void rope_is_taken_back_and_moved_on_as_its_formula_says(void **state) {
+    (void)state;
+    static const struct {
+        const char *shape;
+        size_t distance; /* of a pair's elements */
+        double factor;
+    } cases[] = {{"tiny", 8, 1.0},
+                 {"tiny,rope_pairing=interleaved", 1, 1.0},
+                 {"tiny,rotary_dim=8", 4, 1.0},
+                 {"tiny,rope_attention_factor=1.5", 8, 1.5}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *directory = fixture_directory(), *model = small_model(directory, cases[i].shape);
+        Process p =
+            RUN("run", model, "-i", TEXT, "--layer", "1", "--position", "9", "--kv-type", "f32");
+        const char *table = strstr(p.out, "  RoPE turns elements ");
+        assert_non_null(table);
+        size_t first, second, query, key;
+        double frequency;
+        assert_int_equal(sscanf(table, "  RoPE turns elements %zu and %zu of a head by %lf radians",
+                                &first, &second, &frequency),
+                         3);
+        assert_int_equal(second - first, cases[i].distance);
+        assert_int_equal(
+            sscanf(strstr(table, "query of"), "query of token %zu key of token %zu", &query, &key),
+            2);
+        assert_true(query == 9 && key < 9);
+        const TurnRow before = turn_row(table, "\n  before ");
+        const TurnRow met = turn_row(table, "\n  turned, as they meet ");
+        const TurnRow later = turn_row(table, "\n  both 100 positions later ");
+        assert_turned(before.q, met.q, 9.0 * frequency, cases[i].factor);
+        assert_turned(before.k, met.k, (double)key * frequency, cases[i].factor);
+        assert_turned(met.q, later.q, 100.0 * frequency, 1.0);
+        assert_turned(met.k, later.k, 100.0 * frequency, 1.0);
+        assert_true(fabs(met.whole - later.whole) < 2e-3);
+        assert_true(fabs(met.whole - before.whole) > 1e-2);
+        assert_true(fabs(met.product - met.q[0] * met.k[0] - met.q[1] * met.k[1]) < 2e-2);
+        json_t *view = view_of(model, "1", "9", "1", "512"), *attention = branch(view, 0);
+        const json_t *head = json_array_get(json_object_get(attention, "heads"), 0);
+        const json_t *keys =
+            json_object_get(json_array_get(json_object_get(attention, "kv_heads"), 0), "keys");
+        const json_t *q = json_object_get(head, "query"), *k = json_array_get(keys, key);
+        assert_true(fabs(at(q, first) - met.q[0]) < 1e-3 && fabs(at(q, second) - met.q[1]) < 1e-3);
+        assert_true(fabs(at(k, first) - met.k[0]) < 1e-3 && fabs(at(k, second) - met.k[1]) < 1e-3);
+        json_decref(view);
+        process_free(&p);
+        free(model);
+        fixture_remove_directory(directory);
+    }
+    char *directory = fixture_directory(), *model = small_model(directory, "tiny,position=alibi");
+    Process p = RUN("run", model, "-i", TEXT, "--layer", "1");
+    assert_null(strstr(p.out, "RoPE"));
+    assert_non_null(strstr(p.out, "\n  queries      "));
+    process_free(&p);
+    free(model);
+    fixture_remove_directory(directory);
+}
+
 /* A tokenizer.json. */
 static const char letters[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, "
                               "\"c\": 2}, \"merges\": []}}";
@@ -386,6 +468,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heads_follow_the_formula_of_attention),
         cmocka_unit_test(the_printed_formula_gives_the_printed_scores_and_weights),
+        cmocka_unit_test(rope_is_taken_back_and_moved_on_as_its_formula_says),
         cmocka_unit_test(sinks_are_part_of_the_printed_formula),
         cmocka_unit_test(layers_without_maps_say_why),
         cmocka_unit_test(the_formula_names_a_cache_that_rounds),

@@ -6,6 +6,7 @@
 #include "modes/inspect/attention_formula.h"
 #include "modes/inspect/attention_text.h"
 #include "modes/inspect/layer_lists.h"
+#include "modes/inspect/layer_rope.h"
 
 /* ---- Statistics ------------------------------------------------------------------------------ */
 
@@ -124,10 +125,11 @@ static void write_branch(const LayerTrace *t, size_t i, Sheet *out) {
     write_columns(out);
     write_row("x", b->before, 0, c->dim, out);
     write_row("norm(x)", b->read, 0, c->dim, out);
-    write_row("queries", b->q, h.n_heads, h.head_dim, out);
+    const bool turns = layer_rope_turns(t);
+    write_row(turns ? "queries, turned" : "queries", b->q, h.n_heads, h.head_dim, out);
     if (b->k)
-        write_row("its key", b->k + t->position * h.n_kv_heads * h.head_dim, h.n_kv_heads,
-                  h.head_dim, out);
+        write_row(turns ? "its key, turned" : "its key",
+                  b->k + t->position * h.n_kv_heads * h.head_dim, h.n_kv_heads, h.head_dim, out);
     if (b->v)
         write_row("its value", b->v + t->position * h.n_kv_heads * h.value_dim, h.n_kv_heads,
                   h.value_dim, out);
@@ -139,6 +141,7 @@ static void write_branch(const LayerTrace *t, size_t i, Sheet *out) {
         write_row(b->branch->norm_after ? "norm(x + output)" : "x + output", after_branch(t, i), 0,
                   c->dim, out);
     if (b->q) write_heads(t, b, out);
+    layer_rope_write(t, b, out);
     if (b->hidden) write_hidden(b, out);
 }
 

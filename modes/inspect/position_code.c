@@ -122,9 +122,8 @@ double position_code_similarity(const PositionCode *code, size_t a, size_t b) {
 
 double position_code_by_distance(const PositionCode *code, size_t distance) {
     if (code->kind != POSITION_LEARNED) return position_code_similarity(code, 0, distance);
-    enum { MOST = 512 }; /* vectors that a mean is made of */
     double sum = 0.0, n = 0.0;
-    for (size_t p = 0; p + distance < code->n_positions && p < MOST; p++, n++)
+    for (size_t p = 0; p + distance < code->n_positions && p < POSITION_CODE_MOST; p++, n++)
         sum += position_code_similarity(code, p, p + distance);
     return n > 0.0 ? sum / n : 0.0;
 }
@@ -144,4 +143,30 @@ double position_code_turning_error(const PositionCode *code, size_t distance, si
         }
     }
     return worst;
+}
+
+/* The vectors of pairs that turn have the size sqrt(n): their distance is that of one pair after
+ * the turn of `distance` positions, summed over the pairs, wherever they are. */
+static double turned_distance(const PositionCode *code, size_t distance) {
+    return sqrt(fmax(0.0, 2.0 * (double)code->n * (1.0 - turned_similarity(code, 0, distance))));
+}
+
+static double vector_distance(const PositionCode *code, size_t a, size_t b) {
+    const float *x = code->table + a * code->n_columns, *y = code->table + b * code->n_columns;
+    double squares = 0.0;
+    for (size_t i = 0; i < code->n_columns; i++)
+        squares += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+    return sqrt(squares);
+}
+
+double position_code_nearest(const PositionCode *code, size_t n, size_t *a, size_t *b) {
+    double nearest = INFINITY;
+    const bool turns = position_code_turns(code);
+    *a = *b = 0;
+    for (size_t p = 0; p < (turns ? 1 : n); p++)
+        for (size_t q = p + 1; q < n; q++) {
+            double distance = turns ? turned_distance(code, q) : vector_distance(code, p, q);
+            if (distance < nearest) nearest = distance, *a = p, *b = q;
+        }
+    return nearest;
 }

@@ -4,6 +4,8 @@
 
 #include "session/session.h"
 
+enum { POSITION_CODE_MOST = 512 }; /* learned vectors that are compared pair by pair */
+
 typedef struct PositionCode {
     const Config *config;
     PositionKind kind;
@@ -36,5 +38,10 @@ double position_code_by_distance(const PositionCode *code, size_t distance);
 /* The largest error, over all positions up to `n`, if the vector of position p + distance is
  * computed from that of p by turning every pair by the angle that belongs to the distance. */
 double position_code_turning_error(const PositionCode *code, size_t distance, size_t n);
+
+/* Finds the two positions below `n` (learned vectors: at most POSITION_CODE_MOST) whose vectors are
+ * nearest to each other, and returns their Euclidean distance: 0 means that two positions cannot be
+ * told apart. Not for ALiBi, which has no vectors. */
+double position_code_nearest(const PositionCode *code, size_t n, size_t *a, size_t *b);
 
 #endif

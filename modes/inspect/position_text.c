@@ -29,6 +29,26 @@ static void write_slopes(const PositionCode *code, Sheet *out) {
     }
 }
 
+/* Says whether every position has a vector of its own, and which are most alike. */
+static void write_nearest(const PositionCode *code, size_t n, Sheet *out) {
+    size_t a, b;
+    if (code->kind == POSITION_ALIBI || n < 2) return;
+    if (code->kind == POSITION_LEARNED && n > POSITION_CODE_MOST) n = POSITION_CODE_MOST;
+    double distance = position_code_nearest(code, n, &a, &b);
+    if (!(distance > 0.0))
+        sheet_printf(out, "Positions %zu and %zu have the same vector.\n", a, b);
+    else if (position_code_turns(code))
+        sheet_printf(out,
+                     "No two of the positions 0 to %zu have the same vector: the most alike, %zu "
+                     "apart, differ by %.3g.\n",
+                     n - 1, b - a, distance);
+    else
+        sheet_printf(out,
+                     "No two of the positions 0 to %zu have the same vector: the most alike, %zu "
+                     "and %zu, differ by %.3g.\n",
+                     n - 1, a, b, distance);
+}
+
 /* Writes a table of how the position code rates the distances 0, 1, 2, 4 and so on, and for
  * rotations how far the rotated vectors are from exact. */
 static void write_distances(const PositionCode *code, Sheet *out) {
@@ -48,10 +68,14 @@ static void write_distances(const PositionCode *code, Sheet *out) {
                          position_code_turning_error(code, d, most < 4096 ? most : 4096));
         sheet_printf(out, "\n");
     }
+    if (code->kind == POSITION_ROPE)
+        sheet_printf(out, "The vector of position p: the cosine and the sine of p times each "
+                          "pair's frequency,\nby which RoPE turns that pair of a query or key.\n");
     if (turns)
         sheet_printf(out, "The vector of position p + distance is that of p, each pair turned by "
                           "the same\nangle, distance times its frequency, whatever p is: the "
                           "error is rounding.\n");
+    write_nearest(code, most, out);
 }
 
 void position_text_write(const PositionCode *code, Sheet *out) {
