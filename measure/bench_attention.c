@@ -7,6 +7,7 @@
 
 #include "core/attention.h"
 #include "base/clock.h"
+#include "base/lines.h"
 #include "measure/bench_limits.h"
 
 enum { ROUNDS = 3, ROWS = 512 }; /* ROWS: queries of one call, as a prompt's chunk has them */
@@ -17,7 +18,8 @@ typedef struct Problem {
     size_t n, dim;
     float scale;
     float *q, *k, *v;         /* [n][dim] */
-    float *keys;              /* [dim][n]: k transposed */
+    float *keys;              /* k as a matrix of n outputs and dim inputs, in panels */
+    float *values;            /* v as a matrix of dim outputs and n inputs, in panels */
     float *scores;            /* [n][n] */
     float *textbook, *blocks; /* [n][dim], the outputs */
     AttentionRow *rows;       /* [n] */
@@ -35,7 +37,7 @@ static void fill(float *x, size_t n, uint32_t seed) {
 }
 
 static void problem_free(Problem *p) {
-    float *all[] = {p->q, p->k, p->v, p->keys, p->scores, p->textbook, p->blocks};
+    float *all[] = {p->q, p->k, p->v, p->keys, p->values, p->scores, p->textbook, p->blocks};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     free(p->rows);
     attention_memory_free(p->memory);
@@ -58,65 +60,94 @@ static Status store(Problem *p, Error *error) {
     return STATUS_OK;
 }
 
-/* Allocates the problem and fills it: queries, keys and values, the keys transposed for the
+/* out = x[rows][cols] in panels of PANEL_ROWS rows (kernels/tensor.h), the last one filled up with
+ * zeros; transposed: x[cols][rows]. */
+static void pack(float *out, const float *x, size_t rows, size_t cols, bool transposed) {
+    for (size_t panel = 0; panel < rows; panel += PANEL_ROWS)
+        for (size_t i = 0; i < cols; i++)
+            for (size_t r = panel; r < panel + PANEL_ROWS; r++)
+                *out++ = r >= rows ? 0.0f : transposed ? x[i * rows + r] : x[r * cols + i];
+}
+
+/* Floats of a matrix in panels. */
+static size_t packed_floats(size_t rows, size_t cols) {
+    return (rows + PANEL_ROWS - 1) / PANEL_ROWS * PANEL_ROWS * cols;
+}
+
+/* Allocates the problem and fills it: queries, keys and values, these as matrices for the
  * textbook's way, and a cache with both. */
 static Status problem_new(Problem *p, Error *error) {
     size_t bytes = p->n * p->dim * sizeof(float);
-    float **vectors[] = {&p->q, &p->k, &p->v, &p->keys, &p->textbook, &p->blocks};
+    float **vectors[] = {&p->q, &p->k, &p->v, &p->textbook, &p->blocks};
     bool complete = true;
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
         complete = (*vectors[i] = malloc(bytes)) && complete;
-    p->scores = malloc(p->n * p->n * sizeof(float));
+    p->keys = lines_new(packed_floats(p->n, p->dim) * sizeof(float));
+    p->values = lines_new(packed_floats(p->dim, p->n) * sizeof(float));
+    p->scores = lines_new(p->n * p->n * sizeof(float));
     p->rows = malloc(p->n * sizeof *p->rows);
-    p->products = matmul_memory_new(p->isa->kernels, 1, 1, p->n_threads);
+    p->products =
+        matmul_memory_new(p->isa->kernels, ROWS, p->n > p->dim ? p->n : p->dim, p->n_threads);
     p->memory =
         attention_memory_new(p->isa->kernels, p->products, (uint32_t)p->dim, p->n, p->n_threads);
-    if (!complete || !p->scores || !p->rows || !p->products || !p->memory)
+    if (!complete || !p->keys || !p->values || !p->scores || !p->rows || !p->products || !p->memory)
         return error_set(error, "no memory for the scores of %zu positions", p->n);
     fill(p->q, p->n * p->dim, 1);
     fill(p->k, p->n * p->dim, 2);
     fill(p->v, p->n * p->dim, 3);
-    for (size_t i = 0; i < p->n; i++)
-        for (size_t d = 0; d < p->dim; d++) p->keys[d * p->n + i] = p->k[i * p->dim + d];
+    pack(p->keys, p->k, p->n, p->dim, false);
+    pack(p->values, p->v, p->dim, p->n, true);
     memset(p->scores, 0, p->n * p->n * sizeof(float)); /* its pages are there before it is timed */
     return store(p, error);
 }
 
 /* ---- The two ways ---- */
 
-/* scores[n] = scale * q . k for every position, later ones too. */
-static void score(const Problem *p, size_t row, float *scores) {
-    memset(scores, 0, p->n * sizeof *scores);
-    for (size_t d = 0; d < p->dim; d++)
-        p->isa->numeric->add_scaled(scores, p->keys + d * p->n, p->q[row * p->dim + d] * p->scale,
-                                    p->n);
+/* scores[row][n] = q . k of every key, later ones too, for `rows` queries. */
+static void score(const Problem *p, size_t first, size_t rows) {
+    const Matrix keys = {.type = TENSOR_F32,
+                         .rows = p->n,
+                         .cols = p->dim,
+                         .panel_bytes = PANEL_ROWS * p->dim * sizeof(float),
+                         .data = (const uint8_t *)p->keys};
+    const Product product = {&keys, p->scores + first * p->n, p->n};
+    const ProductSet set = {p->q + first * p->dim, rows, &product, 1, NULL};
+    matmul(p->isa->kernels, p->products, p->dim, &set, 1);
 }
 
-static void softmax(const Problem *p, float *x) {
+/* Scales and masks the scores of one query, and makes weights of them. */
+static void weigh(const Problem *p, size_t row) {
     const Numeric *numeric = p->isa->numeric;
+    float *x = p->scores + row * p->n;
+    numeric->scale(x, p->scale, row + 1);
+    for (size_t k = row + 1; k < p->n; k++) x[k] = -INFINITY;
     float sum = numeric->softmax_sum(x, numeric->maximum(x, p->n), p->n);
     numeric->scale(x, 1.0f / sum, p->n);
 }
 
-/* Three loops over the whole matrix, one after the other, as the formula has them. */
+/* textbook[row][dim] = the sum of weights[row][n] times the values, for `rows` queries. */
+static void add_values(const Problem *p, size_t first, size_t rows) {
+    const Matrix values = {.type = TENSOR_F32,
+                           .rows = p->dim,
+                           .cols = p->n,
+                           .panel_bytes = PANEL_ROWS * p->n * sizeof(float),
+                           .data = (const uint8_t *)p->values};
+    const Product product = {&values, p->textbook + first * p->dim, p->dim};
+    const ProductSet set = {p->scores + first * p->n, rows, &product, 1, NULL};
+    matmul(p->isa->kernels, p->products, p->n, &set, 1);
+}
+
+/* Three steps over the whole matrix, one after the other, as the formula has them: both products by
+ * the kernels that multiply the model's matrices. */
 static void run_textbook(const Problem *p) {
-    size_t n = p->n, dim = p->dim;
 #pragma omp parallel num_threads(p->n_threads)
     {
+        for (size_t first = 0; first < p->n; first += ROWS)
+            score(p, first, p->n - first < ROWS ? p->n - first : ROWS);
 #pragma omp for schedule(static)
-        for (size_t i = 0; i < n; i++) {
-            score(p, i, p->scores + i * n);
-            for (size_t k = i + 1; k < n; k++) p->scores[i * n + k] = -INFINITY;
-        }
-#pragma omp for schedule(static)
-        for (size_t i = 0; i < n; i++) softmax(p, p->scores + i * n);
-#pragma omp for schedule(static)
-        for (size_t i = 0; i < n; i++) {
-            float *out = p->textbook + i * dim;
-            memset(out, 0, dim * sizeof *out);
-            for (size_t k = 0; k < n; k++)
-                p->isa->numeric->add_scaled(out, p->v + k * dim, p->scores[i * n + k], dim);
-        }
+        for (size_t i = 0; i < p->n; i++) weigh(p, i);
+        for (size_t first = 0; first < p->n; first += ROWS)
+            add_values(p, first, p->n - first < ROWS ? p->n - first : ROWS);
     }
 }
 

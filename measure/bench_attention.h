@@ -2,9 +2,9 @@
  *
  * One head attends over n positions, causally, in two ways: as attention_forward does it, in blocks
  * with an online softmax; and by the textbook, which writes all scores of all queries into one
- * matrix, masks it, takes its softmax row by row, and multiplies it with the values. The textbook
- * uses the same vector instructions, but no tiles: it is what is written first, not the best that
- * can be made of a whole matrix. */
+ * matrix, masks it, takes its softmax row by row, and multiplies it with the values. The textbook's
+ * products are those of the model's matrices (kernels/matmul.h), tiles and all: what differs is
+ * that a whole matrix is written and read, and that its masked half is computed as well. */
 #ifndef BENCH_ATTENTION_H
 #define BENCH_ATTENTION_H
 
