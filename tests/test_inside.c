@@ -16,6 +16,7 @@
 
 #include "base/address_sanitizer.h"
 #include "layers/model_watch.h"
+#include "modes/inspect/singular_values.h"
 #include "process.h"
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"
@@ -615,6 +616,63 @@ static void no_text_of_a_picture_of_positions_lies_on_another(void **state) {
 
 /* The table of numbers: a position further is a turn of every pair, whatever the position. The
  * picture shows every element of a vector. */
+/* Singular values by hand: A^T A of {3 0, 4 5} has the eigenvalues 45 and 5; an outer product has
+ * one value, the product of the sizes; and those of a turn by any angle are 1. */
+static void singular_values_are_those_of_the_textbook(void **state) {
+    (void)state;
+    double square[] = {3, 0, 4, 5}, outer[9], turn[] = {0.6, -0.8, 0.8, 0.6}, zero[4] = {0};
+    double values[3];
+    singular_values(square, 2, 2, values);
+    assert_true(fabs(values[0] - sqrt(45)) < 1e-12 && fabs(values[1] - sqrt(5)) < 1e-12);
+    assert_int_equal(singular_values_holding(values, 2, 0.89), 1);
+    assert_int_equal(singular_values_holding(values, 2, 0.91), 2);
+    for (size_t i = 0; i < 9; i++) outer[i] = (double)(i / 3 + 1) * (double)(i % 3 + 2);
+    singular_values(outer, 3, 3, values);
+    assert_true(fabs(values[0] - sqrt(14.0 * 29.0)) < 1e-12 && values[1] < 1e-12);
+    assert_int_equal(singular_values_holding(values, 3, 0.99), 1);
+    singular_values(turn, 2, 2, values);
+    assert_true(fabs(values[0] - 1.0) < 1e-12 && fabs(values[1] - 1.0) < 1e-12);
+    singular_values(zero, 2, 2, values);
+    assert_int_equal(singular_values_holding(values, 2, 0.9), 0);
+}
+
+/* The scores of a head are products of vectors of 4 numbers, so that 4 singular values hold all. */
+static void ranks_of_scores_are_at_most_the_width_of_a_head(void **state) {
+    (void)state;
+    char *path = build_path("tests/inside-narrow.bin");
+    Process p = RUN("export", "--random", "tiny,head_dim=4,position=none", path, "-q", "--force");
+    assert_done(&p);
+    process_free(&p);
+    p = RUN("run", path, "-i", TEXT, "--attention", "ranks", "--override", "mask=none");
+    assert_done(&p);
+    size_t heads = 0;
+    unsigned n[7];
+    for (const char *line = p.out; (line = strchr(line, '\n')); line++) {
+        if (sscanf(line + 1, "%u %u %u %u %u %u %u", n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6) !=
+            7)
+            continue;
+        heads++;
+        assert_true(n[3] <= n[4] && n[5] <= n[6] && n[6] <= 4 && n[4] <= 33);
+    }
+    assert_int_equal(heads, 8);
+    process_free(&p);
+    p = RUN("run", path, "-i", TEXT, "--attention", "ranks");
+    assert_done(&p);
+    assert_non_null(strstr(p.out, "        -        -\n"));
+    process_free(&p);
+    unlink(path);
+    p = RUN("export", "--random", "tiny,n_layers=1,context=1024", path, "-q", "--force");
+    process_free(&p);
+    char *text = malloc(601);
+    memset(text, 'a', 600);
+    text[600] = '\0';
+    p = RUN("run", path, "-i", text, "--attention", "ranks");
+    PROCESS_SAYS(p, 1, "--attention ranks: the text has 601 tokens, and 512 are the most");
+    free(text);
+    unlink(path);
+    free(path);
+}
+
 static void positions_are_told_as_numbers_and_whole(void **state) {
     (void)state;
     Process p = RUN("run", models[5], "--positions", "table");
@@ -884,6 +942,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_picture_of_changed_positions_says_so_and_shows_them),
         cmocka_unit_test(every_position_code_has_a_picture),
         cmocka_unit_test(no_text_of_a_picture_of_positions_lies_on_another),
+        cmocka_unit_test(singular_values_are_those_of_the_textbook),
+        cmocka_unit_test(ranks_of_scores_are_at_most_the_width_of_a_head),
         cmocka_unit_test(positions_are_told_as_numbers_and_whole),
         cmocka_unit_test(info_tells_what_grouping_saves),
         cmocka_unit_test(watching_changes_no_bit_and_sinks_take_weight),

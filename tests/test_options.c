@@ -311,10 +311,10 @@ static void what_does_not_fit_together_is_refused(void **state) {
     REFUSES("-i is given twice", "m", "-i", "a", "-i", "b");
     REFUSES("--eval FILE names the text: no -i or -f", "m", "--eval", "f", "-i", "a");
     REFUSES("--attention a.png: the name says the form: .svg, .html, .json; or for the "
-            "terminal - or scores or LAYER.HEAD",
+            "terminal - or scores or ranks or LAYER.HEAD",
             "m", "--attention", "a.png");
     REFUSES("--attention 0: the name says the form: .svg, .html, .json; or for the terminal - or "
-            "scores or LAYER.HEAD",
+            "scores or ranks or LAYER.HEAD",
             "m", "--attention", "0");
     REFUSES("--positions tabel: the picture is SVG: give a name in .svg, or -; or table", "m",
             "--positions", "tabel");

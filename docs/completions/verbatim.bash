@@ -12,7 +12,7 @@ _verbatim() {
         --json-order) COMPREPLY=($(compgen -W "schema any" -- "$cur")); return ;;
         --json-space) COMPREPLY=($(compgen -W "line any" -- "$cur")); return ;;
         --on-length) COMPREPLY=($(compgen -W "cut close" -- "$cur")); return ;;
-        --attention) COMPREPLY=($(compgen -W "- scores" -- "$cur") $(compgen -f -- "$cur")); return ;;
+        --attention) COMPREPLY=($(compgen -W "- scores ranks" -- "$cur") $(compgen -f -- "$cur")); return ;;
         --positions) COMPREPLY=($(compgen -W "- table" -- "$cur") $(compgen -f -- "$cur")); return ;;
         --score) COMPREPLY=($(compgen -W "no table json" -- "$cur")); return ;;
         --pooling) COMPREPLY=($(compgen -W "auto last mean cls" -- "$cur")); return ;;

@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "modes/inspect/attention_formula.h"
 #include "modes/inspect/attention_statistics.h"
+#include "modes/inspect/singular_values.h"
 
 /* ---- Maps ------------------------------------------------------------------------------------ */
 
@@ -173,5 +174,57 @@ Status attention_text_scores(const AttentionMaps *m, Sheet *out, Error *error) {
         }
     }
     sheet_printf(out, "entropy is in nats; with equal weights it would be %.3f\n", s.most_entropy);
+    return STATUS_OK;
+}
+
+/* ---- Ranks ----------------------------------------------------------------------------------- */
+
+enum { RANKS_MOST = 512 }; /* tokens: the time grows with their cube */
+
+/* Whether each of the n queries has a score with each of the n keys. */
+static bool is_whole(const float *scores, size_t n) {
+    for (size_t i = 0; i < n * n; i++)
+        if (!isfinite(scores[i])) return false;
+    return n > 0;
+}
+
+/* Adds two columns: how many singular values of map[n][n] hold 90 and 99% of the sum of their
+ * squares; dashes for NULL. `memory` has room for n * (n + 1) numbers. */
+static void write_ranks(const float *map, size_t n, double *memory, Sheet *out) {
+    double *values = memory + n * n;
+    if (!map) {
+        sheet_printf(out, " %8s %8s", "-", "-");
+        return;
+    }
+    for (size_t i = 0; i < n * n; i++) memory[i] = (double)map[i];
+    singular_values(memory, n, n, values);
+    sheet_printf(out, " %8zu %8zu", singular_values_holding(values, n, 0.90),
+                 singular_values_holding(values, n, 0.99));
+}
+
+Status attention_text_ranks(const AttentionMaps *m, Sheet *out, Error *error) {
+    if (m->n > RANKS_MOST)
+        return error_set(error, "--attention ranks: the text has %zu tokens, and %d are the most",
+                         m->n, RANKS_MOST);
+    double *memory = malloc((m->n + 1) * (m->n + 1) * sizeof *memory);
+    if (!memory) return error_set(error, "no memory for the singular values");
+    attention_maps_describe(m, out);
+    sheet_printf(out,
+                 "\nsingular values that hold 90%% and 99%% of the sum of squares, of %zu\n\n"
+                 "%5s %4s %4s %17s %17s\n%5s %4s %4s %8s %8s %8s %8s\n",
+                 m->n, "", "", "", "weights", "scores", "layer", "head", "keys", "90%", "99%",
+                 "90%", "99%");
+    for (size_t layer = 0; layer < m->n_layers; layer++)
+        for (uint32_t head = 0; head < attention_maps_heads(m, layer); head++) {
+            if (!attention_maps_attends(m, layer) || *m->session->interrupted) continue;
+            const float *scores = attention_score_map(m, layer, head);
+            sheet_printf(out, "%5zu %4u %4u", layer, head, attention_maps_kv_head(m, layer, head));
+            write_ranks(attention_map(m, layer, head), m->n, memory, out);
+            write_ranks(is_whole(scores, m->n) ? scores : NULL, m->n, memory, out);
+            sheet_printf(out, "\n");
+        }
+    sheet_printf(out, "scores have singular values where every token sees every other: with "
+                      "--override mask=none\n");
+    free(memory);
     return STATUS_OK;
 }

@@ -17,4 +17,9 @@ void attention_text_head(const AttentionMaps *maps, size_t layer, uint32_t head,
  * and without the scale. */
 Status attention_text_scores(const AttentionMaps *maps, Sheet *out, Error *error);
 
+/* Lists how many singular values of each head's weights, and of its scores where no mask leaves any
+ * out, hold most of the sum of their squares: whether attention is of low rank. Fails for long
+ * texts. */
+Status attention_text_ranks(const AttentionMaps *maps, Sheet *out, Error *error);
+
 #endif

@@ -27,7 +27,7 @@ static bool read_head(const char *value, size_t *layer, uint32_t *head) {
 bool attention_view_is_text(const char *value) {
     size_t layer;
     uint32_t head;
-    return strcmp(value, "-") == 0 || strcmp(value, "scores") == 0 ||
+    return strcmp(value, "-") == 0 || strcmp(value, "scores") == 0 || strcmp(value, "ranks") == 0 ||
            read_head(value, &layer, &head);
 }
 
@@ -68,6 +68,7 @@ static Status write_form(const AttentionMaps *m, Sheet *text, Error *error) {
     uint32_t head;
     if (read_head(out, &layer, &head)) return write_head(m, layer, head, text, error);
     if (strcmp(out, "scores") == 0) return attention_text_scores(m, text, error);
+    if (strcmp(out, "ranks") == 0) return attention_text_ranks(m, text, error);
     if (ends_with(out, ".json")) return attention_numbers_json(m, 9, text, error);
     if (ends_with(out, ".html")) return attention_numbers_page(m, text, error);
     if (strcmp(out, "-") == 0) {
@@ -93,7 +94,7 @@ static Status write_view(const AttentionMaps *m, Error *error) {
 Status attention_view_run(Session *session, Error *error) {
     const char *out = inspect_options(session->options)->attention;
     bool is_map = strcmp(out, "-") == 0 || ends_with(out, ".svg") || !strchr(out, '.');
-    bool with_scores = !is_map || strcmp(out, "scores") == 0;
+    bool with_scores = !is_map || strcmp(out, "scores") == 0 || strcmp(out, "ranks") == 0;
     AttentionMaps maps;
     Status status = attention_maps_collect(&maps, session, with_scores, error);
     if (status == STATUS_OK) status = write_view(&maps, error);

@@ -93,8 +93,7 @@ static Status print_config(Session *session, Error *error) {
         status = inspect_print(session, error, "%-19s %s\n", config_field(i)->name, text);
     }
     if (hidden == 0 || status != STATUS_OK) return status;
-    return inspect_print(session, error,
-                         "other fields        %zu at their defaults: --info all\n",
+    return inspect_print(session, error, "other fields        %zu at their defaults: --info all\n",
                          hidden);
 }
 

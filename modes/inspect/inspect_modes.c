@@ -159,7 +159,7 @@ static Status check_views(Options *o, Error *error) {
         !has_form(inspect->attention, maps))
         return usage(error,
                      "--attention %s: the name says the form: .svg, .html, .json; or for the "
-                     "terminal - or scores or LAYER.HEAD",
+                     "terminal - or scores or ranks or LAYER.HEAD",
                      inspect->attention);
     bool is_table = inspect->positions && strcmp(inspect->positions, "table") == 0;
     if (inspect->positions && !is_table && strcmp(inspect->positions, "-") != 0 &&

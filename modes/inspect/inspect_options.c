@@ -25,7 +25,7 @@ static const OptionRow rows[] = {
     FLAG_ROW(RARE, 0, "why", FIELD(why), NULL),
     HEADING_ROW("Seeing inside (docs/seeing-inside.md)"),
     TEXT_ROW(RARE, 0, "attention", "OUT", FIELD(attention),
-             "attention: .svg .html .json - LAYER.HEAD scores"),
+             "attention: .svg .html .json - L.HEAD scores ranks"),
     CHOICE_ROW(RARE, 0, "score", "no|table|json", FIELD(score), NULL,
                "each token's log-probability [no]"),
     UINT_ROW(RARE, 0, "trace", FIELD(trace), 1, 1000,
