@@ -363,7 +363,7 @@ static void rope_is_taken_back_and_moved_on_as_its_formula_says(void **state) {
         assert_non_null(table);
         size_t first, second, query, key;
         double frequency;
-        assert_int_equal(sscanf(table, "  RoPE turns elements %zu and %zu of a head by %lf radians",
+        assert_int_equal(sscanf(table, "  RoPE turns elements %zu and %zu of a head by %lf rad a",
                                 &first, &second, &frequency),
                          3);
         assert_int_equal(second - first, cases[i].distance);

@@ -119,12 +119,118 @@ static void the_sessions_of_the_docs_are_what_their_commands_print(void **state)
         size_t least;
     } pages[] = {{"docs/your-own-model.md", 4}, {"docs/guide-to-code.md", 19},
                  {"docs/seeing-inside.md", 10}, {"docs/positions-and-heads.md", 2},
-                 {"docs/sizes.md", 4},          {"docs/exercises.md", 31}};
+                 {"docs/sizes.md", 4},          {"docs/exercises.md", 46}};
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
         if (!tier_takes(i, 6, 1)) continue;
         assert_true(check_page(pages[i].page, false) >= pages[i].least);
     }
     remove_made();
+}
+
+/* ---- ./exercises ---- */
+
+/* Makes a directory that looks like a checkout in which make has run; malloc'ed. */
+static char *new_checkout(void) {
+    char *scratch = build_path("tests/paste"), *run = program_command("run"), *script = NULL;
+    char *export = program_command("export"), *bench = program_command("bench");
+    assert_true(asprintf(&script,
+                         "rm -rf '%s' && mkdir '%s' && cd '%s' && here=$OLDPWD && "
+                         "ln -s \"$here\"/* . && rm -f run export bench && "
+                         "printf '#!/bin/sh\\nexec %s \"$@\"\\n' > run && "
+                         "printf '#!/bin/sh\\nexec %s \"$@\"\\n' > export && "
+                         "printf '#!/bin/sh\\nexec %s \"$@\"\\n' > bench && "
+                         "chmod +x run export bench",
+                         scratch, scratch, scratch, run, export, bench) > 0);
+    Process p = RUN("/bin/sh", "-c", script);
+    assert_int_equal(p.status, 0);
+    process_free(&p);
+    free(run);
+    free(export);
+    free(bench);
+    free(script);
+    return scratch;
+}
+
+static size_t times(const char *text, const char *what) {
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, what)); at++) n++;
+    return n;
+}
+
+/* Whoever opens the page, or lets ./exercises ask, predicts first: the output of commands and the
+ * reasons are folded away, each behind a question. */
+static void the_answers_of_the_exercises_are_folded(void **state) {
+    (void)state;
+    size_t length, folds = 0;
+    char *page = file_read("docs/exercises.md", &length), *rest = page;
+    bool folded = false, in_exercise = false, asked = false;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        if (strncmp(line, "### ", 4) == 0) in_exercise = true, asked = false;
+        if (strncmp(line, "## ", 3) == 0) in_exercise = false;
+        if (strncmp(line, "**Predict:**", 12) == 0 || strcmp(line, "```diff") == 0) asked = true;
+        if (strcmp(line, "<details>") == 0) {
+            if (!in_exercise || folded || !asked) fail_msg("a fold without a question: %s", line);
+            folded = true, asked = false;
+            folds++;
+        }
+        if (strcmp(line, "</details>") == 0) folded = false;
+        bool answers = strcmp(line, "```console") == 0 || strcmp(line, "```text") == 0 ||
+                       strncmp(line, "**Why:**", 8) == 0;
+        if (in_exercise && answers && !folded) fail_msg("an answer that is not folded: %s", line);
+    }
+    assert_false(folded);
+    assert_true(folds >= 40);
+    free(page);
+}
+
+/* Runs ./exercises in a checkout that `prepare` has changed. */
+static Process exercise(const char *scratch, const char *prepare, const char *arguments) {
+    char *command = NULL;
+    assert_true(
+        asprintf(&command, "cd '%s' && %s; ./exercises %s 2>&1", scratch, prepare, arguments) > 0);
+    Process p = RUN("/bin/sh", "-c", command);
+    free(command);
+    return p;
+}
+
+static void an_exercise_asks_runs_and_compares(void **state) {
+    (void)state;
+    char *scratch = new_checkout();
+    size_t length;
+    char *page = file_read("docs/exercises.md", &length);
+    Process p = exercise(scratch, ":", "");
+    assert_int_equal(p.status, 0);
+    assert_int_equal(times(p.out, "\n"), times(page, "\n### "));
+    assert_non_null(strstr(p.out, "4\tOne token, by hand\n"));
+    assert_non_null(strstr(p.out, "\ne1\tdecoder.c: "));
+    process_free(&p);
+    p = exercise(scratch, ":", "4 <<END\nabout 14\nEND\n");
+    assert_int_equal(p.status, 0);
+    const char *const order[] = {"4. One token, by hand\n",
+                                 "\nPredict: ", "\n\nYour prediction: about 14\n\n$ ./run ",
+                                 "\n  head keys ", "\n\nYou wrote: about 14\n\nWhy: "};
+    const char *at = p.out;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        if (!strstr(at, order[i])) fail_msg("no '%s' in\n%s", order[i], p.out);
+        at = strstr(at, order[i]) + strlen(order[i]) - 1;
+    }
+    assert_null(strstr(p.out, "another result"));
+    assert_null(strstr(p.out, "details>"));
+    process_free(&p);
+    p = exercise(scratch,
+                 "rm docs && mkdir -p docs && sed 's/  14.156 /  14.157 /' "
+                 "<\"$OLDPWD/docs/exercises.md\" >docs/exercises.md",
+                 "4 </dev/null");
+    assert_int_equal(p.status, 1);
+    assert_non_null(strstr(p.out, "\nThe page shows another result:\n"));
+    assert_null(strstr(p.out, "You wrote"));
+    process_free(&p);
+    p = exercise(scratch, ":", "99");
+    assert_int_equal(p.status, 2);
+    assert_string_equal(p.out, "exercises: no exercise is called 99; ./exercises lists them\n");
+    process_free(&p);
+    free(page);
+    free(scratch);
 }
 
 /* ---- commands to paste ---- */
@@ -174,28 +280,6 @@ static size_t paste_page(const char *page, const char *scratch) {
     }
     free(text);
     return n;
-}
-
-/* Makes a directory that looks like a checkout in which make has run; malloc'ed. */
-static char *new_checkout(void) {
-    char *scratch = build_path("tests/paste"), *run = program_command("run"), *script = NULL;
-    char *export = program_command("export"), *bench = program_command("bench");
-    assert_true(asprintf(&script,
-                         "rm -rf '%s' && mkdir '%s' && cd '%s' && here=$OLDPWD && "
-                         "ln -s \"$here\"/* . && rm -f run export bench && "
-                         "printf '#!/bin/sh\\nexec %s \"$@\"\\n' > run && "
-                         "printf '#!/bin/sh\\nexec %s \"$@\"\\n' > export && "
-                         "printf '#!/bin/sh\\nexec %s \"$@\"\\n' > bench && "
-                         "chmod +x run export bench",
-                         scratch, scratch, scratch, run, export, bench) > 0);
-    Process p = RUN("/bin/sh", "-c", script);
-    assert_int_equal(p.status, 0);
-    process_free(&p);
-    free(run);
-    free(export);
-    free(bench);
-    free(script);
-    return scratch;
 }
 
 static void the_commands_of_the_docs_can_be_pasted(void **state) {
@@ -456,6 +540,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sessions_are_what_their_commands_print),
         cmocka_unit_test(the_sessions_of_the_docs_are_what_their_commands_print),
+        cmocka_unit_test(the_answers_of_the_exercises_are_folded),
+        cmocka_unit_test(an_exercise_asks_runs_and_compares),
         cmocka_unit_test(the_commands_of_the_docs_can_be_pasted),
         cmocka_unit_test(the_first_screen_says_what_it_is_and_its_commands_run),
         cmocka_unit_test(the_commands_of_the_table_of_concepts_run),

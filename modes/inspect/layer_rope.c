@@ -110,7 +110,7 @@ void layer_rope_write(const LayerTrace *trace, const TracedBranch *b, Sheet *out
     snprintf(query_title, sizeof query_title, "query of token %zu", trace->position);
     snprintf(key_title, sizeof key_title, "key of token %zu", key);
     sheet_printf(out,
-                 "\n  RoPE turns elements %zu and %zu of a head by %.6g radians a position, other "
+                 "\n  RoPE turns elements %zu and %zu of a head by %.6g rad a position, other "
                  "pairs by other angles; head 0:\n",
                  first_of(&turn, pair), second_of(&turn, pair), (double)turn.frequencies[pair]);
     sheet_printf(out, "  %-24s %19s  %19s %9s %9s\n", "", query_title, key_title, "product",
