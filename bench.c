@@ -341,6 +341,8 @@ static Status bench_check(const Arguments *a, Error *error) {
     if (a->report && (c->isa || c->type || c->kv_type || c->context || a->sweep || a->decode ||
                       a->prefill || a->batch || a->draft || a->attention || a->json))
         error_set(error, "--report always measures the same: it takes -j, --beside and --quick");
+    else if (a->report && a->choice.model && !a->choice.model[0])
+        error_set(error, "an empty name names no file");
     else if (a->report)
         return STATUS_OK;
     else if (a->beside.n || a->quick)

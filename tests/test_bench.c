@@ -70,6 +70,7 @@ static void a_wrong_command_line_is_told_what_is_wrong(void **state) {
     REFUSES(2, "which model? bench MODEL; see bench --help", "--json");
     REFUSES(2, "--report always measures the same: it takes -j, --beside and --quick", "--report",
             "--isa", "avx2");
+    REFUSES(2, "an empty name names no file", "--report", "");
     REFUSES(2, "--beside and --quick belong to --report", model, "--quick");
     REFUSES(2, "one file at a time, not 'a' and 'b'", "--report", "a", "b");
 }
