@@ -3,14 +3,15 @@
 #
 #   sh install.sh [--from URL] [--version X] [--prefix DIR] [--key FILE] [--dry-run | --uninstall]
 #
-#   --from URL      the folder with the files of a release (else $VERBATIM_RELEASES, else what the publisher set)
+#   --from URL      the folder with the files of a release (else $VERBATIM_RELEASES, else what the publisher set, else
+#                   the folder of this script, where they lie beside it)
 #   --version X     that version (else the one that latest.txt names there)
 #   --prefix DIR    DIR/lib/verbatim holds everything; DIR/bin and DIR/share link to it (~/.local)
 #   --key FILE      the publisher's public key: refuse what it has not signed (needs ssh-keygen)
 #   --dry-run       say what would be installed
 #   --uninstall     remove all of it
 #
-# It needs curl or wget (busybox's will do), tar, gzip and sha256sum. The archive must have the sum that the release names,
+# It needs curl or wget (busybox's will do) for an address, tar, gzip and sha256sum. The archive must have the sum that the release names,
 # and the program must start; until then an installation that is there is not touched. A failure or Ctrl-C leaves
 # nothing behind. Files that this script has not installed are never replaced.
 RELEASES='' # `make release RELEASES=URL` writes the publisher's address here
@@ -21,6 +22,11 @@ fail() {
     exit 1
 }
 fetch() { # URL FILE
+    case $1 in file://*)
+        cp "${1#file://}" "$2" || fail "cannot read ${1#file://}"
+        return
+        ;;
+    esac
     if command -v curl >/dev/null; then curl -fsSL -o "$2" "$1"; else wget -q -O "$2" "$1"; fi || fail "cannot fetch $1"
 }
 # directory DIR: makes it and the folders above. `made` and `links` list what clean removes again.
@@ -119,8 +125,14 @@ main() {
     Linux-aarch64 | Linux-arm64) machine=linux-aarch64 ;;
     *) fail "a release has no programs for $(uname -s) on $(uname -m): build them from the sources" ;;
     esac
+    beside=$(dirname "$0")
+    if [ -z "$from" ] && [ -f "$beside/latest.txt" ]; then from=file://$(cd "$beside" && pwd); fi
     [ "$from" ] || fail "say --from URL: the folder with the files of a release"
     for tool in tar gzip sha256sum; do command -v $tool >/dev/null || fail "$tool is not installed"; done
+    case $from in
+    file://*) ;;
+    *) command -v curl >/dev/null || command -v wget >/dev/null || fail "neither curl nor wget is installed" ;;
+    esac
     if [ -z "$version" ]; then
         fetch "$from/latest.txt" "$work/latest.txt"
         version=$(head -n 1 "$work/latest.txt")

@@ -308,7 +308,7 @@ static void check_first_command(const char *line, const char *scratch) {
     static const struct {
         const char *begins, *needs; /* needs: NULL: the command itself is run */
     } commands[] = {
-        {"git clone URL verbatim && cd verbatim", "true"},
+        {"sh install.sh && ~/.local/bin/verbatim ", "sh -n scripts/install.sh"},
         {"./quickstart ", "test -x quickstart"},
         {"./get ORG/NAME && ./run ORG/NAME -m chat ", "test -x get"},
         {"pip install ./integrations/python ", "test -f integrations/python/pyproject.toml"},
