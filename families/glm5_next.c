@@ -50,7 +50,6 @@ static Status glm5_next_bound(const json_t *json, Config *config, Error *error) 
 static Status glm5_next_finish(const json_t *json, Config *config, Error *error) {
     if (refuse_zeros(json, error) != STATUS_OK ||
         family_refuse_zero(json, "index_kpool", error) != STATUS_OK ||
-        family_state_linear_sizes(json, 64, config, error) != STATUS_OK ||
         glm5_next_bound(json, config, error) != STATUS_OK ||
         family_indexers(json, config, error) != STATUS_OK)
         return STATUS_FAILED;

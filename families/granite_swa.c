@@ -15,7 +15,6 @@ static Status gguf_granite_swa_finish(const GgufModel *m, Config *c) {
 }
 
 const FamilyHook families_granite_swa[] = {
-    {"family_granite_windows", .finish = family_granite_windows},
     {"granite_swa", .gguf_finish = gguf_granite_swa_finish},
     {0},
 };

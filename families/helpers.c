@@ -84,19 +84,6 @@ Status family_no_rope_layers(const json_t *json, Config *config, Error *error) {
     return STATUS_OK;
 }
 
-Status family_granite_windows(const json_t *json, Config *config, Error *error) {
-    json_t *types = json_incref((json_t *)json_value(json, "layer_types"));
-    if (!types) {
-        types = json_array();
-        for (uint32_t i = 0; i < config->n_layers; i++)
-            json_array_append_new(types,
-                                  json_string(i % 4 ? "sliding_attention" : "full_attention"));
-    }
-    Status status = family_windows(json, types, config, 128, 0, 0, error);
-    json_decref(types);
-    return status == STATUS_OK ? rope_layer_tables(json, config, error) : status;
-}
-
 Status family_add_ones(const RuleContext *c, const char *name, size_t n, Error *error) {
     float *ones = malloc(n * sizeof *ones);
     for (size_t i = 0; ones && i < n; i++) ones[i] = 1.0f;
@@ -177,8 +164,9 @@ Status family_indexers(const json_t *json, Config *config, Error *error) {
 }
 
 Status family_refuse_zero(const json_t *json, const char *key, Error *error) {
-    const json_t *value = json_value(json, key);
-    if (!value || (json_is_number(value) && json_number_value(value) > 0.0)) return STATUS_OK;
+    const json_t *value = json_first(json, key);
+    if (!value || json_is_null(value) || (json_is_number(value) && json_number_value(value) > 0.0))
+        return STATUS_OK;
     if (!json_is_number(value)) return error_set(error, "config.json: %s is not a number", key);
     return error_set(error, "config.json: %s is %g, which this program cannot compute", key,
                      json_number_value(value));
@@ -253,26 +241,4 @@ Status family_read_whole(const json_t *json, const char *key, double absent, dou
 Status family_state_read_whole(const json_t *json, const char *key, double absent, uint32_t *out,
                                Error *error) {
     return family_read_whole(json, key, absent, 1, 1 << 24, out, error);
-}
-
-Status family_state_linear_sizes(const json_t *json, double heads, Config *config, Error *error) {
-    const json_t *linear = json_value(json, "linear_attn_config");
-    const struct {
-        const char *inner, *outer;
-        double absent;
-        uint32_t *out;
-    } sizes[] = {
-        {"head_dim", "linear_head_dim", 128, &config->state.key_dim},
-        {"num_heads", "linear_num_heads", heads, &config->state.n_heads},
-        {"short_conv_kernel_size", "linear_conv_kernel_dim", 4, &config->state.conv_kernel}};
-    for (size_t i = 0; i < 3; i++) {
-        bool is_inner = json_value(linear, sizes[i].inner) != NULL;
-        if (family_state_read_whole(is_inner ? linear : json,
-                                    is_inner ? sizes[i].inner : sizes[i].outer, sizes[i].absent,
-                                    sizes[i].out, error) != STATUS_OK)
-            return STATUS_FAILED;
-    }
-    config->state.value_dim = config->state.key_dim;
-    config->state.n_key_heads = config->state.n_heads;
-    return STATUS_OK;
 }

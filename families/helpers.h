@@ -30,9 +30,6 @@ void family_local_tables(const json_t *layer_types, Config *config);
  * without the list every no_rope_layer_interval-th (4 where the key is absent). */
 Status family_no_rope_layers(const json_t *json, Config *config, Error *error);
 
-/* Granite with windows: three of four layers have one, and layers may have a RoPE base each. */
-Status family_granite_windows(const json_t *json, Config *config, Error *error);
-
 /* Adds a vector of n ones, for a norm that is applied without weights. */
 Status family_add_ones(const RuleContext *context, const char *name, size_t n, Error *error);
 
@@ -83,10 +80,6 @@ Status family_read_whole(const json_t *json, const char *key, double absent, dou
 /* The same from 1 to 2^24. */
 Status family_state_read_whole(const json_t *json, const char *key, double absent, uint32_t *out,
                                Error *error);
-
-/* Reads the sizes of delta attention with keys as wide as values, which linear_attn_config may hold
- * under names of its own. `heads`: how many where no key says it. */
-Status family_state_linear_sizes(const json_t *json, double heads, Config *config, Error *error);
 
 /* Mamba 2: refuses a time_step_limit, which transformers applies to prompts and not to the tokens
  * after them. */

@@ -47,7 +47,6 @@ static Status kimi_linear_finish(const json_t *json, Config *config, Error *erro
     const json_t *linear = json_value(json, "linear_attn_config");
     const char *key =
         json_value(json, "n_shared_experts") ? "n_shared_experts" : "num_shared_experts";
-    if (family_state_linear_sizes(json, 32, config, error) != STATUS_OK) return STATUS_FAILED;
     if (config->head_dim > 1 << 12 || config->rotary_dim > 1 << 12 || config->value_dim == 0)
         return error_set(error,
                          "config.json: qk_nope_head_dim %u, qk_rope_head_dim %u, v_head_dim %u",

@@ -6,15 +6,12 @@
 #define HOOKS(X) \
     X(apertus) \
     X(axk) \
-    X(baichuan) \
     X(bailing_hybrid) \
     X(beam) \
-    X(bitnet) \
     X(chameleon) \
     X(codegen) \
     X(cohere2_moe) \
     X(cohere_compass) \
-    X(dbrx) \
     X(deepseek) \
     X(deepseek_v4) \
     X(diffllama) \
@@ -23,21 +20,18 @@
     X(dots3_note) \
     X(ernie4_5) \
     X(evolla) \
-    X(exaone) \
     X(falcon) \
     X(falcon_h1) \
     X(flint) \
     X(gemma) \
     X(gemma4) \
     X(glm5_next) \
-    X(gpt2) \
     X(gpt_neo) \
     X(granite_swa) \
     X(granitemoehybrid) \
     X(hrm_text) \
     X(hunyuan) \
     X(hy_v4) \
-    X(hyperclovax) \
     X(idefics) \
     X(inkling) \
     X(internlm) \

@@ -46,11 +46,10 @@ static Status llama4_finish(const json_t *json, Config *config, Error *error) {
 }
 
 /* No key gives Llama 4's chunks, its layers without RoPE and how their queries grow. A window of 0
- * means that there are none of them. Maverick, which has 128 experts, norms no heads. */
+ * means that there are none of them. */
 static Status gguf_llama4_finish(const GgufModel *m, Config *c) {
     uint32_t window = 1;
     gguf_model_uint(m, "attention.sliding_window", &window);
-    c->qk_norm = c->experts.count == 128 ? QK_NORM_NONE : QK_NORM_HEAD;
     if (window == 0) return STATUS_OK;
     c->query_scaling = 0.1f;
     c->query_scaling_floor = 8192;

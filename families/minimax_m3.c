@@ -1,28 +1,6 @@
 /* The text half of MiniMax M3: attention to blocks of positions. */
 #include "families/shared.h"
 
-/* The index's sizes as the first files have them, in an object of their own. */
-static Status read_sparse(const json_t *sparse, Config *config, Error *error) {
-    const struct {
-        const char *key;
-        uint32_t *out;
-    } sizes[] = {
-        {"sparse_num_index_heads", &config->indexer.n_heads},
-        {"sparse_index_dim", &config->indexer.head_dim},
-        {"sparse_block_size", &config->indexer.block},
-        {"sparse_topk_blocks", &config->indexer.topk},
-        {"sparse_local_block", &config->indexer.local_blocks},
-    };
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        double number = json_number(sparse, sizes[i].key, *sizes[i].out);
-        if (!(number >= 0 && number <= 1 << 16 && number == floor(number)))
-            return error_set(error, "config.json: sparse_attention_config.%s is %g", sizes[i].key,
-                             number);
-        *sizes[i].out = (uint32_t)number;
-    }
-    return STATUS_OK;
-}
-
 /* Whether layer i attends to chosen blocks: by layer_types, else by a list of the first files. */
 static Status attends_to_blocks(const json_t *types, const json_t *freq, uint32_t i, bool *blocks,
                                 Error *error) {
@@ -43,9 +21,7 @@ static Status minimax_m3_finish(const json_t *json, Config *config, Error *error
     const json_t *sparse = json_value(json, "sparse_attention_config");
     const json_t *types = json_value(json, "layer_types");
     const json_t *freq = json_value(sparse, "sparse_attention_freq");
-    if (read_sparse(sparse, config, error) != STATUS_OK ||
-        family_refuse_zero(json, "swiglu_limit", error) != STATUS_OK)
-        return STATUS_FAILED;
+    if (family_refuse_zero(json, "swiglu_limit", error) != STATUS_OK) return STATUS_FAILED;
     for (uint32_t i = 0; i < config->n_layers; i++) {
         bool blocks;
         if (attends_to_blocks(types, freq, i, &blocks, error) != STATUS_OK) return STATUS_FAILED;

@@ -55,12 +55,20 @@ static bool check_windows(const char *words) {
     return read_windows(words, &w);
 }
 
+/* The number that the key gives, or the length of a text with a letter for each layer: "LLLG". */
+static double number_or_length(const json_t *json, const char *key, double absent) {
+    const json_t *value = json_value(json, key);
+    return json_is_string(value) ? (double)json_string_length(value)
+                                 : json_number(json, key, absent);
+}
+
 /* windows NUMBER ...: verbs.h tells its words. */
 static Status run_windows(const StepCall *c) {
     WindowWords w;
     if (!read_windows(c->words, &w)) return wrong_words(c, "windows");
-    if (w.every_key[0]) w.every = json_number(c->json, w.every_key, w.every);
-    if (w.every_key[0] && !(w.every >= 1 && w.every < 1e6))
+    if (w.every_key[0]) w.every = number_or_length(c->json, w.every_key, w.every);
+    bool none = json_is_null(json_object_get(c->json, "sliding_window"));
+    if (w.every_key[0] && !(w.every >= (none ? 0 : 1) && w.every < 1e6))
         return error_set(c->error, "config.json: %s is %g", w.every_key, w.every);
     if (w.from_key[0]) w.from = json_number(c->json, w.from_key, w.from);
     const json_t *types = w.listed ? json_value(c->json, "layer_types") : NULL;
@@ -110,7 +118,7 @@ static Status run_cap(const StepCall *c) {
     char key[STEP_WORD], field[STEP_WORD], absent[STEP_WORD];
     if (!step_word(&words, key) || !step_word(&words, field) || !step_word(&words, absent))
         return wrong_words(c, "cap");
-    const json_t *value = json_object_get(c->json, key);
+    const json_t *value = json_first(c->json, key);
     const Preset preset[] = {{field, json_number_value(value)}, {0}};
     if (family_refuse_zero(c->json, key, c->error) != STATUS_OK) return STATUS_FAILED;
     return value ? preset_apply(preset, c->config, c->error)

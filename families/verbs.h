@@ -7,7 +7,7 @@
  *                             absent, 0: no window. layer_types says which layers slide. Without
  *                             it, or with `unlisted`, these are the layers from M on, except
  *                             every M-th (`first`: beginning with the first); KEY gives M if
- *                             config.json has it
+ *                             config.json has it, as a number or a text of M letters
  *     no_windows              refuses layers that layer_types calls sliding
  *     rope_layers sliding     only layers with a window have RoPE
  *     rope_layers sliding_if_any  the same, unless sliding_window is null

@@ -24,11 +24,20 @@ const json_t *json_value(const json_t *object, const char *key) {
     return value && !json_is_null(value) ? value : NULL;
 }
 
+/* The member path[n], "KEY" or "KEY.KEY" of an object in the object; NULL: there is none. */
+static const json_t *member_at(const json_t *object, const char *path, size_t n) {
+    for (const char *dot; (dot = memchr(path, '.', n)); path = dot + 1) {
+        object = json_object_getn(object, path, (size_t)(dot - path));
+        n -= (size_t)(dot + 1 - path);
+    }
+    return json_object_getn(object, path, n);
+}
+
 const json_t *json_first(const json_t *object, const char *keys) {
     const json_t *null = NULL;
     while (*keys) {
         size_t n = strcspn(keys, "|");
-        const json_t *value = json_object_getn(object, keys, n);
+        const json_t *value = member_at(object, keys, n);
         if (value && !json_is_null(value)) return value;
         if (value) null = value;
         keys += n + (keys[n] == '|');

@@ -15,7 +15,7 @@ Status json_parse(json_t **out, const char *path, const void *text, size_t bytes
  * null counts as absent. */
 const json_t *json_value(const json_t *object, const char *key); /* NULL: absent */
 /* The value of the first of "KEY|OLDER_KEY" that the object has, if possible one that is not null;
- * NULL: it has none of them. */
+ * NULL: it has none of them. "KEY.INNER" is a member of the object KEY. */
 const json_t *json_first(const json_t *object, const char *keys);
 double json_number(const json_t *object, const char *key, double absent);
 const char *json_text(const json_t *object, const char *key); /* NULL: absent or not a text */

@@ -57,16 +57,32 @@ static void print_keys(FILE *out, const ConfigRule *keys) {
     }
 }
 
+/* Begins a section `where` if this is another one than *now, which it makes `where`. */
+static void print_where(FILE *out, Preset where, bool is_not, Preset *now, bool *now_not) {
+    if (where.field == now->field && where.value == now->value && is_not == *now_not) return;
+    *now = where, *now_not = is_not;
+    fprintf(out, "where %s", where.field ? where.field : "all");
+    if (where.field) {
+        fputs(is_not ? " not " : " is ", out);
+        print_value(out, where.field, where.value);
+    }
+    fputc('\n', out);
+}
+
 static void print_steps(FILE *out, const Step *steps) {
+    Preset where = {0};
+    bool where_not = false;
     for (; steps && steps->verb; steps++) {
+        print_where(out, steps->where, steps->where_not, &where, &where_not);
         fputs(steps->verb, out);
         if (steps->words) fprintf(out, " %s", steps->words);
-        if (!steps->when && !steps->unless && strcmp(steps->verb, "set") == 0)
+        if (!steps->when && !steps->unless && !where.field && strcmp(steps->verb, "set") == 0)
             fputs(" always", out);
         if (steps->when) fprintf(out, " if %s", steps->when);
         if (steps->unless) fprintf(out, " unless %s", steps->unless);
         fputs(steps->absent ? " absent true\n" : "\n", out);
     }
+    print_where(out, (Preset){0}, false, &where, &where_not);
 }
 
 static void print_biases(FILE *out, const BiasRule *biases) {
@@ -104,16 +120,7 @@ static void print_tensors(FILE *out, const TensorRule *rules) {
     Preset where = {0};
     bool where_not = false;
     for (; rules && rules->to; rules++) {
-        if (rules->where.field != where.field || rules->where.value != where.value ||
-            rules->where_not != where_not) {
-            where = rules->where, where_not = rules->where_not;
-            fprintf(out, "where %s", where.field ? where.field : "all");
-            if (where.field) {
-                fputs(where_not ? " not " : " is ", out);
-                print_value(out, where.field, where.value);
-            }
-            fputc('\n', out);
-        }
+        print_where(out, rules->where, rules->where_not, &where, &where_not);
         if (rules->of_kind != of_kind)
             fprintf(out, "layers of %s\n", rules->of_kind ? page_kinds[rules->of_kind - 1] : "all");
         of_kind = rules->of_kind;

@@ -8,8 +8,8 @@
 #include "json/json_reader.h"
 
 Status family_refuse(const json_t *json, const char *key, const char *value, Error *error) {
-    const json_t *given = json_value(json, key);
-    if (!given) return STATUS_OK;
+    const json_t *given = json_first(json, key);
+    if (!given || json_is_null(given)) return STATUS_OK;
     json_t *accepted = json_reader_load(value, strlen(value), JSON_DECODE_ANY, NULL);
     bool is_same = json_is_number(given) && json_is_number(accepted)
                        ? json_number_value(given) == json_number_value(accepted)

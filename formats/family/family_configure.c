@@ -8,6 +8,8 @@
 #include "formats/family/verb_steps.h"
 #include "json/json_object.h"
 
+enum { KEY_BYTES = 128 };
+
 /* Sets the activation function from its name in transformers. */
 static Status set_activation(Config *config, const json_t *value, Error *error) {
     static const struct {
@@ -38,20 +40,30 @@ static Status set_activation(Config *config, const json_t *value, Error *error) 
                      name ? name : "(no text)");
 }
 
+/* Writes which of the rule's keys the value is of; all of them where config.json has none. */
+static void name_key(const ConfigRule *rule, const json_t *json, const json_t *value,
+                     char key[KEY_BYTES]) {
+    snprintf(key, KEY_BYTES, "%s", rule->keys);
+    for (const char *p = rule->keys; *p && value; p += strcspn(p, "|"), p += *p == '|') {
+        snprintf(key, KEY_BYTES, "%.*s", (int)strcspn(p, "|"), p);
+        if (json_first(json, key) == value) return;
+    }
+}
+
 /* Sets a Config field to a key's value (null is 0, true is 1), or to the rule's `absent` where
- * config.json lacks the key. */
-static Status set_field(Config *config, const ConfigRule *rule, const ConfigField *field,
-                        const json_t *value, Error *error) {
+ * config.json lacks the key. `key` is for errors. */
+static Status set_field(Config *config, const ConfigRule *rule, const char *key,
+                        const ConfigField *field, const json_t *value, Error *error) {
     void *out = (char *)config + field->offset;
     double number = value ? json_number_value(value) : rule->absent;
     if (value && json_is_boolean(value)) number = json_is_true(value);
     if (value && json_is_null(value)) number = 0.0;
     if (value && !json_is_number(value) && !json_is_boolean(value) && !json_is_null(value))
-        return error_set(error, "config.json: %s is not a number", rule->keys);
+        return error_set(error, "config.json: %s is not a number", key);
     switch (field->kind) {
     case FIELD_UINT:
         if (number < 0 || number > UINT32_MAX || number != floor(number))
-            return error_set(error, "config.json: %s is %g", rule->keys, number);
+            return error_set(error, "config.json: %s is %g", key, number);
         *(uint32_t *)out = (uint32_t)number;
         return STATUS_OK;
     case FIELD_FLOAT:
@@ -61,16 +73,17 @@ static Status set_field(Config *config, const ConfigRule *rule, const ConfigFiel
         *(bool *)out = number != 0.0;
         return STATUS_OK;
     default:
-        return error_set(error, "config.json: %s cannot be read", rule->keys);
+        return error_set(error, "config.json: %s cannot be read", key);
     }
 }
 
 /* Whether null in config.json is 0 for this rule, and not an error. Of a switch it is always
  * false. */
 static bool may_be_null(const ConfigRule *rule) {
-    static const char *const fields[] = {
-        "n_kv_heads",    "head_dim",           "ffn_dim",   "qkv_clip",     "latent_q_dim",
-        "router_groups", "router_groups_used", "value_dim", "zero_experts", "expert_dim"};
+    static const char *const fields[] = {"n_kv_heads",         "head_dim",       "ffn_dim",
+                                         "qkv_clip",           "latent_q_dim",   "router_groups",
+                                         "router_groups_used", "value_dim",      "zero_experts",
+                                         "expert_dim",         "attention_scale"};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (strcmp(fields[i], rule->field) == 0) return true;
     return false;
@@ -78,10 +91,11 @@ static bool may_be_null(const ConfigRule *rule) {
 
 static Status apply_rule(const ConfigRule *rule, const json_t *json, Config *config, Error *error) {
     const json_t *value = json_first(json, rule->keys);
-    if (!value && isnan(rule->absent))
-        return error_set(error, "config.json: %s is missing", rule->keys);
+    char key[KEY_BYTES];
+    name_key(rule, json, value, key);
+    if (!value && isnan(rule->absent)) return error_set(error, "config.json: %s is missing", key);
     if (strcmp(rule->field, "activation") == 0) {
-        if (json_is_null(value)) return error_set(error, "config.json: %s is null", rule->keys);
+        if (json_is_null(value)) return error_set(error, "config.json: %s is null", key);
         if (value) return set_activation(config, value, error);
         config->activation = (Activation)rule->absent;
         return STATUS_OK;
@@ -91,8 +105,8 @@ static Status apply_rule(const ConfigRule *rule, const json_t *json, Config *con
     while ((field = config_field(i)) && strcmp(field->name, rule->field) != 0) i++;
     if (!field) return error_set(error, "no field '%s'", rule->field);
     if (json_is_null(value) && field->kind != FIELD_BOOL && !may_be_null(rule))
-        return error_set(error, "config.json: %s is null", rule->keys);
-    return set_field(config, rule, field, value, error);
+        return error_set(error, "config.json: %s is null", key);
+    return set_field(config, rule, key, field, value, error);
 }
 
 Status family_configure(const Family *family, const json_t *json, Config *config, Error *error) {
@@ -114,6 +128,8 @@ Status family_configure(const Family *family, const json_t *json, Config *config
         return STATUS_FAILED;
     for (const FixedKey *fixed = family->fixed; fixed && fixed->key; fixed++)
         if (family_refuse(json, fixed->key, fixed->value, error) != STATUS_OK) return STATUS_FAILED;
+    if (family->rope.layer_thetas && rope_layer_tables(json, config, error) != STATUS_OK)
+        return STATUS_FAILED;
     if (rope_query_scaling(&family->rope, json, config, error) != STATUS_OK) return STATUS_FAILED;
     StepCall call = {.family = family, .json = json, .config = config, .error = error};
     if (steps_run(family->steps, call) != STATUS_OK) return STATUS_FAILED;

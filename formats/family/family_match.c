@@ -220,7 +220,7 @@ static bool is_one_of(const char *keys, char separator, const char *key) {
     const char between[] = {separator, '\0'};
     size_t n = strlen(key);
     for (const char *p = keys; *p; p += strcspn(p, between), p += *p == separator)
-        if (strcspn(p, between) == n && memcmp(p, key, n) == 0) return true;
+        if (strncmp(p, key, n) == 0 && (strcspn(p, between) == n || p[n] == '.')) return true;
     return false;
 }
 
@@ -324,7 +324,7 @@ static double keys_overlap(const FamilyMatch *match) {
     }
     for (const ConfigRule *rule = match->family->keys; rule->keys; rule++) {
         bool alternatives = strchr(rule->keys, '|') != NULL;
-        absent += !alternatives && !json_object_get(match->config, rule->keys);
+        absent += !alternatives && !json_first(match->config, rule->keys);
     }
     return family_match_overlap(read, unread, (double)absent);
 }

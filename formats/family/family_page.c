@@ -55,7 +55,7 @@ static Status next_value(PageReader *r, const char *field, double *out) {
 
 static Status read_verb(PageReader *r, const char *name);
 
-/* With a condition or "always", `set` is a step, which is taken after the keys. */
+/* With a condition, "always" or after `where`, `set` is a step, which is taken after the keys. */
 static bool is_step(const PageText *t) {
     const char *rest = t->words + t->word;
     return strstr(rest, " if ") || strstr(rest, " unless ") || strstr(rest, " always");
@@ -65,7 +65,7 @@ static Status read_set(PageReader *r) {
     PagePart *part = r->gguf ? &r->gguf->part : &r->page->main;
     const char *field;
     double value;
-    if (is_step(r->text)) return read_verb(r, "set");
+    if (r->section.where.field || is_step(r->text)) return read_verb(r, "set");
     if (page_reader_kept(r, "a field", &field) != STATUS_OK ||
         next_value(r, field, &value) != STATUS_OK || page_reader_end(r) != STATUS_OK)
         return STATUS_FAILED;
@@ -201,7 +201,8 @@ static void remove_steps(FamilyPage *page, const char *verb, size_t *removed) {
 static Status read_step(PageReader *r, const Verb *verb, Step *step) {
     Error error;
     size_t at = r->text->last;
-    *step = (Step){.verb = verb->name};
+    *step =
+        (Step){.verb = verb->name, .where = r->section.where, .where_not = r->section.where_not};
     if (join_words(r, "", "", &step->words) != STATUS_OK) return STATUS_FAILED;
     if (verb_check(verb, step->words, &error) != STATUS_OK) {
         r->text->last = at;
@@ -336,7 +337,7 @@ static Status read_layers_of(PageReader *r) {
 }
 
 /* where FIELD is VALUE, where FIELD not VALUE: models with such a configuration have the tensors
- * after it; `where all` ends that. */
+ * after it, and the steps are taken for them; `where all` ends that. */
 static Status read_where(PageReader *r) {
     TensorRule *section = &r->section;
     section->where = (Preset){0};

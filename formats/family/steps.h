@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "formats/family/gguf_model.h"
+#include "formats/family/presets.h"
 
 typedef struct Family Family;
 
@@ -15,9 +16,11 @@ typedef struct Step {
     const char *verb, *words;
     /* The step is taken only where this is true, or only where that is false: a key of config.json;
      * of a GGUF file a key after its ARCHITECTURE, or a tensor that it has (".NAME": in any
-     * layer). */
+     * layer). An object is true. */
     const char *when, *unless;
-    bool absent; /* what such a key is where config.json lacks it */
+    bool absent;    /* what such a key is where config.json lacks it */
+    Preset where;   /* and only where the field has this value by then; without a field: always */
+    bool where_not; /* where it has another */
 } Step;
 
 /* What a step reads and sets. One of json and gguf is NULL. */

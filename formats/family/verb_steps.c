@@ -64,11 +64,14 @@ static bool is_true_of_gguf(const GgufModel *m, const char *name) {
 }
 
 static bool is_true(const StepCall *call, const Step *step, const char *name) {
-    return call->gguf ? is_true_of_gguf(call->gguf, name)
-                      : json_switch(call->json, name, step->absent);
+    if (call->gguf) return is_true_of_gguf(call->gguf, name);
+    return json_is_object(json_first(call->json, name)) ||
+           json_switch(call->json, name, step->absent);
 }
 
 static Status run_step(const Step *step, StepCall *call) {
+    if (step->where.field && preset_holds(&step->where, call->config) == step->where_not)
+        return STATUS_OK;
     if (step->when && !is_true(call, step, step->when)) return STATUS_OK;
     if (step->unless && is_true(call, step, step->unless)) return STATUS_OK;
     const Verb *verb = verb_find(step->verb);
