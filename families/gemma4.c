@@ -3,18 +3,6 @@
 #include "families/shared.h"
 #include "formats/stored/normal_quantile.h"
 
-/* Reads a whole number; `absent` where the key is absent or null. */
-static Status read_uint(const json_t *json, const char *key, uint32_t absent, uint32_t *out,
-                        Error *error) {
-    const json_t *value = json_value(json, key);
-    double number = value ? json_number_value(value) : absent;
-    if ((value && !json_is_number(value)) || !(number >= 0 && number <= 1 << 30) ||
-        number != floor(number))
-        return error_set(error, "config.json: %s is not a whole number", key);
-    *out = (uint32_t)number;
-    return STATUS_OK;
-}
-
 /* Sets the windows and what follows from them: the second RoPE table. */
 static Status read_windows(const json_t *json, Config *c, double absent, uint32_t pattern,
                            Error *error) {
@@ -32,7 +20,8 @@ static Status read_windows(const json_t *json, Config *c, double absent, uint32_
  * same type. */
 static Status share_keys(const json_t *json, Config *c, uint32_t absent, Error *error) {
     uint32_t shared = 0;
-    if (read_uint(json, "num_kv_shared_layers", absent, &shared, error) != STATUS_OK)
+    if (family_read_whole(json, "num_kv_shared_layers", absent, 0, 1 << 30, &shared, error) !=
+        STATUS_OK)
         return STATUS_FAILED;
     for (uint32_t l = c->n_layers - (shared < c->n_layers ? shared : 0); l < c->n_layers; l++) {
         uint32_t from = c->n_layers - shared;
@@ -67,9 +56,11 @@ static Status read_layer_heads(const json_t *heads, Config *c, uint32_t l, Error
                              "program cannot compute",
                              l, key);
     }
-    if (read_uint(heads, "head_dim", 0, &c->layer_head_dim[l], error) != STATUS_OK)
+    if (family_read_whole(heads, "head_dim", 0, 0, 1 << 30, &c->layer_head_dim[l], error) !=
+        STATUS_OK)
         return STATUS_FAILED;
-    return read_uint(heads, "num_key_value_heads", 0, &c->layer_n_kv_heads[l], error);
+    return family_read_whole(heads, "num_key_value_heads", 0, 0, 1 << 30, &c->layer_n_kv_heads[l],
+                             error);
 }
 
 static Status read_layer_config(const json_t *layers, Config *c, Error *error) {
@@ -97,8 +88,9 @@ static Status read_global_heads(const json_t *json, Config *c, Error *error) {
     if (layers && read_layer_config(layers, c, error) != STATUS_OK) return STATUS_FAILED;
     if (json_is_null(json_object_get(json, "global_head_dim")))
         return error_set(error, "config.json: global_head_dim is null");
-    if (read_uint(json, "global_head_dim", 512, &width, error) != STATUS_OK ||
-        read_uint(json, "num_global_key_value_heads", 0, &kv_heads, error) != STATUS_OK)
+    if (family_read_whole(json, "global_head_dim", 512, 0, 1 << 30, &width, error) != STATUS_OK ||
+        family_read_whole(json, "num_global_key_value_heads", 0, 0, 1 << 30, &kv_heads, error) !=
+            STATUS_OK)
         return STATUS_FAILED;
     for (uint32_t l = 0; !layers && l < c->n_layers; l++) {
         if (c->window[l]) continue;
@@ -120,9 +112,12 @@ static Status read_global_heads(const json_t *json, Config *c, Error *error) {
 static Status read_experts(const json_t *json, Config *c, Error *error) {
     if (!json_flag(json, "enable_moe_block", false)) return STATUS_OK;
     c->router.kind = ROUTER_SCALED;
-    if (read_uint(json, "num_experts", 0, &c->experts.count, error) != STATUS_OK ||
-        read_uint(json, "top_k_experts", 0, &c->experts.per_token, error) != STATUS_OK ||
-        read_uint(json, "moe_intermediate_size", 0, &c->experts.ffn_dim, error) != STATUS_OK)
+    if (family_read_whole(json, "num_experts", 0, 0, 1 << 30, &c->experts.count, error) !=
+            STATUS_OK ||
+        family_read_whole(json, "top_k_experts", 0, 0, 1 << 30, &c->experts.per_token, error) !=
+            STATUS_OK ||
+        family_read_whole(json, "moe_intermediate_size", 0, 0, 1 << 30, &c->experts.ffn_dim,
+                          error) != STATUS_OK)
         return STATUS_FAILED;
     if (c->experts.count > 0) return STATUS_OK;
     return error_set(error, "config.json: enable_moe_block is true, but num_experts is missing");
@@ -185,7 +180,7 @@ static Status check_values(const RuleContext *context, const json_t *json, Error
 static Status read_widths(const json_t *json, Config *c, Error *error) {
     const json_t *list = json_value(json, "intermediate_size");
     if (!json_is_array(list))
-        return read_uint(json, "intermediate_size", 16384, &c->ffn_dim, error);
+        return family_read_whole(json, "intermediate_size", 16384, 0, 1 << 30, &c->ffn_dim, error);
     if (json_array_size(list) != c->n_layers)
         return error_set(error, "config.json: intermediate_size is not a list of %u layers",
                          c->n_layers);

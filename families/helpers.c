@@ -231,7 +231,11 @@ Status family_state_read_kinds(const json_t *types, const KindName *names, Confi
 
 Status family_read_whole(const json_t *json, const char *key, double absent, double least,
                          double most, uint32_t *out, Error *error) {
-    double value = json_number(json, key, absent);
+    const json_t *given = json_first(json, key);
+    bool is_given = given && !json_is_null(given);
+    double value = is_given ? json_number_value(given) : absent;
+    if (is_given && !json_is_number(given))
+        return error_set(error, "config.json: %s is not a number", key);
     if (!(value >= least && value <= most && value == floor(value)))
         return error_set(error, "config.json: %s is %g", key, value);
     *out = (uint32_t)value;

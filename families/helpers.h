@@ -73,7 +73,8 @@ typedef struct KindName {
 Status family_state_read_kinds(const json_t *types, const KindName *names, Config *config,
                                Error *error);
 
-/* Reads a whole number of config.json, from `least` to `most`. */
+/* Reads a whole number of config.json, from `least` to `most`, by a key of json_first; null counts
+ * as absent. */
 Status family_read_whole(const json_t *json, const char *key, double absent, double least,
                          double most, uint32_t *out, Error *error);
 

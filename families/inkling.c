@@ -58,15 +58,6 @@ static uint32_t stored_layer(const Config *c, uint32_t l) {
 
 /* ---- The configuration ---- */
 
-/* Reads a whole number from 1 on into *out. */
-static Status read_size(const json_t *json, const char *key, double absent, uint32_t *out,
-                        Error *error) {
-    const json_t *given = json_value(json, key);
-    if (given && !json_is_number(given))
-        return error_set(error, "config.json: %s is not a number", key);
-    return family_read_whole(json, key, absent, 1, 1 << 28, out, error);
-}
-
 /* Whether layer l slides: by layer_types, by a list of the layers that do, or all but every sixth.
  */
 static Status find_slides(const json_t *types, const json_t *local, uint32_t l, bool *slides,
@@ -92,10 +83,12 @@ static Status read_layers(const json_t *json, const json_t *local, double window
     const json_t *types = json_value(json, "layer_types");
     const char *key = json_value(json, "sliding_window") ? "sliding_window" : "sliding_window_size";
     uint32_t size, n_heads, n_kv_heads, head_dim;
-    if (read_size(json, key, window, &size, error) != STATUS_OK ||
-        read_size(json, "swa_num_attention_heads", heads, &n_heads, error) != STATUS_OK ||
-        read_size(json, "swa_num_key_value_heads", kv_heads, &n_kv_heads, error) != STATUS_OK ||
-        read_size(json, "swa_head_dim", 128, &head_dim, error) != STATUS_OK)
+    if (family_read_whole(json, key, window, 1, 1 << 28, &size, error) != STATUS_OK ||
+        family_read_whole(json, "swa_num_attention_heads", heads, 1, 1 << 28, &n_heads, error) !=
+            STATUS_OK ||
+        family_read_whole(json, "swa_num_key_value_heads", kv_heads, 1, 1 << 28, &n_kv_heads,
+                          error) != STATUS_OK ||
+        family_read_whole(json, "swa_head_dim", 128, 1, 1 << 28, &head_dim, error) != STATUS_OK)
         return STATUS_FAILED;
     for (uint32_t l = 0; l < c->n_layers; l++) {
         bool slides;
@@ -144,7 +137,8 @@ static Status inkling_finish(const json_t *json, Config *c, Error *error) {
     c->logit_scale = (float)(1.0 / width);
     if (json_value(json, "dense_intermediate_size")) {
         c->experts.ffn_dim = c->ffn_dim; /* intermediate_size is that of experts then */
-        if (read_size(json, "dense_intermediate_size", 0, &c->ffn_dim, error) != STATUS_OK)
+        if (family_read_whole(json, "dense_intermediate_size", 0, 1, 1 << 28, &c->ffn_dim, error) !=
+            STATUS_OK)
             return STATUS_FAILED;
     }
     if (c->experts.always == 0) return error_set(error, "config.json: n_shared_experts is 0");
@@ -177,23 +171,20 @@ static Status inkling2_finish(const json_t *json, Config *c, Error *error) {
     return finish_inkling2(json, 128000, 48, c, error);
 }
 
-/* Reads a number of the runs: `key` of loop_config, or `own_key` beside it. */
-static Status read_loop(const json_t *json, const char *key, const char *own_key, double absent,
-                        uint32_t *out, Error *error) {
-    const json_t *loops = json_value(json, "loop_config");
-    if (loops && !json_is_object(loops))
-        return error_set(error, "config.json: loop_config is not an object");
-    if (json_value(loops, key)) return read_size(loops, key, absent, out, error);
-    return read_size(json, own_key, absent, out, error);
-}
-
 /* Unrolls the middle layers. */
 static Status inkling2_loop_finish(const json_t *json, Config *c, Error *error) {
     uint32_t from, end, runs;
-    if (read_loop(json, "core_start", "loop_layer_index_start", 6, &from, error) != STATUS_OK ||
-        read_loop(json, "core_end", "loop_layer_index_end", 18, &end, error) != STATUS_OK ||
-        read_loop(json, "num_passes", "loop_num_passes", 3, &runs, error) != STATUS_OK ||
-        read_loop(json, "gate_rank", "loop_gate_rank", 64, &c->message_rank, error) != STATUS_OK)
+    const json_t *loops = json_value(json, "loop_config");
+    if (loops && !json_is_object(loops))
+        return error_set(error, "config.json: loop_config is not an object");
+    if (family_read_whole(json, "loop_config.core_start|loop_layer_index_start", 6, 1, 1 << 28,
+                          &from, error) != STATUS_OK ||
+        family_read_whole(json, "loop_config.core_end|loop_layer_index_end", 18, 1, 1 << 28, &end,
+                          error) != STATUS_OK ||
+        family_read_whole(json, "loop_config.num_passes|loop_num_passes", 3, 1, 1 << 28, &runs,
+                          error) != STATUS_OK ||
+        family_read_whole(json, "loop_config.gate_rank|loop_gate_rank", 64, 1, 1 << 28,
+                          &c->message_rank, error) != STATUS_OK)
         return STATUS_FAILED;
     if (c->block_layers == 0 || from % c->block_layers != 0 || end % c->block_layers != 0)
         return error_set(error,
