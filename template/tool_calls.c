@@ -97,34 +97,68 @@ static bool add_object(ToolCallList *list, const json_t *object) {
     return add_call(list, json_string_value(name), json_string_length(name), json_object());
 }
 
-/* Takes a JSON list of one call or more and appends them. */
-static bool take_list(Cursor *c, ToolCallList *list) {
-    json_t *items = take_json(c, list);
-    bool is_whole = json_array_size(items) > 0;
-    for (size_t i = 0; is_whole && i < json_array_size(items); i++)
-        is_whole = add_object(list, json_array_get(items, i));
-    json_decref(items);
-    return is_whole;
+/* ---- By a form's texts ---- */
+
+/* Takes `text` (NULL: nothing) with any white space before it and before its tags and brackets. */
+static bool take_mark(Cursor *c, const char *text) {
+    Cursor at = *c;
+    cursor_skip_space(&at);
+    for (const char *p = text ? text : ""; *p; p++) {
+        if (strchr(" \n<[]", *p)) cursor_skip_space(&at);
+        if (*p == ' ' || *p == '\n') continue;
+        if (at.at == at.end || *at.at != *p) return false;
+        at.at++;
+    }
+    *c = at;
+    return true;
 }
 
-/* ---- The formats ---- */
+/* Takes a call's name and what follows it before the arguments. It ends where the text after it
+ * begins, before any arguments; where that is white space, at a tag. */
+static bool take_name(Cursor *c, const ToolForm *form, const char **name, size_t *length) {
+    const char *number = strstr(form->after_name, TOOL_NUMBER);
+    const char *end = number ? number + strlen(TOOL_NUMBER) : form->after_name;
+    const char *object = memchr(c->at, '{', cursor_left(c));
+    char stop[64];
+    *length = strlen(end);
+    trim(&end, length);
+    snprintf(stop, sizeof stop, "%.*s", (int)*length, end);
+    *name = c->at;
+    if (*stop) {
+        if (!take_until(c, stop, name, length)) return false;
+    } else {
+        const char *tag = memchr(c->at, '<', cursor_left(c));
+        if (!tag) return false;
+        *length = (size_t)(tag - c->at);
+        c->at = tag;
+    }
+    if (object && object < *name + *length) return false;
+    trim(name, length);
+    const char *id = form->id ? memmem(*name, *length, form->id, strlen(form->id)) : NULL;
+    if (number) id = memrchr(*name, form->after_name[0], *length);
+    if (id) *length = (size_t)(id - *name);
+    trim(name, length);
+    size_t n = form->prefix ? strlen(form->prefix) : 0;
+    if (n > 0 && *length > n && memcmp(*name, form->prefix, n) == 0) *name += n, *length -= n;
+    return true;
+}
 
-/* <tool_call>{"name": "f", "arguments": {...}}</tool_call> */
-static bool read_tagged(Cursor *c, const json_t *tools, ToolCallList *list) {
-    (void)tools;
-    if (!cursor_take(c, "<tool_call>")) return false;
-    json_t *object = take_json(c, list);
-    cursor_skip_space(c);
-    bool is_call = object && cursor_take(c, "</tool_call>") && add_object(list, object);
-    json_decref(object);
-    return is_call;
+/* Whether a call of this form begins here. No JSON is read. */
+static bool begins_here(Cursor c, const ToolForm *form) {
+    const char *name;
+    size_t length;
+    bool opened = take_mark(&c, form->open);
+    if ((form->is_list && !opened) || !take_mark(&c, form->before)) return false;
+    if (!form->key) return take_name(&c, form, &name, &length);
+    cursor_skip_space(&c);
+    return c.at < c.end && *c.at == '{';
 }
 
 /* The arguments of a call whose parameters are written as plain text. */
 typedef struct PlainArguments {
     const json_t *parameters; /* the schema of all of them */
     json_t *values;
-    bool as_python; /* the template writes words of Python */
+    bool as_python;
 } PlainArguments;
 
 /* Sets the argument `key`, which is not NUL-terminated. */
@@ -139,56 +173,64 @@ static bool set_argument(PlainArguments *arguments, ToolCallList *list, const ch
     return is_set;
 }
 
-/* <tool_call><function=f><parameter=key>value</parameter></function></tool_call>, with newlines
- * around each value. */
-static bool read_function_tags(Cursor *c, const json_t *tools, ToolCallList *list) {
-    const char *name, *key, *value;
-    size_t name_length, key_length, length;
-    if (!cursor_take(c, "<tool_call>")) return false;
-    cursor_skip_space(c);
-    if (!cursor_take(c, "<function=") || !take_until(c, ">", &name, &name_length)) return false;
-    PlainArguments arguments = {tool_parameters(tools, name, name_length), json_object(), true};
-    bool is_whole = arguments.values != NULL;
-    for (cursor_skip_space(c); is_whole && cursor_take(c, "<parameter="); cursor_skip_space(c)) {
-        is_whole =
-            take_until(c, ">", &key, &key_length) && take_until(c, "</parameter>", &value, &length);
-        if (!is_whole) break;
-        if (length > 0 && value[0] == '\n') value++, length--;
-        if (length > 0 && value[length - 1] == '\n') length--;
-        is_whole = set_argument(&arguments, list, key, key_length, value, length);
+/* Takes the arguments that the form writes one by one, and sets them. */
+static bool take_arguments(Cursor *c, const ToolArguments *form, PlainArguments *arguments,
+                           ToolCallList *list) {
+    const char *rest = strchr(form->after_key, '>') + 1, *key, *value;
+    char after_key[32];
+    size_t key_length, length;
+    bool in_lines = form->after[0] == '\n'; /* a newline stands on either side of the value */
+    snprintf(after_key, sizeof after_key, "%.*s", (int)(rest - form->after_key), form->after_key);
+    while (take_mark(c, form->before_key)) {
+        if (!take_until(c, after_key, &key, &key_length) ||
+            (strchr(rest, '<') && !take_mark(c, rest)) ||
+            !take_until(c, form->stop, &value, &length))
+            return false;
+        if (in_lines && length > 0 && value[0] == '\n') value++, length--;
+        if (in_lines && length > 0 && value[length - 1] == '\n') length--;
+        if (!set_argument(arguments, list, key, key_length, value, length)) return false;
     }
-    is_whole = is_whole && cursor_take(c, "</function>");
-    cursor_skip_space(c);
-    if (is_whole && cursor_take(c, "</tool_call>"))
-        return add_call(list, name, name_length, arguments.values);
-    json_decref(arguments.values);
-    return false;
+    return true;
 }
 
-/* <tool_call>f<arg_key>key</arg_key><arg_value>value</arg_value></tool_call> */
-static bool read_argument_tags(Cursor *c, const json_t *tools, ToolCallList *list) {
-    const char *key, *value;
-    size_t key_length, length;
-    if (!cursor_take(c, "<tool_call>")) return false;
-    const char *name = c->at, *stop = memchr(c->at, '<', cursor_left(c));
-    if (!stop) return false;
-    size_t name_length = (size_t)(stop - name);
-    c->at = stop;
-    trim(&name, &name_length);
-    PlainArguments arguments = {tool_parameters(tools, name, name_length), json_object(), false};
-    bool is_whole = arguments.values != NULL;
-    for (cursor_skip_space(c); is_whole && cursor_take(c, "<arg_key>"); cursor_skip_space(c)) {
-        is_whole = take_until(c, "</arg_key>", &key, &key_length);
-        cursor_skip_space(c);
-        is_whole = is_whole && cursor_take(c, "<arg_value>") &&
-                   take_until(c, "</arg_value>", &value, &length) &&
-                   set_argument(&arguments, list, key, key_length, value, length);
+/* Takes one call between what stands before and after it. */
+static bool take_call(Cursor *c, const ToolForm *form, const json_t *tools, ToolCallList *list) {
+    const char *name;
+    size_t length;
+    bool is_call;
+    if (!take_mark(c, form->before)) return false;
+    if (form->key) {
+        json_t *object = take_json(c, list);
+        is_call = json_is_object(object) && add_object(list, object);
+        json_decref(object);
+    } else if (!take_name(c, form, &name, &length)) {
+        return false;
+    } else if (form->arguments) {
+        PlainArguments arguments = {tool_parameters(tools, name, length), json_object(),
+                                    form->arguments->as_python};
+        is_call = arguments.values && take_arguments(c, form->arguments, &arguments, list) &&
+                  add_call(list, name, length, json_incref(arguments.values));
+        json_decref(arguments.values);
+    } else {
+        is_call = add_call(list, name, length, take_json(c, list));
     }
-    if (is_whole && cursor_take(c, "</tool_call>"))
-        return add_call(list, name, name_length, arguments.values);
-    json_decref(arguments.values);
-    return false;
+    return is_call && take_mark(c, form->after);
 }
+
+static bool read_by_forms(const ToolForm *form, Cursor *c, const json_t *tools,
+                          ToolCallList *list) {
+    while (!begins_here(*c, form))
+        if (!form++->when) return false;
+    take_mark(c, form->open);
+    for (;;) {
+        if (!take_call(c, form, tools, list)) return false;
+        bool closed = take_mark(c, form->close);
+        if (!form->is_list || closed) return true;
+        if (!take_mark(c, form->between)) return false;
+    }
+}
+
+/* ---- Formats that are read in their own way ---- */
 
 /* {"name": "f", "parameters": {...}}, perhaps after <|python_tag|> and divided by semicolons. */
 static bool read_object(Cursor *c, const json_t *tools, ToolCallList *list) {
@@ -200,44 +242,6 @@ static bool read_object(Cursor *c, const json_t *tools, ToolCallList *list) {
     cursor_skip_space(c);
     if (is_call) cursor_take(c, ";");
     return is_call;
-}
-
-/* [TOOL_CALLS][{"name": "f", "arguments": {...}}, ...] or [TOOL_CALLS]f[ARGS]{...} */
-static bool read_mistral(Cursor *c, const json_t *tools, ToolCallList *list) {
-    const char *name;
-    size_t length;
-    (void)tools;
-    if (!cursor_take(c, "[TOOL_CALLS]")) return false;
-    cursor_skip_space(c);
-    if (c->at < c->end && *c->at != '[') {
-        if (!take_until(c, "[ARGS]", &name, &length)) return false;
-        const char *id = memmem(name, length, "[CALL_ID]", strlen("[CALL_ID]"));
-        if (id) length = (size_t)(id - name);
-        trim(&name, &length);
-        return add_call(list, name, length, take_json(c, list));
-    }
-    return take_list(c, list);
-}
-
-/* <tool_calls>[{"name": "f", "arguments": {...}}, ...]</tool_calls>, or the same objects one a
- * line. */
-static bool read_listed(Cursor *c, const json_t *tools, ToolCallList *list) {
-    (void)tools;
-    if (!cursor_take(c, "<tool_calls>")) return false;
-    cursor_skip_space(c);
-    bool is_whole = true;
-    if (c->at < c->end && *c->at == '[') {
-        is_whole = take_list(c, list);
-    } else {
-        while (is_whole && c->at < c->end && *c->at == '{') {
-            json_t *object = take_json(c, list);
-            is_whole = json_is_object(object) && add_object(list, object);
-            json_decref(object);
-            cursor_skip_space(c);
-        }
-    }
-    cursor_skip_space(c);
-    return is_whole && cursor_take(c, "</tool_calls>");
 }
 
 /* A channel of gpt-oss whose header names a function:
@@ -258,53 +262,6 @@ static bool read_channel(Cursor *c, const json_t *tools, ToolCallList *list) {
     if (!add_call(list, name, n, take_json(c, list))) return false;
     cursor_skip_space(c);
     if (!cursor_take(c, "<|call|>")) cursor_take(c, "<|end|>");
-    return true;
-}
-
-/* The calls of DeepSeek V3 and R1, whose arguments are a block of code, and of V3.1, where they
- * follow the name at once. */
-static bool read_deepseek(Cursor *c, const json_t *tools, ToolCallList *list) {
-    static const char begin[] = "<｜tool▁call▁begin｜>", separator[] = "<｜tool▁sep｜>";
-    static const char end[] = "<｜tool▁call▁end｜>";
-    const char *name;
-    size_t length;
-    (void)tools;
-    cursor_take(c, "<｜tool▁calls▁begin｜>");
-    cursor_skip_space(c);
-    if (!cursor_take(c, begin) || !take_until(c, separator, &name, &length)) return false;
-    bool is_block = length == strlen("function") && memcmp(name, "function", length) == 0 &&
-                    c->at < c->end && *c->at != '{'; /* a function may have this name, too */
-    if (is_block && !take_until(c, "\n```json\n", &name, &length)) return false;
-    trim(&name, &length);
-    if (!add_call(list, name, length, take_json(c, list))) return false;
-    cursor_skip_space(c);
-    if (is_block && !cursor_take(c, "```")) return false;
-    cursor_skip_space(c);
-    if (!cursor_take(c, end)) return false;
-    cursor_skip_space(c);
-    cursor_take(c, "<｜tool▁calls▁end｜>");
-    return true;
-}
-
-/* <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{...}<|tool_call_end|> */
-static bool read_kimi(Cursor *c, const json_t *tools, ToolCallList *list) {
-    const char *name;
-    size_t length;
-    (void)tools;
-    cursor_take(c, "<|tool_calls_section_begin|>");
-    cursor_skip_space(c);
-    if (!cursor_take(c, "<|tool_call_begin|>") ||
-        !take_until(c, "<|tool_call_argument_begin|>", &name, &length))
-        return false;
-    trim(&name, &length);
-    const char *colon = memrchr(name, ':', length);
-    if (colon) length = (size_t)(colon - name);
-    if (length > 10 && memcmp(name, "functions.", 10) == 0) name += 10, length -= 10;
-    if (!add_call(list, name, length, take_json(c, list))) return false;
-    cursor_skip_space(c);
-    if (!cursor_take(c, "<|tool_call_end|>")) return false;
-    cursor_skip_space(c);
-    cursor_take(c, "<|tool_calls_section_end|>");
     return true;
 }
 
@@ -357,79 +314,173 @@ static bool read_python(Cursor *c, const json_t *tools, ToolCallList *list) {
     return cursor_take(c, ",") || cursor_take(c, "]<|tool_call_end|>") || cursor_take(c, "]");
 }
 
+/* ---- The formats ---- */
+
+static const ToolForm tagged[] = {{
+    .before = "<tool_call>\n",
+    .key = "arguments",
+    .after = "\n</tool_call>",
+    .between = "\n",
+}};
+
+static const ToolForm listed[] = {
+    {.when = "<tool_calls>[",
+     .open = "<tool_calls>[",
+     .key = "arguments",
+     .between = ", ",
+     .close = "]</tool_calls>",
+     .is_list = true},
+    {.open = "<tool_calls>\n",
+     .key = "arguments",
+     .after = "\n",
+     .close = "</tool_calls>",
+     .is_list = true},
+};
+
+static const ToolForm object[] = {{.key = "parameters"}};
+
+static const ToolForm mistral[] = {
+    {.when = "[ARGS]", .before = "[TOOL_CALLS]", .after_name = "[ARGS]", .id = "[CALL_ID]"},
+    {.open = "[TOOL_CALLS][", .key = "arguments", .between = ", ", .close = "]", .is_list = true},
+};
+
+/* V3 and R1, whose arguments are a block of code, and V3.1, where they follow the name at once. */
+static const ToolForm deepseek[] = {
+    {.when = "```json",
+     .open = "<｜tool▁calls▁begin｜>",
+     .before = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+     .after_name = "\n```json\n",
+     .after = "\n```<｜tool▁call▁end｜>",
+     .between = "\n",
+     .close = "<｜tool▁calls▁end｜>"},
+    {.open = "<｜tool▁calls▁begin｜>",
+     .before = "<｜tool▁call▁begin｜>",
+     .after_name = "<｜tool▁sep｜>",
+     .after = "<｜tool▁call▁end｜>",
+     .close = "<｜tool▁calls▁end｜>"},
+};
+
+static const ToolForm kimi[] = {{
+    .open = "<|tool_calls_section_begin|>",
+    .before = "<|tool_call_begin|>",
+    .prefix = "functions.",
+    .after_name = ":" TOOL_NUMBER "<|tool_call_argument_begin|>",
+    .after = "<|tool_call_end|>",
+    .close = "<|tool_calls_section_end|>",
+}};
+
+static const ToolForm channel[] = {{
+    .before = "<|channel|>commentary to=functions.",
+    .after_name = " <|constrain|>json<|message|>",
+    .after = "<|call|>",
+}};
+
+static const ToolArguments parameter = {
+    .before_key = "<parameter=",
+    .after_key = ">\n",
+    .after = "\n</parameter>\n",
+    .stop = "</parameter>",
+    .as_python = true,
+};
+static const ToolForm function_tags[] = {{
+    .before = "<tool_call>\n<function=",
+    .after_name = ">\n",
+    .arguments = &parameter,
+    .after = "</function>\n</tool_call>",
+    .between = "\n",
+}};
+
+static const ToolArguments pair = {
+    .before_key = "<arg_key>",
+    .after_key = "</arg_key>\n<arg_value>",
+    .after = "</arg_value>\n",
+    .stop = "</arg_value>",
+};
+static const ToolArguments pair_tight = {
+    .before_key = "<arg_key>",
+    .after_key = "</arg_key><arg_value>",
+    .after = "</arg_value>",
+    .stop = "</arg_value>",
+};
+static const ToolForm argument_tags[] = {
+    {.when = "</arg_key><arg_value>",
+     .before = "<tool_call>",
+     .after_name = "",
+     .arguments = &pair_tight,
+     .after = "</tool_call>"},
+    {.before = "<tool_call>",
+     .after_name = "\n",
+     .arguments = &pair,
+     .after = "</tool_call>",
+     .between = "\n"},
+};
+
 /* In the order in which they are looked for: the more particular marks first. */
 static const ToolFormat formats[] = {
     {.name = "channels",
-     .syntax = TOOLS_CHANNEL,
+     .forms = channel,
+     .one_call = true, /* the call ends the answer */
      .marks = {"<|channel|>", "functions."},
      .begin = "<|channel|>",
      .tokens = {"<|call|>"},
      .read = read_channel},
     {.name = "gemma",
-     .syntax = TOOLS_GEMMA,
      .marks = {"<|tool_call>call:"},
      .begin = "<|tool_call>",
      .tokens = {"<|tool_call>", "<tool_call|>", "<|\"|>"},
      .read = read_gemma},
     {.name = "kimi",
-     .syntax = TOOLS_KIMI,
+     .forms = kimi,
+     .writes_ids = true,
      .marks = {"<|tool_calls_section_begin|>"},
      .begin = "<|tool_calls_section_begin|>",
      .tokens = {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
-                "<|tool_call_argument_begin|>", "<|tool_call_end|>"},
-     .read = read_kimi},
+                "<|tool_call_argument_begin|>", "<|tool_call_end|>"}},
     {.name = "deepseek",
-     .syntax = TOOLS_DEEPSEEK,
+     .forms = deepseek,
      .marks = {"<｜tool▁calls▁begin｜>"},
      .begin = "<｜tool▁calls▁begin｜>",
      .tokens = {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>",
-                "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"},
-     .read = read_deepseek},
+                "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"}},
     {.name = "python",
-     .syntax = TOOLS_PYTHON,
      .marks = {"<|tool_call_start|>"},
      .begin = "<|tool_call_start|>",
      .tokens = {"<|tool_call_start|>", "<|tool_call_end|>"},
      .read = read_python},
     {.name = "python",
-     .syntax = TOOLS_PYTHON,
      .marks = {"<|tool_list_start|>"},
      .begin = "<|tool_call_start|>",
      .tokens = {"<|tool_call_start|>", "<|tool_call_end|>"},
      .read = read_python},
     {.name = "mistral",
-     .syntax = TOOLS_MISTRAL,
+     .forms = mistral,
      .marks = {"[TOOL_CALLS]"},
      .begin = "[TOOL_CALLS]",
-     .tokens = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"},
-     .read = read_mistral},
+     .tokens = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"}},
     {.name = "argument tags",
-     .syntax = TOOLS_ARGUMENT_TAGS,
+     .forms = argument_tags,
      .marks = {"<tool_call>", "<arg_key>"},
      .begin = "<tool_call>",
      .tokens = {"<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>",
-                "</arg_value>"},
-     .read = read_argument_tags},
+                "</arg_value>"}},
     {.name = "function tags",
-     .syntax = TOOLS_FUNCTION_TAGS,
+     .forms = function_tags,
      .marks = {"<tool_call>", "<function="},
      .begin = "<tool_call>",
-     .tokens = {"<tool_call>", "</tool_call>"},
-     .read = read_function_tags},
+     .tokens = {"<tool_call>", "</tool_call>"}},
     {.name = "listed JSON",
-     .syntax = TOOLS_LISTED,
+     .forms = listed,
      .marks = {"<tool_calls>", "arguments\""},
      .begin = "<tool_calls>",
-     .tokens = {"<tool_calls>", "</tool_calls>"},
-     .read = read_listed},
+     .tokens = {"<tool_calls>", "</tool_calls>"}},
     {.name = "tagged JSON",
-     .syntax = TOOLS_TAGGED,
+     .forms = tagged,
      .marks = {"<tool_call>", "arguments\""},
      .begin = "<tool_call>",
-     .tokens = {"<tool_call>", "</tool_call>"},
-     .read = read_tagged},
+     .tokens = {"<tool_call>", "</tool_call>"}},
     {.name = "JSON",
-     .syntax = TOOLS_JSON,
+     .forms = object,
+     .one_call = true, /* its templates take no more */
      .marks = {"<|start_header_id|>", "\"parameters\""},
      .tokens = {"<|python_tag|>"},
      .read = read_object},
@@ -452,7 +503,8 @@ json_t *tool_calls_read(const ToolFormat *format, const char *text, size_t lengt
     bool is_whole = list.calls && list.digits;
     for (cursor_skip_space(&c); is_whole && c.at < c.end; cursor_skip_space(&c)) {
         size_t n = json_array_size(list.calls);
-        is_whole = format->read(&c, tools, &list);
+        is_whole = format->read ? format->read(&c, tools, &list)
+                                : read_by_forms(format->forms, &c, tools, &list);
         for (; is_whole && n < json_array_size(list.calls); n++)
             is_whole = tool_is_known(
                 tools, json_string_value(json_object_get(json_array_get(list.calls, n), "name")));

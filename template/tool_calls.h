@@ -9,36 +9,48 @@
 #include "json/json_digits.h"
 #include "template/cursor.h"
 
-/* How a format writes calls; tool_shapes.h knows how each is enforced. */
-typedef enum ToolSyntax {
-    TOOLS_CHANNEL, /* <|channel|>commentary to=functions.f <|constrain|>json<|message|>{...} */
-    TOOLS_GEMMA,   /* <|tool_call>call:f{key:value}<tool_call|> */
-    TOOLS_KIMI,    /* <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{...} */
-    TOOLS_DEEPSEEK, /* <｜tool▁call▁begin｜>f<｜tool▁sep｜>{...}<｜tool▁call▁end｜> */
-    TOOLS_PYTHON,   /* <|tool_call_start|>[f(key="value")]<|tool_call_end|> */
-    TOOLS_MISTRAL,       /* [TOOL_CALLS][{...}] or [TOOL_CALLS]f[ARGS]{...} */
-    TOOLS_ARGUMENT_TAGS, /* <tool_call>f<arg_key>key</arg_key><arg_value>value</arg_value> ... */
-    TOOLS_FUNCTION_TAGS, /* <tool_call><function=f><parameter=key>value</parameter> ... */
-    TOOLS_LISTED,        /* <tool_calls>[{...}, ...]</tool_calls> */
-    TOOLS_TAGGED,        /* <tool_call>{...}</tool_call> */
-    TOOLS_JSON           /* {"name": "f", "parameters": {...}} */
-} ToolSyntax;
-
 /* Calls that are being read. */
 typedef struct ToolCallList {
     json_t *calls;      /* each {"name", "arguments": text that is JSON} */
     JsonDigits *digits; /* of the numbers in arguments (json/json_digits.h) */
 } ToolCallList;
 
+/* How an argument is written that is not a member of a JSON object. */
+typedef struct ToolArguments {
+    const char *before_key, *after_key, *after, *stop; /* no plain text holds `stop` */
+    bool as_python;                                    /* the template writes words of Python */
+} ToolArguments;
+
+/* Stands for digits in the texts of a ToolForm. */
+#define TOOL_NUMBER "\x01"
+
+/* One way to write calls; a text that is NULL is empty. `open`, then for each call `before`, the
+ * name, `after_name`, the arguments and `after`, with `between` between two calls, then `close`. By
+ * these texts calls are enforced, to the byte (tool_shapes.h), and read, with any white space
+ * before '<', '[' and ']'. */
+typedef struct ToolForm {
+    const char *when; /* templates of this form hold it; NULL: all others */
+    const char *open, *before, *after_name, *after, *between, *close;
+    const char *key;    /* the call is the object {"name": NAME, KEY: {...}}, without after_name */
+    const char *prefix; /* before the name, which a model may leave out; NULL: none */
+    const char *id;     /* begins what a model may write after the name */
+    const ToolArguments *arguments; /* NULL: they are a JSON object */
+    bool is_list; /* all calls stand between `open` and `close`, which must come */
+} ToolForm;
+
 typedef struct ToolFormat {
     const char *name;
-    ToolSyntax syntax;
     const char *marks[3]; /* a template that holds all of them (NULL-terminated) has this format */
     /* Calls stand from here on to the end of the answer. NULL: the answer is a call as a whole. */
     const char *begin;
     const char *tokens[10]; /* what of it may be control tokens; NULL-terminated */
-    /* Reads one call that starts at the cursor: appends it to the list and moves the cursor past
-     * it. False, and both unchanged, where there is no complete call. */
+    /* How it is written: the last form has no `when`. NULL: it can be read, but not enforced. */
+    const ToolForm *forms;
+    bool one_call;   /* an answer has one call at most */
+    bool writes_ids; /* templates write the id of a call as it is: "functions.f:0" */
+    /* Reads one call that starts at the cursor (of a form that is_list, all of them): appends it to
+     * the list and moves the cursor past it. False, and both unchanged, where there is no complete
+     * call. NULL: it is read by its forms. */
     bool (*read)(Cursor *cursor, const json_t *tools, ToolCallList *list);
 } ToolFormat;
 

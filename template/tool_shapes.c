@@ -1,121 +1,30 @@
 #include "template/tool_shapes.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "template/tool_values.h"
 
-/* How a format writes calls: `open`, then for each call `before`, the name, `after_name`, the
- * arguments and `after`, with `between` between two calls, then `close`. NUMBER stands for digits.
- */
-typedef struct CallTexts {
-    const char *open, *before, *after_name, *after, *between, *close;
-} CallTexts;
-
-#define NUMBER "\x01"
-
-static const CallTexts tagged = {
-    "", "<tool_call>\n{\"name\": \"", "\", \"arguments\": ", "}\n</tool_call>", "\n", ""};
-static const CallTexts listed = {"<tool_calls>[", "{\"name\": \"", "\", \"arguments\": ", "}", ", ",
-                                 "]</tool_calls>"};
-static const CallTexts listed_lines = {
-    "<tool_calls>\n", "{\"name\": \"", "\", \"arguments\": ", "}\n", "", "</tool_calls>"};
-static const CallTexts object = {"", "{\"name\": \"", "\", \"parameters\": ", "}", "", ""};
-static const CallTexts mistral_list = {
-    "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ", "]"};
-static const CallTexts mistral = {"", "[TOOL_CALLS]", "[ARGS]", "", "", ""};
-static const CallTexts deepseek = {
-    "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "",
-    "<｜tool▁calls▁end｜>"};
-static const CallTexts deepseek_block = {"<｜tool▁calls▁begin｜>",
-                                         "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
-                                         "\n```json\n",
-                                         "\n```<｜tool▁call▁end｜>",
-                                         "\n",
-                                         "<｜tool▁calls▁end｜>"};
-static const CallTexts kimi = {"<|tool_calls_section_begin|>",
-                               "<|tool_call_begin|>functions.",
-                               ":" NUMBER "<|tool_call_argument_begin|>",
-                               "<|tool_call_end|>",
-                               "",
-                               "<|tool_calls_section_end|>"};
-static const CallTexts channel = {
-    "", "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "<|call|>", "", ""};
-static const CallTexts function_tags = {
-    "", "<tool_call>\n<function=", ">\n", "</function>\n</tool_call>", "\n", ""};
-static const CallTexts argument_tags = {"", "<tool_call>", "\n", "</tool_call>", "\n", ""};
-static const CallTexts argument_tags_tight = {"", "<tool_call>", "", "</tool_call>", "", ""};
-
-/* How a format writes an argument that is not a member of a JSON object. */
-typedef struct ArgumentTexts {
-    const char *before_key, *after_key, *after, *stop; /* no plain text holds `stop` */
-} ArgumentTexts;
-
-static const ArgumentTexts parameter = {"<parameter=", ">\n", "\n</parameter>\n", "</parameter>"};
-static const ArgumentTexts pair = {"<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n",
-                                   "</arg_value>"};
-static const ArgumentTexts pair_tight = {"<arg_key>", "</arg_key><arg_value>", "</arg_value>",
-                                         "</arg_value>"};
-
 typedef struct Maker {
     const ToolShapes *shapes;
     ElementWriter *writer;
-    const CallTexts *texts;
-    const ArgumentTexts *arguments; /* NULL: a JSON object */
-    bool one_call;
+    const ToolForm *form;
     Error *error;
 } Maker;
 
-static bool template_holds(const ToolShapes *s, const char *word) {
-    return memmem(s->text, s->length, word, strlen(word)) != NULL;
-}
-
-/* Chooses the texts around calls and arguments in this format. Templates differ in a format's
- * details, so some texts are told by what the template holds. Fails for a format that cannot be
- * enforced. */
-static Status choose_texts(Maker *m) {
+/* Chooses the form of calls. Templates differ in a format's details, which is told by what the
+ * template holds. Fails for a format that cannot be enforced. */
+static Status choose_form(Maker *m) {
     const ToolShapes *s = m->shapes;
-    bool tight = template_holds(s, "</arg_key><arg_value>");
-    m->one_call = s->one_call;
-    switch (s->format->syntax) {
-    case TOOLS_CHANNEL:
-        m->texts = &channel;
-        m->one_call = true; /* the call ends the answer */
-        return STATUS_OK;
-    case TOOLS_KIMI:
-        m->texts = &kimi;
-        return STATUS_OK;
-    case TOOLS_DEEPSEEK:
-        m->texts = template_holds(s, "```json") ? &deepseek_block : &deepseek;
-        return STATUS_OK;
-    case TOOLS_MISTRAL:
-        m->texts = template_holds(s, "[ARGS]") ? &mistral : &mistral_list;
-        return STATUS_OK;
-    case TOOLS_ARGUMENT_TAGS:
-        m->texts = tight ? &argument_tags_tight : &argument_tags;
-        m->arguments = tight ? &pair_tight : &pair;
-        return STATUS_OK;
-    case TOOLS_FUNCTION_TAGS:
-        m->texts = &function_tags;
-        m->arguments = &parameter;
-        return STATUS_OK;
-    case TOOLS_LISTED:
-        m->texts = template_holds(s, "<tool_calls>[") ? &listed : &listed_lines;
-        return STATUS_OK;
-    case TOOLS_TAGGED:
-        m->texts = &tagged;
-        return STATUS_OK;
-    case TOOLS_JSON:
-        m->texts = &object;
-        m->one_call = true; /* its templates take no more */
-        return STATUS_OK;
-    case TOOLS_GEMMA:
-    case TOOLS_PYTHON:
-        break;
-    }
-    return error_set(m->error,
-                     "calls of tools in the format '%s' can be read, but not enforced: only "
-                     "'tool_choice' \"auto\" without \"strict\" and \"none\" are possible",
-                     s->format->name);
+    m->form = s->format->forms;
+    if (!m->form)
+        return error_set(m->error,
+                         "calls of tools in the format '%s' can be read, but not enforced: only "
+                         "'tool_choice' \"auto\" without \"strict\" and \"none\" are possible",
+                         s->format->name);
+    while (m->form->when && !memmem(s->text, s->length, m->form->when, strlen(m->form->when)))
+        m->form++;
+    return STATUS_OK;
 }
 
 /* ---- Arguments ------------------------------------------------------------------------------- */
@@ -258,18 +167,18 @@ static Status add_argument(Maker *m, json_t *sequence, const char *name, const j
         return error_set(m->error, "the parameters of '%s': the name '%.60s' cannot be enforced",
                          name, key);
     }
-    element_add_marked(w, argument, m->arguments->before_key);
+    element_add_marked(w, argument, m->form->arguments->before_key);
     element_add(w, argument, element_of_text(w, "text", key));
-    element_add_marked(w, argument, m->arguments->after_key);
+    element_add_marked(w, argument, m->form->arguments->after_key);
     if (tool_value_is_text(schema)) {
         value = element_new(w, "string");
         element_add(w, value, json_copy((json_t *)schema));
-        element_add(w, value, json_string(m->arguments->stop));
+        element_add(w, value, json_string(m->form->arguments->stop));
     } else {
         value = schema_element(m, own_schema(m, parameters, schema), name);
     }
     element_add(w, argument, value);
-    element_add_marked(w, argument, m->arguments->after);
+    element_add_marked(w, argument, m->form->arguments->after);
     element_add(w, sequence,
                 json_object_get(required, key) ? argument : element_repeat(w, argument, 0, 1));
     return STATUS_OK;
@@ -279,11 +188,11 @@ static Status add_argument(Maker *m, json_t *sequence, const char *name, const j
 static json_t *any_tags(Maker *m) {
     ElementWriter *w = m->writer;
     json_t *argument = element_new(w, "sequence");
-    element_add_marked(w, argument, m->arguments->before_key);
+    element_add_marked(w, argument, m->form->arguments->before_key);
     element_add(w, argument, element_of_text(w, "regex", "[^<>\\n]{1,100}"));
-    element_add_marked(w, argument, m->arguments->after_key);
-    element_add(w, argument, element_of_text(w, "free", m->arguments->stop));
-    element_add_marked(w, argument, m->arguments->after);
+    element_add_marked(w, argument, m->form->arguments->after_key);
+    element_add(w, argument, element_of_text(w, "free", m->form->arguments->stop));
+    element_add_marked(w, argument, m->form->arguments->after);
     return element_repeat(w, argument, 0, -1);
 }
 
@@ -313,17 +222,27 @@ static Status tag_arguments(Maker *m, const char *name, const json_t *parameters
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
-static void add_texts(Maker *m, json_t *sequence, const char *text) {
-    const char *number = strstr(text, NUMBER);
+/* Adds two texts of the format as one; NULL: none. */
+static void add_joined(Maker *m, json_t *sequence, const char *a, const char *b) {
+    char both[128];
+    snprintf(both, sizeof both, "%s%s", a ? a : "", b ? b : "");
+    element_add_marked(m->writer, sequence, both);
+}
+
+/* Adds what stands between a call's name and its arguments. */
+static void add_after_name(Maker *m, json_t *sequence) {
+    char text[64];
+    const char *after = m->form->after_name, *number = after ? strstr(after, TOOL_NUMBER) : NULL;
+    if (m->form->key) snprintf(text, sizeof text, "\", \"%s\": ", m->form->key);
     if (!number) {
-        element_add_marked(m->writer, sequence, text);
+        element_add_marked(m->writer, sequence, after ? after : text);
         return;
     }
     json_t *before = element_new(m->writer, "text");
-    element_add(m->writer, before, json_stringn(text, (size_t)(number - text)));
+    element_add(m->writer, before, json_stringn(after, (size_t)(number - after)));
     element_add(m->writer, sequence, before);
     element_add(m->writer, sequence, element_of_text(m->writer, "regex", "0|[1-9]\\d{0,2}"));
-    element_add_marked(m->writer, sequence, number + strlen(NUMBER));
+    element_add_marked(m->writer, sequence, number + strlen(TOOL_NUMBER));
 }
 
 /* Whether the name needs no escapes in any format. */
@@ -345,17 +264,18 @@ static Status add_function(Maker *m, json_t *choice, const json_t *function) {
     if (json_is_null(parameters)) parameters = NULL;
     if (parameters && !json_is_object(parameters))
         return error_set(m->error, "the parameters of '%s' are not an object", name);
-    Status status = m->arguments ? tag_arguments(m, name, parameters, enforced, &arguments)
-                                 : object_arguments(m, name, parameters, enforced, &arguments);
+    Status status = m->form->arguments
+                        ? tag_arguments(m, name, parameters, enforced, &arguments)
+                        : object_arguments(m, name, parameters, enforced, &arguments);
     if (status != STATUS_OK) {
         json_decref(arguments);
         return status;
     }
     sequence = element_new(m->writer, "sequence");
     element_add(m->writer, sequence, element_of_text(m->writer, "text", name));
-    add_texts(m, sequence, m->texts->after_name);
+    add_after_name(m, sequence);
     element_add(m->writer, sequence, arguments);
-    element_add_marked(m->writer, sequence, m->texts->after);
+    add_joined(m, sequence, m->form->key ? "}" : NULL, m->form->after);
     element_add(m->writer, choice, sequence);
     return STATUS_OK;
 }
@@ -366,7 +286,7 @@ static Status one_call(Maker *m, json_t **out) {
     json_t *choice = element_new(m->writer, "choice"), *tool;
     size_t i;
     *out = element_new(m->writer, "sequence");
-    element_add_marked(m->writer, *out, m->texts->before);
+    add_joined(m, *out, m->form->before, m->form->key ? "{\"name\": \"" : m->form->prefix);
     element_add(m->writer, *out, choice);
     json_array_foreach((json_t *)s->tools, i, tool) {
         const json_t *function = tool_function(tool);
@@ -382,25 +302,26 @@ static Status one_call(Maker *m, json_t **out) {
 Status tool_shapes_calls(const ToolShapes *shapes, ElementWriter *writer, json_t **out,
                          Error *error) {
     Maker m = {.shapes = shapes, .writer = writer, .error = error};
+    bool one_only = shapes->one_call || shapes->format->one_call;
     json_t *call = NULL;
     *out = NULL;
-    if (choose_texts(&m) != STATUS_OK) return STATUS_FAILED;
+    if (choose_form(&m) != STATUS_OK) return STATUS_FAILED;
     if (one_call(&m, &call) != STATUS_OK) {
         json_decref(call);
         return STATUS_FAILED;
     }
     *out = element_new(writer, "sequence");
-    element_add_marked(writer, *out, m.texts->open);
+    add_joined(&m, *out, m.form->open, NULL);
     element_add(writer, *out, json_incref(call));
-    if (!m.one_call) {
+    if (!one_only) {
         json_t *more = element_new(writer, "sequence");
-        element_add_marked(writer, more, m.texts->between);
+        add_joined(&m, more, m.form->between, NULL);
         element_add(writer, more, call);
         element_add(writer, *out, element_repeat(writer, more, 0, -1));
     } else {
         json_decref(call);
     }
-    element_add_marked(writer, *out, m.texts->close);
+    add_joined(&m, *out, m.form->close, NULL);
     return STATUS_OK;
 }
 

@@ -241,9 +241,8 @@ static json_t *calls_json(const ResultMaker *maker, const Request *r, const Answ
         json_t *call = json_array_get(answer->calls, i), *id;
         const char *name = json_string_value(json_object_get(call, "name"));
         result_id_call(own, request_key(r), index, i);
-        id = maker->answers->tools->syntax == TOOLS_KIMI /* its templates write the id as it is */
-                 ? json_sprintf("functions.%s:%zu", name, before + i)
-                 : json_string(own);
+        id = maker->answers->tools->writes_ids ? json_sprintf("functions.%s:%zu", name, before + i)
+                                               : json_string(own);
         json_array_append_new(
             list, json_pack("{s:o, s:s, s:O}", "id", id, "type", "function", "function", call));
     }
