@@ -5,20 +5,11 @@
 
 #include "core/layer_kind.h"
 #include "layers/arrangements/arrangement_fields.h"
-#include "layers/attention/blocks_fields.h"
-#include "layers/attention/cca_fields.h"
-#include "layers/attention/chosen_fields.h"
 #include "layers/attention/compressed_fields.h"
-#include "layers/attention/differential_fields.h"
-#include "layers/attention/dynamic_mask_fields.h"
-#include "layers/experts/head_mixture_fields.h"
-#include "layers/attention/latent_fields.h"
-#include "layers/experts/latent_moe_fields.h"
 #include "layers/experts/mixture_fields.h"
-#include "layers/state/mlstm_fields.h"
 #include "layers/arrangements/ngram_fields.h"
+#include "layers/layer_fields.h"
 #include "layers/attention/relative_fields.h"
-#include "layers/state/rwkv_fields.h"
 #include "layers/state/state_fields.h"
 
 /* One row for each kind, in the order of LayerKindNumber. */

@@ -1,4 +1,4 @@
-#include "layers/attention/blocks_fields.h"
+#include "layers/layer_fields.h"
 
 enum { MOST_HEADS = 128 }; /* ATTENTION_QUERIES (core/attention.h) */
 

@@ -1,4 +1,4 @@
-#include "layers/attention/cca_fields.h"
+#include "layers/layer_fields.h"
 
 /* Checks what compressed convolutional attention reads of the configuration. */
 static Status validate(const Config *c, uint32_t l, Error *error) {

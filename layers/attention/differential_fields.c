@@ -1,4 +1,4 @@
-#include "layers/attention/differential_fields.h"
+#include "layers/layer_fields.h"
 
 static Status validate(const Config *c, uint32_t l, Error *error) {
     const HeadShape h = config_heads(c, l);

@@ -1,4 +1,4 @@
-#include "layers/attention/latent_fields.h"
+#include "layers/layer_fields.h"
 
 /* clang-format off */
 const FieldTable latent_keys = FIELD_TABLE(

@@ -1,4 +1,4 @@
-#include "layers/experts/head_mixture_fields.h"
+#include "layers/layer_fields.h"
 
 /* Checks what attention with chosen heads reads of the configuration. */
 static Status check(const Config *c, uint32_t l, Error *error) {

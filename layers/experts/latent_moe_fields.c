@@ -1,4 +1,4 @@
-#include "layers/experts/latent_moe_fields.h"
+#include "layers/layer_fields.h"
 
 static Status check(const Config *c, uint32_t layer, Error *error) {
     if (c->experts.count == 0 || c->experts.identity > 0 || c->experts.dim == 0 ||

@@ -1,4 +1,4 @@
-#include "layers/state/mlstm_fields.h"
+#include "layers/layer_fields.h"
 
 #include "layers/state/state_fields.h"
 

@@ -1,4 +1,4 @@
-#include "layers/state/rwkv_fields.h"
+#include "layers/layer_fields.h"
 
 /* clang-format off */
 const FieldTable rwkv_keys = FIELD_TABLE(
