@@ -195,7 +195,7 @@ $(BUILD)/tests/measure_kernels: $(BUILD)/tests/measure_kernels.o $(BUILD)/libver
 # Tests of ports/cluster/ need no MPI: tests/thread_wire.c joins threads instead of processes.
 RANK_HELPERS = tests/ranks.c tests/thread_wire.c tests/wire_cases.c
 CLUSTER_OBJECTS = $(patsubst %,$(BUILD)/mpi/ports/cluster/%.o, \
-	codes cut divide divide_layers leader_steps message observed rank share)
+	codes cut divide leader_steps message observed rank share)
 CLUSTER_TEST_OBJECTS = $(RANK_HELPERS:%.c=$(BUILD)/%.o) $(CLUSTER_OBJECTS)
 $(BUILD)/tests/test_cluster: $(CLUSTER_TEST_OBJECTS)
 

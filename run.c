@@ -5,7 +5,7 @@
  *
  * How a prompt becomes text is told by decoder.c, from its first line to its last, and the forward
  * pass is model_forward in model.c. What is opened and closed here lies in modes/open/opened.c; the
- * modes and their options are listed by modes/modes.c, beginning with modes/text_mode.c.
+ * modes and their options are listed by modes/modes.c, beginning with that of one text.
  */
 #include <jansson.h>
 #include <stdio.h>

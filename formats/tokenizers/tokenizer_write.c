@@ -5,7 +5,6 @@
 
 #include "base/array.h"
 #include "base/unicode.h"
-#include "formats/tokenizers/tokenizer_normalized.h"
 #include "formats/tokenizers/tokenizer_regex.h"
 #include "tokenizer.h"
 #include "tokenizer/scratch.h"
@@ -596,6 +595,32 @@ static Status write_section(Builder *b, TokenizerBlob *out, Error *error) {
     return STATUS_OK;
 }
 
+/* Gives what the normalizers make of the UTF-8 prefix of text[length]: the runner only encodes
+ * whole texts. The caller frees *out. Takes what their patterns need from `steps` (pattern_allow in
+ * tokenizer/tokenizer_pattern.h), which texts share. */
+static Status normalize_alone(Tokenizer *t, const char *text, size_t length, size_t *steps,
+                              char **out, size_t *out_length, Error *error) {
+    Scratch *scratch = scratch_borrow(t);
+    *out = NULL;
+    *out_length = 0;
+    if (!scratch) return table_no_memory(error);
+    Encoding e = {.tokenizer = t,
+                  .scratch = scratch,
+                  .error = error,
+                  .limit = ((size_t)1 << 16) + 16 * length};
+    TextSpan span = {text, NULL, utf8_valid_prefix(text, length), true, false};
+    TextBuffer copy = {0};
+    pattern_allow(scratch, *steps);
+    Status status = normalize(&e, &span);
+    if (status == STATUS_OK) text_put(&copy, span.bytes, span.length, 0);
+    *steps = scratch->steps_left;
+    scratch_return(t, scratch);
+    if (status == STATUS_OK && copy.failed) status = table_no_memory(error);
+    *out = copy.bytes;
+    *out_length = copy.length;
+    return status;
+}
+
 /* Computes the normalized forms by which added tokens are found, with the tokenizer of a first
  * section that has only the normalizers. */
 static Status normalize_added(Builder *b, Error *error) {
@@ -626,8 +651,8 @@ static Status normalize_added(Builder *b, Error *error) {
         char *text;
         size_t n;
         if (!(b->added[i].flags & ADDED_NORMALIZED)) continue;
-        status = tokenizer_normalize(tokenizer, builder_bytes(b, b->added[i].text),
-                                     b->added[i].text.length, &steps, &text, &n, error);
+        status = normalize_alone(tokenizer, builder_bytes(b, b->added[i].text),
+                                 b->added[i].text.length, &steps, &text, &n, error);
         if (status != STATUS_OK) break;
         b->added_match[i] = builder_text(b, text, n < SECTION_MAX_ADDED ? n : SECTION_MAX_ADDED);
         free(text);

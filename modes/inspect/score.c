@@ -7,11 +7,46 @@
 #include "layers/model_watch.h"
 #include "modes/inspect/inspect_options.h"
 #include "base/clock.h"
-#include "modes/inspect/attention_entropy.h"
 #include "modes/inspect/inspect.h"
 #include "core/prefill.h"
 #include "session/logprobs.h"
 #include "system/terminal.h"
+
+/* ---- The entropy of attention ---- */
+
+/* How spread out the attention weights are: the sums over every query of every head that runs while
+ * the observer takes part. They are in fixed point, so that threads can add in any order and get
+ * the same result. */
+typedef struct AttentionEntropy {
+    PassObserver observer; /* the first field */
+    int64_t sum;           /* of the entropies, in 2^-32 nats */
+    int64_t max;           /* of the entropies that even weights would have: log(positions seen) */
+    int64_t n;             /* queries times heads */
+} AttentionEntropy;
+
+/* PassObserver.attended */
+static void add_entropy(PassObserver *observer, size_t layer, size_t row, size_t head,
+                        int32_t first, float *weights, size_t n) {
+    AttentionEntropy *entropy = (AttentionEntropy *)observer;
+    double sum = 0.0;
+    (void)layer, (void)row, (void)head, (void)first;
+    for (size_t i = 0; i < n; i++)
+        if (weights[i] > 0.0f) sum -= (double)weights[i] * log((double)weights[i]);
+    int64_t fixed = (int64_t)(sum * 0x1p32), max = (int64_t)(log((double)n) * 0x1p32);
+#pragma omp atomic
+    entropy->sum += fixed;
+#pragma omp atomic
+    entropy->max += max;
+#pragma omp atomic
+    entropy->n++;
+}
+
+/* A mean in nats; 0 when nothing ran. */
+static double mean_entropy(int64_t sum, int64_t n) {
+    return n ? (double)sum * 0x1p-32 / (double)n : 0.0;
+}
+
+/* ---- Scores ---- */
 
 /* What is known of one scored token; the other_... fields are those of --against's model. */
 typedef struct Score {
@@ -212,8 +247,8 @@ static Status report(const Scoring *s, Error *error) {
     if (status == STATUS_OK && s->entropy.n > 0)
         status = inspect_print(session, error,
                                "attention entropy   %.6g of %.6g nats, mean of %lld rows\n",
-                               attention_entropy_mean(&s->entropy),
-                               attention_entropy_max(&s->entropy), (long long)s->entropy.n);
+                               mean_entropy(s->entropy.sum, s->entropy.n),
+                               mean_entropy(s->entropy.max, s->entropy.n), (long long)s->entropy.n);
     if (status == STATUS_OK && session->overridden)
         status = inspect_print(session, error, "overridden          %.400s\n", session->overridden);
     if (status == STATUS_OK && session->other) status = report_comparison(s, error);
@@ -314,9 +349,10 @@ Status score_run(Session *session, Error *error) {
     if (status == STATUS_OK) status = check_models(session, error);
     if (status == STATUS_OK) status = score_prepare(&s, error);
     bool watches = session->overridden || o->stats;
-    if (status == STATUS_OK && watches) attention_entropy_begin(&s.entropy, session->model);
+    s.entropy.observer.attended = add_entropy;
+    if (status == STATUS_OK && watches) model_add_observer(session->model, &s.entropy.observer);
     if (status == STATUS_OK) status = score_text(&s, error);
-    if (watches) attention_entropy_end(&s.entropy, session->model);
+    if (watches) model_remove_observer(session->model, &s.entropy.observer);
     session_progress(session, "scoring", 0, 0);
     if (status == STATUS_OK) status = report(&s, error);
     release(&s);

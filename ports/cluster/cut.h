@@ -1,4 +1,4 @@
-/* How a rank's model is cut: the steps that divide.c and divide_layers.c share. */
+/* How a rank's model is cut: the steps of divide.c. */
 #ifndef CLUSTER_CUT_H
 #define CLUSTER_CUT_H
 

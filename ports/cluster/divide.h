@@ -4,7 +4,7 @@
  * the cache, and neighbouring rows of the other matrices. Every rank has all inputs of a product,
  * so that each output is summed up as one process would. What cannot be cut (panels hold 16 rows;
  * some norms take all heads together) is computed whole by every rank; so are layers with states,
- * and the other kinds that divide_layers.h does not know. */
+ * and all other kinds but latent attention and mixtures after a narrower vector. */
 #ifndef CLUSTER_DIVIDE_H
 #define CLUSTER_DIVIDE_H
 
