@@ -336,6 +336,7 @@ static void hostile_reports_are_refused_by_name(void **state) {
         {"flag", "s/\"threads\": 2/\"threads\": true/", "limits.threads: is not a number"},
         {"nan", "s/\"threads\": 2/\"threads\": NaN/", "NaN is no number"},
         {"infinite", "s/\"threads\": 2/\"threads\": 1e999/", "limits.threads: is not a number"},
+        {"shape", "s/dim=1024/dim=1025/", "model.shape: is not the standard model"},
         {"twice", "s/\"threads\": 2/\"threads\": 2, \"threads\": 3/", "a member stands twice"},
         {"newer", "s/\"format\": 1/\"format\": 2/", "format: is not 1"},
         {"quick", "s/\"quick\": false/\"quick\": true/", "quick: the speeds"},
@@ -366,6 +367,8 @@ static void hostile_reports_are_refused_by_name(void **state) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         fprintf(out, "sed '%s' reports/zen-3-avx2.json >$d/reports/%s.json; ", files[i].edit,
                 files[i].name);
+    fprintf(out, "sed \"s/\\\"threads\\\": 2/\\\"threads\\\": $(printf '9%%.0s' $(seq 400))/\" "
+                 "reports/zen-3-avx2.json >$d/reports/digits.json; ");
     fprintf(out, "head -c 300000 /dev/zero | tr '\\0' ' ' >$d/reports/huge.json; "
                  "ln -s /dev/zero $d/reports/link.json; cp reports/zen-3-avx2.json "
                  "\"$d/reports/<b>.json\"; cp $d/page.md $d/before.md; "
@@ -382,6 +385,7 @@ static void hostile_reports_are_refused_by_name(void **state) {
             fail_msg("%s: '%s' is not said in\n%s", files[i].name, files[i].says, p.err);
         free(name);
     }
+    assert_non_null(strstr(p.err, "/digits.json': limits.threads: is not a number"));
     assert_non_null(strstr(p.err, "/huge.json': the file: has 300000 bytes, more than 262144\n"));
     assert_non_null(strstr(p.err, "/link.json': the file: is not a regular file\n"));
     assert_non_null(strstr(p.err, "/<b>.json': its name: has other characters"));
