@@ -383,9 +383,73 @@ static void assert_choice_adds_up(const json_t *trace, const json_t *choice) {
     if (top_p < 1.0 && top_k == 0 && min_p == 0.0) assert_true(mass >= top_p - 1e-6);
 }
 
+/* Ids of the prompt, the begin token among them. */
+static size_t prompt_ids(int32_t *ids, size_t most) {
+    Process p = RUN("run", models[1], "-i", TEXT, "--tokenize", "--bos", "yes");
+    assert_done(&p);
+    size_t n = 0;
+    char *at = p.out, *end;
+    for (long id; n < most && (id = strtol(at, &end, 10), end != at); at = end)
+        ids[n++] = (int32_t)id;
+    process_free(&p);
+    return n;
+}
+
+/* Logit bias, then the penalties in the order and by the formulas at the head of sampler.h, of the
+ * numbers that the trace says, for the choice after `before` others. */
+static void assert_penalties_follow(const json_t *trace, size_t before, int biased, double bias) {
+    int32_t ids[128];
+    const json_t *choices = json_object_get(trace, "choices");
+    size_t n_prompt = prompt_ids(ids, 100), n = n_prompt;
+    double repetition = json_number_value(json_object_get(trace, "repetition_penalty"));
+    double presence = json_number_value(json_object_get(trace, "presence_penalty"));
+    double frequency = json_number_value(json_object_get(trace, "frequency_penalty"));
+    const json_t *rows = json_object_get(json_array_get(choices, before), "candidates"), *row;
+    for (size_t i = 0; i < before; i++)
+        ids[n++] =
+            (int32_t)json_integer_value(json_object_get(json_array_get(choices, i), "chosen"));
+    assert_int_equal(
+        n, json_integer_value(json_object_get(json_array_get(choices, before), "position")));
+    size_t i;
+    json_array_foreach(rows, i, row) {
+        int id = (int)json_integer_value(json_object_get(row, "id"));
+        double x = json_number_value(json_object_get(row, "logit")), in_text = 0.0;
+        bool seen = false;
+        for (size_t k = 0; k < n; k++) {
+            seen = seen || ids[k] == id;
+            in_text += k >= n_prompt && ids[k] == id;
+        }
+        if (id == biased) x += bias;
+        if (seen) x = x > 0.0 ? x / repetition : x * repetition;
+        if (in_text > 0.0) x -= presence + frequency * in_text;
+        double told = json_number_value(json_object_get(row, "penalized"));
+        if (fabs(x - told) > 1e-4) fail_msg("token %d: %g, but the trace has %g", id, x, told);
+    }
+}
+
+/* At temperature 0 the largest logit wins, of the first id where two are equal. */
+static void assert_largest_wins(const json_t *choice) {
+    const json_t *row, *rows = json_object_get(choice, "candidates"), *first;
+    size_t i;
+    first = json_array_get(rows, 0);
+    assert_null(json_object_get(choice, "draw"));
+    assert_int_equal(json_integer_value(json_object_get(first, "id")),
+                     json_integer_value(json_object_get(choice, "chosen")));
+    json_array_foreach(rows, i, row) {
+        assert_true(json_number_value(json_object_get(row, "penalized")) <=
+                    json_number_value(json_object_get(first, "penalized")));
+    }
+}
+
 static void the_trace_is_of_the_text_that_is_written_without(void **state) {
     (void)state;
+    static const char grammar[] = "root ::= [a-z]+ \" \" [a-z]+";
     static const char *const options[][8] = {
+        {"-t", "0"},
+        {"-t", "0", "--repetition-penalty", "1.8", "--logit-bias", "100=2"},
+        {"-t", "1", "-p", "1", "--logit-bias", "100=-100"}, /* a ban */
+        {"-t", "1", "-p", "1", "--ignore-eos"},
+        {"-t", "1.5", "-p", "0.9", "--top-k", "30", "--grammar", grammar},
         {"-t", "1", "-p", "1"},
         {"-t", "0.7", "-p", "0.6"},
         {"-t", "1.3", "-p", "1", "--top-k", "20"},
@@ -413,8 +477,17 @@ static void the_trace_is_of_the_text_that_is_written_without(void **state) {
             assert_true(strncmp(said, text.out, text.out_length - 1) == 0);
         const json_t *choices = json_object_get(trace, "choices");
         assert_true(json_array_size(choices) > 0 && json_array_size(choices) <= 9);
-        for (size_t k = 0; k < json_array_size(choices); k++)
-            assert_choice_adds_up(trace, json_array_get(choices, k));
+        const char *bias = NULL; /* "100=X" */
+        for (size_t k = 0; k + 1 < 8 && options[i][k]; k++)
+            if (strcmp(options[i][k], "--logit-bias") == 0) bias = options[i][k + 1];
+        for (size_t k = 0; k < json_array_size(choices); k++) {
+            if (strcmp(options[i][1], "0") == 0)
+                assert_largest_wins(json_array_get(choices, k));
+            else
+                assert_choice_adds_up(trace, json_array_get(choices, k));
+            assert_penalties_follow(trace, k, bias ? 100 : -1,
+                                    bias ? strtod(strchr(bias, '=') + 1, NULL) : 0.0);
+        }
         process_free(&p);
         traced[n + 1] = "2", traced[n + 2] = NULL;
         p = process_run(traced, NULL, 0);

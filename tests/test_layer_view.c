@@ -15,6 +15,7 @@
 #include "tests/fixture.h"
 #include "tests/process.h"
 #include "tests/small_model.h"
+#include "tests/tier.h"
 #include "tests/tiny_model.h"
 
 #define TEXT "Once upon a time"
@@ -232,8 +233,12 @@ static Formula formula_of(const char *text) {
     Formula f = {0};
     const char *at = strstr(text, "\n  score = ");
     assert_non_null(at);
-    if (sscanf(at, "\n  score = %lf * tanh(q . k times %lf", &f.cap, &f.scale) != 2)
-        assert_int_equal(sscanf(at, "\n  score = q . k times %lf", &f.scale), 1);
+    const char *product = strstr(at, "q . k"), *times = " times ";
+    assert_non_null(product);
+    if (sscanf(at, "\n  score = %lf * tanh(", &f.cap) != 1) assert_ptr_equal(product, at + 11);
+    product += strlen("q . k");
+    f.scale = strncmp(product, times, strlen(times)) == 0 ? strtod(product + strlen(times), NULL)
+                                                          : 1.0; /* nothing is said of it */
     f.has_slopes = read_by_head(text, "slopes", f.slopes);
     f.has_sinks = read_by_head(text, "sinks", f.sinks);
     bool slope_is_said = strstr(at, " - slope of the head * distance; weight");
@@ -244,24 +249,36 @@ static Formula formula_of(const char *text) {
     return f;
 }
 
-/* Computes each printed score and weight of the layer from the printed q . k, and compares. The
- * text has at most as many tokens as a head shows keys, 3, so that a softmax is all there. */
-static void assert_formula_holds(const char *model, const char *text, const char *layer,
-                                 const char *const *options, const Formula *expected) {
-    const char *arguments[PROCESS_MAX_ARGUMENTS] = {"run", model, "-i", text, "--layer", layer};
-    size_t n = 6, n_rows = 0, position;
-    for (size_t i = 0; options[i]; i++) arguments[n++] = options[i];
-    Process p = process_run(arguments, NULL, 0);
-    if (p.status) fail_msg("%s", p.err);
-    const Formula f = formula_of(p.out);
-    assert_true(f.has_slopes == expected->has_slopes && f.has_sinks == expected->has_sinks);
-    assert_true(f.cap == expected->cap && f.window == expected->window);
-    assert_int_equal(sscanf(strstr(p.out, " at position "), " at position %zu", &position), 1);
-    double sum = 0.0, weights[64], exps[64];
-    size_t head = 0, first = 0;
-    const char *line = strstr(p.out, "  head keys ");
+/* The scores and weights of one head, as they are printed. */
+typedef struct HeadRows {
+    double scores[64], weights[64];
+    size_t n;
+} HeadRows;
+
+/* The weights are the softmax of the scores and, where there is one, the sink. */
+static void assert_softmax(const char *model, const HeadRows *rows, const double *sink) {
+    double largest = sink ? *sink : -INFINITY, sum;
+    for (size_t i = 0; i < rows->n; i++) largest = fmax(largest, rows->scores[i]);
+    sum = sink ? exp(*sink - largest) : 0.0;
+    for (size_t i = 0; i < rows->n; i++) sum += exp(rows->scores[i] - largest);
+    for (size_t i = 0; i < rows->n; i++) {
+        double weight = exp(rows->scores[i] - largest) / sum;
+        if (!(fabs(weight - rows->weights[i]) < 2e-3))
+            fail_msg("%s: a score of %g makes a weight of %g, not %g", model, rows->scores[i],
+                     weight, rows->weights[i]);
+    }
+}
+
+/* Computes each score and weight that `shown`, the output of --layer, prints from the printed
+ * q . k, and compares. The text has at most as many tokens as a head shows keys, 3, so that a
+ * softmax is all there. Returns how many rows there are. */
+static size_t check_formula(const char *model, const char *shown, const Formula *f) {
+    size_t n_rows = 0, position, head = 0;
+    HeadRows rows = {.n = 0};
+    assert_int_equal(sscanf(strstr(shown, " at position "), " at position %zu", &position), 1);
+    const char *line = strstr(shown, "  head keys ");
     assert_non_null(line);
-    while ((line = strchr(line, '\n')) && line[1] == ' ' && n_rows < 64) {
+    while ((line = strchr(line, '\n')) && line[1] == ' ' && rows.n < 64) {
         line++;
         /* The columns from |k| on stand after the token's name, at the end of the line. */
         const char *end = strchr(line, '\n');
@@ -270,26 +287,36 @@ static void assert_formula_holds(const char *model, const char *text, const char
         assert_int_equal(sscanf(end - 47, "%lf %lf %lf %lf %lf", &key_size, &product, &score,
                                 &weight, &value_size),
                          5);
-        bool begins = line[5] != ' ';
-        if (begins) { /* the weights of the head above are whole: they add up to 1 with the sink */
-            for (size_t i = first; i < n_rows; i++)
-                assert_true(fabs(exps[i] / sum - weights[i]) < 2e-3);
-            first = n_rows, sum = 0.0;
+        if (line[5] != ' ') { /* the next head: that above is whole */
+            assert_softmax(model, &rows, f->has_sinks ? &f->sinks[head] : NULL);
+            rows.n = 0;
             head = strtoul(line, NULL, 10);
-            if (f.has_sinks) sum = exp(f.sinks[head]);
         }
         assert_int_equal(sscanf(line + 29, "%zu", &key), 1);
-        double made = product * f.scale;
-        if (f.cap > 0.0) made = f.cap * tanh(made / f.cap);
-        if (f.has_slopes) made -= f.slopes[head] * (double)(position - key);
-        if (fabs(made - score) > 2e-3)
-            fail_msg("%s: q . k %g gives %g, not %g:\n%s", model, product, made, score, p.out);
-        if (f.window) assert_true(position - key < f.window);
-        exps[n_rows] = exp(score), weights[n_rows] = weight;
-        sum += exps[n_rows++];
+        double made = product * f->scale;
+        if (f->cap > 0.0) made = f->cap * tanh(made / f->cap);
+        if (f->has_slopes) made -= f->slopes[head] * (double)(position - key);
+        if (!(fabs(made - score) <= 2e-3 + 1e-5 * fabs(score)))
+            fail_msg("%s: q . k %g gives %g, not %g:\n%s", model, product, made, score, shown);
+        if (f->window) assert_true(position - key < f->window);
+        rows.scores[rows.n] = score, rows.weights[rows.n++] = weight;
+        n_rows++;
     }
-    for (size_t i = first; i < n_rows; i++) assert_true(fabs(exps[i] / sum - weights[i]) < 2e-3);
-    assert_true(n_rows >= 4);
+    assert_softmax(model, &rows, f->has_sinks ? &f->sinks[head] : NULL);
+    return n_rows;
+}
+
+static void assert_formula_holds(const char *model, const char *text, const char *layer,
+                                 const char *const *options, const Formula *expected) {
+    const char *arguments[PROCESS_MAX_ARGUMENTS] = {"run", model, "-i", text, "--layer", layer};
+    size_t n = 6;
+    for (size_t i = 0; options[i]; i++) arguments[n++] = options[i];
+    Process p = process_run(arguments, NULL, 0);
+    if (p.status) fail_msg("%s", p.err);
+    const Formula f = formula_of(p.out);
+    assert_true(f.has_slopes == expected->has_slopes && f.has_sinks == expected->has_sinks);
+    assert_true(f.cap == expected->cap && f.window == expected->window);
+    assert_true(check_formula(model, p.out, &f) >= 4);
     process_free(&p);
 }
 
@@ -420,6 +447,44 @@ static void sinks_are_part_of_the_printed_formula(void **state) {
     fixture_free(&f);
 }
 
+/* Layers that attend in other ways print no formula, but their heads neither. */
+static void the_printed_formula_holds_in_every_fixture(void **state) {
+    (void)state;
+    char **names = fixture_names();
+    size_t checked = 0, fixtures = 0;
+    for (size_t i = 0; names[i]; i++) {
+        if (!tier_takes(i, 24, 4)) continue;
+        Fixture f = fixture_load(names[i]);
+        char *source = fixture_source(&f), *path = fixture_path(source, "tokenizer.json");
+        file_write(path, letters, sizeof letters - 1);
+        for (char layer[] = "0"; layer[0] < '4'; layer[0]++) {
+            Process p = RUN("run", source, "-i", "abc", "--layer", layer, "--cache-dir", "none",
+                            "--kv-type", "f32");
+            bool has_heads = p.status == 0 && strstr(p.out, "\n  head keys ");
+            if (p.status != 0 && !strstr(p.err, "the model has layers"))
+                print_message("%s, layer %s: %s", names[i], layer, p.err);
+            assert_true(!has_heads || strstr(p.out, "\n  score = "));
+            if (has_heads) {
+                const Formula formula = formula_of(p.out);
+                size_t rows = check_formula(names[i], p.out, &formula);
+                assert_true(rows >= 1);
+                checked++;
+            }
+            bool last = p.status != 0;
+            process_free(&p);
+            if (last) break;
+        }
+        fixtures++;
+        free(path);
+        fixture_remove_directory(source);
+        fixture_free(&f);
+    }
+    print_message("%zu layers of %zu fixtures\n", checked, fixtures);
+    for (size_t i = 0; names[i]; i++) free(names[i]);
+    free(names);
+    assert_true(checked >= fixtures);
+}
+
 /* What --attention says of layers of other kinds: ZAYA's attend as others do. */
 static void layers_without_maps_say_why(void **state) {
     (void)state;
@@ -440,6 +505,26 @@ static void layers_without_maps_say_why(void **state) {
         fixture_remove_directory(source);
         fixture_free(&f);
     }
+}
+
+/* Its layers attend with a bias of distances, some with more heads than the model's n_heads says:
+ * their weights were written behind the maps. */
+static void layers_with_heads_beyond_the_maps_are_left_out(void **state) {
+    (void)state;
+    Fixture f = fixture_load("inkling2_loop-block");
+    char *source = fixture_source(&f), *path = fixture_path(source, "tokenizer.json");
+    file_write(path, letters, sizeof letters - 1);
+    static const char *const looks[][2] = {
+        {"--layer", "0"}, {"--layer", "5"}, {"--attention", "-"}, {"--attention", "scores"}};
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
+        Process p =
+            RUN("run", source, "-i", "abcabc", looks[i][0], looks[i][1], "--cache-dir", "none");
+        if (p.status) fail_msg("%s %s: %s", looks[i][0], looks[i][1], p.err);
+        process_free(&p);
+    }
+    free(path);
+    fixture_remove_directory(source);
+    fixture_free(&f);
 }
 
 /* A cache that rounds is named: its scores and sums are not those of the numbers shown. */
@@ -470,7 +555,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_printed_formula_gives_the_printed_scores_and_weights),
         cmocka_unit_test(rope_is_taken_back_and_moved_on_as_its_formula_says),
         cmocka_unit_test(sinks_are_part_of_the_printed_formula),
+        cmocka_unit_test(the_printed_formula_holds_in_every_fixture),
         cmocka_unit_test(layers_without_maps_say_why),
+        cmocka_unit_test(layers_with_heads_beyond_the_maps_are_left_out),
         cmocka_unit_test(the_formula_names_a_cache_that_rounds),
         cmocka_unit_test(each_branch_adds_to_what_the_next_one_reads),
         cmocka_unit_test(the_view_is_the_same_on_any_threads_and_chunks),

@@ -42,10 +42,19 @@ typedef struct MapObserver {
     AttentionMaps *maps;
 } MapObserver;
 
+/* Whether the maps have room for the numbers. Layers that attend in other ways show weights, too,
+ * but of more heads, or of what is no position of the text. */
+static bool is_kept(const AttentionMaps *m, size_t layer, size_t row, size_t head, int32_t first,
+                    size_t n) {
+    return attention_maps_attends(m, layer) && head < m->n_heads && m->base + row < m->n &&
+           first >= 0 && (size_t)first <= m->n && n <= m->n - (size_t)first;
+}
+
 static void keep_weights(PassObserver *observer, size_t layer, size_t row, size_t head,
                          int32_t first, float *weights, size_t n) {
     AttentionMaps *m = ((MapObserver *)observer)->maps;
     size_t query = m->base + row;
+    if (!is_kept(m, layer, row, head, first, n)) return;
     memcpy(m->weights + map_at(m, layer, head) + query * m->n + first, weights,
            n * sizeof *weights);
     if (head == 0) m->first[layer * m->n + query] = (uint32_t)first;
@@ -54,6 +63,7 @@ static void keep_weights(PassObserver *observer, size_t layer, size_t row, size_
 static void keep_scores(PassObserver *observer, size_t layer, size_t row, size_t head,
                         int32_t first, float *scores, size_t n) {
     AttentionMaps *m = ((MapObserver *)observer)->maps;
+    if (!is_kept(m, layer, row, head, first, n)) return;
     memcpy(m->scores + map_at(m, layer, head) + (m->base + row) * m->n + first, scores,
            n * sizeof *scores);
 }

@@ -52,7 +52,7 @@ Status modelopen_begin(ModelOpening *opening, const char *path, const char *toke
     const ConversionOptions *conversion = conversion_options(options);
     /* Modes that do not read the weights, and those that do not read the configuration either. */
     static const char *const describing[] = {"info",       "layers", "tokenize",
-                                              "detokenize", "render", NULL},
+                                             "detokenize", "render", NULL},
                              *const tokenizing[] = {"tokenize", "detokenize", NULL};
     SourceKind kind;
     *opening = MODELOPEN_NONE;
