@@ -1,5 +1,5 @@
-/* What layer_config.c takes of the mechanisms whose fields need no more than tables: each in the file
- * of its name, attention/cca_fields.c and so on. */
+/* What layer_config.c takes of the mechanisms whose fields need no more than tables: each in the
+ * file of its name, attention/cca_fields.c and so on. */
 #ifndef LAYERS_LAYER_FIELDS_H
 #define LAYERS_LAYER_FIELDS_H
 
