@@ -56,8 +56,8 @@ enum { BLOCK_ROWS = 6, HALVES = 2 };
 /* Four signed codes of 8 outputs, split: their magnitudes, then their masks. */
 enum { SPLIT_BYTES = 64 };
 
-/* With so few rows memory is what a pass waits for: their float sums stay in registers between
- * groups, and the lines of a later group are prefetched one by one. */
+/* A pass with at most so many rows is memory-bound: float sums stay in registers between groups,
+ * and the lines of a later group are prefetched one by one. */
 enum { FEW_ROWS = 2 };
 
 /* STEP(r) for each row. `rows` is known to the compiler. */

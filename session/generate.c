@@ -57,7 +57,7 @@ static Status after_chunk(void *context, const PrefillChunk *chunk, Error *error
 
 Status generate_prefill(const Session *session, KvCache *cache, Drafter *drafter,
                         const int32_t *ids, size_t n, float *logits, Error *error) {
-    enum { SOON_READ = 100 }; /* tokens, for which nobody waits long */
+    enum { SOON_READ = 100 }; /* a shorter prompt is read too fast to need a progress line */
     bool shows = n > SOON_READ;
     AdaptiveThreads *threads = shows && session->shows_progress ? session->threads : NULL;
     Reading reading = {.session = session, .drafter = drafter, .shows = shows, .n = n};

@@ -128,8 +128,8 @@ static size_t renumber_layers(Source *source, uint32_t sharers,
     return n;
 }
 
-/* Each stored layer becomes `sharers` consecutive ones with the same weights. shared_names lists
- * the tensors of the stored layers in their order, so that `at` follows i. */
+/* Each stored layer becomes `sharers` consecutive ones with the same weights. Both shared_names and
+ * the loop go through the stored layers' tensors in the same order, so `at` only moves forward. */
 Status source_share_layers(Source *source, uint32_t n_layers, Error *error) {
     uint32_t stored = source->config.n_layers, sharers = stored ? n_layers / stored : 0;
     if (stored == n_layers) return STATUS_OK;

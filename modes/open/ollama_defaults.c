@@ -44,9 +44,8 @@ void ollama_defaults_close(OllamaDefaults *defaults) {
 
 /* ---- Afterwards ---- */
 
-/* The names of ollama's parameters (api/types.go, Options) and of the options that mean the same,
- * which have the ranges. Ollama has names of its own and lower limits below which a number means
- * "not limited" or "drawn anew". */
+/* Ollama's parameters (api/types.go, Options) and the options with the same meaning, which check
+ * the range. Below `low`, ollama takes a number as "not limited" or "chosen at random". */
 static const struct {
     const char *name, *option;
     bool is_whole;

@@ -155,7 +155,7 @@ void leader_say(Leader *leader, bool goes_on) {
     send(leader, (Header){.kind = goes_on ? MESSAGE_GO_ON : MESSAGE_END}, NULL);
 }
 
-/* ---- The others ---- */
+/* ---- Followers ---- */
 
 typedef struct Follower {
     Wire *wire;
