@@ -201,6 +201,9 @@ static void shapes_of_papers_have_their_parameters(void **state) {
         Process p = RUN("run", cases[i].shape, "--info");
         if (!strstr(p.out, cases[i].line))
             fail_msg("%s: no '%s' in:\n%s%s", cases[i].shape, cases[i].line, p.out, p.err);
+        char source[80]; /* the same number, as the metadata has it */
+        snprintf(source, sizeof source, "\nsource.parameters  %s", cases[i].line + 19);
+        if (!strstr(p.out, source)) fail_msg("%s: no '%s'", cases[i].shape, source);
         if (cases[i].also && !strstr(p.out, cases[i].also))
             fail_msg("%s: no '%s' in:\n%s", cases[i].shape, cases[i].also, p.out);
         assert_string_equal(p.err, "");

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,8 +114,9 @@ static void entry_text(const MetaEntry *entry, char *text, size_t size) {
     }
     for (size_t i = 0; i < entry->count && i < 8; i++) {
         size_t length = strlen(text);
-        if (modelfile_entry_float(entry, i, &number))
-            snprintf(text + length, size - length, "%s%.9g", i ? ", " : "", number);
+        if (!modelfile_entry_float(entry, i, &number)) continue;
+        bool counts = number == floor(number) && fabs(number) < 0x1p53; /* parameters of billions */
+        snprintf(text + length, size - length, counts ? "%s%.0f" : "%s%.9g", i ? ", " : "", number);
     }
 }
 
