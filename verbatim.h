@@ -158,13 +158,13 @@ VERBATIM_API int verbatim_cancel(VerbatimRequest *request);
 VERBATIM_API void verbatim_end(VerbatimRequest *request);
 
 typedef enum VerbatimNumbers {
-    /* Of a request with "return_logits": the logits from which each token was chosen, before bias
+    /* For a request with "return_logits": the logits from which each token was chosen, before bias
      * and penalties; with "echo" first those after each token of the prompt but the last. The
      * result's "logits_rows" counts them within the text. [n_rows][vocab_size] */
     VERBATIM_LOGITS,
-    /* Of a request for embeddings, once it is done: [1][dimensions]. */
+    /* For a request for embeddings, once it is done: [1][dimensions]. */
     VERBATIM_EMBEDDING,
-    /* Of a request for embeddings with "return_states": the final state of each token, after the
+    /* For a request for embeddings with "return_states": the final state of each token, after the
      * last norm, before pooling. [n_rows][dim] */
     VERBATIM_STATES
 } VerbatimNumbers;

@@ -8,7 +8,7 @@
  * nothing. Members of an object come in the order in which they are listed, those that stand for
  * many after the others. JsonForm has the freedoms from both rules:
  *
- * JSON_ANY_SPACE: after { [ and a comma, and before } and ], stands nothing, a space, or a line end
+ * JSON_ANY_SPACE: after { [ and a comma, and before } and ], allows nothing, a space, or a line end
  * with its indentation, which is at most 4 spaces or a tab for each level of nesting, up to level
  * INDENTED_LEVELS. Without a bound that follows the nesting, a small model fills line after line
  * with blanks.

@@ -12,7 +12,7 @@
 
 /* ---- Formats --------------------------------------------------------------------------------- */
 
-/* Of RFC 3339, 3986 and their kin, in the dialect of pattern.h. */
+/* Patterns for formats of RFC 3339, 3986 and similar ones, in the dialect of pattern.h. */
 #define DATE                                                                                       \
     "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)" \
     "|02-(?:0[1-9]|1\\d|2[0-8]))"                                                                  \

@@ -6,8 +6,8 @@
 #include "base/machine.h"
 #include "session/logprobs.h"
 
-/* Of the source: for a large vocabulary their memory is the limit, for a small one the time of the
- * passes over them, of which each takes as long as reading so much text. */
+/* Limits on the source's logits. MOST_LOGITS bounds memory for large vocabularies; MOST_TOKENS
+ * bounds time for small ones, because each pass reads all of these tokens. */
 enum { MOST_LOGITS = 1 << 28, MOST_TOKENS = 16384 };
 
 static Status keep_rows(void *context, const float *logits, size_t first, size_t n, size_t tokens,

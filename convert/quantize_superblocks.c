@@ -149,8 +149,8 @@ INLINE void try_groups(const Superblock *r, Groups *g, size_t n, const FixedSums
     g->minimum = SELECT(better, minimum, g->minimum);
 }
 
-/* Searches the best scale (and minimum) of each group by itself. n is the superblock's group: a
- * constant, of which the compiler makes loops without tests. */
+/* Searches the best scale (and minimum) of each group separately. n is the superblock's group size,
+ * a constant so that the compiler can unroll the loops. */
 INLINE void search_groups_of(const Superblock *r, Groups *g, size_t n) {
     enum { STEPS = 10 };
     FixedSums fixed;

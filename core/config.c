@@ -1,6 +1,6 @@
 /* The defaults, and what follows from the fields for one layer.
  *
- * Of the 27 KB of a Config its 13 arrays by layer are 26 KB. They stay in it by value, because
+ * A Config has 27 KB, 26 of them in its 13 arrays by layer. They stay in it by value, because
  * whoever copies a Config changes them: prediction layers extend them (layers/arrangements/mtp.c),
  * --override and the search for the nearest family change a copy and compare it by memcmp
  * (modes/open/overrides.c, formats/family/family_match.c). With a pointer each of these would

@@ -245,8 +245,8 @@ static size_t drafter_set_propose(Drafter *drafter, const int32_t *text, size_t 
     return set->n_drafts;
 }
 
-/* Counts the member's part of a draft, of which the text took `right` tokens; `again` is what they
- * cost in the next pass. */
+/* Counts the member's part of a draft: `right` of its tokens were accepted, and `again` is what
+ * they cost in the next pass. */
 static void drafter_set_count(DrafterSet *set, Member *member, size_t right, double again) {
     DraftRecord *record = member->record;
     size_t tested = right + (right < member->n);

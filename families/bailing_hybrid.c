@@ -56,7 +56,7 @@ static const TensorRule gguf_bailing_delta[] = {
     {0},
 };
 
-/* Says that limits of gates do not count: transformers' class knows none. */
+/* Says that gate limits are ignored, because transformers' class has none. */
 static void gguf_note_limits(const GgufModel *m) {
     static const char *const keys[] = {"swiglu_clamp_exp", "swiglu_clamp_shexp"};
     double limit = 0;

@@ -2,7 +2,7 @@
 #include "families/shared.h"
 
 /* Reads the width of the text's experts, and refuses scaled RoPE. moe_intermediate_size is a list
- * of the widths of a text's experts and of the images'. The class knows no scaling of RoPE. */
+ * of the widths of the text's experts and of the images'. The class cannot scale RoPE. */
 static Status vl_finish(const json_t *json, Config *config, Error *error) {
     static const char *const objects[] = {"rope_scaling", "rope_parameters"};
     const json_t *widths = json_value(json, "moe_intermediate_size");

@@ -10,7 +10,7 @@ GgufFinish gguf_latent_finish;
 /* Granite: the logits are divided by logit_scale; a model without RoPE is refused. */
 Status gguf_granite(const GgufModel *m, Config *c);
 
-/* YaRN's mscale_all_dim, of which the file gives a tenth. */
+/* Reads YaRN's mscale_all_dim; the file holds a tenth of it. */
 void gguf_scale_scores(const GgufModel *m, Config *c);
 
 /* DeepSeek V2 and V3, and what llama.cpp takes for them: GLM-4.7-Flash, Youtu, Kimi K2. */

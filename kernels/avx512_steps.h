@@ -129,7 +129,7 @@ INLINE void add_scaled(bool nibbles, bool with_minima, size_t panels, size_t row
 #undef STEP
 }
 
-/* Stores the sums of `panels` neighbouring panels, of which the matrix has `outputs` outputs. */
+/* Stores the sums of `panels` neighbouring panels; only the first `outputs` lie in the matrix. */
 INLINE void store_block(size_t panels, size_t rows, const __m512 *acc, float *out, size_t stride,
                         size_t outputs) {
 #define STEP(i)                                                                                    \

@@ -100,7 +100,7 @@ INLINE void add_scaled(TensorType type, size_t rows, const int32x4_t (*dot)[QUAR
     }
 }
 
-/* Stores the float sums of `rows` rows by one panel, of which the matrix has `outputs` outputs. */
+/* Stores the float sums of `rows` rows by one panel; only the first `outputs` lie in the matrix. */
 INLINE void store_rows(size_t rows, float32x4_t (*acc)[QUARTERS], float *out, size_t stride,
                        size_t outputs) {
     for (size_t r = 0; r < rows; r++) {

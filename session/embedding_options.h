@@ -23,7 +23,7 @@ typedef struct EmbeddingOptions {
 
 extern const ModeOptions embedding_option_table;
 
-/* Those of the command line. */
+/* The EmbeddingOptions among the command line's options. */
 const EmbeddingOptions *embedding_options(const Options *options);
 EmbeddingOptions *embedding_options_to_set(Options *options);
 

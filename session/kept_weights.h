@@ -10,7 +10,7 @@
  * where MADV_PAGEOUT does nothing. A pass then reads from disk what exceeds the memory, and no
  * more.
  *
- * Of a mixture of experts the kernel keeps what was used last. The experts of a pass are asked for
+ * In a mixture of experts, the kernel keeps what was used last. The experts of a pass are asked for
  * (MADV_WILLNEED) as soon as the router has chosen them, if the memory holds all that a layer
  * uses, which long prompts exceed: a page fault would read what lies around it, up to the disk's
  * read-ahead size, which is mostly experts that nothing uses.

@@ -34,7 +34,7 @@ static Status check_file(const char *name, const char *text, size_t length, Erro
     return text_file_check(name, text, length, error);
 }
 
-/* Makes bytes that were read a text. Frees them where they are none. */
+/* Checks that the bytes read are text; otherwise frees them. */
 static Status take(const char *name, char **text, size_t *length, Error *error) {
     if (check_file(name, *text, *length, error) != STATUS_OK) {
         free(*text);

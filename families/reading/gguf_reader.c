@@ -739,7 +739,7 @@ static void complete_vocabulary_only(GgufModel *r) {
         if (*sizes[i] == 0) *sizes[i] = 1;
     c->position = POSITION_NONE;
     c->rotary_dim = 0;
-    /* Of sizes that differ from layer to layer only the first was read: they need not fit. */
+    /* Where sizes differ from layer to layer, only the first was read, so they need not fit. */
     Error ignored;
     if (config_validate(c, &ignored) != STATUS_OK)
         for (size_t i = 0; i < 6; i++) *sizes[i] = 1;

@@ -82,7 +82,7 @@ static const struct {
                  "ffn_dim=9216,state_heads=32,state_key_heads=16,state_key_dim=128,"
                  "state_value_dim=128,state_kernel=4,qk_norm=head,tied=1,vocab_size=248320,"
                  "context=32768"},
-    /* Of its 35B-A3B. */
+    /* the shape of the 35B-A3B model */
     {"delta-35b", "dim=2048,n_layers=40,n_heads=16,n_kv_heads=2,head_dim=256,rotary_dim=64,"
                   "n_experts=256,n_experts_used=8,expert_ffn_dim=512,shared_ffn_dim=512,"
                   "router=softmax_chosen,state_heads=32,state_key_heads=16,state_key_dim=128,"

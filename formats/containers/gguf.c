@@ -334,7 +334,7 @@ bool gguf_type_named(const char *name, uint32_t *number) {
 /* Where by_key has the value of a key; NULL: nowhere. */
 static GgufValue **place_of(const Gguf *gguf, const char *key) {
     const GgufValue wanted = {.key = {key, strlen(key)}}, *pointer = &wanted;
-    /* Of a file that is cut off in its metadata no key was sorted. */
+    /* The keys are not sorted if the file is cut off in its metadata. */
     return gguf->by_key
                ? bsearch(&pointer, gguf->by_key, gguf->n_values, sizeof pointer, compare_keys)
                : NULL;

@@ -43,13 +43,12 @@ void input_close(InputFile *file);
 /* Reads exactly `bytes` bytes from `offset` into `out`. */
 Status input_read(const InputFile *file, uint64_t offset, void *out, size_t bytes, Error *error);
 
-/* Fails when the file was changed since it was opened: what was read of it may be of two versions.
- * Of a file whose size and time of modification are as before, `changed` alone says that it was
- * written to (cp -p and rsync set the other time back), and it counts unless InputAccess tells
- * what it was changed by: a backup that links files, or chmod, leaves the bytes alone. So a write
- * is missed if somebody also set its time back and linked, chmodded or chowned the file meanwhile.
- * A write within the same tick of the system's clock (some milliseconds) as the last one before the
- * opening is not seen. */
+/* Fails when the file was changed since it was opened: what was read may mix two versions. If size
+ * and time of modification are as before, `changed` alone says that it was written to (cp -p and
+ * rsync set the other time back), and it counts unless InputAccess tells what changed it: a backup
+ * that links files, or chmod, leaves the bytes alone. So a write is missed if somebody also set its
+ * time back and linked, chmodded or chowned the file meanwhile. A write within the same tick of the
+ * system's clock (some milliseconds) as the last one before the opening is not seen. */
 Status input_check_unchanged(const InputFile *file, Error *error);
 
 /* True when `text`, the name of a file or tensor, ends with `end`. */

@@ -5,7 +5,7 @@
 
 #include "formats/family/family.h"
 
-/* Of config.json's keys only the first MATCH_KEYS are looked at: no class has as many, and each is
+/* Only the first MATCH_KEYS keys of config.json are compared: no class has as many, and each key is
  * compared with the lines of every family. */
 enum { MATCH_NAME = 112, MATCH_KINDS = 384, MATCH_KEYS = 1024 };
 

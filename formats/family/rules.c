@@ -76,10 +76,9 @@ static bool stacks_experts(const TensorRule *rule) {
     return names_expert(rule) && !rule->each_head && !number;
 }
 
-/* How to reorder rows or columns that are heads of a state, of which each key head has several,
- * from the order in which they are stored to the configuration's (state_tiled). `sum` has their
- * number, of which one term counts the heads; `term` is the part's own one, SIZE_TERMS: it has all.
- */
+/* How to reorder the rows or columns of state heads from the stored order to the configuration's
+ * (state_tiled); each key head has several. `sum` is the number of rows, one term of which counts
+ * the heads; `term` is the part's own term, or SIZE_TERMS if the part has all of them. */
 static HeadTiles head_order(const TensorRule *rule, const SizeSum *sum, size_t term,
                             const Config *c) {
     bool to_tiled = rule->order == ORDER_STATES && c->state.tiled;

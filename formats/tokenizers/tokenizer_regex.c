@@ -198,7 +198,7 @@ static bool property(Regex *r, Class *c, bool negated) {
     const char *items = named_class(name, n, word_items(r));
     bool other = (n == 1 && (*name | 32) == 'c') || (n == 5 && strncasecmp(name, "other", 5) == 0);
     if (other || (n == 2 && strncasecmp(name, "cn", 2) == 0)) {
-        /* Of what PCRE2 takes for unassigned, these are not. */
+        /* PCRE2 takes these for unassigned; newer versions of Unicode assign them. */
         static const char any[] = "(?![" NEW_NOT_OTHER "])\\p{C}";
         static const char unassigned[] = "(?![" NEW_NOT_OTHER NEW_CF "])\\p{Cn}";
         if (negated)

@@ -27,7 +27,7 @@ static Status open_model(Mtp *mtp, const ModelFile *file, const Model *model, ui
     if (status != STATUS_OK) return status;
     for (int table = 0; table < 2; table++) /* the user may have given another base */
         mtp->model->weights.rope_freqs[table] = model->weights.rope_freqs[table];
-    /* Of the layers only one is computed. */
+    /* A row computes only one of the layers. */
     double of_layers = config_work(&mtp->config, 1, 0);
     mtp->model->row_work -= of_layers * (1.0 - 1.0 / mtp->config.n_layers);
     return STATUS_OK;

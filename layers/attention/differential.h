@@ -12,8 +12,8 @@
  * "differential_norm" is the norm's weight, 1 - lambda_init throughout. The cache stores the wide
  * values, each v twice: half as much again as plain attention.
  *
- * Of the steps of attention (core/forward_steps.h), preparing differs by the values that it stores,
- * and the output by the difference of heads; the others are attention_part.h's. */
+ * Two steps of attention (core/forward_steps.h) differ: preparation stores other values, and the
+ * output subtracts heads. The other steps are attention_part.h's. */
 #ifndef LAYERS_ATTENTION_DIFFERENTIAL_H
 #define LAYERS_ATTENTION_DIFFERENTIAL_H
 

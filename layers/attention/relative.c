@@ -154,7 +154,7 @@ static void relative_rows(Rows *memory, const Model *m, const Branch *b) {
     relative_take_rows(memory, m, b->layer, b->weights);
 }
 
-/* Of the inputs of keys and values. */
+/* Floats kept for a position: the inputs of keys and values. */
 static size_t relative_kept_floats(const Config *c) {
     return c->stack == STACK_BLOCK_SUMS ? 2 * (size_t)c->dim : 0;
 }

@@ -104,7 +104,7 @@ static Status check_table(Options *o, Error *error) {
     if (!batch->csv) return STATUS_OK;
     if (batch->live || proof->receipt)
         return usage(error, "a table of --batch goes without --live and --receipt");
-    /* Of a file that is missing the program says so when it opens it. */
+    /* A missing file is reported when it is opened. */
     bool there = strcmp(o->batch, "-") == 0 || access(o->batch, F_OK) == 0;
     if (!o->prompt && !o->prompt_file && there)
         return usage(error,

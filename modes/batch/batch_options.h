@@ -23,7 +23,7 @@ extern const ModeOptions batch_option_table;
 /* MoreOptions.takes_words: with --merge the words that belong to no option are parts. */
 bool batch_takes_words(const Options *options);
 
-/* Those of the command line. */
+/* The BatchOptions among the command line's options. */
 const BatchOptions *batch_options(const Options *options);
 BatchOptions *batch_options_to_set(Options *options);
 

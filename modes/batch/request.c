@@ -28,7 +28,7 @@ RecordKey request_key(const Request *r) {
 
 typedef struct Field Field;
 
-/* Of `budget`: the command line's holds. */
+/* `budget` of a request that gives none: the command line's value is used. */
 enum { NOT_GIVEN = -2 };
 
 typedef Status (*Setter)(Request *r, const Field *field, const json_t *value, Error *error);
@@ -440,7 +440,7 @@ static const Field fields[] = {
     WHOLE(logprobs, "nct", set_logprobs, 0, REQUEST_MAX_TOP),
     WHOLE(top_logprobs, "nc", set_top_logprobs, 0, REQUEST_MAX_TOP),
     OTHER(echo, "nt", set_echo),
-    /* Of SGLang, vLLM (the next three) and llama.cpp. */
+    /* From SGLang, vLLM (the next three) and llama.cpp. */
     WHOLE(logprob_start_len, "nt", set_score_from, -1, 1e9),
     OTHER(return_token_ids, "nct", set_returns_ids),
     OTHER(add_special_tokens, "nt", set_adds_special),

@@ -11,7 +11,7 @@ typedef struct ChatOptions {
 
 extern const ModeOptions chat_option_table;
 
-/* Those of the command line. */
+/* The ChatOptions among the command line's options. */
 const ChatOptions *chat_options(const Options *options);
 ChatOptions *chat_options_to_set(Options *options);
 

@@ -15,7 +15,7 @@ Status chat_receipt_add(const Dialogue *dialogue, Error *error);
 Status chat_receipt_repeat(Dialogue *dialogue, const json_t *made_with, bool *interrupted,
                            Error *error);
 
-/* Of Session.replay_kinds: gives the answers once more. */
+/* The mode in Session.replay_kinds that repeats a chat's answers. */
 extern const Mode chat_replay;
 
 #endif

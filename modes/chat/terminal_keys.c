@@ -152,8 +152,8 @@ static int read_parameters(TerminalKeys *keys, int fd, size_t *at, Sequence *s) 
     return c >= 0x40 && c < 0x7F ? c : c == '$' ? c : -1;
 }
 
-/* Whether the bytes that wait, of which the first is ESC, are a key's sequence. Outside of one, a
- * key may follow the Escape key, soon or late. */
+/* Whether the waiting bytes, which begin with ESC, are a key's escape sequence. If not, the user
+ * pressed the Escape key, perhaps followed by another key. */
 static bool read_sequence(TerminalKeys *keys, int fd, Sequence *s) {
     size_t at = 1, waiting = keys->end - keys->start;
     if (waiting == 1 && !more_within(keys, fd, PASTE_MILLISECONDS)) return false;

@@ -21,7 +21,7 @@ typedef struct Contestant {
     Model *model;
     Tokenizer *tokenizer;
     Endings *endings;
-    /* Of all items: */
+    /* Totals over all items: */
     size_t n_right, n_right_normalized;
     double loss; /* of documents, nats */
     uint64_t n_tokens;

@@ -26,7 +26,7 @@ typedef struct InspectOptions {
 
 extern const ModeOptions inspect_option_table, inspect_shape_test_option;
 
-/* Those of the command line. */
+/* The InspectOptions among the command line's options. */
 const InspectOptions *inspect_options(const Options *options);
 InspectOptions *inspect_options_to_set(Options *options);
 

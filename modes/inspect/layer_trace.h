@@ -45,7 +45,7 @@ Status layer_trace_collect(LayerTrace *trace, Session *session, size_t layer, si
                            Error *error);
 void layer_trace_free(LayerTrace *trace);
 
-/* Of values x[n], whose variance is that of LayerNorm: over n. */
+/* Statistics of x[n]. The variance is LayerNorm's, which divides by n. */
 typedef struct VectorStatistics {
     double mean, variance;
     double size; /* the root of the sum of squares */

@@ -26,7 +26,7 @@ static const float *table_of(PositionCode *code, const Session *session) {
     case POSITION_ROPE:
         table = vector_of(file, "rope.freqs", &code->n);
         code->n_columns = 2 * code->n;
-        /* Those that the model turns by: --override and the context may have changed them. */
+        /* The model's frequencies, which --override and the context may have changed. */
         return table && code->n == session->model->n_pairs[0]
                    ? session->model->weights.rope_freqs[0]
                    : table;

@@ -127,7 +127,7 @@ static Status directory(const char *path, Error *error) {
         if ((!ends_in(entry->d_name, ".gguf") && !ends_in(entry->d_name, ".bin")) ||
             fstatat(dirfd(dir), entry->d_name, &info, 0) != 0 || info.st_size < bytes)
             continue;
-        /* Of the same size the first by its name, whatever the order of the directory. */
+        /* Among files of equal size take the first by name, whatever the directory's order. */
         if (info.st_size == bytes && strcmp(entry->d_name, largest) > 0) continue;
         bytes = info.st_size;
         snprintf(largest, sizeof largest, "%s", entry->d_name);

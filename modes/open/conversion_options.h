@@ -17,7 +17,7 @@ typedef struct ConversionOptions {
 
 extern const ModeOptions conversion_option_table;
 
-/* Those of the command line. */
+/* The ConversionOptions among the command line's options. */
 const ConversionOptions *conversion_options(const Options *options);
 ConversionOptions *conversion_options_to_set(Options *options);
 

@@ -18,7 +18,7 @@ extern const Mode proof_replay_mode;
  * runs. */
 enum { REPLAY_MOST_KINDS = 4 };
 
-/* Of one text. */
+/* Replays the receipt of one text. */
 extern const Mode proof_replay_text;
 
 /* generate_run with the receipt of its text, where the session keeps one. */

@@ -13,7 +13,7 @@ typedef struct ProofOptions {
 
 extern const ModeOptions proof_check_option, proof_option_table;
 
-/* Those of the command line. */
+/* The ProofOptions among the command line's options. */
 const ProofOptions *proof_options(const Options *options);
 ProofOptions *proof_options_to_set(Options *options);
 

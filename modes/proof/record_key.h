@@ -17,7 +17,7 @@ typedef struct RecordKey {
 
 #define DUPLICATE_ID "duplicate_id" /* the code of an error whose request has another's id */
 
-/* Of a string or a whole number; `digits` has those of numbers beyond 64 bits
+/* The key of an id, a string or a whole number; `digits` has the digits of numbers beyond 64 bits
  * (json/json_digits.h; NULL: there are none). */
 RecordKey record_key_of_id(const json_t *id, const JsonDigits *digits);
 RecordKey record_key_of_line(size_t line, uint64_t hash);

@@ -45,9 +45,9 @@ ssize_t getrandom(void *bytes, size_t n, unsigned flags) {
     return -1;
 }
 
-/* wasi-libc links stdio's standard streams, which nothing here writes to. Their system calls would
- * be imports of the module; defined here, they are none. Each returns WASI's "bad file descriptor".
- */
+/* wasi-libc links stdio's standard streams, although nothing here writes to them. Defining their
+ * system calls here keeps them from becoming imports of the module. Each returns WASI's "bad file
+ * descriptor". */
 enum { WASI_EBADF = 8 };
 int32_t __imported_wasi_snapshot_preview1_fd_write(int32_t fd, int32_t vectors, int32_t n,
                                                    int32_t written);

@@ -19,7 +19,7 @@ struct Story {
     ModelFile *file;
     Tokenizer *tokenizer;
     StoryOptions options;
-    /* Of one text, from story_begin to the next. */
+    /* State of one text, from story_begin to the next. */
     Model *model;
     KvCache *cache;
     Generation text;

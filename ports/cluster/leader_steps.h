@@ -9,7 +9,7 @@
 #include "adapters/lora.h"
 #include "model.h"
 
-/* Of rank 0. */
+/* Rank 0's side of the steps. */
 typedef struct Leader Leader;
 Status leader_new(Leader **out, Wire *wire, Error *error);
 void leader_free(Leader *leader);

@@ -16,7 +16,7 @@
 
 /* ---- Options ---- */
 
-/* Of the modes' options those of requests. */
+/* The modes' options that requests may have. */
 static const ModeOptions *const tables[] = {&options_chat, &options_messages, &batch_option_table,
                                             &embedding_option_table, NULL};
 static const MoreOptions more = {.tables = tables};
