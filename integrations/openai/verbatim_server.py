@@ -481,13 +481,13 @@ USAGE = """%(prog)s MODEL [--port N] [--name NAME] [--run PROGRAM] [OPTIONS of r
 
 serves OpenAI's API for MODEL at http://127.0.0.1:8080/v1
 
-  MODEL            as for run: a file, a directory, or a name of its --list
-  --port N         of the loopback; 0: any that is free [8080]
-  --name NAME      of the model in /v1/models [MODEL's file name]
-  --run PROGRAM    that answers [%(run)s]
+  MODEL            as for run: a file, a directory, or a name that `run --list` shows
+  --port N         the port on 127.0.0.1; 0: any that is free [8080]
+  --name NAME      the model's name in /v1/models [MODEL's file name]
+  --run PROGRAM    the program that answers [%(run)s]
 
 All other options are those of run, as defaults for all requests: -n 512, -t 0, --lora NAME=PATH.
-VERBATIM_API_KEY in the environment is the key that requests must bring."""
+VERBATIM_API_KEY in the environment is the API key that requests must send."""
 
 
 def read_options(words, prog):
