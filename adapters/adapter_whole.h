@@ -10,7 +10,7 @@
 #include "formats/family/family.h"
 #include "core/modelfile.h"
 
-/* What is compared. */
+/* The files to compare: the adapter's and the model's. */
 typedef struct AdapterFiles {
     const char *path; /* of the adapter, for messages */
     InputFile *files; /* [n_files] the adapter's */

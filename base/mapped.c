@@ -19,7 +19,7 @@ typedef struct Mapped {
     const char *path;
 } Mapped;
 
-/* What a signal handler can reach must be global. */
+/* Global, because a signal handler reads it. */
 static Mapped mapped[MAX_MAPPED];
 
 void mapped_remember(const void *bytes, size_t length, const char *path) {

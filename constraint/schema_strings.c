@@ -311,8 +311,8 @@ static size_t comparisons(const SchemaAlternative *a, size_t own) {
     return n;
 }
 
-/* The expression of the values of `list`, the enum or const of schema `own`, that all other schemas
- * allow and `all` matches. */
+/* Writes a regular expression for those values of `list` (the enum or const of schema `own`) that
+ * all other schemas allow and `all` matches. */
 static Status listed(SchemaCompiler *c, const SchemaAlternative *a, size_t own, const json_t *list,
                      Regex all, Regex *out) {
     size_t i, n = 0, size = json_array_size(list);

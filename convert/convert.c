@@ -20,7 +20,7 @@
 /* A piece of the target that one thread makes at once: panels of a matrix, or rows of a vector. */
 enum { JOB_BYTES = 1 << 20 };
 
-/* What the disk is asked to write at once. */
+/* How many bytes are written before the next sync to disk. */
 enum { SYNC_BYTES = 32 << 20 };
 
 typedef struct ConvertJob {

@@ -168,7 +168,7 @@ static void close_calibration(CalibrationFiles *files) {
     if (files->has_types) target_size_close(&files->types);
 }
 
-/* What is written. */
+/* The files that are written. */
 typedef struct Outputs {
     int target;     /* the file that gets the name */
     int model;      /* the model.bin: `target`, or for a GGUF target a file without a name */
@@ -271,7 +271,7 @@ static Status parse_and_convert(Source *source, const ConvertOptions *given,
     return status;
 }
 
-/* What the errand of a target needs. */
+/* Arguments of the function that writes a target. */
 typedef struct Target {
     const char *path;
     char *temporary; /* NULL: the file has no name yet */

@@ -6,7 +6,7 @@
 
 #include "convert/text_windows.h"
 
-/* What the source gives for the text. */
+/* The source's distributions for the text. */
 typedef struct DivergenceReference {
     const TextWindows *windows; /* borrowed */
     size_t n_rows, vocab_size;

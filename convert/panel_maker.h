@@ -36,7 +36,7 @@ typedef struct PanelMaker {
                    Error *error);
 } PanelMaker;
 
-/* What becomes of one tensor of the source. */
+/* How one tensor of the source is converted. */
 typedef struct TensorPlan {
     const Source *source;
     const SourceTensor *from; /* where its rows lie */

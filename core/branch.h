@@ -114,7 +114,7 @@ struct Branch {
     const void *weights; /* of the kind's own type: what BranchKind.find returned, or what the
                           * arrangement gives; NULL: those of LayerWeights */
 
-    /* ---- What f reads ---- */
+    /* ---- Inputs of f ---- */
     float *in;                  /* [n][dim]; default: Model.x, the residual stream itself */
     const Branch *plus;         /* an earlier branch, whose output is added to what is read */
     const Norm *pre;            /* in = pre(x); NULL: `in` is x, or the input of another branch */

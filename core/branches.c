@@ -115,7 +115,7 @@ void branches_append_layer(Model *m, size_t l) {
     if (!c->without_ffn[l]) list_half(m, l, branches_append_feed_forward, &w->ffn_norm);
 }
 
-/* ---- Of a model ---- */
+/* ---- A model's branches ---- */
 
 Status branches_new(Model *m, Error *error) {
     size_t n_layers = m->config->n_layers;

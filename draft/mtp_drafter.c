@@ -210,7 +210,7 @@ static size_t mtp_propose(Drafter *drafter, const int32_t *text, size_t n, int32
     return n_drafts;
 }
 
-/* What the text took shows in its tokens. */
+/* Does nothing: accepted drafts appear among the text's tokens. */
 static void mtp_learn(Drafter *drafter, size_t n, size_t accepted) {
     (void)drafter;
     (void)n;

@@ -19,7 +19,7 @@ static size_t next_measured(const PassCosts *c, size_t n, int step) {
     return 0;
 }
 
-/* What the measurements of n rows, or of the numbers next to it, say. */
+/* The measured time of a pass of n rows, interpolated from the nearest measured numbers of rows. */
 static double seconds_of(const PassCosts *c, size_t n) {
     size_t low = next_measured(c, n < PASS_COSTS_ROWS ? n : PASS_COSTS_ROWS, -1);
     size_t high = n <= PASS_COSTS_ROWS ? next_measured(c, n, 1) : 0;

@@ -12,7 +12,8 @@ static const char *const forgets_answer =
     "a token sees the whole answer before it, where transformers keeps the last sliding_window "
     "tokens of the answer: from there on the logits differ";
 
-/* The window of Unlimited-OCR's files is one of the answer alone. */
+/* Unlimited-OCR's sliding window applies only to the answer, and such windows are not computed
+ * here: clears them and notes the difference. */
 static Status gguf_ocr_by_layer(const GgufModel *m, Config *c) {
     if (c->n_layers > 0 && c->window[0] > 0) source_add_note(m->source, forgets_answer);
     memset(c->window, 0, sizeof c->window);

@@ -20,9 +20,9 @@ enum {
 
 /* ---- the model ---- */
 
-/* Weights that every step reads, in bytes, and multiplies, by twice their number. Tensors that
- * share their bytes count once; of experts the share that is used; the embedding table only
- * where it is the output matrix as well. */
+/* Counts the bytes of weights that a step reads, and its operations (two for each weight). Tensors
+ * that share their bytes count once. Experts count by the share that a token uses, and the
+ * embedding table only if it is also the output matrix. */
 static void count_weights(BenchModel *b) {
     const Config *config = modelfile_config(b->file);
     const FileTensor *embedding = modelfile_find(b->file, "token_embedding");

@@ -17,7 +17,7 @@ static const size_t CHUNK = (size_t)4 << 20;
  */
 enum { SPARE_PART = 8 };
 
-/* What the kernel reads ahead of the products. */
+/* Bytes that the kernel reads ahead of the products. */
 static const double READ_AHEAD = 32 << 20;
 
 struct KeptWeights {

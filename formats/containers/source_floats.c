@@ -179,7 +179,7 @@ static Status read_stored(const Source *source, const SourceTensor *t, size_t fi
     return STATUS_OK;
 }
 
-/* ---- What is done with them ---- */
+/* ---- Transformations of the floats ---- */
 
 /* Multiplies rows, as read by source_read_floats, with the scales of their blocks. */
 static Status multiply_scales(const Source *source, const SourceTensor *t, size_t first, size_t n,

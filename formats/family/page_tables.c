@@ -131,7 +131,7 @@ const char *const page_predictions[] = {[PREDICTION_NONE] = "none",
                                         [PREDICTION_GGUF] = "gguf",
                                         NULL};
 
-/* What the readers of layers ask for, without their numbers. */
+/* Names of the tensors that the readers of layers look up, without layer numbers. */
 static const char *const tensors[] = {
     "altup.correct",
     "altup.predict",

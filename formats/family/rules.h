@@ -42,7 +42,7 @@ void raw_table_free(RawTable *table);
 
 /* ---- Rules ---- */
 
-/* What a rule takes. */
+/* Which tensors a rule reads. */
 typedef enum RuleForm {
     FORM_LINEAR, /* FROM.weight[rows][cols] and, where the source has it, FROM.bias[rows] */
     FORM_NORM,   /* FROM.weight[rows] and, where the source has it, FROM.bias[rows] */

@@ -141,7 +141,7 @@ typedef struct Seen {
     size_t begin, end;
 } Seen;
 
-/* What a row sees in the layer. */
+/* The positions that a row attends to in the layer. */
 static Seen seen_by_row(const ForwardPass *pass, size_t l, size_t row) {
     const Row *at = &pass->rows[row];
     size_t end = (size_t)(at->position - kvcache_start(pass->cache, at->sequence)) + 1;

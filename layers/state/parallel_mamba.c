@@ -5,7 +5,7 @@
 #include "layers/layer_allocate.h"
 #include "layers/state/mamba2.h"
 
-/* What the outputs are multiplied by. */
+/* Scales of the two outputs. */
 enum { OF_ATTENTION, OF_MAMBA, OUTPUT_SCALES };
 
 typedef struct ParallelMamba {

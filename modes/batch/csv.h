@@ -28,7 +28,7 @@ typedef struct CsvRow {
     Error problem;
 } CsvRow;
 
-/* What becomes of a row. */
+/* How a row becomes a request. */
 typedef struct CsvPrompt {
     const char *template; /* [length] */
     size_t length;

@@ -15,7 +15,7 @@
 
 #include "session/session.h"
 
-/* What a model is asked for. */
+/* Which items a model is scored on. */
 typedef struct WhyAsked {
     const bool *wanted;     /* [n], the items; NULL: all */
     const size_t *expected; /* [n]: the run may end at the first other answer; or NULL */

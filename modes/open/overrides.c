@@ -122,7 +122,7 @@ static Status add_text(Overrides *o, const char *field, const char *after, const
     return STATUS_OK;
 }
 
-/* ---- What no model has (masks.h) ---- */
+/* ---- Masks that exist only as overrides (masks.h) ---- */
 
 static Status apply_mask(Overrides *o, const char *item, const char *value, Error *error) {
     for (int i = 1; masks_names[i]; i++) {

@@ -142,7 +142,7 @@ void comparison_free(Comparison *c) {
     *c = (Comparison){0};
 }
 
-/* ---- What came of it ---------------------------------------------------------------------------
+/* ---- Verdict -----------------------------------------------------------------------------------
  */
 
 Verdict comparison_verdict(const Comparison *c) {

@@ -182,8 +182,7 @@ const Mode proof_replay_mode = {.traits = MODE_OWN_OUTPUT | MODE_WITHOUT_HEAD,
                                 .run = proof_run,
                                 .close = close_replay};
 
-/* ---- Of one text ------------------------------------------------------------------------------
- */
+/* ---- Replaying one text ---------------------------------------------------------------------- */
 
 /* What --check says the text was: it is drafted from that. */
 typedef struct RecordedText {

@@ -728,8 +728,7 @@ Status receipt_finish(Receipt *r, Error *error) {
     return status == STATUS_OK ? output_finish(&r->output, error) : status;
 }
 
-/* ---- Of one text ------------------------------------------------------------------------------
- */
+/* ---- The receipt of one text ---------------------------------------------------------------- */
 
 Status receipt_take_text(const Session *session, const GeneratedText *text, Error *error) {
     Receipt *r = session->receipt;

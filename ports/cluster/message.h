@@ -50,7 +50,7 @@ enum {
 
 size_t message_bytes(const Header *header);
 
-/* What a rank that follows has. */
+/* The state of a follower, a rank other than 0. */
 typedef struct MessageReceiver {
     const Model *model;     /* NULL: it waits for rank 0 to open one */
     const Lora *lora;       /* the model's adapters; NULL: none */
