@@ -113,7 +113,7 @@ size_t draft_prospect(const DraftPrices *prices, const DraftRecord *record, doub
 /* Adds something to an account, which keeps at most most_balance. */
 void draft_record_earn(DraftRecord *record, double amount);
 
-/* Takes a measured time in; the first one as it is. */
+/* Updates a moving average with a measured time; the first one becomes the average. */
 void draft_smooth(double *average, double value);
 
 #endif

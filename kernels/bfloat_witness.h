@@ -1,7 +1,7 @@
-/* What decides whether a processor's bfloat16 units give the bits of fma: a product whose values
- * lie at the edges of what bf16_act holds. The units of other processors than those that were tried
- * may sum in another order, so no processor is trusted by its name or its cpuid; who gets one bit
- * of the witness wrong multiplies by fma. */
+/* The witness: a product that tests whether a processor's bfloat16 units give the bits of fma. Its
+ * values lie at the limits of bf16_act's range. Units of untested processors may sum in another
+ * order, so no processor is trusted by its name or cpuid: if one bit of the witness differs, fma is
+ * used instead. */
 #ifndef KERNELS_BFLOAT_WITNESS_H
 #define KERNELS_BFLOAT_WITNESS_H
 

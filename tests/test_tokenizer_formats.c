@@ -159,7 +159,7 @@ static void characters_after_unicode_14_have_their_categories(void **state) {
         {"\xE1\xAD\x8E", {"\\p{Po}", "\\p{P}", "[^\\s\\p{L}]"}, {"\\w", "\\p{S}", "\\p{C}"}},
         {"\xF0\x9C\xB0\x80", {"\\p{So}", "\\p{S}", "\\P{C}"}, {"\\p{P}", "\\p{L}", "\\P{S}"}},
         {"\xF0\xB1\x8D\x90", {"\\p{Lo}", "\\p{Han}", "[\\p{L}\\p{M}]"}, {"\\p{Lu}", "\\P{Han}"}},
-        /* assigned by 14.0, and by none */
+        /* a character assigned since Unicode 14.0 or earlier, and an unassigned one */
         {"\xC3\xA9", {"\\p{Ll}", "\\w", "\\P{C}"}, {"\\p{Lu}", "\\P{L}", "\\p{C}"}},
         {"\xF3\xA0\x82\x80", {"\\p{Cn}", "\\p{C}", "\\P{L}"}, {"\\w", "\\P{C}", "\\p{So}"}},
     };

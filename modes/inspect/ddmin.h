@@ -9,10 +9,10 @@
 /* Whether things[n], in rising order, pass. */
 typedef Status DdminTest(void *context, const size_t *things, size_t n, bool *passes, Error *error);
 
-/* Reduces things[*n], which rise and pass, to a smallest subset that passes, in the same order. The
- * empty set is never tested: a caller that cannot rule out that it passes tests it before. Sets
- * that have failed are not tested again. Which tests are run depends on the results of earlier ones
- * alone. */
+/* Delta debugging (ddmin): reduces things[*n], which are in rising order and pass, to a subset that
+ * passes and from which none can be left out. The empty set is never tested; if it might pass, the
+ * caller tests it first. Sets that have failed are not tested again. Which tests are run depends
+ * only on the results of earlier ones. */
 Status ddmin(size_t *things, size_t *n, DdminTest *test, void *context, Error *error);
 
 #endif

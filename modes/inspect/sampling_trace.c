@@ -37,7 +37,7 @@ typedef struct Step {
     char name[24];   /* above the column */
     bool on;
     double sum;     /* of the weights that it leaves */
-    SamplerCut cut; /* what tokens that it takes out have in SamplerRecord.cuts */
+    SamplerCut cut; /* the value in SamplerRecord.cuts of tokens that this step removes */
 } Step;
 
 enum { STEPS = 4 };
