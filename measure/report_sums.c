@@ -67,7 +67,9 @@ typedef struct Teller {
 static Status open_story_file(Teller *t, Error *error) {
     size_t bytes;
     char *path = default_model_path(error);
-    if (!path) return STATUS_FAILED;
+    if (!path)
+        return error_set(error, "stories.bin, which comes with the program and which a report "
+                                "needs, is not where it was installed");
     Status status = modelfile_open(&t->file, path, -1, error);
     const void *section =
         status == STATUS_OK ? modelfile_section(t->file, SECTION_TOKENIZER, &bytes) : NULL;

@@ -229,7 +229,7 @@ static void a_report_with_other_sums_names_them_and_fails(void **state) {
         "mkdir -p $d/bin $d/share/verbatim && rm -f $d/other.json && "
         "cp ${bench##* } $d/bin/bench && cp models/stories-draft.bin "
         "$d/share/verbatim/stories.bin && "
-        "${bench% *} $d/bin/bench --report $d/other.json --quick -j 1; s=$?; "
+        "${bench%${bench##* }} $d/bin/bench --report $d/other.json --quick -j 1; s=$?; "
         "grep -c '\"n_other\": 3,' $d/other.json; rm -f $d/bin/bench $d/other.json; exit $s");
     assert_non_null(strstr(p.out, "sums       3 of "));
     assert_non_null(strstr(p.out, "\n1\n"));
@@ -244,6 +244,9 @@ static void a_report_replaces_no_file_and_says_what_cannot_be_written(void **sta
     PROCESS_SAYS(p, 1, "mine: is there already, and a report replaces no file\n");
     p = report_shell("$bench --report $d/nowhere/r.json");
     PROCESS_SAYS(p, 1, "nowhere/r.json");
+    p = report_shell("mkdir -p $d/far/away; a=$d/far/away/alone; cp ${bench##* } $a && "
+                     "${bench%${bench##* }} $a --report; s=$?; rm $a; exit $s");
+    PROCESS_SAYS(p, 1, "alone: stories.bin, which comes with the program and which a report needs");
     p = report_shell("$bench --report --beside $d");
     PROCESS_SAYS(p, 1, "llama-bench: No such file or directory\n");
 }
