@@ -457,9 +457,9 @@ MACRO_avxvnni = __AVXVNNI__
 MACRO_avx512 = __AVX512VNNI__
 MACRO_amx = __AMX_INT8__
 ABSENT_ISAS = $(foreach isa,$(ISAS_x86_64),$(if $(findstring $(MACRO_$(isa)),$(NATIVE)),,$(isa)))
-# Without optimization gcc takes minutes for them as well.
+# Without optimization gcc takes minutes for them as well, and for the hundreds of superblocks' kernels of any set.
 ifeq ($(OPT),-O0)
-$(patsubst %.c,$(BUILD)/%.o,$(call isa_kernels,$(ABSENT_ISAS))): LEVEL = -O1
+$(patsubst %.c,$(BUILD)/%.o,$(call isa_kernels,$(ABSENT_ISAS)) $(filter %_superblocks.c,$(call isa_kernels,$(ISAS)))): LEVEL = -O1
 endif
 # -g1: following variables through instrumented vector code takes gcc minutes a file. -no-pie: UBSan's tables hold
 # 1.7 million pointers, which a program that can be loaded anywhere computes at each start, in 40 ms.
