@@ -22,7 +22,7 @@ typedef struct ReasoningRule {
     char *open, *close, *reopen; /* reopen NULL: reasoning comes once */
     const char *begins;          /* the mark that is looked for, open or reopen */
     size_t most, n_taken;        /* tokens of reasoning: allowed, and so far */
-    size_t n_waited;             /* tokens that completed a character since */
+    size_t n_waited;             /* tokens since then that completed a character */
     Phase phase;
     TextBuffer text; /* BEFORE: the answer so far; THINKING: the end of it */
     TokenList closing;

@@ -23,7 +23,7 @@ typedef struct ExportOptions {
     const char *pooling;             /* pooling_set; NULL: as the source says */
     struct AdapterOpening *adapters; /* merged into the weights; or NULL */
     uint32_t kv_heads;               /* kv_heads_merge; 0: as the source has them */
-    /* Its types, instead of ConvertOptions.type. */
+    /* How to choose the target's types, instead of ConvertOptions.type. */
     const struct TypeWish *fits; /* type_choice.h chooses the type; or NULL */
     const struct TargetSize
         *target_size; /* target_size.h chooses them, with `calibrate`; or NULL */

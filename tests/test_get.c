@@ -284,7 +284,7 @@ static void expect_bounded(const char *model, const char *message, int most_conn
     process_free(&p);
     if (connections > most_connections)
         fail_msg("%s: %d connections, expected at most %d", model, connections, most_connections);
-    /* nothing but what is listed lies on the disk, and no wait is a server's choice */
+    /* only listed files are on the disk, and the server could not make it wait longer */
     assert_in_range(kilobytes, 0, 20000);
     assert_in_range(to.tv_sec - from.tv_sec, 0, 50);
 }

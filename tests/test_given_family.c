@@ -395,8 +395,8 @@ static void a_page_redefines_nothing(void **state) {
     assert_refused("mine", "family mine like llama\nwithout wq wk wv\n", "is not part of a model");
 }
 
-/* A stranger's page changes the layers and heads after they were checked; what follows, the hooks
- * of the family that it is like among it, counts with them. */
+/* A stranger's page changes the numbers of layers and heads after they were checked. Later code,
+ * such as the hooks of the family that the page refers to, must use checked numbers. */
 static void a_page_keeps_what_its_lines_and_hooks_count_with(void **state) {
     (void)state;
     static const char *const counting[] = {

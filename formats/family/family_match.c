@@ -45,7 +45,7 @@ static void add_tensors(FamilyMatch *match, const RawTable *table) {
     }
 }
 
-/* The beginning of most names that have a number, up to the first one. */
+/* Finds the prefix of the layers' tensors: the most frequent part of a name before its number. */
 static void find_layers(FamilyMatch *match) {
     size_t most = 0;
     for (size_t i = 0; i < match->n_kinds; i++) {

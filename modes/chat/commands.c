@@ -104,7 +104,7 @@ static void cut_blanks(char *argument) {
     while (n > 0 && isspace((unsigned char)argument[n - 1])) argument[--n] = '\0';
 }
 
-/* After a number of messages, which leaves the system prompt out: whether there is one. */
+/* Completes a message such as "3 messages": the count does not include the system prompt. */
 static const char *and_system(const Chat *chat) {
     return dialogue_system(&chat->dialogue) ? " and the system prompt" : "";
 }
