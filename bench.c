@@ -196,7 +196,7 @@ static Status measure_drafts(Bench *b, Error *error) {
     return STATUS_OK;
 }
 
-/* One head of the model's width at growing numbers of positions, at most those of --context. */
+/* One head of the model's width at growing numbers of positions, up to --context. */
 static Status measure_attention(Bench *b, Error *error) {
     enum { LEAST = 512, MOST = 8192 }; /* the scores of MOST positions take 256 MiB */
     uint32_t head_dim = modelfile_config(b->m.file)->head_dim;

@@ -233,7 +233,7 @@ static void record_allowed(Sampler *s, const float *x, size_t n) {
     }
 }
 
-/* Records the tokens that top-k left: those of candidates[n]. */
+/* Records the tokens that top-k left, which are candidates[n]. */
 static void record_top_k(Sampler *s, size_t n) {
     SamplerRecord *r = s->record;
     for (size_t i = 0; i < s->vocab_size; i++)

@@ -299,7 +299,7 @@ static Status list_matrices(Reading *r) {
                : error_prefix(r->error, "%s", r->adapter->path);
 }
 
-/* Maps the adapter's matrices to those of model.bin by the rules of the model's family. */
+/* Maps the adapter's matrices to model.bin's by the rules of the model's family. */
 static Status apply_rules(Reading *r, const TensorRule *rules, const char *layers) {
     const Config *c = r->base->config;
     const RuleContext context = {

@@ -65,7 +65,7 @@ typedef struct BaseTensor {
     double bits;
 } BaseTensor;
 
-/* The bits of a weight in panels of this type, scales included: those of whole superblocks. */
+/* Bits per weight in panels of this type, including the scales, for whole superblocks. */
 static double panel_bits(TensorType type) {
     enum { SUPERBLOCK = 256 };
     size_t bytes = 0;

@@ -4,8 +4,9 @@
  *     y = fma(scale, B (A x), y)
  *
  * for each of its adapters in the order in which they were added (docs/numerics.md). The rows of a
- * pass may have different adapters: those of one adapter are multiplied together, and all adapters
- * of a product in one list of work. The weights of the base stay as they are, whatever their type.
+ * pass may have different adapters: the rows of one adapter are multiplied together, and all
+ * adapters of a product in one list of work. The weights of the base stay as they are, whatever
+ * their type.
  *
  * Where several ranks compute the model, each has all factors, and adds to its own rows; the ranks
  * exchange float32 then, because A multiplies with x itself, not with the codes of it.

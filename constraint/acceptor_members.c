@@ -43,7 +43,7 @@ uint32_t acceptor_members_with(Acceptor *m, const Object *o, uint32_t old, uint3
     return (uint32_t)(m->n_sets - words);
 }
 
-/* The first member that may come after those of the set: 0 in any order. */
+/* The first member that may come after the set's members: 0 in any order. */
 static size_t first_next(const Acceptor *m, const Object *o, uint32_t set) {
     if (!o->in_order || set == NONE) return 0;
     size_t word = o->words;

@@ -23,7 +23,7 @@ typedef struct Object {
     uint32_t min, max;
     Regex *lexemes; /* a key with its colon and its tag */
     bool *possible; /* the members that the object can have, with all that depend on them */
-    /* `min` counts different names: those of members that stand for many are compared. */
+    /* `min` counts different names, so the names of members that stand for many are compared. */
     bool compares;
     uint32_t n_names; /* that members which stand for many have together, at most `min` */
 } Object;

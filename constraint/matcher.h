@@ -53,7 +53,7 @@ typedef struct Matcher {
     void *owner;
 } Matcher;
 
-/* Makes a matcher at the beginning of an answer. `options` are those of its Generation. */
+/* Makes a matcher at the beginning of an answer. `options` are its Generation's. */
 Status matcher_new(Matcher **out, Shape *shape, const GenerationOptions *options, Error *error);
 void matcher_free(Matcher *matcher);
 

@@ -44,7 +44,7 @@ typedef enum RegexKind {
     RE_CONCAT,  /* a, then b */
     RE_OR,      /* one of the items of list a (b of them) */
     RE_AND,     /* all of the items of list a (b of them) */
-    RE_NOT,     /* any text but those of a */
+    RE_NOT,     /* any text that `a` does not match */
     RE_REPEAT,  /* a, from b to c times */
     RE_TAG,     /* the empty text, marked with the number a */
     RE_BOUND,   /* a decimal number without sign that compares with bound a as `b` says; c: state */

@@ -308,11 +308,11 @@ static void weigh_group(TensorType type, float *weight, const float *x, const fl
     }
 }
 
-/* ---- The types whose levels are those of a table, with one scale a group ---- */
+/* ---- Types with a table of levels and one scale a group ---- */
 
 enum { MAX_LEVELS = 16 * MOST_TABLES };
 
-/* The number of codes; those of a table that are no level have the level 0. */
+/* The number of codes. Codes without a level in the table have the level 0. */
 static int level_count(TensorType type) {
     return 1 << weight_types[type].bits;
 }

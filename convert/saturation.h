@@ -8,8 +8,8 @@
 
 #include "kernels/tensor.h"
 
-/* Brings those of x[n] that bf16 would round to infinity to its largest number, as the conversion
- * to float16 does (numbers_float_to_half). Nothing for other types. */
+/* Clamps the values of x[n] that bf16 would round to infinity to its largest number, as the
+ * conversion to float16 does (numbers_float_to_half). Nothing for other types. */
 void saturation_clamp(TensorType type, float *x, size_t n);
 
 /* Counts the weights of a panel, x[PANEL_ROWS][padded cols], that its type does not hold. Of a

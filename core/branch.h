@@ -112,7 +112,7 @@ struct Branch {
     void *kept;          /* rows that live for a pass: [n][BranchKind.kept_floats], or whatever the
                           * arrangement gives */
     const void *weights; /* of the kind's own type: what BranchKind.find returned, or what the
-                          * arrangement gives; NULL: those of LayerWeights */
+                          * arrangement gives; NULL: LayerWeights' */
 
     /* ---- Inputs of f ---- */
     float *in;                  /* [n][dim]; default: Model.x, the residual stream itself */

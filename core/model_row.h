@@ -100,7 +100,7 @@ enum {
 /* Several processes, called ranks, that compute one model together (ports/cluster/ has them; NULL:
  * one process computes it alone). Each rank multiplies with some rows of each matrix, over all
  * inputs and in the definition's order, and the ranks gather the results (weights.h: Share):
- * nothing is summed across ranks, and therefore the bits are those of one process. */
+ * nothing is summed across ranks, and therefore the bits are the same as in one process. */
 typedef struct Exchange Exchange;
 struct Exchange {
     /* Called by model_open: leaves the model's weights and Config the rows and heads of this rank.

@@ -28,7 +28,7 @@ typedef struct DraftModelOptions {
     size_t max_bytes; /* of the cache; 0: no limit */
 } DraftModelOptions;
 
-/* `model` and `map`, from the large model's tokens to those of `model`, are borrowed. */
+/* `model` and `map`, from the large model's tokens to the tokens of `model`, are borrowed. */
 Status draft_model_new(DraftModel **out, Model *model, TokenMap *map,
                        const DraftModelOptions *options, Error *error);
 void draft_model_free(DraftModel *shared); /* after the drafters */

@@ -30,7 +30,7 @@ static Status chameleon_more(const RuleContext *context, const json_t *json, Err
     return forbid_images(context, json_value(json, "vocabulary_map"), error);
 }
 
-/* Files do not say which tokens are of images: llama.cpp takes those of the released models. */
+/* Files do not say which tokens are of images: llama.cpp takes the released models' tokens. */
 static Status gguf_chameleon_more(GgufModel *m) {
     enum { FIRST_IMAGE = 4, END_OF_IMAGES = 8196 };
     size_t vocab = m->source->config.vocab_size;

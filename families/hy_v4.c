@@ -16,7 +16,7 @@ static Status hy_v4_finish(const json_t *json, Config *config, Error *error) {
     return STATUS_OK;
 }
 
-/* The gates of experts are limited, those of dense layers and of the shared expert are not. */
+/* The experts' gates are limited; the gates of dense layers and of the shared expert are not. */
 static Status hy_v4_more(const RuleContext *context, const json_t *json, Error *error) {
     const Config *c = &context->source->config;
     double limit = json_number(json, "swiglu_limit", 10);

@@ -37,7 +37,7 @@ static void count_blocks(const json_t *json, Config *config) {
 
 /* ---- Zamba 2 ---- */
 
-/* The kinds of the layers: without layers_block_type, those of Zamba2-2.7B. */
+/* The kinds of the layers; without layers_block_type, Zamba2-2.7B's. */
 static Status zamba2_kinds(const json_t *json, Config *config, Error *error) {
     bool present;
     if (read_block_types(json, LAYER_MAMBA2, LAYER_SHARED, &present, config, error) != STATUS_OK)
@@ -276,7 +276,7 @@ static Status zamba_finish(const json_t *json, Config *config, Error *error) {
               .turned = TURNED_ALWAYS, .values = VALUES_MINUS_EXP, .each_head = true,              \
               .parts = "state_key_heads")
 
-/* Adds the tensors of a layer but those of its block. */
+/* Adds the tensors of a layer, without its block's. */
 static Status zamba_layer(const RuleContext *context, uint32_t layer, Error *error) {
     static const TensorRule plain[] = {
         NORM("attention_norm", ".input_layernorm"), ZAMBA_MAMBA(".mamba."), {0}};

@@ -104,7 +104,7 @@ LANES_INLINE void multiply_tile(TensorType type, size_t rows, size_t panels, con
             lanes_store(tile.to + r * tile.to_stride + p * LANES, sums[r][p]);
 }
 
-/* Sums of multiply_blocked: those of a tile, or of one row by ROW_PANELS panels. */
+/* Sums of multiply_blocked: of a tile, or of one row by ROW_PANELS panels. */
 enum { BLOCKED_SUMS = ROWS * PANELS > ROW_PANELS ? ROWS *PANELS : ROW_PANELS };
 
 /* multiply_tile for bf16_act, whose lines are of `type` and never widened, which was slower: pairs

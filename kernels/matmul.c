@@ -78,7 +78,7 @@ void *matmul_scratch(const MatmulMemory *memory, size_t thread) {
     return memory->scratch + thread * memory->scratch_stride;
 }
 
-/* A product. Its panels are numbered after those of the jobs before it. */
+/* A product. Its panels are numbered after the panels of earlier jobs. */
 typedef struct Job {
     const Product *product;
     const ProductSet *set;

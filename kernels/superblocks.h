@@ -114,7 +114,7 @@ extern const int8_t superblocks_table_iq2[16], superblocks_table_iq1[16],
 /* The two levels of q1_0. */
 extern const int8_t superblocks_table_q1_0[16];
 
-/* The levels of ik_llama.cpp's types, those of 4 bits being q4_nl's. */
+/* The levels of ik_llama.cpp's types; its 4-bit types have q4_nl's levels. */
 extern const int8_t superblocks_table_iq2_k[16], superblocks_table_iq3_k[16],
     superblocks_table_iq5_k[32], superblocks_table_iq6_k[64];
 
@@ -259,7 +259,7 @@ TYPE_INLINE size_t superblock_lower_bits(TensorType type) {
     return 32 / weight_types[type].line_inputs;
 }
 
-/* Bits of a code above these: 1 for types of 3 and 5 bits, 2 for those of 6, else 0. */
+/* Bits of a code above these: 1 for types of 3 and 5 bits, 2 for types of 6 bits, else 0. */
 TYPE_INLINE size_t superblock_upper_bits(TensorType type) {
     return weight_types[type].bits - superblock_lower_bits(type);
 }

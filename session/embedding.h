@@ -41,7 +41,7 @@ Status embedding_setting(const Session *session, EmbeddingSetting *setting, Erro
 Status embedding_set_prompt(const Session *session, EmbeddingSetting *setting, const char *name,
                             Error *error);
 
-/* Sets the number of dimensions, at most those of a state. */
+/* Sets the number of dimensions, at most as many as a state has. */
 Status embedding_set_dimensions(EmbeddingSetting *setting, uint64_t dimensions, Error *error);
 
 /* Whether an empty text can be embedded: the tokenizer puts a token before or after every text. */

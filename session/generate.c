@@ -36,7 +36,7 @@ typedef struct Reading {
     const Session *session;
     Drafter *drafter;
     bool shows;       /* progress */
-    size_t n, n_read; /* tokens, and those of the chunks that have run */
+    size_t n, n_read; /* tokens in all, and in the chunks that have run */
 } Reading;
 
 /* Shows progress between the parts of a chunk. */

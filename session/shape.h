@@ -28,7 +28,7 @@ void session_shape_close(SessionShape *shape);
 Status session_shape_check(const Session *session, Error *error);
 
 /* Makes the rule of one text that has the shape `source` (NULL, or of kind SHAPE_NONE: none, and
- * *rule is NULL). `options` are those of its Generation. token_rule_free frees it. */
+ * *rule is NULL). `options` are its Generation's. token_rule_free frees it. */
 Status session_rule(const Session *session, const ShapeSource *source,
                     const GenerationOptions *options, TokenRule **rule, Error *error);
 /* Whether a text that has this rule (not NULL) may end as it stands. */

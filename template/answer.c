@@ -26,7 +26,7 @@ static bool holds(const char *text, size_t length, const char *mark) {
     return memmem(text, length, mark, strlen(mark)) != NULL;
 }
 
-/* Adds those of `names` that are control tokens. */
+/* Adds the `names` that are control tokens. */
 static void add_marks(AnswerFormat *format, const Tokenizer *tokenizer, const char *const *names) {
     for (; tokenizer && *names && format->n_marks < ANSWER_MOST_MARKS; names++) {
         int32_t id = tokenizer_token_id(tokenizer, *names, strlen(*names));

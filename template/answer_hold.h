@@ -39,7 +39,7 @@ typedef struct AnswerHold {
 Status answer_hold_init(AnswerHold *hold, const AnswerHoldInput *input, Error *error);
 void answer_hold_free(AnswerHold *hold);
 
-/* Makes the rule of one text; NULL where nothing holds it. `options` are those of its Generation.
+/* Makes the rule of one text; NULL where nothing holds it. `options` are its Generation's.
  */
 Status answer_hold_rule(const AnswerHold *hold, const Session *session,
                         const GenerationOptions *options, TokenRule **rule, Error *error);

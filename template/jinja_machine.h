@@ -62,7 +62,7 @@ typedef struct Machine {
     struct Rendering *rendering;     /* eval.c's state */
     struct tm now;                   /* what strftime_now() tells */
     const struct JsonDigits *digits; /* of the input's numbers (json/json_digits.h) */
-    const char **written;            /* [n_written] those of numbers that are values */
+    const char **written;            /* [n_written] the digits of numbers that are values */
     size_t n_written, written_capacity;
 } Machine;
 

@@ -74,7 +74,7 @@ CallStyle messages_call_style(const ChatTemplate *template, const json_t *variab
 typedef struct Conversion {
     CallStyle style;
     const JsonDigits *given; /* digits of the messages' numbers */
-    JsonDigits *made;        /* gets those of numbers that were in texts */
+    JsonDigits *made;        /* gets the digits of numbers that were in texts */
 } Conversion;
 
 /* Converts a call's arguments to a JSON object or to its text, as the template wants them. What

@@ -325,7 +325,7 @@ static Status read_prediction(PageReader *r) {
     return page_fail(r->text, "prediction layers are none, mtp or nextn, not '%s'", word);
 }
 
-/* layers of KIND: the tensors after it are those of such layers; `layers of all` ends that. */
+/* layers of KIND: the tensors after it belong to such layers; `layers of all` ends that. */
 static Status read_layers_of(PageReader *r) {
     char word[PAGE_WORD];
     uint32_t kind;

@@ -43,7 +43,7 @@ typedef struct FamilyPage {
 typedef struct PageReader {
     FamilyPage *page;
     PageText *text;
-    PageGguf *gguf;     /* whose lines are being read; NULL: those of config.json */
+    PageGguf *gguf;     /* whose lines are being read; NULL: config.json's lines are */
     TensorRule section; /* of_kind, where and where_not of the tensors being read */
     const char *at;     /* stands for "@" in the names of a group */
 } PageReader;

@@ -29,7 +29,7 @@ typedef struct BuildMerge {
     uint32_t left, right, rank, into;
 } BuildMerge;
 
-/* The steps of decoding, as the tokenizers library has them; a, b, n, m are those of BuildDecoder.
+/* The steps of decoding, as the tokenizers library has them; a, b, n, m are BuildDecoder's.
  */
 typedef enum DecoderOp {
     DECODER_BYTE_LEVEL,

@@ -163,7 +163,7 @@ static void class_other(Class *c, const char *pattern, size_t n) {
     text_put(&c->others, pattern, n, 0);
 }
 
-/* Adds every character but those of the items. */
+/* Adds every character that the items do not contain. */
 static void class_other_than(Class *c, const char *items) {
     TextBuffer other = {0};
     text_put(&other, "[^", 2, 0);

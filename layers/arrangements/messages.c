@@ -72,7 +72,7 @@ void messages_remember(const Model *m, const MessageRows *rows, size_t row, cons
     memcpy(rows->previous + row * n, units, n * sizeof *units);
 }
 
-/* The number of elements before those of a row and reader. */
+/* The number of elements before the elements of a row and reader. */
 static size_t place(const Model *m, size_t at, size_t row, size_t width) {
     return (at * m->max_rows + row) * width;
 }

@@ -36,7 +36,7 @@ static size_t thread_floats(const Config *c) {
 /* The working memory of a call, arrays of n rows. */
 typedef struct BlockRows {
     float *q, *k, *v;     /* outputs of the projections */
-    float *keys, *values; /* what is stored: those of all heads, then the index's */
+    float *keys, *values; /* the stored ones: of all heads, then the index's */
     float *index_k;       /* [index_dim] */
     float *index_q;       /* [index_heads * index_dim] */
     float *queries;       /* [index_heads * head_dim]: index_q, filled up with zeros */

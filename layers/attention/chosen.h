@@ -1,6 +1,6 @@
 /* Attention to chosen pools of positions, by an indexer: Qwen4-Exp.
  *
- * The heads are those of plain attention, each with its norm, and gates of the output. Each
+ * The heads work as in plain attention, each with its norm, and the output has gates. Each
  * index_pool neighbouring positions, counted from the sequence's start, form a pool:
  *
  *     key[i] = rotate(norm(mean of indexer.wk x over the pool))      at its first position

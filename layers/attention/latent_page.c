@@ -27,7 +27,7 @@ LANES_INLINE lanes load(const void *keys, bool half, size_t at) {
 
 /* ---- Scores ---- */
 
-/* The keys of a page, and how to find those of the next. */
+/* The keys of a page, and how to find the next page's. */
 typedef struct Keys {
     const void *data; /* [dim][KV_PAGE] */
     bool half;

@@ -60,7 +60,7 @@ static const IndexScores *scores_of(const Model *m) {
     return all[0].scores;
 }
 
-/* The keys of a page of positions, or copies of those of KV_PAGE pools. */
+/* The keys of a page of positions, or copies of the keys of KV_PAGE pools. */
 static const char *candidate_keys(const ForwardPass *pass, const Ranking *r, size_t row,
                                   size_t page, size_t n, float *copies) {
     uint32_t pools[KV_PAGE];

@@ -22,7 +22,7 @@ typedef struct KeySet {
 } KeySet;
 
 uint64_t keyset_flags(const KeySet *set, RecordKey key); /* 0: not in the set */
-/* Adds the flags to those of the key; false: no memory. */
+/* Adds the flags to the key's flags; false: no memory. */
 bool keyset_add(KeySet *set, RecordKey key, uint64_t flags);
 void keyset_free(KeySet *set);
 

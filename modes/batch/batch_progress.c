@@ -12,7 +12,7 @@
 #include "system/peak_memory.h"
 #include "system/terminal.h"
 
-/* Estimates that the remaining lines take as long as those of this run did on average. */
+/* Estimates that the remaining lines take as long as this run's lines did on average. */
 static void write_time_left(const BatchProgress *p, double elapsed, char text[40]) {
     size_t by_now = p->n_done - p->n_before;
     text[0] = '\0';

@@ -53,7 +53,7 @@ static Status set_object(RequestShape *s, const json_t *schema, const JsonDigits
     return set_from_value(s, SHAPE_JSON_SCHEMA, "schema", schema, digits, error);
 }
 
-/* Refuses a field that would be ignored: any but those of `known`, which ends with NULL. */
+/* Refuses a field that would be ignored: any that is not in `known`, which ends with NULL. */
 static Status only_known(const json_t *object, const char *const *known, Error *error) {
     const char *name;
     json_t *item;

@@ -1,4 +1,4 @@
-/* What options say of a chat alone; those of messages are known to all modes. */
+/* The options of chats alone; all modes know the options about messages. */
 #ifndef CHAT_OPTIONS_H
 #define CHAT_OPTIONS_H
 

@@ -169,7 +169,7 @@ void layer_lists_write(TextBuffer *t, const Model *m, size_t l) {
 
 /* ---- Equal layers ---- */
 
-/* "layers 0-2, 4": those of n layers whose texts are texts[l]. */
+/* "layers 0-2, 4": lists the n layers whose texts are texts[l]. */
 static void write_numbers(TextBuffer *t, char *const *texts, size_t l, size_t n) {
     size_t equal = 0;
     for (size_t k = l; k < n; k++) equal += strcmp(texts[k], texts[l]) == 0;

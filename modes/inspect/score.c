@@ -48,7 +48,7 @@ static double mean_entropy(int64_t sum, int64_t n) {
 
 /* ---- Scores ---- */
 
-/* What is known of one scored token; the other_... fields are those of --against's model. */
+/* What is known of one scored token; the other_... fields are from --against's model. */
 typedef struct Score {
     size_t position;         /* in its window, where the beginning-of-text token is the first */
     double loss, other_loss; /* -log p(token) */

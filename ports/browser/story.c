@@ -106,7 +106,7 @@ static bool is_within(double x, double low, double high) {
     return x >= low && x <= high;
 }
 
-/* The ranges are those of run's options. */
+/* The ranges are the same as for run's options. */
 static Status read_options(const StoryOptions *o, GenerationOptions *out, Error *error) {
     if (!is_within(o->temperature, 0, 1e3) || !is_within(o->top_p, 0, 1) ||
         !is_within(o->min_p, 0, 1) || !is_within(o->repetition_penalty, 1e-3, 1e3) ||

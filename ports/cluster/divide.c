@@ -134,7 +134,7 @@ static void cut_norm(Norm *norm, QkNorm kind, size_t first) {
  * read them. */
 typedef struct HeadCut {
     const RankShare *q, *k, *v; /* its rows of wq, wk and wv */
-    const RankShare *outputs;   /* of its query heads; wo reads those of all ranks */
+    const RankShare *outputs;   /* of its query heads; wo reads the outputs of all ranks */
     size_t first_kv, n_kv;      /* its key/value heads */
     size_t first, n;            /* its query heads */
 } HeadCut;

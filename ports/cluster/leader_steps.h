@@ -37,7 +37,7 @@ Status steps_follower_wait(Wire *wire, bool *goes_on, Error *error);
 /* What a rank that follows computes with. */
 typedef struct Following {
     Model *model;
-    Lora *lora; /* the model's adapters, which are those of rank 0; NULL: none */
+    Lora *lora; /* the model's adapters, the same as rank 0's; NULL: none */
     Observed *observed;
     const size_t *begun; /* rank_begun */
 } Following;

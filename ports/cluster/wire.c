@@ -73,7 +73,7 @@ typedef enum Patience {
     PATIENCE_ENDS     /* ... and ends all at the limit */
 } Patience;
 
-/* Messages without contents, beside those of the exchanges. */
+/* Messages without contents, in addition to the exchanges' messages. */
 enum { TAG_ASKED = 1, TAG_ANSWERED };
 
 /* Takes a message with this tag. Returns the rank that it came from, or -1: there is none. */
