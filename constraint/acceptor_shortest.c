@@ -296,7 +296,7 @@ static uint32_t frame_cost(Acceptor *m, uint32_t frame) {
     return m->failed ? FAR : m->frame_costs[frame];
 }
 
-/* ---- The way --------------------------------------------------------------------------------- */
+/* ---- The shortest completion ----------------------------------------------------------------- */
 
 /* What an object without dependencies still needs: asked once for all its members. */
 typedef struct Needs {

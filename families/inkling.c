@@ -439,7 +439,7 @@ static Status add_messages(const RuleContext *context, uint32_t l, Error *error)
     return add_message_query(context, l, of_keys, at + 1, "v", error);
 }
 
-/* Adds the layers, each run of the middle ones from the first. */
+/* Adds the layers. The middle layers run several times, each time with the first run's weights. */
 static Status inkling2_loop_more(const RuleContext *context, const json_t *json, Error *error) {
     static const TensorRule layer[] = {INKLING2_LAYER, {0}};
     const Config *c = &context->source->config;

@@ -85,8 +85,8 @@ static Status check_references(Maker *m, const char *name, const json_t *value) 
     return STATUS_OK;
 }
 
-/* Refuses keywords beside the properties that are not known here. What schemas may say of
- * parameters that are written as tags. */
+/* Refuses a schema of parameters with a keyword that is unknown here. The list has the keywords
+ * that are allowed where a format writes arguments as tags. */
 static Status check_parameters(Maker *m, const char *name, const json_t *parameters) {
     static const char *const known[] = {"type",
                                         "properties",

@@ -203,8 +203,8 @@ static void exaone_is_a_llama_under_its_own_names(void **state) {
     fixture_free(&f);
 }
 
-/* transformers 5.24 saves these by the reverse of renamings that are meant for the half that sees:
- * the names are those of save_pretrained of the two classes. */
+/* transformers 5.24 saves these models by reversing renamings that are meant for the vision half.
+ * The names are what save_pretrained of the two classes writes. */
 static void names_that_transformers_saves_are_read(void **state) {
     (void)state;
     static const struct {
