@@ -67,23 +67,21 @@ static bool type_of(const char *text, size_t length, TensorType *type) {
 static const struct {
     const char *theirs, *ours;
 } synonyms[] = {
-    {"float32", "f32"},  {"fp32", "f32"},   {"float", "f32"},    {"float16", "f16"},
-    {"fp16", "f16"},     {"half", "f16"},   {"q8_0", "q8"},      {"int8", "q8"},
-    {"8bit", "q8"},      {"8", "q8"},       {"q6_k_m", "q6"},    {"q5_k_m", "q5"},
-    {"q5_k_s", "q5"},    {"q4_k_m", "q4m"}, {"q4_k_s", "q4m"},   {"bfloat16", "bf16"},
-    {"q4_0", "q4"},      {"q4_1", "q4"},    {"int4", "q4m"},     {"4bit", "q4m"},
-    {"4", "q4m"},        {"q3_k_m", "q3"},  {"q3_k_s", "q3_k"},  {"q3_k_l", "q3"},
-    {"int3", "q3"},      {"3bit", "q3"},    {"3", "q3"},         {"q2_k_s", "q2_k"},
-    {"q2_k_m", "q2"},    {"int2", "q2"},    {"2bit", "q2"},      {"2", "q2"},
-    {"iq1_s", "iq1"},    {"iq1_m", "iq1"},  {"iq2_xxs", "iq2"},  {"iq2_xs", "iq2"},
-    {"iq2_s", "iq2"},    {"iq2_m", "iq2"},  {"iq3_xs", "iq3_s"}, {"iq3_m", "iq3_s"},
-    {"iq4_nl", "q4_nl"},
+    {"float32", "f32"}, {"fp32", "f32"},     {"float", "f32"},   {"float16", "f16"},
+    {"fp16", "f16"},    {"half", "f16"},     {"q8_0", "q8"},     {"int8", "q8"},
+    {"8bit", "q8"},     {"8", "q8"},         {"q6_k_m", "q6"},   {"q5_k_m", "q5"},
+    {"q5_k_s", "q5"},   {"q4_k_m", "q4m"},   {"q4_k_s", "q4m"},  {"bfloat16", "bf16"},
+    {"q4_0", "q4"},     {"q4_1", "q4"},      {"int4", "q4m"},    {"4bit", "q4m"},
+    {"4", "q4m"},       {"q3_k_m", "q3"},    {"q3_k_s", "q3_k"}, {"q3_k_l", "q3"},
+    {"int3", "q3"},     {"3bit", "q3"},      {"3", "q3"},        {"q2_k_s", "q2_k"},
+    {"q2_k_m", "q2"},   {"int2", "q2"},      {"2bit", "q2"},     {"2", "q2"},
+    {"iq2_m", "iq2_s"}, {"iq3_xs", "iq3_s"}, {"iq3_m", "iq3_s"}, {"iq4_nl", "q4_nl"},
 };
 
 /* Refuses a type that does not exist, with its name here if other programs have it, else with all
  * names. */
 static Status unknown_type(const char *text, size_t length, Error *error) {
-    char name[NAME_BYTES] = "", list[400] = "q2, q3, q4m, q5, q6";
+    char name[NAME_BYTES] = "", list[600] = "q2, q3, q4m, q5, q6";
     TensorType type;
     for (size_t i = 0; i < length && i < sizeof name - 1; i++)
         name[i] = (char)tolower((unsigned char)text[i]);

@@ -140,7 +140,7 @@ static Status repack_superblocks(const TensorPlan *t, size_t first, PanelWork *w
     }
     for (size_t r = 0; r < n; r++) {
         const SuperblockCodes row = panel_superblock_row(w, from->cols, groups, r);
-        stored_to_superblocks(from->stored, w->stored + r * row_bytes, from->cols, &row);
+        stored_to_superblocks(from->stored, t->type, w->stored + r * row_bytes, from->cols, &row);
     }
     if (from->blocks.present) set_factor(&rows, n * groups, factor);
     superblocks_pack(t->type, from->cols, &rows, panel);
@@ -159,7 +159,8 @@ const PanelMaker *panels_kept(const SourceTensor *t, TensorType type) {
     const StoredTypeInfo *info = stored_type_info(t->stored);
     if (t->sums) return NULL;
     if (t->stored == STORED_PANELS) return t->panels == type ? &copies : NULL;
-    if (info->lossless != type || t->values || t->add != 0.0f || !source_has_blocks(t)) return NULL;
+    const bool holds_all = info->lossless == type || (info->wide == type && type != TENSOR_VECTOR);
+    if (!holds_all || t->values || t->add != 0.0f || !source_has_blocks(t)) return NULL;
     if (info->same_blocks) {
         if (t->blocks.present && type != TENSOR_NVFP4_T) return NULL;
         return is_superblock_type(type) ? &superblocks : &codes;

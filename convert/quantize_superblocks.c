@@ -9,6 +9,7 @@
 
 #include "base/numbers.h"
 #include "convert/quantize.h"
+#include "convert/quantize_codebooks.h"
 #include "convert/quantize_superblocks.h"
 #include "convert/quantize_lanes.h"
 
@@ -692,6 +693,10 @@ static void quantize_level_groups(TensorType type, const Levels *levels, size_t 
 void quantize_superblocks(TensorType type, size_t padded_cols, const float *x,
                           const float *importance, const SuperblockCodes *row) {
     const TensorTypeInfo *info = &weight_types[type];
+    if (type_has_codebook(type)) {
+        quantize_codebooks(type, padded_cols, x, importance, row);
+        return;
+    }
     Superblock r = {.group = info->group,
                     .with_minima = info->has_min,
                     .low = (float)-info->zero,

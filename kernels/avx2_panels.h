@@ -36,6 +36,14 @@ INLINE GroupWeights packed_group(TensorType type, const Panel *panel, size_t g) 
                           .g = i};
 }
 
+/* Takes a group of a type with a codebook apart, into `open`. */
+INLINE void open_group(TensorType type, GroupWeights *weights, CodebookGroup *open) {
+    if (!type_has_codebook(type)) return;
+    codebook_open(type, weights->superblock, weights->g, open);
+    IN_MEMORY(*open); /* numbers are loaded one by one, not taken out of registers */
+    weights->open = open;
+}
+
 /* Loads the sums of a tile from the output, or starts them at 0. `outputs`: of the panel. */
 INLINE void start_sums(size_t rows, bool go_on, const float *out, size_t stride, size_t outputs,
                        __m256 (*sums)[HALVES]) {
@@ -102,10 +110,12 @@ INLINE void multiply_block(TensorType type, const Matrix *w, size_t p, size_t ro
     const size_t group = type_group(type), groups = activation_groups(group, w->cols);
     const Levels table = table_of(type);
     const Panel panel = packed_panel(type, w, p);
+    CodebookGroup open;
     __m256 sums[BLOCK_ROWS][HALVES];
     start_sums(rows, false, out, stride, outputs, sums);
     for (size_t g = 0; g < groups; g++, block += rows * activation_bytes(group)) {
         GroupWeights weights = packed_group(type, &panel, g);
+        open_group(type, &weights, &open);
         weights.later = prefetch_group(type, rows, &panel, g, groups, &weights);
         add_group(type, PACKED, rows, &weights, block, &table, sums);
     }
@@ -159,18 +169,43 @@ INLINE void unpack_split(TensorType type, const GroupWeights *w, size_t half, co
                        _mm256_madd_epi16(below, _mm256_set1_epi16(1)));
 }
 
+/* Unpacks a group's points of 8 outputs, to raised levels. */
+INLINE void unpack_eights(TensorType type, const GroupWeights *w, size_t half, const Levels *table,
+                          uint8_t *codes) {
+    const __m256i raised = _mm256_set1_epi8((char)raised_by(type));
+    codes += 32 * half;
+    UNROLL
+    for (size_t e = 0; e < type_group(type) / EIGHT; e++, codes += 2 * LINE_BYTES) {
+        const Eights eights = load_eights(type, table->points, w->open, e, half);
+        __m256 weights[2];
+        UNROLL
+        for (size_t i = 0; i < 2; i++)
+            weights[i] = _mm256_castsi256_ps(
+                _mm256_add_epi8(_mm256_sign_epi8(eights.levels[i], eights.signs[i]), raised));
+        _mm256_store_ps((float *)codes, _mm256_shuffle_ps(weights[0], weights[1], 0x88));
+        _mm256_store_ps((float *)(codes + LINE_BYTES),
+                        _mm256_shuffle_ps(weights[0], weights[1], 0xDD));
+    }
+}
+
 /* Unpacks groups [first, first + n) of a panel. */
 INLINE void unpack_run(TensorType type, const Panel *panel, size_t first, size_t n, Unpacked *to) {
     const size_t group = type_group(type);
     const Levels table = table_of(type);
     for (size_t g = 0; g < n; g++) {
-        const GroupWeights weights = packed_group(type, panel, first + g);
+        CodebookGroup open;
+        GroupWeights weights = packed_group(type, panel, first + g);
+        open_group(type, &weights, &open);
         uint8_t *codes = to->codes + g * unpacked_bytes(type);
         UNROLL
         for (size_t h = 0; h < HALVES; h++) {
             _mm256_store_ps(to->scales[g][0] + 8 * h, load_scales(type, PACKED, &weights, h));
             if (type_has_minima(type))
                 _mm256_store_ps(to->scales[g][1] + 8 * h, load_minima(type, PACKED, &weights, h));
+            if (type_has_codebook(type)) {
+                unpack_eights(type, &weights, h, &table, codes);
+                continue;
+            }
             if (is_signed_product(type)) {
                 unpack_split(type, &weights, h, &table, codes, to->starts[g]);
                 continue;
@@ -219,7 +254,7 @@ INLINE void multiply_tile(TensorType type, size_t rows, size_t n, const uint8_t 
     const size_t group = type_group(type);
     __m256 sums[BLOCK_ROWS][HALVES];
     start_sums(rows, to->go_on, to->out, to->stride, to->outputs, sums);
-    const Levels no_levels = {{_mm256_setzero_si256()}};
+    const Levels no_levels = {{_mm256_setzero_si256()}, NULL};
     for (size_t g = 0; g < n; g++, block += rows * activation_bytes(group)) {
         const GroupWeights weights = {.lines = lines + g * unpacked_bytes(type),
                                       .starts = (const uint8_t *)from->starts[g],

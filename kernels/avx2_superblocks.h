@@ -19,12 +19,17 @@
 /* Types with groups of 32 inputs whose levels AVX2 splits. */
 #define EACH_SPLIT_TYPE(X) X(Q4_NL) X(IQ4_XS) X(IQ4_KS) X(IQ5_KS)
 
+/* Types with a codebook, where looking up points takes most of the time. */
+#define EACH_CODEBOOK_TYPE(X)                                                                      \
+    X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS_G) X(IQ3_S_G) X(IQ1_S) X(IQ1_M)
+
 /* Types that are unpacked from SOON_ROWS on, measured on Zen 4. */
 #define EACH_SOON_TYPE(X) X(Q5_K) X(Q6_K) X(Q2_K) X(Q3_K) X(IQ3_XXS) X(IQ3_S) X(Q5_0) X(Q5_1)
 
 /* Types with uneven levels for each 16 inputs: a block that takes their codes apart for 5 or 6 rows
  * spills its sums, and is no faster than unpacking. */
-#define EACH_FEW_TYPE(X) X(IQ2) X(IQ1) X(IQ2_K) X(IQ3_K) X(IQ4_K) X(IQ5_K) X(IQ6_K)
+#define EACH_FEW_TYPE(X)                                                                           \
+    X(IQ2) X(IQ1) X(IQ2_K) X(IQ3_K) X(IQ4_K) X(IQ5_K) X(IQ6_K) EACH_CODEBOOK_TYPE(X)
 
 _Static_assert((EACH_LATE_TYPE(COUNT_TYPE) EACH_SPLIT_TYPE(COUNT_TYPE) EACH_SOON_TYPE(COUNT_TYPE)
                     EACH_FEW_TYPE(COUNT_TYPE)) == (EACH_SUPERBLOCK_TYPE(COUNT_TYPE)),
@@ -77,6 +82,13 @@ _Static_assert((EACH_LATE_TYPE(COUNT_TYPE) EACH_SPLIT_TYPE(COUNT_TYPE) EACH_SOON
 #define TILE_OF_IQ6_K tile_IQ4_K
 #define TILE_OF_Q5_0 tile_MXFP4
 #define TILE_OF_Q5_1 tile_Q5_K
+#define TILE_OF_IQ2_XXS tile_IQ2
+#define TILE_OF_IQ2_XS tile_IQ2
+#define TILE_OF_IQ2_S tile_IQ2
+#define TILE_OF_IQ3_XXS_G tile_IQ3_XXS
+#define TILE_OF_IQ3_S_G tile_MXFP4
+#define TILE_OF_IQ1_S tile_NVFP4
+#define TILE_OF_IQ1_M tile_NVFP4
 
 /* Defines the kernels of all types of superblocks, and the table of them. */
 #define SUPERBLOCK_KERNELS_TABLE(table)                                                            \

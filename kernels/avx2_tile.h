@@ -131,11 +131,16 @@ INLINE bool is_wide_product(TensorType type) {
 /* The levels of the type's table, as they are multiplied, for byte shuffles. */
 typedef struct Levels {
     __m256i runs[MOST_TABLES]; /* [superblock_tables] of 16 levels, in both halves */
+    const uint8_t *points;     /* of a codebook */
 } Levels;
 
 INLINE Levels table_of(TensorType type) {
     const __m128i raised = _mm_set1_epi8((char)raised_by(type));
-    Levels levels = {{_mm256_setzero_si256()}};
+    Levels levels = {{_mm256_setzero_si256()}, NULL};
+    if (type_has_codebook(type)) {
+        levels.points = codebook_points(type);
+        return levels;
+    }
     for (size_t i = 0; type_has_table(type) && i < superblock_tables(type); i++) {
         __m128i run = _mm_loadu_si128((const __m128i *)(superblock_table(type) + 16 * i));
         levels.runs[i] = _mm256_broadcastsi128_si256(_mm_add_epi8(run, raised));
@@ -172,6 +177,7 @@ typedef struct GroupWeights {
     const uint8_t *superblock;      /* f16 scales that the parts are multiplied by */
     size_t g;                       /* number of the group in the superblock */
     const uint8_t *later;           /* PACKED: lines of a later group */
+    const CodebookGroup *open;      /* PACKED: of a type with a codebook */
 } GroupWeights;
 
 INLINE __m256i load_line(const uint8_t *p) {
@@ -248,6 +254,11 @@ INLINE __m256 load_scales(TensorType type, Form form, const GroupWeights *w, siz
     if (form == UNPACKED) return _mm256_load_ps((const float *)w->scales + 8 * half);
     if (!is_superblock_type(type) || superblock_scales(type) == SCALES_HALVES)
         return load_halves(w->scales + 16 * half);
+    if (type_has_codebook(type)) {
+        __m256 parts = _mm256_cvtepi32_ps(load_bytes(w->open->parts + 8 * half));
+        parts = _mm256_mul_ps(parts, _mm256_set1_ps(superblock_part_unit(type)));
+        return _mm256_mul_ps(load_halves((const uint8_t *)(w->open->scales + 8 * half)), parts);
+    }
     const uint8_t *own = w->scales + 8 * half;
     __m256i part = load_bytes(own);
     if (superblock_scales(type) == SCALES_POWERS) {
@@ -485,6 +496,95 @@ INLINE void dots_vnni(TensorType type, Form form, size_t rows, const GroupWeight
     }
 }
 
+/* ---- Types with a codebook ---- */
+
+/* An eight of each of 8 outputs. Two registers have its levels and, in each byte, 1 or -1 where a
+ * level is lower or has a minus sign: [0] has rows 0, 1, 4 and 5 of the half, [1] the others, so
+ * that adding neighbours up gives the 8 outputs in order. */
+typedef struct Eights {
+    __m256i levels[2], signs[2];
+} Eights;
+
+/* Levels of 8 outputs; p[codebook_halves] + r are their numbers of points. (Looked up into an array
+ * first, both take longer on a Zen 3.) */
+INLINE void points_of_8(TensorType type, const uint8_t *points, const uint16_t (*p)[PANEL_ROWS],
+                        size_t r, __m256i levels[2]) {
+    if (codebook_halves(type) == 1) {
+        const long long *at = (const long long *)points;
+        const uint16_t *n = p[0] + r;
+        levels[0] = _mm256_setr_epi64x(at[n[0]], at[n[1]], at[n[4]], at[n[5]]);
+        levels[1] = _mm256_setr_epi64x(at[n[2]], at[n[3]], at[n[6]], at[n[7]]);
+        return;
+    }
+    const int *at = (const int *)points;
+    const uint16_t *n = p[0] + r, *m = p[1] + r;
+    levels[0] = _mm256_setr_epi32(at[n[0]], at[m[0]], at[n[1]], at[m[1]], at[n[4]], at[m[4]],
+                                  at[n[5]], at[m[5]]);
+    levels[1] = _mm256_setr_epi32(at[n[2]], at[m[2]], at[n[3]], at[m[3]], at[n[6]], at[m[6]],
+                                  at[n[7]], at[m[7]]);
+}
+
+/* Eight e of the group, for the outputs from 8 * half on. */
+INLINE Eights load_eights(TensorType type, const uint8_t *points, const CodebookGroup *open,
+                          size_t e, size_t half) {
+    const __m256i bits = _mm256_set1_epi64x((long long)0x8040201008040201ull);
+    const __m256i rows =
+        _mm256_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)(open->signs[e] + 8 * half)));
+    const __m256i first =
+        _mm256_setr_epi64x(0, 0x0101010101010101, 0x0404040404040404, 0x0505050505050505);
+    Eights eights;
+    points_of_8(type, points, open->points + codebook_halves(type) * e, 8 * half, eights.levels);
+    UNROLL
+    for (size_t i = 0; i < 2; i++) {
+        const __m256i from = _mm256_add_epi8(first, _mm256_set1_epi8((char)(2 * i)));
+        const __m256i set = _mm256_and_si256(_mm256_shuffle_epi8(rows, from), bits);
+        eights.signs[i] = _mm256_or_si256(_mm256_cmpeq_epi8(set, bits), _mm256_set1_epi8(1));
+        if (!codebook_is_moved(type)) continue;
+        /* Magnitudes and signs of the moved levels, none of which is 0. */
+        eights.signs[i] = _mm256_add_epi8(eights.levels[i], eights.signs[i]);
+        eights.levels[i] = _mm256_abs_epi8(eights.signs[i]);
+    }
+    return eights;
+}
+
+/* The products of a group. Two eights' products of pairs are added up in 16 bits: at most 2 * 2 *
+ * 62 * 127 = 31496. */
+INLINE void dots_eights(TensorType type, size_t rows, const GroupWeights *w, const int8_t *codes,
+                        const Levels *table, __m256i (*dot)[HALVES]) {
+    const size_t group = type_group(type);
+    const __m256i ones = _mm256_set1_epi16(1);
+    UNROLL
+    for (size_t h = 0; h < HALVES; h++) {
+        __m256i pairs[BLOCK_ROWS][2], sums[BLOCK_ROWS][2];
+        UNROLL
+        for (size_t e = 0; e < group / EIGHT; e++) {
+            const Eights eights = load_eights(type, table->points, w->open, e, h);
+            if (h == 0) prefetch_part(type, PACKED, rows, w, 2 * e);
+            if (h == 0) prefetch_part(type, PACKED, rows, w, 2 * e + 1);
+#define STEP(r)                                                                                    \
+    do {                                                                                           \
+        long long eight;                                                                           \
+        memcpy(&eight, codes + (r)*group + EIGHT * e, sizeof eight);                               \
+        const __m256i x = _mm256_set1_epi64x(eight);                                               \
+        UNROLL                                                                                     \
+        for (size_t i = 0; i < 2; i++) {                                                           \
+            __m256i with =                                                                         \
+                _mm256_maddubs_epi16(eights.levels[i], _mm256_sign_epi8(x, eights.signs[i]));      \
+            pairs[r][i] = e % 2 ? _mm256_add_epi16(pairs[r][i], with) : with;                      \
+            if (e % 2 == 0) continue;                                                              \
+            with = _mm256_madd_epi16(pairs[r][i], ones);                                           \
+            sums[r][i] = e > 1 ? _mm256_add_epi32(sums[r][i], with) : with;                        \
+        }                                                                                          \
+    } while (0)
+            EACH_ROW(rows, STEP);
+#undef STEP
+        }
+#define STEP(r) dot[r][h] = _mm256_hadd_epi32(sums[r][0], sums[r][1])
+        EACH_ROW(rows, STEP);
+#undef STEP
+    }
+}
+
 /* ---- A group of a tile ---- */
 
 /* Adds the products of a group of weights with a group of a packed block to the float sums. */
@@ -494,13 +594,16 @@ INLINE void add_group(TensorType type, Form form, size_t rows, const GroupWeight
     const int32_t *offsets = (const int32_t *)block + 2 * rows;
     const int8_t *codes = (const int8_t *)block + ACTIVATION_HEADER * rows;
     /* 32-bit sums lack these times the sum of the activations. */
-    const int lowered = VNNI                       ? 0
+    const bool has_eights = type_has_codebook(type) && form == PACKED;
+    const int lowered = VNNI || has_eights         ? 0
                         : is_unsigned_8(type)      ? -128
                         : sums_that_fit(type) == 1 ? (int)raised_by(type)
                                                    : 0;
     const bool is_split = is_signed_product(type) && form == UNPACKED;
     __m256i dot[BLOCK_ROWS][HALVES];
-    if (VNNI) {
+    if (has_eights) {
+        dots_eights(type, rows, w, codes, table, dot);
+    } else if (VNNI) {
 #define STEP(r) dot[r][0] = dot[r][1] = correction(type, offsets + r)
         EACH_ROW(rows, STEP);
 #undef STEP

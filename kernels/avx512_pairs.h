@@ -43,7 +43,14 @@ enum {
     MANY_IQ5_KS = 11,
     MANY_IQ6_K = 11,
     MANY_Q5_0 = 48, /* and as q5_k */
-    MANY_Q5_1 = 48
+    MANY_Q5_1 = 48,
+    MANY_IQ2_XXS = 5, /* those with a codebook: looking up its points takes most of the time */
+    MANY_IQ2_XS = 5,
+    MANY_IQ2_S = 5,
+    MANY_IQ3_XXS_G = 5,
+    MANY_IQ3_S_G = 5,
+    MANY_IQ1_S = 5,
+    MANY_IQ1_M = 5
 };
 
 /* Their entry in a table of BlockKernels, with a stream kernel and without. */

@@ -9,11 +9,16 @@
 /* The levels of a type's table, for byte shuffles. */
 typedef struct Levels512 {
     __m512i runs[MOST_TABLES]; /* [superblock_tables] of 16 levels, in each quarter */
+    const uint8_t *points;     /* of a codebook */
 } Levels512;
 
 /* The levels, each xored with `flip`. */
 static inline __attribute__((always_inline)) Levels512 levels_512(TensorType type, char flip) {
-    Levels512 levels = {{_mm512_setzero_si512()}};
+    Levels512 levels = {{_mm512_setzero_si512()}, NULL};
+    if (type_has_codebook(type)) {
+        levels.points = codebook_points(type);
+        return levels;
+    }
     for (size_t i = 0; type_has_table(type) && i < superblock_tables(type); i++) {
         __m128i run = _mm_loadu_si128((const __m128i *)(superblock_table(type) + 16 * i));
         levels.runs[i] = _mm512_broadcast_i32x4(_mm_xor_si128(run, _mm_set1_epi8(flip)));
@@ -96,6 +101,37 @@ static inline __attribute__((always_inline)) __m512 superblock_factors_512(
     __m512 factors = _mm512_cvtepi32_ps(superblock_parts_512(type, superblock, g));
     if (!weight_types[type].halved) return factors;
     return _mm512_mul_ps(factors, _mm512_set1_ps(superblock_part_unit(type)));
+}
+
+/* Inputs 4 c to 4 c + 3 of a group of a type with a codebook, as signed levels of 16 outputs. */
+static inline __attribute__((always_inline)) __m512i eights_512(TensorType type,
+                                                                const uint8_t *points,
+                                                                const CodebookGroup *open,
+                                                                size_t c) {
+    const size_t e = c / 2, halves = codebook_halves(type);
+    const uint16_t *p = open->points[halves == 2 ? c : e];
+    const __m512i number = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    const __m512i one = _mm512_set1_epi8(1);
+    __m512i levels = halves == 2 ? _mm512_i32gather_epi32(number, points, 4)
+                                 : _mm512_i32gather_epi32(number, points + c % 2 * 4, 8);
+    __m512i rows = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)open->signs[e]));
+    rows = _mm512_mullo_epi32(rows, _mm512_set1_epi32(0x01010101));
+    const __mmask64 minus =
+        _mm512_test_epi8_mask(rows, _mm512_set1_epi32(c % 2 ? (int)0x80402010 : 0x08040201));
+    if (codebook_is_moved(type)) {
+        __m512i higher = _mm512_add_epi8(levels, one);
+        return _mm512_mask_sub_epi8(higher, minus, levels, one);
+    }
+    return _mm512_mask_sub_epi8(levels, minus, _mm512_setzero_si512(), levels);
+}
+
+/* Its scales. */
+static inline __attribute__((always_inline)) __m512 codebook_scales_512(TensorType type,
+                                                                        const CodebookGroup *open) {
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)open->parts);
+    const __m512 parts = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)),
+                                       _mm512_set1_ps(superblock_part_unit(type)));
+    return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)open->scales)), parts);
 }
 
 #endif

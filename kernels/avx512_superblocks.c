@@ -45,10 +45,17 @@ INLINE __m512i lower_bits(TensorType type, const uint8_t *lines, size_t c) {
 
 /* Loads inputs 8 i to 8 i + 7 of a group as unsigned bytes, for 16 outputs: the first four in *a,
  * the others in *b. `upper` is the group's line of upper bits, and `raise` is added to levels. With
- * `unshifted`, upper nibbles stay in the upper half of their bytes. */
+ * `unshifted`, upper nibbles stay in the upper half of their bytes. `open` is a group with a
+ * codebook. */
 INLINE void load_8_inputs(TensorType type, bool unshifted, const uint8_t *lines, size_t i,
-                          __m512i upper, const Levels512 *levels, __m512i raise, __m512i *a,
-                          __m512i *b) {
+                          __m512i upper, const Levels512 *levels, __m512i raise,
+                          const CodebookGroup *open, __m512i *a, __m512i *b) {
+    if (type_has_codebook(type)) {
+        const __m512i flip = _mm512_set1_epi8(-128);
+        *a = _mm512_xor_si512(eights_512(type, levels->points, open, 2 * i), flip);
+        *b = _mm512_xor_si512(eights_512(type, levels->points, open, 2 * i + 1), flip);
+        return;
+    }
     *a = lower_bits(type, lines, 2 * i);
     *b = unshifted
              ? _mm512_andnot_si512(lower_nibbles(), _mm512_loadu_si512(lines + i * LINE_BYTES))
@@ -92,7 +99,8 @@ INLINE __m512 load_minima(TensorType type, const uint8_t *superblock, size_t g) 
 
 /* Adds up the integer products of a group's lines with a block's codes. */
 INLINE void add_products(TensorType type, size_t rows, const uint8_t *superblock, size_t g,
-                         const uint8_t *codes, const Levels512 *levels, Dots *dots) {
+                         const uint8_t *codes, const Levels512 *levels, const CodebookGroup *open,
+                         Dots *dots) {
     const size_t group = type_group(type);
     const uint8_t *lines = superblock + superblock_lines_at(type, g);
     const __m512i raise = superblock_raise_512(type, superblock, g);
@@ -104,7 +112,7 @@ INLINE void add_products(TensorType type, size_t rows, const uint8_t *superblock
     UNROLL
     for (size_t i = 0; i < group / 8; i++) {
         __m512i a, b;
-        load_8_inputs(type, unshifted, lines, i, upper, levels, raise, &a, &b);
+        load_8_inputs(type, unshifted, lines, i, upper, levels, raise, open, &a, &b);
         add_8_inputs(nibbles, 1, rows, 0, a, b, codes + 8 * i, group, dots);
     }
 }
@@ -115,10 +123,14 @@ INLINE void add_group(TensorType type, size_t rows, const uint8_t *superblock, s
     const float *x_scales = (const float *)block, *x_sums = x_scales + rows;
     const int32_t *offsets = (const int32_t *)block + 2 * rows;
     const uint32_t raised = type_has_table(type) ? 128 : weight_types[type].zero;
+    CodebookGroup open;
     Dots dots;
+    if (type_has_codebook(type)) codebook_open(type, superblock, g, &open);
     start_dots(raised, 1, rows, offsets, &dots);
-    add_products(type, rows, superblock, g, block + ACTIVATION_HEADER * rows, levels, &dots);
-    __m512 scale = load_scales(type, superblock, g), minimum = scale;
+    add_products(type, rows, superblock, g, block + ACTIVATION_HEADER * rows, levels, &open, &dots);
+    __m512 scale = type_has_codebook(type) ? codebook_scales_512(type, &open)
+                                           : load_scales(type, superblock, g);
+    __m512 minimum = scale;
     if (type_has_minima(type)) minimum = load_minima(type, superblock, g);
     add_scaled(is_nibbles(type), type_has_minima(type), 1, rows, 0, scale, minimum, x_scales,
                x_sums, &dots, acc);

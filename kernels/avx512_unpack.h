@@ -80,6 +80,16 @@ UNPACK_INLINE void unpack_superblocks(TensorType type, const uint8_t *panel, siz
         const uint8_t *lines = superblock_lines(type, panel, first + g);
         const size_t number = (first + g) % superblock_groups(type);
         const __m512i raise = superblock_raise_512(type, superblock, number);
+        if (type_has_codebook(type)) {
+            CodebookGroup open;
+            codebook_open(type, superblock, number, &open);
+            for (size_t c = 0; c < group / 4; c++)
+                _mm512_store_si512(
+                    to->codes + g * group * PANEL_ROWS + c * LINE_BYTES,
+                    _mm512_xor_si512(eights_512(type, levels.points, &open, c), flip));
+            _mm512_store_ps(to->scales[g], codebook_scales_512(type, &open));
+            continue;
+        }
         for (size_t c = 0; c < group / 4; c++) {
             __m512i line = superblock_codes_512(type, lines, number, c, &levels, raise);
             _mm512_store_si512(to->codes + g * group * PANEL_ROWS + c * LINE_BYTES,

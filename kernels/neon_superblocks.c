@@ -9,10 +9,15 @@ enum { PREFETCH_DISTANCE = 4096 };
 /* The levels of the type's table, for byte look-ups. */
 typedef struct Levels {
     int8x16_t runs[MOST_TABLES]; /* [superblock_tables] */
+    const uint8_t *points;       /* of a codebook */
 } Levels;
 
 INLINE Levels table_of(TensorType type) {
-    Levels levels = {{vdupq_n_s8(0)}};
+    Levels levels = {{vdupq_n_s8(0)}, NULL};
+    if (type_has_codebook(type)) {
+        levels.points = codebook_points(type);
+        return levels;
+    }
     for (size_t i = 0; type_has_table(type) && i < superblock_tables(type); i++)
         levels.runs[i] = vld1q_s8(superblock_table(type) + 16 * i);
     return levels;
@@ -32,6 +37,25 @@ INLINE int8x16_t weights_of(TensorType type, uint8x16_t codes, const Levels *lev
         found = vqtbl1q_s8(runs[0], codes);
     }
     return weight_types[type].raise ? vaddq_s8(found, raise) : found;
+}
+
+/* Inputs 4 c to 4 c + 3 of a group of a type with a codebook, for four outputs. */
+INLINE int8x16_t load_eights(TensorType type, const uint8_t *points, const CodebookGroup *open,
+                             size_t c, size_t quarter) {
+    const size_t e = c / 2, halves = codebook_halves(type);
+    const uint16_t *p = open->points[halves == 2 ? c : e] + 4 * quarter;
+    const uint8_t places[] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+    const uint32_t bits = c % 2 ? 0x80402010 : 0x08040201;
+    uint32_t words[4], four;
+    for (size_t r = 0; r < 4; r++)
+        memcpy(&words[r], points + (halves == 2 ? p[r] * 4 : p[r] * 8 + c % 2 * 4), 4);
+    memcpy(&four, open->signs[e] + 4 * quarter, sizeof four);
+    const int8x16_t levels = vreinterpretq_s8_u32(vld1q_u32(words));
+    const uint8x16_t signs = vqtbl1q_u8(vreinterpretq_u8_u32(vdupq_n_u32(four)), vld1q_u8(places));
+    const int8x16_t minus =
+        vreinterpretq_s8_u8(vtstq_u8(signs, vreinterpretq_u8_u32(vdupq_n_u32(bits))));
+    if (codebook_is_moved(type)) return vaddq_s8(levels, vorrq_s8(minus, vdupq_n_s8(1)));
+    return vsubq_s8(veorq_s8(levels, minus), minus);
 }
 
 /* Inputs 4 c to 4 c + 3 of group g of a superblock, for four outputs. */
@@ -76,6 +100,13 @@ INLINE int8x16_t load_raise(TensorType type, const uint8_t *superblock, size_t g
     }
     const uint32x4_t raised = vtstq_u32(rows, bits);
     return vandq_s8(vreinterpretq_s8_u32(raised), vdupq_n_s8((int8_t)weight_types[type].raise));
+}
+
+/* Scales of a group of a type with a codebook, for the outputs from 4 * quarter on. */
+INLINE float32x4_t codebook_scales(TensorType type, const CodebookGroup *open, size_t quarter) {
+    const float32x4_t parts = vcvtq_f32_u32(load_4_bytes(open->parts + 4 * quarter));
+    return vmulq_f32(load_4_halves((const uint8_t *)(open->scales + 4 * quarter)),
+                     vmulq_n_f32(parts, superblock_part_unit(type)));
 }
 
 /* Scales of group g of a superblock, for the outputs from 4 * quarter on. */
@@ -145,6 +176,8 @@ INLINE void add_superblock_group(TensorType type, size_t rows, const uint8_t *su
     const int8_t *codes = (const int8_t *)block + ACTIVATION_HEADER * rows;
     int32x4_t dot[BLOCK_ROWS][QUARTERS];
     int8x16_t x[BLOCK_ROWS], raise[QUARTERS];
+    CodebookGroup open;
+    if (type_has_codebook(type)) codebook_open(type, superblock, g, &open);
     UNROLL
     for (size_t q = 0; q < QUARTERS; q++) raise[q] = load_raise(type, superblock, g, q);
 #define STEP(r)                                                                                    \
@@ -160,7 +193,9 @@ INLINE void add_superblock_group(TensorType type, size_t rows, const uint8_t *su
 #undef STEP
         UNROLL
         for (size_t q = 0; q < QUARTERS; q++) {
-            int8x16_t w = load_superblock_weights(type, lines, g, c, q, table, raise[q]);
+            int8x16_t w = type_has_codebook(type)
+                              ? load_eights(type, table->points, &open, c, q)
+                              : load_superblock_weights(type, lines, g, c, q, table, raise[q]);
 #define STEP(r)                                                                                    \
     do {                                                                                           \
         dot[r][q] = dot_lane(dot[r][q], w, x[r], c % 4);                                           \
@@ -172,7 +207,9 @@ INLINE void add_superblock_group(TensorType type, size_t rows, const uint8_t *su
     }
     UNROLL
     for (size_t q = 0; q < QUARTERS; q++) {
-        float32x4_t scale = load_scales(type, superblock, g, q), minimum = scale;
+        float32x4_t scale = type_has_codebook(type) ? codebook_scales(type, &open, q)
+                                                    : load_scales(type, superblock, g, q);
+        float32x4_t minimum = scale;
         if (type_has_minima(type)) minimum = load_minima(type, superblock, g, q);
 #define STEP(r)                                                                                    \
     do {                                                                                           \

@@ -130,11 +130,28 @@ static float minimum_at(TensorType type, const uint8_t *superblock, size_t g, si
     return half_at(superblock + SUPERBLOCK_MINIMA, r) * (float)byte;
 }
 
+/* Reads a group of a type with a codebook. */
+static void read_points(TensorType type, const uint8_t *superblock, size_t g, size_t r,
+                        WeightGroup *group) {
+    const uint8_t *points = codebook_points(type);
+    CodebookGroup open;
+    codebook_open(type, superblock, g, &open);
+    group->scale =
+        numbers_half_to_float(open.scales[r]) * ((float)open.parts[r] * superblock_part_unit(type));
+    group->minimum = 0.0f;
+    for (size_t i = 0; i < type_group(type); i++)
+        group->codes[i] = codebook_level(type, points, &open, i, r);
+}
+
 static void read_group(TensorType type, size_t cols, const uint8_t *panel, size_t g, size_t r,
                        WeightGroup *group) {
     const uint8_t *superblock = superblock_of(type, panel, g);
     (void)cols;
     g %= superblock_groups(type);
+    if (type_has_codebook(type)) {
+        read_points(type, superblock, g, r, group);
+        return;
+    }
     group->scale = scale_at(type, superblock, g, r);
     group->minimum = type_has_minima(type) ? minimum_at(type, superblock, g, r) : 0.0f;
     for (size_t i = 0; i < type_group(type); i++)
@@ -150,6 +167,11 @@ static bool is_finite_half(uint16_t bits) {
 /* Tells whether the scales of group g (and the superblock's minima) of row r are finite. */
 static bool is_good(TensorType type, const uint8_t *superblock, size_t g, size_t r) {
     const uint8_t *own = superblock + superblock_scales_at(type, g);
+    if (type_has_codebook(type)) {
+        CodebookGroup open;
+        codebook_open(type, superblock, g, &open);
+        return is_finite_half(open.scales[r]);
+    }
     if (superblock_scales(type) == SCALES_POWERS) return own[r] < MXFP4_TOO_LARGE;
     if (superblock_scales(type) == SCALES_HALVES)
         return is_finite_half(half_bits(own, r)) &&
@@ -268,6 +290,19 @@ static void pack_group(TensorType type, const uint8_t *codes, size_t stride, siz
     }
 }
 
+/* Writes n groups from `first` on of a type with a codebook. */
+static void pack_points(TensorType type, const SuperblockCodes *rows, size_t groups, size_t first,
+                        size_t n, uint8_t *superblock) {
+    const size_t number = first / superblock_groups(type);
+    for (size_t r = 0; r < PANEL_ROWS; r++)
+        for (size_t g = 0; g < n; g++) {
+            const size_t at = r * groups + first + g;
+            codebook_pack(type, rows->codes + at * type_group(type),
+                          rows->scales[r * groups + number], rows->sub_scales[at], g, r,
+                          superblock);
+        }
+}
+
 void superblocks_pack(TensorType type, size_t cols, const SuperblockCodes *rows, uint8_t *panel) {
     size_t padded = tensor_padded_cols(type, cols), groups = groups_of(type, cols);
     memset(panel, 0, superblocks_bytes(type, cols));
@@ -275,6 +310,10 @@ void superblocks_pack(TensorType type, size_t cols, const SuperblockCodes *rows,
         size_t left = groups - first,
                n = left < superblock_groups(type) ? left : superblock_groups(type);
         uint8_t *superblock = panel + first / superblock_groups(type) * superblock_bytes(type);
+        if (type_has_codebook(type)) {
+            pack_points(type, rows, groups, first, n, superblock);
+            continue;
+        }
         pack_header(type, rows, groups, first, n, superblock);
         for (size_t g = 0; g < n; g++)
             pack_group(type, rows->codes + (first + g) * type_group(type), padded, g, superblock);

@@ -97,6 +97,7 @@
 #include <string.h>
 
 #include "base/numbers.h"
+#include "kernels/codebooks.h"
 #include "kernels/weight_types.h"
 
 /* Inputs of a superblock of the types that do not say otherwise. */
@@ -249,6 +250,7 @@ TYPE_INLINE size_t superblock_minima_at(TensorType type, size_t g) {
 
 /* Bytes of the header, which the lines follow. */
 TYPE_INLINE size_t superblock_header_bytes(TensorType type) {
+    if (type_has_codebook(type)) return codebook_header_bytes(type);
     if (superblock_scales(type) == SCALES_6_BIT_PARTS && !superblock_pairs_inside(type))
         return superblock_pairs_at(type, superblock_groups(type));
     return superblock_scales_at(type, superblock_groups(type));
@@ -261,6 +263,7 @@ TYPE_INLINE size_t superblock_lower_bits(TensorType type) {
 
 /* Bits of a code above these: 1 for types of 3 and 5 bits, 2 for types of 6 bits, else 0. */
 TYPE_INLINE size_t superblock_upper_bits(TensorType type) {
+    if (type_has_codebook(type)) return 0;
     return weight_types[type].bits - superblock_lower_bits(type);
 }
 
@@ -274,17 +277,20 @@ TYPE_INLINE char superblock_upper_mask(TensorType type) {
 
 /* Bytes of a group's lines of lower bits. */
 TYPE_INLINE size_t superblock_lower_bytes(TensorType type) {
+    if (type_has_codebook(type)) return 0;
     return type_group(type) / weight_types[type].line_inputs * LINE_BYTES;
 }
 
 /* How many groups share a line of upper bits, which follows the lower bits of all of them: 2 where
- * one group has fewer than fill it, else 1. */
+ * one group has fewer than fill it, else 1. With a codebook: how many groups 32 inputs are. */
 TYPE_INLINE size_t superblock_groups_beside(TensorType type) {
+    if (type_has_codebook(type)) return CODEBOOK_INPUTS / type_group(type);
     return superblock_upper_bits(type) * type_group(type) == 16 ? 2 : 1;
 }
 
 /* Bytes of all lines of the groups that share a line. */
 TYPE_INLINE size_t superblock_beside_bytes(TensorType type) {
+    if (type_has_codebook(type)) return codebook_inputs_bytes(type);
     return superblock_groups_beside(type) * superblock_lower_bytes(type) +
            (superblock_upper_bits(type) ? LINE_BYTES : 0);
 }
@@ -351,7 +357,7 @@ static inline float superblock_small_float(uint8_t code) {
  * in `codes` and at r * groups in every other array, even where a type has only one number for
  * each superblock. */
 typedef struct SuperblockCodes {
-    uint8_t *codes;   /* as stored: 0 ... 2^bits - 1 */
+    uint8_t *codes;   /* as stored: 0 ... 2^bits - 1; with a codebook EIGHT_POINT and so on */
     uint16_t *scales; /* f16: one for each superblock; SCALES_HALVES: for each group (the first of
                          those that share one counts); mxfp4: unused. Of float32 scales: the lower
                          halves of their bits */

@@ -55,6 +55,15 @@ typedef enum TensorType {
     TENSOR_Q5_1 = 36,    /* 5-bit codes, an f16 scale and minimum for each 32 inputs */
     /* bf16 without numbers below 2^-40; activations are rounded to bf16 as well */
     TENSOR_BF16_ACT = 37,
+    /* Numbers of points in a codebook (codebooks.h), an odd part of an f16 scale for each 16 inputs
+     */
+    TENSOR_IQ2_XXS = 38,
+    TENSOR_IQ2_XS = 39,
+    TENSOR_IQ2_S = 40,
+    TENSOR_IQ3_XXS_G = 41, /* for each 32 inputs */
+    TENSOR_IQ3_S_G = 42,   /* for each 32 inputs */
+    TENSOR_IQ1_S = 43,
+    TENSOR_IQ1_M = 44,
     TENSOR_TYPES
 } TensorType;
 
@@ -98,7 +107,14 @@ typedef enum PanelFamily {
     X(IQ5_KS)                                                                                      \
     X(IQ6_K)                                                                                       \
     X(Q5_0)                                                                                        \
-    X(Q5_1)
+    X(Q5_1)                                                                                        \
+    X(IQ2_XXS)                                                                                     \
+    X(IQ2_XS)                                                                                      \
+    X(IQ2_S)                                                                                       \
+    X(IQ3_XXS_G)                                                                                   \
+    X(IQ3_S_G)                                                                                     \
+    X(IQ1_S)                                                                                       \
+    X(IQ1_M)
 
 /* How a superblock stores the scales of its groups. */
 typedef enum SuperblockScales {
@@ -107,12 +123,25 @@ typedef enum SuperblockScales {
     SCALES_NIBBLE_PARTS, /* the same as SCALES_PARTS with a nibble each for scale and minimum */
     SCALES_6_BIT_PARTS,  /* a float16 for the superblock, times 6 bits less 32 for each group */
     SCALES_ODD_PARTS,    /* a float16 for the superblock, times 2 n + 1 for each group's nibble n */
+    SCALES_OF_CODEBOOKS, /* the same, of up to 4 bits that lie as codebooks.h says */
     SCALES_FLOAT_PARTS,  /* a float32 for the superblock, times an 8-bit float for each group */
     SCALES_WIDE_PARTS,   /* a float32 for the superblock, times an odd int8 for each group */
     SCALES_HALVES,       /* a float16 for each group (and one for its minimum), or for each few
                             groups */
     SCALES_POWERS        /* an exponent of 2 for each group */
 } SuperblockScales;
+
+/* The codebook whose points a type's codes are (codebooks.h). */
+typedef enum Codebook {
+    CODEBOOK_NONE,
+    CODEBOOK_IQ2_XXS,
+    CODEBOOK_IQ2_XS,
+    CODEBOOK_IQ2_S,
+    CODEBOOK_IQ1,
+    CODEBOOK_IQ3_XXS,
+    CODEBOOK_IQ3_S,
+    CODEBOOKS
+} Codebook;
 
 typedef struct TensorTypeInfo {
     const char *name; /* "q8" */
@@ -134,6 +163,7 @@ typedef struct TensorTypeInfo {
     SuperblockScales scales; /* FAMILY_SUPERBLOCKS only */
     uint8_t shared; /* SCALES_HALVES: how many groups share a float16; 0: each has its own */
     uint8_t superblock_inputs; /* inputs of a superblock; 0: 256 */
+    Codebook codebook;         /* codes are points; `bits` and `largest` are those of a level */
     bool bfloat_inputs;        /* activations are rounded to bfloat16, and multiplied in blocks of
                                   BFLOAT_BLOCK inputs */
 } TensorTypeInfo;
@@ -205,6 +235,26 @@ static const TensorTypeInfo weight_types[TENSOR_TYPES] = {
     [TENSOR_Q5_1] = {"q5_1", FAMILY_SUPERBLOCKS, 8, 32, true, .bits = 5, .scales = SCALES_HALVES,
                      .superblock_inputs = 32},
     [TENSOR_BF16_ACT] = {"bf16_act", FAMILY_FLOATS, .line_inputs = 2, .bfloat_inputs = true},
+    [TENSOR_IQ2_XXS] = {"iq2_xxs", FAMILY_SUPERBLOCKS, 8, 16, .bits = 3, .has_table = true,
+                        .largest = 43, .halved = 3, .scales = SCALES_OF_CODEBOOKS,
+                        .codebook = CODEBOOK_IQ2_XXS},
+    [TENSOR_IQ2_XS] = {"iq2_xs", FAMILY_SUPERBLOCKS, 8, 16, .bits = 3, .has_table = true,
+                       .largest = 43, .halved = 3, .scales = SCALES_OF_CODEBOOKS,
+                       .codebook = CODEBOOK_IQ2_XS},
+    [TENSOR_IQ2_S] = {"iq2_s", FAMILY_SUPERBLOCKS, 8, 16, .bits = 3, .has_table = true,
+                      .largest = 43, .halved = 3, .scales = SCALES_OF_CODEBOOKS,
+                      .codebook = CODEBOOK_IQ2_S},
+    [TENSOR_IQ3_XXS_G] = {"iq3_xxs_g", FAMILY_SUPERBLOCKS, 8, 32, .bits = 4, .has_table = true,
+                          .largest = 62, .halved = 2, .scales = SCALES_OF_CODEBOOKS,
+                          .codebook = CODEBOOK_IQ3_XXS},
+    [TENSOR_IQ3_S_G] = {"iq3_s_g", FAMILY_SUPERBLOCKS, 8, 32, .bits = 4, .has_table = true,
+                        .largest = 15, .scales = SCALES_OF_CODEBOOKS, .codebook = CODEBOOK_IQ3_S},
+    [TENSOR_IQ1_S] = {"iq1_s", FAMILY_SUPERBLOCKS, 8, 16, .bits = 3, .has_table = true,
+                      .largest = 9, .halved = 3, .scales = SCALES_OF_CODEBOOKS,
+                      .codebook = CODEBOOK_IQ1},
+    [TENSOR_IQ1_M] = {"iq1_m", FAMILY_SUPERBLOCKS, 8, 16, .bits = 3, .has_table = true,
+                      .largest = 9, .halved = 3, .scales = SCALES_OF_CODEBOOKS,
+                      .codebook = CODEBOOK_IQ1},
 };
 
 #define TYPE_INLINE static inline __attribute__((always_inline))

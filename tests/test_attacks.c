@@ -694,10 +694,12 @@ static void poison(const char *model_bytes, size_t length, uint32_t word, size_t
 static void weights_that_are_no_numbers_end_in_text_or_an_error(void **state) {
     (void)state;
     static const char *const types[] = {
-        "f32",     "f16",    "bf16",   "q8",     "q8_64", "q4",     "q4_min",  "q8_min", "q4_k",
-        "q5_k",    "q6_k",   "q4_nl",  "mxfp4",  "nvfp4", "q2_k",   "q3_k",    "iq2",    "iq1",
-        "iq3_xxs", "iq3_s",  "iq4_xs", "q2_0",   "tq2_0", "q1_0",   "nvfp4_t", "iq2_k",  "iq2_ks",
-        "iq3_k",   "iq3_ks", "iq4_k",  "iq4_ks", "iq5_k", "iq5_ks", "iq6_k",   "q5_0",   "q5_1"};
+        "f32",     "f16",   "bf16",    "q8",    "q8_64",   "q4",     "q4_min", "q8_min",
+        "q4_k",    "q5_k",  "q6_k",    "q4_nl", "mxfp4",   "nvfp4",  "q2_k",   "q3_k",
+        "iq2",     "iq1",   "iq3_xxs", "iq3_s", "iq4_xs",  "q2_0",   "tq2_0",  "q1_0",
+        "nvfp4_t", "iq2_k", "iq2_ks",  "iq3_k", "iq3_ks",  "iq4_k",  "iq4_ks", "iq5_k",
+        "iq5_ks",  "iq6_k", "q5_0",    "q5_1",  "iq2_xxs", "iq2_xs", "iq2_s",  "iq3_xxs_g",
+        "iq3_s_g", "iq1_s", "iq1_m"};
     static const uint32_t words[] = {0x7FC00000, 0x7F800000, 0xFF800000, 0x7F7FFFFF, 0xFFFFFFFF,
                                      0x7BFF7BFF, 0x00000001, 0x7C007C00, 0x80808080};
     char *path = fixture_path(directory, "poisoned.bin");

@@ -39,7 +39,7 @@ static void fill_superblocks(TensorType type, size_t rows, size_t cols, uint32_t
                              malloc(PANEL_ROWS * groups * 2), malloc(PANEL_ROWS * groups),
                              malloc(PANEL_ROWS * groups)};
     const TensorTypeInfo *info = tensor_type_info(type);
-    uint32_t largest = (1u << info->bits) - 1;
+    uint32_t largest = info->codebook ? 255 : (1u << info->bits) - 1;
     for (size_t p = 0; p < (rows + 15) / 16; p++) {
         for (size_t i = 0; i < PANEL_ROWS * padded; i++) {
             bool real = p * PANEL_ROWS + i / padded < rows && i % padded < cols;
@@ -53,7 +53,7 @@ static void fill_superblocks(TensorType type, size_t rows, size_t cols, uint32_t
             parts.minima[i] = numbers_float_to_half(real ? 0.1f * value_of(h + 1) : 0.0f);
             parts.sub_scales[i] = (uint8_t)(h & (info->scales == SCALES_SIGNED_PARTS ? 255 : 63));
             if (info->scales == SCALES_6_BIT_PARTS) parts.sub_scales[i] -= 32;
-            if (info->scales == SCALES_ODD_PARTS) parts.sub_scales[i] &= 15;
+            if (info->scales == SCALES_ODD_PARTS || info->codebook) parts.sub_scales[i] &= 15;
             if (info->scales == SCALES_POWERS)
                 parts.sub_scales[i] = real ? (uint8_t)(h % 30 + 105) : 0;
             parts.sub_minima[i] = (uint8_t)(h >> 8 & 63);

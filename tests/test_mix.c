@@ -80,11 +80,16 @@ static void names_of_other_programs_lead_to_ours(void **state) {
     (void)state;
     static const struct {
         const char *theirs, *says;
-    } cases[] = {{"Q4_K_M", "did you mean q4m?"},   {"Q3_K_M", "did you mean q3?"},
-                 {"Q3_K", "did you mean q3_k?"},    {"Q2_K_S", "did you mean q2_k?"},
-                 {"3", "did you mean q3?"},         {"2bit", "did you mean q2?"},
-                 {"IQ2_XXS", "did you mean iq2?"},  {"iq3_m", "did you mean iq3_s?"},
-                 {"IQ4_NL", "did you mean q4_nl?"}, {"IQ4_XS", "did you mean iq4_xs?"}};
+    } cases[] = {{"Q4_K_M", "did you mean q4m?"},
+                 {"Q3_K_M", "did you mean q3?"},
+                 {"Q3_K", "did you mean q3_k?"},
+                 {"Q2_K_S", "did you mean q2_k?"},
+                 {"3", "did you mean q3?"},
+                 {"2bit", "did you mean q2?"},
+                 {"IQ2_XXS", "did you mean iq2_xxs?"},
+                 {"iq3_m", "did you mean iq3_s?"},
+                 {"IQ4_NL", "did you mean q4_nl?"},
+                 {"IQ4_XS", "did you mean iq4_xs?"}};
     Error error;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(mix_check(cases[i].theirs, &error), STATUS_FAILED);

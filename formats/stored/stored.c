@@ -62,26 +62,26 @@ static void blocks_to_floats(StoredType type, const uint8_t *block, size_t n, fl
     }
 }
 
-void stored_to_superblocks(StoredType type, const void *stored, size_t n,
+void stored_to_superblocks(StoredType type, TensorType panel, const void *stored, size_t n,
                            const SuperblockCodes *row) {
     const StoredTypeInfo *info = stored_type_info(type);
     const uint8_t *block = stored;
     /* Scales and minima belong to a superblock, in types without parts to a group. */
-    bool by_group = !superblock_has_parts(info->lossless);
-    size_t groups = info->block / type_group(info->lossless);
+    bool by_group = !superblock_has_parts(panel);
+    size_t groups = info->block / type_group(panel);
     for (size_t b = 0; b < n / info->block; b++, block += info->block_bytes) {
         size_t scale = by_group ? b * groups : b * info->block / SUPERBLOCK_INPUTS;
         const SuperblockCodes to = {row->codes + b * info->block, row->scales + scale,
                                     row->minima + scale, row->sub_scales + b * groups,
                                     row->sub_minima + b * groups};
         if (type == STORED_Q5_0 || type == STORED_Q5_1) {
-            bool has_min = type_has_minima(info->lossless);
+            bool has_min = type_has_minima(panel);
             stored_to_codes(type, block, 32, to.codes, to.scales, has_min ? to.minima : NULL);
         } else if (stored_is_ik(type)) {
             stored_ik_block_to_superblocks(type, block, &to);
-        } else if (superblock_scales(info->lossless) == SCALES_ODD_PARTS) {
-            stored_iq_block_to_superblocks(type, block, &to);
-        } else if (weight_types[info->lossless].shared) {
+        } else if (stored_type_info(type)->wide != TENSOR_VECTOR) {
+            stored_iq_block_to_superblocks(type, panel, block, &to);
+        } else if (weight_types[panel].shared) {
             stored_few_levels_to_superblocks(type, block, &to);
         } else {
             stored_k_block_to_superblocks(type, block, &to);

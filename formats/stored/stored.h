@@ -13,10 +13,10 @@ void stored_to_floats(StoredType type, const void *stored, size_t n, float *out)
 void stored_to_codes(StoredType type, const void *stored, size_t n, uint8_t *codes,
                      uint16_t *scales, uint16_t *minima);
 
-/* Like the function above, for the types whose `lossless` type is one of superblocks.h. `row`
- * points at the row's elements; a scale (and minimum) belongs to a superblock or to a group, as the
- * type has it. */
-void stored_to_superblocks(StoredType type, const void *stored, size_t n,
+/* Like the function above, for panels of a type of superblocks.h, which is the `lossless` or the
+ * `wide` type. `row` points at the row's elements; a scale (and minimum) belongs to a superblock or
+ * to a group, as the panel's type has it. */
+void stored_to_superblocks(StoredType type, TensorType panel, const void *stored, size_t n,
                            const SuperblockCodes *row);
 
 #endif

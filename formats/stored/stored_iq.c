@@ -24,64 +24,25 @@
 #include <string.h>
 
 #include "base/numbers.h"
-#include "formats/stored/stored_grids.h"
 #include "formats/stored/stored_parts.h"
 
 /* ---- Codebooks ---- */
 
-/* The levels [grid->digits] of point number `index`, which the grid has. */
-static void grid_point(const Grid *grid, size_t index, uint8_t *levels) {
-    size_t block = grid->n_before - 1u;
-    while (grid->before[block] > index) block--;
-    size_t left = index - grid->before[block], word = 8 * block;
-    for (size_t n; left >= (n = (size_t)__builtin_popcountll(grid->words[word])); word++) left -= n;
-    uint64_t bits = grid->words[word];
-    for (; left > 0; left--) bits &= bits - 1;
-    size_t number = 64 * word + (size_t)__builtin_ctzll(bits);
-    for (size_t i = 0; i < grid->digits; i++, number /= grid->base)
-        levels[i] = (uint8_t)(number % grid->base);
-}
-
 /* Eight signs, seven of them stored: the eighth makes the number of minus signs even. */
 static uint8_t even_signs(uint32_t seven) {
-    return (uint8_t)((seven & 127) | (uint32_t)__builtin_parity(seven & 127) << 7);
+    return codebook_even_signs(seven & 127);
 }
 
-/* Eight weights, each scale * (2 sub + 1) * unit * (level + shift), negated where its bit of
- * `signs` is set. */
+/* Eight weights, as codebooks.h has them. */
 typedef struct Eight {
     size_t points[2]; /* codebooks of 4 coordinates need two points */
-    uint8_t signs, sub;
-    float shift;
+    uint8_t signs;    /* IQ1: 1 where the levels are lower, or 0 */
+    uint8_t sub;
 } Eight;
-
-/* The codebook of an IQ type. */
-typedef struct Book {
-    const Grid *grid; /* points of 4 or 8 coordinates, each an index of a level */
-    int8_t levels[8]; /* magnitudes of weights; with signs in IQ1 */
-    float unit;       /* what scales are multiplied by: scale * (2 * sub-scale + 1) * unit */
-} Book;
-
-static Book book_of(StoredType type) {
-    switch (type) {
-    case STORED_IQ2_XXS:
-        return (Book){&grid_iq2_xxs, {8, 25, 43}, 0.125f};
-    case STORED_IQ2_XS:
-        return (Book){&grid_iq2_xs, {8, 25, 43}, 0.125f};
-    case STORED_IQ2_S:
-        return (Book){&grid_iq2_s, {8, 25, 43}, 0.125f};
-    case STORED_IQ3_XXS:
-        return (Book){&grid_iq3_xxs, {4, 12, 20, 28, 36, 44, 52, 62}, 0.25f};
-    case STORED_IQ3_S:
-        return (Book){&grid_iq3_s, {1, 3, 5, 7, 9, 11, 13, 15}, 1.0f};
-    default:
-        return (Book){&grid_iq1, {-1, 0, 1}, 1.0f};
-    }
-}
 
 /* Reads eight number e, 0 <= e < 32, of a block of 2 or 3 bits. */
 static Eight eight_of(StoredType type, const uint8_t *block, size_t e) {
-    Eight x = {.shift = 0.0f};
+    Eight x = {.signs = 0};
     const uint8_t *at = block + 2;
     uint32_t word;
     switch (type) {
@@ -125,13 +86,13 @@ static Eight eight_of_iq1(StoredType type, const uint8_t *block, size_t e) {
         uint16_t upper = stored_u16(block + 34 + 2 * (e / 4));
         x.points[0] = (size_t)(block[2 + e] | (upper >> 3 * (e % 4) & 7) << 8);
         x.sub = upper >> 12 & 7;
-        x.shift = upper & 0x8000 ? -0.125f : 0.125f;
+        x.signs = upper >> 15;
         return x;
     }
     int upper = stored_nibble(block + 32, e);
     x.points[0] = (size_t)(block[e] | (upper & 7) << 8);
     x.sub = stored_u16(block + 48 + 2 * (e / 8)) >> 3 * (e / 2 % 4) & 7;
-    x.shift = upper & 8 ? -0.125f : 0.125f;
+    x.signs = upper >> 3 & 1;
     return x;
 }
 
@@ -144,57 +105,58 @@ static uint16_t scale_of(StoredType type, const uint8_t *block) {
     return half;
 }
 
-/* Reads eight number e of a block, and the numbers of its levels. */
-static Eight read_eight(StoredType type, const Grid *grid, const uint8_t *block, size_t e,
-                        uint8_t *levels) {
+/* Reads eight number e of a block. */
+static Eight read_eight(StoredType type, const uint8_t *block, size_t e) {
     const bool one = type == STORED_IQ1_S || type == STORED_IQ1_M;
-    const Eight x = one ? eight_of_iq1(type, block, e) : eight_of(type, block, e);
-    for (size_t i = 0; i < 8; i += grid->digits)
-        grid_point(grid, x.points[i / grid->digits], levels + i);
-    return x;
+    return one ? eight_of_iq1(type, block, e) : eight_of(type, block, e);
 }
 
-/* The index of a weight's value in the superblock type's table (superblocks.c), which lists the
- * levels of either sign or shift: IQ3 from the lowest to the highest, IQ2 and IQ1 first the three
- * of plus. */
-static uint8_t superblock_code(StoredType type, const Eight *x, size_t i, uint8_t level) {
-    const bool minus = x->signs >> i & 1;
-    switch (type) {
-    case STORED_IQ3_S:
-    case STORED_IQ3_XXS:
-        return (uint8_t)(minus ? 7 - level : 8 + level);
-    case STORED_IQ1_S:
-    case STORED_IQ1_M:
-        return (uint8_t)(level + (x->shift < 0.0f ? 3 : 0));
-    default:
-        return (uint8_t)(level + (minus ? 3 : 0));
-    }
+/* Puts the eight where a panel with a codebook has it. */
+static void put_points(const Eight *x, uint8_t *codes) {
+    memset(codes, 0, EIGHT);
+    codes[EIGHT_POINT] = (uint8_t)x->points[0];
+    codes[EIGHT_UPPER] = (uint8_t)(x->points[0] >> 8);
+    codes[EIGHT_SECOND] = (uint8_t)x->points[1];
+    codes[EIGHT_SECOND_UPPER] = (uint8_t)(x->points[1] >> 8);
+    codes[EIGHT_SIGNS] = x->signs;
 }
 
-void stored_iq_block_to_superblocks(StoredType type, const uint8_t *block,
+/* The level of weight i of the eight. */
+static int level_of(TensorType book, const Eight *x, size_t i) {
+    const size_t n = EIGHT / codebook_halves(book);
+    const int level = (int8_t)codebook_points(book)[x->points[i / n] * n + i % n];
+    if (codebook_is_moved(book)) return x->signs ? level - 1 : level + 1;
+    return x->signs >> i & 1 ? -level : level;
+}
+
+/* The number of a level in the table of a type that holds levels. */
+static uint8_t code_of_level(TensorType panel, int level) {
+    const int8_t *table = superblock_table(panel);
+    uint8_t code = 0;
+    while (code < 15 && table[code] != level) code++;
+    return code;
+}
+
+void stored_iq_block_to_superblocks(StoredType type, TensorType panel, const uint8_t *block,
                                     const SuperblockCodes *to) {
-    const Grid *grid = book_of(type).grid;
-    const size_t group = type_group(stored_type_info(type)->lossless);
+    const TensorType book = stored_type_info(type)->lossless;
     to->scales[0] = scale_of(type, block);
     for (size_t e = 0; e < 32; e++) {
-        uint8_t levels[8];
-        const Eight x = read_eight(type, grid, block, e, levels);
-        to->sub_scales[8 * e / group] = x.sub;
-        for (size_t i = 0; i < 8; i++)
-            to->codes[8 * e + i] = superblock_code(type, &x, i, levels[i]);
+        const Eight x = read_eight(type, block, e);
+        uint8_t *codes = to->codes + EIGHT * e;
+        to->sub_scales[EIGHT * e / type_group(panel)] = x.sub;
+        if (type_has_codebook(panel)) put_points(&x, codes);
+        for (size_t i = 0; i < EIGHT && !type_has_codebook(panel); i++)
+            codes[i] = code_of_level(panel, level_of(book, &x, i));
     }
 }
 
-static void eight_to_floats(StoredType type, const Book *book, const uint8_t *block, size_t e,
-                            float *out) {
-    uint8_t levels[8];
-    const Eight x = read_eight(type, book->grid, block, e, levels);
-    const float scale =
-        numbers_half_to_float(scale_of(type, block)) * (float)(2 * x.sub + 1) * book->unit;
-    for (size_t i = 0; i < 8; i++) {
-        float value = scale * ((float)book->levels[levels[i]] + x.shift);
-        out[i] = x.signs >> i & 1 ? -value : value;
-    }
+static void eight_to_floats(StoredType type, const uint8_t *block, size_t e, float *out) {
+    const TensorType book = stored_type_info(type)->lossless;
+    const Eight x = read_eight(type, block, e);
+    const float scale = numbers_half_to_float(scale_of(type, block)) * (float)(2 * x.sub + 1) *
+                        superblock_part_unit(book);
+    for (size_t i = 0; i < EIGHT; i++) out[i] = scale * (float)level_of(book, &x, i);
 }
 
 /* ---- Two to four levels ---- */
@@ -244,12 +206,11 @@ static void few_levels_to_floats(StoredType type, const uint8_t *block, float *o
 
 void stored_iq_to_floats(StoredType type, const uint8_t *stored, size_t n, float *out) {
     const StoredTypeInfo *info = stored_type_info(type);
-    const Book book = book_of(type);
     for (size_t i = 0; i < n; i += info->block, stored += info->block_bytes, out += info->block) {
         if (weight_types[info->lossless].shared) {
             few_levels_to_floats(type, stored, out);
             continue;
         }
-        for (size_t e = 0; e < 32; e++) eight_to_floats(type, &book, stored, e, out + 8 * e);
+        for (size_t e = 0; e < 32; e++) eight_to_floats(type, stored, e, out + EIGHT * e);
     }
 }

@@ -11,9 +11,9 @@
 void stored_few_levels_to_superblocks(StoredType type, const uint8_t *block,
                                       const SuperblockCodes *to);
 
-/* Takes a block of a type with a codebook apart for superblocks_pack; `to` points at its elements.
- */
-void stored_iq_block_to_superblocks(StoredType type, const uint8_t *block,
+/* Takes a block of a type with a codebook apart for superblocks_pack, for panels of the type's
+ * `lossless` or `wide` type; `to` points at its elements. */
+void stored_iq_block_to_superblocks(StoredType type, TensorType panel, const uint8_t *block,
                                     const SuperblockCodes *to);
 
 /* Converts n elements (whole blocks) to float32. */

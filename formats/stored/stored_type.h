@@ -62,6 +62,8 @@ typedef struct StoredTypeInfo {
     bool approximate;     /* no type holds every value: `lossless` is only the nearest one */
     uint32_t row_scale;   /* bytes of a scale that a file has once, before the blocks of a row, and
                              that begins each block once it is read; 0: none */
+    TensorType wide;      /* holds every value unchanged as well, in more bytes, and is multiplied
+                             faster; TENSOR_VECTOR: none */
 } StoredTypeInfo;
 
 const StoredTypeInfo *stored_type_info(StoredType type);

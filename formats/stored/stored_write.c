@@ -13,7 +13,8 @@ StoredType stored_write_type(TensorType type) {
     if (type == TENSOR_BF16_ACT) return STORED_BF16;
     if (type == TENSOR_Q8_MIN || type == TENSOR_VECTOR) return STORED_TYPES;
     if (type == TENSOR_NVFP4) return STORED_NVFP4;
-    if (is_superblock_type(type) && superblock_scales(type) == SCALES_ODD_PARTS)
+    if (is_superblock_type(type) &&
+        (superblock_scales(type) == SCALES_ODD_PARTS || type_has_codebook(type)))
         return STORED_TYPES;
     if (is_superblock_type(type) && (superblock_scale_is_float(type) || weight_types[type].raise))
         return STORED_TYPES;

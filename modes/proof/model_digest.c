@@ -108,12 +108,16 @@ static bool digest_all(Work *work) {
     return !atomic_load(&failed);
 }
 
-/* What the lines call a type. q5_0 and q5_1 are called what computes the same bits with the same
- * codes: as these GGUF's types of their names were kept before, and receipts of then replay. */
+/* What the lines call a type: some are called what computes the same bits with the same codes, as
+ * these GGUF's types were kept before, so that receipts of then replay. */
 static const char *digest_type_name(uint32_t type) {
-    if (type == TENSOR_Q5_0) type = TENSOR_Q8;
-    if (type == TENSOR_Q5_1) type = TENSOR_Q8_MIN;
-    return tensor_type_info(type)->name;
+    static const uint8_t before[TENSOR_TYPES] = {
+        [TENSOR_Q5_0] = TENSOR_Q8,      [TENSOR_Q5_1] = TENSOR_Q8_MIN,
+        [TENSOR_IQ2_XXS] = TENSOR_IQ2,  [TENSOR_IQ2_XS] = TENSOR_IQ2,
+        [TENSOR_IQ2_S] = TENSOR_IQ2,    [TENSOR_IQ1_S] = TENSOR_IQ1,
+        [TENSOR_IQ1_M] = TENSOR_IQ1,    [TENSOR_IQ3_XXS_G] = TENSOR_IQ3_XXS,
+        [TENSOR_IQ3_S_G] = TENSOR_IQ3_S};
+    return tensor_type_info(before[type] ? before[type] : type)->name;
 }
 
 /* Writes the SHA-256 of all weights: that of a text with one line for each tensor, which has its

@@ -1,7 +1,7 @@
-/* The codebooks of GGUF's types of 1 to 3 bits: points on a grid with few levels. stored_iq.c reads
+/* The codebooks of GGUF's types of 1 to 3 bits: points on a grid with few levels. codebooks.c reads
  * them. */
-#ifndef FORMATS_STORED_STORED_GRIDS_H
-#define FORMATS_STORED_STORED_GRIDS_H
+#ifndef KERNELS_GRIDS_H
+#define KERNELS_GRIDS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* Written by tests/fixtures/make_gguf_grids.py. */
-#include "formats/stored/stored_grids.h"
+#include "kernels/grids.h"
 
 static const uint64_t iq2_xxs_words[] = {
     0x4141441055141555, 0x0000100044140400, 0x0040001400400400, 0x1050000004000000,
