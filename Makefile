@@ -466,15 +466,18 @@ endif
 # The superblocks' kernels are hundreds: with both sanitizers inline gcc compiles an instruction set's for 6 minutes
 # and more. Calls of ASan find the same; what UBSan would find there, avx2.c and its like show, made by the same macros.
 CHEAP_ASAN = -fno-sanitize=undefined --param asan-instrumentation-with-call-threshold=0
+# What kernels/lanes.h says.
+LANES_NOT_INLINE = -DLANES_INLINE='static inline __attribute__((unused))'
 asan:
 	LSAN_OPTIONS=suppressions=tests/leaks.txt $(MAKE) $(ASAN_TIER) BUILD=build/asan OPT=-O1 CFLAGS="$(SANITIZE) -g1 -Wno-format-truncation" LDFLAGS="$(SANITIZE) -no-pie" \
-		UNSANITIZED="$(ABSENT_ISAS)" SUPERBLOCK_FLAGS="$(CHEAP_ASAN)"
+		UNSANITIZED="$(ABSENT_ISAS)" SUPERBLOCK_FLAGS="$(CHEAP_ASAN)" FLAGS_reference="$(LANES_NOT_INLINE)"
 
 # Vector code is long straight lines, at which clang's coverage and sanitizers take minutes a file; no fuzz target
 # calls it. clang's -fno-sanitize=all leaves the coverage on.
 NO_COVERAGE = -fno-sanitize-coverage=edge,trace-cmp,inline-8bit-counters,pc-table,indirect-calls,stack-depth
 fuzz:
 	$(MAKE) fuzzers BUILD=build/fuzz CC=clang OPT=-O1 UNSANITIZED="$(ISAS)" NO_SANITIZERS="-fno-sanitize=all $(NO_COVERAGE)" \
+		FLAGS_reference="$(LANES_NOT_INLINE)" \
 		CFLAGS="$(SANITIZE) -fsanitize=fuzzer-no-link" LDFLAGS="$(SANITIZE)"
 	scripts/run-fuzz $(FUZZ_SECONDS) $(FUZZERS:$(BUILD)/%=build/fuzz/%)
 fuzzers: $(FUZZERS) $(BUILD)/seeds

@@ -24,7 +24,11 @@
 
 enum { LANES = 16 };
 
+/* Plain C's lanes are arrays, for whose loops a compiler with sanitizers takes minutes where all is inlined:
+ * `make asan` and `make fuzz` leave the choice to it. */
+#ifndef LANES_INLINE
 #define LANES_INLINE static inline __attribute__((always_inline, unused))
+#endif
 
 /* The compiler's flags choose the registers. The core computes in plain C everywhere, also on Arm,
  * where NEON needs no flag. */
