@@ -152,7 +152,7 @@ static Status choose_files(Export *e, Error *error) {
     if (e->gguf && kept)
         return usage(error, "a GGUF target has all of its source but the types: no ", kept);
     if (e->gguf && e->target_size.bytes)
-        return usage(error, "of a GGUF target the size is in bits a weight: --target-size 4.5b",
+        return usage(error, "for a GGUF target give the size in bits a weight: --target-size 4.5b",
                      "");
     int length = a->random ? snprintf(e->source, sizeof e->source, "random:%s", a->random)
                            : snprintf(e->source, sizeof e->source, "%s", a->operands[0]);

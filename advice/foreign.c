@@ -203,7 +203,7 @@ static const struct {
 static const struct {
     const char *program, *names, *says;
 } of_tools[] = {
-    {"export", " o outfile output out ", "the result stands behind the source: SOURCE TARGET"},
+    {"export", " o outfile output out ", "the result stands after the source: SOURCE TARGET"},
     {"export", " imatrix ", "--calibrate FILE runs a text instead"},
     {"export", " model m ", "the model stands alone: SOURCE TARGET"},
     {"bench", " model m ", "the model stands alone: bench MODEL [options]"},
@@ -305,7 +305,7 @@ static bool asks_for_help(const CommandLine *line) {
 static Status operand(const char *word, Error *error) {
     if (is_whole(word) && !may_be_model(word))
         return usage(error,
-                     "%s is no model. --layers takes no number: it prints the layers, which all "
+                     "%s is not a model. --layers takes no number: it prints the layers, which all "
                      "run on the processor",
                      word);
     if (word[0] == '{')

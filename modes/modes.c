@@ -52,7 +52,7 @@ static bool asks_help(const Options *options) {
 /* --help WORD, whose word has been taken for a model: the options that speak of it. */
 static Status help_about(const CommandLine *line, const char *word, Error *error) {
     if (command_line_help_about(stdout, line, word)) return standard_streams_finish(error);
-    error_set(error, "--help: no option speaks of '%s'; --help all lists them all", word);
+    error_set(error, "--help: no option mentions '%s'; --help all lists them all", word);
     return STATUS_USAGE;
 }
 

@@ -171,7 +171,7 @@ static Status options_check(const Options *o, Error *error) {
     }
     for (size_t i = 0; i < o->stop.n; i++) {
         if (o->stop.items[i][0] != '\0') continue;
-        error_set(error, "--stop: an empty text is everywhere");
+        error_set(error, "--stop: an empty text would match everywhere");
         return STATUS_USAGE;
     }
     return STATUS_OK;

@@ -171,7 +171,7 @@ Status output_names_check(const Options *o, Error *error) {
                         (stat(written[i].path, &file) == 0 && S_ISREG(file.st_mode) &&
                          is_file(written[k].path, &file));
             if (same && strncmp(written[i].path, "/dev/", 5) != 0)
-                return refuse(&written[i], "is another option's file as well", error);
+                return refuse(&written[i], "is also the file of another option", error);
         }
     }
     return STATUS_OK;

@@ -585,7 +585,7 @@ static void rows_and_prompts_that_are_wrong_are_told_by_number_and_name(void **s
     Process r = table(p, rows, "{text}", NULL);
     assert_int_equal(r.status, 3);
     assert_non_null(strstr(r.out, "the row has 1 field, but the header has 2"));
-    assert_non_null(strstr(r.out, "field 1: 'x' stands behind its closing quote"));
+    assert_non_null(strstr(r.out, "field 1: 'x' stands after its closing quote"));
     assert_non_null(strstr(r.out, "not UTF-8 text: byte 0xff"));
     assert_non_null(strstr(r.out, "a quote is not closed"));
     assert_non_null(strstr(r.err, "4 of 6 lines failed"));

@@ -261,7 +261,7 @@ static void text_on_stdin_follows_the_prompt_or_is_hinted_at(void **state) {
     process_free(&p);
     const char *const said[] = {"run", tiny, "-m", "chat", "-i", "Hi", "-n", "2", NULL};
     p = process_run(said, PROMPT, strlen(PROMPT));
-    assert_non_null(strstr(p.err, "-f - puts it behind the prompt of -i"));
+    assert_non_null(strstr(p.err, "-f - puts it after the prompt of -i"));
     process_free(&p);
     p = process_run(bare, NULL, 0);
     assert_null(strstr(p.err, "stdin"));
@@ -853,7 +853,7 @@ static void help_and_version_are_printed(void **state) {
     assert_true(strncmp(p.out, "Chat (-m chat)", 14) == 0);
     assert_null(strstr(p.out, "--threads"));
     process_free(&p);
-    assert_fails(RUN("run", "--help", "xyzzy"), 2, "no option speaks of 'xyzzy'");
+    assert_fails(RUN("run", "--help", "xyzzy"), 2, "no option mentions 'xyzzy'");
     p = RUN("run", "--version");
     assert_int_equal(p.status, 0);
     assert_non_null(strstr(p.out, "verbatim 0."));

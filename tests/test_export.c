@@ -85,7 +85,7 @@ static void a_wrong_command_line_says_so(void **state) {
     assert_fails(RUN("export", "one", "two.gguf", "--target-size", "40M", "--calibrate", "three"),
                  2, "in bits a weight: --target-size 4.5b");
     assert_fails(RUN("export", "one", "-o", "two"), 2,
-                 "no option -o: the result stands behind the source: SOURCE TARGET");
+                 "no option -o: the result stands after the source: SOURCE TARGET");
     assert_fails(RUN("export", "one", "two", "--outtype", "q8_0"), 2,
                  "no option --outtype; did you mean --type TYPE?");
     assert_fails(RUN("export", "--random", "tiny", "two", "-t", "q8", "--keep", "nosuch=f16"), 1,

@@ -120,7 +120,7 @@ static void a_number_of_layers_gets_a_hint(void **state) {
     Process p = RUN("run", "model.bin", "--layers", "99");
     assert_int_equal(p.status, 2);
     assert_string_equal(p.err,
-                        "run: 99 is no model. --layers takes no number: it prints the layers, "
+                        "run: 99 is not a model. --layers takes no number: it prints the layers, "
                         "which all run on the processor\n");
     process_free(&p);
 }

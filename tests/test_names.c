@@ -215,7 +215,7 @@ static void a_name_is_enough_where_one_model_has_it(void **state) {
     opens("small", "sha256-" DIGEST ",");
     opens("small:latest", "sha256-" DIGEST ",");
     Process p = RUN("run", "tiny", "-n", "2");
-    PROCESS_SAYS(p, 1, "tiny: several models are called so: Tiny-One, tiny-two");
+    PROCESS_SAYS(p, 1, "tiny: several models have this name: Tiny-One, tiny-two");
     static const char *const almost[][2] = {{"tinyone", "Tiny-One"},
                                             {"name-1", "Org/Name-1B"},
                                             {"Tiny-One.gguf", "Tiny-One"},

@@ -291,7 +291,7 @@ static void parameters_and_system_prompt_of_the_manifest_count(void **state) {
     /* A stranger's parameters. */
     store_model("broken", gguf, "[1, 2", NULL);
     p = RUN("run", "broken", "-i", "a", "-n", "1");
-    PROCESS_SAYS(p, 1, "ollama's parameters of it are no JSON object");
+    PROCESS_SAYS(p, 1, "its parameters of ollama are not a JSON object");
     json_decref(gguf);
 }
 

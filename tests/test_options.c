@@ -307,7 +307,7 @@ static void what_does_not_fit_together_is_refused(void **state) {
     REFUSES("--help: 'no' is none of usual|all", "--help=no");
     REFUSES("--against MODEL compares on a text: --eval FILE, or -i TEXT for the answers of both",
             "m", "--against", "n");
-    REFUSES("--stop: an empty text is everywhere", "m", "--stop", "");
+    REFUSES("--stop: an empty text would match everywhere", "m", "--stop", "");
     REFUSES("-i is given twice", "m", "-i", "a", "-i", "b");
     REFUSES("--eval FILE names the text: no -i or -f", "m", "--eval", "f", "-i", "a");
     REFUSES("--attention a.png: the name says the form: .svg, .html, .json; or for the "

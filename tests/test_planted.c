@@ -416,7 +416,7 @@ static void a_result_replaces_nothing_that_is_read_or_kept(void **state) {
     KEEPS("--session reads this file", "-m", "chat", "-i", "a", "--session", file, "-o", file);
     KEEPS("--receipt-key reads this file", "-i", "a", "--receipt-key", file, "--receipt", file);
     KEEPS("-o is empty: it names a file", "-i", "a", "-o", "");
-    KEEPS("is another option's file as well", "-i", "a", "-o", "none", "--receipt", "none");
+    KEEPS("is also the file of another option", "-i", "a", "-o", "none", "--receipt", "none");
     assert_int_equal(rename(file, key), 0);
     assert_keeps(key, RUN("run", model, "-m", "chat", "-i", "a", "--session", file, "-o", key),
                  "--session reads this file");

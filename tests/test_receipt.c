@@ -549,7 +549,7 @@ static void what_is_no_receipt_is_refused(void **state) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         snprintf(text, sizeof text, empty, kinds[i], "chat");
         file_write(f->receipt, text, strlen(text));
-        EXPECT(1, ("run", MODEL, "--replay", f->receipt), "has no value of its kind");
+        EXPECT(1, ("run", MODEL, "--replay", f->receipt), "has a value of the wrong type");
     }
     EXPECT(2, ("run", MODEL, "--replay", f->receipt, "--receipt", f->receipt), "use one of them");
     EXPECT(2, ("run", MODEL, "--info", "--receipt", f->receipt), "not of this");

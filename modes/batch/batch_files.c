@@ -173,7 +173,7 @@ static Status other_fingerprint(const ResultFile *file, size_t number, const Res
 static void say_dropped(const ResultFile *file, size_t number, size_t length) {
     terminal_say(
         "%s: line %zu is not whole (%zu bytes without a line's end, as a kill or a full disk "
-        "leaves them): dropped, and written anew",
+        "leaves them): dropped, and computed again",
         file->path, number, length);
 }
 

@@ -100,10 +100,10 @@ static Status check_table(Options *o, Error *error) {
     if (!o->batch) return usage(error, "--csv is for --batch FILE");
     batch->csv = !batch->batch_text;
     if (!batch->csv && batch->csv_id)
-        return usage(error, "--csv-id names a column of a table, which --batch-text has not");
+        return usage(error, "--csv-id names a column of a table, which --batch-text does not have");
     if (!batch->csv) return STATUS_OK;
     if (batch->live || proof->receipt)
-        return usage(error, "a table of --batch goes without --live and --receipt");
+        return usage(error, "a table of --batch takes no --live and no --receipt");
     /* A missing file is reported when it is opened. */
     bool there = strcmp(o->batch, "-") == 0 || access(o->batch, F_OK) == 0;
     if (!o->prompt && !o->prompt_file && there)

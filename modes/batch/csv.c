@@ -134,7 +134,7 @@ static Status split(Csv *csv, Error *error) {
         i += quoted;
         if (quoted && i < n && in[i] != csv->separator)
             return error_set(error,
-                             "field %zu: '%c' stands behind its closing quote (a quote "
+                             "field %zu: '%c' stands after its closing quote (a quote "
                              "inside quotes is doubled)",
                              csv->n_fields + 1, in[i]);
         for (; i < n && in[i] != csv->separator; i++) csv->unquoted[out++] = in[i];

@@ -163,7 +163,7 @@ void input_texts_hint_at_stdin(const InputTexts *texts, const Options *o) {
     bool pipe = S_ISFIFO(info.st_mode) && poll(&ready, 1, 0) == 1 && ready.revents & POLLIN;
     if (file || pipe)
         terminal_say("text waits on stdin, which is not read: -f - %s",
-                     o->prompt ? "puts it behind the prompt of -i" : "takes it as the prompt");
+                     o->prompt ? "puts it after the prompt of -i" : "takes it as the prompt");
 }
 
 static void close_text(InputText *input) {

@@ -327,7 +327,7 @@ static Status several(const ModelNames *names, const char *name, Error *error) {
         if (match_name(name, names->models[i].name) == BEGINS)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%.150s", at ? ", " : "",
                                    names->models[i].name);
-    return error_set(error, "%s: several models are called so: %s", name, list);
+    return error_set(error, "%s: several models have this name: %s", name, list);
 }
 
 static void in_lower_case(char *out, size_t size, const char *text) {

@@ -172,7 +172,7 @@ static Status read_parameters(OllamaDefaults *defaults, Options *o, Said *said, 
     free(text);
     if (!json_is_object(json)) {
         json_decref(json);
-        return error_set(error, "%s: ollama's parameters of it are no JSON object", o->model);
+        return error_set(error, "%s: its parameters of ollama are not a JSON object", o->model);
     }
     json_object_foreach(json, name, value) {
         if (strcmp(name, "stop") == 0)

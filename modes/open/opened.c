@@ -194,8 +194,8 @@ Status opened_end_answer(Opened *opened, Status status, Error *error) {
     bool answers = traits & MODE_CONTINUES_TEXT || opened->options->mode == TEXT_CHAT;
     if (status != STATUS_OK || !answers || cut_after == 0) return status;
     error_set(error,
-              "the text was cut after %zu tokens (-n, or the context) and has not its whole "
-              "shape; --on-length close would end it",
+              "the text was cut after %zu tokens (-n, or the context), before its shape was "
+              "complete; --on-length close completes it",
               cut_after);
     return STATUS_LINES_FAILED;
 }

@@ -260,7 +260,7 @@ static Status apply_setting(CommandLine *line, const char *name, const json_t *v
     size_t n = 1, index;
     const OptionRow *row = command_line_find(line, name, &index);
     if (row && !is_of_kind(value, row->kind))
-        return error_set(error, "'%s' has no value of its kind", name);
+        return error_set(error, "'%s' has a value of the wrong type", name);
     values[0] = json_reader_word(value);
     if (json_is_string(value) && !values[0])
         return error_set(error, "'%s' holds a zero byte", name);

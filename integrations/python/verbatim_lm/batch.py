@@ -138,7 +138,7 @@ class _Output:
         if torn:  # the user may have meant it for something else than a result
             warnings.warn(
                 f"{path}: its last line is not whole ({torn} bytes without a line's end, as a kill or a full disk "
-                "leaves them): dropped, and written anew",
+                "leaves them): dropped, and computed again",
                 stacklevel=2,
             )
         self.file.truncate(at)
