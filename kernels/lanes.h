@@ -24,8 +24,8 @@
 
 enum { LANES = 16 };
 
-/* Plain C's lanes are arrays, for whose loops a compiler with sanitizers takes minutes where all is inlined:
- * `make asan` and `make fuzz` leave the choice to it. */
+/* Plain C's lanes are arrays, for whose loops a compiler with sanitizers takes minutes where all is
+ * inlined: `make asan` and `make fuzz` leave the choice to it. */
 #ifndef LANES_INLINE
 #define LANES_INLINE static inline __attribute__((always_inline, unused))
 #endif
