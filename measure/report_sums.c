@@ -196,25 +196,28 @@ enum { LOGITS_VOCAB = 256, LOGITS_ROWS = 24, LOGITS_CHUNK = 23, QUICK_TYPES = TE
  * change with the revision alone (docs/numerics.md): `bench --report -` then prints the new ones.
  */
 static const uint64_t logits_sums[TENSOR_TYPES] = {
-    [TENSOR_F32] = 0x18e8249c507b2f1c,      [TENSOR_F16] = 0xb11a4d76736b732e,
-    [TENSOR_BF16] = 0x762a833db57d9ff1,     [TENSOR_Q8] = 0x2c8e78ccc841f732,
-    [TENSOR_Q8_64] = 0xc823159f2a46ef26,    [TENSOR_Q4] = 0x3eae24e5fe2dd428,
-    [TENSOR_Q4_MIN] = 0x9f0ab77f4537cf5b,   [TENSOR_Q8_MIN] = 0x77a80f418023f839,
-    [TENSOR_Q4_K] = 0xccbbdd0682bb8364,     [TENSOR_Q5_K] = 0xfe7929ee1f8b38fb,
-    [TENSOR_Q6_K] = 0x490e021d397257ed,     [TENSOR_Q4_NL] = 0x29c0197ad48b34cb,
-    [TENSOR_MXFP4] = 0xb6e50afeb2fe319b,    [TENSOR_NVFP4] = 0x0423735399cff1ab,
-    [TENSOR_Q2_K] = 0xfa819e5d57b3d885,     [TENSOR_Q3_K] = 0xe5443e6fb425487f,
-    [TENSOR_IQ2] = 0x38a5b87002867ceb,      [TENSOR_IQ1] = 0x2e14ac2079078b53,
-    [TENSOR_IQ3_XXS] = 0x5fe119a39e3013e3,  [TENSOR_IQ3_S] = 0xc01e69af5f22658a,
-    [TENSOR_IQ4_XS] = 0x97afce6a6347d932,   [TENSOR_Q2_0] = 0xed19781ccbb233da,
-    [TENSOR_TQ2_0] = 0x5bf25bb5b4400a9e,    [TENSOR_Q1_0] = 0xf570c14b428f5dee,
-    [TENSOR_NVFP4_T] = 0xa03e2f277f3d0e60,  [TENSOR_IQ2_K] = 0x99b18795166b8c26,
-    [TENSOR_IQ2_KS] = 0x3a3bcf5e41742b99,   [TENSOR_IQ3_K] = 0xc9427cdc230cf788,
-    [TENSOR_IQ3_KS] = 0x735204bb78fbbabf,   [TENSOR_IQ4_K] = 0x0852ce46a3602903,
-    [TENSOR_IQ4_KS] = 0x77d525814ca267bd,   [TENSOR_IQ5_K] = 0x8e1dd514203a0282,
-    [TENSOR_IQ5_KS] = 0xe2e911d1078b5709,   [TENSOR_IQ6_K] = 0x28a8da11d6023861,
-    [TENSOR_Q5_0] = 0x2724471e1d899b0f,     [TENSOR_Q5_1] = 0x4cf8dbacdcd944fd,
-    [TENSOR_BF16_ACT] = 0xd8788a489f2e9233,
+    [TENSOR_F32] = 0x18e8249c507b2f1c,       [TENSOR_F16] = 0xb11a4d76736b732e,
+    [TENSOR_BF16] = 0x762a833db57d9ff1,      [TENSOR_Q8] = 0x2c8e78ccc841f732,
+    [TENSOR_Q8_64] = 0xc823159f2a46ef26,     [TENSOR_Q4] = 0x3eae24e5fe2dd428,
+    [TENSOR_Q4_MIN] = 0x9f0ab77f4537cf5b,    [TENSOR_Q8_MIN] = 0x77a80f418023f839,
+    [TENSOR_Q4_K] = 0xccbbdd0682bb8364,      [TENSOR_Q5_K] = 0xfe7929ee1f8b38fb,
+    [TENSOR_Q6_K] = 0x490e021d397257ed,      [TENSOR_Q4_NL] = 0x29c0197ad48b34cb,
+    [TENSOR_MXFP4] = 0xb6e50afeb2fe319b,     [TENSOR_NVFP4] = 0x0423735399cff1ab,
+    [TENSOR_Q2_K] = 0xfa819e5d57b3d885,      [TENSOR_Q3_K] = 0xe5443e6fb425487f,
+    [TENSOR_IQ2] = 0x38a5b87002867ceb,       [TENSOR_IQ1] = 0x2e14ac2079078b53,
+    [TENSOR_IQ3_XXS] = 0x5fe119a39e3013e3,   [TENSOR_IQ3_S] = 0xc01e69af5f22658a,
+    [TENSOR_IQ4_XS] = 0x97afce6a6347d932,    [TENSOR_Q2_0] = 0xed19781ccbb233da,
+    [TENSOR_TQ2_0] = 0x5bf25bb5b4400a9e,     [TENSOR_Q1_0] = 0xf570c14b428f5dee,
+    [TENSOR_NVFP4_T] = 0xa03e2f277f3d0e60,   [TENSOR_IQ2_K] = 0x99b18795166b8c26,
+    [TENSOR_IQ2_KS] = 0x3a3bcf5e41742b99,    [TENSOR_IQ3_K] = 0xc9427cdc230cf788,
+    [TENSOR_IQ3_KS] = 0x735204bb78fbbabf,    [TENSOR_IQ4_K] = 0x0852ce46a3602903,
+    [TENSOR_IQ4_KS] = 0x77d525814ca267bd,    [TENSOR_IQ5_K] = 0x8e1dd514203a0282,
+    [TENSOR_IQ5_KS] = 0xe2e911d1078b5709,    [TENSOR_IQ6_K] = 0x28a8da11d6023861,
+    [TENSOR_Q5_0] = 0x2724471e1d899b0f,      [TENSOR_Q5_1] = 0x4cf8dbacdcd944fd,
+    [TENSOR_BF16_ACT] = 0xd8788a489f2e9233,  [TENSOR_IQ2_XXS] = 0x3872cd3586927bd1,
+    [TENSOR_IQ2_XS] = 0x56e9b16a2babc444,    [TENSOR_IQ2_S] = 0x48347158e9156e5b,
+    [TENSOR_IQ3_XXS_G] = 0xe294ba1e4f681f32, [TENSOR_IQ3_S_G] = 0x4c7d6a10f54c6912,
+    [TENSOR_IQ1_S] = 0xeb77dff2c7c5b70d,     [TENSOR_IQ1_M] = 0x640fa68e4824fdc0,
 };
 
 /* Runs the tokens through the model of one conversion, in a pass of many rows and a pass of one. */
@@ -243,8 +246,11 @@ static Status sum_logits(const ModelFile *file, const Isa *isa, char sum[17], Er
     return status;
 }
 
-/* The sums of one type with every instruction set of this machine. */
-static Status sum_type(ReportSums *sums, TensorType type, Error *error) {
+bool report_has_sum(TensorType type) {
+    return logits_sums[type] != 0;
+}
+
+Status report_logits_of(ReportSums *sums, TensorType type, Error *error) {
     const char *name = tensor_type_info(type)->name;
     char known[17], what[40], sum[17];
     int fd = -1;
@@ -271,7 +277,7 @@ Status report_logits(ReportSums *sums, bool quick, const volatile sig_atomic_t *
     Status status = STATUS_OK;
     for (TensorType type = TENSOR_F32; type < (quick ? QUICK_TYPES : TENSOR_TYPES); type++) {
         if (*interrupted) return STATUS_INTERRUPTED;
-        if (tensor_type_is_built(type)) status = sum_type(sums, type, error);
+        if (tensor_type_is_built(type)) status = report_logits_of(sums, type, error);
         if (status != STATUS_OK) break;
     }
     return status;

@@ -27,4 +27,10 @@ Status report_stories(ReportSums *sums, int n_threads, bool quick,
 Status report_logits(ReportSums *sums, bool quick, const volatile sig_atomic_t *interrupted,
                      Error *error);
 
+/* The same for one type. */
+Status report_logits_of(ReportSums *sums, TensorType type, Error *error);
+
+/* Whether the sum of a type's logits is known. */
+bool report_has_sum(TensorType type);
+
 #endif

@@ -18,6 +18,7 @@
 #include "core/modelfile.h"
 #include "measure/bench_attention.h"
 #include "measure/report_shape.h"
+#include "measure/report_sums.h"
 
 #include "process.h"
 #include "small_model.h"
@@ -222,6 +223,22 @@ static void a_report_has_the_machine_the_sums_and_the_speeds(void **state) {
     process_free(&p);
 }
 
+/* A new type of weights needs a sum in measure/report_sums.c, else each report says that it differs. */
+static void every_type_of_weights_has_its_sum(void **state) {
+    (void)state;
+    Error error = {0};
+    ReportSums sums = {.stories = json_array(), .logits = json_array()};
+    for (TensorType type = TENSOR_F32; type < TENSOR_TYPES; type++) {
+        if (!tensor_type_is_built(type)) continue;
+        if (!report_has_sum(type)) fail_msg("%s has no sum", tensor_type_info(type)->name);
+        if (!tier_takes(type, 11, 5)) continue;
+        assert_int_equal(report_logits_of(&sums, type, &error), STATUS_OK);
+    }
+    assert_string_equal(sums.other, "");
+    json_decref(sums.stories);
+    json_decref(sums.logits);
+}
+
 /* The story model is another one here: the report is written, names the sums and fails. */
 static void a_report_with_other_sums_names_them_and_fails(void **state) {
     (void)state;
@@ -421,6 +438,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(attention_is_measured_up_to_the_context),
         cmocka_unit_test_setup_teardown(a_report_has_the_machine_the_sums_and_the_speeds,
                                         small_cache, any_cache),
+        cmocka_unit_test(every_type_of_weights_has_its_sum),
         cmocka_unit_test_setup_teardown(a_report_with_other_sums_names_them_and_fails, small_cache,
                                         any_cache),
         cmocka_unit_test_setup_teardown(a_report_replaces_no_file_and_says_what_cannot_be_written,
