@@ -223,7 +223,8 @@ static void a_report_has_the_machine_the_sums_and_the_speeds(void **state) {
     process_free(&p);
 }
 
-/* A new type of weights needs a sum in measure/report_sums.c, else each report says that it differs. */
+/* A new type of weights needs a sum in measure/report_sums.c, else each report says that it
+ * differs. */
 static void every_type_of_weights_has_its_sum(void **state) {
     (void)state;
     Error error = {0};
