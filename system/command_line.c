@@ -280,8 +280,10 @@ static Status parse_option(CommandLine *line, int argc, char **argv, int *i, Err
     if (row->kind != OPTION_FLAG && !value) {
         /* A value that reads as an option is one forgotten before it. */
         if (lone)
-            return usage(error, "%s needs a value: %s %s (%s)", spelled, spelled, row->value,
-                         row->help);
+            return row->help
+                       ? usage(error, "%s needs a value: %s %s (%s)", spelled, spelled, row->value,
+                               row->help)
+                       : usage(error, "%s needs a value: %s %s", spelled, spelled, row->value);
         value = argv[++*i];
     }
     if (row->kind == OPTION_TEXT && line->given[index])

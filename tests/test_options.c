@@ -241,6 +241,8 @@ static void a_missing_value_is_asked_for(void **state) {
     (void)state;
     Options o;
     Error error;
+    /* Another row's help names these, so that they have none of their own. */
+    REFUSES("--logits needs a value: --logits FILE", "m", "--batch", "b", "--logits");
     REFUSES("-i needs a value: -i TEXT (continue this text; - reads it from stdin)", "m", "-i");
     REFUSES("--top-k needs a value: --top-k N (sample among the N most likely tokens; 0: all [0])",
             "m", "--top-k", "--stats");
