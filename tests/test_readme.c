@@ -229,6 +229,10 @@ static void an_exercise_asks_runs_and_compares(void **state) {
     assert_int_equal(p.status, 2);
     assert_string_equal(p.out, "exercises: no exercise is called 99; ./exercises lists them\n");
     process_free(&p);
+    p = exercise(scratch, ":", "'.'"); /* a name, not a pattern that every number fits */
+    assert_int_equal(p.status, 2);
+    assert_string_equal(p.out, "exercises: no exercise is called .; ./exercises lists them\n");
+    process_free(&p);
     free(page);
     free(scratch);
 }
