@@ -14,9 +14,9 @@
 #include "adapters/adapter_modules.h"
 #include "formats/family/families.h"
 
-/* Replaces every such module by those of its experts, called as checkpoints call experts that have
- * matrices of their own. The modules have both factors (adapter_check_modules). `path` is for
- * messages. */
+/* Replaces each such module by one module for each expert, named as in checkpoints that store
+ * experts as separate matrices. The modules have both factors (adapter_check_modules). `path` is
+ * for messages. */
 Status adapter_split_experts(AdapterModules *modules, const Family *family, const Config *base,
                              const char *path, Error *error);
 

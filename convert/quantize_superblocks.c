@@ -675,7 +675,7 @@ static void fill_superblock(TensorType type, Superblock *r, const float *x,
     }
 }
 
-/* Types with a table: each group alone. */
+/* Quantizes each group alone, for types with a table of levels. */
 static void quantize_level_groups(TensorType type, const Levels *levels, size_t groups,
                                   const float *x, const float *importance,
                                   const SuperblockCodes *row) {
@@ -688,8 +688,9 @@ static void quantize_level_groups(TensorType type, const Levels *levels, size_t 
     }
 }
 
-/* Quantizes a row to superblocks, by the way in which its type stores scales: parts with levels,
- * one scale of several groups, float16 scales, levels, or sub-scales. */
+/* Quantizes a row to superblocks. The method depends on how the type stores its values and scales:
+ * codebooks, parts with levels, one scale for several groups, float16 scales, levels, or
+ * sub-scales. */
 void quantize_superblocks(TensorType type, size_t padded_cols, const float *x,
                           const float *importance, const SuperblockCodes *row) {
     const TensorTypeInfo *info = &weight_types[type];

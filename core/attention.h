@@ -75,7 +75,7 @@ enum { ATTENTION_QUERIES = 128 }; /* the most of one job */
 typedef struct AttentionQuery {
     const float *q;    /* [head_dim] */
     size_t begin, end; /* the positions that it sees, counted from the sequence's start */
-    size_t position;   /* its own, for the distance that ALiBi takes */
+    size_t position;   /* the query's own position, from which ALiBi takes distances */
     float slope;       /* ALiBi; 0: none */
     float *partial;    /* receives the result */
     float *scores;     /* when not NULL, scores[i] receives the score of position i */

@@ -1,6 +1,6 @@
-/* How a model that drafts chooses tokens: as the text's own will be chosen, by the same
- * temperature, top-k, top-p and min-p and by the same random number, which is a function of seed
- * and position alone. So models that agree on the probabilities agree on the token as well. */
+/* How a draft model chooses tokens: with the text's own temperature, top-k, top-p and min-p, and
+ * with the same random number, which depends on the seed and the position alone. So models that
+ * agree on the probabilities also agree on the token. */
 #ifndef DRAFT_CHOICE_H
 #define DRAFT_CHOICE_H
 

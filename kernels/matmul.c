@@ -87,8 +87,8 @@ typedef struct Job {
     size_t form, first, panels;
 } Job;
 
-/* Products of one list. The gates and ups of the experts that a mixture computes at once
- * (FEED_FORWARD_PARTS) fit; the products of a longer call make several lists. */
+/* The most products in one list: enough for the gates and ups of all experts that a mixture
+ * computes at once (FEED_FORWARD_PARTS). A call with more products makes several lists. */
 enum { MAX_JOBS = 264 };
 
 /* A list of jobs. Every thread of the team has its own copy. */

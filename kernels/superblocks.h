@@ -316,8 +316,8 @@ TYPE_INLINE size_t superblock_lines_at(TensorType type, size_t g) {
            g % beside * superblock_lower_bytes(type);
 }
 
-/* How far the line of upper bits of group g lies after its lower bits, and by how many bits its
- * fields there are shifted. */
+/* The distance in bytes from the lower bits of group g to the line with its upper bits, and the
+ * shift of the group's fields in that line. */
 TYPE_INLINE size_t superblock_upper_at(TensorType type, size_t g) {
     const size_t beside = superblock_groups_beside(type);
     return (beside - g % beside) * superblock_lower_bytes(type);

@@ -11,7 +11,7 @@ typedef struct KvCache KvCache;
 
 /* What has been done to a cache, other than by model_forward. A cache that gets the same calls in
  * the same order, with the same rows of model_forward between them, holds the same positions. A
- * call that is made of others is told after them, and repeats what they did. */
+ * call that consists of others is reported after them, so a mirror repeats their work. */
 typedef enum KvChange {
     KV_ENDED, /* kvcache_free */
     KV_RESET, /* position: the start */

@@ -1,6 +1,6 @@
-/* A process that the program starts, and the two pipes between them. It does what the program may
- * no longer do once it has given up its rights (errand.h, the chat's courier), or what it should
- * not do before: parse a stranger's file. */
+/* A process that the program starts, and the two pipes between them. The process keeps rights that
+ * the program gives up (errand.h, the chat's courier), or it parses a stranger's file while the
+ * program still has its rights. */
 #ifndef HELPER_PROCESS_H
 #define HELPER_PROCESS_H
 

@@ -367,8 +367,8 @@ BUILTIN(jinja_filter_dictsort) {
 }
 
 /* groupby(attribute, default, case_sensitive): sorts the items by the attribute and returns a list
- * of pairs, a value with its items. Values that differ in case alone are one, as the first item has
- * it, unless case_sensitive is true. */
+ * of pairs, a value with its items. Unless case_sensitive is true, values that differ only in case
+ * form one group, under the spelling of its first item. */
 BUILTIN(jinja_filter_groupby) {
     List items = jinja_collect(m, self);
     bool case_sensitive = jinja_flag(m, a[2]);

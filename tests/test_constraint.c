@@ -308,8 +308,8 @@ static bool counted_is_valid(const Counted *o, unsigned set, size_t more) {
     return valid;
 }
 
-/* Whether members after `set` and `more` can make it valid; `ordered`: named ones after the last,
- * and none after x and y. */
+/* Whether an object that has the members `set`, and `more` of x and y, can become valid with more
+ * members. `ordered`: named members come in order, and none comes after x or y. */
 static bool counted_can_end(const Counted *o, unsigned set, size_t more, bool ordered) {
     for (unsigned all = 0; all < 16; all++) {
         unsigned added = all & ~set;

@@ -114,7 +114,7 @@ static void a_text_that_is_cut_says_so(void **state) {
         process_free(&p);
     }
     p = RUN("run", model, "-i", "Lily", "-n", "3", "-s", "1", "--regex", "[a-z .]*");
-    assert_int_equal(p.status, 0); /* it has its shape wherever it ends */
+    assert_int_equal(p.status, 0); /* the text has its shape wherever it is cut */
     assert_string_equal(p.err, "");
     process_free(&p);
 }

@@ -670,7 +670,8 @@ static void no_text_of_a_picture_of_positions_lies_on_another(void **state) {
     Box *boxes = malloc(MOST * sizeof *boxes);
     assert_non_null(boxes);
     for (size_t m = 0; m < 5; m++) {
-        /* The first model once more, with a line about what was changed. */
+        /* The fifth picture is the first model's with an override, so it has a line about the
+         * change. */
         const char *model = drawn[m % 4], *override = overrides[m / 4];
         Process p = override ? RUN("run", model, "--positions", "-", "--override", override)
                              : RUN("run", model, "--positions", "-");

@@ -173,7 +173,7 @@ static void depth_is_limited(void **state) {
     compare(text + DEEP - 2047, 4094, 0);
 }
 
-/* What is read with its digits is written with them, and jansson's limits are none. */
+/* Numbers keep the digits that they were read with, also beyond jansson's limits. */
 static void numbers_keep_their_digits(void **state) {
     static const char text[] = "{\"a\": [0, -0, 1.50, 1E5, 18446744073709551615, -1e999, 0.1, 7], "
                                "\"b\": {\"c\": 123456789012345678901234567890}}";

@@ -13,7 +13,8 @@
 #include "tests/small_model.h"
 #include "tests/tiny_model.h"
 
-/* Expects the output for a model of random weights to begin and end around these lines. */
+/* Expects --layers to print exactly `lines` between its first line and "logits = ", for a model of
+ * random weights. */
 static void expect_layers(const char *shape, const char *lines) {
     char *directory = fixture_directory(), *model = small_model(directory, shape);
     Process p = RUN("run", model, "--layers");

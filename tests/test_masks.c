@@ -185,8 +185,8 @@ static void a_head_that_is_off_is_off_in_every_pass(void **state) {
     assert_string_equal(p.out, q.out);
     process_free(&p);
     process_free(&q);
-    /* What looks at a layer sees its heads, those that are off as zeros, in its own layer and
-     * beside it. */
+    /* --layer shows every head of its layer, with zeros for a head that is off, and works for other
+     * layers as well. */
     p = RUN("run", model, "-i", "abcd", "--layer", "1", "--override", "attention=off:1.2");
     assert_int_equal(p.status, 0);
     q = RUN("run", model, "-i", "abcd", "--layer", "0", "--override", "attention=off:1.2");

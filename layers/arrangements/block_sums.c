@@ -229,8 +229,8 @@ static void block_add(ForwardPass *pass, const Branch *b, size_t row, float *y) 
     if (!m->isa->numeric->all_finite(x, dim)) forward_not_finite(pass, b->layer);
 }
 
-/* The stream of a new block. The one before it lies after the sums, where read_attention has put
- * it, and is one of them from now on. */
+/* Begins a new block: its x is y. The unit vector of the previous block's x already lies after the
+ * row's sums (place_x), and later layers read it as one more sum. */
 static void block_begin(ForwardPass *pass, const Branch *b, size_t row, float *y) {
     const Model *m = pass->model;
     size_t dim = m->config->dim;

@@ -19,8 +19,8 @@
 
 /* How a branch is added. */
 typedef struct ScaledSum {
-    const float *input_scale, *input_bias;   /* [dim], of x */
-    const float *output_scale, *output_bias; /* [dim], of what is added */
+    const float *input_scale, *input_bias;   /* [dim], for x */
+    const float *output_scale, *output_bias; /* [dim], for f(norm(x)) */
 } ScaledSum;
 
 typedef struct RouterRows {

@@ -190,17 +190,17 @@ static size_t thread_floats(const Config *c) {
 
 /* ---- Queries and keys ---- */
 
-/* The elements of x[dim] that are rotated. */
+/* The elements of x[dim] that are rotated, the last rotary_dim. */
 static float *end_of(const Model *m, size_t l, float *x, size_t dim) {
     return x + dim - config_heads(m->config, l).rotary_dim;
 }
 
-/* Rotates them by the angles of row `row`. */
+/* Rotates the last rotary_dim elements of x[dim] by the angles of row `row`. */
 static void rotate_end(const Model *m, size_t l, size_t row, float *x, size_t dim) {
     forward_rotate(m, l, row, end_of(m, l, x, dim));
 }
 
-/* Rotates it back: pairs (a, b) as (a, -b), which turns the other way. */
+/* Undoes rotate_end: it rotates pairs (a, b) as (a, -b), which turns the other way. */
 static void rotate_back(const Model *m, size_t l, size_t row, float *x, size_t dim) {
     size_t n_pairs = config_heads(m->config, l).rotary_dim / 2;
     bool interleaved = m->config->rope_pairing == ROPE_INTERLEAVED;

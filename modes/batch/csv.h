@@ -43,7 +43,7 @@ void csv_close(Csv *csv);
 /* Takes the next line; *row is NULL while no row is complete, else valid until the next call. Fails
  * for a header that lacks a column of the template, and for a row that grows past 64 MiB. */
 Status csv_line(Csv *csv, const char *line, size_t length, const CsvRow **row, Error *error);
-/* Takes the next line where its row is not wanted and not counted; the header is read. */
+/* Skips a line of a row that is neither returned nor counted. The header's lines are still read. */
 Status csv_pass(Csv *csv, const char *line, size_t length, Error *error);
 /* Forgets a row that csv_pass has left open: the next line begins a row. An open header stays, for
  * csv_end to refuse. */

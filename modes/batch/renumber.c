@@ -27,8 +27,8 @@ static void exchange_ids(const Renumbering *r, const char *fingerprint) {
     exchange(r->text, old, new);
 }
 
-/* Replaces the ids of the calls in one choice, or in the message that it holds, by the ids of the
- * new number. */
+/* Replaces the ids of the tool calls in one choice, or in its message, by the ids that they have at
+ * the new number. */
 static void exchange_calls(const Renumbering *r, const json_t *choice, size_t index) {
     const json_t *message = json_object_get(choice, "message");
     size_t n = json_array_size(json_object_get(message ? message : choice, "tool_calls"));

@@ -143,7 +143,7 @@ void conversation_close(Conversation *c) {
     *c = (Conversation){.file = SESSION_FILE_NONE};
 }
 
-/* Takes over the parsed lines. *whole: nothing of them was damaged. */
+/* Takes over the parsed lines. *whole: no line was damaged, and the header could be read. */
 static Status adopt(Conversation *c, Contents *contents, bool *whole, Error *error) {
     uint64_t fingerprint;
     time_t started;

@@ -1,4 +1,5 @@
-/* How likely endings of a context are, and documents: what --eval-tasks measures of one model.
+/* Scores the endings of a context, or whole documents, by their probability: what --eval-tasks
+ * measures of one model.
  *
  * The endings of a context run together in one pass, each in a sequence that shares the context's
  * pages. The next context shares what it has in common with the one before it (few-shot examples),
@@ -23,15 +24,15 @@ typedef struct EndingText {
 
 typedef struct Endings Endings;
 
-/* `session` for the options; model, type of the cache and tokenizer are those to score with. */
+/* Prepares scoring with a model, its tokenizer and a type of cache. Options come from `session`. */
 Status endings_new(Endings **out, const Session *session, Model *model, KvType kv_type,
                    Tokenizer *tokenizer, Error *error);
 void endings_free(Endings *endings); /* NULL is fine */
 
 /* Scores endings[n], 0 < n <= ENDINGS_MOST, after the context. Text is split as
- * lm-evaluation-harness does: spaces at the end of the context belong to the endings, and an
- * ending's tokens are those of both together after as many tokens as the context alone has.
- * *cut: the context did not fit and lost its first tokens. */
+ * lm-evaluation-harness does: spaces at the end of the context belong to the endings. Context and
+ * ending are tokenized together; if the context alone has n tokens, the ending's tokens are the
+ * ones after the first n. *cut: the context did not fit and lost its first tokens. */
 Status endings_score(Endings *e, const EndingText *context, const EndingText *endings, size_t n,
                      EndingScore *scores, bool *cut, Error *error);
 
