@@ -1,5 +1,5 @@
-/* peft's adapters: adapter_config.json and the tensors of adapter_model.safetensors. The keys are
- * those of LoraConfig in peft 0.21 (src/peft/tuners/lora/config.py). */
+/* peft's adapters: adapter_config.json and the tensors of adapter_model.safetensors. The keys
+ * follow LoraConfig in peft 0.21 (src/peft/tuners/lora/config.py). */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "adapters/adapter_peft.h"
 

@@ -48,7 +48,7 @@ typedef struct EmbeddingPart {
     float scale;
 } EmbeddingPart;
 
-/* The rows of a pass, or those of them that want logits, by adapter. */
+/* The rows of a pass by adapter: all rows, or only the rows that want logits. */
 typedef struct RowLists {
     size_t n_rows;
     size_t n[LORA_MOST]; /* rows of each adapter ... */

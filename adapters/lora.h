@@ -36,7 +36,7 @@ typedef struct LoraMatrix {
 
 /* `file` is the model's. */
 Status lora_new(Lora **out, Model *model, const ModelFile *file, Error *error);
-/* Copies the matrices, whose shapes are those of the model's tensors. An error names a tensor that
+/* Copies the matrices, whose shapes match the model's tensors. An error names a tensor that
  * adapters cannot add to while the model runs. */
 Status lora_add(Lora *lora, const LoraMatrix *matrices, size_t n, Error *error);
 Status lora_begin(Lora *lora, Error *error);

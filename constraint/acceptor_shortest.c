@@ -7,8 +7,8 @@
 #include "constraint/acceptor_nodes_internal.h"
 #include "constraint/regex_shortest.h"
 
-/* Costs are lengths in bytes. They are those of texts that exist, so that a way which takes the
- * cheapest choice at each lexeme gets cheaper with each and must end. */
+/* Costs are lengths in bytes. A cost always belongs to a text that exists, so the remaining cost
+ * falls with each lexeme when the cheapest choice is taken, and the text must end. */
 enum { FAR = 1 << 28, UNKNOWN = FAR + 1 };
 
 static uint32_t add_costs(uint32_t a, uint32_t b) {

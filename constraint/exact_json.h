@@ -1,6 +1,6 @@
 /* JSON whose numbers keep every digit.
  *
- * A schema compares numbers as decimals (docs/shapes.md), of which every digit counts. */
+ * A schema compares numbers as decimals (docs/shapes.md), and every digit counts. */
 #ifndef CONSTRAINT_EXACT_JSON_H
 #define CONSTRAINT_EXACT_JSON_H
 
@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "json/json_digits.h"
 
-/* Bytes for a number without an exponent and its end: those of all doubles, and more. */
+/* Bytes for a number without an exponent, with its NUL: enough for every double. */
 enum { EXACT_DECIMAL_SIZE = 800 };
 
 /* Parses JSON of any type, without duplicate keys; *digits has the digits of its numbers

@@ -110,8 +110,8 @@ static Status allowed(TokenRule *rule, const uint64_t **mask, Error *error) {
     return STATUS_OK;
 }
 
-/* TokenRule.take: follows one token of the answer. It counts the tokens of reasoning and those of
- * the forced closing, and looks in the text for the marks that begin and end reasoning. */
+/* TokenRule.take: follows one token of the answer. It counts the tokens of the reasoning and of the
+ * forced closing, and looks in the text for the marks that begin and end reasoning. */
 static Status reasoning_take(TokenRule *rule, int32_t token, bool *complete, Error *error) {
     ReasoningRule *r = (ReasoningRule *)rule;
     const char *bytes;

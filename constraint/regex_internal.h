@@ -9,7 +9,7 @@ enum { REGEX_MOST_DEPTH = 4000 }; /* of expressions in each other */
 /* Notes why the arena gave up, and returns REGEX_NONE. */
 Regex regex_give_up(RegexArena *arena, const char *why);
 
-/* The node that equals `node`, made where there is none. items[node.b]: those of a list. */
+/* Finds the node that equals `node`, or makes it. items[node.b]: the items of a list node. */
 Regex regex_intern(RegexArena *arena, RegexNode node, const uint32_t *items);
 
 static inline bool regex_is_list(unsigned kind) {

@@ -303,9 +303,9 @@ static Status add_dependencies(SchemaCompiler *c, Branch *b, const json_t *schem
     return STATUS_OK;
 }
 
-/* Applies a schema's `const` or `enum`: narrows the branch's types to those of the values and,
- * where some are objects or arrays, adds a choice among schemas made of the values. A schema with
- * both keywords is split into two. */
+/* Applies a schema's `const` or `enum`: narrows the branch's types to the values' types and, where
+ * some are objects or arrays, adds a choice among schemas made of the values. A schema with both
+ * keywords is split into two. */
 static Status add_values(SchemaCompiler *c, Branch *b, const json_t *schema, size_t at) {
     const json_t *constant = json_object_get(schema, "const");
     const json_t *list = json_object_get(schema, "enum");

@@ -4,7 +4,8 @@
 
 #include "constraint/schema_parts.h"
 
-/* An array of schemas, of which a value is valid by one exactly when it is not valid by `schema`.
+/* Makes the negation of `schema`: an array of schemas such that a value is valid by at least one of
+ * them exactly when it is not valid by `schema`.
  */
 Status schema_negate(SchemaCompiler *c, const json_t *schema, const json_t **alternatives);
 

@@ -29,7 +29,7 @@ typedef struct Place {
     size_t tensor; /* in Source.tensors */
 } Place;
 
-/* A row of the file: of which of our tensors, and which of its rows. */
+/* Where a row of the file comes from: one of our tensors, and a row of it. */
 typedef struct RowOrigin {
     size_t tensor; /* SIZE_MAX: of none */
     size_t row;

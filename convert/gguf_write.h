@@ -16,8 +16,8 @@ bool gguf_write_asked(const char *target);
 /* Whether a matrix with rows of `cols` inputs can be written in blocks of the type. */
 bool gguf_write_holds(TensorType type, size_t cols);
 
-/* Refuses, before the work begins, a conversion to `type` (as in ConvertOptions) of which a tensor
- * cannot be written. The source is a GGUF file and parsed. */
+/* Refuses, before the work begins, a conversion to `type` (as in ConvertOptions) if one of its
+ * tensors cannot be written. The source is a GGUF file and parsed. */
 Status gguf_write_check(const Source *source, const char *type, Error *error);
 
 /* Writes the file into fd, which is empty. `model` is the source as it was converted with these

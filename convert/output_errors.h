@@ -1,6 +1,6 @@
 /* What another type does to the outputs of each matrix, over a text: both versions are multiplied
- * with the inputs that the matrix has in the source's own passes. The errors include those of
- * activations that a type rounds. The same bits on any number of threads. */
+ * with the inputs that the matrix has in the source's own passes. The errors include the rounding
+ * of activations by types that do so. The bits are the same on any number of threads. */
 #ifndef OUTPUT_ERRORS_H
 #define OUTPUT_ERRORS_H
 

@@ -5,7 +5,8 @@
 
 #include "convert/panel_maker.h"
 
-/* Who makes a matrix of this type of the source's tensor without rounding; NULL: nobody can. */
+/* The maker that converts the source's tensor to a matrix of this type without rounding; NULL:
+ * impossible. */
 const PanelMaker *panels_kept(const SourceTensor *tensor, TensorType type);
 
 #endif

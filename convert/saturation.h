@@ -12,10 +12,10 @@
  * conversion to float16 does (numbers_float_to_half). Nothing for other types. */
 void saturation_clamp(TensorType type, float *x, size_t n);
 
-/* Counts the weights of a panel, x[PANEL_ROWS][padded cols], that its type does not hold. Of a
- * float type they are those that became smaller by more than rounding; of a quantized type those
- * of a group in which the largest is above 65504 and none came out half as large. `row` is working
- * memory for [padded cols]. Raises *largest to the largest of them. */
+/* Counts the weights of a panel, x[PANEL_ROWS][padded cols], that its type does not hold. In a
+ * float type these are the weights that became smaller by more than rounding; in a quantized type,
+ * all weights of a group whose largest is above 65504 and where none came out half as large. `row`
+ * is working memory for [padded cols]. Raises *largest to the largest of them. */
 size_t saturation_count(TensorType type, size_t cols, const float *x, const uint8_t *panel,
                         float *row, float *largest);
 

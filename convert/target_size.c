@@ -56,7 +56,7 @@ typedef struct Search {
     uint64_t limit;  /* of all units' bytes */
     double parameters;
     ModelFile *files[OPTIONS]; /* the source in each type; [OWN]: without loss */
-    ModelFile *trial;          /* the lossless one, of which tensors are replaced */
+    ModelFile *trial;          /* the lossless model, whose tensors are replaced */
     TextWindows windows;
     DivergenceReference reference;
     Choice now, best;

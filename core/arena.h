@@ -18,7 +18,7 @@ enum { ARENA_NAMES = 24 };
 typedef struct Arena {
     char *memory; /* owned; NULL: counts only */
     size_t kept;  /* bytes for a pass */
-    size_t most;  /* bytes in all, with those of the branch that needs the most */
+    size_t most;  /* bytes in all, with the branch that needs the most */
     struct {
         const char *name;
         float *rows;

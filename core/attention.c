@@ -323,7 +323,7 @@ static void run_item(const AttentionCall *call, const Item *item, const Workspac
     if (w->scores) show_weights(call, item, w->running, w->scores);
 }
 
-/* Computes the segments of all items on different threads, then joins those of each item in
+/* Computes the segments of all items on different threads, then joins each item's segments in
  * order. */
 static void run_split(const AttentionCall *call, const Workspace *w) {
     size_t stride = call->memory->partial_floats, n_segments = call->n_segments;

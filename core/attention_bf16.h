@@ -1,8 +1,8 @@
-/* Attention over keys and values in bfloat16 (kvcache/bf16_page.h): both of its products are those
- * of bf16_act, by the kernels of the instruction set, which may have units for matrices. The keys
- * of a page are a matrix of KV_PAGE outputs by the head's elements, and its values one of the
- * head's elements by KV_PAGE inputs, which the queries' softmax weights are multiplied by.
- * docs/numerics.md has the formulas.
+/* Attention over keys and values in bfloat16 (kvcache/bf16_page.h): both products are computed as
+ * for weights of bf16_act, by the kernels of the instruction set, which may have units for
+ * matrices. The keys of a page are a matrix of KV_PAGE outputs by the head's elements, and its
+ * values one of the head's elements by KV_PAGE inputs, which the queries' softmax weights are
+ * multiplied by. docs/numerics.md has the formulas.
  *
  * Compiled once for each kind of lanes, as attention_segment.c is, which calls it. */
 #ifndef ATTENTION_BF16_H

@@ -368,8 +368,8 @@ static void run_block(const AttentionParams *params, const AttentionJob *job, si
     }
 }
 
-/* Attention of some queries over one segment of the cache, page by page: partial sums, which the
- * caller joins with those of other segments. */
+/* Attention of some queries over one segment of the cache, page by page. It gives partial sums,
+ * which the caller joins with the other segments' sums. */
 static void segment(const AttentionParams *params, const AttentionJob *job) {
     const AttentionQ8 *q8 =
         kvcache_shape(job->cache)->type == KV_Q8 ? &FOR_ISA(attention_q8) : NULL;

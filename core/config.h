@@ -129,14 +129,14 @@ typedef enum StackNumber {
     STACKS
 } StackNumber;
 
-/* Which positions a layer with latent attention sees: all; those that its indexer chooses; those of
- * the layer before it. */
+/* Which positions a layer with latent attention sees: all; the ones that its own indexer chooses;
+ * the same as the layer before it. */
 typedef enum IndexerNumber { INDEXER_NONE, INDEXER_OWN, INDEXER_SHARED, INDEXERS } IndexerNumber;
 
 /* ---- One struct for each mechanism that only some families have; 0 where a model has none ---- */
 
 /* Latent attention (MLA; layers/attention/latent.h). A query and a key are head_dim wide; the last
- * rotary_dim elements are rotated, and all heads share those of a key. */
+ * rotary_dim elements are rotated, and all heads share the rotated part of a key. */
 typedef struct LatentConfig {
     uint32_t kv_lora_rank; /* width of the latent that a position stores for keys and values */
     uint32_t q_lora_rank;  /* width of the latent that queries are made from; 0: from the input */

@@ -48,8 +48,8 @@ typedef struct LayerConfig {
     Status (*validate_mixture)(const Config *config, Error *error);
     /* Checks what the arrangement reads, where it is not STACK_PLAIN. */
     Status (*validate_arrangement)(const Config *config, Error *error);
-    /* Multiply-adds, for one row, of a layer's matrix products, of those of a mixture's experts,
-     * and of the arrangement's own. Asked of a configuration that was let pass. */
+    /* The multiply-adds for one row in a layer's matrix products, in a mixture's experts, and in
+     * the arrangement's own products. The configuration has passed its checks. */
     double (*work)(const Config *config, uint32_t layer);
     double (*mixture_work)(const Config *config);
     double (*arrangement_work)(const Config *config);

@@ -86,7 +86,8 @@ const char *modelfile_path(const ModelFile *file);
 size_t modelfile_bytes(const ModelFile *file);
 /* The header, checked. Its n_sections FileSections follow it, checked as well. */
 const FileHeader *modelfile_header(const ModelFile *file);
-/* The header's checksum, which covers those of all sections: it tells one model from another. */
+/* The header's checksum, which covers the checksums of all sections: it tells one model from
+ * another. */
 uint64_t modelfile_checksum(const ModelFile *file);
 const Config *modelfile_config(const ModelFile *file); /* read and validated */
 /* The Config, writable before a model is opened on the file: --override. */

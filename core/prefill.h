@@ -1,7 +1,7 @@
 /* Prefill: runs a text through the model in chunks, calls of model_forward with many rows.
  *
  * A prompt that is to be continued needs only the logits of its last token; scoring a text needs
- * those of every token, and a view of attention needs none. The caller says which:
+ * every token's logits, and a view of attention needs none. The caller says which:
  *
  *     const Prefill p = {.ids = ids, .n = n, .first_wanted = n - 1, .logits = logits};
  *     status = prefill(model, cache, &p, &error);      logits[vocab_size] are the last token's

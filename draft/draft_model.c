@@ -138,8 +138,8 @@ static Status spell(ModelDrafter *d, const int32_t *text, size_t n, Error *error
     return STATUS_OK;
 }
 
-/* Runs what the cache lacks of d->spelled, after removing what the text did not take; the logits
- * are those of the last token. */
+/* Removes from the cache what the text did not take, then runs the tokens of d->spelled that it
+ * lacks. The logits are the last token's. */
 static Status catch_up(ModelDrafter *d, Error *error) {
     DraftModel *shared = d->shared;
     size_t n = d->spelled.length;

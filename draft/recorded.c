@@ -144,8 +144,8 @@ static void resync(Recorded *r) {
     r->drafts = DRAFTS_AGAIN;
 }
 
-/* Whether the token's bytes are those of the record at r->at. Where the text may be cut at a stop
- * string, they may begin with the record's last ones. */
+/* Whether the record has the token's bytes at r->at. Where the text may be cut at a stop string,
+ * they may begin with the record's last ones. */
 static bool agrees(const Recorded *r, const TextBuffer *bytes) {
     size_t left = r->length - r->at, n = bytes->length < left ? bytes->length : left;
     if (bytes->length > left && !r->decoding.stops) return false;

@@ -1,6 +1,7 @@
 /* Dory: a looped normalized transformer (layers/arrangements/looped.c). Its learned vectors are
- * folded in: those of queries and of residual rates in weights of norms, the others in the rows
- * that they multiply. Released files number attention and feed-forwards as layers of their own. */
+ * folded in: the vectors of queries and of residual rates into weights of norms, the others into
+ * the rows that they multiply. Released files number attention and feed-forwards as layers of their
+ * own. */
 #include <math.h>
 
 #include "families/shared.h"

@@ -31,7 +31,7 @@ static void leave_out(const RuleContext *c, const char *name) {
 }
 
 /* Refuses a layer whose tensors are not of the kind that mlp_layer_types gives it. Leaves out the
- * images' router and their experts, which follow those of a text. */
+ * router and the experts for images, which follow the experts for text. */
 static Status vl_more(const RuleContext *c, const json_t *json, Error *error) {
     static const char *const parts[] = {"gate", "up", "down"};
     const Config *config = &c->source->config;

@@ -24,8 +24,7 @@ static Status idefics_finish(const json_t *json, Config *c, Error *error) {
     return STATUS_OK;
 }
 
-/* Adds `to`[vocab_size][dim]: the rows of one matrix, and after them those of the tokens that were
- * added. */
+/* Adds `to`[vocab_size][dim]: the rows of one matrix, then the rows of the added tokens. */
 static Status add_both(const RuleContext *context, const char *to, const char *from,
                        const char *added, size_t n_added, Error *error) {
     const Config *c = &context->source->config;

@@ -3,7 +3,7 @@
  * of layers, and its variant with loops runs its middle layers several times, with messages from
  * one run to the next (layers/arrangements/messages.h). Each run is layers of their own here.
  *
- * Files have transformers' names or those of the first files, which stand side by side here:
+ * Files have transformers' names or the names of the first released files. Both are listed here:
  * model.layers.N.self_attn.q_proj.weight is model.llm.layers.N.attn.wq_du.weight there. Rows of
  * gate and up alternate in the latter. */
 #include "kvcache/kv_shape.h"
@@ -230,9 +230,9 @@ static Status read_number(const RuleContext *context, uint32_t l, const char *na
     return STATUS_OK;
 }
 
-/* Adds the taps of a convolution [kernel][channels], the oldest first: those of the file, which
- * holds them by channel (or by distance, the newest first: `by_distance`), with 1 added to the
- * newest for the input itself, times a factor. */
+/* Adds the taps of a convolution [kernel][channels], the oldest first. The file stores taps by
+ * channel (or by distance, the newest first: `by_distance`). 1 is added to the newest tap for the
+ * input itself, and all are multiplied by a factor. */
 static Status add_taps(const RuleContext *context, uint32_t l, const char *to, const char *from,
                        size_t channels, bool by_distance, float factor, Error *error) {
     size_t kernel = context->source->config.state.conv_kernel;
@@ -273,7 +273,8 @@ static Status add_profiles(const RuleContext *context, uint32_t l, Error *error)
     return source_add_values(context->source, name, n, width, profiles, error);
 }
 
-/* Adds the tables with one row for each token: those of real tokens, the first ones.
+/* Adds the tables that have one row for each token. Only the first rows, for real tokens, are
+ * taken.
  */
 static Status add_tokens(const RuleContext *context, const char *to, const char *new_name,
                          const char *old_name, Error *error) {
@@ -343,8 +344,8 @@ static Status inkling_more(const RuleContext *context, const json_t *json, Error
     return add_tokens(context, "output", "lm_head.weight", "model.unembed.weight", error);
 }
 
-/* Adds the queries with which the layer reads sums: transformers counts those of attention from the
- * second layer on. */
+/* Adds the queries with which the layer reads sums: transformers counts attention's queries from
+ * the second layer on. */
 static Status add_queries(const RuleContext *context, uint32_t l, Error *error) {
     const Config *c = &context->source->config;
     size_t n = c->window[l] > 0 ? 1 : 3;

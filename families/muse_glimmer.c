@@ -57,7 +57,7 @@ static Status gguf_muse_more(GgufModel *m) {
 }
 
 /* Adds what the gate `from` of a block's addition means: the weights of the norm after the block
- * (`norm`), and those of the stream (`keep`). */
+ * (`norm`) and the weights of the stream (`keep`). */
 static Status add_residual_gate(const RuleContext *c, double temperature, uint32_t layer,
                                 const char *from, const char *norm, const char *keep,
                                 Error *error) {

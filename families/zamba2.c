@@ -296,8 +296,8 @@ static Status zamba_layer(const RuleContext *context, uint32_t layer, Error *err
     return rules_apply_to_layer(context, heads[block][c->state.n_key_heads > 1], layer, error);
 }
 
-/* Adds the tensors of each layer, and those of the shared blocks from the first layer that uses
- * each; the copies that later layers list are ignored. */
+/* Adds the tensors of each layer, and each shared block's tensors from the first layer that uses
+ * it; the copies that later layers list are ignored. */
 static Status zamba_more(const RuleContext *context, const json_t *json, Error *error) {
     static const TensorRule rules[] = {
         VECTOR("norm", "input_layernorm.weight", "2 * dim"),

@@ -370,8 +370,8 @@ static uint64_t below(size_t n) {
     return n < Q8_PAGE ? ((uint64_t)1 << n) - 1 : UINT64_MAX;
 }
 
-/* Replaces weights[Q8_PAGE], of which begin ... end - 1 count, by a Q8Weights. The same bits as
- * the plain C below, without going through memory. */
+/* Replaces weights[Q8_PAGE] by a Q8Weights; only weights begin ... end - 1 count. It gives the same
+ * bits as the plain C below, without going through memory. */
 static void quantize_weights(float *weights, const float *scales, size_t begin, size_t end) {
     const uint64_t counts = below(end) & ~below(begin);
     /* Packing keeps to the 128-bit parts of its operands. */
@@ -402,7 +402,7 @@ static void quantize_weights(float *weights, const float *scales, size_t begin, 
 
 #else
 
-/* Replaces weights[Q8_PAGE], of which begin ... end - 1 count, by a Q8Weights. */
+/* Replaces weights[Q8_PAGE] by a Q8Weights; only weights begin ... end - 1 count, as above. */
 static void quantize_weights(float *weights, const float *scales, size_t begin, size_t end) {
     float scaled[Q8_PAGE];
     for (size_t p = 0; p < Q8_PAGE; p++) {

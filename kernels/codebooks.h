@@ -103,7 +103,7 @@ typedef struct CodebookGroup {
     uint16_t scales[PANEL_ROWS];    /* f16 */
 } CodebookGroup;
 
-/* Eight signs, of which seven are stored: the others are zeros. */
+/* Completes seven stored sign bits: the eighth makes the number of set bits even. */
 TYPE_INLINE uint8_t codebook_even_signs(uint32_t seven) {
     return (uint8_t)(seven | (uint32_t)__builtin_parity(seven) << 7);
 }

@@ -14,8 +14,8 @@ typedef struct DraftSpeed {
     double rows, tokens;   /* of a pass with drafts, on average */
 } DraftSpeed;
 
-/* Decodes with drafts of which `share` is right, and without, in turns, with sequence 0 of the
- * cache. Fails when the context is too short or memory is. */
+/* Decodes in turns with drafts and without, in sequence 0 of the cache. The fraction `share` of the
+ * drafts is right. Fails when the context is too short or memory is. */
 Status bench_drafts(Model *model, KvCache *cache, double share, DraftSpeed *out, Error *error);
 
 #endif

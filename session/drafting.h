@@ -35,8 +35,8 @@ typedef struct Drafting {
 /* Checks --draft. STATUS_USAGE when it names no kind of drafter. */
 Status drafting_check(const Options *options, Error *error);
 
-/* Prepares the drafting of a session whose model is open. `model` and its file are those of
- * --draft-model, or NULL. After a failure, too, the caller closes it. */
+/* Prepares the drafting of a session whose model is open. `model` and its file come from
+ * --draft-model, or are NULL. After a failure, too, the caller closes it. */
 Status drafting_open(Drafting *drafting, const Session *session, DraftModel *model,
                      const ModelFile *model_file, Error *error);
 void drafting_close(Drafting *drafting); /* a Drafting of zeros is fine */

@@ -108,7 +108,8 @@ typedef struct MoreOptions {
     bool (*takes_words)(const Options *options); /* as Options' */
 } MoreOptions;
 
-/* Tables of Options that --help shows among those of modes: --batch, --override, and messages. */
+/* Tables of Options that --help shows among the modes' tables: --batch, --override, and
+ * messages. */
 extern const ModeOptions options_batch, options_override, options_chat, options_messages;
 
 /* Reads argv; `more` may be NULL. STATUS_USAGE and an Error that says what to write instead when it

@@ -66,7 +66,8 @@ static bool is_proc(int directory) {
     return fstatfs(directory, &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
 }
 
-/* Like open(2), but follows the last links of `path` one by one, and those of others not at all. */
+/* Like open(2), but follows the final symbolic links of `path` one by one, and never a link of
+ * another user. */
 static int open_following(const char *path, int flags, bool *made) {
     char target[PATH_BYTES];
     int at = AT_FDCWD, fd = -1;

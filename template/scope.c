@@ -203,7 +203,7 @@ static void bind_for(Binder b, Node *node) {
 }
 
 /* Binds a macro or the body of a {% call %}, as jinja2's macro_body does: a frame with a slot for
- * each parameter, then for those of caller, kwargs and varargs that the body reads. Defaults of
+ * each parameter, then for each of caller, kwargs and varargs that the body reads. Defaults of
  * parameters are evaluated in the macro's frame. */
 static void bind_macro(Binder b, Node *node) {
     static const char *const special[] = {"caller", "kwargs", "varargs"};

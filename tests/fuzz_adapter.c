@@ -1,8 +1,8 @@
 /* Fuzz target: reads the input as an adapter of a small llama, and runs the model with it when it
  * is taken. 'g' begins a GGUF file, which takes the rest of the input; 'e' before anything else
- * means a base with experts, called as those of Qwen3 are. Otherwise the input is
- * adapter_config.json, a zero byte, and the JSON header of adapter_model.safetensors. The target
- * appends tensor data to both. */
+ * means a base with experts, named as in Qwen3. Otherwise the input is adapter_config.json, a zero
+ * byte, and the JSON header of adapter_model.safetensors. The target appends tensor data to
+ * both. */
 #include <jansson.h>
 
 #include "convert/convert_target.h"

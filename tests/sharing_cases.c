@@ -56,7 +56,7 @@ static Status run(Mix *m, KvCache *cache, int32_t sequence, const int32_t *ids, 
     return prefill(m->tiny.model, cache, &p, &error);
 }
 
-/* Compares the logits of the last of n tokens with those of a new run. */
+/* Compares the logits of the last of n tokens with a new run's. */
 static void assert_as_fresh(Mix *m, const int32_t *text, size_t n, const float *logits) {
     kvcache_reset(m->tiny.cache, FRESH, 0);
     assert_int_equal(run(m, m->tiny.cache, FRESH, text, n, 0, m->expected), STATUS_OK);

@@ -35,8 +35,8 @@ static char *convert(const char *directory, const char *source, const char *type
     return path;
 }
 
-/* Compares the logits of ids[n] on so many ranks with those of the whole model, in one call and in
- * calls of three rows. Returns how much of the model is divided. */
+/* Compares the logits of ids[n] on `ranks` ranks with the whole model's, in one call and in calls
+ * of three rows. Returns how much of the model is divided. */
 static Divided check(const char *what, const char *path, size_t ranks, const int32_t *ids, size_t n,
                      uint32_t context, KvType kv_type) {
     const ModelOptions options = {.n_threads = 1, .context = context};

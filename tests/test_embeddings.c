@@ -290,7 +290,7 @@ static void openai_requests_get_lists_or_base64(void **state) {
     json_decref(fixture);
 }
 
-/* The scores are those of the code on Qwen3-Reranker's model card, the most relevant first. */
+/* The scores come from the code on Qwen3-Reranker's model card, the most relevant first. */
 static void documents_are_ranked_as_the_reference_does(void **state) {
     (void)state;
     json_t *fixture = load("qwen3-rerank"), *scores = json_object_get(fixture, "scores"), *item;

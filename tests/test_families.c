@@ -254,7 +254,7 @@ static void absent_keys_have_the_defaults_of_transformers(void **state) {
     }
 }
 
-/* The values are those of random_configs.py --nulls, which gives transformers' classes the null. A
+/* The values come from random_configs.py --nulls, which gives transformers' classes the null. A
  * switch typed `bool | None` is false, whatever its absence means. */
 static void null_means_what_the_class_makes_of_it(void **state) {
     (void)state;

@@ -184,8 +184,8 @@ static void hooks_are_for_pages_of_the_program(void **state) {
     }
 }
 
-/* Tensors after `layers of KIND` are those of such layers, up to the next such line; those of a
- * GGUF file begin with all layers. */
+/* Tensors after `layers of KIND` belong to such layers, up to the next such line; a GGUF file's
+ * tensors begin with all layers. */
 static void tensors_may_be_those_of_one_kind_of_layers(void **state) {
     (void)state;
     FamilyPage *page = read_page("family mine\n"
@@ -212,7 +212,7 @@ static void tensors_may_be_those_of_one_kind_of_layers(void **state) {
     family_page_free(page);
 }
 
-/* Tensors after `where` are those of models whose configuration says so, together with the kind of
+/* Tensors after `where` belong to models whose configuration says so, together with the kind of
  * their layers. */
 static void tensors_may_be_those_of_some_models(void **state) {
     (void)state;

@@ -698,7 +698,7 @@ static void a_gguf_file_recommends_how_to_sample(void **state) {
     fixture_remove_directory(directory);
 }
 
-/* The first published files of Gemma 3n hold the number of layers that share keys as a float, those
+/* The first published files of Gemma 3n hold the number of layers that share keys as a float, files
  * of today's converter as a uint32. */
 static void gemma3n_may_count_its_layers_in_a_float(void **state) {
     (void)state;

@@ -955,8 +955,8 @@ static size_t touched(const char *path) {
     return total;
 }
 
-/* A token reads only the weights of the experts that it is routed to, and a text those of the
- * experts that its tokens are routed to. This lets a mapped file larger than memory run. */
+/* A token reads only the weights of the experts that it is routed to, and a text only the experts
+ * that its tokens are routed to. This lets a mapped file larger than memory run. */
 static void only_the_chosen_experts_are_read(void **state) {
     (void)state;
 #if ADDRESS_SANITIZER /* folios of 10 MiB are mapped at opening beside the sanitizer */

@@ -527,7 +527,8 @@ static void layers_with_heads_beyond_the_maps_are_left_out(void **state) {
     fixture_free(&f);
 }
 
-/* A cache that rounds is named: its scores and sums are not those of the numbers shown. */
+/* A cache that rounds is named, because its scores and sums do not follow from the numbers
+ * shown. */
 static void the_formula_names_a_cache_that_rounds(void **state) {
     (void)state;
     char *directory = fixture_directory(), *model = small_model(directory, "tiny");

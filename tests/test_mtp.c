@@ -89,8 +89,8 @@ static float *hidden_states(TinyModel *tiny, const Fixture *f, size_t chunk) {
     return hidden;
 }
 
-/* The logits of all guesses, those of one layer after another, with `chunk` rows in each call of
- * the model and of the layers; the caller frees them. */
+/* The logits of all guesses, one layer after another, with `chunk` rows in each call of the model
+ * and of the layers; the caller frees them. */
 static float *guesses(TinyModel *tiny, const Fixture *f, size_t n_layers, size_t chunk) {
     Error error;
     Mtp *mtp;

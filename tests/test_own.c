@@ -19,7 +19,7 @@
 
 #define OWN "tests/fixtures/own/"
 
-/* The logits are those of PyTorch's modules, to the rounding of float32. */
+/* The logits equal PyTorch's modules', to the rounding of float32. */
 static void the_logits_are_those_of_their_authors(void **state) {
     (void)state;
     static const char *const names[] = {"torch",     "torch_first", "nanogpt", "lecture",

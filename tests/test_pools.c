@@ -14,7 +14,7 @@
 #include "tests/fixture.h"
 #include "tests/tiny_model.h"
 
-/* Gives layer 2 an indexer of its own, whose tensors are those of layer 1 under other names. */
+/* Gives layer 2 an indexer of its own: layer 1's tensors under other names. */
 static void give_an_indexer(json_t *json) {
     json_t *tensors = json_object_get(json, "tensors"), *added = json_object();
     json_t *config = json_object_get(json_object_get(json, "config"), "text_config");

@@ -1,5 +1,5 @@
 /* Windows that are given back, states, and snapshots of both: what memory they take, how far a
- * sequence must go back, and that its bits are those of a new run. */
+ * sequence must go back, and that its bits equal a new run's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

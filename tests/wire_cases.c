@@ -118,7 +118,7 @@ static void *follow(void *of_rank) {
     return NULL;
 }
 
-/* Runs n rows of a sequence. Errors are those of changed logits. */
+/* Runs n rows of a sequence. An error shows as changed logits. */
 static void run_rows(RankState *r, size_t cache, int32_t sequence, size_t n) {
     Row rows[MAX_ROWS];
     Error error;

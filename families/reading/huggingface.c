@@ -344,7 +344,7 @@ static bool lacks_head(const Directory *d, const TensorRule *rules) {
     return true;
 }
 
-/* Maps the tensors of the safetensors files to those of model.bin by the rules of the family, and
+/* Maps the tensors of the safetensors files to model.bin's tensors by the rules of the family, and
  * refuses tensors of layers that no rule takes. */
 static Status add_tensors(Directory *d, const Family *family) {
     char biases[FAMILY_BIASES_BYTES];
@@ -635,7 +635,7 @@ static Status read_tokenizer(Directory *d) {
 
 /* Takes the chat template from chat_template.jinja, else from the member "chat_template" of
  * tokenizer_config.json, else from that of chat_template.json. The member is a text, or a list of
- * named ones of which "default" is taken. */
+ * named templates; then "default" is taken. */
 static Status read_template(Directory *d) {
     const InputFile *file = source_file(d->source, "chat_template.jinja");
     if (file) return source_set_template(d->source, text_of(file), bytes_of(file), d->error);

@@ -199,8 +199,8 @@ static Status read_tensor(Cursor *c, const InputFile *file, size_t index, RawTab
     return STATUS_OK;
 }
 
-/* Sets the bytes of a tensor whose type no weights have: those of whole numbers that a family reads
- * itself, else 0. Returns whether they can be counted. */
+/* Sets the size in bytes of a tensor whose type is not for weights: whole numbers, which a family
+ * reads itself, have a size, and other types get 0. Returns whether they can be counted. */
 static bool whole_bytes(const RawTensor *raw, uint64_t elements, size_t *bytes) {
     size_t width = strcmp(raw->type_name, "I32") == 0   ? 4
                    : strcmp(raw->type_name, "I64") == 0 ? 8

@@ -30,8 +30,8 @@ static bool is_left_out(const Source *source, size_t i) {
     return source->no_mtp && mtp_is_tensor(&source->config, source->tensors[i].name);
 }
 
-/* Lets each tensor share the first one with the same data. names: the directory in the mapping of
- * the source, whose tensors are those of the directory. */
+/* Lets each tensor share the first one with the same data. names: the directory in the source's
+ * mapping, which lists the same tensors as the source. */
 static Status find_shared(Source *source, const FileTensor *names, Error *error) {
     size_t n = 0;
     const FileTensor **order = malloc((source->n_tensors + 1) * sizeof *order);

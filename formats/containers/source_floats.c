@@ -42,7 +42,7 @@ static bool has_factor(const SourceTensor *t) {
     return t->stored == STORED_NVFP4 && t->blocks.present && !t->transposed;
 }
 
-/* Reads n rows of the matrix of scales, from the row that holds those of stored row `row`.
+/* Reads n rows of the matrix of scales, from the row that holds the scales of stored row `row`.
  * malloc'ed; NULL with an Error after a failure. */
 static float *read_scales(const Source *source, const BlockScales *b, size_t row, size_t n,
                           Error *error) {

@@ -21,7 +21,7 @@ static void name_of(char *name, size_t size, const char *names, uint32_t layer, 
 
 /* Joins the three convolutions of a layer, which are channels x taps each and follow each other in
  * the order of the channels, to joined[taps][channels]. transformers writes them with other widths
- * than those of q, k and v. */
+ * than q, k and v have. */
 static Status join_convolution(const RuleContext *context, const char *names, uint32_t l,
                                size_t channels, float *joined, Error *error) {
     size_t taps = context->source->config.state.conv_kernel, first = 0;

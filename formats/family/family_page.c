@@ -453,9 +453,9 @@ static Status read_gguf(PageReader *r) {
     return page_reader_end(r);
 }
 
-/* Reads the name of hooks in families/ and takes their function that the word names. A page of the
- * user's has those of the family that it is like, and names none: what a function expects of a
- * page's lines, only its own pages promise. */
+/* Reads the name of hooks in families/ and takes their function that the word names. A user's page
+ * names no hooks and gets the hooks of the family that it is like, because only the program's own
+ * pages promise what a function expects of their lines. */
 static Status read_hook(PageReader *r, const char *word) {
     FamilyPage *page = r->page;
     char name[PAGE_WORD];

@@ -28,13 +28,13 @@ typedef struct GgufFamily {
      * rows of llamas and their nearest kin (interleaved) and leaves most others as transformers
      * has them (halves). */
     RopePairing pairing;
-    /* Keys that a file must have, with a space between two, beside those of all architectures: such
-     * as llama.cpp requires and no tensor's shape gives. */
+    /* Keys that a file must have, separated by spaces, in addition to the keys of all
+     * architectures: keys that llama.cpp requires and that no tensor's shape gives. */
     const char *required;
     double norm_eps;     /* where no key gives the norms' epsilon; 0: a key must */
     double rope_theta;   /* where rope.freq_base is absent; 0: 10000, as in llama.cpp */
     const Preset *set;   /* fields that no key gives; set after the keys of all architectures */
-    const GgufKey *keys; /* beside those of all architectures; read after `set` */
+    const GgufKey *keys; /* in addition to all architectures' keys; read after `set` */
     const TensorRule *tensors;
     const Step *steps; /* in their order, after the keys */
     GgufFinish *finish;

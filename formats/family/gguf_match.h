@@ -11,8 +11,8 @@
 Status gguf_match(const GgufModel *model, FamilyMatch **match, const GgufFamily **nearest,
                   Error *error);
 
-/* Makes the keys of the architecture that no reader has looked up those of match->config, so that
- * family_draft_explain names them. Keys of parts for images and sound are left out of account. */
+/* Puts the architecture's keys that no reader has looked up into match->config, so that
+ * family_draft_explain names them. Keys for images and sound are ignored. */
 void gguf_match_unread(const GgufModel *model, FamilyMatch *match);
 
 #endif

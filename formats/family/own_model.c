@@ -598,7 +598,8 @@ static Status add_annotated_norms(const RuleContext *c, const json_t *config, Er
     return status;
 }
 
-/* Adds one matrix of a layer that joins those of n_heads heads, from `pattern`. */
+/* Adds one matrix of a layer by joining the matrices of n_heads heads, whose names follow
+ * `pattern`. */
 static Status join_heads(const RuleContext *c, const char *to, const char *pattern, uint32_t layer,
                          size_t n_heads, Error *error) {
     const Config *own = &c->source->config;

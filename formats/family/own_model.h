@@ -1,7 +1,7 @@
 /* "model_type": "own_transformer": a decoder that somebody wrote and trained with their own names,
- * as guides and courses do. Its config.json says which tensor is which, or the names are those of a
- * course that this program knows; sizes are taken from the tensors. docs/your-own-model.md is the
- * manual. */
+ * as guides and courses do. Its config.json says which tensor is which, or the tensors have the
+ * names of a course that this program knows; sizes are taken from the tensors.
+ * docs/your-own-model.md is the manual. */
 #ifndef FORMATS_FAMILY_OWN_MODEL_H
 #define FORMATS_FAMILY_OWN_MODEL_H
 

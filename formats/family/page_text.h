@@ -35,8 +35,8 @@ typedef struct PageText {
  * or holds a character that no line has, and where page_word has cut a word of the line before. */
 Status page_line(PageText *t, bool *found);
 
-/* Takes the next word; false, and an empty word, where there is none. Of a word that is too long
- * the beginning is taken; the next page_line then fails. */
+/* Takes the next word; false, and an empty word, where there is none. A word that is too long is
+ * cut short, and the next page_line fails. */
 bool page_word(PageText *t, char word[PAGE_WORD]);
 
 /* Whether a word is left; looks without taking it. */

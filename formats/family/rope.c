@@ -279,7 +279,7 @@ static void inherit_truncate(json_t *parameters, const json_t *all) {
 
 /* Gathers the RoPE parameters of one kind of layers from lists that have an element a layer. Step
  * 3.5: a kind of layers has the parameters that the lists give its first layer; layers with full
- * attention also have those of rope_scaling. */
+ * attention also have the parameters of rope_scaling. */
 static Status listed_parameters(const json_t *json, bool local, json_t **out, Error *error) {
     static const char *const keys[] = {"rope_theta", "partial_rotary_factors"};
     static const char *const names[] = {"rope_theta", "partial_rotary_factor"};
@@ -372,7 +372,7 @@ static Status compressed_parameters(const json_t *json, bool local, json_t **out
 
 /* dots3 note (RopeKeys.by_layer_type): makes *out the parameters of the layers with rope_table 1
  * (`local`: sliding_attention) or 0 (indexed_attention and full_attention, which must be the same).
- * Parameters that name no kind of layers are those of all, with one base. */
+ * Parameters that name no kind of layers apply to all layers, with one base. */
 static Status typed_parameters(const RopeKeys *keys, const json_t *json, bool local, json_t **out,
                                Error *error) {
     const json_t *all = json_value(json, "rope_parameters"), *scaling;

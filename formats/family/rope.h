@@ -71,7 +71,7 @@ typedef struct RopeKeys {
     const char *part;   /* key, beside the parameters, of the part of a head that is rotated;
                          * NULL: the family rotates whole heads */
     double part_absent; /* the rotated part where no key gives it */
-    const char *width;  /* key of the width of which that part is rotated; NULL: that of a head.
+    const char *width;  /* key of the width that the rotated part is a fraction of; NULL: a head's.
                          * GPT-NeoX's heads are as wide as hidden_size says, whatever head_dim is */
     const char *count;  /* key, beside the parameters, of the number of elements of a head that
                          * are rotated, where no key gives the part; NULL: none */

@@ -60,8 +60,8 @@ typedef enum RuleOrder {
     /* The rows of each head (of an even number) are stored in the order of interleaved RoPE: undone
      * where rope_pairing is ROPE_HALVES. */
     ORDER_PAIRED,
-    /* Heads of a state are stored grouped: those of one key head together. They are brought into
-     * the order that the configuration has (state_tiled). */
+    /* Heads of a state are stored grouped by key head. They are brought into the order that the
+     * configuration has (state_tiled). */
     ORDER_STATES,
     /* The same, stored tiled: the first head of each key head, then the second of each. */
     ORDER_TILED_STATES

@@ -48,8 +48,8 @@ typedef struct Verb {
 
 enum { STEP_WORD = 64 };
 
-/* Reads the next word; false, and an empty word, where there is none. Of a word that is too long
- * the beginning is taken. */
+/* Reads the next word; false, and an empty word, where there is none. A word that is too long is
+ * cut short. */
 bool step_word(const char **words, char word[STEP_WORD]);
 
 /* Reads a whole number, 0 to 2^28; false: the word is none. */

@@ -26,8 +26,8 @@ static StoredType scale_type(const RawTensor *raw) {
     return raw->type <= STORED_BF16 || raw->type == STORED_F8_E8M0 ? raw->type : STORED_TYPES;
 }
 
-/* The size of a block of which n make up `whole`. `given` (0: not given) may leave a smaller block
- * at the end; without it all blocks have the same size. 0: no such size. */
+/* The size of a block, if `whole` consists of n blocks. `given` (0: not given) may leave a smaller
+ * block at the end; without it all blocks have the same size. 0: no such size. */
 static size_t block_size(uint64_t whole, uint64_t n, uint32_t given) {
     if (given && whole / given + (whole % given != 0) == n) return given;
     return n > 0 && whole % n == 0 ? whole / n : 0;

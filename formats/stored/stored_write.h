@@ -4,8 +4,8 @@
 
 #include "formats/stored/stored_type.h"
 
-/* The GGUF type that a matrix of `type` is written in; STORED_TYPES where there is none: the types
- * of codebooks, of which a panel has the levels only, and q8_min. */
+/* The GGUF type that a matrix of `type` is written in; STORED_TYPES where there is none: types with
+ * codebooks, because a panel keeps only their levels, and q8_min. */
 StoredType stored_write_type(TensorType type);
 
 /* Writes row `row` of the matrix as blocks of `type`, the stored_write_type of its type:

@@ -1,5 +1,5 @@
-/* The common half of the importers: a Builder collects the parts of a tokenizer, of which
- * tokenizer_write (tokenizer_write.h) makes the section.
+/* The common half of the importers: a Builder collects the parts of a tokenizer, and
+ * tokenizer_write (tokenizer_write.h) makes the section from them.
  *
  * When memory runs out `failed` is set and tokenizer_write reports it, so that importers need not
  * check every call. */

@@ -148,8 +148,9 @@ static void read_ffn(const ForwardPass *pass, const Branch *b, size_t row) {
 
 /* ---- Reading with messages ---- */
 
-/* Before a run after the first: the sums of the one before, of which x is the last, become messages
- * to it. The sums from before the runs, and what x was then, still lie before the others. */
+/* Called before each run but the first: the sums of the previous run, ending with x, become
+ * messages to the next run. The sums from before the first run, and x as it was then, still lie
+ * before them. */
 static void end_run(const Model *m, size_t row, size_t n_sums) {
     const BlockSums *own = m->weights.stack;
     const Config *c = m->config;

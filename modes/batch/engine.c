@@ -246,7 +246,7 @@ static size_t sooner_mark(const EngineTask *task, size_t end) {
     return task->mark_at > task->n_computed && task->mark_at < end ? task->mark_at : end;
 }
 
-/* Forks the first n tokens of another sequence for the task, of which nothing is cached. Where no
+/* Forks the first n tokens of another sequence for the task, which has nothing cached. Where no
  * snapshot lets that sequence go back to n, the task gets fewer tokens and marks n, so that later
  * tasks get all. */
 static void fork_prefix(Engine *e, EngineTask *task, int32_t from, size_t n) {
@@ -411,8 +411,8 @@ static bool wants_seen(const EngineTask *task, size_t position) {
     return position >= task->n_seen && position < task->n_to_see;
 }
 
-/* Adds rows of the task's tokens, at most `room`, of which `most_seen` and one more may have
- * logits; returns how many. */
+/* Adds rows for the task's tokens, at most `room`, and returns how many. At most `most_seen` + 1 of
+ * them may have logits. */
 static size_t add_rows(Engine *e, EngineTask *task, size_t at, size_t room, size_t most_seen,
                        size_t *n_logits) {
     size_t left = task->n_tokens - task->n_computed, n = 0, before = *n_logits;

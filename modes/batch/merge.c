@@ -308,8 +308,8 @@ static Status join_row(Merge *m, Part *part, const LineReader *reader, LineState
     return join_request(m, part, &request, row->number, false, error);
 }
 
-/* Joins the lines of FILE between the bytes `begin` and `end`, all of which belong to `part`; NULL:
- * no part covers them. */
+/* Joins the lines of FILE between the bytes `begin` and `end`. They all belong to `part`; NULL: no
+ * part covers them. */
 static Status join_range(Merge *m, Part *part, uint64_t begin, uint64_t end, Error *error) {
     LineReader reader;
     const volatile sig_atomic_t *interrupted = m->session->interrupted;

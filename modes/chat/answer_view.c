@@ -76,8 +76,8 @@ static size_t buffer_header(AnswerView *view, const char *text, size_t length) {
     return n + strlen(mark);
 }
 
-/* Writes a piece of an answer of channels, of which "analysis" is reasoning. A mark is one token,
- * so it never arrives in two pieces. */
+/* Writes a piece of an answer in channels; the channel "analysis" is reasoning. A mark is one
+ * token, so it never arrives in two pieces. */
 static void show_channels(AnswerView *view, const char *text, size_t length) {
     while (length > 0) {
         size_t n = 0, used;

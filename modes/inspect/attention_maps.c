@@ -43,7 +43,7 @@ typedef struct MapObserver {
 } MapObserver;
 
 /* Whether the maps have room for the numbers. Layers that attend in other ways show weights, too,
- * but of more heads, or of what is no position of the text. */
+ * but for more heads, or for things other than positions of the text. */
 static bool is_kept(const AttentionMaps *m, size_t layer, size_t row, size_t head, int32_t first,
                     size_t n) {
     return attention_maps_attends(m, layer) && head < m->n_heads && m->base + row < m->n &&

@@ -15,12 +15,13 @@
 typedef struct Residuals Residuals;
 
 /* For models of this shape. Keeps at most some `most_bytes`: where every layer's stream takes more,
- * those of every second layer, every fourth and so on. NULL: no memory. */
+ * it keeps the stream of every second layer, every fourth and so on. NULL: no memory. */
 Residuals *residuals_new(const Config *config, size_t most_bytes);
 void residuals_free(Residuals *residuals); /* NULL is fine */
 
-/* For one run with weights that are those of the kept run before `layer`. `keeps`: the run becomes
- * the kept one, and must run to its end. NULL: the run begins at layer 0, and nothing is kept. */
+/* Begins one run whose weights before `layer` are the same as in the kept run. `keeps`: the run
+ * becomes the kept one, and must run to its end. NULL: the run begins at layer 0, and nothing is
+ * kept. */
 PassObserver *residuals_begin(Residuals *residuals, size_t layer, bool keeps);
 
 /* Adds the observer, which may be NULL, to a model; does nothing where !model_can_resume(). */

@@ -27,7 +27,7 @@ RecordKey record_key_of_line(size_t line, uint64_t hash);
 bool record_key(const json_t *result, const JsonDigits *digits, RecordKey *key);
 
 /* Parses a line of results: a new reference, an object. NULL: it is none, or has a key twice.
- * `digits` (NULL: nobody asks) gets those of whole numbers beyond 64 bits. */
+ * `digits` (may be NULL) gets the digits of whole numbers beyond 64 bits. */
 json_t *record_parse(const char *line, size_t length, JsonDigits *digits, Error *error);
 
 #endif

@@ -18,7 +18,7 @@ typedef json_t *(*SettingText)(const void *context, const char *text, size_t len
 json_t *settings_make(const Session *session, const GenerationOptions *options,
                       const struct tm *clock, SettingText text, const void *context);
 
-/* The settings that a chat may change from answer to answer: those of the sampler, with the seed.
+/* The settings that a chat may change from answer to answer: the sampler's, with the seed.
  */
 json_t *settings_of_sampling(const GenerationOptions *options);
 Status settings_read_sampling(const json_t *settings, GenerationOptions *options, Error *error);

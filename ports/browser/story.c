@@ -129,7 +129,7 @@ static Status read_options(const StoryOptions *o, GenerationOptions *out, Error 
 }
 
 /* Begins a text: reads the options, opens the model, encodes the prompt and computes it. s->logits
- * are then those of the first token. */
+ * are then the logits for the first token. */
 static Status begin(Story *s, const GenerationText *text, Error *error) {
     GenerationOptions options = generation_defaults(s->file, s->tokenizer);
     if (read_options(&s->options, &options, error) != STATUS_OK) return STATUS_FAILED;

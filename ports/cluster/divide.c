@@ -19,8 +19,8 @@ static size_t latent_unit(const HeadShape *h, size_t gates, size_t codes) {
 }
 
 /* Leaves a rank its part of a layer of latent attention. Every rank makes the latents of all
- * positions, which is little work, and has their cache; the queries, the matrices that take them
- * to the latent's space, attention, and the matrices that take it back are those of its heads. */
+ * positions, which is little work, and has their cache; but it computes queries, the matrices that
+ * take them to the latent's space and back, and attention for its own heads only. */
 static void divide_latent(Division *d, size_t l, Latent *w) {
     const HeadShape h = config_heads(d->whole, l);
     size_t n = h.n_heads, gates = w->gate.rows / n, codes = cut_codes(d, &w->wo);

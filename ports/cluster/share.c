@@ -167,8 +167,8 @@ static void hand_over(const RankShare *s, ForwardPass *pass) {
     forward_wait(pass);
 }
 
-/* Spreads each rank's part of the rows to whole rows on all ranks. The last rows come first: whole
- * rows take more room than those of one rank, and would overwrite the ones after them. */
+/* Spreads each rank's part of the rows to whole rows on all ranks. The last rows come first: a
+ * whole row takes more room than one rank's part, and would overwrite the parts after it. */
 static void share_gather(const Share *share, ForwardPass *pass, float *x, size_t n) {
     const RankShare *s = (const RankShare *)share;
     size_t width = share->width, wider = s->packed_width > width ? s->packed_width : width;

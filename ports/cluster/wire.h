@@ -37,7 +37,7 @@ typedef struct WireTraffic {
 } WireTraffic;
 WireTraffic wire_traffic(const Wire *wire);
 
-/* whole[firsts[r]] and the counts[r] - 1 numbers after it become those of rank r, on all ranks;
+/* whole[firsts[r]] and the counts[r] - 1 numbers after it become rank r's numbers, on all ranks;
  * `own` are this rank's, or NULL: they stand in their place already. */
 void wire_gather(Wire *wire, const float *own, float *whole, const int *counts, const int *firsts);
 
