@@ -4,7 +4,7 @@
 
 #include "base/unicode.h"
 
-/* Bytes that are looked ahead, and those before them that the tokenizer sees as their context. */
+/* Bytes of lookahead, and bytes before them that the tokenizer sees as context. */
 enum { MOST_BYTES = 256, CONTEXT_BYTES = 16 };
 
 /* ---- In the trie of the vocabulary ------------------------------------------------------------

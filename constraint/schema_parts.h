@@ -50,7 +50,7 @@ typedef struct SchemaList {
 
 typedef struct SchemaSet {
     SchemaList key;    /* sorted by address, once each: what tells sets apart */
-    SchemaList list;   /* as they were met first, which orders the members of objects */
+    SchemaList list;   /* in the order of their first use, which orders the members of objects */
     AcceptorNode node; /* a forward node */
 } SchemaSet;
 

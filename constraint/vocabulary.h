@@ -9,8 +9,8 @@
 #include "base/status.h"
 #include "tokenizer.h"
 
-/* A node of a trie, in depth-first order: the node of the next byte at the same place, or above,
- * is `skip` nodes on. */
+/* A node of a trie in depth-first order. `skip` nodes further is the first node outside its
+ * subtree: its next sibling, or an ancestor's. */
 typedef struct TrieNode {
     uint32_t skip, first; /* tokens[first] ... end here, n of them */
     uint16_t n, depth;

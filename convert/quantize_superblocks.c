@@ -545,8 +545,8 @@ static float store_superblock_scale(TensorType type, float scale, const Superblo
     return scale;
 }
 
-/* Chooses the part of group k, whose own scale is `scale`, among the nearest ones, and its codes.
- * `superblock_scale` is the superblock's. */
+/* Chooses the part of group k (the factor of `superblock_scale`) and the group's codes: the best of
+ * the three parts nearest to `scale`, the scale that the group would have alone. */
 static void choose_part(TensorType type, const LevelGroup *g, float scale, float superblock_scale,
                         const SuperblockCodes *row, size_t k) {
     const size_t n = type_group(type);

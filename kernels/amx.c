@@ -128,7 +128,7 @@ INLINE void fetch_lines(const uint8_t *lines, size_t bytes) {
     for (size_t byte = 0; byte < bytes; byte += LINE_BYTES) _mm_prefetch(lines + byte, _MM_HINT_T0);
 }
 
-/* Adds four rows of the dots in ring slot i. The compiler keeps them where they stand. */
+/* Adds four rows of the dots in ring slot i. TILE_SETTLE keeps the compiler from moving them. */
 #define ADD_FOUR(i, first)                                                                         \
     do {                                                                                           \
         add_dots(kind.with_minima, acc, scratch->ring[i], now.x + (i)*input_step(kind.group),      \

@@ -300,7 +300,7 @@ static void choose_pools(ForwardPass *pass, size_t l, const CompressedRows *r) {
 
 /* ---- Attention ---- */
 
-/* Adds n of the row's pools: chosen[n], or the first ones. */
+/* Adds the pieces of n of the row's pools: of chosen[n], or, if it is NULL, of the first n. */
 static void add_pools(const ForwardPass *pass, const Pieces *pieces, const PieceHeads *heads,
                       const uint32_t *chosen, size_t n) {
     const Model *m = pass->model;
@@ -326,7 +326,7 @@ static void add_pools(const ForwardPass *pass, const Pieces *pieces, const Piece
     }
 }
 
-/* Attention of n heads from `first` on of one row: r->attended. */
+/* Computes the attention of one row's heads [first, first + n) into r->attended. */
 static void attend(ForwardPass *pass, const AttentionParams *params, const CompressedRows *r,
                    size_t row, size_t first, size_t n, const Pieces *pieces) {
     const Model *m = pass->model;

@@ -19,7 +19,8 @@ typedef struct Ranking {
     size_t k;             /* how many are chosen, where there are more */
     size_t pool;          /* positions of a pool, whose keys are POOL_INDEX_KEYs; 0: positions are
                            * ranked, whose keys lie in the place of the layer's values */
-    size_t thread_offset; /* of its part of a thread's memory in floats, a multiple of 16 */
+    size_t thread_offset; /* where its part of a thread's memory begins, in floats: a multiple of
+                           * 16 */
 } Ranking;
 
 /* Floats of each thread's part, a multiple of 16. */
