@@ -353,6 +353,8 @@ static void hostile_reports_are_refused_by_name(void **state) {
         {"markup", "s/AMD EPYC/<img src=x>/", "machine.processor: is not a short text"},
         {"table", "s/AMD EPYC/AMD | EPYC/", "machine.processor: is not a short text"},
         {"address", "s|AMD EPYC|https://example.org|", "machine.processor: is not a short text"},
+        {"blank", "s/AMD EPYC/  /", "machine.processor: is not a short text"},
+        {"repeated", "s/\"type\": \"f16\"/\"type\": \"f32\"/", "sums.logits[1].type: stands twice"},
         {"type", "s/\"threads\": 2/\"threads\": \"2\"/", "limits.threads: is not a number"},
         {"flag", "s/\"threads\": 2/\"threads\": true/", "limits.threads: is not a number"},
         {"nan", "s/\"threads\": 2/\"threads\": NaN/", "NaN is no number"},
