@@ -986,9 +986,9 @@ static void only_the_chosen_experts_are_read(void **state) {
     print_message("experts %.0f KiB, active %.0f KiB; opening touched %zu KiB, a token %zu KiB\n",
                   all, one * LAYERS * 2, before, after);
     /* Weights outside the experts take less than 6 MiB here. Around a touched page the kernel also
-     * maps cached neighbours: 64 KiB, or a whole folio. */
-    assert_true((double)before < 0.1 * all + 6144);
-    if (after) assert_true((double)after < one * LAYERS * 2 * 1.5 + 6144);
+     * maps cached neighbours: 64 KiB, or a whole folio, which can have 10 MiB and more. */
+    assert_true((double)before < all / 4);
+    if (after) assert_true((double)after < (double)before + one * LAYERS * 2 * 1.5 + 6144);
     /* Repeating the token touches nothing more, except for pages that the kernel maps along. */
     assert_true((double)touched("inside-large.bin") < (double)after + one / 4);
     free(logits);
