@@ -20,10 +20,10 @@
 #include <unistd.h>
 
 #include "advice/option_hints.h"
+#include "json/json_memory.h"
 #include "measure/bench_attention.h"
 #include "measure/bench_drafts.h"
 #include "measure/bench_model.h"
-#include "json/json_memory.h"
 #include "measure/report.h"
 #include "modes/open/model_names.h"
 #include "session/versions.h"

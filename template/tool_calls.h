@@ -49,8 +49,9 @@ typedef struct ToolFormat {
     bool one_call;   /* an answer has one call at most */
     bool writes_ids; /* templates write the id of a call as it is: "functions.f:0" */
     /* Reads one call that starts at the cursor (of a form that is_list, all of them): appends it to
-     * the list and moves the cursor past it. False, and both unchanged, where there is no complete
-     * call. NULL: it is read by its forms. */
+     * the list and moves the cursor past it. False where there is no complete call: then the cursor
+     * and the list are unspecified, and the caller drops the list. NULL: it is read by its forms.
+     */
     bool (*read)(Cursor *cursor, const json_t *tools, ToolCallList *list);
 } ToolFormat;
 
